@@ -1,0 +1,41 @@
+# Every target sets up what it needs by itself. Wanted: python3 (3.11+) with pip, git, make.
+# uv is used where it is installed; otherwise venv and pip do the same.
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& { echo $$p; break; }; done)
+
+.PHONY: help demo test lint format bench clean
+help: ## this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
+
+$(READY): pyproject.toml
+	@test -n "$(PYTHON)" || { echo "nightlatch needs Python 3.11 or newer; none was found on PATH" >&2; exit 1; }
+	@if command -v uv >/dev/null; then \
+		uv venv --quiet --allow-existing --python $(PYTHON) $(VENV) && \
+		uv pip install --quiet --python $(BIN)/python -e '.[dev,postgres]'; \
+	else \
+		$(PYTHON) -m venv --without-pip $(VENV) && \
+		$(PYTHON) -m pip --python $(BIN)/python install --quiet --disable-pip-version-check -e '.[dev,postgres]'; \
+	fi
+	@touch $@
+
+demo: $(READY) ## two contenders, one killed, the takeover shown
+	@$(BIN)/nightlatch demo
+
+test: $(READY) ## all tests, with real processes and signals
+	@$(BIN)/python -m pytest
+
+lint: $(READY) ## ruff check and format, mypy --strict
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+
+format: $(READY) ## let ruff rewrite what it can
+	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
+
+bench: $(READY) ## ratios against the raw limit and the peers, in one run
+	@$(BIN)/python -m bench
+
+clean: ## remove what the other targets made
+	rm -rf $(VENV) .mypy_cache .ruff_cache build dist
