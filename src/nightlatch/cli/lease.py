@@ -1,0 +1,173 @@
+"""nightlatch lease acquire|renew|release|show|list|raise"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+
+from ..core import duration
+from ..core.model import check_name
+from ..errors import Busy, UsageError
+from ..runtime.acquire import acquire
+from ..runtime.lease import ttl_seconds
+from ..store import held, url
+from ..system import identity, process
+from .arguments import Parser
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+
+    from ..core.model import Record
+    from ..core.protocols import Store
+
+_PURPOSE = """\
+Leases for scripts that span processes.
+
+acquire   take the lease; prints NIGHTLATCH_LEASE, _TOKEN and _GRANT for `eval`. Nothing renews it: it lasts
+          for its TTL. With --pid PID it ends early when that process ends.
+renew     give it another TTL               (name and grant from the environment unless given)
+release   give it back; --force takes it from whoever has it, on your word that the holder is gone
+show      one lease: token, holder, since, until
+list      every lease there is
+raise     lift the token above N after the store was restored from an older backup
+
+exit code: 0; 75 held by another, 123 not held under this grant, 69 store unreachable, 64 usage."""
+
+_EXAMPLES = """\
+  eval "$(nightlatch lease acquire nightly --ttl 10m --pid $$)" || exit
+  nightlatch lease renew && publish --token "$NIGHTLATCH_TOKEN"
+  nightlatch lease release
+  nightlatch lease list --json
+  nightlatch lease raise nightly --above 1794783156909"""
+
+
+def main(argv: list[str]) -> int:
+    parser = Parser("lease", _PURPOSE, _EXAMPLES)
+    parser.add_argument("verb", choices=list(_VERBS), metavar="VERB", help=", ".join(_VERBS))
+    parser.add_argument("name", metavar="NAME", nargs="?", help="the lease (default: $NIGHTLATCH_LEASE)")
+    parser.add_argument("--ttl", metavar="TIME", help="acquire, renew: how long it lasts (default 60s)")
+    parser.add_argument("--wait", metavar="TIME", default="0s", help="acquire: how long to wait while it is held")
+    parser.add_argument("--pid", metavar="PID", type=int, help="acquire: the process whose end frees the lease")
+    parser.add_argument("--grant", help="renew, release: the grant (default: $NIGHTLATCH_GRANT)")
+    parser.add_argument("--force", action="store_true", help="release: whoever holds it")
+    parser.add_argument("--above", metavar="N", type=int, help="raise: the highest token known to be out")
+    parser.add_argument("--held-ok", action="store_true", help="acquire: exit 0 when another holds it")
+    parser.add_argument("--json", action="store_true", help="print JSON; a list is one object a line")
+    args = parser.parse_args(argv)
+    args.name = check_name(args.name or os.environ.get("NIGHTLATCH_LEASE", "")) if args.verb != "list" else ""
+    return _VERBS[args.verb](url.connect(args.store), args)
+
+
+def _acquire(store: Store, args: argparse.Namespace) -> int:
+    if args.pid is not None and process.start_of(args.pid) is None:
+        raise UsageError(f"--pid {args.pid}: there is no such process")
+    holder = identity.holder(pid=args.pid or 0)
+    grant, ttl = identity.new_id(), ttl_seconds(args.ttl, store)
+    try:
+        granted, _ = acquire(store, args.name, grant, holder, ttl, duration.parse(args.wait, what="--wait"))
+    except Busy as busy:
+        if not args.held_ok:
+            raise
+        print(f"nightlatch: {busy}", file=sys.stderr)
+        return 0
+    facts = {"lease": args.name, "token": granted.token, "grant": grant}
+    if args.json:
+        _print_json(facts)
+    else:
+        print("export", *(f"NIGHTLATCH_{word.upper()}={shlex.quote(str(fact))}" for word, fact in facts.items()))
+    return 0
+
+
+def _renew(store: Store, args: argparse.Namespace) -> int:
+    record = store.read(args.name)
+    ttl = ttl_seconds(args.ttl, store) if args.ttl or not record else record.ttl
+    store.renew(args.name, _grant(args), ttl)
+    return 0
+
+
+def _release(store: Store, args: argparse.Namespace) -> int:
+    if not args.force:
+        store.release(args.name, _grant(args))
+    elif not store.evict(args.name):
+        print(f"{args.name} was free already")
+    return 0
+
+
+def _show(store: Store, args: argparse.Namespace) -> int:
+    record = store.read(args.name)
+    if record is None:
+        raise UsageError(f"there is no lease {args.name} in {store.url}: nightlatch lease list shows those there are")
+    if args.json:
+        _print_json(_facts(record))
+        return 0
+    for word, text in _lines(record):
+        print(f"{word:<7}{text}")
+    return 0
+
+
+def _list(store: Store, args: argparse.Namespace) -> int:
+    for record in store.list():
+        if args.json:
+            _print_json(_facts(record))
+        else:
+            state = f"{record.holder}, {held.ending(record)}" if record.grant else "free"
+            print(f"{record.name:<24} {record.token:>14}  {state}")
+    return 0
+
+
+def _raise(store: Store, args: argparse.Namespace) -> int:
+    if args.above is None:
+        raise UsageError("--above N is missing: the highest token that was handed out before the store was restored")
+    if not 0 <= args.above < 2**53:
+        raise UsageError(f"--above {args.above} is out of range: a token is between 0 and {2**53}")
+    print(store.raise_token(args.name, args.above))
+    return 0
+
+
+_VERBS = {
+    "acquire": _acquire,
+    "renew": _renew,
+    "release": _release,
+    "show": _show,
+    "list": _list,
+    "raise": _raise,
+}
+
+
+def _grant(args: argparse.Namespace) -> str:
+    grant = args.grant or os.environ.get("NIGHTLATCH_GRANT", "")
+    if not grant:
+        raise UsageError("which grant? Give --grant, or acquire with: eval \"$(nightlatch lease acquire NAME)\"")
+    return str(grant)
+
+
+def _lines(record: Record) -> list[tuple[str, str]]:
+    lines = [("lease", record.name), ("token", str(record.token))]
+    if record.grant:
+        lines += [("holder", str(record.holder)), ("since", held.time_of(record.since)), ("until", held.ending(record))]
+    else:
+        lines += [("free", f"since {held.time_of(record.until)}; last held by {record.holder}")]
+    return lines
+
+
+def _facts(record: Record) -> dict[str, object]:
+    return {
+        "lease": record.name,
+        "token": record.token,
+        "held": bool(record.grant),
+        "holder": f"{record.holder.user}@{record.holder.host}",
+        "pid": record.holder.pid,
+        "incarnation": record.holder.incarnation,
+        "ttl": record.ttl,
+        "since": record.since,
+        "until": record.until,
+        "left": record.left,
+    }
+
+
+def _print_json(facts: dict[str, object]) -> None:
+    import json
+
+    print(json.dumps({"version": 1, **facts}))

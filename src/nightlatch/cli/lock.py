@@ -1,0 +1,49 @@
+"""nightlatch lock"""
+
+from __future__ import annotations
+
+import sys
+
+from ..errors import Busy, UsageError
+from ..runtime.supervise import supervise
+from .arguments import Parser, split_command
+
+_PURPOSE = """\
+Run a command while holding the lease NAME.
+
+The command gets NIGHTLATCH_LEASE, NIGHTLATCH_TOKEN and NIGHTLATCH_GRANT; the token is higher than any
+that was handed out for NAME before. The lease is renewed while the command runs. If it is lost, the
+command and everything it started is ended. When the command ends, so does whatever it left behind,
+and then the lease is released.
+
+exit code: the command's own; 75 held by another, 123 lease lost, 126/127 cannot be executed / not found,
+69 store unreachable, 64 usage, 125 Nightlatch itself failed."""
+
+_EXAMPLES = """\
+  nightlatch lock reports -- ./build-reports.sh
+  nightlatch lock reports --wait 5m -- python report.py
+  nightlatch lock reports --held-ok -- ./every-minute.sh     # in a crontab: no mail when it is held
+  nightlatch lock site -- sh -c 'deploy --token "$NIGHTLATCH_TOKEN"'"""
+
+
+def main(argv: list[str]) -> int:
+    ours, command = split_command(argv)
+    parser = Parser("lock", _PURPOSE, _EXAMPLES)
+    parser.usage = "nightlatch lock NAME [options] -- CMD …"
+    parser.add_argument("name", metavar="NAME", help="the lease; whoever names the same one excludes the others")
+    parser.add_argument("--ttl", metavar="TIME", help="how long it outlives a holder nothing is heard of (default 60s)")
+    parser.add_argument("--wait", metavar="TIME", default="0s", help="how long to wait while it is held (default 0s)")
+    parser.add_argument("--held-ok", action="store_true", help="exit 0 instead of 75 when another holds it")
+    args = parser.parse_args(ours)
+    if not command:
+        raise UsageError("no command given: nightlatch lock NAME -- CMD …")
+    try:
+        ended = supervise(args.name, command, store=args.store, ttl=args.ttl, wait=args.wait)
+    except Busy as busy:
+        if not args.held_ok:
+            raise
+        print(f"nightlatch: {busy}", file=sys.stderr)
+        return 0
+    if ended.said:
+        print(f"nightlatch: {ended.said}", file=sys.stderr)
+    return ended.exit_code

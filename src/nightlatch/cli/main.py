@@ -1,0 +1,120 @@
+"""`nightlatch COMMAND …`: find the command, run it, turn errors into one line and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from ..errors import Error, Stop
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+# command → what it does, in the order of the help
+COMMANDS = {
+    "lock": "run a command while holding a lease (flock with a fencing token)",
+    "lease": "acquire, renew, release, show, list or raise a lease from a script",
+    "key": "print the idempotency key of what is processed",
+    "doctor": "check this machine and the store; each finding says what to do",
+    "demo": "two contenders for one lease, one killed, the takeover shown",
+}
+
+_HELP = """usage: nightlatch [--store URL] COMMAND …
+
+Runs agents and scheduled jobs while nobody watches: each slot once, within bounds, resumable, and with
+no way for a stale copy to write.
+
+commands:
+{commands}
+
+options:
+  --store URL   sqlite:////path/to/file; default: $NIGHTLATCH_STORE, else a file of this user
+  --version     print the version
+  -h, --help    this text; nightlatch COMMAND --help for a command's
+
+examples:
+  nightlatch lock reports -- ./build-reports.sh
+  nightlatch lock reports --wait 5m --ttl 30s -- python report.py
+  nightlatch lease show reports
+  nightlatch doctor
+"""
+
+
+def main(argv: list[str] | None = None) -> NoReturn:
+    """The console script. Ends the process at once: nothing is left to tidy up, and tidying takes time."""
+    code = run(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            code = code or 1  # the reader is gone, or the disk is full: what was printed did not arrive
+    os._exit(code)
+
+
+def run(argv: list[str]) -> int:
+    try:
+        return _dispatch(argv)
+    except (Error, Stop) as error:
+        print(f"nightlatch: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        return 141
+    except SystemExit as leaving:
+        return leaving.code if isinstance(leaving.code, int) else 0
+    except Exception as error:  # noqa: BLE001 - the last line of defence
+        if os.environ.get("NIGHTLATCH_DEBUG"):
+            raise
+        print(
+            f"nightlatch: {type(error).__name__}: {error}. This is a fault of Nightlatch; "
+            f"NIGHTLATCH_DEBUG=1 shows where",
+            file=sys.stderr,
+        )
+        return 125
+
+
+def _dispatch(argv: list[str]) -> int:
+    options, command, rest = _split(argv)
+    if command in COMMANDS:
+        from importlib import import_module
+
+        module = import_module(f".{command}", __package__)
+        return int(module.main([*options, *rest]))
+    if command is None and options == ["--version"]:
+        from .. import __version__
+
+        print(f"nightlatch {__version__}")
+        return 0
+    if command is None:
+        print(_HELP.format(commands="\n".join(f"  {name:<8}{what}" for name, what in COMMANDS.items())), end="")
+        return 0 if options else 64
+    raise _unknown(command)
+
+
+def _split(argv: list[str]) -> tuple[list[str], str | None, list[str]]:
+    """Options may stand before the command too: (those, the command, the rest)."""
+    options: list[str] = []
+    words = iter(enumerate(argv))
+    for index, word in words:
+        if word in ("--store",):
+            options += [word, *(value for _, value in [next(words, (0, ""))])]
+        elif word.startswith("--store=") or word in ("-h", "--help", "--version"):
+            options.append(word)
+        elif word.startswith("-"):
+            raise _unknown(word)
+        else:
+            return options, word, argv[index + 1 :]
+    return options, None, []
+
+
+def _unknown(word: str) -> Error:
+    import difflib
+
+    from ..errors import UsageError
+
+    near = difflib.get_close_matches(word, COMMANDS, n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    kind = "option" if word.startswith("-") else "command"
+    return UsageError(f"unknown {kind} {word!r}: {hint}`nightlatch --help` lists what there is")

@@ -1,0 +1,48 @@
+"""Durations as people write them: "90s", "10m", "1h30m", "250ms", "7d"."""
+
+from __future__ import annotations
+
+from ..errors import UsageError
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_HINT = 'write it with units, as in "90s", "10m" or "1h30m"'
+
+
+def parse(text: str, *, what: str = "duration") -> float:
+    """Seconds in `text`. A bare number is refused: 90 could be seconds or minutes."""
+    rest = text.strip().lower()
+    total, last = 0.0, float("inf")
+    if not rest:
+        raise UsageError(f"{what} is empty: {_HINT}")
+    while rest:
+        digits = len(rest) - len(rest.lstrip("0123456789."))
+        number, rest = rest[:digits], rest[digits:]
+        letters = len(rest) - len(rest.lstrip("abcdefghijklmnopqrstuvwxyzµ"))
+        unit, rest = rest[:letters], rest[letters:]
+        if number and not unit:
+            raise UsageError(f"{what} {text!r} is ambiguous without a unit: {_HINT}")
+        scale = _UNITS.get(unit)
+        if scale is None or number.count(".") > 1 or not number.strip("."):
+            raise UsageError(f"{what} {text!r} is not understood: {_HINT}")
+        if scale >= last:
+            raise UsageError(f"{what} {text!r} names its units out of order or twice: {_HINT}")
+        total, last = total + float(number) * scale, scale
+    return total
+
+
+def show(seconds: float) -> str:
+    """A duration for people: the two largest units that matter."""
+    if seconds < 0:
+        return "-" + show(-seconds)
+    if seconds < 1:
+        return f"{round(seconds * 1000)}ms"
+    if seconds < 10:
+        return f"{seconds:.1f}s".replace(".0s", "s")
+    whole = round(seconds)
+    parts = []
+    for unit in ("d", "h", "m", "s"):
+        size = int(_UNITS[unit])
+        if whole >= size or parts:
+            parts.append((whole // size, unit))
+            whole %= size
+    return "".join(f"{count}{unit}" for count, unit in parts[:2] if count) or "0s"

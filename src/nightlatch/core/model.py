@@ -1,0 +1,118 @@
+"""What machines must agree on, as plain values."""
+
+from __future__ import annotations
+
+from ..errors import UsageError
+from .value import value
+
+_NAME_EXTRA = frozenset("._-/#:@+=,")
+_NAME_LENGTH = 200
+
+
+def check_name(name: str) -> str:
+    """Return `name` if it can name a lease on every store: a file, a table row, a git ref."""
+    plain = name.replace("-", "").isascii() and all(c.isalnum() or c in _NAME_EXTRA for c in name)
+    if not name or len(name) > _NAME_LENGTH or not plain or name[0] in "-/." or ".." in name or "//" in name:
+        raise UsageError(
+            f"{name!r} cannot name a lease: use 1 to {_NAME_LENGTH} letters, digits and any of "
+            f"{''.join(sorted(_NAME_EXTRA))}, beginning with a letter or digit"
+        )
+    return name
+
+
+@value(frozen=True, kw_only=True)
+class Holder:
+    """The incarnation that holds a lease, with all that is needed to tell later whether it still lives."""
+
+    incarnation: str  # random, new at every start of a process: never a host name, never a constant
+    user: str
+    host: str
+    pid: int = 0  # 0: bound to no process; its TTL alone counts
+    start: int = 0  # the process's start time, so that a reused pid is not taken for it
+    machine: str = ""
+    boot: str = ""
+    pidns: str = ""
+    timens: str = ""
+    lifetime: str = ""  # the file whose lock is held as long as the holder's tree lives
+
+    def __str__(self) -> str:
+        return f"{self.user}@{self.host}" + (f" (pid {self.pid})" if self.pid else "")
+
+    def pack(self) -> str:
+        """One `field=value` a line: the same text in a table, in a git blob and on a page."""
+        return "\n".join(f"{field}={text}" for field, text in self.__dict__.items() if text not in ("", 0))
+
+    @classmethod
+    def unpack(cls, text: str) -> Holder:
+        given = dict(line.split("=", 1) for line in text.split("\n") if "=" in line)
+        known = {field: given[field] for field in cls.__annotations__ if field in given}
+        numbers = {field: int(known.pop(field)) for field in ("pid", "start") if field in known}
+        return cls(**{"incarnation": "", "user": "?", "host": "?"} | known, **numbers)
+
+
+@value(frozen=True, kw_only=True)
+class Record:
+    """A lease as the store shows it. A record is never deleted: its token must outlive every holder."""
+
+    name: str
+    token: int
+    grant: str  # "" when nobody holds it
+    holder: Holder
+    ttl: float  # seconds
+    since: float  # wall clock of the grant, for people
+    until: float  # wall clock of its end unless it is renewed, for people
+    left: float | None  # seconds left by the store's own clock; None: no clock here can judge it
+    version: str  # changes with every grant and every renewal
+
+
+@value(frozen=True, kw_only=True)
+class Takeover:
+    """What a challenger saw, and on what ground it takes the lease from that grant.
+
+    Unproven, the store itself must find the grant expired. `proven` means that the holder's tree is
+    proven gone, or that the grant stood unchanged for longer than its TTL by the challenger's clock.
+    """
+
+    grant: str
+    version: str
+    proven: bool
+
+
+@value(frozen=True, kw_only=True)
+class Granted:
+    """What an acquire returns."""
+
+    token: int
+    previous: int  # the token before mine; a gate's mark above it means that the store forgot grants
+    gates: tuple[str, ...]  # every gate registered under this name, to be sealed before any work
+
+
+@value(frozen=True, kw_only=True)
+class Mark:
+    """What a gate remembers of the newest holder it has seen, one for each lease name."""
+
+    store: str
+    name: str
+    token: int
+    grant: str
+
+
+@value(frozen=True, kw_only=True)
+class Done:
+    """A key that is settled."""
+
+    scope: str
+    key: str
+    value: str  # what the work wants remembered with it
+    input: str  # fingerprint of what it was done with; "" if none was given
+    token: int
+    at: float  # wall clock
+
+
+@value(frozen=True, kw_only=True)
+class Cursor:
+    """Where a job's schedule stands."""
+
+    job: str
+    next_due: float  # UTC, seconds since the epoch
+    definition: str  # hash of the job definition in force

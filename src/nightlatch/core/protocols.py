@@ -1,0 +1,91 @@
+"""The two seams: a store and a gate. Imported for their types only; nothing derives from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from .model import Cursor, Done, Granted, Holder, Mark, Record, Takeover
+
+
+class Store(Protocol):
+    """Who may act, and what is already done.
+
+    Every verb either happened when it returns, or raises `StoreUnreachable`: then nobody knows. Verbs
+    are safe to send again with the same arguments, so an unknown outcome is settled by asking again.
+    Verbs that write for a holder need its current grant and raise `LeaseLost` without it.
+    """
+
+    url: str
+    id: str  # random, made with the store: two stores never share one
+    folder: str  # a folder on this machine for lifetime locks, queues and sightings
+    default_ttl: float
+    poll_every: float  # how often a waiter may look
+
+    def acquire(
+        self, name: str, grant: str, holder: Holder, ttl: float, over: Takeover | None = None
+    ) -> Granted:
+        """Take a lease that is free, already this grant's, or another's on the ground named by `over`.
+
+        The token is higher than any before it under this name. Raises `Busy` with the record.
+        """
+
+    def renew(self, name: str, grant: str, ttl: float) -> None:
+        """Give the grant another `ttl` seconds from now by the store's clock."""
+
+    def release(self, name: str, grant: str) -> None:
+        """End the grant. The record and its token stay."""
+
+    def evict(self, name: str) -> bool:
+        """End whatever grant stands, on a person's word. False: there was none."""
+
+    def read(self, name: str) -> Record | None:
+        """The lease as it stands; None if the name was never held."""
+
+    def list(self) -> Iterator[Record]:
+        """Every lease ever held, by name."""
+
+    def raise_token(self, name: str, above: int, grant: str = "") -> int:
+        """Lift the name's token above `above` and above itself; returns it.
+
+        With a grant: for its holder, whose token it becomes. Without: on a person's word.
+        """
+
+    def look(self, scope: str, key: str) -> Done | None:
+        """The done key, if it is done."""
+
+    def settle(self, name: str, grant: str, scope: str, key: str, *, value: str = "", input: str = "") -> Done:
+        """Mark a key done, for good, under the lease `name`. A key that is done stays as it was first.
+
+        Raises `InputChanged` if it was done with other input.
+        """
+
+    def cursor(self, job: str) -> Cursor | None:
+        """Where the job's schedule stands."""
+
+    def advance(self, job: str, seen: float | None, next_due: float, definition: str) -> bool:
+        """Move the cursor from `seen` (None: there is none yet) to `next_due`, if nobody else did.
+
+        False, and nothing moved, if the cursor is elsewhere or `seen` is still to come by the store's clock.
+        """
+
+    def register(self, name: str, grant: str, gate: str) -> bool:
+        """Put a gate on the list that every later acquire of `name` returns. False: it was there."""
+
+    def clock(self) -> float:
+        """The wall clock that all users of this store agree on, as far as it has one."""
+
+    def close(self) -> None:
+        """Let go of connections. The store may be used again; it opens what it needs."""
+
+
+class Gate(Protocol):
+    """May this write land? The token is verified at the write target, atomically with the write."""
+
+    url: str  # what it is registered as
+
+    def seal(self, mark: Mark) -> Mark | None:
+        """Raise the gate's mark, so that every older grant is refused from now on; returns the mark before.
+
+        Raises `StaleToken` if a newer one stands.
+        """

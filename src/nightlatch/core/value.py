@@ -1,0 +1,51 @@
+"""Small immutable records: what `dataclass(frozen=True, kw_only=True)` gives, without what it costs.
+
+Importing `dataclasses` takes about as long as a whole lease cycle (it pulls in `inspect`), and these
+records stand on the path of `lock` and `run`. A type checker sees the real thing.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from dataclasses import dataclass as value
+    from dataclasses import replace
+else:
+
+    def value(*, frozen, kw_only):
+        assert frozen and kw_only, "a value is always frozen, its fields always named"
+        return _value
+
+    def _value(cls):
+        fields = tuple(cls.__annotations__)
+        defaults = {field: vars(cls)[field] for field in fields if field in vars(cls)}
+
+        def __init__(self, **given):
+            if not given.keys() <= set(fields):
+                raise TypeError(f"{cls.__name__} has no field {', '.join(given.keys() - set(fields))}")
+            values = {**defaults, **given}
+            if len(values) < len(fields):
+                raise TypeError(f"{cls.__name__} needs {', '.join(set(fields) - values.keys())}")
+            self.__dict__.update(values)
+
+        def __eq__(self, other):
+            return self.__dict__ == other.__dict__ if type(other) is type(self) else NotImplemented
+
+        def __hash__(self):
+            return hash(tuple(self.__dict__[field] for field in fields))
+
+        def __repr__(self):
+            return f"{cls.__name__}({', '.join(f'{f}={self.__dict__[f]!r}' for f in fields)})"
+
+        def __setattr__(self, name, _value):
+            raise AttributeError(f"{cls.__name__}.{name} cannot be changed: a value is frozen")
+
+        for method in (__init__, __eq__, __hash__, __repr__, __setattr__):
+            setattr(cls, method.__name__, method)
+        return cls
+
+    def replace(old, **changes):
+        return type(old)(**{**old.__dict__, **changes})
+
+
+__all__ = ["replace", "value"]

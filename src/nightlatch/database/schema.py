@@ -1,0 +1,61 @@
+"""Migrations: numbered SQL files, applied in order, each once.
+
+They only add. A program meets a newer schema without complaint unless that schema names, in `needs`, a
+higher program than this one: so an upgrade on one machine does not stop the runs of another.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ..errors import StoreUnreachable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+META = "CREATE TABLE IF NOT EXISTS meta (key TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL)"
+READ = "SELECT key, value FROM meta"
+
+
+def migrations(area: str) -> list[tuple[int, str]]:
+    """(number, file) of every migration of an area, in order."""
+    folder = os.path.join(os.path.dirname(__file__), "migrations", area)
+    names = sorted(name for name in os.listdir(folder) if name.endswith(".sql"))
+    return [(int(name.split("_", 1)[0]), os.path.join(folder, name)) for name in names]
+
+
+def newest(area: str) -> int:
+    return migrations(area)[-1][0]
+
+
+def check(meta: dict[str, str], area: str, where: str) -> bool:
+    """Is the schema complete for this program? Raises if it needs a newer program."""
+    if int(meta.get(f"{area}.needs", "0")) > newest(area):
+        raise StoreUnreachable(
+            f"the store {where} was made by a newer Nightlatch (schema {meta[f'{area}.needs']}, this program "
+            f"knows {newest(area)}): upgrade this one"
+        )
+    return int(meta.get(f"{area}.schema", "0")) >= newest(area)
+
+
+def apply(
+    meta: dict[str, str], area: str, execute: Callable[[str, dict[str, str]], object], new_id: str
+) -> None:
+    """Bring an area up to date. Runs inside the caller's transaction, under the caller's write lock."""
+    done = int(meta.get(f"{area}.schema", "0"))
+    for number, path in migrations(area):
+        if number > done:
+            with open(path, encoding="utf-8") as file:
+                for statement in statements(file.read()):
+                    execute(statement, {})
+    set_meta = "INSERT INTO meta (key, value) VALUES (:key, :value) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+    execute(set_meta, {"key": f"{area}.schema", "value": str(max(done, newest(area)))})
+    if f"{area}.id" not in meta:
+        execute(set_meta, {"key": f"{area}.id", "value": new_id})
+
+
+def statements(script: str) -> list[str]:
+    """A migration is plain statements: no semicolon stands inside one."""
+    lines = [line for line in script.splitlines() if not line.lstrip().startswith("--")]
+    return [statement.strip() for statement in "\n".join(lines).split(";") if statement.strip()]

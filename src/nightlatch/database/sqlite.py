@@ -1,0 +1,240 @@
+"""SQLite: one file, one machine, every commit on the disk before it is acknowledged.
+
+Writers queue on an OS lock in front of the database. SQLite's own busy handler polls, which lets the
+fastest of eight processes have thousands of turns and another one of them a single one. A process
+that was stopped inside its transaction would hold up everybody; whoever has waited for two seconds
+looks at it, and ends it if it is stopped.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import threading
+
+from ..errors import StoreUnreachable
+from ..system import clock, filelock, identity, process, storage
+from ..system.durable import private_folder
+from . import schema
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    Row = tuple[Any, ...]
+
+PATIENCE = 30.0  # seconds a writer waits for its turn unless it says otherwise
+
+_inherited: list[sqlite3.Connection] = []
+
+
+class Sqlite:
+    """One connection, shared by the threads of a process; opened at first use, and again after a fork."""
+
+    now = ":now"  # how SQL written for several databases says "the store's clock, in ms"
+    wall = ":wall"
+    share = ""  # a writer is alone here, so a row that is read needs no lock
+
+    def __init__(self, path: str, area: str) -> None:
+        self.path = os.path.abspath(path)
+        self.area = area
+        self._queue = filelock.FairLock(f"{self.path}.queue")
+        self._thread = threading.RLock()
+        self._connection: sqlite3.Connection | None = None
+        self._opened_by = 0
+        self._id = ""
+
+    @property
+    def clock_name(self) -> str:
+        """Names the clock that `expires` counts on: times of another boot or namespace mean nothing here."""
+        return f"{identity.boot()} {identity.time_namespace()}".strip()
+
+    def identity(self) -> str:
+        """Random, made with the database."""
+        with self._thread, self._explained():
+            self._connect()
+            return self._id
+
+    def read(self, sql: str, **values: object) -> list[Row]:
+        with self._thread, self._explained():
+            return self._connect().execute(sql, self._timed(values)).fetchall()
+
+    def write(self, sql: str, *, patience: float = PATIENCE, **values: object) -> list[Row]:
+        """One statement, one transaction, durable when this returns."""
+        with self._thread, self._explained():
+            connection = self._connect()
+            self._line_up(patience)
+            try:
+                # The clock is read before the statement: a pause in between can only make us too careful.
+                return connection.execute(sql, self._timed(values)).fetchall()
+            finally:
+                self._queue.release()
+
+    def transaction(self, *, patience: float = PATIENCE) -> _Transaction:
+        """Several statements as one: `with db.transaction() as execute: execute(sql, **values)`."""
+        return _Transaction(self, patience)
+
+    def close(self) -> None:
+        with self._thread:
+            if self._connection is not None and self._opened_by == os.getpid():
+                self._connection.close()
+            self._connection = None
+
+    def _connect(self) -> sqlite3.Connection:
+        if self._connection is not None and self._opened_by != os.getpid():
+            _inherited.append(self._connection)  # closing the parent's connection here would harm the parent
+            self._connection = None
+        if self._connection is None:
+            self._connection = self._open()
+            self._opened_by = os.getpid()
+        return self._connection
+
+    def _open(self) -> sqlite3.Connection:
+        reason = storage.not_local(self.path)
+        if reason:
+            raise StoreUnreachable(
+                f"the store {self.path} cannot be used: {reason}, and SQLite needs a disk of this machine's own. "
+                f"Name another file (--store sqlite:////path/to/file), or share leases between machines "
+                f"with --store postgresql://… or --store git+origin"
+            )
+        private_folder(os.path.dirname(self.path))
+        try:
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        except FileExistsError:
+            pass
+        connection = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+        connection.execute("PRAGMA synchronous = FULL")
+        meta = self._meta(connection)
+        if not schema.check(meta, self.area, self.path):
+            meta = self._migrate(connection)
+        self._id = meta[f"{self.area}.id"]
+        return connection
+
+    def _meta(self, connection: sqlite3.Connection) -> dict[str, str]:
+        try:
+            return dict(connection.execute(schema.READ).fetchall())
+        except sqlite3.OperationalError as error:
+            if "no such table" in str(error):
+                return {}
+            raise
+
+    def _migrate(self, connection: sqlite3.Connection) -> dict[str, str]:
+        self._line_up(PATIENCE)
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute(schema.META)
+            meta = self._meta(connection)
+            if not schema.check(meta, self.area, self.path):  # not done by another while we queued
+                schema.apply(meta, self.area, connection.execute, identity.new_id())
+            connection.execute("COMMIT")
+            return self._meta(connection)
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+        finally:
+            self._queue.release()
+
+    def _line_up(self, patience: float) -> None:
+        deadline = clock.now() + patience
+        while not self._queue.acquire(min(filelock.LOOK_AFTER, max(deadline - clock.now(), 0.0))):
+            stopped = self._queue.stopped_holder()
+            if stopped:
+                process.send(*stopped, signal.SIGKILL)
+            elif clock.now() >= deadline:
+                who = self._queue.holder()
+                raise StoreUnreachable(
+                    f"the store {self.path} is kept busy"
+                    + (f" by process {who[0]}" if who else "")
+                    + f": no turn to write in {patience:.0f} s"
+                )
+
+    def _timed(self, values: dict[str, object]) -> dict[str, object]:
+        return {"now": int(clock.now() * 1000), "wall": int(clock.wall() * 1000), **values}
+
+    def _explained(self) -> _Explained:
+        return _Explained(self.path)
+
+
+class _Transaction:
+    def __init__(self, database: Sqlite, patience: float) -> None:
+        self._database = database
+        self._patience = patience
+
+    def __enter__(self) -> _Transaction:
+        database = self._database
+        database._thread.acquire()
+        try:
+            with database._explained():
+                self._connection = database._connect()
+                database._line_up(self._patience)
+                try:
+                    self._connection.execute("BEGIN IMMEDIATE")
+                except BaseException:
+                    database._queue.release()
+                    raise
+        except BaseException:
+            database._thread.release()
+            raise
+        return self
+
+    def __call__(self, sql: str, **values: object) -> list[Row]:
+        with self._database._explained():
+            return self._connection.execute(sql, self._database._timed(values)).fetchall()
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        try:
+            with self._database._explained():
+                self._connection.execute("COMMIT" if kind is None else "ROLLBACK")
+        finally:
+            self._database._queue.release()
+            self._database._thread.release()
+
+
+class _Explained:
+    """Turns what SQLite and the file system say into one line that tells a person what to do."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, *_: object) -> None:
+        if isinstance(error, sqlite3.Error):
+            raise StoreUnreachable(f"the store {self._path} {_explain(str(error))}") from error
+        if isinstance(error, OSError):
+            raise StoreUnreachable(
+                f"the store {self._path} cannot be used: {error.strerror or error}"
+                + (f" ({error.filename})" if error.filename not in (None, self._path) else "")
+                + ". Name another place with --store sqlite:////path/to/file"
+            ) from error
+
+
+def _explain(text: str) -> str:
+    for sign, advice in _ADVICE:
+        if sign in text:
+            return advice
+    return f"failed: {text}"
+
+
+_ADVICE = (
+    ("full", "cannot be written: the disk is full. Free some space; nothing was changed"),
+    ("locked", f"is kept busy by another program's transaction ({PATIENCE:.0f} s). End that program's transaction"),
+    ("readonly", "cannot be written: it, or its folder, is read-only. Check owner and permissions"),
+    ("unable to open", "cannot be opened. Check that its folder exists and is yours"),
+    ("disk I/O", "cannot be read or written: the disk reports an error. Check its space and its health"),
+    (
+        "not a database",
+        "is damaged or not a Nightlatch store. Restore a backup and lift its tokens "
+        "(nightlatch lease raise NAME --above N), or move the file away to begin anew",
+    ),
+    (
+        "malformed",
+        "is damaged. Restore a backup and lift its tokens (nightlatch lease raise NAME --above N), "
+        "or move the file away to begin anew",
+    ),
+)

@@ -1,0 +1,112 @@
+"""Every error and every stop signal, each with the exit code the command line gives it.
+
+`Error` says that something could not be done; catch it where you can do something about it.
+`Stop` says that this work must end now. It derives from BaseException, so that a broad
+`except Exception` in the work itself cannot swallow it.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .core.model import Mark, Record
+
+
+class Error(Exception):
+    """Something could not be done; the message tells a person what to do next."""
+
+    exit_code = 125
+
+
+class UsageError(Error):
+    """The call's words are off: an unknown name, a bad duration, a missing value."""
+
+    exit_code = 64
+
+
+class InputChanged(Error):
+    """A key that is done was used again with other input."""
+
+    exit_code = 65
+
+
+class StoreUnreachable(Error):
+    """The store did not answer, so nothing is known. What was asked may or may not have happened."""
+
+    exit_code = 69
+
+
+class StaleToken(Error):
+    """A gate refused a write: a newer holder stands there. Nothing was written."""
+
+    exit_code = 73
+
+    def __init__(self, message: str, *, offered: Mark | None = None, stands: Mark | None = None) -> None:
+        super().__init__(message)
+        self.offered = offered
+        self.stands = stands
+
+
+class Busy(Error):
+    """The lease is held by another. `record` says by whom and until when."""
+
+    exit_code = 75
+
+    def __init__(self, message: str, record: Record | None = None) -> None:
+        super().__init__(message)
+        self.record = record
+
+
+class Nested(Busy):
+    """The lease is held by the very run this was called from: waiting for it would never end."""
+
+
+class InDoubt(Error):
+    """Nobody knows whether it happened. A person has to look."""
+
+    exit_code = 76
+
+
+class NotAllowed(Error):
+    """The job's stage does not allow this."""
+
+    exit_code = 77
+
+
+class BadConfig(Error):
+    """A setting cannot be used as it stands."""
+
+    exit_code = 78
+
+
+class Stop(BaseException):
+    """This work must end now."""
+
+    exit_code = 125
+
+
+class Cancelled(Stop):
+    """Somebody asked for the end of this run."""
+
+    exit_code = 120
+
+
+class BudgetSpent(Stop):
+    """A cap was reached."""
+
+    exit_code = 121
+
+
+class LeaseLost(Stop):
+    """The lease is no longer ours. `reason` is one of:
+
+    taken     another holder has it, or somebody released it
+    expired   it could not be renewed in time; another may have it
+    released  this handle was given back; it refuses everything since
+    """
+
+    exit_code = 123
+
+    def __init__(self, message: str, *, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason

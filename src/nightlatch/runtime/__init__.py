@@ -1,0 +1,1 @@
+"""One run: acquiring and sealing, keeping, supervising. Imports every layer above it, none below."""

@@ -1,0 +1,101 @@
+"""Acquiring a lease: look, judge the holder, take it; or wait in line for it."""
+
+from __future__ import annotations
+
+import os
+
+from ..core.model import Takeover
+from ..core.tenure import Tenure
+from ..errors import Busy, Nested
+from ..store import held, proof, sightings
+from ..system import clock, durable, filelock, identity, tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..core.model import Granted, Holder, Record
+    from ..core.protocols import Store
+
+
+def acquire(store: Store, name: str, grant: str, holder: Holder, ttl: float, wait: float) -> tuple[Granted, Tenure]:
+    """Take the lease within `wait` seconds or raise Busy. The tenure counts from before the request."""
+    started = clock.now()
+    try:
+        return _attempt(store, name, grant, holder, ttl)
+    except Nested:
+        raise
+    except Busy:
+        if wait <= 0:
+            raise
+    with _Line(store.folder, name, wait):
+        pause = 0.001
+        while True:
+            try:
+                return _attempt(store, name, grant, holder, ttl)
+            except Nested:
+                raise
+            except Busy:
+                left = wait - (clock.now() - started)
+                if left <= 0:
+                    raise
+            clock.sleep(min(pause, left))
+            pause = min(pause * 1.5, store.poll_every)
+
+
+def _attempt(store: Store, name: str, grant: str, holder: Holder, ttl: float) -> tuple[Granted, Tenure]:
+    record = store.read(name)
+    over = _ground(store, record) if record and record.grant not in ("", grant) else None
+    start = clock.now()
+    granted = store.acquire(name, grant, holder, ttl, over)
+    return granted, Tenure(start=start, ttl=ttl)
+
+
+def _ground(store: Store, record: Record) -> Takeover:
+    """On what ground the lease may be taken from the holder that stands there; Busy if on none."""
+    if record.grant in lineage():
+        raise Nested(
+            f"{record.name} is held by the run this was called from (token {record.token}): waiting for it would "
+            f"never end. Use another name here, or rely on the lease you have",
+            record,
+        )
+    expired = record.left is not None and record.left <= 0
+    if expired:
+        # Before the lease moves, not after: an orphan must not work beside the new holder.
+        proof.end_survivors(record)
+        proven = False
+    elif proof.gone(record):
+        proven = True
+    elif record.left is None and store.judges_unseen(record) and sightings.lapsed(store.folder, record):
+        proof.end_survivors(record)
+        proven = True
+    else:
+        raise Busy(held.sentence(record, record.name), record)
+    return Takeover(grant=record.grant, version=record.version, proven=proven)
+
+
+def lineage() -> list[str]:
+    """The grants this process works under, the outermost first."""
+    return os.environ.get(tree.LINEAGE, "").split()
+
+
+class _Line:
+    """Waiters of one machine line up, so that they get the lease in turn and only the first one looks.
+
+    A first one that is stopped would hold up the others: then they do without the line.
+    """
+
+    def __init__(self, folder: str, name: str, wait: float) -> None:
+        path = os.path.join(durable.private_folder(os.path.join(folder, "line")), name.replace("/", "%2F"))
+        self._lock = filelock.FairLock(path)
+        self._wait = wait
+        self._mine = False
+
+    def __enter__(self) -> None:
+        deadline = clock.now() + self._wait
+        while not self._mine and (left := deadline - clock.now()) > 0:
+            self._mine = self._lock.acquire(min(left, filelock.LOOK_AFTER))
+            if not self._mine and self._lock.stopped_holder():
+                return
+
+    def __exit__(self, *_: object) -> None:
+        if self._mine:
+            self._lock.release()

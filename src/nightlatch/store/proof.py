@@ -1,0 +1,35 @@
+"""Is the holder of a grant gone? And nothing of it left that still works?
+
+A lease moves before its TTL only on proof: the holder's lifetime lock is free AND a sweep for
+survivors comes back empty. Whatever cannot be proven waits for the TTL.
+"""
+
+from __future__ import annotations
+
+from ..system import identity, lifetime, process, tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..core.model import Record
+
+
+def gone(record: Record) -> bool:
+    """True only if no process of this grant lives. Ends survivors whose supervisor and warden are dead."""
+    holder = record.holder
+    if not identity.same_machine(holder):
+        return False
+    if not identity.same_boot(holder):
+        # A free lock besides: a container or a restored machine can show another boot id and yet live.
+        return bool(holder.lifetime) and lifetime.is_over(holder.lifetime)
+    if holder.pidns != identity.pid_namespace():
+        return False  # its processes cannot be seen from here
+    if holder.lifetime:
+        return lifetime.is_over(holder.lifetime) and tree.sweep(record.grant, holder.start)
+    return holder.pid != 0 and process.state_of(holder.pid, holder.start) in (process.GONE, process.ZOMBIE)
+
+
+def end_survivors(record: Record) -> None:
+    """The TTL has passed. What still runs under the grant on this machine must not work on."""
+    holder = record.holder
+    if holder.lifetime and identity.same_boot(holder) and holder.pidns == identity.pid_namespace():
+        tree.sweep(record.grant, holder.start)

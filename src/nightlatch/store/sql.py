@@ -1,0 +1,251 @@
+"""A store in an SQL database, written once for SQLite and PostgreSQL.
+
+Each verb is one statement, atomic by itself, so nothing here depends on isolation levels or on one
+connection. `{now}` is the clock that decides (the server's, or this boot's), `{wall}` the wall clock,
+`{share}` what it takes to read a row that must not change before we commit.
+"""
+
+from __future__ import annotations
+
+from ..core.model import Cursor, Done, Granted, Holder, Record
+from ..core.tenure import request_timeout
+from ..errors import Busy, InputChanged, LeaseLost
+from . import held
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from ..core.model import Takeover
+    from ..database.sqlite import Sqlite
+
+# A token is at least the wall clock in ms: even a store that lost its records hands out higher ones.
+_NEXT = "CASE WHEN lease.token >= {wall} THEN lease.token + 1 ELSE {wall} END"
+
+_ACQUIRE = f"""
+INSERT INTO lease (name, token, previous, grant_id, holder, ttl, clock, expires, since, until, version, gates)
+VALUES (:name, {{wall}}, 0, :grant, :holder, :ttl, :clock, {{now}} + :ttl, {{wall}}, {{wall}} + :ttl, 1, 0)
+ON CONFLICT (name) DO UPDATE SET
+  token    = CASE WHEN lease.grant_id = excluded.grant_id THEN lease.token ELSE {_NEXT} END,
+  previous = CASE WHEN lease.grant_id = excluded.grant_id THEN lease.previous ELSE lease.token END,
+  since    = CASE WHEN lease.grant_id = excluded.grant_id THEN lease.since ELSE excluded.since END,
+  grant_id = excluded.grant_id, holder = excluded.holder, ttl = excluded.ttl, clock = excluded.clock,
+  expires  = excluded.expires, until = excluded.until, version = lease.version + 1
+WHERE lease.grant_id IS NULL
+   OR lease.grant_id = excluded.grant_id
+   OR (lease.grant_id = :over AND lease.clock = excluded.clock AND lease.expires <= {{now}})
+   OR (lease.grant_id = :over AND :proven = 1 AND lease.version = :version)
+RETURNING token, previous, gates
+"""
+
+_RENEW = """
+UPDATE lease SET expires = {now} + :ttl, until = {wall} + :ttl, ttl = :ttl, clock = :clock, version = version + 1
+WHERE name = :name AND grant_id = :grant RETURNING token
+"""
+
+_RELEASE = """
+UPDATE lease SET grant_id = NULL, until = {wall}, version = version + 1
+WHERE name = :name AND grant_id = :grant RETURNING token
+"""
+
+_EVICT = """
+UPDATE lease SET grant_id = NULL, until = {wall}, version = version + 1
+WHERE name = :name AND grant_id IS NOT NULL RETURNING token
+"""
+
+_READ = """
+SELECT name, token, grant_id, holder, ttl, since, until, version,
+       CASE WHEN clock = :clock THEN expires - {now} END
+FROM lease
+"""
+
+_RAISE_MINE = """
+UPDATE lease SET token = CASE WHEN token > :above THEN token ELSE :above END + 1, version = version + 1
+WHERE name = :name AND grant_id = :grant RETURNING token
+"""
+
+_RAISE = """
+INSERT INTO lease (name, token, previous, grant_id, holder, ttl, clock, expires, since, until, version, gates)
+VALUES (:name, CASE WHEN {wall} > :above THEN {wall} ELSE :above + 1 END, 0, NULL, '', 0, '', 0, {wall}, {wall}, 1, 0)
+ON CONFLICT (name) DO UPDATE SET
+  token = CASE WHEN lease.token > :above THEN lease.token ELSE :above END + 1, version = lease.version + 1
+RETURNING token
+"""
+
+_LOOK = "SELECT scope, key, value, input, token, at FROM done WHERE scope = :scope AND key = :key"
+
+_SETTLE = """
+INSERT INTO done (scope, key, value, input, token, at)
+SELECT :scope, :key, :value, :input, token, {wall} FROM lease WHERE name = :name AND grant_id = :grant {share}
+ON CONFLICT (scope, key) DO NOTHING RETURNING scope, key, value, input, token, at
+"""
+
+_CURSOR = "SELECT job, next_due, definition FROM cursor WHERE job = :job"
+
+_BEGIN = """
+INSERT INTO cursor (job, next_due, definition) VALUES (:job, :next_due, :definition)
+ON CONFLICT (job) DO NOTHING RETURNING job
+"""
+
+_ADVANCE = """
+UPDATE cursor SET next_due = :next_due, definition = :definition
+WHERE job = :job AND next_due = :seen AND next_due <= {wall} RETURNING job
+"""
+
+_COUNT_GATE = "UPDATE lease SET gates = gates + 1 WHERE name = :name AND grant_id = :grant RETURNING token"
+
+_REGISTER = """
+INSERT INTO gate (name, gate, token, at) VALUES (:name, :gate, :token, {wall})
+ON CONFLICT (name, gate) DO NOTHING RETURNING gate
+"""
+
+
+class SqlStore:
+    default_ttl = 60.0
+    poll_every = 0.02
+
+    def __init__(self, url: str, database: Sqlite, folder: str) -> None:
+        self.url = url
+        self.folder = folder
+        self._db = database
+
+    @property
+    def id(self) -> str:
+        return self._db.identity()
+
+    def acquire(
+        self, name: str, grant: str, holder: Holder, ttl: float, over: Takeover | None = None
+    ) -> Granted:
+        rows = self._write(
+            _ACQUIRE,
+            ttl,
+            name=name,
+            grant=grant,
+            holder=holder.pack(),
+            over=over.grant if over else "",
+            version=int(over.version) if over else 0,
+            proven=int(over.proven) if over else 0,
+        )
+        if not rows:
+            record = self.read(name)
+            raise Busy(held.sentence(record, name), record)
+        token, previous, gates = rows[0]
+        return Granted(token=token, previous=previous, gates=self._gates(name) if gates else ())
+
+    def renew(self, name: str, grant: str, ttl: float) -> None:
+        if not self._write(_RENEW, ttl, name=name, grant=grant):
+            raise self._lost(name)
+
+    def release(self, name: str, grant: str) -> None:
+        if not self._write(_RELEASE, name=name, grant=grant):
+            raise self._lost(name)
+
+    def evict(self, name: str) -> bool:
+        return bool(self._write(_EVICT, name=name))
+
+    def read(self, name: str) -> Record | None:
+        rows = self._read(_READ + "WHERE name = :name", name=name, clock=self._db.clock_name)
+        return _record(rows[0]) if rows else None
+
+    def list(self) -> Iterator[Record]:
+        return map(_record, self._read(_READ + "ORDER BY name", clock=self._db.clock_name))
+
+    def raise_token(self, name: str, above: int, grant: str = "") -> int:
+        rows = self._write(_RAISE_MINE if grant else _RAISE, name=name, grant=grant, above=above)
+        if not rows:
+            raise self._lost(name)
+        return int(rows[0][0])
+
+    def look(self, scope: str, key: str) -> Done | None:
+        rows = self._read(_LOOK, scope=scope, key=key)
+        return _done(rows[0]) if rows else None
+
+    def settle(self, name: str, grant: str, scope: str, key: str, *, value: str = "", input: str = "") -> Done:
+        rows = self._write(_SETTLE, name=name, grant=grant, scope=scope, key=key, value=value, input=input)
+        done = _done(rows[0]) if rows else self._settled_before(name, grant, scope, key)
+        if input and done.input and done.input != input:
+            raise InputChanged(
+                f"the key {key} of {scope} is done already, with other input. "
+                f"Use another key for other work; a key names what is processed"
+            )
+        return done
+
+    def _settled_before(self, name: str, grant: str, scope: str, key: str) -> Done:
+        record, done = self.read(name), self.look(scope, key)
+        if record is None or record.grant != grant or done is None:
+            raise self._lost(name)
+        return done
+
+    def cursor(self, job: str) -> Cursor | None:
+        rows = self._read(_CURSOR, job=job)
+        return Cursor(job=rows[0][0], next_due=rows[0][1] / 1000, definition=rows[0][2]) if rows else None
+
+    def advance(self, job: str, seen: float | None, next_due: float, definition: str) -> bool:
+        values = {"job": job, "next_due": round(next_due * 1000), "definition": definition}
+        if seen is None:
+            return bool(self._write(_BEGIN, **values))
+        return bool(self._write(_ADVANCE, seen=round(seen * 1000), **values))
+
+    def register(self, name: str, grant: str, gate: str) -> bool:
+        with self._db.transaction() as execute:
+            # Counting first locks the lease's row: a takeover sees this gate, or this sees the takeover.
+            held_by_me = execute(self._sql(_COUNT_GATE), name=name, grant=grant)
+            if not held_by_me:
+                raise self._lost(name)
+            return bool(execute(self._sql(_REGISTER), name=name, gate=gate, token=held_by_me[0][0]))
+
+    def judges_unseen(self, record: Record) -> bool:
+        """May a record that no clock here can judge be taken by watching it stand still?"""
+        if identity.same_machine(record.holder):
+            return True
+        raise StoreUnreachable(
+            f"the store {self.url} is also used by another machine ({record.holder} holds {record.name}), and one "
+            f"SQLite file cannot serve two. Share leases with --store postgresql://… or git+origin; if that machine "
+            f"is gone for good (a restored disk, a rebuilt container): nightlatch lease release {record.name} --force"
+        )
+
+    def clock(self) -> float:
+        return float(self._read("SELECT {wall}")[0][0]) / 1000
+
+    def close(self) -> None:
+        self._db.close()
+
+    def _gates(self, name: str) -> tuple[str, ...]:
+        rows = self._read("SELECT gate FROM gate WHERE name = :name ORDER BY gate", name=name)
+        return tuple(gate for (gate,) in rows)
+
+    def _read(self, sql: str, **values: Any) -> list[tuple[Any, ...]]:
+        return self._db.read(self._sql(sql), **values)
+
+    def _write(self, sql: str, ttl: float | None = None, **values: Any) -> list[tuple[Any, ...]]:
+        if ttl is None:
+            return self._db.write(self._sql(sql), **values)
+        values |= {"ttl": round(ttl * 1000), "clock": self._db.clock_name}
+        return self._db.write(self._sql(sql), patience=max(request_timeout(ttl), 0.1), **values)
+
+    def _sql(self, sql: str) -> str:
+        return sql.format(now=self._db.now, wall=self._db.wall, share=self._db.share)
+
+    def _lost(self, name: str) -> LeaseLost:
+        return LeaseLost(held.lost_sentence(self.read(name), name), reason="taken")
+
+
+def _record(row: tuple[Any, ...]) -> Record:
+    name, token, grant, holder, ttl, since, until, version, left = row
+    return Record(
+        name=name,
+        token=token,
+        grant=grant or "",
+        holder=Holder.unpack(holder),
+        ttl=ttl / 1000,
+        since=since / 1000,
+        until=until / 1000,
+        left=None if left is None or left > ttl else left / 1000,
+        version=str(version),
+    )
+
+
+def _done(row: tuple[Any, ...]) -> Done:
+    scope, key, value, input_, token, at = row
+    return Done(scope=scope, key=key, value=value, input=input_, token=token, at=at / 1000)

@@ -1,0 +1,52 @@
+"""A store by its URL."""
+
+from __future__ import annotations
+
+import os
+
+from ..errors import UsageError
+from ..system import storage
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..core.protocols import Store
+
+ENV = "NIGHTLATCH_STORE"
+
+
+def resolve(url: str | None) -> str:
+    """The URL in force: the one given, the environment's, or the default file of this user."""
+    return url or os.environ.get(ENV) or f"sqlite:///{storage.state_folder()}/nightlatch.db"
+
+
+def folder_of(url: str) -> str:
+    """Where this machine keeps lifetime locks, queues and sightings for a store."""
+    if url.startswith("sqlite:"):
+        return _sqlite_path(url) + ".d"
+    import hashlib
+
+    return os.path.join(storage.state_folder(), "stores", hashlib.sha256(url.encode()).hexdigest()[:16])
+
+
+def connect(url: str | None = None) -> Store:
+    """Name a store. Nothing is opened before the first verb."""
+    url = resolve(url)
+    if url.startswith("sqlite:"):
+        from ..database.sqlite import Sqlite
+        from .sql import SqlStore
+
+        return SqlStore(url, Sqlite(_sqlite_path(url), "store"), folder_of(url))
+    raise UsageError(
+        f"{url!r} does not name a store. Use sqlite:///file (a relative path) or sqlite:////path/to/file; "
+        f"without --store and {ENV} it is a file in {storage.state_folder()}"
+    )
+
+
+def _sqlite_path(url: str) -> str:
+    path = url.removeprefix("sqlite:///")
+    if path == url or not path or path == ":memory:":
+        raise UsageError(
+            f"{url!r} names no file. Write sqlite:///leases.db for a file in this folder, "
+            f"or sqlite:////var/lib/leases.db (four slashes) for a path from the root"
+        )
+    return os.path.abspath(os.path.expanduser(path))

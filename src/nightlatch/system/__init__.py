@@ -1,0 +1,1 @@
+"""Every line that depends on the operating system. Knows nothing of leases; imports only `core`."""

@@ -1,0 +1,31 @@
+"""Time that goes on while the machine sleeps.
+
+`time.monotonic()` stands still in suspend, so a laptop that slept for eight hours would believe that
+its lease has 40 seconds left. The clock that counts sleep has another name on each system, and on
+Linux CLOCK_MONOTONIC_RAW is not it. Sleeps and waits pause in suspend too: whoever waits reads the
+clock again afterwards, in slices of at most `SLICE`.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+SLICE = 1.0  # seconds; how late a wake-up from suspend may be noticed
+
+_ID = time.CLOCK_MONOTONIC_RAW if sys.platform == "darwin" else time.CLOCK_BOOTTIME
+
+
+def now() -> float:
+    """Seconds on the suspend-proof clock. Comparable between processes of one boot and time namespace."""
+    return time.clock_gettime(_ID)
+
+
+def wall() -> float:
+    """Seconds since the epoch, for people and for tokens; never for a deadline."""
+    return time.time()
+
+
+def sleep(seconds: float) -> None:
+    """Pause. Whoever calls this reads the clock again: a suspended machine sleeps longer than it was asked."""
+    time.sleep(min(seconds, SLICE))

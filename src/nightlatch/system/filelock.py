@@ -1,0 +1,86 @@
+"""A lock on a file that many processes take in turn.
+
+The kernel queues those who block in flock(2), so nobody starves; polling with LOCK_NB would let the
+fastest win every time. Whoever has the lock writes who it is into the file, so that a waiter can see
+whether it waits for somebody who is stopped.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+
+from . import identity, process
+
+LOOK_AFTER = 2.0  # seconds of waiting before a waiter looks at whom it waits for
+
+
+class FairLock:
+    """Taken and given back by one thread at a time; `holder` and `stopped` may be asked by anybody."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._fd = -1
+
+    def acquire(self, timeout: float) -> bool:
+        """Wait in the queue for up to `timeout` seconds."""
+        fd = self._open()
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            waiter = _Waiter(self._open())
+            if not waiter.wait(timeout):
+                return False
+            fd = waiter.fd
+        pid = os.getpid()
+        me = f"{pid} {process.start_of(pid)} {identity.pid_namespace()}\n".encode()
+        os.pwrite(fd, me.ljust(80), 0)
+        self._fd = fd
+        return True
+
+    def release(self) -> None:
+        fd, self._fd = self._fd, -1
+        os.pwrite(fd, b" " * 80, 0)  # so that a name in the file is always the name of who has the lock
+        # Unlock, not only close: a child forked in this moment has a copy of the descriptor.
+        fcntl.flock(fd, fcntl.LOCK_UN)
+        os.close(fd)
+
+    def holder(self) -> tuple[int, int] | None:
+        """(pid, start) of who has the lock; None if nobody has, or it cannot be known from here."""
+        try:
+            with open(self.path, "rb") as file:
+                pid, start, namespace = file.read(80).decode("ascii").split()
+            return (int(pid), int(start)) if namespace == identity.pid_namespace() else None
+        except (OSError, ValueError):
+            return None
+
+    def stopped_holder(self) -> tuple[int, int] | None:
+        """The holder, if it is stopped (SIGSTOP, Ctrl-Z, a debugger) and so will not give the lock back."""
+        holder = self.holder()
+        return holder if holder and process.state_of(*holder) == process.STOPPED else None
+
+    def _open(self) -> int:
+        return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+class _Waiter:
+    """Blocks in flock on a thread of its own: only so can waiting in the kernel's queue be given up."""
+
+    def __init__(self, fd: int) -> None:
+        import threading
+
+        self.fd = fd
+        self._settled = threading.Lock()  # whoever takes it first decides: locked, or given up
+        self._done = threading.Event()
+        threading.Thread(target=self._block, name="nightlatch-flock", daemon=True).start()
+
+    def wait(self, timeout: float) -> bool:
+        return self._done.wait(timeout) or not self._settled.acquire(blocking=False)
+
+    def _block(self) -> None:
+        fcntl.flock(self.fd, fcntl.LOCK_EX)
+        if self._settled.acquire(blocking=False):
+            self._done.set()
+        else:
+            os.close(self.fd)  # given up meanwhile

@@ -1,0 +1,106 @@
+"""Which boot of which machine, in which namespaces, and which process."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from ..core.model import Holder
+
+_known: dict[str, str] = {}
+
+
+def _once(name: str, find: str, *command: str) -> str:
+    if name not in _known:
+        _known[name] = _read(find) if sys.platform == "linux" else _ask(*command)
+    return _known[name]
+
+
+def boot() -> str:
+    """Changes with every start of the kernel. Containers on one kernel share it."""
+    return _once("boot", "/proc/sys/kernel/random/boot_id", "sysctl", "-n", "kern.bootsessionuuid")
+
+
+def machine() -> str:
+    """Stays with the installation. A cloned virtual machine has its original's: that cannot be told apart."""
+    return _once("machine", "/etc/machine-id", "sysctl", "-n", "kern.hostuuid") or boot()
+
+
+def pid_namespace() -> str:
+    """Pids mean nothing outside the namespace they were read in."""
+    return _namespace("pid")
+
+
+def time_namespace() -> str:
+    """Clocks of different time namespaces cannot be compared, though their boot id is the same."""
+    return _namespace("time")
+
+
+def host() -> str:
+    return os.uname().nodename
+
+
+def user() -> str:
+    name = os.environ.get("LOGNAME") or os.environ.get("USER")
+    if name:
+        return name.replace("\n", " ")
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
+
+
+def new_id() -> str:
+    """128 random bits: a grant, an incarnation, a store."""
+    return os.urandom(16).hex()
+
+
+def holder(*, pid: int, lifetime: str = "") -> Holder:
+    """This incarnation as a holder; `pid` 0 for one that no process stands for."""
+    from .process import start_of
+
+    return Holder(
+        incarnation=new_id(),
+        user=user(),
+        host=host(),
+        pid=pid,
+        start=(start_of(pid) or 0) if pid else 0,
+        machine=machine(),
+        boot=boot(),
+        pidns=pid_namespace(),
+        timens=time_namespace(),
+        lifetime=lifetime,
+    )
+
+
+def same_boot(holder: Holder) -> bool:
+    """Does the holder live, if it lives, under this very kernel?"""
+    return holder.boot == boot()
+
+
+def same_machine(holder: Holder) -> bool:
+    """Was the holder started on this machine, in this boot or an earlier one?"""
+    return same_boot(holder) or holder.machine == machine()
+
+
+def _namespace(kind: str) -> str:
+    try:
+        return os.readlink(f"/proc/self/ns/{kind}")
+    except OSError:
+        return ""  # no namespaces here: all processes share one
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def _ask(*command: str) -> str:
+    import subprocess
+
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()

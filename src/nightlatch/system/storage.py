@@ -1,0 +1,61 @@
+"""Where files may stand: locks and write-ahead logs need a disk of this machine's own."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+_NETWORK = frozenset(
+    "nfs nfs4 cifs smb3 smbfs afs afpfs webdav 9p ceph glusterfs lustre gpfs ocfs2 gfs2 beegfs davfs "
+    "fuse.sshfs fuse.rclone fuse.s3fs fuse.gcsfuse fuse.glusterfs fuse.davfs2 fuse.onedriver vboxsf vmhgfs".split()
+)
+_SYNCED = {
+    "Mobile Documents": "iCloud",
+    "iCloudDrive": "iCloud",
+    "Dropbox": "Dropbox",
+    "OneDrive": "OneDrive",
+    "Google Drive": "Google Drive",
+    "GoogleDrive": "Google Drive",
+}
+
+
+def state_folder() -> str:
+    """The folder of this user on this machine for what a program keeps."""
+    if sys.platform == "darwin":
+        return os.path.expanduser("~/Library/Application Support/nightlatch")
+    base = os.environ.get("XDG_STATE_HOME", "")
+    return os.path.join(base if os.path.isabs(base) else os.path.expanduser("~/.local/state"), "nightlatch")
+
+
+def not_local(path: str) -> str:
+    """Why a database cannot stand at `path`; "" if it can."""
+    real = os.path.realpath(path)
+    for part in real.split(os.sep):
+        for name, service in _SYNCED.items():
+            if part == name or part.startswith((f"{name}-", f"{name} ", f"{name} - ")):
+                return f"it is in a folder that {service} copies between machines"
+    kind = file_system(os.path.dirname(real))
+    return f"it is on a network file system ({kind})" if kind in _NETWORK else ""
+
+
+def file_system(folder: str) -> str:
+    """The type of the file system that holds `folder`, as the system names it; "" if unknown."""
+    while folder and not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    if sys.platform != "linux":
+        return _file_system_elsewhere(folder)
+    device = os.stat(folder).st_dev
+    wanted = f" {os.major(device)}:{os.minor(device)} ".encode()
+    with open("/proc/self/mountinfo", "rb") as mounts:
+        for line in mounts:
+            if wanted in line:
+                return line.partition(b" - ")[2].split(b" ", 1)[0].decode()
+    return ""  # btrfs subvolumes and the like have devices of their own; all of them are local
+
+
+def _file_system_elsewhere(folder: str) -> str:
+    import psutil
+
+    mounts = sorted(psutil.disk_partitions(all=True), key=lambda mount: -len(mount.mountpoint))
+    inside = (m.fstype for m in mounts if folder == m.mountpoint or folder.startswith(m.mountpoint.rstrip("/") + "/"))
+    return next(inside, "")

@@ -1,0 +1,251 @@
+"""The warden: a small process between the supervisor and the command, which ends the tree on time.
+
+    supervisor  →  warden  →  command and all it starts
+    (lease)        (this)
+
+It is forked before any thread exists, obeys only the pipe from its supervisor, and is told absolute
+times on the suspend-proof clock. When those pass without word, or the supervisor is gone (end of
+file), it ends the tree, proves it empty, and only then exits; with it goes the lifetime lock. A
+parent-death signal would not do: it does not reach grandchildren, and it fires when the *thread* that
+started the child ends.
+"""
+
+from __future__ import annotations
+
+import errno
+import marshal
+import os
+import select
+import signal
+
+from . import clock, tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+# Why the tree was ended. Loss of the lease and of the supervisor leave no time for manners.
+LOST, ORPHANED, ASKED, LEFTOVERS, FAILED = "lost", "orphaned", "asked", "leftovers", "failed"
+
+_NOT_FOR_US = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTTOU)
+
+_HEADER = 4
+
+
+def _send(fd: int, *message: object) -> None:
+    body = marshal.dumps(message)
+    data = memoryview(len(body).to_bytes(_HEADER, "big") + body)
+    while data:
+        data = data[os.write(fd, data) :]
+
+
+def _receive(fd: int) -> tuple[object, ...] | None:
+    """The next message; None at end of file."""
+    header = _read(fd, _HEADER)
+    body = _read(fd, int.from_bytes(header, "big")) if header else b""
+    return marshal.loads(body) if body else None  # noqa: S302 - both ends are one program, forked
+
+
+def _read(fd: int, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        chunk = os.read(fd, size - len(data))
+        if not chunk:
+            return b""
+        data += chunk
+    return data
+
+
+class Warden:
+    """The supervisor's end. Made before the first thread; `start` comes when the lease is held."""
+
+    def __init__(self, grant: str) -> None:
+        tree.become_subreaper()  # a warden that is killed leaves its children to us
+        orders_in, self._orders = os.pipe()
+        self._reports, reports_out = os.pipe()
+        self._grant = grant
+        self._dismissed = False
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(self._orders)
+            os.close(self._reports)
+            _Loop(orders_in, reports_out, grant).live()
+        os.close(orders_in)
+        os.close(reports_out)
+
+    def tell(self, *order: object) -> None:
+        """Small messages go through a pipe whole, so threads and signal handlers may all send."""
+        try:
+            _send(self._orders, *order)
+        except BrokenPipeError:
+            pass  # it is gone; `report` will say so
+
+    def start(self, argv: list[str], env: dict[str, str], *, cwd: str = "", grace: float) -> None:
+        self.tell("start", argv, env, cwd, grace)
+
+    def report(self) -> tuple[object, ...] | None:
+        """Wait for the next report: ("started", pid), ("failed", errno, where it looked) or
+        ("ended", wait status or -1, why or "", how many it left behind). None: the warden itself died."""
+        return _receive(self._reports)
+
+    def dismiss(self) -> None:
+        """End it, and whatever it left behind if it was killed. After its last report nothing is left."""
+        if self._dismissed:
+            return
+        self._dismissed = True
+        os.close(self._orders)
+        os.kill(self.pid, signal.SIGKILL)  # not reaped yet, so the pid is still its own
+        os.waitpid(self.pid, 0)
+        tree.kill_and_prove(self._grant)
+
+
+class _Loop:
+    """The warden's own life."""
+
+    def __init__(self, orders: int, reports: int, grant: str) -> None:
+        self.orders, self.reports, self.grant = orders, reports, grant
+        self.child = 0
+        self.status: int | None = None
+        self.frozen: set[int] = set()
+        self.why = ""
+        self.left = 0
+        self.grace = 10.0
+        self.supervisors_group = os.getpgrp()
+        self.defaults = [signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ]  # Python ignores the last two
+        never = float("inf")
+        self.freeze_at = self.end_at = self.deadline = self.kill_at = never
+
+    def live(self) -> NoReturn:
+        code = 70
+        try:
+            self._prepare()
+            while not self._finished():
+                self._wait()
+                self._keep_time()
+            self._report("ended", -1 if self.status is None else self.status, self.why, self.left)
+            code = 0
+        except BaseException:  # noqa: BLE001 - nothing may escape into the code that forked us
+            import traceback
+
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+
+    def _prepare(self) -> None:
+        # A group of its own: Ctrl-C, Ctrl-Z and `kill -- -GROUP` are meant for the command.
+        os.setpgid(0, 0)
+        tree.become_subreaper()
+        for signum in _NOT_FOR_US:
+            if signal.signal(signum, signal.SIG_IGN) != signal.SIG_IGN:
+                self.defaults.append(signum)  # the command gets it back; what nohup ignores stays ignored
+        wake_in, wake_out = os.pipe()
+        os.set_blocking(wake_in, False)
+        os.set_blocking(wake_out, False)
+        signal.set_wakeup_fd(wake_out, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        self.wake = wake_in
+        self.poll = select.poll()
+        self.poll.register(self.orders, select.POLLIN)
+        self.poll.register(wake_in, select.POLLIN)
+
+    def _wait(self) -> None:
+        next_at = min(self.freeze_at, self.end_at, self.kill_at)
+        slice_ = min(max(next_at - clock.now(), 0.0), clock.SLICE)
+        for fd, _event in self.poll.poll(slice_ * 1000 + 1 if slice_ else 0):
+            if fd == self.wake:
+                os.read(self.wake, 4096)
+            else:
+                order = _receive(self.orders)
+                if order is None:
+                    self.poll.unregister(self.orders)
+                    self._end(ORPHANED, grace=0)
+                else:
+                    getattr(self, f"_order_{order[0]}")(*order[1:])
+
+    def _keep_time(self) -> None:
+        now = clock.now()
+        if now >= self.kill_at:
+            self.status = tree.kill_and_prove(self.grant).get(self.child, self.status)
+            self.child = -1
+        elif now >= self.end_at:
+            # Past the deadline (the machine slept) not even a moment is ours.
+            self._end(LOST, grace=min(self.grace, (self.deadline - self.end_at) / 2) if now < self.deadline else 0)
+        elif now >= self.freeze_at and not self.frozen and self.child > 0:
+            self.frozen = tree.freeze(self.grant)
+            self.freeze_at = float("inf")
+
+    def _finished(self) -> bool:
+        """Reap; True when there was a tree and it is proven empty."""
+        ended, empty = ({}, True) if self.child == -1 else tree.reap_all()
+        if self.child > 0 and self.child in ended:
+            self.status = ended[self.child]
+            if not empty:
+                self.left = len(tree.below_me(self.grant))
+                self._end(LEFTOVERS, grace=self.grace)
+        return empty and (self.child != 0 or self.why != "")
+
+    def _end(self, why: str, *, grace: float, signum: int = signal.SIGTERM) -> None:
+        """Begin the end: ask, and kill when the grace is over. A second call can only shorten it."""
+        self.why = self.why or why
+        self.freeze_at = self.end_at = float("inf")
+        if grace > 0 and self.kill_at == float("inf"):
+            tree.signal_all(tree.below_me(self.grant), signum)
+            tree.signal_all(self.frozen, signal.SIGCONT)  # a stopped process cannot tidy up
+        self.kill_at = min(self.kill_at, clock.now() + grace)
+
+    def _order_tenure(self, freeze_at: float, end_at: float, deadline: float) -> None:
+        if self.why:
+            return
+        self.freeze_at, self.end_at, self.deadline = freeze_at, end_at, deadline
+        if self.frozen and clock.now() < freeze_at:
+            tree.signal_all(self.frozen, signal.SIGCONT)
+            self.frozen = set()
+
+    def _order_end(self, why: str, grace: float, signum: int) -> None:
+        self._end(why, grace=grace, signum=signum)
+
+    def _order_signal(self, signum: int) -> None:
+        if self.child > 0 and self.status is None:
+            tree.signal_all({self.child}, signum)
+
+    def _order_start(self, argv: list[str], env: dict[str, str], cwd: str, grace: float) -> None:
+        self.grace = grace
+        if self.why:
+            return
+        try:
+            if cwd:
+                os.chdir(cwd)
+            self.child = self._spawn(argv, env)
+        except OSError as error:
+            self.why = FAILED
+            self._report("failed", error.errno, str(error.filename))
+        else:
+            self._report("started", self.child)
+
+    def _report(self, *report: object) -> None:
+        try:
+            _send(self.reports, *report)
+        except BrokenPipeError:
+            pass  # nobody is left to read it
+
+    def _spawn(self, argv: list[str], env: dict[str, str]) -> int:
+        """Start the command as a shell would: found on its own PATH, default signals, our terminal."""
+        name = argv[0]
+        places = [name] if "/" in name else [os.path.join(place, name) for place in os.get_exec_path(env)]
+        denied: OSError | None = None
+        for path in places:
+            try:
+                return self._spawn_file(path, argv, env)
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except PermissionError as error:
+                denied = error
+            except OSError as error:
+                if error.errno != errno.ENOEXEC:
+                    raise
+                return self._spawn_file("/bin/sh", ["sh", path, *argv[1:]], env)  # a script without #!
+        raise denied or FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+
+    def _spawn_file(self, path: str, argv: list[str], env: dict[str, str]) -> int:
+        # In the supervisor's group, so that the terminal's Ctrl-C and job control reach the command.
+        return os.posix_spawn(path, argv, env, setpgroup=self.supervisors_group, setsigdef=self.defaults)
