@@ -29,7 +29,7 @@ test: $(READY) ## all tests, with real processes and signals
 	@$(BIN)/python -m pytest
 
 lint: $(READY) ## ruff check and format, mypy --strict
-	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+	@$(BIN)/ruff check -q . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
 format: $(READY) ## let ruff rewrite what it can
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .

@@ -36,6 +36,12 @@ class StoreUnreachable(Error):
     exit_code = 69
 
 
+class GateUnreachable(Error):
+    """A gate could not be sealed or written through. It may or may not have happened."""
+
+    exit_code = 69
+
+
 class StaleToken(Error):
     """A gate refused a write: a newer holder stands there. Nothing was written."""
 
@@ -45,6 +51,10 @@ class StaleToken(Error):
         super().__init__(message)
         self.offered = offered
         self.stands = stands
+
+
+class OtherStore(StaleToken):
+    """The gate is fenced from another store, whose tokens cannot be compared with these."""
 
 
 class Busy(Error):

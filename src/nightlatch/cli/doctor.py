@@ -68,25 +68,50 @@ def _machine() -> Iterator[Finding]:
         yield (
             ("ok", "identity", f"machine {identity.machine()[:8]}, boot {identity.boot()[:8]}", "")
             if same
-            else ("warn", "identity", "no /etc/machine-id", "run systemd-machine-id-setup, so that reboots are recognised")
+            else (
+                "warn",
+                "identity",
+                "no /etc/machine-id",
+                "run systemd-machine-id-setup, so that reboots are recognised",
+            )
         )
         try:
             tree.become_subreaper()
             yield "ok", "processes", "subreaper works: runaway children are found by the kernel", ""
         except OSError as error:
-            yield "warn", "processes", f"no subreaper: {error}", "runaway children are found by their environment only"
+            yield (
+                "warn",
+                "processes",
+                f"no subreaper: {error}",
+                "runaway children are found by their environment only",
+            )
     else:
-        yield "warn", "processes", f"no subreaper on {sys.platform}", "runaway children are found by their environment only"
+        yield (
+            "warn",
+            "processes",
+            f"no subreaper on {sys.platform}",
+            "runaway children are found by their environment only",
+        )
 
 
 def _sqlite(path: str) -> Iterator[Finding]:
     folder = os.path.dirname(path)
-    yield "ok", "file system", f"{storage.file_system(folder) or 'local'}: locks and write-ahead log work here", ""
+    yield (
+        "ok",
+        "file system",
+        f"{storage.file_system(folder) or 'local'}: locks and write-ahead log work here",
+        "",
+    )
     for place, allowed in ((folder, 0o700), (path, 0o600)):
         mode = stat.S_IMODE(os.stat(place).st_mode)
         others = mode & ~allowed & 0o077
         if others:
-            yield "warn", "permissions", f"{place} is {mode:04o}", f"others can look in: chmod {allowed:04o} {place}"
+            yield (
+                "warn",
+                "permissions",
+                f"{place} is {mode:04o}",
+                f"others can look in: chmod {allowed:04o} {place}",
+            )
         else:
             yield "ok", "permissions", f"{place} is {mode:04o}", ""
     connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
@@ -99,10 +124,20 @@ def _sqlite(path: str) -> Iterator[Finding]:
     yield (
         ("ok", "durability", "write-ahead log, every commit flushed to the disk", "")
         if mode == "wal"
-        else ("warn", "durability", f"journal mode {mode}", f"another program changed it: sqlite3 {path} 'PRAGMA journal_mode=WAL'")
+        else (
+            "warn",
+            "durability",
+            f"journal mode {mode}",
+            f"another program changed it: sqlite3 {path} 'PRAGMA journal_mode=WAL'",
+        )
     )
     if broken != "ok":
-        yield "fail", "integrity", broken, "restore a backup, then nightlatch lease raise NAME --above N for each lease"
+        yield (
+            "fail",
+            "integrity",
+            broken,
+            "restore a backup, then nightlatch lease raise NAME --above N for each lease",
+        )
     yield "ok", "schema", f"{meta['store.schema']} (this program knows {schema.newest('store')})", ""
     space = os.statvfs(folder)
     free = space.f_bavail * space.f_frsize

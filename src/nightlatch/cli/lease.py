@@ -108,7 +108,7 @@ def _show(store: Store, args: argparse.Namespace) -> int:
 
 
 def _list(store: Store, args: argparse.Namespace) -> int:
-    for record in store.list():
+    for record in store.records():
         if args.json:
             _print_json(_facts(record))
         else:
@@ -139,14 +139,18 @@ _VERBS = {
 def _grant(args: argparse.Namespace) -> str:
     grant = args.grant or os.environ.get("NIGHTLATCH_GRANT", "")
     if not grant:
-        raise UsageError("which grant? Give --grant, or acquire with: eval \"$(nightlatch lease acquire NAME)\"")
+        raise UsageError('which grant? Give --grant, or acquire with: eval "$(nightlatch lease acquire NAME)"')
     return str(grant)
 
 
 def _lines(record: Record) -> list[tuple[str, str]]:
     lines = [("lease", record.name), ("token", str(record.token))]
     if record.grant:
-        lines += [("holder", str(record.holder)), ("since", held.time_of(record.since)), ("until", held.ending(record))]
+        lines += [
+            ("holder", str(record.holder)),
+            ("since", held.time_of(record.since)),
+            ("until", held.ending(record)),
+        ]
     else:
         lines += [("free", f"since {held.time_of(record.until)}; last held by {record.holder}")]
     return lines

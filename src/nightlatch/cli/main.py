@@ -64,7 +64,7 @@ def run(argv: list[str]) -> int:
         return 141
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else 0
-    except Exception as error:  # noqa: BLE001 - the last line of defence
+    except Exception as error:
         if os.environ.get("NIGHTLATCH_DEBUG"):
             raise
         print(

@@ -39,7 +39,7 @@ def show(seconds: float) -> str:
     if seconds < 10:
         return f"{seconds:.1f}s".replace(".0s", "s")
     whole = round(seconds)
-    parts = []
+    parts: list[tuple[int, str]] = []
     for unit in ("d", "h", "m", "s"):
         size = int(_UNITS[unit])
         if whole >= size or parts:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 Part = object  # None, bool, int, float, str, bytes, date, datetime, UUID, Decimal, or a list, tuple or dict of these
 
+_MOST = 1.7976931348623157e308  # the largest float; NaN and infinities do not lie below it
 _PREFIX = b"nightlatch-key-1\n"
 
 
@@ -41,8 +42,8 @@ def _encode(part: Part) -> bytes:  # one return a type reads best
     if isinstance(part, int):
         return _framed(b"i", b"%d" % part)
     if isinstance(part, float):
-        if part != part or part in (float("inf"), float("-inf")):
-            raise UsageError(f"{part} cannot be part of a key: it is not a number that equals itself")
+        if not -_MOST <= part <= _MOST:
+            raise UsageError(f"{part} cannot be part of a key: it is not a finite number")
         return _framed(b"f", repr(part + 0.0).encode())  # + 0.0 makes -0.0 equal to 0.0
     if isinstance(part, str):
         return _framed(b"s", _text(part))

@@ -45,9 +45,18 @@ class Holder:
     @classmethod
     def unpack(cls, text: str) -> Holder:
         given = dict(line.split("=", 1) for line in text.split("\n") if "=" in line)
-        known = {field: given[field] for field in cls.__annotations__ if field in given}
-        numbers = {field: int(known.pop(field)) for field in ("pid", "start") if field in known}
-        return cls(**{"incarnation": "", "user": "?", "host": "?"} | known, **numbers)
+        return cls(
+            incarnation=given.get("incarnation", ""),
+            user=given.get("user", "?"),
+            host=given.get("host", "?"),
+            pid=int(given.get("pid", 0)),
+            start=int(given.get("start", 0)),
+            machine=given.get("machine", ""),
+            boot=given.get("boot", ""),
+            pidns=given.get("pidns", ""),
+            timens=given.get("timens", ""),
+            lifetime=given.get("lifetime", ""),
+        )
 
 
 @value(frozen=True, kw_only=True)

@@ -22,9 +22,7 @@ class Store(Protocol):
     default_ttl: float
     poll_every: float  # how often a waiter may look
 
-    def acquire(
-        self, name: str, grant: str, holder: Holder, ttl: float, over: Takeover | None = None
-    ) -> Granted:
+    def acquire(self, name: str, grant: str, holder: Holder, ttl: float, over: Takeover | None = None) -> Granted:
         """Take a lease that is free, already this grant's, or another's on the ground named by `over`.
 
         The token is higher than any before it under this name. Raises `Busy` with the record.
@@ -72,6 +70,12 @@ class Store(Protocol):
     def register(self, name: str, grant: str, gate: str) -> bool:
         """Put a gate on the list that every later acquire of `name` returns. False: it was there."""
 
+    def judges_unseen(self, record: Record) -> bool:
+        """May a record whose `left` is None be taken by watching it stand still for its TTL?
+
+        Raises if it must not: another machine on a store that serves one.
+        """
+
     def clock(self) -> float:
         """The wall clock that all users of this store agree on, as far as it has one."""
 
@@ -80,12 +84,16 @@ class Store(Protocol):
 
 
 class Gate(Protocol):
-    """May this write land? The token is verified at the write target, atomically with the write."""
+    """May this write land? The mark is verified at the write target, atomically with the write.
 
-    url: str  # what it is registered as
+    How it writes is each gate's own affair; what all share is being found by URL and being sealed.
+    """
 
-    def seal(self, mark: Mark) -> Mark | None:
+    url: str  # what it is registered as; `gates.open(url)` makes it again, on any machine
+
+    def seal(self, mark: Mark, by: str) -> Mark | None:
         """Raise the gate's mark, so that every older grant is refused from now on; returns the mark before.
 
-        Raises `StaleToken` if a newer one stands.
+        Durable when it returns. Raises `StaleToken` if a newer mark stands, `OtherStore` if the gate
+        is fenced from another store, `GateUnreachable` if it cannot be sealed.
         """

@@ -39,9 +39,7 @@ def check(meta: dict[str, str], area: str, where: str) -> bool:
     return int(meta.get(f"{area}.schema", "0")) >= newest(area)
 
 
-def apply(
-    meta: dict[str, str], area: str, execute: Callable[[str, dict[str, str]], object], new_id: str
-) -> None:
+def apply(meta: dict[str, str], area: str, execute: Callable[[str, dict[str, str]], object], new_id: str) -> None:
     """Bring an area up to date. Runs inside the caller's transaction, under the caller's write lock."""
     done = int(meta.get(f"{area}.schema", "0"))
     for number, path in migrations(area):
@@ -49,7 +47,9 @@ def apply(
             with open(path, encoding="utf-8") as file:
                 for statement in statements(file.read()):
                     execute(statement, {})
-    set_meta = "INSERT INTO meta (key, value) VALUES (:key, :value) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+    set_meta = (
+        "INSERT INTO meta (key, value) VALUES (:key, :value) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+    )
     execute(set_meta, {"key": f"{area}.schema", "value": str(max(done, newest(area)))})
     if f"{area}.id" not in meta:
         execute(set_meta, {"key": f"{area}.id", "value": new_id})

@@ -20,7 +20,6 @@ from . import schema
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from typing import Any
 
     Row = tuple[Any, ...]
@@ -223,7 +222,10 @@ def _explain(text: str) -> str:
 
 _ADVICE = (
     ("full", "cannot be written: the disk is full. Free some space; nothing was changed"),
-    ("locked", f"is kept busy by another program's transaction ({PATIENCE:.0f} s). End that program's transaction"),
+    (
+        "locked",
+        f"is kept busy by another program's transaction ({PATIENCE:.0f} s). End that program's transaction",
+    ),
     ("readonly", "cannot be written: it, or its folder, is read-only. Check owner and permissions"),
     ("unable to open", "cannot be opened. Check that its folder exists and is yours"),
     ("disk I/O", "cannot be read or written: the disk reports an error. Check its space and its health"),

@@ -8,7 +8,7 @@ from ..core.model import Takeover
 from ..core.tenure import Tenure
 from ..errors import Busy, Nested
 from ..store import held, proof, sightings
-from ..system import clock, durable, filelock, identity, tree
+from ..system import clock, durable, filelock, tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

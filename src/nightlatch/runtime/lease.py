@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from ..core import duration
-from ..core.model import check_name
+from ..core.model import Mark, check_name
 from ..errors import LeaseLost, StoreUnreachable, UsageError
 from ..store import url
 from ..store.keeper import Keeper
@@ -15,9 +15,9 @@ from .acquire import acquire, lineage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-    from ..core.protocols import Store
+    from ..core.protocols import Gate, Store
     from ..core.tenure import Tenure
 
 MINIMUM_TTL = 1.0
@@ -48,6 +48,7 @@ class Lease:
         *,
         ttl: float,
         wait: float,
+        gates: Iterable[Gate] = (),
         lifetime: Lifetime | None = None,
         on_tenure: Callable[[Tenure], None] = lambda _: None,
         on_lost: Callable[[LeaseLost], None] = lambda _: None,
@@ -59,8 +60,8 @@ class Lease:
         self._lifetime = lifetime or Lifetime(store.folder)
         self.grant = self._lifetime.grant
         try:
-            holder = identity.holder(pid=os.getpid(), lifetime=self._lifetime.path)
-            granted, tenure = acquire(store, name, self.grant, holder, ttl, wait)
+            self.holder = identity.holder(pid=os.getpid(), lifetime=self._lifetime.path)
+            granted, tenure = acquire(store, name, self.grant, self.holder, ttl, wait)
         except BaseException:
             self._lifetime.end()
             raise
@@ -69,6 +70,30 @@ class Lease:
         os.environ[tree.LINEAGE] = " ".join([*lineage(), self.grant])
         on_tenure(tenure)
         self._keeper = Keeper(store, name, self.grant, tenure, on_tenure=on_tenure, on_lost=on_lost)
+        if granted.gates or gates:
+            from .seal import seal_all
+
+            try:
+                seal_all(self, granted.gates, gates)
+            except BaseException:
+                self.release()  # a gate that cannot be sealed means no lease
+                raise
+
+    @property
+    def mark(self) -> Mark:
+        """What a gate compares and remembers."""
+        return Mark(store=self.store.id, name=self.name, token=self.token, grant=self.grant)
+
+    def use(self, gate: Gate) -> None:
+        """Register a gate under this lease, for every holder after us too, and seal it. Before its first write."""
+        from .seal import seal_all
+
+        self.check()
+        seal_all(self, (), [gate])
+
+    def raise_above(self, token: int) -> None:
+        """Lift our token above one that a gate has seen: the store was restored from before it was granted."""
+        self.token = self.store.raise_token(self.name, token, self.grant)
 
     def check(self) -> None:
         """Return while the lease is surely held; raise `LeaseLost` otherwise."""
@@ -109,7 +134,7 @@ class Lease:
         return f"<Lease {self.name} token={self.token} {self.lost.reason if self.lost else 'held'}>"
 
 
-class lease:  # noqa: N801 - it reads as a verb: with nightlatch.lease("reports") as lease
+class lease:
     """Hold the lease `name` while the block runs.
 
         with nightlatch.lease("reports", ttl="60s", wait="5m") as lease:
@@ -122,16 +147,23 @@ class lease:  # noqa: N801 - it reads as a verb: with nightlatch.lease("reports"
     """
 
     def __init__(
-        self, name: str, *, ttl: str | None = None, wait: str = "0s", store: Store | str | None = None
+        self,
+        name: str,
+        *,
+        ttl: str | None = None,
+        wait: str = "0s",
+        gates: Iterable[Gate] = (),
+        store: Store | str | None = None,
     ) -> None:
         self._name = check_name(name)
         self._store = url.connect(store) if store is None or isinstance(store, str) else store
         self._ttl = ttl_seconds(ttl, self._store)
         self._wait = duration.parse(wait, what="wait")
+        self._gates = tuple(gates)
         self._lease: Lease | None = None
 
     def acquire(self) -> Lease:
-        return Lease(self._store, self._name, ttl=self._ttl, wait=self._wait)
+        return Lease(self._store, self._name, ttl=self._ttl, wait=self._wait, gates=self._gates)
 
     def __enter__(self) -> Lease:
         self._lease = self.acquire()

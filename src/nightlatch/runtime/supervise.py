@@ -56,7 +56,13 @@ def supervise(
 
     try:
         lease = Lease(
-            the_store, name, ttl=seconds, wait=patience, lifetime=lifetime, on_tenure=on_tenure, on_lost=on_lost
+            the_store,
+            name,
+            ttl=seconds,
+            wait=patience,
+            lifetime=lifetime,
+            on_tenure=on_tenure,
+            on_lost=on_lost,
         )
         try:
             _forward_signals(guard)

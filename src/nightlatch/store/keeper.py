@@ -98,7 +98,7 @@ class Keeper:
 
     def _confirm(self, tenure: Tenure) -> None:
         with self._changed:
-            if self._lost or self._now() >= self._tenure.end_at and self._now() >= tenure.end_at:
+            if self._lost or (self._now() >= self._tenure.end_at and self._now() >= tenure.end_at):
                 return
             self._tenure = tenure
             self._changed.notify_all()

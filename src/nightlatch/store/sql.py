@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from ..core.model import Cursor, Done, Granted, Holder, Record
 from ..core.tenure import request_timeout
-from ..errors import Busy, InputChanged, LeaseLost
+from ..errors import Busy, InputChanged, LeaseLost, StoreUnreachable
+from ..system import identity
 from . import held
 
 TYPE_CHECKING = False
@@ -114,9 +115,7 @@ class SqlStore:
     def id(self) -> str:
         return self._db.identity()
 
-    def acquire(
-        self, name: str, grant: str, holder: Holder, ttl: float, over: Takeover | None = None
-    ) -> Granted:
+    def acquire(self, name: str, grant: str, holder: Holder, ttl: float, over: Takeover | None = None) -> Granted:
         rows = self._write(
             _ACQUIRE,
             ttl,
@@ -148,7 +147,7 @@ class SqlStore:
         rows = self._read(_READ + "WHERE name = :name", name=name, clock=self._db.clock_name)
         return _record(rows[0]) if rows else None
 
-    def list(self) -> Iterator[Record]:
+    def records(self) -> Iterator[Record]:
         return map(_record, self._read(_READ + "ORDER BY name", clock=self._db.clock_name))
 
     def raise_token(self, name: str, above: int, grant: str = "") -> int:
@@ -182,7 +181,7 @@ class SqlStore:
         return Cursor(job=rows[0][0], next_due=rows[0][1] / 1000, definition=rows[0][2]) if rows else None
 
     def advance(self, job: str, seen: float | None, next_due: float, definition: str) -> bool:
-        values = {"job": job, "next_due": round(next_due * 1000), "definition": definition}
+        values: dict[str, Any] = {"job": job, "next_due": round(next_due * 1000), "definition": definition}
         if seen is None:
             return bool(self._write(_BEGIN, **values))
         return bool(self._write(_ADVANCE, seen=round(seen * 1000), **values))

@@ -1,0 +1,76 @@
+"""The one rule of every gate: which mark may pass the marks that stand there."""
+
+from __future__ import annotations
+
+import time
+
+from ..errors import OtherStore, StaleToken
+from .value import value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .model import Mark
+
+
+@value(frozen=True, kw_only=True)
+class Standing:
+    """A mark as a gate keeps it, with what a person asks when it refuses: whose, and since when."""
+
+    mark: Mark
+    by: str
+    at: float  # wall clock
+
+
+def admit(gate: str, standing: Mapping[str, Standing], offered: Mark) -> bool:
+    """May a holder with this mark write here? True: yes, and the mark has to be raised first. False: yes,
+    and its mark stands already. Otherwise raises StaleToken, or OtherStore.
+
+    `standing` is every mark of the gate by lease name. Two jobs on one target do not fence each other;
+    two stores do not know of each other's tokens, so the second one is refused whatever its token.
+    """
+    for name, stands in standing.items():
+        if stands.mark.store != offered.store:
+            raise OtherStore(
+                f"{gate} is fenced from another store: {name} (token {stands.mark.token}) by {stands.by} since "
+                f"{_time(stands.at)} has store id {stands.mark.store[:8]}, yours has {offered.store[:8]}. The machines "
+                f"do not share one store: give both the same --store; or, if this one replaces it for good: "
+                f"nightlatch gate adopt {gate}",
+                offered=offered,
+                stands=stands.mark,
+            )
+    mine = standing.get(offered.name)
+    if mine is None or offered.token > mine.mark.token:
+        return True
+    if (offered.token, offered.grant) == (mine.mark.token, mine.mark.grant):
+        return False
+    raise StaleToken(
+        f"{gate} refused {offered.name} with token {offered.token}: token {mine.mark.token} of {mine.by} stands there "
+        f"since {_time(mine.at)}. Nothing was written. A newer holder has taken over; stop this one",
+        offered=offered,
+        stands=mine.mark,
+    )
+
+
+def pack(standing: Mapping[str, Standing]) -> str:
+    """Marks as text: one a line, fields separated by tabs, the same in a file, a blob and an object."""
+    return "".join(
+        "\t".join((s.mark.name, str(s.mark.token), s.mark.grant, s.mark.store, f"{s.at:.3f}", s.by)) + "\n"
+        for _, s in sorted(standing.items())
+    )
+
+
+def unpack(text: str) -> dict[str, Standing]:
+    from .model import Mark
+
+    found = {}
+    for line in text.splitlines():
+        name, token, grant, store, at, by = line.split("\t", 5)
+        mark = Mark(store=store, name=name, token=int(token), grant=grant)
+        found[name] = Standing(mark=mark, by=by, at=float(at))
+    return found
+
+
+def _time(wall: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(wall))
