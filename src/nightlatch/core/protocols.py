@@ -17,10 +17,13 @@ class Store(Protocol):
     """
 
     url: str
-    id: str  # random, made with the store: two stores never share one
     folder: str  # a folder on this machine for lifetime locks, queues and sightings
     default_ttl: float
     poll_every: float  # how often a waiter may look
+
+    @property
+    def id(self) -> str:
+        """Random, made with the store: two stores never share one."""
 
     def acquire(self, name: str, grant: str, holder: Holder, ttl: float, over: Takeover | None = None) -> Granted:
         """Take a lease that is free, already this grant's, or another's on the ground named by `over`.
@@ -40,7 +43,7 @@ class Store(Protocol):
     def read(self, name: str) -> Record | None:
         """The lease as it stands; None if the name was never held."""
 
-    def list(self) -> Iterator[Record]:
+    def records(self) -> Iterator[Record]:
         """Every lease ever held, by name."""
 
     def raise_token(self, name: str, above: int, grant: str = "") -> int:

@@ -22,7 +22,7 @@ from . import clock, tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import NoReturn
+    from typing import Any, NoReturn
 
 # Why the tree was ended. Loss of the lease and of the supervisor leave no time for manners.
 LOST, ORPHANED, ASKED, LEFTOVERS, FAILED = "lost", "orphaned", "asked", "leftovers", "failed"
@@ -32,7 +32,7 @@ _NOT_FOR_US = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, sig
 _HEADER = 4
 
 
-def _send(fd: int, *message: object) -> None:
+def _send(fd: int, *message: Any) -> None:
     body = marshal.dumps(message)
     data = memoryview(len(body).to_bytes(_HEADER, "big") + body)
     while data:
