@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 class Namespace:
     """The parsed arguments, by name."""
 
+    name: str  # the one that most commands have
+
     def __init__(self, **values: Any) -> None:
         self.__dict__.update(values)
 
@@ -56,10 +58,7 @@ class _Argument:
         try:
             return self.convert(text)
         except ValueError:
-            kind = (
-                "a whole number" if self.convert is int else "a number" if self.convert is float else "as it should be"
-            )
-            raise UsageError(f"{self.name} {text!r} is not {kind}") from None
+            raise UsageError(f"{self.name} {text!r} is not a{' whole' if self.convert is int else ''} number") from None
 
     @property
     def shown(self) -> str:

@@ -26,7 +26,8 @@ def become_subreaper() -> None:
     # What `ctypes.CDLL(None).prctl(…)` comes to, without importing the rest of ctypes on the path of `lock`.
     import _ctypes
 
-    prctl = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")
+    program = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]
+    prctl = _ctypes.dlsym(program, "prctl")
     if _ctypes.call_function(prctl, (_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)):
         raise OSError("prctl(PR_SET_CHILD_SUBREAPER) was refused")
 
