@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
+from .races import GateRaces
+from .seals import Seals
+from .strangers import Strangers
+from .writes import Writes
 
-class GateConformance:
-    """Everything a gate has to show."""
+
+class GateConformance(Seals, Strangers, Writes, GateRaces):
+    """Everything a gate has to show. Derive from it, and say how to `make_gate`, `write` and `read`.
+
+    How another machine makes the gate again from its URL is `reopen`, `nightlatch.gates.open` by default.
+    """
+
+
+__all__ = ["GateConformance", "GateRaces", "Seals", "Strangers", "Writes"]
