@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .case import StoreCase
 from .connections import Connections
 from .cursors import Cursors
 from .done_keys import DoneKeys
@@ -35,6 +36,7 @@ __all__ = [
     "LostReplies",
     "Names",
     "Races",
+    "StoreCase",
     "StoreConformance",
     "Takeovers",
     "Tokens",
