@@ -13,21 +13,16 @@ from ..system import clock, durable, filelock, tree
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..core.model import Granted, Holder, Record
-    from ..core.protocols import Store
+    from ..core.protocols import Ear, Store
 
 
 def acquire(store: Store, name: str, grant: str, holder: Holder, ttl: float, wait: float) -> tuple[Granted, Tenure]:
     """Take the lease within `wait` seconds or raise Busy. The tenure counts from before the request."""
     started = clock.now()
-    try:
+    if wait <= 0:
         return _attempt(store, name, grant, holder, ttl)
-    except Nested:
-        raise
-    except Busy:
-        if wait <= 0:
-            raise
+    ear: Ear | None = None
     with _Line(store.folder, name, wait):
-        ear = store.listen(name)  # before the next look: a release right after that look must be heard
         try:
             while True:
                 try:
@@ -38,9 +33,13 @@ def acquire(store: Store, name: str, grant: str, holder: Holder, ttl: float, wai
                     left = wait - (clock.now() - started)
                     if left <= 0:
                         raise
-                    ear.wait(min(left, _until_expiry(busy.record)))
+                    if ear is None:
+                        ear = store.listen(name)  # then look at once: a release before this went unheard
+                    else:
+                        ear.wait(min(left, _until_expiry(busy.record)))
         finally:
-            ear.close()
+            if ear:
+                ear.close()
 
 
 def _attempt(store: Store, name: str, grant: str, holder: Holder, ttl: float) -> tuple[Granted, Tenure]:
