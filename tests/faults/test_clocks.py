@@ -126,7 +126,8 @@ class Shaky:
 
 @pytest.fixture
 def kept():
-    clock, store, events = Clock(), Shaky(), []
+    clock, store = Clock(), Shaky()
+    events: list[object] = []
     keeper = Keeper(
         store,  # type: ignore[arg-type]
         "job",
@@ -197,7 +198,7 @@ def test_a_store_that_answers_after_the_deadline_saves_nothing(kept):
         store.renewals += 1
         clock.time += 100
 
-    store.renew = slow  # type: ignore[method-assign]
+    store.renew = slow
     clock.time += 20.5
     until(lambda: store.renewals == 1)
     with pytest.raises(LeaseLost):
