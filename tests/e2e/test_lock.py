@@ -122,7 +122,7 @@ def test_a_signal_ends_the_tree_and_gives_the_lease_back(sqlite_url, tmp_path, s
 
 
 def test_a_command_may_tidy_up_when_it_is_asked_to_end(sqlite_url, tmp_path):
-    tidy = 'trap "echo tidy; exit 9" TERM; echo "$$ 1 g" > "$1"; while :; do sleep 0.05; done'
+    tidy = 'trap "echo tidy; exit 9" TERM; echo "$$ 1 g" > "$1.part"; mv "$1.part" "$1"; while :; do sleep 0.05; done'
     held = Held(sqlite_url, tmp_path, "x", command=tidy)
     held.process.terminate()
     out, _ = held.process.communicate(timeout=20)
@@ -130,7 +130,7 @@ def test_a_command_may_tidy_up_when_it_is_asked_to_end(sqlite_url, tmp_path):
 
 
 def test_signals_that_mean_something_to_the_command_are_passed_on(sqlite_url, tmp_path):
-    command = 'trap "exit 8" USR1; echo "$$ 1 g" > "$1"; while :; do sleep 0.05; done'
+    command = 'trap "exit 8" USR1; echo "$$ 1 g" > "$1.part"; mv "$1.part" "$1"; while :; do sleep 0.05; done'
     held = Held(sqlite_url, tmp_path, "x", command=command)
     held.process.send_signal(signal.SIGUSR1)
     assert held.process.wait(20) == 8
