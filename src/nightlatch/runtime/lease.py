@@ -159,7 +159,7 @@ class lease:
         store: Store | str | None = None,
     ) -> None:
         self._name = check_name(name)
-        self._store = url.connect(store) if store is None or isinstance(store, str) else store
+        self._store = url.shared(store) if store is None or isinstance(store, str) else store
         self._ttl = ttl_seconds(ttl, self._store)
         self._wait = duration.parse(wait, what="wait")
         self._gates = tuple(gates)
