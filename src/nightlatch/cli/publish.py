@@ -11,6 +11,10 @@ from ..gates.folder import KEEP, Folder
 from ..runtime.inherited import Inherited
 from .arguments import Parser
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..gates.objects import Object
+
 _PURPOSE = """\
 Replace DST by SRC as a whole, unless a newer holder of the lease has taken over.
 
@@ -60,8 +64,12 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _gate(source: str | None, target: str, keep: int | None) -> File | Folder:
+def _gate(source: str | None, target: str, keep: int | None) -> File | Folder | Object:
     """By DST; on this machine's disk a folder is what a folder is published to, and what is rolled back."""
+    if target.startswith(("s3:", "gs:", "az:")):
+        from ..gates.objects import Object
+
+        return Object(target, keep=keep or KEEP)
     path = address.to_path(target) if "://" in target else target
     if os.path.isdir(path if source is None else source):
         return Folder(path, keep=keep or KEEP)

@@ -15,14 +15,18 @@ if TYPE_CHECKING:
     from ..core.protocols import Gate
     from .file import File
     from .folder import Folder
+    from .objects import Object
 
 # scheme of a gate's URL → (module, class); a class is made again from its URL by `from_url`
 _KINDS: dict[str, tuple[str, str]] = {
     "file": ("file", "File"),
     "folder": ("folder", "Folder"),
+    "s3": ("objects", "Object"),
+    "gs": ("objects", "Object"),
+    "az": ("objects", "Object"),
 }
 
-__all__ = ["File", "Folder", "at", "open"]
+__all__ = ["File", "Folder", "Object", "at", "open"]
 
 
 def open(url: str) -> Gate:
