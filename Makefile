@@ -18,7 +18,8 @@ $(READY): pyproject.toml
 		uv pip install --quiet --python $(BIN)/python -e '.[dev,postgres]'; \
 	else \
 		$(PYTHON) -m venv --without-pip $(VENV) && \
-		$(PYTHON) -m pip --python $(BIN)/python install --quiet --disable-pip-version-check -e '.[dev,postgres]'; \
+		$(PYTHON) -m pip --python $(BIN)/python install --quiet --disable-pip-version-check 'pip>=25.2' && \
+		$(BIN)/python -m pip install --quiet -e '.[dev,postgres]'; \
 	fi
 	@touch $@
 

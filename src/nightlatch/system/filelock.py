@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import fcntl
 import os
-import signal
 import sys
 
 from . import clock, identity, process
+from .light import signal
 
 LOOK_AFTER = 2.0  # seconds of waiting before a waiter looks at whom it waits for
 
