@@ -32,7 +32,7 @@ def publisher(target: str, which: int, go: int, through: int) -> None:
 
 def main() -> None:
     target, rounds = sys.argv[1], int(sys.argv[2])
-    ways = []
+    ways: list[tuple[int, int]] = []
     for which in (0, 1):
         (go, let_go), (hears, through) = os.pipe(), os.pipe()
         if not os.fork():

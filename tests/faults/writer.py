@@ -17,6 +17,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,20 +34,29 @@ def pause_at(point: str, gate: Any) -> None:
     if point in ("inside", "slow"):
         pause = stop if point == "inside" else lambda: time.sleep(3)
         if isinstance(gate, gates.Object):
-            swap = gate._bucket.swap
-
-            def paused(*given: Any) -> bool:
-                gate._bucket.swap = swap  # type: ignore[method-assign]  # once
-                pause()
-                return swap(*given)
-
-            gate._bucket.swap = paused  # type: ignore[method-assign]
+            hook(gate._bucket, "swap", before=pause)
         else:
-            admit = gate._marks.admit
-            gate._marks.admit = lambda *given: (admit(*given), pause())[0]
+            hook(gate._marks, "admit", after=pause)
     if point == "unsigned":
-        sign = os.pwrite
-        os.pwrite = lambda *given: (stop(), sign(*given))[1]
+        hook(os, "pwrite", before=stop)
+
+
+def hook(
+    owner: Any, name: str, *, before: Callable[[], None] | None = None, after: Callable[[], None] | None = None
+) -> None:
+    """Do something before or after the next call of a function, once."""
+    function = getattr(owner, name)
+
+    def hooked(*given: Any) -> Any:
+        setattr(owner, name, function)
+        if before:
+            before()
+        result = function(*given)
+        if after:
+            after()
+        return result
+
+    setattr(owner, name, hooked)
 
 
 def write(gate: Any, mark: Mark, content: bytes) -> None:

@@ -128,8 +128,17 @@ def test_content_and_mark_are_on_the_disk_before_the_file_is_replaced(path, monk
         )
 
     monkeypatch.setattr(os, "open", opened)
-    monkeypatch.setattr(durable, "fsync", lambda fd: (happened.append(f"flush {word(names[fd])}"), fsync(fd))[1])
-    monkeypatch.setattr(os, "replace", lambda a, b: (happened.append(f"rename {word(str(a))}"), replace(a, b))[1])
+
+    def flushed(fd: int) -> None:
+        happened.append(f"flush {word(names[fd])}")
+        fsync(fd)
+
+    def renamed(old: str, new: str) -> None:
+        happened.append(f"rename {word(str(old))}")
+        replace(old, new)
+
+    monkeypatch.setattr(durable, "fsync", flushed)
+    monkeypatch.setattr(os, "replace", renamed)
     gate = gates.File(path)
     gate.seal(mark(1), "me")
     happened.clear()
