@@ -27,18 +27,20 @@ def acquire(store: Store, name: str, grant: str, holder: Holder, ttl: float, wai
         if wait <= 0:
             raise
     with _Line(store.folder, name, wait):
-        pause = 0.001
-        while True:
-            try:
-                return _attempt(store, name, grant, holder, ttl)
-            except Nested:
-                raise
-            except Busy:
-                left = wait - (clock.now() - started)
-                if left <= 0:
+        ear = store.listen(name)  # before the next look: a release right after that look must be heard
+        try:
+            while True:
+                try:
+                    return _attempt(store, name, grant, holder, ttl)
+                except Nested:
                     raise
-            clock.sleep(min(pause, left))
-            pause = min(pause * 1.5, store.poll_every)
+                except Busy as busy:
+                    left = wait - (clock.now() - started)
+                    if left <= 0:
+                        raise
+                    ear.wait(min(left, _until_expiry(busy.record)))
+        finally:
+            ear.close()
 
 
 def _attempt(store: Store, name: str, grant: str, holder: Holder, ttl: float) -> tuple[Granted, Tenure]:
@@ -47,6 +49,11 @@ def _attempt(store: Store, name: str, grant: str, holder: Holder, ttl: float) ->
     start = clock.now()
     granted = store.acquire(name, grant, holder, ttl, over)
     return granted, Tenure(start=start, ttl=ttl)
+
+
+def _until_expiry(record: Record | None) -> float:
+    """Nobody sends word when a TTL passes."""
+    return record.left if record and record.left is not None and record.left > 0 else clock.SLICE
 
 
 def _ground(store: Store, record: Record) -> Takeover:
