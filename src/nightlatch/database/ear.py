@@ -52,7 +52,14 @@ class Notified:
 
     def close(self) -> None:
         if self._wire is not None:
-            self._keep(self._wire)
+            try:
+                # An ear that listens and is not read would hold up the server's queue for everybody. The
+                # answer is left for the next wait: this one has its lease, and work to do.
+                self._wire.post(b"UNLISTEN *")
+            except Broken:
+                self._wire.close()
+            else:
+                self._pool.ears.append((self._wire, self._proven))
             self._wire = None
 
     def _open(self) -> bool:
@@ -63,32 +70,29 @@ class Notified:
         except Broken:
             return False
         try:
-            ((backend,),) = wire.execute(b"SELECT pg_backend_pid()", [], deadline)
-            if backend != wire.backend:
-                self._try_at = float("inf")  # a pooler: our LISTEN would be left behind on somebody else's session
-                wire.close()
-                return False
-            wire.execute(f"LISTEN {self._database.schema}".encode(), [], deadline)
-            self._database.write("SELECT pg_notify(:channel, :voice)", channel=self._database.schema, voice=self._voice)
+            if self._proven or self._direct(wire, deadline):
+                wire.execute(f"LISTEN {self._database.schema}".encode(), [], deadline)
+                if not self._proven:
+                    self._speak()
+                self._wire = wire
+                return True
+            self._try_at = float("inf")  # a pooler: our LISTEN would be left behind on somebody else's session
         except (Broken, Refused, StoreUnreachable):
-            wire.close()
-            return False
-        self._wire = wire
-        return True
+            pass  # no ear, then; the store is looked at, and that tells what is wrong
+        wire.close()
+        return False
+
+    def _direct(self, wire: Wire, deadline: float) -> bool:
+        return wire.execute(b"SELECT pg_backend_pid()", [], deadline) == [(wire.backend,)]
+
+    def _speak(self) -> None:
+        self._database.write("SELECT pg_notify(:channel, :voice)", channel=self._database.schema, voice=self._voice)
 
     def _kept(self) -> Wire | None:
         while self._pool.ears:
-            wire = self._pool.ears.pop()
+            wire, proven = self._pool.ears.pop()
             if wire.alive:
+                self._proven = proven
                 return wire
             wire.close()
         return None
-
-    def _keep(self, wire: Wire) -> None:
-        """An ear that listens and is not read would hold up the server's queue for everybody."""
-        try:
-            wire.execute(b"UNLISTEN *", [], clock.now() + _PATIENCE)
-        except (Broken, Refused):
-            wire.close()
-        else:
-            self._pool.ears.append(wire)

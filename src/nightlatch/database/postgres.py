@@ -51,14 +51,17 @@ class Postgres:
     # The server's clock at this very moment, in ms; now() would be when the transaction began.
     now = wall = "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)"
     share = "FOR SHARE"
+    lazy = ", set_config('synchronous_commit', 'off', true)"  # for this transaction alone
     clock_name = "server"
     many_machines = True  # a record that no clock can judge may be another machine's: it is watched, not refused
+    look_first = False  # a look of its own would be a round trip more
 
     def __init__(self, url: str, area: str) -> None:
         self.url = dsn.redact(url)
         self.area = area
         libpq_url, self.schema = dsn.split(url)
         self.prefix = f"{self.schema}."
+        self.alone = f"pg_try_advisory_xact_lock(hashtextextended('{self.schema} ' || :name, 0))"
         self.notify = f", pg_notify('{self.schema}', name)"
         try:
             given = make_conninfo(libpq_url)
@@ -136,14 +139,17 @@ class Postgres:
             if not schema.check(meta, self.area, self.url):
                 meta = self._migrate(wire, deadline)
             self._id = meta[f"{self.area}.id"]
+            wire.prepares = int(meta["backend"]) == wire.backend
         except BaseException:
             wire.close()
             raise
         return wire
 
     def _meta(self, wire: Wire, deadline: float) -> dict[str, str]:
+        """What the schema says of itself; and which server process said so, which gives a pooler away."""
+        sql = f"SELECT key, value FROM {self.prefix}meta UNION ALL SELECT 'backend', CAST(pg_backend_pid() AS text)"
         try:
-            return dict(self._execute(wire, f"SELECT key, value FROM {self.prefix}meta", {}, deadline))
+            return dict(self._execute(wire, sql, {}, deadline))
         except Refused as refused:
             if refused.sqlstate in (_UNDEFINED_TABLE, _UNDEFINED_SCHEMA):
                 return {}
@@ -189,12 +195,13 @@ class _Pool:
         self.made_by = os.getpid()
         self.turns = threading.Semaphore(CONNECTIONS)
         self.idle: list[Wire] = []
-        self.ears: list[Wire] = []
+        self.ears: list[tuple[Wire, bool]] = []  # (connection, it has been heard on)
 
     def close(self) -> None:
-        for wires in (self.idle, self.ears):
-            while wires:
-                wires.pop().close()
+        while self.idle:
+            self.idle.pop().close()
+        while self.ears:
+            self.ears.pop()[0].close()
 
 
 class _Borrowed:

@@ -37,7 +37,10 @@ class Sqlite:
     share = ""  # a writer is alone here, so a row that is read needs no lock
     prefix = ""  # the tables stand in a file of their own
     notify = ""  # nobody can be told of a release
+    lazy = ""
+    alone = "TRUE"
     many_machines = False
+    look_first = True  # reading takes microseconds, a turn to write has to be waited for
 
     def __init__(self, path: str, area: str) -> None:
         self.path = os.path.abspath(path)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     Row = tuple[Any, ...]
 
 _INT8, _TEXT = 20, 25
+_NO_SUCH_STATEMENT = "26000"
 # By type; everything else is text.
 _READERS: dict[int, Callable[[bytes], object]] = {_INT8: int, 21: int, 23: int, 16: b"t".__eq__}
 
@@ -44,6 +45,9 @@ class Wire:
     """
 
     def __init__(self, conninfo: str, deadline: float) -> None:
+        self.prepares = False  # set by who knows that no pooler stands in between
+        self._owed = False
+        self._uses: dict[tuple[bytes, tuple[int, ...]], int] = {}
         self._poll = select.poll()
         self._connection = pq.PGconn.connect_start(conninfo.encode())
         try:
@@ -54,26 +58,70 @@ class Wire:
 
     def execute(self, sql: bytes, values: Sequence[object], deadline: float) -> list[Row]:
         """Run one statement; the rows it returns. The whole exchange is over by `deadline` or `Broken`."""
-        connection = self._connection
+        self._settle(deadline)
         given = [None if value is None else str(value).encode() for value in values]
         types = [_INT8 if isinstance(value, int) else _TEXT for value in values]
+        name = self._prepared(sql, types, deadline) if self.prepares else b""
         try:
-            connection.send_query_params(sql, given, param_types=types)
-            while connection.flush():
-                if self._await(select.POLLIN | select.POLLOUT, deadline) & select.POLLIN:
-                    connection.consume_input()
-            answer = None
-            while True:
-                while connection.is_busy():
-                    self._await(select.POLLIN, deadline)
-                    connection.consume_input()
-                result = connection.get_result()
-                if result is None:
-                    break
-                answer = result
+            if name:
+                self._connection.send_query_prepared(name, given)
+            else:
+                self._connection.send_query_params(sql, given, param_types=types)
+            return self._rows(self._answer(deadline))
         except OperationalError as error:
             raise Broken(str(error)) from error
-        return self._rows(answer)
+        except Refused as refused:
+            if refused.sqlstate != _NO_SUCH_STATEMENT:
+                raise
+            self.prepares = False  # somebody shares the session after all; nothing has happened yet
+            return self.execute(sql, values, deadline)
+
+    def post(self, sql: bytes) -> None:
+        """Send a statement whose answer nobody waits for; whoever comes next takes it."""
+        try:
+            self._connection.send_query_params(sql, None)
+            self._owed = True
+            self._connection.flush()
+        except OperationalError as error:
+            raise Broken(str(error)) from error
+
+    def _settle(self, deadline: float) -> None:
+        if self._owed:
+            try:
+                self._rows(self._answer(deadline))
+            except OperationalError as error:
+                raise Broken(str(error)) from error
+            self._owed = False
+
+    def _prepared(self, sql: bytes, types: list[int], deadline: float) -> bytes:
+        """The statement's name on the server, from its second use on: a command uses most of them once."""
+        what = sql, tuple(types)
+        number = self._uses.setdefault(what, 0)
+        if number == 0:
+            self._uses[what] = -len(self._uses)  # seen once; its number, negative until it is prepared
+            return b""
+        if number < 0:
+            number = self._uses[what] = -number
+            try:
+                self._connection.send_prepare(b"nightlatch%d" % number, sql, types)
+                self._rows(self._answer(deadline))
+            except OperationalError as error:
+                raise Broken(str(error)) from error
+        return b"nightlatch%d" % number
+
+    def _answer(self, deadline: float) -> pq.abc.PGresult | None:
+        connection, answer = self._connection, None
+        while connection.flush():
+            if self._await(select.POLLIN | select.POLLOUT, deadline) & select.POLLIN:
+                connection.consume_input()
+        while True:
+            while connection.is_busy():
+                self._await(select.POLLIN, deadline)
+                connection.consume_input()
+            result = connection.get_result()
+            if result is None:
+                return answer
+            answer = result
 
     @property
     def alive(self) -> bool:

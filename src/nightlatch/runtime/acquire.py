@@ -1,4 +1,4 @@
-"""Acquiring a lease: look, judge the holder, take it; or wait in line for it."""
+"""Acquiring a lease: ask for it, judge the holder, take it over; or wait in line for it."""
 
 from __future__ import annotations
 
@@ -44,11 +44,15 @@ def acquire(store: Store, name: str, grant: str, holder: Holder, ttl: float, wai
 
 
 def _attempt(store: Store, name: str, grant: str, holder: Holder, ttl: float) -> tuple[Granted, Tenure]:
-    record = store.read(name)
-    over = _ground(store, record) if record and record.grant not in ("", grant) else None
     start = clock.now()
-    granted = store.acquire(name, grant, holder, ttl, over)
-    return granted, Tenure(start=start, ttl=ttl)
+    try:
+        return store.acquire(name, grant, holder, ttl), Tenure(start=start, ttl=ttl)
+    except Busy as busy:
+        if busy.record is None or not busy.record.grant:
+            raise  # given back while we asked
+        over = _ground(store, busy.record)
+    start = clock.now()
+    return store.acquire(name, grant, holder, ttl, over), Tenure(start=start, ttl=ttl)
 
 
 def _until_expiry(record: Record | None) -> float:

@@ -3,7 +3,8 @@
 Each verb is one statement, atomic by itself, so nothing here depends on isolation levels or on one
 connection. `{now}` is the clock that decides (the server's, or this boot's), `{wall}` the wall clock,
 `{share}` what it takes to read a row that must not change before we commit, `{prefix}` the schema that
-the tables stand in, `{notify}` what tells waiters of a release.
+the tables stand in, `{notify}` what tells waiters of a release, `{lazy}` what lets a commit return early,
+`{alone}` whether nobody else is acquiring the same name in this moment.
 """
 
 from __future__ import annotations
@@ -29,9 +30,13 @@ if TYPE_CHECKING:
 # `excluded.token` is that clock, read once: read twice, it could step back in between.
 _NEXT = "CASE WHEN lease.token >= excluded.token THEN lease.token + 1 ELSE excluded.token END"
 
+# The first WHERE only looks, and lets one at a time go on: ON CONFLICT locks the row before it asks, so losers
+# would queue on it, and the winner's release behind them.
 _ACQUIRE = f"""
 INSERT INTO {{prefix}}lease (name, token, previous, grant_id, holder, ttl, clock, expires, since, until, version, gates)
-VALUES (:name, {{wall}}, 0, :grant, :holder, :ttl, :clock, {{now}} + :ttl, {{wall}}, {{wall}} + :ttl, 1, 0)
+SELECT :name, {{wall}}, 0, :grant, :holder, :ttl, :clock, {{now}} + :ttl, {{wall}}, {{wall}} + :ttl, 1, 0
+WHERE CASE WHEN EXISTS (SELECT 1 FROM {{prefix}}lease WHERE name = :name AND grant_id NOT IN (:grant, :over))
+      THEN FALSE ELSE {{alone}} END
 ON CONFLICT (name) DO UPDATE SET
   token    = CASE WHEN lease.grant_id = excluded.grant_id THEN lease.token ELSE {_NEXT} END,
   previous = CASE WHEN lease.grant_id = excluded.grant_id THEN lease.previous ELSE lease.token END,
@@ -51,9 +56,11 @@ SET expires = {now} + :ttl, until = {wall} + :ttl, ttl = :ttl, clock = :clock, v
 WHERE name = :name AND grant_id = :grant RETURNING token
 """
 
+# It need not wait for the disk ({lazy}): a release that a crash of the server forgets costs its TTL, no more,
+# and the next grant's own commit takes it along.
 _RELEASE = """
 UPDATE {prefix}lease SET grant_id = NULL, until = {wall}, version = version + 1
-WHERE name = :name AND grant_id = :grant RETURNING token{notify}
+WHERE name = :name AND grant_id = :grant RETURNING token{notify}{lazy}
 """
 
 _EVICT = """
@@ -121,6 +128,8 @@ class SqlStore:
         return self._db.identity()
 
     def acquire(self, name: str, grant: str, holder: Holder, ttl: float, over: Takeover | None = None) -> Granted:
+        if self._db.look_first and over is None:
+            self._look_first(name, grant)
         rows = self._write(
             _ACQUIRE,
             ttl,
@@ -136,6 +145,11 @@ class SqlStore:
             raise Busy(held.sentence(record, name), record)
         token, previous, gates = rows[0]
         return Granted(token=token, previous=previous, gates=self._gates(name) if gates else ())
+
+    def _look_first(self, name: str, grant: str) -> None:
+        record = self.read(name)
+        if record and record.grant not in ("", grant):
+            raise Busy(held.sentence(record, name), record)
 
     def renew(self, name: str, grant: str, ttl: float) -> None:
         if not self._write(_RENEW, ttl, name=name, grant=grant):
@@ -236,7 +250,15 @@ class SqlStore:
 
     def _sql(self, sql: str) -> str:
         db = self._db
-        return sql.format(now=db.now, wall=db.wall, share=db.share, prefix=db.prefix, notify=db.notify)
+        return sql.format(
+            now=db.now,
+            wall=db.wall,
+            share=db.share,
+            prefix=db.prefix,
+            notify=db.notify,
+            lazy=db.lazy,
+            alone=db.alone,
+        )
 
     def _lost(self, name: str) -> LeaseLost:
         return LeaseLost(held.lost_sentence(self.read(name), name), reason="taken")
