@@ -15,6 +15,7 @@ from typing import Any
 
 from nightlatch.core.model import Cursor, Done, Granted, Holder, Record, Takeover
 from nightlatch.errors import Busy, InputChanged, LeaseLost
+from nightlatch.store.ear import Polling
 from nightlatch.system import clock, identity
 
 Page = dict[str, Any]
@@ -114,6 +115,9 @@ class PageStore:
                 return False
             gates.append(gate)
             return True
+
+    def listen(self, name: str) -> Polling:
+        return Polling(self.poll_every)
 
     def judges_unseen(self, record: Record) -> bool:
         return True

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from .postgres import Postgres
     from .wire import Wire
 
-POLL = 0.05  # seconds between two looks of a waiter that cannot hear
-TRUST = 0.5  # seconds between two looks of one that can: a holder on this machine may die without a word
+TRUST = 0.5  # seconds between two looks of a waiter that can hear: a holder here may die without a word
 _AGAIN = 5.0  # seconds between two tries to open an ear
 _PATIENCE = 2.0  # seconds for opening one
 
@@ -38,9 +37,9 @@ class Notified:
         if self._wire is None and clock.now() >= self._try_at and self._open():
             return  # what was released before this ear was open has not been heard
         if self._wire is None:
-            clock.sleep(min(seconds, POLL))
+            clock.sleep(min(seconds, self._database.poll_every))
             return
-        until = clock.now() + min(seconds, TRUST if self._proven else POLL)
+        until = clock.now() + min(seconds, TRUST if self._proven else self._database.poll_every)
         try:
             while heard := self._wire.notified(until):
                 self._proven = self._proven or self._voice in heard

@@ -54,6 +54,7 @@ class Postgres:
     lazy = ", set_config('synchronous_commit', 'off', true)"  # for this transaction alone
     clock_name = "server"
     many_machines = True  # a record that no clock can judge may be another machine's: it is watched, not refused
+    poll_every = 0.05
     look_first = False  # a look of its own would be a round trip more
 
     def __init__(self, url: str, area: str) -> None:

@@ -40,6 +40,7 @@ class Sqlite:
     lazy = ""
     alone = "TRUE"
     many_machines = False
+    poll_every = 0.02
     look_first = True  # reading takes microseconds, a turn to write has to be waited for
 
     def __init__(self, path: str, area: str) -> None:

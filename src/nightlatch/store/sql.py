@@ -122,6 +122,7 @@ class SqlStore:
         self.url = url  # as it may be shown: without a password
         self.folder = folder
         self._db = database
+        self.poll_every = database.poll_every
 
     @property
     def id(self) -> str:
@@ -214,7 +215,7 @@ class SqlStore:
             return bool(execute(self._sql(_REGISTER), name=name, gate=gate, token=held_by_me[0][0]))
 
     def listen(self, name: str) -> Ear:
-        return self._db.listen(name) or Polling(every=0.02)
+        return self._db.listen(name) or Polling(every=self.poll_every)
 
     def judges_unseen(self, record: Record) -> bool:
         """May a record that no clock here can judge be taken by watching it stand still?
