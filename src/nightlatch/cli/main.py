@@ -17,6 +17,7 @@ COMMANDS = {
     "lease": "acquire, renew, release, show, list or raise a lease from a script",
     "key": "print the idempotency key of what is processed",
     "doctor": "check this machine and the store; each finding says what to do",
+    "migrate": "bring the store's tables up to date, or print the SQL for who may",
     "demo": "two contenders for one lease, one killed, the takeover shown",
 }
 
@@ -29,7 +30,8 @@ commands:
 {commands}
 
 options:
-  --store URL   sqlite:////path/to/file; default: $NIGHTLATCH_STORE, else a file of this user
+  --store URL   sqlite:////path/to/file or postgresql://user@host/database
+                default: $NIGHTLATCH_STORE, else a file of this user
   --version     print the version
   -h, --help    this text; nightlatch COMMAND --help for a command's
 
@@ -88,7 +90,7 @@ def _dispatch(argv: list[str]) -> int:
         print(f"nightlatch {__version__}")
         return 0
     if command is None:
-        print(_HELP.format(commands="\n".join(f"  {name:<8}{what}" for name, what in COMMANDS.items())), end="")
+        print(_HELP.format(commands="\n".join(f"  {name:<9}{what}" for name, what in COMMANDS.items())), end="")
         return 0 if options else 64
     raise _unknown(command)
 

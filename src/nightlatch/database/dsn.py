@@ -26,7 +26,7 @@ def split(url: str) -> tuple[str, str]:
 
 def redact(url: str) -> str:
     """The URL without its password, for messages and file names. Holds for URLs that are wrong, too."""
-    scheme, slashes, rest = url.partition("://")
+    scheme, slashes, rest = url.partition("://") if "://" in url else url.partition(":")
     who, at, where = rest.rpartition("@")
     user, colon, _ = who.partition(":")
     base, question, query = where.partition("?")

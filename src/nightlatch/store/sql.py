@@ -233,6 +233,10 @@ class SqlStore:
     def clock(self) -> float:
         return float(self._read("SELECT {wall}")[0][0]) / 1000
 
+    def pending(self) -> list[str]:
+        """The statements that would bring the tables up to date; they are run at the first use of the store."""
+        return self._db.pending()
+
     def close(self) -> None:
         self._db.close()
 
