@@ -20,14 +20,14 @@ _SKEW = 5.0  # seconds between this machine's clock and the server's that a pers
 def findings(url: str) -> Iterator[Finding]:
     database = Postgres(url, "store")
     try:
-        settings = dict(database.read("SELECT name, setting FROM pg_settings"))
+        settings: dict[str, str] = dict(database.read("SELECT name, setting FROM pg_settings"))
         yield _version(settings)
         yield _durability(settings)
         yield _failover(database, settings)
         yield _timeouts(settings)
         yield _clock(database)
         yield _pooler(database)
-        meta = dict(database.read(f"SELECT key, value FROM {database.prefix}meta"))
+        meta: dict[str, str] = dict(database.read(f"SELECT key, value FROM {database.prefix}meta"))
         found = f"{meta['store.schema']} in {database.schema} (this program knows {schema.newest('store')})"
         yield "ok", "schema", found, ""
     finally:
