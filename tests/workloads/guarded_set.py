@@ -101,7 +101,7 @@ def work(url: str, folder: Path, who: str, ttl: float, fenced: bool, seed: int) 
                 note("granted", lease.token, asked, clock.now())
                 shared.seal(lease.token)
                 elements = shared.elements()
-                time.sleep(chance.uniform(0.0, 0.03))  # the work
+                time.sleep(chance.uniform(0.0, 0.08))  # the work
                 element = f"{who}.{count}"
                 shared.replace(lease.token, [*elements, element])
                 note("added", lease.token, element)
@@ -193,8 +193,8 @@ class Nemesis:
         time.sleep(self._chance.uniform(0.05, 0.3))
         for place in [place for place, until in self._stopped.items() if until <= clock.now()]:
             self._go_on(place)
-        place, kill = self._aim(), self._chance.random() < 0.15
-        pause = self._ttl * self._chance.choice((0.1, 0.5, 1.3, 1.3, 2.5))
+        place, kill = self._aim(), self._chance.random() < 0.1
+        pause = self._ttl * self._chance.choice((0.1, 0.5, 1.3, 1.5, 2.0))
         if self._workers[place].poll() is not None:
             self._course.died += 1
             self._replace(place)
