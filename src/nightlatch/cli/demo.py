@@ -71,7 +71,7 @@ def _frozen(folder: str, how: str) -> dict[str, str]:
     said = _go_on(ann)
     refused = "StaleToken" in said
     if refused:
-        reason = next(line for line in said.splitlines() if "StaleToken" in line).partition(": ")[2]
+        reason = said.strip().rpartition("StaleToken: ")[2]
         _say(f"  Ann thaws and writes too:\n    {reason}")
     else:
         _say("  Ann thaws and writes too: nobody stops her")

@@ -14,8 +14,7 @@ def from_output(tail: bytes) -> dict[str, float]:
     import json
 
     used: dict[str, float] = {}
-    for line in tail.splitlines():
-        line = line.strip()
+    for line in map(bytes.strip, tail.splitlines()):
         if not line.startswith(b"{"):
             continue
         try:
