@@ -36,8 +36,12 @@ def connect(url: str | None = None) -> Store:
         from .sql import SqlStore
 
         return SqlStore(url, Sqlite(_sqlite_path(url), "store"), folder_of(url))
+    if url.startswith("git+"):
+        from .git import store
+
+        return store.connect(url)
     raise UsageError(
-        f"{url!r} does not name a store. Use sqlite:///file (a relative path) or sqlite:////path/to/file; "
+        f"{url!r} does not name a store. Use sqlite:///file (a relative path), sqlite:////path/to/file or git+origin; "
         f"without --store and {ENV} it is a file in {storage.state_folder()}"
     )
 

@@ -1,0 +1,115 @@
+"""Real servers for tests: git over smart HTTP on loopback, with the faults a network has."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+
+class GitHttp:
+    """`git http-backend` behind a small HTTP server. Set `down` to break every connection before it is served,
+    `lose_replies` to a number of pushes that reach the repository and whose answers are lost."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.down = False
+        self.lose_replies = 0
+        self.served: list[str] = []
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+
+    def url(self, name: str) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}/{name}"
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def _handler(outer) -> type[BaseHTTPRequestHandler]:
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                self._serve()
+
+            def do_POST(self) -> None:
+                self._serve()
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+            def _serve(self) -> None:
+                self.close_connection = True
+                if outer.down:
+                    return
+                where = urlsplit(self.path)
+                outer.served.append(f"{self.command} {where.path}?{where.query}")
+                body = self._body()
+                reply = subprocess.run(
+                    ["git", "http-backend"], input=body, env=self._environment(where.path, where.query), stdout=-1
+                ).stdout
+                if where.path.endswith("/git-receive-pack") and self.command == "POST" and outer.lose_replies:
+                    outer.lose_replies -= 1
+                    return
+                self._answer(reply)
+
+            def _body(self) -> bytes:
+                if self.headers.get("Transfer-Encoding") == "chunked":
+                    parts = []
+                    while size := int(self.rfile.readline(), 16):
+                        parts.append(self.rfile.read(size))
+                        self.rfile.readline()
+                    self.rfile.readline()
+                    return b"".join(parts)
+                return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+
+            def _environment(self, path: str, query: str) -> dict[str, str]:
+                return {
+                    "PATH": os.environ["PATH"],
+                    "GIT_PROJECT_ROOT": str(outer.root),
+                    "GIT_HTTP_EXPORT_ALL": "1",
+                    "REMOTE_USER": "tester",
+                    "REMOTE_ADDR": "127.0.0.1",
+                    "REQUEST_METHOD": self.command,
+                    "PATH_INFO": path,
+                    "QUERY_STRING": query,
+                    "CONTENT_TYPE": self.headers.get("Content-Type") or "",
+                    "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding") or "",
+                    "GIT_PROTOCOL": self.headers.get("Git-Protocol") or "",
+                }
+
+            def _answer(self, reply: bytes) -> None:
+                head, _, body = reply.partition(b"\r\n\r\n")
+                status, lines = 200, []
+                for line in head.decode().split("\r\n"):
+                    name, _, text = line.partition(": ")
+                    if name == "Status":
+                        status = int(text.split()[0])
+                    else:
+                        lines.append((name, text))
+                self.send_response(status)
+                for name, text in lines:
+                    self.send_header(name, text)
+                self.send_header("Content-Length", str(len(body)))
+                self.send_header("Connection", "close")
+                self.end_headers()
+                self.wfile.write(body)
+
+        return Handler
+
+
+@contextmanager
+def git_http(root: Path) -> Iterator[GitHttp]:
+    server = GitHttp(root)
+    try:
+        yield server
+    finally:
+        server.close()
