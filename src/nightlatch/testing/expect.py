@@ -1,0 +1,77 @@
+"""What the suites share: waiting for a condition, expecting a refusal, doing things at once, another wall clock."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import ParamSpec, TypeVar
+
+A = TypeVar("A")
+T = TypeVar("T")
+E = TypeVar("E", bound=BaseException)
+P = ParamSpec("P")
+
+
+def raises(kind: type[E], call: Callable[P, object], *args: P.args, **named: P.kwargs) -> E:
+    """The refusal that the call is expected to end with. Anything else it raises is passed on."""
+    try:
+        result = call(*args, **named)
+    except kind as refusal:
+        return refusal
+    raise AssertionError(f"{kind.__name__} was expected, and it returned {result!r}")
+
+
+def until(condition: Callable[[], T], seconds: float, what: str) -> T:
+    """Wait for a condition; its first true value is returned."""
+    deadline = time.monotonic() + seconds
+    while True:
+        if result := condition():
+            return result
+        assert time.monotonic() < deadline, f"waited {seconds:.0f} s in vain until {what}"
+        time.sleep(0.01)
+
+
+def together(action: Callable[[A], T], actors: Sequence[A]) -> list[T | BaseException]:
+    """All act at once, each on a thread of its own. What each returned or raised, in their order."""
+    outcomes: list[T | BaseException] = [AssertionError("it did not end")] * len(actors)
+    start = threading.Barrier(len(actors))
+
+    def go(place: int, actor: A) -> None:
+        start.wait()
+        try:
+            outcomes[place] = action(actor)
+        except BaseException as error:  # noqa: BLE001  it is handed to the caller
+            outcomes[place] = error
+
+    threads = [threading.Thread(target=go, args=item, daemon=True) for item in enumerate(actors)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return outcomes
+
+
+def timed(call: Callable[[], object]) -> float:
+    """How long it takes."""
+    started = time.monotonic()
+    call()
+    return time.monotonic() - started
+
+
+def moments(span: float, rounds: int) -> list[float]:
+    """Delays spread over `span`: a race that is run once for each meets the other side at every point of its way."""
+    return [span * (turn + 0.5) / rounds for turn in range(rounds)]
+
+
+@contextmanager
+def wall_clock(offset: float) -> Iterator[None]:
+    """This process believes it is `offset` seconds later. Clocks that count from the boot go on as they are."""
+    real, real_ns = time.time, time.time_ns
+    time.time = lambda: real() + offset
+    time.time_ns = lambda: real_ns() + int(offset * 1e9)
+    try:
+        yield
+    finally:
+        time.time, time.time_ns = real, real_ns

@@ -1,0 +1,77 @@
+"""A seal raises the mark: from then on every older grant is refused."""
+
+from __future__ import annotations
+
+from ...errors import OtherStore, StaleToken
+from ..expect import raises
+from .case import BY, GateCase
+
+
+class Seals(GateCase):
+    def test_the_first_seal_finds_no_mark(self) -> None:
+        assert self.gate.seal(self.mark(), BY) is None
+
+    def test_a_seal_returns_the_mark_it_replaced(self) -> None:
+        first, second = self.mark(1000), self.mark(1001)
+        self.gate.seal(first, BY)
+        assert self.gate.seal(second, BY) == first
+        assert self.gate.seal(self.mark(2000), BY) == second
+
+    def test_an_older_mark_is_refused_and_told_what_stands(self) -> None:
+        stands, older = self.sealed(1001), self.mark(1000)
+        stale = raises(StaleToken, self.gate.seal, older, BY)
+        assert not isinstance(stale, OtherStore)
+        assert (stale.offered, stale.stands) == (older, stands)
+
+    def test_a_refused_seal_changes_nothing(self) -> None:
+        stands = self.sealed(1001)
+        raises(StaleToken, self.gate.seal, self.mark(1000), BY)
+        assert self.gate.seal(self.mark(1002), BY) == stands
+
+    def test_an_equal_token_of_another_grant_is_refused(self) -> None:
+        """A store that was restored from a backup grants a token twice; the grant tells the two apart."""
+        stands, twin = self.sealed(1000), self.mark(1000)
+        stale = raises(StaleToken, self.gate.seal, twin, BY)
+        assert (stale.offered, stale.stands) == (twin, stands)
+
+    def test_the_same_mark_is_accepted_again(self) -> None:
+        mark = self.sealed(1000)
+        self.gate.seal(mark, BY)
+        self.make_gate().seal(mark, BY)
+        raises(StaleToken, self.gate.seal, self.mark(1000), BY)
+
+    def test_a_holder_may_raise_its_own_token(self) -> None:
+        mark = self.sealed(1000)
+        raised = self.mark(5000)
+        raised = type(mark)(store=mark.store, name=mark.name, token=raised.token, grant=mark.grant)
+        assert self.gate.seal(raised, BY) == mark
+        raises(StaleToken, self.gate.seal, mark, BY)
+
+    def test_two_lease_names_do_not_fence_each_other(self) -> None:
+        self.sealed(9000, "conformance/one")
+        assert self.gate.seal(self.mark(1000, "conformance/other"), BY) is None
+        raises(StaleToken, self.gate.seal, self.mark(8999, "conformance/one"), BY)
+        raises(StaleToken, self.gate.seal, self.mark(999, "conformance/other"), BY)
+
+    def test_a_seal_holds_for_every_handle(self) -> None:
+        other = self.make_gate()
+        stands = self.sealed(1001)
+        assert raises(StaleToken, other.seal, self.mark(1000), BY).stands == stands
+
+    def test_a_seal_holds_for_whoever_opens_the_gate_by_its_url(self) -> None:
+        stands = self.sealed(1001)
+        again = self.reopen(self.gate.url)
+        assert again.url == self.gate.url
+        assert raises(StaleToken, again.seal, self.mark(1000), BY).stands == stands
+        assert again.seal(self.mark(1002), BY) == stands
+
+    def test_tokens_are_as_large_as_stores_make_them(self) -> None:
+        stands = self.sealed(2**53 - 2)
+        raises(StaleToken, self.gate.seal, self.mark(2**53 - 3), BY)
+        assert self.gate.seal(self.mark(2**53 - 1), BY) == stands
+
+    def test_any_name_of_a_lease_can_stand_in_a_mark(self) -> None:
+        names = ["a", "A", "a/b", "a/b/c", "a.lock", "a#0", "a:b@c+d=e,f", "a_b-"]
+        marks = [self.sealed(1000 + place, name) for place, name in enumerate(names)]
+        for name, mark in zip(names, marks, strict=True):
+            assert self.gate.seal(self.mark(2000, name), BY) == mark

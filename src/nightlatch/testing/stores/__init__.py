@@ -1,0 +1,43 @@
+"""The conformance suite for stores, a file a topic."""
+
+from __future__ import annotations
+
+from .case import StoreCase
+from .connections import Connections
+from .cursors import Cursors
+from .done_keys import DoneKeys
+from .fencing import Fencing
+from .gate_registry import GateRegistry
+from .leases import Leases
+from .lost_replies import LostReplies
+from .names import Names
+from .races import Races
+from .takeover import Takeovers
+from .tokens import Tokens
+
+
+class StoreConformance(
+    Leases, Names, Tokens, Races, Takeovers, Fencing, DoneKeys, Cursors, GateRegistry, LostReplies, Connections
+):
+    """Everything a store has to show. Derive from it, say how to `open` yours, and let pytest find it.
+
+    What else may be said of a store stands in `StoreCase`: whether it `has_clock`, which `ttl` suits
+    it, by what `factor` it is slower than a file, and how `elsewhere` another process opens it.
+    """
+
+
+__all__ = [
+    "Connections",
+    "Cursors",
+    "DoneKeys",
+    "Fencing",
+    "GateRegistry",
+    "Leases",
+    "LostReplies",
+    "Names",
+    "Races",
+    "StoreCase",
+    "StoreConformance",
+    "Takeovers",
+    "Tokens",
+]

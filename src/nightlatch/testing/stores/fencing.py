@@ -1,0 +1,82 @@
+"""Every verb that writes for a holder needs its current grant. With an old one it changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from ...core.model import Record
+from ...errors import LeaseLost
+from ...system import identity
+from ..expect import raises
+from .case import LONG, StoreCase
+
+
+class Fencing(StoreCase):
+    def test_renew_with_an_old_grant_is_refused(self) -> None:
+        self._refused(lambda name, grant: self.store.renew(name, grant, LONG))
+
+    def test_release_with_an_old_grant_is_refused(self) -> None:
+        self._refused(self.store.release)
+
+    def test_settle_with_an_old_grant_is_refused(self) -> None:
+        scope = self.name("scope")
+        self._refused(lambda name, grant: self.store.settle(name, grant, scope, "key", value="stale"))
+        assert self.store.look(scope, "key") is None
+
+    def test_register_with_an_old_grant_is_refused(self) -> None:
+        for name in self._refused(lambda name, grant: self.store.register(name, grant, "file:///stale")):
+            self.store.evict(name)
+            assert self.take(name)[1].gates == ()
+
+    def test_raise_with_an_old_grant_is_refused(self) -> None:
+        self._refused(lambda name, grant: self.store.raise_token(name, 2**50, grant))
+
+    def test_a_grant_of_one_name_is_none_of_another(self) -> None:
+        mine, theirs = self.name(), self.name()
+        grant, _ = self.take(mine)
+        other, _ = self.take(theirs)
+        raises(LeaseLost, self.store.renew, theirs, grant, LONG)
+        raises(LeaseLost, self.store.release, theirs, grant)
+        raises(LeaseLost, self.store.settle, theirs, grant, self.name("scope"), "key")
+        raises(LeaseLost, self.store.register, theirs, grant, "file:///x")
+        raises(LeaseLost, self.store.raise_token, theirs, 1, grant)
+        assert self.record(theirs).grant == other
+
+    def _refused(self, verb: Callable[[str, str], object]) -> list[str]:
+        """Try the verb with every kind of old grant; returns the names of the leases."""
+        names = []
+        for name, grant, how in self._old_grants():
+            before = self.store.read(name)
+            lost = raises(LeaseLost, verb, name, grant)
+            assert lost.reason == "taken", how
+            assert _kept(self.store.read(name)) == _kept(before), f"the record changed for a grant that was {how}"
+            names.append(name)
+        return names
+
+    def _old_grants(self) -> Iterator[tuple[str, str, str]]:
+        name = self.name()
+        yield name, identity.new_id(), "never given, to a name never held"
+
+        grant, _ = self.take(name)
+        yield name, identity.new_id(), "never given"
+
+        self.store.release(name, grant)
+        yield name, grant, "released"
+
+        self.take(name)
+        yield name, grant, "released, and another holds the lease"
+
+        name = self.name()
+        grant, _ = self.take(name)
+        self.take(name, over=self.ground(name, proven=True))
+        yield name, grant, "taken over"
+
+        name = self.name()
+        grant, _ = self.take(name)
+        self.store.evict(name)
+        yield name, grant, "evicted"
+
+
+def _kept(record: Record | None) -> object:
+    """A record without what passes by itself."""
+    return record and (record.token, record.grant, record.ttl, record.since, record.until, record.version)

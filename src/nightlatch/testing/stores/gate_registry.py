@@ -1,0 +1,102 @@
+"""A gate that is registered under a name is returned to every later holder, so that it can be sealed first."""
+
+from __future__ import annotations
+
+from ...core.protocols import Store
+from ...errors import Busy, LeaseLost
+from ...system import clock, identity
+from ..expect import moments, timed, together
+from .case import LONG, StoreCase
+
+
+class GateRegistry(StoreCase):
+    def test_a_new_lease_has_no_gates(self) -> None:
+        assert self.take(self.name())[1].gates == ()
+
+    def test_a_registered_gate_is_returned_to_the_next_holder(self) -> None:
+        name = self.name()
+        grant, _ = self.take(name)
+        assert self.store.register(name, grant, "file:///out") is True
+        self.store.release(name, grant)
+        assert self.take(name, store=self.connect())[1].gates == ("file:///out",)
+
+    def test_gates_outlive_release_takeover_eviction_and_raise(self) -> None:
+        name = self.name()
+        grant, granted = self.take(name)
+        self.store.register(name, grant, "file:///one")
+        grant, granted = self.take(name, over=self.ground(name, proven=True))
+        assert granted.gates == ("file:///one",)
+        self.store.register(name, grant, "file:///two")
+        self.store.evict(name)
+        grant, granted = self.take(name)
+        assert sorted(granted.gates) == ["file:///one", "file:///two"]
+        self.store.raise_token(name, granted.token + 10, grant)
+        self.store.release(name, grant)
+        for _ in range(2):
+            grant, granted = self.take(name)
+            assert sorted(granted.gates) == ["file:///one", "file:///two"]
+            self.store.release(name, grant)
+
+    def test_a_gate_stands_on_the_list_once(self) -> None:
+        name = self.name()
+        grant, _ = self.take(name)
+        assert self.store.register(name, grant, "file:///out") is True
+        assert self.store.register(name, grant, "file:///out") is False
+        self.store.release(name, grant)
+        grant, granted = self.take(name)
+        assert granted.gates == ("file:///out",)
+        assert self.store.register(name, grant, "file:///out") is False
+
+    def test_everybody_gets_the_gates_in_one_order(self) -> None:
+        name, grant, gates = self.name(), identity.new_id(), [f"file:///{word}" for word in "bcaed"]
+        self.store.acquire(name, grant, self.holder(), LONG)
+        for gate in gates:
+            self.store.register(name, grant, gate)
+        first = self.store.acquire(name, grant, self.holder(), LONG).gates
+        assert sorted(first) == sorted(gates)
+        assert self.connect().acquire(name, grant, self.holder(), LONG).gates == first
+        assert self.take(name, over=self.ground(name, proven=True))[1].gates == first
+
+    def test_names_do_not_share_gates(self) -> None:
+        one, other = self.name(), self.name()
+        grant, _ = self.take(one)
+        self.store.register(one, grant, "file:///out")
+        assert self.take(other)[1].gates == ()
+
+    def test_any_url_can_be_a_gate(self) -> None:
+        name, gate = self.name(), "postgresql://u:p%40w@h:5/db?x=a b&y=ü#tab\tle"
+        grant, _ = self.take(name)
+        self.store.register(name, grant, gate)
+        assert self.take(name, over=self.ground(name, proven=True))[1].gates == (gate,)
+
+    def test_a_gate_registered_during_a_takeover_is_seen_by_the_taker_or_refused(self) -> None:
+        """Otherwise the new holder would not seal it, and the old one could still write there."""
+        mine, theirs, name = self.connect(), self.connect(), self.name()
+        grant, _ = self.take(name)
+        theirs.read(name)
+        span = timed(lambda: mine.register(name, grant, "file:///first"))
+        for delay in moments(span, self.rounds):
+            registered, taken = self._register_during_takeover(mine, theirs, delay)
+            if isinstance(registered, LeaseLost):
+                assert taken == ()
+            else:
+                assert (registered, taken) == (True, ("file:///out",))
+
+    def _register_during_takeover(self, mine: Store, theirs: Store, delay: float) -> list[object]:
+        """What became of the register, and which gates the taker is told of."""
+        name = self.name()
+        grant, _ = self.take(name)
+        over = self.ground(name, proven=True)
+
+        def take() -> tuple[str, ...]:
+            clock.sleep(delay)
+            try:
+                return self.take(name, over=over, store=theirs)[1].gates
+            except Busy:  # registering changed the version, so the proof was void
+                return self.take(name, over=self.ground(name, proven=True), store=theirs)[1].gates
+
+        return list(
+            together(
+                lambda store: store.register(name, grant, "file:///out") if store is mine else take(), [mine, theirs]
+            )
+        )

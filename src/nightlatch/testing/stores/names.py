@@ -1,0 +1,33 @@
+"""Whatever may name a lease names a lease of its own: in a table, in a folder, as a git ref."""
+
+from __future__ import annotations
+
+from ...core.model import Holder, check_name
+from ...system import identity
+from .case import LONG, StoreCase
+
+# Each is a trap for some store: a folder that is a file too, two files on a disk that ignores case,
+# what git allows in no ref.
+_TAILS = ("", "/b", "/b/c", "/B", ".lock", ".", "/", "/.b", "/@", "#0", "#1", ":b", "@b", "+b", "=b", ",b", "_b", "-")
+
+
+class Names(StoreCase):
+    def test_every_name_that_may_be_used_is_a_lease_of_its_own(self) -> None:
+        root = self.name()
+        names = [check_name(root + tail) for tail in _TAILS]
+        grants = {name: self.take(name)[0] for name in names}
+        assert {name: self.record(name).grant for name in names} == grants
+        listed = [record.name for record in self.store.records() if record.name.startswith(root)]
+        assert listed == sorted(names)
+
+    def test_the_longest_name_can_be_held(self) -> None:
+        name = check_name(self.name().ljust(200, "x"))
+        grant, _ = self.take(name)
+        assert self.record(name).grant == grant
+        self.store.release(name, grant)
+
+    def test_a_holder_comes_back_as_it_was_written(self) -> None:
+        name = self.name()
+        holder = Holder(incarnation="i" * 32, user="a = b\tö '\"", host="ħost\\", pid=7, start=8, lifetime="/var/a b=c")
+        self.store.acquire(name, identity.new_id(), holder, LONG)
+        assert self.record(name).holder == holder
