@@ -206,15 +206,29 @@ class Repository:
         env = {**environment(), "GIT_DIR": self.folder}
         if self.remote.url.startswith("ssh:") or "://" not in self.remote.url:
             env |= _ssh_that_never_asks(env, self.remote.config)
-        if not os.path.exists(os.path.join(self.folder, "ready")):
-            check_version()
-            durable.private_folder(self.folder)
-            code, _, said = _run(["git", "init", "--quiet", "--bare", "--template=", self.folder], env, b"", _LOCAL)
-            if code:
-                raise self.unreachable(said.decode(errors="replace"))
-            durable.replace(os.path.join(self.folder, "ready"), b"")
+        if not os.path.isdir(self.folder):
+            self._make(env)
         self._env = env
         return env
+
+    def _make(self, env: Mapping[str, str]) -> None:
+        """Aside, and then in its place with one rename: two that begin at once would meet in git's locks."""
+        check_version()
+        durable.private_folder(os.path.dirname(self.folder))
+        aside = f"{self.folder}.{os.urandom(8).hex()}"
+        code, _, said = _run(
+            ["git", "init", "--quiet", "--bare", "--template=", aside], {**env, "GIT_DIR": aside}, b"", _LOCAL
+        )
+        if code:
+            raise self.unreachable(said.decode(errors="replace"))
+        try:
+            os.rename(aside, self.folder)
+        except OSError:
+            import shutil
+
+            shutil.rmtree(aside)
+            if not os.path.isdir(self.folder):  # else somebody else was faster
+                raise
 
 
 def check_version() -> str:

@@ -148,7 +148,7 @@ class GitStore:
                     if mine is None or mine.grant != grant:
                         raise self._lost(name)
                     return _same_input(before, input)
-                done = Done(scope=scope, key=key, value=value, input=input, token=mine.token, at=clock.wall())
+                done = Done(scope=scope, key=key, value=value, input=input, token=mine.token, at=round(clock.wall(), 3))
                 pack = Pack()
                 tree = shelf.add(done, pack)
                 # The lease's ref moves too: only a ref that changes is compared, and all of it lands or nothing.
@@ -202,7 +202,7 @@ class GitStore:
         return clock.wall()
 
     def close(self) -> None:
-        pass
+        self._seen.clear()
 
     def _change_mine(
         self, name: str, grant: str, change: Callable[[Standing], Standing | None], ttl: float = 0.0
