@@ -14,13 +14,20 @@ from urllib.parse import urlsplit
 
 
 class GitHttp:
-    """`git http-backend` behind a small HTTP server. Set `down` to break every connection before it is served,
-    `lose_replies` to a number of pushes that reach the repository and whose answers are lost."""
+    """`git http-backend` behind a small HTTP server, with faults to choose:
+
+    down          every connection is broken before it is served
+    locked        everybody is asked for a password
+    lose_replies  so many pushes reach the repository, and their answers are lost
+    hold          a push is held between its advertisement and its arrival until the event is set; `held` tells
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.down = False
+        self.down = self.locked = False
         self.lose_replies = 0
+        self.hold: threading.Event | None = None
+        self.held = threading.Event()
         self.served: list[str] = []
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
@@ -53,10 +60,18 @@ class GitHttp:
                 where = urlsplit(self.path)
                 outer.served.append(f"{self.command} {where.path}?{where.query}")
                 body = self._body()
+                if outer.locked:
+                    self._answer(b"Status: 401 Unauthorized\r\nWWW-Authenticate: Basic realm=git\r\n\r\n")
+                    return
+                push = where.path.endswith("/git-receive-pack") and self.command == "POST"
+                if push and (hold := outer.hold):
+                    outer.hold = None
+                    outer.held.set()
+                    hold.wait(60)
                 reply = subprocess.run(
                     ["git", "http-backend"], input=body, env=self._environment(where.path, where.query), stdout=-1
                 ).stdout
-                if where.path.endswith("/git-receive-pack") and self.command == "POST" and outer.lose_replies:
+                if push and outer.lose_replies:
                     outer.lose_replies -= 1
                     return
                 self._answer(reply)
@@ -104,6 +119,15 @@ class GitHttp:
                 self.wfile.write(body)
 
         return Handler
+
+
+def git_repository(path: Path) -> Path:
+    """A bare repository that takes pushes over HTTP too."""
+    subprocess.run(["git", "init", "--quiet", "--bare", path], check=True)
+    # Throwing away what was replaced is a server's own affair, and takes a core from the other tests.
+    for setting, text in (("http.receivepack", "true"), ("receive.autogc", "false")):
+        subprocess.run(["git", "-C", path, "config", setting, text], check=True)
+    return path
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,17 +10,14 @@ import pytest
 from nightlatch import connect
 from nightlatch.core.protocols import Store
 from nightlatch.testing import StoreConformance, stores
-from tests.servers import git_http
+from tests.servers import git_http, git_repository
 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("git")
     for name in ("file.git", "http.git"):
-        subprocess.run(["git", "init", "--quiet", "--bare", folder / name], check=True)
-        subprocess.run(["git", "-C", folder / name, "config", "http.receivepack", "true"], check=True)
-        # Removing what was replaced is the server's own affair, and takes a core from the other tests.
-        subprocess.run(["git", "-C", folder / name, "config", "receive.autogc", "false"], check=True)
+        git_repository(folder / name)
     return folder
 
 

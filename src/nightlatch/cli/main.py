@@ -29,7 +29,7 @@ commands:
 {commands}
 
 options:
-  --store URL   sqlite:////path/to/file; default: $NIGHTLATCH_STORE, else a file of this user
+  --store URL   sqlite:////path/to/file or git+origin; default: $NIGHTLATCH_STORE, else a file of this user
   --version     print the version
   -h, --help    this text; nightlatch COMMAND --help for a command's
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 
-from ...errors import StoreUnreachable
+from ...errors import Error
 from ...system import clock, identity
 from . import names
 from .objects import Pack
@@ -16,10 +17,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from .repository import Repository
+
     Finding = tuple[str, str, str, str]
 
 _TIMEOUT = 30.0
 _MANY_REFS = 5_000
+_RACERS = 4
 
 
 def findings(where: str) -> Iterator[Finding]:
@@ -37,7 +41,7 @@ def findings(where: str) -> Iterator[Finding]:
             f"{len(stands)} refs: every look transfers their names",
             "keep the leases in a small repository of their own: --store git+URL",
         )
-    yield _compares(where, stands.get(names.ROOT + "@doctor", ""))
+    yield _compares(repository, stands.get(names.ROOT + "@doctor", ""))
     path = repository.remote.url.removeprefix("file://")
     if os.path.isdir(path):
         yield _flushes(
@@ -45,29 +49,45 @@ def findings(where: str) -> Iterator[Finding]:
         )
 
 
-def _compares(where: str, stands: str) -> Finding:
-    """Does the server compare before it swaps? Asked by a push that must fail after one that must not."""
-    repository, ref = connect(where).repository, names.ROOT + "@doctor"
-    pack = Pack()
-    first, second = (pack.commit(f"doctor\n\n{identity.new_id()}", at=clock.wall()).oid for _ in range(2))
+def _compares(repository: Repository, stands: str) -> Finding:
+    """Does the server compare before it swaps? Asked by several pushes from one place, of which one may land."""
+    ref, pack = names.ROOT + "@doctor", Pack()
+    made = [pack.commit(f"doctor\n\n{identity.new_id()}", at=clock.wall()).oid for _ in range(_RACERS)]
     repository.write(pack)
-    try:
-        repository.swap([Move(ref=ref, old=stands, new=first)], timeout=_TIMEOUT)
-    except Refused as refused:
-        return "fail", "writing", f"{repository.shown} refuses pushes to {ref}: {refused}", "allow refs/nightlatch/*"
-    except Moved:
-        return "ok", "comparing", "another doctor writes at this very moment, and came first", ""
-    try:
-        # Both refs or none, the second from a place where it does not stand.
-        repository.swap(
-            [Move(ref=f"{ref}-{second[:8]}", old="", new=second), Move(ref=ref, old=second, new=second)],
-            timeout=_TIMEOUT,
+    outcomes: list[object] = []
+
+    def push(new: str) -> None:
+        try:
+            # Its own ref besides: both or none.
+            moves = [Move(ref=ref, old=stands, new=new), Move(ref=f"{ref}-{new[:4]}", old="", new=new)]
+            repository.swap(moves, timeout=_TIMEOUT)
+            outcomes.append(new)
+        except (Error, Moved, Refused) as error:
+            outcomes.append(error)
+
+    racers = [threading.Thread(target=push, args=(new,)) for new in made]
+    for racer in racers:
+        racer.start()
+    for racer in racers:
+        racer.join()
+    repository.delete(f"{ref}-{new[:4]}" for new in made)
+    landed = [outcome for outcome in outcomes if isinstance(outcome, str)]
+    if len(landed) > 1:
+        return (
+            "fail",
+            "comparing",
+            f"{len(landed)} of {_RACERS} pushes from one place landed, and only one may",
+            "this server cannot keep leases: use another one, or --store postgresql://…",
         )
-    except Moved:
-        return "ok", "comparing", "compare-and-swap holds, alone and for several refs at once", ""
-    except StoreUnreachable as error:
-        return "fail", "comparing", str(error), "use another server, or --store postgresql://…"
-    return "fail", "comparing", "a push that must fail went through", "this server cannot keep leases: use another"
+    refusal = next((error for error in outcomes if isinstance(error, Error | Refused)), None)
+    if not landed and refusal:
+        return "fail", "writing", str(refusal), f"allow pushes to {names.ROOT}* at {repository.shown}"
+    return (
+        "ok",
+        "comparing",
+        f"of {_RACERS} pushes at once one landed: compare-and-swap holds, for several refs too",
+        "",
+    )
 
 
 def _flushes(setting: str, path: str) -> Finding:

@@ -33,16 +33,25 @@ class Place:
         self._digits = _digits(scope, key)
         self.ref = f"{ROOT}@done/{self._digits[0]}"
 
-    def shelf(self, repository: Repository, oid: str) -> Shelf:
-        """The trees and the blob on the way to the key, out of objects that are here already."""
+    def shelf(self, repository: Repository, oid: str, timeout: float) -> Shelf:
+        """The trees and the blob on the way to the key, as the commit `oid` has them."""
         if not oid:
             return Shelf(self, [{}], b"")
+        shelf = self._shelf(repository, oid)
+        if shelf is None:  # seen by this process, and lost from the disk since
+            repository.fetch([self.ref], timeout=timeout)
+            shelf = self._shelf(repository, oid)
+        if shelf is None:
+            # Taken for an empty place, an object that is missing here would take its keys with it.
+            raise repository.unreachable(f"bad object below {oid}")
+        return shelf
+
+    def _shelf(self, repository: Repository, oid: str) -> Shelf | None:
         paths = ["/".join(self._digits[1 : 1 + depth]) for depth in range(1, _DEPTH + 1)]
         trees: list[dict[str, tuple[bytes, str]]] = []
         for there in repository.read(f"{oid}^{{tree}}", *(f"{oid}:{path}" for path in paths)):
             if there is None:
-                # Taken for an empty place, an object that is missing here would take its keys with it.
-                raise repository.unreachable(f"bad object below {oid}")
+                return None
             if there[1] == "blob":
                 return Shelf(self, trees, there[2])
             trees.append(read_tree(there[2]))

@@ -130,7 +130,7 @@ class GitStore:
     def look(self, scope: str, key: str) -> Done | None:
         place = Place(scope, key)
         stands = self._look(place.ref)
-        return place.shelf(self.repository, stands.oid if stands else "").find()
+        return place.shelf(self.repository, stands.oid if stands else "", _PATIENCE).find()
 
     def settle(self, name: str, grant: str, scope: str, key: str, *, value: str = "", input: str = "") -> Done:
         place, ref = Place(scope, key), names.lease(name)
@@ -140,7 +140,7 @@ class GitStore:
                     self._look(ref, place.ref)  # what we remember is looked at first, what it forbids is looked up
                 lease, keys = self._seen[ref], self._seen[place.ref]
                 mine = _standing(lease)
-                shelf = place.shelf(self.repository, keys.oid if keys else "")
+                shelf = place.shelf(self.repository, keys.oid if keys else "", _PATIENCE)
                 before = shelf.find()
                 if mine is None or mine.grant != grant or before:
                     if not attempt:
