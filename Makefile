@@ -18,7 +18,8 @@ $(READY): pyproject.toml
 		uv pip install --quiet --python $(BIN)/python -e '.[dev,postgres]'; \
 	else \
 		$(PYTHON) -m venv --without-pip $(VENV) && \
-		$(PYTHON) -m pip --python $(BIN)/python install --quiet --disable-pip-version-check -e '.[dev,postgres]'; \
+		$(PYTHON) -m pip --python $(BIN)/python install --quiet --disable-pip-version-check 'pip>=25.2' && \
+		$(BIN)/python -m pip install --quiet -e '.[dev,postgres]'; \
 	fi
 	@touch $@
 
@@ -35,7 +36,7 @@ format: $(READY) ## let ruff rewrite what it can
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
 bench: $(READY) ## ratios against the raw limit and the peers, in one run
-	@$(BIN)/python -m bench
+	@$(BIN)/python -m bench $(ONLY)
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) .mypy_cache .ruff_cache build dist

@@ -13,12 +13,10 @@ from ..runtime.acquire import acquire
 from ..runtime.lease import ttl_seconds
 from ..store import held, url
 from ..system import identity, process
-from .arguments import Parser
+from .arguments import Namespace, Parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
-
     from ..core.model import Record
     from ..core.protocols import Store
 
@@ -60,7 +58,7 @@ def main(argv: list[str]) -> int:
     return _VERBS[args.verb](url.connect(args.store), args)
 
 
-def _acquire(store: Store, args: argparse.Namespace) -> int:
+def _acquire(store: Store, args: Namespace) -> int:
     if args.pid is not None and process.start_of(args.pid) is None:
         raise UsageError(f"--pid {args.pid}: there is no such process")
     holder = identity.holder(pid=args.pid or 0)
@@ -80,14 +78,14 @@ def _acquire(store: Store, args: argparse.Namespace) -> int:
     return 0
 
 
-def _renew(store: Store, args: argparse.Namespace) -> int:
+def _renew(store: Store, args: Namespace) -> int:
     record = store.read(args.name)
     ttl = ttl_seconds(args.ttl, store) if args.ttl or not record else record.ttl
     store.renew(args.name, _grant(args), ttl)
     return 0
 
 
-def _release(store: Store, args: argparse.Namespace) -> int:
+def _release(store: Store, args: Namespace) -> int:
     if not args.force:
         store.release(args.name, _grant(args))
     elif not store.evict(args.name):
@@ -95,7 +93,7 @@ def _release(store: Store, args: argparse.Namespace) -> int:
     return 0
 
 
-def _show(store: Store, args: argparse.Namespace) -> int:
+def _show(store: Store, args: Namespace) -> int:
     record = store.read(args.name)
     if record is None:
         raise UsageError(f"there is no lease {args.name} in {store.url}: nightlatch lease list shows those there are")
@@ -107,7 +105,7 @@ def _show(store: Store, args: argparse.Namespace) -> int:
     return 0
 
 
-def _list(store: Store, args: argparse.Namespace) -> int:
+def _list(store: Store, args: Namespace) -> int:
     for record in store.records():
         if args.json:
             _print_json(_facts(record))
@@ -117,7 +115,7 @@ def _list(store: Store, args: argparse.Namespace) -> int:
     return 0
 
 
-def _raise(store: Store, args: argparse.Namespace) -> int:
+def _raise(store: Store, args: Namespace) -> int:
     if args.above is None:
         raise UsageError("--above N is missing: the highest token that was handed out before the store was restored")
     if not 0 <= args.above < 2**53:
@@ -136,7 +134,7 @@ _VERBS = {
 }
 
 
-def _grant(args: argparse.Namespace) -> str:
+def _grant(args: Namespace) -> str:
     grant = args.grant or os.environ.get("NIGHTLATCH_GRANT", "")
     if not grant:
         raise UsageError('which grant? Give --grant, or acquire with: eval "$(nightlatch lease acquire NAME)"')

@@ -9,13 +9,12 @@ looks at it, and ends it if it is stopped.
 from __future__ import annotations
 
 import os
-import signal
-import sqlite3
-import threading
+from _thread import RLock
 
 from ..errors import StoreUnreachable
 from ..system import clock, filelock, identity, process, storage
 from ..system.durable import private_folder
+from ..system.light import signal, sqlite3
 from . import schema
 
 TYPE_CHECKING = False
@@ -40,7 +39,7 @@ class Sqlite:
         self.path = os.path.abspath(path)
         self.area = area
         self._queue = filelock.FairLock(f"{self.path}.queue")
-        self._thread = threading.RLock()
+        self._thread = RLock()
         self._connection: sqlite3.Connection | None = None
         self._opened_by = 0
         self._id = ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 
 from ..core import duration
 from ..core.model import check_name
@@ -13,6 +12,7 @@ from ..errors import LeaseLost
 from ..store import url
 from ..system import warden
 from ..system.lifetime import Lifetime
+from ..system.light import signal
 from .lease import Lease, ttl_seconds
 
 TYPE_CHECKING = False

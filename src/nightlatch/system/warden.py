@@ -16,9 +16,9 @@ import errno
 import marshal
 import os
 import select
-import signal
 
 from . import clock, tree
+from .light import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -92,8 +92,7 @@ class Warden:
         """End it, and whatever it left behind if it was killed. After its last report nothing is left."""
         if self._dismissed:
             return
-        self._dismissed = True
-        os.close(self._orders)
+        self._dismissed = True  # the pipe stays open: the keeper's thread may be about to tell it something
         os.kill(self.pid, signal.SIGKILL)  # not reaped yet, so the pid is still its own
         os.waitpid(self.pid, 0)
         tree.kill_and_prove(self._grant)
@@ -231,13 +230,13 @@ class _Loop:
     def _spawn(self, argv: list[str], env: dict[str, str]) -> int:
         """Start the command as a shell would: found on its own PATH, default signals, our terminal."""
         name = argv[0]
-        places = [name] if "/" in name else [os.path.join(place, name) for place in os.get_exec_path(env)]
+        places = [name] if "/" in name else [f"{place}/{name}" for place in os.get_exec_path(env)]
         denied: OSError | None = None
         for path in places:
+            if not os.path.exists(path):
+                continue  # asking first: a spawn that fails costs a fork
             try:
                 return self._spawn_file(path, argv, env)
-            except (FileNotFoundError, NotADirectoryError):
-                continue
             except PermissionError as error:
                 denied = error
             except OSError as error:
