@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     Row = tuple[Any, ...]
 
 PATIENCE = 30.0  # seconds a writer waits for its turn unless it says otherwise
+_PARTING = 1.0  # seconds, at the least, for a process that was ended to let go of the lock
 
 _inherited: list[sqlite3.Connection] = []
 
@@ -142,12 +143,13 @@ class Sqlite:
             stopped = self._queue.stopped_holder()
             if stopped:
                 process.send(*stopped, signal.SIGKILL)
+                deadline = max(deadline, clock.now() + _PARTING)
             elif clock.now() >= deadline:
                 who = self._queue.holder()
                 raise StoreUnreachable(
                     f"the store {self.path} is kept busy"
                     + (f" by process {who[0]}" if who else "")
-                    + f": no turn to write in {patience:.0f} s"
+                    + f": no turn to write in {patience:.1f} s"
                 )
 
     def _timed(self, values: dict[str, object]) -> dict[str, object]:

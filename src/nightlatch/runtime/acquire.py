@@ -90,7 +90,7 @@ class _Line:
     """
 
     def __init__(self, folder: str, name: str, wait: float) -> None:
-        path = os.path.join(durable.private_folder(os.path.join(folder, "line")), name.replace("/", "%2F"))
+        path = os.path.join(durable.private_folder(os.path.join(folder, "line")), name.replace("/", "%"))
         self._lock = filelock.FairLock(path)
         self._wait = wait
         self._mine = False

@@ -12,6 +12,8 @@ import os
 
 from . import identity, process
 
+_NOBODY = b" " * 80
+
 LOOK_AFTER = 2.0  # seconds of waiting before a waiter looks at whom it waits for
 
 
@@ -24,24 +26,25 @@ class FairLock:
 
     def acquire(self, timeout: float) -> bool:
         """Wait in the queue for up to `timeout` seconds."""
+        # Found out before, written the moment the lock is ours: whoever is stopped in between is not to be found.
+        pid = os.getpid()
+        me = f"{pid} {process.start_of(pid)} {identity.pid_namespace()}\n".encode().ljust(80)
         fd = self._open()
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.pwrite(fd, me, 0)
         except BlockingIOError:
             os.close(fd)
-            waiter = _Waiter(self._open())
+            waiter = _Waiter(self._open(), me)
             if not waiter.wait(timeout):
                 return False
             fd = waiter.fd
-        pid = os.getpid()
-        me = f"{pid} {process.start_of(pid)} {identity.pid_namespace()}\n".encode()
-        os.pwrite(fd, me.ljust(80), 0)
         self._fd = fd
         return True
 
     def release(self) -> None:
         fd, self._fd = self._fd, -1
-        os.pwrite(fd, b" " * 80, 0)  # so that a name in the file is always the name of who has the lock
+        os.pwrite(fd, _NOBODY, 0)  # so that a name in the file is always the name of who has the lock
         # Unlock, not only close: a child forked in this moment has a copy of the descriptor.
         fcntl.flock(fd, fcntl.LOCK_UN)
         os.close(fd)
@@ -67,10 +70,11 @@ class FairLock:
 class _Waiter:
     """Blocks in flock on a thread of its own: only so can waiting in the kernel's queue be given up."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, name: bytes) -> None:
         import threading
 
         self.fd = fd
+        self._name = name
         self._settled = threading.Lock()  # whoever takes it first decides: locked, or given up
         self._done = threading.Event()
         threading.Thread(target=self._block, name="nightlatch-flock", daemon=True).start()
@@ -80,7 +84,9 @@ class _Waiter:
 
     def _block(self) -> None:
         fcntl.flock(self.fd, fcntl.LOCK_EX)
+        os.pwrite(self.fd, self._name, 0)
         if self._settled.acquire(blocking=False):
-            self._done.set()
+            self._done.set()  # from here on the descriptor is the caller's: it may be closed already
         else:
+            os.pwrite(self.fd, _NOBODY, 0)
             os.close(self.fd)  # given up meanwhile
