@@ -8,7 +8,7 @@ import sys
 
 from ..core import duration
 from ..core.model import check_name
-from ..errors import Busy, UsageError
+from ..errors import Busy, LeaseLost, UsageError
 from ..runtime.acquire import acquire
 from ..runtime.lease import ttl_seconds
 from ..store import held, url
@@ -24,7 +24,7 @@ _PURPOSE = """\
 Leases for scripts that span processes.
 
 acquire   take the lease; prints NIGHTLATCH_LEASE, _TOKEN and _GRANT for `eval`. Nothing renews it: it lasts
-          for its TTL. With --pid PID it ends early when that process ends.
+          for its TTL. With --pid PID it ends early when that process ends. Seals the gates used under NAME.
 renew     give it another TTL               (name and grant from the environment unless given)
 release   give it back; --force takes it from whoever has it, on your word that the holder is gone
 show      one lease: token, holder, since, until
@@ -48,6 +48,9 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--ttl", metavar="TIME", help="acquire, renew: how long it lasts (default 60s)")
     parser.add_argument("--wait", metavar="TIME", default="0s", help="acquire: how long to wait while it is held")
     parser.add_argument("--pid", metavar="PID", type=int, help="acquire: the process whose end frees the lease")
+    parser.add_argument(
+        "--gate", metavar="TARGET", action="append", default=[], help="acquire: seal this path or URL too"
+    )
     parser.add_argument("--grant", help="renew, release: the grant (default: $NIGHTLATCH_GRANT)")
     parser.add_argument("--force", action="store_true", help="release: whoever holds it")
     parser.add_argument("--above", metavar="N", type=int, help="raise: the highest token known to be out")
@@ -70,12 +73,30 @@ def _acquire(store: Store, args: Namespace) -> int:
             raise
         print(f"nightlatch: {busy}", file=sys.stderr)
         return 0
-    facts = {"lease": args.name, "token": granted.token, "grant": grant}
+    token = _seal(store, args, grant, granted.gates) if granted.gates or args.gate else granted.token
+    facts = {"lease": args.name, "token": token, "grant": grant}
     if args.json:
         _print_json(facts)
     else:
         print("export", *(f"NIGHTLATCH_{word.upper()}={shlex.quote(str(fact))}" for word, fact in facts.items()))
     return 0
+
+
+def _seal(store: Store, args: Namespace, grant: str, registered: tuple[str, ...]) -> int:
+    from ..gates import at
+    from ..runtime.inherited import Inherited
+    from ..runtime.seal import seal_all
+
+    try:
+        lease = Inherited(store, args.name, grant)
+        seal_all(lease, registered, [at(target) for target in args.gate])
+    except BaseException:
+        try:
+            store.release(args.name, grant)  # a gate that cannot be sealed means no lease
+        except LeaseLost:
+            pass  # another has it already
+        raise
+    return lease.token
 
 
 def _renew(store: Store, args: Namespace) -> int:

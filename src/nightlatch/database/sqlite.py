@@ -12,9 +12,9 @@ import os
 from _thread import RLock
 
 from ..errors import StoreUnreachable
-from ..system import clock, filelock, identity, process, storage
+from ..system import clock, filelock, identity, storage
 from ..system.durable import private_folder
-from ..system.light import signal, sqlite3
+from ..system.light import sqlite3
 from . import schema
 
 TYPE_CHECKING = False
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     Row = tuple[Any, ...]
 
 PATIENCE = 30.0  # seconds a writer waits for its turn unless it says otherwise
-_PARTING = 1.0  # seconds, at the least, for a process that was ended to let go of the lock
 
 _inherited: list[sqlite3.Connection] = []
 
@@ -138,19 +137,13 @@ class Sqlite:
             self._queue.release()
 
     def _line_up(self, patience: float) -> None:
-        deadline = clock.now() + patience
-        while not self._queue.acquire(min(filelock.LOOK_AFTER, max(deadline - clock.now(), 0.0))):
-            stopped = self._queue.stopped_holder()
-            if stopped:
-                process.send(*stopped, signal.SIGKILL)
-                deadline = max(deadline, clock.now() + _PARTING)
-            elif clock.now() >= deadline:
-                who = self._queue.holder()
-                raise StoreUnreachable(
-                    f"the store {self.path} is kept busy"
-                    + (f" by process {who[0]}" if who else "")
-                    + f": no turn to write in {patience:.1f} s"
-                )
+        if not self._queue.acquire_from_stopped(patience):
+            who = self._queue.holder()
+            raise StoreUnreachable(
+                f"the store {self.path} is kept busy"
+                + (f" by process {who[0]}" if who else "")
+                + f": no turn to write in {patience:.1f} s"
+            )
 
     def _timed(self, values: dict[str, object]) -> dict[str, object]:
         return {"now": int(clock.now() * 1000), "wall": int(clock.wall() * 1000), **values}

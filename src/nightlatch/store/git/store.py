@@ -14,6 +14,7 @@ from ...core.value import replace
 from ...errors import Busy, InputChanged, LeaseLost, StoreUnreachable
 from ...system import clock, identity
 from .. import held, url
+from ..ear import Polling
 from . import names, record
 from .done import Place
 from .objects import Pack
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ...core.model import Holder, Takeover
+    from ...core.protocols import Ear
     from .objects import Commit
 
 _TRIES = 12  # writers of one ref that come first, before we give up
@@ -50,7 +52,6 @@ class Change:
 
 class GitStore:
     default_ttl = 600.0
-    poll_every = 1.5
 
     def __init__(self, where: str, repository: Repository, folder: str) -> None:
         self.url = where
@@ -193,6 +194,9 @@ class GitStore:
 
         self._change_mine(name, grant, change)
         return not there
+
+    def listen(self, name: str) -> Ear:
+        return Polling(every=1.0, first=0.25)
 
     def judges_unseen(self, record: Record) -> bool:
         """No clock is shared here, so watching is the rule."""
