@@ -124,6 +124,7 @@ class GitHttp:
 def git_repository(path: Path) -> Path:
     """A bare repository that takes pushes over HTTP too."""
     subprocess.run(["git", "init", "--quiet", "--bare", path], check=True)
+    subprocess.run(["git", "-C", path, "symbolic-ref", "HEAD", "refs/heads/main"], check=True)
     # Throwing away what was replaced is a server's own affair, and takes a core from the other tests.
     for setting, text in (("http.receivepack", "true"), ("receive.autogc", "false")):
         subprocess.run(["git", "-C", path, "config", setting, text], check=True)

@@ -58,11 +58,11 @@ def resolve(url: str) -> Remote:
     if mark:
         if scheme not in SCHEMES or not rest.strip("/") or (scheme == "file" and not rest.startswith("/")):
             raise UsageError(f"{url!r} names no git remote. {_USE}")
-        return Remote(url=place)
+        return Remote(url=place) if scheme == "file" else Remote(url=place, config=_config_for(place))
     if place.startswith("/"):
         return Remote(url=f"file://{os.path.normpath(place)}")
     if _HOST_AND_PATH.fullmatch(place):
-        return Remote(url=place)
+        return Remote(url=place, config=_config_for(place))
     if _REMOTE_NAME.fullmatch(place):
         return _named(place)
     raise UsageError(f"{url!r} names no git remote. {_USE}")
@@ -86,6 +86,15 @@ def _named(name: str, folder: str = ".") -> Remote:
         code, base, _ = _ask(folder, "rev-parse", "--show-toplevel")
         url = "file://" + os.path.normpath(os.path.join(top if code else base, url))
     return Remote(url=url, config=os.path.join(top, "config"))
+
+
+def _config_for(url: str) -> str:
+    """Settings of the repository in this folder, if the URL is a remote of it: its credentials may stand there."""
+    code, found, _ = _ask(".", "config", "--get-regexp", r"^remote\..*\.(push)?url$")
+    if code or url not in (line.partition(" ")[2] for line in found.splitlines()):
+        return ""
+    code, folder, _ = _ask(".", "rev-parse", "--git-common-dir")
+    return "" if code else os.path.join(os.path.abspath(folder), "config")
 
 
 def _ask(folder: str, *words: str) -> tuple[int, str, str]:

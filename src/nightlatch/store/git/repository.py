@@ -154,18 +154,7 @@ class Repository:
             )
         except command.Unfinished as error:
             return False, str(error)
-        answers = {}
-        for line in out.decode(errors="replace").splitlines():
-            flag, _, rest = line.partition("\t")
-            names, _, summary = rest.partition("\t")
-            answers[names.rpartition(":")[2]] = flag, summary
-        told = [answers.get(move.ref, ("", "")) for move in moves]
-        if code == 0 and all(flag in (" ", "+", "*", "=") for flag, _ in told):
-            return True, ""
-        refusals = [summary for flag, summary in told if flag == "!"]
-        if refusals and not any("remote failure" in summary for summary in refusals):
-            return True, "\n".join([*refusals, said])
-        return False, said
+        return verdict(code, out.decode(errors="replace"), said, [move.ref for move in moves])
 
     def _commits(self, stands: Mapping[str, str]) -> dict[str, Commit]:
         found = self.read(*stands.values()) if stands else []
@@ -235,6 +224,22 @@ class Repository:
             shutil.rmtree(aside)
             if not os.path.isdir(self.folder):  # else somebody else was faster
                 raise
+
+
+def verdict(code: int, out: str, said: str, refs: Sequence[str]) -> tuple[bool, str]:
+    """What `git push --porcelain` tells of these refs: (was there an answer, what stood against it)."""
+    answers = {}
+    for line in out.splitlines():
+        flag, _, rest = line.partition("\t")
+        names, _, summary = rest.partition("\t")
+        answers[names.rpartition(":")[2]] = flag, summary
+    told = [answers.get(ref, ("", "")) for ref in refs]
+    if code == 0 and all(flag in (" ", "+", "*", "=") for flag, _ in told):
+        return True, ""
+    refusals = [summary for flag, summary in told if flag == "!"]
+    if refusals and not any("remote failure" in summary for summary in refusals):
+        return True, "\n".join([*refusals, said])
+    return False, said
 
 
 def check_version() -> str:

@@ -6,7 +6,7 @@ compares. What it would refuse, it refuses only after a fresh look.
 
 from __future__ import annotations
 
-import threading
+from typing import NamedTuple
 
 from ...core.model import Cursor, Done, Granted, Record
 from ...core.tenure import request_timeout
@@ -19,8 +19,9 @@ from . import names, record
 from .done import Place
 from .objects import Pack
 from .record import Standing
+from .refs import PATIENCE, TRIES, Change, Refs
 from .remote import resolve
-from .repository import Move, Moved, Refused, Repository
+from .repository import Move, Moved, Repository
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from ...core.protocols import Ear
     from .objects import Commit
 
-_TRIES = 12  # writers of one ref that come first, before we give up
-_PATIENCE = 30.0  # seconds for one request, where no TTL says less
 _SHORTEST = 0.25  # a git that has to start, connect and answer needs that much
 
 
@@ -43,11 +42,24 @@ def connect(where: str) -> GitStore:
     return GitStore(full, Repository(remote, folder), folder)
 
 
-class Change:
-    """What a ref is to become: a new commit in the place of `before`."""
+class Key(NamedTuple):
+    """A key to settle, and under which lease."""
 
-    def __init__(self, ref: str, before: Commit | None, message: str, tree: str = "") -> None:
-        self.ref, self.before, self.message, self.tree = ref, before, message, tree
+    name: str
+    grant: str
+    scope: str
+    key: str
+    value: str
+    input: str
+
+
+class Plan(NamedTuple):
+    """How a key becomes done; without changes it is so already."""
+
+    done: Done
+    changes: list[Change]
+    pack: Pack
+    ttl: float
 
 
 class GitStore:
@@ -57,19 +69,17 @@ class GitStore:
         self.url = where
         self.folder = folder
         self.repository = repository
-        self._seen: dict[str, Commit | None] = {}  # ref → where this process last saw it; None: not there
-        self._turns: dict[str, threading.Lock] = {}
-        self._chained = False  # the server refused a commit without a parent
+        self._refs = Refs(repository)
 
     @property
     def id(self) -> str:
-        if names.STORE not in self._seen:
-            self._look(names.STORE)
-        while (stands := self._seen[names.STORE]) is None:
+        if names.STORE not in self._refs.seen:
+            self._refs.look(names.STORE)
+        while (stands := self._refs.seen[names.STORE]) is None:
             try:
-                self._push([Change(names.STORE, None, record.store_message(identity.new_id()))], _PATIENCE)
+                self._refs.push([Change(names.STORE, None, record.store_message(identity.new_id()))], PATIENCE)
             except Moved:
-                self._look(names.STORE)
+                self._refs.look(names.STORE)
         return record.read_store(stands.message)
 
     def acquire(self, name: str, grant: str, holder: Holder, ttl: float, over: Takeover | None = None) -> Granted:
@@ -110,12 +120,13 @@ class GitStore:
 
     def read(self, name: str) -> Record | None:
         ref = names.lease(name)
-        self._look(ref, names.STORE)
+        self._refs.look(ref, names.STORE)
         return self._record(name, ref)
 
     def records(self) -> Iterator[Record]:
         found = {
-            names.lease_name(ref): commit for ref, commit in self._see(f"{names.ROOT}*", only=names.lease_name).items()
+            names.lease_name(ref): commit
+            for ref, commit in self._refs.see(f"{names.ROOT}*", only=names.lease_name).items()
         }
         return (record.read_standing(found[name].message).record(name, found[name].oid) for name in sorted(found))
 
@@ -130,45 +141,69 @@ class GitStore:
 
     def look(self, scope: str, key: str) -> Done | None:
         place = Place(scope, key)
-        stands = self._look(place.ref)
-        return place.shelf(self.repository, stands.oid if stands else "", _PATIENCE).find()
+        stands = self._refs.look(place.ref)
+        return place.shelf(self.repository, stands.oid if stands else "", PATIENCE).find()
 
     def settle(self, name: str, grant: str, scope: str, key: str, *, value: str = "", input: str = "") -> Done:
-        place, ref = Place(scope, key), names.lease(name)
-        with self._turn(ref):
-            for attempt in range(_TRIES):
-                if attempt or ref not in self._seen or place.ref not in self._seen:
-                    self._look(ref, place.ref)  # what we remember is looked at first, what it forbids is looked up
-                lease, keys = self._seen[ref], self._seen[place.ref]
-                mine = _standing(lease)
-                shelf = place.shelf(self.repository, keys.oid if keys else "", _PATIENCE)
-                before = shelf.find()
-                if mine is None or mine.grant != grant or before:
-                    if not attempt:
-                        continue
-                    if mine is None or mine.grant != grant:
-                        raise self._lost(name)
-                    return _same_input(before, input)
-                done = Done(scope=scope, key=key, value=value, input=input, token=mine.token, at=round(clock.wall(), 3))
-                pack = Pack()
-                tree = shelf.add(done, pack)
-                # The lease's ref moves too: only a ref that changes is compared, and all of it lands or nothing.
-                changes = [Change(ref, lease, mine.message(name)), Change(place.ref, keys, record.keys_message(), tree)]
+        key_of = Key(name, grant, scope, key, value, input)
+        with self._refs.turn(names.lease(name)):
+            for attempt in range(TRIES):
+                plan = self._plan(key_of, fresh=attempt > 0)
+                if plan is None:
+                    continue
                 try:
-                    self._push(changes, self._patience(mine.ttl), pack)
+                    if plan.changes:
+                        self._refs.push(plan.changes, self._patience(plan.ttl), plan.pack)
                 except Moved:
                     continue
-                return done
-        raise self._crowded(name)
+                return plan.done
+        raise self._refs.crowded(name)
+
+    def moves_to_settle(self, name: str, grant: str, scope: str, key: str, *, value: str) -> list[Move]:
+        """The moves that make the key done, for a push that carries more than them. None: it is done already."""
+        with self._refs.turn(names.lease(name)):
+            plan = self._plan(Key(name, grant, scope, key, value, ""), fresh=True)
+            assert plan
+            moves, new = self._refs.commits(plan.changes, plan.pack)
+            for ref in new:
+                self._refs.seen.pop(ref, None)  # somebody else makes the moves, or does not
+        return moves
+
+    def _plan(self, key: Key, *, fresh: bool) -> Plan | None:
+        """How to settle the key. None: what this process remembers is against it, so look first."""
+        place, ref = Place(key.scope, key.key), names.lease(key.name)
+        if fresh or ref not in self._refs.seen or place.ref not in self._refs.seen:
+            self._refs.look(ref, place.ref)
+        # A thread that settles under another lease may just have forgotten the keys' ref: then the push compares.
+        lease, keys = self._refs.seen[ref], self._refs.seen.get(place.ref)
+        mine = _standing(lease)
+        shelf = place.shelf(self.repository, keys.oid if keys else "", PATIENCE)
+        before = shelf.find()
+        if mine is None or mine.grant != key.grant:
+            if fresh:
+                raise self._lost(key.name)
+            return None
+        if before:
+            return Plan(_same_input(before, key.input), [], Pack(), mine.ttl) if fresh else None
+        pack = Pack()
+        done = Done(
+            scope=key.scope, key=key.key, value=key.value, input=key.input, token=mine.token, at=round(clock.wall(), 3)
+        )
+        # The lease's ref moves too: only a ref that changes is compared, and all of it lands or nothing.
+        changes = [
+            Change(ref, lease, mine.message(key.name)),
+            Change(place.ref, keys, record.keys_message(), shelf.add(done, pack)),
+        ]
+        return Plan(done, changes, pack, mine.ttl)
 
     def cursor(self, job: str) -> Cursor | None:
-        stands = self._look(names.cursor(job))
+        stands = self._refs.look(names.cursor(job))
         return record.read_cursor(stands.message) if stands else None
 
     def advance(self, job: str, seen: float | None, next_due: float, definition: str) -> bool:
         ref = names.cursor(job)
-        with self._turn(ref):
-            stands = self._look(ref)
+        with self._refs.turn(ref):
+            stands = self._refs.look(ref)
             there = record.read_cursor(stands.message) if stands else None
             if seen is None or there is None:
                 if seen is not None or there is not None:
@@ -177,7 +212,7 @@ class GitStore:
                 return False
             message = record.cursor_message(Cursor(job=job, next_due=next_due, definition=definition))
             try:
-                self._push([Change(ref, stands, message)], _PATIENCE)
+                self._refs.push([Change(ref, stands, message)], PATIENCE)
             except Moved as moved:
                 if moved.unsure:  # it may have been us, and somebody else after us
                     raise StoreUnreachable(f"{self.url} lost a reply about the cursor of {job}. Look again") from moved
@@ -206,7 +241,7 @@ class GitStore:
         return clock.wall()
 
     def close(self) -> None:
-        self._seen.clear()
+        self._refs.seen.clear()
 
     def _change_mine(
         self, name: str, grant: str, change: Callable[[Standing], Standing | None], ttl: float = 0.0
@@ -227,13 +262,13 @@ class GitStore:
         `change` gets what stands and its version; it returns what shall stand (None: leave it), or raises.
         """
         ref = names.lease(name)
-        with self._turn(ref):
+        with self._refs.turn(ref):
             fresh = False
-            for _ in range(_TRIES):
-                if ref not in self._seen:
-                    self._look(ref, names.STORE, timeout=self._patience(ttl))
+            for _ in range(TRIES):
+                if ref not in self._refs.seen:
+                    self._refs.look(ref, names.STORE, timeout=self._patience(ttl))
                     fresh = True
-                commit = self._seen[ref]
+                commit = self._refs.seen[ref]
                 stands = _standing(commit)
                 try:
                     wanted = change(stands, commit.oid if commit else "")
@@ -244,99 +279,34 @@ class GitStore:
                         raise
                     wanted = None
                 if wanted is None:
-                    self._seen.pop(ref, None)  # so it is by what we remember; somebody may have written since
+                    self._refs.seen.pop(ref, None)  # so it is by what we remember; somebody may have written since
                     continue
                 try:
-                    self._push([Change(ref, commit, wanted.message(name))], self._patience(ttl or wanted.ttl))
+                    self._refs.push([Change(ref, commit, wanted.message(name))], self._patience(ttl or wanted.ttl))
                 except Moved:
                     continue
                 return wanted
-        raise self._crowded(name)
-
-    def _push(self, changes: list[Change], timeout: float, pack: Pack | None = None) -> None:
-        """Write new commits and move the refs to them, all or none."""
-        pack = pack or Pack()
-        try:
-            self._swap(changes, timeout, pack)
-        except Refused as refused:
-            if self._chained or not _only_forward(str(refused)) or not any(change.before for change in changes):
-                raise StoreUnreachable(
-                    f"the server of {self.repository.shown} refuses pushes to {names.ROOT}* ({refused}). "
-                    f"Allow them there, or use another store: --store URL"
-                ) from refused
-            # Some servers let no ref go anywhere but forward: then every record has the one before it as parent.
-            self._chained = True
-            self._push(changes, timeout, pack)
-
-    def _swap(self, changes: list[Change], timeout: float, pack: Pack) -> None:
-        moves, new = [], {}
-        for change in changes:
-            before = change.before.oid if change.before else ""
-            chained = change.before is not None and (self._chained or change.before.chained)
-            parent = before if chained else ""
-            new[change.ref] = commit = pack.commit(change.message, tree=change.tree, parent=parent, at=clock.wall())
-            moves.append(Move(ref=change.ref, old=before, new=commit.oid))
-        self.repository.write(pack)
-        try:
-            self.repository.swap(moves, timeout=timeout)
-        except BaseException:
-            for ref in new:
-                self._seen.pop(ref, None)  # it may have moved, or not
-            raise
-        self._seen |= new
-
-    def _look(self, *refs: str, timeout: float = _PATIENCE) -> Commit | None:
-        """See where refs stand at the remote, and what they say; returns the first one's commit."""
-        found = self._see(*refs, timeout=timeout)
-        self._seen |= {ref: found.get(ref) for ref in refs}
-        return found.get(refs[0])
-
-    def _see(
-        self, *patterns: str, only: Callable[[str], object] = bool, timeout: float = _PATIENCE
-    ) -> dict[str, Commit]:
-        for _ in range(_TRIES):
-            stands = {ref: oid for ref, oid in self.repository.look(*patterns, timeout=timeout).items() if only(ref)}
-            known = {commit.oid: commit for commit in list(self._seen.values()) if commit}
-            found = {ref: known[oid] for ref, oid in stands.items() if oid in known}
-            found |= self.repository.commits(
-                {ref: oid for ref, oid in stands.items() if ref not in found}, timeout=timeout
-            )
-            if len(found) == len(stands):  # else one moved on between the look and the fetch
-                return found
-        raise self._crowded(patterns[0])
+        raise self._refs.crowded(name)
 
     def _record(self, name: str, ref: str) -> Record | None:
-        commit = self._seen.get(ref)
+        commit = self._refs.seen.get(ref)
         return record.read_standing(commit.message).record(name, commit.oid) if commit else None
 
-    def _turn(self, ref: str) -> threading.Lock:
-        """Threads of this process take turns on a ref, instead of overtaking each other at the server."""
-        return self._turns.setdefault(ref, threading.Lock())
-
     def _patience(self, ttl: float) -> float:
-        return min(max(request_timeout(ttl), _SHORTEST), _PATIENCE) if ttl else _PATIENCE
+        return min(max(request_timeout(ttl), _SHORTEST), PATIENCE) if ttl else PATIENCE
 
     def _lost(self, name: str) -> LeaseLost:
         return LeaseLost(held.lost_sentence(self._record(name, names.lease(name)), name), reason="taken")
-
-    def _crowded(self, name: str) -> StoreUnreachable:
-        return StoreUnreachable(f"{name} is written by others all the time; no turn in {_TRIES} tries. Try again")
 
 
 def _standing(commit: Commit | None) -> Standing | None:
     return record.read_standing(commit.message) if commit else None
 
 
-def _same_input(done: Done | None, given: str) -> Done:
-    assert done
+def _same_input(done: Done, given: str) -> Done:
     if given and done.input and done.input != given:
         raise InputChanged(
             f"the key {done.key} of {done.scope} is done already, with other input. "
             f"Use another key for other work; a key names what is processed"
         )
     return done
-
-
-def _only_forward(said: str) -> bool:
-    signs = ("fast-forward", "forward", "rewind", "force", "hook declined", "denied", "not allowed", "prohibited")
-    return any(sign in said for sign in signs)
