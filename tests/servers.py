@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -18,7 +18,7 @@ class GitHttp:
 
     down          every connection is broken before it is served
     locked        everybody is asked for a password
-    lose_replies  so many pushes reach the repository, and their answers are lost
+    lose_replies  so many pushes reach the repository, and their answers are lost, after `meanwhile`
     hold          a push is held between its advertisement and its arrival until the event is set; `held` tells
     """
 
@@ -26,6 +26,7 @@ class GitHttp:
         self.root = root
         self.down = self.locked = False
         self.lose_replies = 0
+        self.meanwhile: Callable[[], object] = int
         self.hold: threading.Event | None = None
         self.held = threading.Event()
         self.served: list[str] = []
@@ -73,6 +74,7 @@ class GitHttp:
                 ).stdout
                 if push and outer.lose_replies:
                     outer.lose_replies -= 1
+                    outer.meanwhile()
                     return
                 self._answer(reply)
 
