@@ -328,6 +328,14 @@ def test_nightlatch_push_leaves_a_trace_and_registers_the_gate(site: Site) -> No
     assert newest and marks["articles"].mark.token == newest.token, "the second holder sealed it before its work"
 
 
+@pytest.mark.parametrize("site", ["file"], indirect=True)
+def test_a_branch_can_be_sealed_before_the_command_starts(site: Site, sqlite_url: str) -> None:
+    did = programs.nightlatch(sqlite_url, "lock", "articles", "--gate", "git+origin#main", "--", "true", cwd=site.work)
+    assert did.returncode == 0, did.stderr
+    record = nightlatch.connect(sqlite_url).read("articles")
+    assert record and site.gate.standing()["articles"].mark.token == record.token
+
+
 def test_nightlatch_push_says_76_in_a_conflict_and_64_without_a_lease(site: Site) -> None:
     site.honest_push("index")
     did = shell(site, f"git+{site.url}", "echo mine > index; git commit -qam mine; nightlatch push")

@@ -42,7 +42,7 @@ def open(url: str) -> Gate:
 
 def at(target: str) -> Gate:
     """The gate of what a person names: a URL, or a path on this machine."""
-    if "://" in target:
+    if "://" in target or target.startswith("git+"):  # git+origin#main
         return open(target)
     from os.path import isdir
 

@@ -272,10 +272,8 @@ class _Push:
             self.unsure = tip
         with _as_gate():
             stands = gate._repository.look(*refs, timeout=_TIMEOUT)
-        if stands.get(gate._branch_ref) == tip and all(stands.get(move.ref) == move.new for move in moves):
-            return True  # only the reply was lost
         if any(stands.get(move.ref, "") != move.old for move in moves) or "fetch first" in against:
-            return False
+            return False  # ours too, if only the reply was lost: the next look finds the branch with our commit
         if "non-fast-forward" in against or "failed to update ref" in against or "cannot lock ref" in against:
             return False
         if not answered:
