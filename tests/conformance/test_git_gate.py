@@ -11,7 +11,7 @@ import pytest
 from nightlatch import gates
 from nightlatch.core.model import Mark
 from nightlatch.testing import GateConformance
-from tests.servers import git_repository
+from tests.git_server import git_repository
 from tests.workdirs import clone, commit
 
 

@@ -17,7 +17,7 @@ from nightlatch.errors import Busy, LeaseLost, StoreUnreachable
 from nightlatch.store.git.store import GitStore, connect
 from nightlatch.system import identity
 from tests import programs
-from tests.servers import GitHttp, git_http, git_repository
+from tests.git_server import GitHttp, git_http, git_repository
 
 ELSEWHERE = Holder(incarnation="i" * 32, user="ann", host="gone", pid=7, machine="another", boot="another")
 

@@ -16,7 +16,7 @@ from nightlatch.core.model import Mark
 from nightlatch.errors import Conflict, GateUnreachable, StaleToken
 from nightlatch.system import identity
 from tests import programs
-from tests.servers import GitHttp, git_http, git_repository
+from tests.git_server import GitHttp, git_http, git_repository
 from tests.workdirs import clone, commit, git
 
 STORE = identity.new_id()

@@ -37,9 +37,9 @@ _SHORTEST = 0.25  # a git that has to start, connect and answer needs that much
 def connect(where: str) -> GitStore:
     """The store in the remote that `where` means; asks git here about `git+origin`, and the remote nothing."""
     remote = resolve(where)
-    full = f"git+{remote.url}"
-    folder = url.folder_of(full)
-    return GitStore(full, Repository(remote, folder), folder)
+    folder = url.folder_of(f"git+{remote.url}")
+    repository = Repository(remote, folder)
+    return GitStore(f"git+{repository.shown}", repository, folder)
 
 
 class Key(NamedTuple):
