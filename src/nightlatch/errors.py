@@ -10,6 +10,7 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .core.model import Mark, Record
+    from .ledger.model import Run
 
 
 class Error(Exception):
@@ -65,6 +66,16 @@ class Busy(Error):
     def __init__(self, message: str, record: Record | None = None) -> None:
         super().__init__(message)
         self.record = record
+
+
+class RunEnded(Error):
+    """The run is not open for this: it is done, was ended, or waits for a person. `run` says which."""
+
+    exit_code = 76
+
+    def __init__(self, message: str, run: Run) -> None:
+        super().__init__(message)
+        self.run = run
 
 
 class Nested(Busy):

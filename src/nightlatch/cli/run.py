@@ -46,14 +46,18 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--wait", metavar="TIME", default="0s", help="how long to wait while it is held (default 0s)")
     parser.add_argument("--timeout", metavar="TIME", default="1h", help="wall clock, or none (default 1h)")
     parser.add_argument("--stall", metavar="TIME", help="end it when progress does not advance for so long")
-    parser.add_argument("--progress", metavar="SOURCE", action="append", help="report, or a file or folder that changes")
+    parser.add_argument(
+        "--progress", metavar="SOURCE", action="append", help="report, or a file or folder that changes"
+    )
     parser.add_argument("--grace", metavar="TIME", default="10s", help="between asking it to end and ending it")
     parser.add_argument("--budget", metavar="CAPS", help="usd=2,usd/day=10,tokens/month=1000000")
-    parser.add_argument("--meter", metavar="HOW", choices=["report", "output"], help="report or output: who tells usage")
+    parser.add_argument(
+        "--meter", metavar="HOW", choices=["report", "output"], help="report or output: who tells usage"
+    )
     parser.add_argument("--env", metavar="NAME=VALUE", action="append", help="for the command; may be repeated")
     parser.add_argument("--cwd", metavar="FOLDER", default="", help="where the command runs")
     parser.add_argument("--lost", metavar="POLICY", default="doubt", choices=["again", "doubt"],
-                        help="again or doubt: what to do after an attempt whose holder died (default doubt)")  # fmt: skip
+                        help="again or doubt: after an attempt whose holder died (default doubt)")  # fmt: skip
     parser.add_argument("--again", action="store_true", help="although the key is done")
     parser.add_argument("--new", action="store_true", help="without a key: a new run, not the unfinished one")
     parser.add_argument("--verdict", metavar="FILE", help="write how it ended as JSON")

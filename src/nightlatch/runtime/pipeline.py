@@ -12,7 +12,7 @@ import os
 import select
 
 from ..core import budget, duration, states
-from ..errors import InDoubt, LeaseLost, OverBudget, StaleToken
+from ..errors import InDoubt, LeaseLost, OverBudget, RunEnded, StaleToken
 from ..ledger import open_for
 from ..store import url
 from ..system import clock, identity, warden
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from ..core.budget import Cap
     from ..ledger.ledger import Ledger
     from ..ledger.model import Run
-    from ..ledger.writer import Writer
     from .job import Job
     from .verdict import Verdict
 
@@ -129,19 +128,26 @@ class _Pipeline:
         )
 
     def _attempt(self, lease: Lease, key: str) -> Verdict:
+        command = " ".join(self.job.command)
         opened = self.ledger.open_run(
-            self.job.name, key, slot=self.job.slot, command=" ".join(self.job.command), host=self.host
+            self.job.name, key, slot=self.job.slot, command=command, host=self.host, again=self.job.again
         )
-        # Running, though we hold its lease: its holder is gone.
-        left_behind = opened.state == states.RUNNING
-        writer = self.ledger.seal(opened.id, token=lease.token, grant=lease.grant, holder=lease.holder)
-        if self.store.look(self.job.name, key) and not self.job.again:
+        settled = not self.job.again and self.store.look(self.job.name, key) is not None
+        try:
+            writer = self.ledger.seal(
+                opened.id,
+                token=lease.token,
+                grant=lease.grant,
+                holder=lease.holder,
+                lost="again" if settled else self.job.lost,
+                command=command,
+            )
+        except RunEnded as ended:
+            # Left behind by a holder that may have acted, or decided by a person while we waited for the lease.
+            return self._tell(ended.run, states.exit_code(ended.run.state))
+        if settled:
             return self._tell(writer.finish(states.SUCCEEDED, exit_code=0, reason="settled before its holder died"), 0)
-        if left_behind and self.job.lost == "doubt":
-            reason = f"attempt {opened.attempt} was lost with its holder ({opened.holder}), and may have acted"
-            doubtful = writer.finish(states.IN_DOUBT, exit_code=None, reason=reason)
-            return self._tell(doubtful, InDoubt.exit_code)
-        self.writer, self.lease, self.opened = writer, lease, opened
+        self.writer, self.lease, self.opened = writer, lease, writer.run
         started = clock.now()
         self._work(started)
         return self._settle(key, clock.now() - started)
@@ -166,7 +172,7 @@ class _Pipeline:
             "NIGHTLATCH_JOB": job.name,
             "NIGHTLATCH_KEY": opened.key,
             "NIGHTLATCH_SLOT": job.slot,
-            "NIGHTLATCH_ATTEMPT": str(opened.attempt + 1),
+            "NIGHTLATCH_ATTEMPT": str(opened.attempt),
             "NIGHTLATCH_SOCKET": socket.path,
         }  # fmt: skip
         environment.pop(url.ENV, None)  # the store's password is not the agent's business
@@ -254,7 +260,7 @@ class _Pipeline:
     # ── settle ──
 
     def _settle(self, key: str, elapsed: float) -> Verdict:
-        """Mark the key done, and record how it ended. A holder that was overtaken records nothing over the next one's."""
+        """Mark the key done, and record how it ended: never over the verdict of a holder that has overtaken us."""
         assert self.ended
         status, why, left = self.ended
         code = os.waitstatus_to_exitcode(status) if status >= 0 else -9
@@ -268,7 +274,7 @@ class _Pipeline:
         shown = own if state in (states.SUCCEEDED, states.FAILED) or asked else states.exit_code(state)
         try:
             return self._tell(self.writer.finish(state, exit_code=own, reason=reason, elapsed=elapsed), shown)
-        except StaleToken:
+        except (StaleToken, RunEnded):
             raise LeaseLost(
                 f"{self.job.name} was taken over while it ran; its end is not recorded over the new holder's. "
                 f"Look: nightlatch show {self.opened.id}",
