@@ -74,16 +74,21 @@ SELECT name, token, grant_id, holder, ttl, since, until, version,
 FROM {prefix}lease
 """
 
-_RAISE_MINE = """
-UPDATE {prefix}lease SET token = CASE WHEN token > :above THEN token ELSE :above END + 1, version = version + 1
+# Above the clock too, as an acquire is: a store that forgot its grants may have handed out `above` + 1 before.
+_RAISED = """CASE WHEN lease.token >= {wall} AND lease.token >= :above THEN lease.token + 1
+              WHEN :above >= {wall} THEN :above + 1 ELSE {wall} END"""
+
+_RAISE_MINE = f"""
+UPDATE {{prefix}}lease SET token = {_RAISED}, version = version + 1
 WHERE name = :name AND grant_id = :grant RETURNING token
 """
 
-_RAISE = """
-INSERT INTO {prefix}lease (name, token, previous, grant_id, holder, ttl, clock, expires, since, until, version, gates)
-VALUES (:name, :above + 1, 0, NULL, '', 0, '', 0, {wall}, {wall}, 1, 0)
+_RAISE = f"""
+INSERT INTO {{prefix}}lease (name, token, previous, grant_id, holder, ttl, clock, expires, since, until, version, gates)
+VALUES (:name, CASE WHEN :above >= {{wall}} THEN :above + 1 ELSE {{wall}} END,
+        0, NULL, '', 0, '', 0, {{wall}}, {{wall}}, 1, 0)
 ON CONFLICT (name) DO UPDATE SET
-  token = CASE WHEN lease.token > :above THEN lease.token ELSE :above END + 1, version = lease.version + 1
+  token = {_RAISED}, version = lease.version + 1
 RETURNING token
 """
 
@@ -122,7 +127,6 @@ class SqlStore:
         self.url = url  # as it may be shown: without a password
         self.folder = folder
         self._db = database
-        self.poll_every = database.poll_every
 
     @property
     def id(self) -> str:
@@ -215,7 +219,7 @@ class SqlStore:
             return bool(execute(self._sql(_REGISTER), name=name, gate=gate, token=held_by_me[0][0]))
 
     def listen(self, name: str) -> Ear:
-        return self._db.listen(name) or Polling(every=self.poll_every)
+        return self._db.listen(name) or Polling(every=self._db.poll_every)
 
     def judges_unseen(self, record: Record) -> bool:
         """May a record that no clock here can judge be taken by watching it stand still?
