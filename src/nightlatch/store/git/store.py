@@ -64,6 +64,7 @@ class Plan(NamedTuple):
 
 class GitStore:
     default_ttl = 600.0
+    poll_every = 1.0
 
     def __init__(self, where: str, repository: Repository, folder: str) -> None:
         self.url = where
@@ -231,7 +232,7 @@ class GitStore:
         return not there
 
     def listen(self, name: str) -> Ear:
-        return Polling(every=1.0, first=0.25)
+        return Polling(every=self.poll_every, first=0.25)
 
     def judges_unseen(self, record: Record) -> bool:
         """No clock is shared here, so watching is the rule."""
