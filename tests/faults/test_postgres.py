@@ -211,6 +211,16 @@ def test_a_forked_child_and_its_parent_do_not_share_a_connection(store: Store) -
     assert record is not None and record.grant
 
 
+def test_a_session_that_forgot_its_prepared_statements_is_used_all_the_same(store: Store) -> None:
+    """A pooler that could not be told from a server may hand out another session at any time."""
+    for again in range(4):
+        grant, _ = take(store, "job")
+        if again == 2:
+            assert store._db.read("SELECT count(*) > 0 FROM pg_prepared_statements") == [(True,)]  # type: ignore[attr-defined]
+            store._db.write("DEALLOCATE ALL")  # type: ignore[attr-defined]
+        store.release("job", grant)
+
+
 # Handover
 
 
