@@ -12,6 +12,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from . import gates
     from .core.keys import key
     from .errors import Busy, Error, LeaseLost, StaleToken, Stop, StoreUnreachable
     from .runtime.lease import Lease, lease
@@ -41,16 +42,19 @@ __all__ = [
     "Stop",
     "StoreUnreachable",
     "connect",
+    "gates",
     "key",
     "lease",
 ]
 
 
 def __getattr__(name: str) -> object:
-    if name not in _WHERE:
-        raise AttributeError(f"module 'nightlatch' has no attribute {name!r}")
     import importlib
 
+    if name == "gates":
+        return importlib.import_module(".gates", __name__)
+    if name not in _WHERE:
+        raise AttributeError(f"module 'nightlatch' has no attribute {name!r}")
     found = getattr(importlib.import_module(f".{_WHERE[name]}", __name__), name)
     globals()[name] = found
     return found

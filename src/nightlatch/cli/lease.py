@@ -8,17 +8,15 @@ import sys
 
 from ..core import duration
 from ..core.model import check_name
-from ..errors import Busy, UsageError
+from ..errors import Busy, LeaseLost, UsageError
 from ..runtime.acquire import acquire
 from ..runtime.lease import ttl_seconds
 from ..store import held, url
 from ..system import identity, process
-from .arguments import Parser
+from .arguments import Namespace, Parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
-
     from ..core.model import Record
     from ..core.protocols import Store
 
@@ -26,7 +24,7 @@ _PURPOSE = """\
 Leases for scripts that span processes.
 
 acquire   take the lease; prints NIGHTLATCH_LEASE, _TOKEN and _GRANT for `eval`. Nothing renews it: it lasts
-          for its TTL. With --pid PID it ends early when that process ends.
+          for its TTL. With --pid PID it ends early when that process ends. Seals the gates used under NAME.
 renew     give it another TTL               (name and grant from the environment unless given)
 release   give it back; --force takes it from whoever has it, on your word that the holder is gone
 show      one lease: token, holder, since, until
@@ -50,6 +48,9 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--ttl", metavar="TIME", help="acquire, renew: how long it lasts (default 60s)")
     parser.add_argument("--wait", metavar="TIME", default="0s", help="acquire: how long to wait while it is held")
     parser.add_argument("--pid", metavar="PID", type=int, help="acquire: the process whose end frees the lease")
+    parser.add_argument(
+        "--gate", metavar="TARGET", action="append", default=[], help="acquire: seal this path or URL too"
+    )
     parser.add_argument("--grant", help="renew, release: the grant (default: $NIGHTLATCH_GRANT)")
     parser.add_argument("--force", action="store_true", help="release: whoever holds it")
     parser.add_argument("--above", metavar="N", type=int, help="raise: the highest token known to be out")
@@ -60,7 +61,7 @@ def main(argv: list[str]) -> int:
     return _VERBS[args.verb](url.connect(args.store), args)
 
 
-def _acquire(store: Store, args: argparse.Namespace) -> int:
+def _acquire(store: Store, args: Namespace) -> int:
     if args.pid is not None and process.start_of(args.pid) is None:
         raise UsageError(f"--pid {args.pid}: there is no such process")
     holder = identity.holder(pid=args.pid or 0)
@@ -72,7 +73,8 @@ def _acquire(store: Store, args: argparse.Namespace) -> int:
             raise
         print(f"nightlatch: {busy}", file=sys.stderr)
         return 0
-    facts = {"lease": args.name, "token": granted.token, "grant": grant}
+    token = _seal(store, args, grant, granted.gates) if granted.gates or args.gate else granted.token
+    facts = {"lease": args.name, "token": token, "grant": grant}
     if args.json:
         _print_json(facts)
     else:
@@ -80,14 +82,31 @@ def _acquire(store: Store, args: argparse.Namespace) -> int:
     return 0
 
 
-def _renew(store: Store, args: argparse.Namespace) -> int:
+def _seal(store: Store, args: Namespace, grant: str, registered: tuple[str, ...]) -> int:
+    from ..gates import at
+    from ..runtime.inherited import Inherited
+    from ..runtime.seal import seal_all
+
+    try:
+        lease = Inherited(store, args.name, grant)
+        seal_all(lease, registered, [at(target) for target in args.gate])
+    except BaseException:
+        try:
+            store.release(args.name, grant)  # a gate that cannot be sealed means no lease
+        except LeaseLost:
+            pass  # another has it already
+        raise
+    return lease.token
+
+
+def _renew(store: Store, args: Namespace) -> int:
     record = store.read(args.name)
     ttl = ttl_seconds(args.ttl, store) if args.ttl or not record else record.ttl
     store.renew(args.name, _grant(args), ttl)
     return 0
 
 
-def _release(store: Store, args: argparse.Namespace) -> int:
+def _release(store: Store, args: Namespace) -> int:
     if not args.force:
         store.release(args.name, _grant(args))
     elif not store.evict(args.name):
@@ -95,7 +114,7 @@ def _release(store: Store, args: argparse.Namespace) -> int:
     return 0
 
 
-def _show(store: Store, args: argparse.Namespace) -> int:
+def _show(store: Store, args: Namespace) -> int:
     record = store.read(args.name)
     if record is None:
         raise UsageError(f"there is no lease {args.name} in {store.url}: nightlatch lease list shows those there are")
@@ -107,7 +126,7 @@ def _show(store: Store, args: argparse.Namespace) -> int:
     return 0
 
 
-def _list(store: Store, args: argparse.Namespace) -> int:
+def _list(store: Store, args: Namespace) -> int:
     for record in store.records():
         if args.json:
             _print_json(_facts(record))
@@ -117,7 +136,7 @@ def _list(store: Store, args: argparse.Namespace) -> int:
     return 0
 
 
-def _raise(store: Store, args: argparse.Namespace) -> int:
+def _raise(store: Store, args: Namespace) -> int:
     if args.above is None:
         raise UsageError("--above N is missing: the highest token that was handed out before the store was restored")
     if not 0 <= args.above < 2**53:
@@ -136,7 +155,7 @@ _VERBS = {
 }
 
 
-def _grant(args: argparse.Namespace) -> str:
+def _grant(args: Namespace) -> str:
     grant = args.grant or os.environ.get("NIGHTLATCH_GRANT", "")
     if not grant:
         raise UsageError('which grant? Give --grant, or acquire with: eval "$(nightlatch lease acquire NAME)"')

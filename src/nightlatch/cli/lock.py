@@ -16,6 +16,8 @@ that was handed out for NAME before. The lease is renewed while the command runs
 command and everything it started is ended. When the command ends, so does whatever it left behind,
 and then the lease is released.
 
+Gates that were used under NAME before are sealed first, before the command starts, and so is every --gate.
+
 exit code: the command's own; 75 held by another, 123 lease lost, 126/127 cannot be executed / not found,
 69 store unreachable, 64 usage, 125 Nightlatch itself failed."""
 
@@ -23,6 +25,7 @@ _EXAMPLES = """\
   nightlatch lock reports -- ./build-reports.sh
   nightlatch lock reports --wait 5m -- python report.py
   nightlatch lock reports --held-ok -- ./every-minute.sh     # in a crontab: no mail when it is held
+  nightlatch lock report --gate out.html -- sh -c './report > new.html && nightlatch publish new.html out.html'
   nightlatch lock site -- sh -c 'deploy --token "$NIGHTLATCH_TOKEN"'"""
 
 
@@ -33,12 +36,19 @@ def main(argv: list[str]) -> int:
     parser.add_argument("name", metavar="NAME", help="the lease; whoever names the same one excludes the others")
     parser.add_argument("--ttl", metavar="TIME", help="how long it outlives a holder nothing is heard of (default 60s)")
     parser.add_argument("--wait", metavar="TIME", default="0s", help="how long to wait while it is held (default 0s)")
+    parser.add_argument(
+        "--gate",
+        metavar="TARGET",
+        action="append",
+        default=[],
+        help="a path or URL to seal before the command starts: from then on older holders cannot write to it",
+    )
     parser.add_argument("--held-ok", action="store_true", help="exit 0 instead of 75 when another holds it")
     args = parser.parse_args(ours)
     if not command:
         raise UsageError("no command given: nightlatch lock NAME -- CMD …")
     try:
-        ended = supervise(args.name, command, store=args.store, ttl=args.ttl, wait=args.wait)
+        ended = supervise(args.name, command, store=args.store, ttl=args.ttl, wait=args.wait, gates=args.gate)
     except Busy as busy:
         if not args.held_ok:
             raise

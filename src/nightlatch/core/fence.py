@@ -23,6 +23,42 @@ class Standing:
     at: float  # wall clock
 
 
+@value(frozen=True, kw_only=True)
+class Refusal:
+    """One refused write or seal. Nothing was written by it."""
+
+    at: float  # wall clock
+    name: str  # the lease
+    offered: int  # the token it came with
+    grant: str
+    store: str
+    stands: int  # the token that stood there; 0 if that belongs to another store
+    by: str
+
+    def pack(self) -> str:
+        fields = (f"{self.at:.3f}", self.name, self.offered, self.grant, self.store, self.stands, self.by)
+        return "\t".join(map(str, fields)) + "\n"
+
+    @classmethod
+    def unpack(cls, line: str) -> Refusal:
+        at, name, offered, grant, store, stands, by = line.split("\t", 6)
+        return cls(at=float(at), name=name, offered=int(offered), grant=grant, store=store, stands=int(stands), by=by)
+
+    @classmethod
+    def of(cls, refused: StaleToken, by: str, now: float) -> Refusal:
+        assert refused.offered and refused.stands
+        offered, stands = refused.offered, refused.stands
+        return cls(
+            at=now,
+            name=offered.name,
+            offered=offered.token,
+            grant=offered.grant,
+            store=offered.store,
+            stands=stands.token if stands.store == offered.store else 0,
+            by=" ".join(by.split()),
+        )
+
+
 def admit(gate: str, standing: Mapping[str, Standing], offered: Mark) -> bool:
     """May a holder with this mark write here? True: yes, and the mark has to be raised first. False: yes,
     and its mark stands already. Otherwise raises StaleToken, or OtherStore.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
+from .fence import Refusal, Standing
 from .model import Cursor, Done, Granted, Holder, Mark, Record, Takeover
 
 
@@ -120,3 +121,32 @@ class Gate(Protocol):
         Durable when it returns. Raises `StaleToken` if a newer mark stands, `OtherStore` if the gate
         is fenced from another store, `GateUnreachable` if it cannot be sealed.
         """
+
+
+class Inspectable(Gate, Protocol):
+    """A gate that a person can look into and correct: `nightlatch gate`."""
+
+    def standing(self) -> dict[str, Standing]:
+        """Every mark by lease name."""
+
+    def refusals(self) -> list[Refusal]:
+        """What was refused here, the oldest first, as far as it is kept."""
+
+    def adopt(self, store: str) -> int:
+        """Re-key the marks of other stores to this one, tokens kept; returns how many there were."""
+
+
+class Bearer(Protocol):
+    """Whoever writes through a gate, as the gate sees it: a lease, or one inherited from the environment."""
+
+    holder: Holder
+
+    @property
+    def mark(self) -> Mark:
+        """What a gate compares and remembers."""
+
+    def check(self) -> None:
+        """Raises `LeaseLost` when the lease is surely no longer held."""
+
+    def use(self, gate: Gate) -> None:
+        """Register the gate under the lease's name and seal it."""

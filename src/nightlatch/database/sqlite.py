@@ -9,13 +9,12 @@ looks at it, and ends it if it is stopped.
 from __future__ import annotations
 
 import os
-import signal
-import sqlite3
-import threading
+from _thread import RLock
 
 from ..errors import StoreUnreachable
-from ..system import clock, filelock, identity, process, storage
+from ..system import clock, filelock, identity, storage
 from ..system.durable import private_folder
+from ..system.light import sqlite3
 from . import schema
 
 TYPE_CHECKING = False
@@ -47,7 +46,7 @@ class Sqlite:
         self.path = os.path.abspath(path)
         self.area = area
         self._queue = filelock.FairLock(f"{self.path}.queue")
-        self._thread = threading.RLock()
+        self._thread = RLock()
         self._connection: sqlite3.Connection | None = None
         self._opened_by = 0
         self._id = ""
@@ -168,18 +167,13 @@ class Sqlite:
             self._queue.release()
 
     def _line_up(self, patience: float) -> None:
-        deadline = clock.now() + patience
-        while not self._queue.acquire(min(filelock.LOOK_AFTER, max(deadline - clock.now(), 0.0))):
-            stopped = self._queue.stopped_holder()
-            if stopped:
-                process.send(*stopped, signal.SIGKILL)
-            elif clock.now() >= deadline:
-                who = self._queue.holder()
-                raise StoreUnreachable(
-                    f"the store {self.path} is kept busy"
-                    + (f" by process {who[0]}" if who else "")
-                    + f": no turn to write in {patience:.0f} s"
-                )
+        if not self._queue.acquire_from_stopped(patience):
+            who = self._queue.holder()
+            raise StoreUnreachable(
+                f"the store {self.path} is kept busy"
+                + (f" by process {who[0]}" if who else "")
+                + f": no turn to write in {patience:.1f} s"
+            )
 
     def _timed(self, values: dict[str, object]) -> dict[str, object]:
         return {"now": int(clock.now() * 1000), "wall": int(clock.wall() * 1000), **values}

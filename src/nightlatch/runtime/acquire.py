@@ -13,7 +13,7 @@ from ..system import clock, durable, filelock, tree
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..core.model import Granted, Holder, Record
-    from ..core.protocols import Store
+    from ..core.protocols import Ear, Store
 
 _RETRY = 0.5  # seconds between two tries of a waiter whose store does not answer
 
@@ -21,15 +21,10 @@ _RETRY = 0.5  # seconds between two tries of a waiter whose store does not answe
 def acquire(store: Store, name: str, grant: str, holder: Holder, ttl: float, wait: float) -> tuple[Granted, Tenure]:
     """Take the lease within `wait` seconds or raise Busy. The tenure counts from before the request."""
     started = clock.now()
-    try:
+    if wait <= 0:
         return _attempt(store, name, grant, holder, ttl)
-    except Nested:
-        raise
-    except Busy:
-        if wait <= 0:
-            raise
+    ear: Ear | None = None
     with _Line(store.folder, name, wait):
-        ear = store.listen(name)  # before the next look: a release right after that look must be heard
         try:
             while True:
                 try:
@@ -40,7 +35,10 @@ def acquire(store: Store, name: str, grant: str, holder: Holder, ttl: float, wai
                     left = wait - (clock.now() - started)
                     if left <= 0:
                         raise
-                    ear.wait(min(left, _until_expiry(busy.record)))
+                    if ear is None:
+                        ear = store.listen(name)  # then look at once: a release before this went unheard
+                    else:
+                        ear.wait(min(left, _until_expiry(busy.record)))
                 except StoreUnreachable:
                     # It answered when the wait began: a server that restarts costs nobody its place.
                     left = wait - (clock.now() - started)
@@ -48,7 +46,8 @@ def acquire(store: Store, name: str, grant: str, holder: Holder, ttl: float, wai
                         raise
                     clock.sleep(min(left, _RETRY))
         finally:
-            ear.close()
+            if ear:
+                ear.close()
 
 
 def _attempt(store: Store, name: str, grant: str, holder: Holder, ttl: float) -> tuple[Granted, Tenure]:
@@ -114,7 +113,7 @@ class _Line:
     """
 
     def __init__(self, folder: str, name: str, wait: float) -> None:
-        path = os.path.join(durable.private_folder(os.path.join(folder, "line")), name.replace("/", "%2F"))
+        path = os.path.join(durable.private_folder(os.path.join(folder, "line")), name.replace("/", "%"))
         self._lock = filelock.FairLock(path)
         self._wait = wait
         self._mine = False

@@ -86,10 +86,10 @@ class Lease:
 
     def use(self, gate: Gate) -> None:
         """Register a gate under this lease, for every holder after us too, and seal it. Before its first write."""
-        from .seal import seal_all
+        from .seal import seal_in_work
 
         self.check()
-        seal_all(self, (), [gate])
+        seal_in_work(self, gate)
 
     def raise_above(self, token: int) -> None:
         """Lift our token above one that a gate has seen: the store was restored from before it was granted."""
@@ -113,9 +113,12 @@ class Lease:
         if self._released or self._owner != os.getpid():
             return
         self._keeper.stop()
-        self._released = self._keeper.lost or LeaseLost(f"the lease {self.name} was released", reason="released")
+        lost = self._keeper.lost
+        self._released = lost or LeaseLost(f"the lease {self.name} was released", reason="released")
         os.environ[tree.LINEAGE] = " ".join(grant for grant in lineage() if grant != self.grant)
         try:
+            if lost and lost.reason == "expired":
+                raise StoreUnreachable("it did not answer in time, and there is no time left to wait for it")
             self.store.release(self.name, self.grant)
         except LeaseLost:
             pass  # another has it, or a release whose reply was lost did happen
@@ -156,7 +159,7 @@ class lease:
         store: Store | str | None = None,
     ) -> None:
         self._name = check_name(name)
-        self._store = url.connect(store) if store is None or isinstance(store, str) else store
+        self._store = url.shared(store) if store is None or isinstance(store, str) else store
         self._ttl = ttl_seconds(ttl, self._store)
         self._wait = duration.parse(wait, what="wait")
         self._gates = tuple(gates)

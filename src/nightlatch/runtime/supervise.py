@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 
 from ..core import duration
 from ..core.model import check_name
@@ -13,10 +12,14 @@ from ..errors import LeaseLost
 from ..store import url
 from ..system import warden
 from ..system.lifetime import Lifetime
+from ..system.light import signal
 from .lease import Lease, ttl_seconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from ..core.protocols import Gate
     from ..core.tenure import Tenure
 
 GRACE = 10.0  # seconds between asking a tree to end and ending it
@@ -34,15 +37,24 @@ class Ended:
 
 
 def supervise(
-    name: str, argv: list[str], *, store: str | None = None, ttl: str | None = None, wait: str = "0s"
+    name: str,
+    argv: list[str],
+    *,
+    store: str | None = None,
+    ttl: str | None = None,
+    wait: str = "0s",
+    gates: Collection[str] = (),
 ) -> Ended:
     """Run `argv` under the lease `name`; returns when nothing of it is left. Raises Busy if it is held.
+
+    `gates` are paths or URLs; they are sealed before the command starts, with those used under the name before.
 
     For a process of its own: it forks, takes over signals, and becomes the parent of all orphans below.
     """
     check_name(name)
     the_store = url.connect(store)
     seconds, patience = ttl_seconds(ttl, the_store), duration.parse(wait, what="wait")
+    declared = _gates(gates)
     lifetime = Lifetime(the_store.folder)
     # Forked before any thread or connection exists: a fork copies neither in a usable state.
     guard = warden.Warden(lifetime.grant)
@@ -60,6 +72,7 @@ def supervise(
             name,
             ttl=seconds,
             wait=patience,
+            gates=declared,
             lifetime=lifetime,
             on_tenure=on_tenure,
             on_lost=on_lost,
@@ -76,6 +89,14 @@ def supervise(
         guard.dismiss()
         raise
     return Ended(exit_code=LeaseLost.exit_code, said=f"{lost}. {argv[0]} was ended") if lost else ended
+
+
+def _gates(targets: Collection[str]) -> list[Gate]:
+    if not targets:
+        return []
+    from ..gates import at
+
+    return [at(target) for target in targets]
 
 
 def _environment(lease: Lease) -> dict[str, str]:

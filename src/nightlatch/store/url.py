@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 ENV = "NIGHTLATCH_STORE"
 
+_shared: dict[str, Store] = {}
+
 
 def resolve(url: str | None) -> str:
     """The URL in force: the one given, the environment's, or the default file of this user."""
@@ -38,12 +40,25 @@ def connect(url: str | None = None) -> Store:
         from .sql import SqlStore
 
         return SqlStore(url, Sqlite(_sqlite_path(url), "store"), folder_of(url))
+    if url.startswith("git+"):
+        from .git import store
+
+        return store.connect(url)
     if url.startswith(dsn.SCHEMES):
         return _postgres(url)
     raise UsageError(
-        f"{dsn.redact(url)!r} does not name a store. Use sqlite:///file (a relative path), sqlite:////path/to/file "
-        f"or postgresql://user@host/database; without --store and {ENV} it is a file in {storage.state_folder()}"
+        f"{dsn.redact(url)!r} does not name a store. Use sqlite:///file (a relative path), sqlite:////path/to/file, "
+        f"git+origin or postgresql://user@host/database; "
+        f"without --store and {ENV} it is a file in {storage.state_folder()}"
     )
+
+
+def shared(url: str | None = None) -> Store:
+    """The store of this process for a URL: opening one, and closing the last connection to it, takes time."""
+    where = resolve(url)
+    if where not in _shared:
+        _shared[where] = connect(where)
+    return _shared[where]
 
 
 def _postgres(url: str) -> Store:

@@ -9,9 +9,14 @@ from __future__ import annotations
 
 import fcntl
 import os
+import sys
 
-from . import identity, process
+from . import clock, identity, process
+from .light import signal
 
+_NOBODY = b" " * 80
+
+_PARTING = 1.0  # seconds, at the least, for a process that was ended to let go of the lock
 LOOK_AFTER = 2.0  # seconds of waiting before a waiter looks at whom it waits for
 
 
@@ -24,24 +29,41 @@ class FairLock:
 
     def acquire(self, timeout: float) -> bool:
         """Wait in the queue for up to `timeout` seconds."""
+        # Found out before, written the moment the lock is ours: whoever is stopped in between is not to be found.
+        pid = os.getpid()
+        me = f"{pid} {process.start_of(pid)} {identity.pid_namespace()}\n".encode().ljust(80)
         fd = self._open()
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.pwrite(fd, me, 0)
         except BlockingIOError:
             os.close(fd)
-            waiter = _Waiter(self._open())
+            waiter = _Waiter(self._open(), me)
             if not waiter.wait(timeout):
                 return False
             fd = waiter.fd
-        pid = os.getpid()
-        me = f"{pid} {process.start_of(pid)} {identity.pid_namespace()}\n".encode()
-        os.pwrite(fd, me.ljust(80), 0)
         self._fd = fd
+        return True
+
+    def acquire_from_stopped(self, patience: float) -> bool:
+        """Wait in the queue for up to `patience` seconds, and end whoever is found stopped inside the lock.
+
+        It would keep everybody out for good and, continued, go on with what it checked long ago. Raises
+        PermissionError if it belongs to another user.
+        """
+        deadline = clock.now() + patience
+        while not self.acquire(min(LOOK_AFTER, max(deadline - clock.now(), 0.0))):
+            stopped = self.stopped_holder()
+            if stopped:
+                process.send(*stopped, signal.SIGKILL)
+                deadline = max(deadline, clock.now() + _PARTING)
+            elif clock.now() >= deadline:
+                return False
         return True
 
     def release(self) -> None:
         fd, self._fd = self._fd, -1
-        os.pwrite(fd, b" " * 80, 0)  # so that a name in the file is always the name of who has the lock
+        os.pwrite(fd, _NOBODY, 0)  # so that a name in the file is always the name of who has the lock
         # Unlock, not only close: a child forked in this moment has a copy of the descriptor.
         fcntl.flock(fd, fcntl.LOCK_UN)
         os.close(fd)
@@ -50,7 +72,10 @@ class FairLock:
         """(pid, start) of who has the lock; None if nobody has, or it cannot be known from here."""
         try:
             with open(self.path, "rb") as file:
-                pid, start, namespace = file.read(80).decode("ascii").split()
+                text = file.read(80).decode("ascii")
+                if not text.strip():  # between taking the lock and signing, or between blanking and giving back
+                    return _taker(os.fstat(file.fileno()))
+                pid, start, namespace = text.split()
             return (int(pid), int(start)) if namespace == identity.pid_namespace() else None
         except (OSError, ValueError):
             return None
@@ -58,19 +83,38 @@ class FairLock:
     def stopped_holder(self) -> tuple[int, int] | None:
         """The holder, if it is stopped (SIGSTOP, Ctrl-Z, a debugger) and so will not give the lock back."""
         holder = self.holder()
-        return holder if holder and process.state_of(*holder) == process.STOPPED else None
+        if not holder or process.state_of(*holder) != process.STOPPED:
+            return None
+        # Asked again: it may have given the lock back before it was stopped, and then it is in nobody's way.
+        return holder if self.holder() == holder else None
 
     def _open(self) -> int:
         return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
+def _taker(file: os.stat_result) -> tuple[int, int] | None:
+    """(pid, start) of who has locked a file that nobody has signed, as far as the kernel tells."""
+    if sys.platform != "linux":
+        return None
+    device = file.st_dev
+    inode = f"{os.major(device):02x}:{os.minor(device):02x}:{file.st_ino}"
+    with open("/proc/locks", encoding="ascii") as locks:
+        for line in locks:
+            fields = line.split()
+            if fields[1] == "FLOCK" and fields[5] == inode:  # a waiter's line has "->" there instead
+                start = process.start_of(int(fields[4]))
+                return None if start is None else (int(fields[4]), start)
+    return None
+
+
 class _Waiter:
     """Blocks in flock on a thread of its own: only so can waiting in the kernel's queue be given up."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, name: bytes) -> None:
         import threading
 
         self.fd = fd
+        self._name = name
         self._settled = threading.Lock()  # whoever takes it first decides: locked, or given up
         self._done = threading.Event()
         threading.Thread(target=self._block, name="nightlatch-flock", daemon=True).start()
@@ -80,7 +124,9 @@ class _Waiter:
 
     def _block(self) -> None:
         fcntl.flock(self.fd, fcntl.LOCK_EX)
+        os.pwrite(self.fd, self._name, 0)
         if self._settled.acquire(blocking=False):
-            self._done.set()
+            self._done.set()  # from here on the descriptor is the caller's: it may be closed already
         else:
+            os.pwrite(self.fd, _NOBODY, 0)
             os.close(self.fd)  # given up meanwhile

@@ -94,8 +94,8 @@ def _namespace(kind: str) -> str:
 
 def _read(path: str) -> str:
     try:
-        with open(path, encoding="ascii") as file:
-            return file.read().strip()
+        with open(path, "rb") as file:
+            return file.read().decode().strip()
     except OSError:
         return ""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
+
+from .light import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ where the root itself was killed, the environment tells: every process of a run 
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import time
 
 from . import process
+from .light import signal
 
 LINEAGE = "NIGHTLATCH_LINEAGE"  # every grant this process works under, the outermost first
 
@@ -23,11 +23,13 @@ def become_subreaper() -> None:
     """Orphans below this process become its children. Not inherited by forked children."""
     if sys.platform != "linux":
         return
-    import ctypes
+    # What `ctypes.CDLL(None).prctl(…)` comes to, without importing the rest of ctypes on the path of `lock`.
+    import _ctypes
 
-    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
-        errno = ctypes.get_errno()
-        raise OSError(errno, os.strerror(errno))
+    program = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]
+    prctl = _ctypes.dlsym(program, "prctl")
+    if _ctypes.call_function(prctl, (_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)):
+        raise OSError("prctl(PR_SET_CHILD_SUBREAPER) was refused")
 
 
 def descendants(root: int) -> set[int]:

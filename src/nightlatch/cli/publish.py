@@ -1,0 +1,76 @@
+"""nightlatch publish"""
+
+from __future__ import annotations
+
+import os
+
+from ..errors import UsageError
+from ..gates import address
+from ..gates.file import File
+from ..gates.folder import KEEP, Folder
+from ..runtime.inherited import Inherited
+from .arguments import Parser
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..gates.objects import Object
+
+_PURPOSE = """\
+Replace DST by SRC as a whole, unless a newer holder of the lease has taken over.
+
+DST is a file; or a folder, when SRC is one; or an object (s3://bucket/key). The token is verified at DST
+itself, in one step with the write: a holder that was paused, however long, cannot write once its
+successor has begun. Run it inside `nightlatch lock NAME -- CMD …`, or after
+eval "$(nightlatch lease acquire NAME)".
+
+A folder is a symbolic link to one of DST.releases/, switched in one step. What is there when this
+returns 0 stays there, power failure included.
+
+exit code: 0; 73 refused, a newer holder stands there; 123 the lease is not held any more; 69 DST or the
+store could not be reached; 64 usage."""
+
+_EXAMPLES = """\
+  nightlatch lock report -- sh -c './report > new.html && nightlatch publish new.html /srv/www/report.html'
+  nightlatch publish ./build /srv/www/site --keep 10
+  nightlatch publish --rollback /srv/www/site
+  nightlatch publish data.parquet s3://bucket/latest.parquet"""
+
+
+def main(argv: list[str]) -> int:
+    parser = Parser("publish", _PURPOSE, _EXAMPLES)
+    parser.usage = "nightlatch publish SRC DST [options]\n       nightlatch publish --rollback DST [options]"
+    parser.add_argument("places", metavar="SRC DST", nargs="+", help="what to publish, and where")
+    parser.add_argument("--keep", metavar="N", type=int, help="folder, object: releases to keep (default 5)")
+    parser.add_argument("--rollback", action="store_true", help="folder, object: go back to the release before")
+    parser.add_argument("--adopt", action="store_true", help="folder: take over a DST that is a plain folder")
+    args = parser.parse_args(argv)
+    if len(args.places) != (1 if args.rollback else 2):
+        raise UsageError("give SRC and DST; with --rollback only DST. `nightlatch publish --help` shows how")
+    if args.keep is not None and args.keep < 1:
+        raise UsageError("--keep needs a number of at least 1: what was just published is kept")
+    source, target = (None if args.rollback else args.places[0]), args.places[-1]
+    lease = Inherited.from_environment(args.store)
+    gate = _gate(source, target, args.keep)
+    if args.adopt and isinstance(gate, Folder) and source is not None:
+        gate.publish(lease, source, adopt=True)
+    elif args.adopt:
+        raise UsageError("--adopt is for publishing a folder")
+    elif source is not None:
+        gate.publish(lease, source)
+    elif isinstance(gate, File):
+        raise UsageError(f"{target} is a file: releases are kept of folders and objects only, so there is none before")
+    else:
+        gate.rollback(lease)
+    return 0
+
+
+def _gate(source: str | None, target: str, keep: int | None) -> File | Folder | Object:
+    """By DST; on this machine's disk a folder is what a folder is published to, and what is rolled back."""
+    if target.startswith(("s3:", "gs:", "az:")):
+        from ..gates.objects import Object
+
+        return Object(target, keep=keep or KEEP)
+    path = address.to_path(target) if "://" in target else target
+    if os.path.isdir(path if source is None else source):
+        return Folder(path, keep=keep or KEEP)
+    return File(path)

@@ -1,0 +1,23 @@
+"""The URL of what stands on a machine's own disk: `file://MACHINE/path`, which no other machine takes for its own."""
+
+from __future__ import annotations
+
+import os
+from urllib.parse import quote_from_bytes, unquote_to_bytes
+
+from ..errors import UsageError
+from ..system import identity
+
+
+def to_url(scheme: str, path: str) -> str:
+    return f"{scheme}://{identity.machine()}{quote_from_bytes(os.fsencode(path), safe='/+,=@:~')}"
+
+
+def to_path(url: str) -> str:
+    """The path on this machine. Raises for one on another machine's disk, which cannot be reached from here."""
+    machine, slash, path = url.partition("://")[2].partition("/")
+    if machine not in ("", identity.machine()):
+        raise UsageError(f"{url} is on the disk of another machine ({machine[:8]}): run this there")
+    if not slash or not path:
+        raise UsageError(f"{url!r} names no file: write file:///path/to/file, or just the path")
+    return os.fsdecode(unquote_to_bytes(slash + path))

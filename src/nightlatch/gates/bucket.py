@@ -1,0 +1,135 @@
+"""An object store's bucket, by URL: S3 and what speaks like it (R2, MinIO …), Google Cloud Storage, Azure.
+
+Credentials and region come from the environment, as the vendors' own tools read them; never from the URL,
+which is registered and shown.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from urllib.parse import parse_qsl, quote
+
+from ..errors import GateUnreachable, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Any
+
+    Version = dict[str, str]  # what a conditional put names: the ETag, or what the store has instead
+
+_PARTS = {"s3": 1, "gs": 1, "az": 2}  # leading parts of the path that name the bucket; Azure: account and container
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+_TIMEOUT = timedelta(seconds=30)  # for one request; a large payload is sent in several
+
+
+class Bucket:
+    """`url` names it on every machine: an endpoint that came from the environment is written into it."""
+
+    def __init__(self, url: str) -> None:
+        plain, _, query = url.partition("?")
+        scheme, _, path = plain.partition("://")
+        parts = path.split("/", _PARTS[scheme])
+        if not all(parts) or len(parts) <= _PARTS[scheme] or parts[-1].endswith("/"):
+            raise UsageError(f"{url!r} names no object: write s3://bucket/key, gs://bucket/key or az://account/box/key")
+        self.key = parts[-1]
+        self._where = f"{scheme}://{'/'.join(parts[:-1])}"
+        self._options = dict(parse_qsl(query, keep_blank_values=True))
+        if self._options.keys() - {"endpoint", "region"} or (self._options and scheme != "s3"):
+            raise UsageError(f"{url!r}: only s3://bucket/key?endpoint=URL&region=NAME can have options")
+        if scheme == "s3" and "endpoint" not in self._options:
+            found = next((os.environ[name] for name in _ENDPOINTS if os.environ.get(name)), None)
+            self._options |= {"endpoint": found} if found else {}
+        tail = "&".join(f"{name}={quote(text, safe=':/')}" for name, text in sorted(self._options.items()))
+        self.url = plain + (f"?{tail}" if tail else "")
+        self._opened: Any = None
+
+    def get(self, path: str) -> tuple[bytes, Version] | None:
+        """Content and version; None if there is no such object."""
+        store, obstore, errors = self._open()
+        try:
+            result = obstore.get(store, path)
+            return bytes(result.bytes()), _version(result.meta)
+        except FileNotFoundError:
+            return None
+        except errors.BaseError as error:
+            raise self._unreachable(error) from error
+
+    def swap(self, path: str, content: bytes, version: Version | None) -> bool:
+        """Put it if the object still has this version (None: does not exist). False: it has another one."""
+        store, obstore, errors = self._open()
+        try:
+            obstore.put(store, path, content, mode=version or "create")
+            return True
+        except (errors.AlreadyExistsError, errors.PreconditionError):
+            return False
+        except (errors.BaseError, FileNotFoundError) as error:
+            raise self._unreachable(error) from error
+
+    def put(self, path: str, content: bytes | Path, kind: str) -> None:
+        """Put a payload under a key that nobody else can have chosen; in parts if it is large."""
+        store, obstore, errors = self._open()
+        try:
+            obstore.put(store, path, content, attributes={"Content-Type": kind})
+        except (errors.BaseError, FileNotFoundError) as error:
+            raise self._unreachable(error) from error
+
+    def discard(self, path: str) -> None:
+        """Delete what nothing points to. If that fails it stays, which costs some storage and harms nothing."""
+        store, obstore, errors = self._open()
+        try:
+            obstore.delete(store, path)
+        except (errors.BaseError, FileNotFoundError):
+            pass
+
+    def probe(self, path: str) -> None:
+        """Raise if the store ignores preconditions: there every racer believes to have won."""
+        try:
+            kept = self.swap(path, b"1", None) and not self.swap(path, b"2", None)
+            first = self.get(path)
+            kept = kept and first is not None and self.swap(path, b"3", first[1])
+            kept = kept and first is not None and not self.swap(path, b"4", first[1])
+        finally:
+            self.discard(path)
+        if not kept:
+            raise GateUnreachable(
+                f"{self.url} cannot be gated: this store ignores the conditions of a put (If-Match, If-None-Match), so "
+                f"nothing can be verified in one step with the write. Nothing was written. Use a store or a version "
+                f"that honours them: S3, R2, GCS, Azure, MinIO and SeaweedFS do"
+            )
+
+    def _open(self) -> tuple[Any, Any, Any]:
+        try:
+            import obstore
+            from obstore import exceptions
+            from obstore import store as stores
+        except ImportError as error:
+            raise UsageError(f"{self.url} needs a client: pip install 'nightlatch[objects]'") from error
+        if self._opened is None:
+            endpoint = self._options.get("endpoint", "")
+            from_url: Any = stores.from_url  # typed for each kind of store; which one this is, the URL says
+            try:
+                self._opened = from_url(
+                    self._where,
+                    client_options={"allow_http": endpoint.startswith("http://"), "timeout": _TIMEOUT},
+                    retry_config={"max_retries": 3, "retry_timeout": _TIMEOUT},
+                    **self._options,
+                )
+            except (exceptions.BaseError, ValueError) as error:
+                raise self._unreachable(error) from error
+        return self._opened, obstore, exceptions
+
+    def _unreachable(self, error: Exception) -> GateUnreachable:
+        said = str(error).partition("\n\nDebug source")[0]
+        if "NoSuchBucket" in said:
+            said, advice = f"there is no {self._where}", "Make the bucket, or name another"
+        elif type(error).__name__ in ("PermissionDeniedError", "UnauthenticatedError"):
+            said, advice = type(error).__name__.removesuffix("Error"), "Check the credentials in the environment"
+        else:
+            advice = "Check endpoint, region and network, then try again"
+        return GateUnreachable(f"{self.url} could not be sealed or written: {said}. {advice}")
+
+
+def _version(meta: Any) -> Version:
+    return {word: meta[word] for word in ("e_tag", "version") if meta.get(word)}

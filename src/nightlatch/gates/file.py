@@ -1,0 +1,153 @@
+"""A file that only the newest holder can replace."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from ..errors import UsageError
+from ..system import durable
+from . import address
+from .bearer import present
+from .marks import Marks
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..core.fence import Refusal, Standing
+    from ..core.model import Mark
+    from ..core.protocols import Bearer
+
+_CHUNK = 1 << 20
+
+
+class File:
+    """The file at `path`, replaced as a whole: a reader finds the old or the new, never a part.
+
+        with nightlatch.lease("report", gates=[out := gates.File("out.html")]) as lease:
+            out.write(lease, html)
+
+    A write is durable when it returns. It keeps the mode of the file it replaces, and its owner and
+    group where the system allows that; a new file gets the mode of its source (0666 for `write`) under
+    the umask. A symbolic link is followed: what it points to is replaced. Hard links to the old file
+    keep the old content, and extended attributes are not carried over.
+
+    The marks stand beside it in `.NAME.nightlatch/`. Whoever writes to the file past the gate is not
+    kept out; and a file on one machine's disk is sealed by the holders on that machine only, since
+    nobody elsewhere can write to it.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.path.realpath(path)
+        self.url = address.to_url("file", self.path)
+        self._marks = Marks(self.path)
+        self._sealed: Mark | None = None
+
+    @classmethod
+    def from_url(cls, url: str) -> File:
+        return cls(address.to_path(url))
+
+    def seal(self, mark: Mark, by: str) -> Mark | None:
+        """Refuse every older grant from now on; returns the mark before."""
+        with self._marks.locked():
+            before = self._marks.admit(mark, by)
+            self._marks.sweep()
+            # What the last writer put there, killed before it could flush the name, is kept for good now:
+            # the new holder may build on it.
+            durable.fsync_folder(self._marks.parent)
+        self._sealed = mark
+        return before
+
+    def write(self, bearer: Bearer | Mark, content: bytes) -> None:
+        """Replace the file's content. Raises `StaleToken`, and changes nothing, if a newer holder has sealed it."""
+        self._put(bearer, iter((content,)), 0o666)
+
+    def publish(self, bearer: Bearer | Mark, source: str | os.PathLike[str]) -> None:
+        """Replace the file by a copy of `source`."""
+        try:
+            fd = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise UsageError(f"{os.fspath(source)} cannot be read: {error.strerror}") from error
+        try:
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode):
+                raise UsageError(f"{os.fspath(source)} is not a regular file; a folder is published to a folder")
+            self._put(bearer, iter(lambda: os.read(fd, _CHUNK), b""), stat.S_IMODE(status.st_mode) & 0o777)
+        finally:
+            os.close(fd)
+
+    def standing(self) -> dict[str, Standing]:
+        """Every mark by lease name."""
+        return self._marks.read()
+
+    def refusals(self) -> list[Refusal]:
+        """What was refused here, the oldest first."""
+        return self._marks.refusals()
+
+    def adopt(self, store: str) -> int:
+        """Re-key marks of another store to this one; returns how many there were."""
+        return self._marks.adopt(store)
+
+    def _put(self, bearer: Bearer | Mark, content: Iterator[bytes], mode: int) -> None:
+        mark, by = present(self, bearer, self._sealed)
+        old = self._old()
+        temporary = self._marks.new_path()
+        try:
+            with self._marks.explained():
+                _fill(temporary, content, mode, old)
+            with self._marks.locked():
+                self._marks.admit(mark, by)
+                os.replace(temporary, self.path)
+                durable.fsync_folder(self._marks.parent)
+        except BaseException:
+            _remove(temporary)
+            raise
+
+    def _old(self) -> os.stat_result | None:
+        try:
+            old = os.stat(self.path)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise UsageError(f"{self.path} cannot be replaced: {error.strerror}") from error
+        if stat.S_ISDIR(old.st_mode):
+            raise UsageError(f"{self.path} is a folder: publish a folder to it, or name a file in it")
+        if not stat.S_ISREG(old.st_mode):
+            raise UsageError(f"{self.path} is neither a file nor a folder, and only those can be replaced")
+        return old
+
+
+def _fill(path: str, content: Iterator[bytes], mode: int, old: os.stat_result | None) -> None:
+    """Write a new file and flush it. The umask is applied by the kernel, in creating it."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    try:
+        for chunk in content:
+            view = memoryview(chunk)
+            while view:
+                view = view[os.write(fd, view) :]
+        if old:
+            _resemble(fd, old)
+        durable.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _resemble(fd: int, old: os.stat_result) -> None:
+    mine = os.fstat(fd)
+    if (old.st_uid, old.st_gid) != (mine.st_uid, mine.st_gid):
+        try:
+            os.fchown(fd, old.st_uid if os.geteuid() == 0 else -1, old.st_gid)
+        except PermissionError:
+            pass  # it becomes ours, as with install(1)
+        mine = os.fstat(fd)
+    same_owner = (old.st_uid, old.st_gid) == (mine.st_uid, mine.st_gid)
+    # A set-user-id bit means the owner it was set for, nobody else.
+    os.fchmod(fd, stat.S_IMODE(old.st_mode) & (0o7777 if same_owner else 0o777))
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass

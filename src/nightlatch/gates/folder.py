@@ -1,0 +1,209 @@
+"""A folder that only the newest holder can replace: immutable releases, and one link that is switched."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from ..errors import UsageError
+from ..system import durable, treecopy
+from . import address, marks
+from .bearer import present
+from .marks import Marks
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..core.fence import Refusal, Standing
+    from ..core.model import Mark
+    from ..core.protocols import Bearer
+
+KEEP = 5
+
+
+class Folder:
+    """The folder at `path`, replaced as a whole.
+
+    `path` is a symbolic link to one of `PATH.releases/TOKEN-NUMBER/`; each release is copied and
+    flushed before the link is switched to it, and never changed afterwards. The newest `keep` of them
+    stay. Modes (under the umask), times and symbolic links are copied as they are; owners are not.
+
+    A reader that opens two files by `path` may get one of each release: let it resolve the link once
+    (`cd -P`). The marks stand in `.NAME.nightlatch/`, where a file gate of the same path has them too.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, keep: int = KEEP) -> None:
+        # The last part is not resolved: it is the link that is switched.
+        parent, name = os.path.split(os.path.abspath(path))
+        if not name:
+            raise UsageError(f"{os.fspath(path)} cannot be switched to another folder: name one below it")
+        self.path = os.path.join(os.path.realpath(parent), name)
+        self.url = address.to_url("folder", self.path)
+        self.releases = f"{self.path}.releases"
+        self._keep = keep
+        self._marks = Marks(self.path)
+        self._pending = os.path.join(self._marks.folder, "switch")
+        self._sealed: Mark | None = None
+
+    @classmethod
+    def from_url(cls, url: str) -> Folder:
+        return cls(address.to_path(url))
+
+    def seal(self, mark: Mark, by: str) -> Mark | None:
+        """Refuse every older grant from now on; returns the mark before."""
+        with self._marks.locked():
+            before = self._marks.admit(mark, by)
+            self._marks.sweep()
+            durable.fsync_folder(self._marks.parent)
+        self._sealed = mark
+        return before
+
+    def publish(self, bearer: Bearer | Mark, source: str | os.PathLike[str], *, adopt: bool = False) -> str:
+        """Make a copy of the folder `source` the newest release and switch to it; returns the release.
+
+        `adopt` takes over a plain folder that stands at `path` as the release before: for a moment
+        between two renames there is then nothing at `path`.
+        """
+        source = os.path.realpath(source)
+        if not os.path.isdir(source):
+            raise UsageError(f"{source} is not a folder; a file is published to a file")
+        if f"{self._marks.parent}/".startswith(f"{source}/"):
+            raise UsageError(f"{self.path} lies inside {source}: publish to a place outside of what is published")
+        self._check_link(adopt)
+        mark, by = present(self, bearer, self._sealed)
+        with self._marks.explained():
+            os.makedirs(self.releases, exist_ok=True)
+            self._sweep_releases()
+        unfinished = os.path.join(self.releases, marks.new_name())
+        try:
+            with self._marks.explained():
+                treecopy.copy(source, unfinished)
+            with self._marks.locked():
+                self._marks.admit(mark, by)
+                doomed = self._never_live()
+                if adopt:
+                    self._adopt_plain()
+                self._check_link(False)
+                release = f"{mark.token}-{self._next()}"
+                self._link(release, self._pending)
+                os.rename(unfinished, os.path.join(self.releases, release))
+                durable.fsync_folder(self.releases)
+                self._switch(self._pending)
+                doomed += self._put_aside(name for _, name in self._list()[: -self._keep] if name != release)
+        except BaseException:
+            treecopy.remove(unfinished)
+            raise
+        with self._marks.explained():
+            for path in doomed:
+                treecopy.remove(path)
+        return release
+
+    def rollback(self, bearer: Bearer | Mark) -> str:
+        """Switch to the release before the current one; returns it. Refused to a stale holder like a publish."""
+        self._check_link(False)
+        mark, by = present(self, bearer, self._sealed)
+        with self._marks.locked():
+            self._marks.admit(mark, by)
+            aside = self._never_live()
+            names = [name for _, name in self._list()]
+            current = self.current()
+            if current not in names or not names.index(current):
+                raise UsageError(f"{self.path} has no release before {current or 'the first one'} to go back to")
+            before = names[names.index(current) - 1]
+            link = self._marks.new_path()
+            self._link(before, link)
+            self._switch(link)
+        with self._marks.explained():
+            for path in aside:
+                treecopy.remove(path)
+        return before
+
+    def current(self) -> str:
+        """The release that the link points to; "" if there is none."""
+        try:
+            return os.path.basename(os.readlink(self.path))
+        except FileNotFoundError:
+            return ""
+
+    def standing(self) -> dict[str, Standing]:
+        """Every mark by lease name."""
+        return self._marks.read()
+
+    def refusals(self) -> list[Refusal]:
+        """What was refused here, the oldest first."""
+        return self._marks.refusals()
+
+    def adopt(self, store: str) -> int:
+        """Re-key marks of another store to this one; returns how many there were."""
+        return self._marks.adopt(store)
+
+    def _check_link(self, adopt: bool) -> None:
+        """What stands at `path` must be ours to switch."""
+        try:
+            mode = os.lstat(self.path).st_mode
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise UsageError(f"{self.path} cannot be replaced: {error.strerror}") from error
+        if stat.S_ISLNK(mode):
+            points_to = os.readlink(self.path)
+            if os.path.dirname(points_to) != os.path.basename(self.releases):
+                raise UsageError(
+                    f"{self.path} is a link to {points_to}, which Nightlatch did not make. Publish to where it points, "
+                    f"or remove the link first"
+                )
+        elif not stat.S_ISDIR(mode):
+            raise UsageError(f"{self.path} is a file: publish a file to it, or name a folder")
+        elif not adopt:
+            raise UsageError(
+                f"{self.path} is a plain folder, and a folder cannot be switched in one step; a link can. Take it over "
+                f"as the first release with --adopt, or move it away: mv {self.path} {self.path}.before"
+            )
+
+    def _adopt_plain(self) -> None:
+        if os.path.isdir(self.path) and not os.path.islink(self.path):
+            os.rename(self.path, os.path.join(self.releases, f"0-{self._next()}"))
+
+    def _link(self, release: str, path: str) -> None:
+        os.symlink(os.path.join(os.path.basename(self.releases), release), path)
+
+    def _switch(self, link: str) -> None:
+        os.replace(link, self.path)
+        durable.fsync_folder(self._marks.parent)
+
+    def _never_live(self) -> list[str]:
+        """Put aside the release of a publisher that was killed before its switch: a rollback must not find it."""
+        try:
+            release = os.path.basename(os.readlink(self._pending))
+        except FileNotFoundError:
+            return []
+        found = os.path.isdir(os.path.join(self.releases, release)) and release != self.current()
+        aside = self._put_aside([release] if found else [])
+        os.unlink(self._pending)
+        return aside
+
+    def _put_aside(self, releases: Iterable[str]) -> list[str]:
+        """Inside the lock: rename what is to go. Removing it takes long, and is done outside."""
+        aside = []
+        for release in releases:
+            aside.append(os.path.join(self.releases, marks.new_name()))
+            os.rename(os.path.join(self.releases, release), aside[-1])
+        return aside
+
+    def _next(self) -> int:
+        return max((number for number, _ in self._list()), default=0) + 1
+
+    def _list(self) -> list[tuple[int, str]]:
+        """(number, release), the oldest first. The number counts publishes, under whatever lease they were."""
+        found = []
+        for name in os.listdir(self.releases) if os.path.isdir(self.releases) else ():
+            token, _, number = name.partition("-")
+            if token.isdecimal() and number.isdecimal():
+                found.append((int(number), name))
+        return sorted(found)
+
+    def _sweep_releases(self) -> None:
+        for name in os.listdir(self.releases):
+            if marks.abandoned(name):
+                treecopy.remove(os.path.join(self.releases, name))

@@ -1,0 +1,175 @@
+"""An object in an object store that only the newest holder can replace, on any number of machines."""
+
+from __future__ import annotations
+
+import mimetypes
+import os
+from pathlib import Path
+
+from ..core import fence
+from ..core.fence import Refusal, Standing
+from ..core.value import replace
+from ..errors import Error, GateUnreachable, StaleToken, UsageError
+from ..system import clock, identity
+from .bearer import present
+from .bucket import Bucket
+from .pointer import Cell
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..core.model import Mark
+    from ..core.protocols import Bearer
+    from .pointer import Pointer
+
+KEEP = 5
+_REFUSALS = 16  # kept in the pointer
+
+
+class Object:
+    """The object `s3://bucket/key` (or gs://, az://), replaced as a whole.
+
+    Each write puts its payload under a key of its own, `KEY.releases/TOKEN-…`, and then changes one
+    small object, `KEY.nightlatch`, by compare-and-swap: there stand the marks and the key of what is
+    published. Readers follow it (`read`, or `key`); a plain GET of `KEY` finds nothing. The newest
+    `keep` payloads stay; the payload of a writer that was killed stays too, and is never pointed to.
+
+    A store that ignores the conditions of a put is refused before anything is written to it.
+    """
+
+    def __init__(self, url: str, *, keep: int = KEEP) -> None:
+        self._bucket = Bucket(url)
+        self.url = self._bucket.url
+        self._key = self._bucket.key
+        self._cell = Cell(self._bucket, f"{self._key}.nightlatch", self.url)
+        self._keep = keep
+        self._sealed: Mark | None = None
+
+    @classmethod
+    def from_url(cls, url: str) -> Object:
+        return cls(url)
+
+    def seal(self, mark: Mark, by: str) -> Mark | None:
+        """Refuse every older grant from now on; returns the mark before."""
+        before: Mark | None = None
+
+        def raised(old: Pointer) -> Pointer | None:
+            nonlocal before
+            stood = old.marks.get(mark.name)
+            before = stood.mark if stood else None
+            return self._raised(old, mark, by)
+
+        self._change(raised, by)
+        self._sealed = mark
+        return before
+
+    def write(self, bearer: Bearer | Mark, content: bytes) -> str:
+        """Replace the object's content; returns the key it has. `StaleToken` if a newer holder has sealed it."""
+        return self._put(bearer, content)
+
+    def publish(self, bearer: Bearer | Mark, source: str | os.PathLike[str]) -> str:
+        """Replace the object by a copy of the file `source`; returns the key it has."""
+        if not os.path.isfile(source):
+            raise UsageError(
+                f"{os.fspath(source)} is not a file: an object is published from one (pack a folder first)"
+            )
+        return self._put(bearer, Path(source))
+
+    def rollback(self, bearer: Bearer | Mark) -> str:
+        """Point to the release before the current one; returns its key."""
+        mark, by = present(self, bearer, self._sealed)
+        went_to = ""
+
+        def back(old: Pointer) -> Pointer:
+            nonlocal went_to
+            raised = self._raised(old, mark, by) or old
+            at = old.kept.index(old.key) if old.key else 0
+            if not at:
+                raise UsageError(f"{self.url} has no release before {old.key or 'the first one'} to go back to")
+            went_to = old.kept[at - 1]
+            return replace(raised, key=went_to)
+
+        self._change(back, by)
+        return went_to
+
+    def read(self) -> bytes:
+        """What is published. Raises FileNotFoundError if nothing is yet."""
+        while key := self.key():
+            found = self._bucket.get(key)
+            if found is not None:
+                return found[0]
+            if self.key() == key:  # not just replaced and dropped meanwhile
+                raise GateUnreachable(f"{self.url} points to {key}, which somebody has removed. Publish again")
+        raise FileNotFoundError(f"nothing is published at {self.url} yet")
+
+    def key(self) -> str:
+        """The key, in the bucket, of what is published; "" if nothing is yet."""
+        return self._cell.read()[0].key
+
+    def standing(self) -> dict[str, Standing]:
+        """Every mark by lease name."""
+        return self._cell.read()[0].marks
+
+    def refusals(self) -> list[Refusal]:
+        """The last refusals, the oldest first."""
+        return list(self._cell.read()[0].refusals)
+
+    def adopt(self, store: str) -> int:
+        """Re-key marks of another store to this one; returns how many there were."""
+        foreign = 0
+
+        def rekeyed(old: Pointer) -> Pointer | None:
+            nonlocal foreign
+            foreign = sum(s.mark.store != store for s in old.marks.values())
+            marks = {n: replace(s, mark=replace(s.mark, store=store)) for n, s in old.marks.items()}
+            return replace(old, marks=marks) if foreign else None
+
+        self._cell.change(rekeyed)
+        return foreign
+
+    def _put(self, bearer: Bearer | Mark, content: bytes | Path) -> str:
+        mark, by = present(self, bearer, self._sealed)
+        self._change(lambda old: self._only_checked(old, mark, by), by)  # before a large payload is sent in vain
+        key = f"{self._key}.releases/{mark.token}-{identity.new_id()}"
+        dropped: tuple[str, ...] = ()
+
+        def published(old: Pointer) -> Pointer | None:
+            nonlocal dropped
+            if key in old.kept:
+                return None  # an earlier try has landed, and somebody has changed the pointer since
+            raised = self._raised(old, mark, by) or old
+            kept = (*old.kept, key)[-self._keep :]
+            dropped = tuple(name for name in old.kept if name not in kept)
+            return replace(raised, key=key, kept=kept)
+
+        self._bucket.put(key, content, mimetypes.guess_type(self._key)[0] or "application/octet-stream")
+        try:
+            self._change(published, by)
+        except (StaleToken, UsageError):
+            self._bucket.discard(key)
+            raise
+        for name in dropped:
+            self._bucket.discard(name)
+        return key
+
+    def _raised(self, old: Pointer, mark: Mark, by: str) -> Pointer | None:
+        """The pointer with the mark raised; None if it stands already. Raises if it is refused."""
+        if not fence.admit(self.url, old.marks, mark):
+            return None
+        here = Standing(mark=mark, by=" ".join(by.split()), at=clock.wall())
+        return replace(old, marks={**old.marks, mark.name: here})
+
+    def _only_checked(self, old: Pointer, mark: Mark, by: str) -> None:
+        self._raised(old, mark, by)
+
+    def _change(self, decide: Callable[[Pointer], Pointer | None], by: str) -> None:
+        try:
+            self._cell.change(decide)
+        except StaleToken as refused:
+            refusal = Refusal.of(refused, by, clock.wall())
+            try:
+                self._cell.change(lambda old: replace(old, refusals=(*old.refusals, refusal)[-_REFUSALS:]))
+            except Error as error:
+                refused.add_note(f"the refusal could not be recorded: {error}")
+            raise

@@ -1,0 +1,40 @@
+"""What a gate refused, kept beside its marks: who came too late, with which token, and when."""
+
+from __future__ import annotations
+
+import os
+
+from ..core.fence import Refusal
+from ..system import clock
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..errors import StaleToken
+
+KEEP = 128 * 1024  # bytes; then the file is put aside, and the one put aside before it is dropped
+
+
+def record(path: str, refused: StaleToken, by: str) -> None:
+    """Append it. That it could not be recorded must not hide that it was refused, so that becomes a note."""
+    try:
+        if os.path.exists(path) and os.path.getsize(path) > KEEP:
+            os.replace(path, f"{path}.old")
+        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(fd, Refusal.of(refused, by, clock.wall()).pack().encode())
+        finally:
+            os.close(fd)
+    except OSError as error:
+        refused.add_note(f"the refusal could not be recorded in {path}: {error.strerror or error}")
+
+
+def read(path: str) -> list[Refusal]:
+    """Every one that is kept, the oldest first. A line that a kill cut short is left out."""
+    found = []
+    for part in (f"{path}.old", path):
+        try:
+            with open(part, encoding="utf-8") as file:
+                found += [Refusal.unpack(line[:-1]) for line in file if line.endswith("\n") and line.count("\t") >= 6]
+        except FileNotFoundError:
+            pass
+    return found

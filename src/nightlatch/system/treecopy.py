@@ -1,0 +1,98 @@
+"""A copy of a folder that is on the medium, all of it, when it is done."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from ..errors import UsageError
+from . import durable
+
+_CHUNK = 1 << 20
+
+
+def copy(source: str, target: str) -> None:
+    """Copy the folder `source` to `target`, which must not exist, and flush every file and folder.
+
+    Modes are kept under the umask, times and symbolic links as they are. Raises UsageError for what is
+    neither file, folder nor link.
+    """
+    files: list[str] = []
+    folders: list[tuple[str, os.stat_result]] = []
+    _copy_folder(source, target, files, folders)
+    # In a second pass: the first flush commits what all of them wrote, and the others find little left.
+    for path in files:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            durable.fsync(fd)
+        finally:
+            os.close(fd)
+    for path, status in reversed(folders):  # the inner ones first: making an entry changes the outer one's time
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fchmod(fd, stat.S_IMODE(os.fstat(fd).st_mode) & ~(0o700 & ~status.st_mode))
+            os.utime(fd, ns=(status.st_atime_ns, status.st_mtime_ns))
+            durable.fsync(fd)
+        finally:
+            os.close(fd)
+    durable.fsync_folder(os.path.dirname(target))
+
+
+def remove(path: str) -> None:
+    """Remove a folder with all that is in it, if it is there; folders that may not be written too."""
+    try:
+        if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+            os.chmod(path, 0o700)
+        for entry in list(os.scandir(path)):
+            if entry.is_dir(follow_symlinks=False):
+                remove(entry.path)
+            else:
+                _unlink(entry.path)
+        os.rmdir(path)
+    except FileNotFoundError:
+        pass  # somebody else removes it too
+
+
+def _copy_folder(source: str, target: str, files: list[str], folders: list[tuple[str, os.stat_result]]) -> None:
+    status = os.stat(source)
+    os.mkdir(target, stat.S_IMODE(status.st_mode) | 0o700)  # the umask is the kernel's to apply
+    folders.append((target, status))
+    for entry in sorted(os.scandir(source), key=lambda entry: entry.name):
+        to = os.path.join(target, entry.name)
+        if entry.is_symlink():
+            os.symlink(os.readlink(entry.path), to)
+        elif entry.is_dir():
+            _copy_folder(entry.path, to, files, folders)
+        elif entry.is_file():
+            if not _copy_file(entry.path, to):
+                files.append(to)
+        else:
+            raise UsageError(f"{entry.path} is neither file, folder nor link, and cannot be published")
+
+
+def _copy_file(source: str, target: str) -> bool:
+    """True if it is flushed already: without the right to read it, it could not be opened for that later."""
+    reader = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        status = os.fstat(reader)
+        writer = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, status.st_mode & 0o777)
+        try:
+            while chunk := os.read(reader, _CHUNK):
+                view = memoryview(chunk)
+                while view:
+                    view = view[os.write(writer, view) :]
+            os.utime(writer, ns=(status.st_atime_ns, status.st_mtime_ns))
+            if not status.st_mode & 0o400:
+                durable.fsync(writer)
+            return not status.st_mode & 0o400
+        finally:
+            os.close(writer)
+    finally:
+        os.close(reader)
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass

@@ -1,0 +1,360 @@
+"""Gates for files, folders and objects against holders that are stopped, killed, late, or from another time."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nightlatch
+from nightlatch import gates
+from nightlatch.core.model import Mark
+from nightlatch.errors import OtherStore, StaleToken
+from nightlatch.system import filelock, identity, process
+from tests import programs, s3
+from tests.faults.writer import write
+
+HERE = Path(__file__).parent
+STORE = "5" * 32
+
+
+def mark(token: int, grant: str = "", store: str = STORE) -> Mark:
+    return Mark(store=store, name="job", token=token, grant=grant or f"{token:032d}")
+
+
+class Target:
+    """One target with its gate, whatever its kind."""
+
+    def __init__(self, kind: str, place: str) -> None:
+        self.kind = kind
+        self.place = place
+
+    def gate(self) -> Any:
+        return {"file": gates.File, "folder": gates.Folder, "object": gates.Object}[self.kind](self.place)
+
+    def read(self) -> bytes | None:
+        if self.kind == "object":
+            gate = gates.Object(self.place)
+            return gate.read() if gate.key() else None
+        page = Path(self.place) / ("page" if self.kind == "folder" else "")
+        return page.read_bytes() if page.exists() else None
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    with s3.server() as endpoint:
+        yield endpoint
+
+
+@pytest.fixture(params=["file", "folder", "object"])
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> Target:
+    if request.param == "object":
+        endpoint = request.getfixturevalue("endpoint")
+        return Target("object", f"s3://bucket/{identity.new_id()}?endpoint={endpoint}")
+    return Target(request.param, str(tmp_path / "out"))
+
+
+@pytest.fixture
+def writers() -> Iterator[list[subprocess.Popen[str]]]:
+    started: list[subprocess.Popen[str]] = []
+    yield started
+    for writer in started:
+        if writer.poll() is None:
+            writer.kill()
+        writer.communicate()
+
+
+def writer(started: list[subprocess.Popen[str]], gate: Any, its: Mark, content: str, point: str) -> Any:
+    argv = [gate.url, its.store, its.name, str(its.token), its.grant, content, point]
+    started.append(subprocess.Popen([sys.executable, str(HERE / "writer.py"), *argv], text=True))
+    return started[-1]
+
+
+def until_stopped(pid: int) -> None:
+    start = process.start_of(pid)
+    assert start is not None
+    programs.until(lambda: process.state_of(pid, start) == process.STOPPED)
+
+
+def go_on(stopped: subprocess.Popen[str]) -> int:
+    """Continue it; its exit code. It may have been ended meanwhile."""
+    stopped.send_signal(signal.SIGCONT)
+    return stopped.wait(30)
+
+
+def test_a_holder_stopped_before_its_write_is_refused_after_the_takeover(target, writers):
+    gate = target.gate()
+    gate.seal(mark(1), "old")
+    old = writer(writers, gate, mark(1), "old", "before")
+    until_stopped(old.pid)
+    gate.seal(mark(2), "new")
+    write(gate, mark(2), b"new")
+    assert go_on(old) == 73
+    assert target.read() == b"new"
+    assert [refusal.offered for refusal in gate.refusals()] == [1]
+
+
+def test_a_holder_stopped_between_check_and_write_cannot_write_after_the_seal(target, writers):
+    gate = target.gate()
+    gate.seal(mark(1), "old")
+    write(gate, mark(1), b"before")
+    old = writer(writers, gate, mark(1), "old", "inside")
+    until_stopped(old.pid)
+    gate.seal(mark(2), "new")
+    seen = target.read()
+    # In the lock of a file or folder it was ended by its recorded identity; an object's swap finds another version.
+    assert go_on(old) == (73 if target.kind == "object" else -signal.SIGKILL)
+    assert target.read() == seen == b"before"
+    write(gate, mark(2), b"new")
+    assert target.read() == b"new"
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_a_holder_stopped_before_it_could_sign_the_lock_is_found_all_the_same(kind, tmp_path, writers):
+    gate = Target(kind, str(tmp_path / "out")).gate()
+    gate.seal(mark(1), "old")
+    old = writer(writers, gate, mark(1), "old", "unsigned")
+    until_stopped(old.pid)
+    gate.seal(mark(2), "new")
+    assert go_on(old) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_a_holder_that_is_slow_inside_the_lock_is_waited_for_and_not_ended(kind, tmp_path, writers):
+    target = Target(kind, str(tmp_path / "out"))
+    gate = target.gate()
+    gate.seal(mark(1), "old")
+    old = writer(writers, gate, mark(1), "old", "slow")
+    programs.until(lambda: filelock.FairLock(str(tmp_path / ".out.nightlatch" / "lock")).holder() or old.poll())
+    started = time.monotonic()
+    gate.seal(mark(2), "new")
+    assert time.monotonic() - started > filelock.LOOK_AFTER
+    assert old.wait(30) == 0
+    assert target.read() == b"old"
+
+
+def test_a_holder_that_is_stale_from_the_start_is_refused(target, writers):
+    gate = target.gate()
+    gate.seal(mark(2), "new")
+    assert writer(writers, gate, mark(1), "old", "never").wait(30) == 73
+    assert target.read() is None
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_kills_at_random_points_leave_nothing_torn_behind_or_lost(kind, tmp_path):
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    killed = subprocess.run(
+        [sys.executable, str(HERE / "killing.py"), kind, str(tmp_path), "100", str(seed)],
+        text=True, capture_output=True, timeout=90,
+    )  # fmt: skip
+    assert not killed.returncode, killed.stderr
+    found = json.loads(killed.stdout)
+    assert (found["kills"], found["torn"], found["behind"], found["lost"], found["left"]) == (100, 0, 0, 0, 0), found
+    assert found["writes"] > 20, "too few writes for a kill to hit one"
+
+
+def test_writers_of_an_object_are_killed_and_what_was_acknowledged_stands(endpoint, writers):
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    target = Target("object", f"s3://bucket/{identity.new_id()}?endpoint={endpoint}")
+    gate, acknowledged = target.gate(), 0
+    for number in range(1, 13):
+        one = writer(writers, gate, mark(number), str(number), "never")
+        time.sleep(chance.uniform(0.1, 0.5))
+        one.kill()
+        acknowledged = number if one.wait() == 0 else acknowledged
+        stands = int(target.read() or b"0")
+        marked = gate.standing()
+        assert acknowledged <= stands <= number
+        assert not stands or marked["job"].mark.token >= stands
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Path]:
+    """A folder on a disk in memory if there is one: what a race shows does not depend on the disk's speed."""
+    if not os.access("/dev/shm", os.W_OK):
+        yield tmp_path
+        return
+    folder = Path(tempfile.mkdtemp(dir="/dev/shm"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+def test_of_two_publishers_that_race_the_higher_token_stands_every_time(memory):
+    raced = subprocess.run(
+        [sys.executable, str(HERE / "racing.py"), str(memory / "out"), "1000"],
+        text=True, capture_output=True, timeout=90,
+    )  # fmt: skip
+    assert not raced.returncode, raced.stderr
+    found = json.loads(raced.stdout)
+    assert (found["rounds"], found["lower_stood"], found["higher_refused"]) == (1000, 0, 0)
+    assert 0 < found["refused"] < 1000, "the two did not meet in both orders"
+
+
+HOLD = """
+import os, signal, sys, nightlatch
+from nightlatch import gates
+from nightlatch.errors import StaleToken
+out = gates.File(sys.argv[1])
+lease = nightlatch.lease("job", ttl="1s").acquire()
+lease.use(out)
+mark = lease.mark
+os.kill(os.getpid(), signal.SIGSTOP)
+try:
+    out.write(mark, b"old")  # its last check of the lease was before the stop
+except StaleToken:
+    os._exit(73)
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("by", ["lease", "lock", "lease acquire"])
+def test_a_gate_that_the_new_holder_does_not_know_of_is_sealed_for_it(by, tmp_path, sqlite_url, writers):
+    """It was registered under the lease; whoever acquires seals it before any work."""
+    path = tmp_path / "out"
+    old = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(path)], env=programs.environment(sqlite_url), text=True
+    )  # fmt: skip
+    writers.append(old)
+    until_stopped(old.pid)
+    if by == "lease":
+        with nightlatch.lease("job", wait="10s", store=sqlite_url):
+            assert go_on(old) == 73
+    else:
+        words = (
+            ["lock", "job", "--wait", "10s", "--", "true"] if by == "lock" else [*by.split(), "job", "--wait", "10s"]
+        )
+        done = programs.nightlatch(sqlite_url, *words)
+        assert not done.returncode, done.stderr
+        assert go_on(old) == 73
+    assert not path.exists()
+
+
+def test_with_no_seal_an_acknowledged_update_is_lost_and_with_it_the_late_one_is_refused(target):
+    """Both add 1 to a number. The new holder reads, the old one writes, the new one writes what it has read + 1."""
+    gate, old_handle = target.gate(), target.gate()
+
+    def trial(old: Mark, new: Mark, sealing: bool) -> tuple[int, int]:
+        """(updates that were acknowledged, what the number has become)"""
+        write(gate, old, b"0")
+        acknowledged = 0
+        if sealing:
+            gate.seal(new, "new")
+        read = int(target.read() or b"")
+        try:
+            write(old_handle, old, b"1")
+            acknowledged += 1
+        except StaleToken:
+            pass
+        write(gate, new, str(read + 1).encode())
+        return acknowledged + 1, int(target.read() or b"")
+
+    assert trial(mark(1), mark(2), sealing=False) == (2, 1), "two were told it is done, one is there"
+    assert trial(mark(3), mark(4), sealing=True) == (1, 1)
+
+
+TAKE = """
+import sys, nightlatch
+from nightlatch import gates
+with nightlatch.lease("job", gates=[out := gates.File(sys.argv[1])]) as lease:
+    out.write(lease, sys.argv[2].encode())
+    print(lease.token, lease.grant, lease.store.id)
+"""
+
+
+def take(store: str, path: Path, content: str, **env: str) -> Mark:
+    """A process that acquires, seals, writes and releases; its mark."""
+    done = subprocess.run(
+        [sys.executable, "-c", TAKE, str(path), content],
+        env=programs.environment(store, **env), text=True, capture_output=True, timeout=30,
+    )  # fmt: skip
+    assert not done.returncode, done.stderr
+    token, grant, store_id = done.stdout.split()
+    return mark(int(token), grant, store_id)
+
+
+@pytest.mark.parametrize("offset", ["+1h", "-1h"])
+def test_a_contender_with_another_wall_clock_neither_passes_nor_blocks(offset, tmp_path, sqlite_url):
+    import libfaketime
+
+    (library,) = Path(libfaketime.__file__).parent.rglob("libfaketime.so.1")
+    faked = {"LD_PRELOAD": str(library), "FAKETIME": offset, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+    path = tmp_path / "out"
+    before = take(sqlite_url, path, "before")
+    skewed = take(sqlite_url, path, "skewed", **faked)
+    after = take(sqlite_url, path, "after")
+    assert before.token < skewed.token < after.token
+    assert (skewed.token - before.token > 3_000_000) == (offset == "+1h"), "the clock was not another one"
+    for stale in (before, skewed):
+        with pytest.raises(StaleToken):
+            gates.File(path).write(stale, b"stale")
+    assert path.read_bytes() == b"after"
+
+
+def test_a_store_restored_from_before_a_grant_raises_its_token_above_the_marks(tmp_path, sqlite_url):
+    path, other = tmp_path / "out", tmp_path / "other"
+    database = Path(sqlite_url.removeprefix("sqlite:///"))
+    store = nightlatch.connect(sqlite_url)
+    with nightlatch.lease("job", store=store) as lease:
+        lease.use(gates.File(path))
+        lease.use(gates.File(other))
+    store.close()
+    backup = tmp_path / "backup"
+    shutil.copytree(database.parent, backup)
+    ahead = store.raise_token("job", int(time.time() * 1000) + 10**9)  # as if its clock had been wrong
+    with nightlatch.lease("job", store=store) as lease:
+        forgotten = lease.mark
+    store.close()
+    assert forgotten.token > ahead
+    # One gate was sealed by the holder that is forgotten, the other not: as if it had died in between.
+    restored = sqlite_url.replace("state", "backup")
+    (tmp_path / ".other.nightlatch" / "marks").unlink()
+    with nightlatch.lease("job", store=restored) as lease:
+        out = gates.File(path)
+        out.write(lease, b"restored")
+        assert lease.token > forgotten.token
+        for gate in (out, gates.File(other)):
+            assert gate.standing()["job"].mark == lease.mark, "after a raise every gate is sealed again"
+            with pytest.raises(StaleToken):
+                gate.write(forgotten, b"forgotten")
+
+
+def test_a_token_is_raised_before_the_work_and_never_in_the_middle_of_it(tmp_path, sqlite_url):
+    """A holder that a restored store brought back to life must not overtake the one that overtook it."""
+    late = gates.File(tmp_path / "late")
+    with nightlatch.lease("job", store=sqlite_url) as lease:
+        ahead = mark(lease.token + 10**9, store=lease.store.id)
+        late.seal(ahead, "a grant the store has forgotten")
+        before = lease.token
+        with pytest.raises(StaleToken, match="nightlatch lease raise job"):
+            lease.use(late)
+        assert lease.token == before
+    with nightlatch.lease("job", store=sqlite_url, gates=[late]) as lease:
+        assert lease.token > ahead.token
+
+
+def test_another_store_is_refused_until_the_gate_is_adopted(tmp_path):
+    mine, theirs = f"sqlite:///{tmp_path}/mine.db", f"sqlite:///{tmp_path}/theirs.db"
+    path = tmp_path / "out"
+    old = take(mine, path, "mine")
+    refused = programs.nightlatch(theirs, "lock", "job", "--gate", str(path), "--", "true")
+    assert refused.returncode == OtherStore.exit_code == 73
+    assert "gate adopt" in refused.stderr
+    assert programs.nightlatch(theirs, "gate", "adopt", str(path)).returncode == 0
+    take(theirs, path, "theirs")
+    with pytest.raises(OtherStore):
+        gates.File(path).write(old, b"mine again")
+    assert path.read_bytes() == b"theirs"

@@ -1,0 +1,81 @@
+"""A real S3 server on loopback (moto), and one that ignores the conditions of a put."""
+
+from __future__ import annotations
+
+import os
+import threading
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1"}
+_SIGNED = {"Authorization": "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/s3/aws4_request"}
+
+
+@contextmanager
+def server() -> Iterator[str]:
+    """The endpoint of a server with one bucket, `bucket`; credentials are in the environment meanwhile."""
+    from moto.server import ThreadedMotoServer
+
+    moto = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    moto.start()
+    host, port = moto.get_host_and_port()
+    endpoint = f"http://{host}:{port}"
+    before = {name: os.environ.get(name) for name in CREDENTIALS}
+    os.environ.update(CREDENTIALS)
+    try:
+        request = urllib.request.Request(f"{endpoint}/bucket", method="PUT", headers=_SIGNED)
+        urllib.request.urlopen(request).close()
+        yield endpoint
+    finally:
+        moto.stop()
+        for name, text in before.items():
+            os.environ.pop(name) if text is None else os.environ.update({name: text})
+
+
+class _Careless(BaseHTTPRequestHandler):
+    """Stores what it is given, whatever the conditions: as some small servers do."""
+
+    objects: dict[str, bytes]
+
+    def do_PUT(self) -> None:
+        self.objects[self.path] = self.rfile.read(int(self.headers["Content-Length"]))
+        self._answer(200)
+
+    def do_GET(self) -> None:
+        self._answer(200 if self.path in self.objects else 404, self.objects.get(self.path, b""))
+
+    def do_DELETE(self) -> None:
+        self.objects.pop(self.path, None)
+        self._answer(204)
+
+    def do_POST(self) -> None:
+        self._answer(200, b"<DeleteResult></DeleteResult>")
+
+    def _answer(self, code: int, body: bytes = b"") -> None:
+        self.send_response(code)
+        self.send_header("ETag", f'"{hash(self.objects.get(self.path))}"')
+        self.send_header("Last-Modified", "Thu, 01 Jan 2026 00:00:00 GMT")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def careless_server() -> Iterator[tuple[str, dict[str, bytes]]]:
+    """(endpoint, what it holds)"""
+    objects: dict[str, bytes] = {}
+    http = ThreadingHTTPServer(("127.0.0.1", 0), type("Careless", (_Careless,), {"objects": objects}))
+    thread = threading.Thread(target=http.serve_forever, daemon=True)
+    thread.start()
+    os.environ.update(CREDENTIALS)
+    try:
+        yield f"http://127.0.0.1:{http.server_port}", objects
+    finally:
+        http.shutdown()
+        http.server_close()
+        thread.join()

@@ -1,0 +1,176 @@
+"""The object gate on a real S3 server: lost replies, careless stores, what is kept."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nightlatch import gates
+from nightlatch.core.model import Mark
+from nightlatch.errors import GateUnreachable, StaleToken, UsageError
+from nightlatch.gates import objects
+from nightlatch.system import identity
+from tests import programs, s3
+
+
+def mark(token: int) -> Mark:
+    return Mark(store="5" * 32, name="job", token=token, grant=f"{token:032d}")
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    with s3.server() as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+def url(endpoint: str) -> str:
+    return f"s3://bucket/{identity.new_id()}/report.html?endpoint={endpoint}"
+
+
+def payloads(gate: objects.Object) -> set[str]:
+    import obstore
+
+    store, *_ = gate._bucket._open()
+    return {found["path"] for found in obstore.list(store, f"{gate._key}.releases").collect()}
+
+
+def test_a_swap_whose_reply_is_lost_counts_once(url, monkeypatch):
+    gate = gates.Object(url)
+    gate.seal(mark(1), "me")
+    before, _ = gate._cell.read()
+    swap = gate._bucket.swap
+    calls = []
+
+    def lost(*given):
+        calls.append(swap(*given))
+        if len(calls) == 1:
+            raise GateUnreachable("the reply was lost")
+        return calls[-1]
+
+    monkeypatch.setattr(gate._bucket, "swap", lost)
+    gate.write(mark(1), b"one")
+    assert calls == [True]
+    after, _ = gate._cell.read()
+    assert (after.seq, len(after.kept)) == (before.seq + 1, 1)
+
+
+def test_a_refusal_that_answers_our_own_repetition_is_no_refusal(url, monkeypatch):
+    """The client sent it twice, since the first reply was lost: the second one is told 412."""
+    gate = gates.Object(url)
+    gate.seal(mark(1), "me")
+    swap = gate._bucket.swap
+    monkeypatch.setattr(gate._bucket, "swap", lambda *given: (swap(*given), swap(*given))[1])
+    gate.write(mark(1), b"one")
+    assert gate.read() == b"one"
+    assert len(gate._cell.read()[0].kept) == 1
+
+
+def test_a_write_that_landed_and_was_overtaken_before_its_reply_is_no_second_write(url, monkeypatch):
+    gate, other = gates.Object(url), gates.Object(url)
+    gate.seal(mark(1), "me")
+    swap = gate._bucket.swap
+
+    def overtaken(*given):
+        monkeypatch.setattr(gate._bucket, "swap", swap)
+        assert swap(*given)
+        other.write(mark(1), b"two")
+        return False
+
+    monkeypatch.setattr(gate._bucket, "swap", overtaken)
+    gate.write(mark(1), b"one")
+    assert gate.read() == b"two", "the first write was repeated over the second"
+
+
+def test_a_store_that_ignores_conditions_is_refused_before_anything_is_published():
+    with s3.careless_server() as (endpoint, held):
+        gate = gates.Object(f"s3://bucket/report.html?endpoint={endpoint}")
+        with pytest.raises(GateUnreachable, match="ignores the conditions"):
+            gate.seal(mark(1), "me")
+        assert not any(name.endswith(".nightlatch") for name in held)
+
+
+def test_the_newest_payloads_stay_and_a_rollback_goes_back(url):
+    gate = gates.Object(url, keep=2)
+    _, second, third = (gate.write(mark(1), content) for content in (b"one", b"two", b"three"))
+    assert payloads(gate) == {second, third}
+    assert gate.rollback(mark(1)) == second
+    assert gate.read() == b"two"
+    with pytest.raises(UsageError, match="no release before"):
+        gate.rollback(mark(1))
+
+
+def test_a_refused_payload_is_removed_and_the_refusal_recorded(url):
+    gate = gates.Object(url)
+    old = gates.Object(url)
+    gate.seal(mark(1), "old")
+    swap = old._bucket.put
+
+    def takeover_during_the_upload(*given):
+        swap(*given)
+        gate.seal(mark(2), "new")
+
+    old._bucket.put = takeover_during_the_upload  # type: ignore[method-assign]
+    with pytest.raises(StaleToken):
+        old.write(mark(1), b"stale")
+    assert payloads(gate) == set()
+    assert [(r.offered, r.stands) for r in gate.refusals()] == [(1, 2)]
+    for _ in range(20):
+        with pytest.raises(StaleToken):
+            old.seal(mark(1), "late")
+    assert len(gate.refusals()) == 16
+
+
+def test_an_endpoint_from_the_environment_is_written_into_the_url(endpoint, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    gate = gates.Object("s3://bucket/from-environment")
+    gate.write(mark(1), b"one")
+    monkeypatch.delenv("AWS_ENDPOINT_URL")
+    again = gates.open(gate.url)
+    assert isinstance(again, gates.Object)
+    assert again.read() == b"one"
+
+
+def test_a_pointer_that_is_not_ours_lets_nobody_in(url):
+    gate = gates.Object(url)
+    gate._bucket.put(f"{gate._key}.nightlatch", b'{"mine": 1}', "text/plain")
+    with pytest.raises(GateUnreachable, match="damaged"):
+        gate.seal(mark(1), "me")
+
+
+@pytest.mark.parametrize("url", ["s3://bucket", "s3://bucket/", "s3://bucket/a/", "az://account/box", "s3://b/k?key=1"])
+def test_what_names_no_object_is_said(url):
+    with pytest.raises(UsageError):
+        gates.Object(url)
+
+
+def test_a_missing_bucket_is_said(endpoint):
+    with pytest.raises(GateUnreachable, match="there is no s3://nobucket"):
+        gates.Object(f"s3://nobucket/key?endpoint={endpoint}").seal(mark(1), "me")
+
+
+def test_a_missing_extra_says_what_to_type(url, monkeypatch):
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    with pytest.raises(UsageError, match=r"pip install 'nightlatch\[objects\]'"):
+        gates.Object(url).seal(mark(1), "me")
+
+
+def test_publish_takes_an_object_for_its_target(url, sqlite_url, tmp_path):
+    for content in ("one", "two"):
+        (tmp_path / "new").write_text(content)
+        words = ["lock", "job", "--", *programs.NIGHTLATCH, "publish", str(tmp_path / "new"), url]
+        done = programs.nightlatch(sqlite_url, *words)
+        assert done.returncode == 0, done.stderr
+    assert gates.Object(url).read() == b"two"
+    back = programs.nightlatch(sqlite_url, "lock", "job", "--", *programs.NIGHTLATCH, "publish", "--rollback", url)
+    assert back.returncode == 0, back.stderr
+    assert gates.Object(url).read() == b"one"
+    shown = programs.nightlatch(sqlite_url, "gate", "show", url)
+    assert "mark     job  token" in shown.stdout
+    folder = programs.nightlatch(
+        sqlite_url, "lock", "job", "--", *programs.NIGHTLATCH, "publish", str(Path.cwd()), url
+    )  # fmt: skip
+    assert folder.returncode == 64
