@@ -36,7 +36,7 @@ format: $(READY) ## let ruff rewrite what it can
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
 bench: $(READY) ## ratios against the raw limit and the peers, in one run
-	@$(BIN)/python -m bench
+	@$(BIN)/python -m bench $(ONLY)
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) .mypy_cache .ruff_cache build dist

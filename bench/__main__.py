@@ -1,1 +1,15 @@
-"""`make bench`: ratios against the raw limit and the peers, in one run."""
+"""`make bench [ONLY=lease]`: ratios against the raw limit and the peers, in one run."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+from . import timing
+
+PARTS = ["lease"]
+
+if __name__ == "__main__":
+    timing.precompile()
+    for part in sys.argv[1:] or PARTS:
+        importlib.import_module(f"bench.{part}").run()

@@ -50,3 +50,63 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+def children(pid: int) -> list[int]:
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def state(pid: int) -> str:
+    """The kernel's letter for what the process does: R, S, T (stopped), Z; "" when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def carrying(mark: str) -> set[int]:
+    """Every living process whose environment has `mark` in it."""
+    found = set()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                content = (entry / "environ").read_bytes()
+            except OSError:
+                continue
+            if mark.encode() in content and alive(int(entry.name)):
+                found.add(int(entry.name))
+    return found
+
+
+def python(store: str, program: str, *words: str, **more: Any) -> subprocess.Popen[str]:
+    """Start a small Python program."""
+    env = environment(store, **more.pop("env", {}))
+    more = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more}
+    return subprocess.Popen([sys.executable, "-c", program, *words], env=env, text=True, **more)
+
+
+class Held:
+    """A `nightlatch lock` in the middle of its command, which has said who it is."""
+
+    COMMAND = 'echo "$$ $NIGHTLATCH_TOKEN $NIGHTLATCH_GRANT" > "$1.part"; mv "$1.part" "$1"; exec sleep 600'
+
+    def __init__(self, store: str, folder: Path, name: str = "job", *options: str, command: str = COMMAND) -> None:
+        said = folder / f"said-{os.urandom(4).hex()}"
+        self.process = start(store, "lock", name, *options, "--", "sh", "-c", command, "sh", str(said))
+        until(lambda: said.exists() or self.process.poll() is not None)
+        assert said.exists(), self.process.communicate()
+        pid, token, self.grant = said.read_text().split()
+        self.command, self.token = int(pid), int(token)
+        self.supervisor = self.process.pid
+        (self.warden,) = children(self.supervisor)
+
+    def end(self) -> None:
+        for pid in (self.command, self.warden, self.supervisor):
+            try:
+                os.kill(pid, 9)
+            except ProcessLookupError:
+                pass
+        self.process.wait()

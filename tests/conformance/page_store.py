@@ -15,6 +15,7 @@ from typing import Any
 
 from nightlatch.core.model import Cursor, Done, Granted, Holder, Record, Takeover
 from nightlatch.errors import Busy, InputChanged, LeaseLost
+from nightlatch.store.ear import Polling
 from nightlatch.system import clock, identity
 
 Page = dict[str, Any]
@@ -22,7 +23,6 @@ Page = dict[str, Any]
 
 class PageStore:
     default_ttl = 60.0
-    poll_every = 0.01
     has_clock = True
 
     def __init__(self, path: str) -> None:
@@ -114,6 +114,9 @@ class PageStore:
                 return False
             gates.append(gate)
             return True
+
+    def listen(self, name: str) -> Polling:
+        return Polling(every=0.01)
 
     def judges_unseen(self, record: Record) -> bool:
         return True

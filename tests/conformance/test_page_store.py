@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -46,3 +48,18 @@ def test_a_store_that_cannot_be_opened_fails_every_test_and_says_why() -> None:
         "say how to open the store: def open(self): return MyStore(…)"
     }
     assert len(failures) > 90
+
+
+def test_the_suites_do_without_pytest(tmp_path: Path) -> None:
+    program = f"""
+import sys
+from nightlatch.testing import StoreConformance, run
+from nightlatch.testing.stores import DoneKeys
+from tests.conformance.page_store import PageStore
+class Suite(DoneKeys):
+    def open(self):
+        return PageStore({str(tmp_path / "page")!r})
+assert not list(run(Suite))
+assert "pytest" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[2])

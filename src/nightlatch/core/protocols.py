@@ -20,7 +20,6 @@ class Store(Protocol):
     url: str
     folder: str  # a folder on this machine for lifetime locks, queues and sightings
     default_ttl: float
-    poll_every: float  # how often a waiter may look
 
     @property
     def id(self) -> str:
@@ -74,6 +73,12 @@ class Store(Protocol):
     def register(self, name: str, grant: str, gate: str) -> bool:
         """Put a gate on the list that every later acquire of `name` returns. False: it was there."""
 
+    def listen(self, name: str) -> Ear:
+        """Begin to wait for `name`: what is released from now on, the ear hears, if the store sends word at all.
+
+        Never raises: a store that cannot be heard is looked at again and again.
+        """
+
     def judges_unseen(self, record: Record) -> bool:
         """May a record whose `left` is None be taken by watching it stand still for its TTL?
 
@@ -85,6 +90,19 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Let go of connections. The store may be used again; it opens what it needs."""
+
+
+class Ear(Protocol):
+    """A waiter's ear for one lease. How often it is worth looking at a store is the store's own affair."""
+
+    def wait(self, seconds: float) -> None:
+        """Return when the lease is worth another look, after `seconds` at the latest.
+
+        That may be at once: word of a release is a hint, and only an acquire tells.
+        """
+
+    def close(self) -> None:
+        """The wait is over."""
 
 
 class Gate(Protocol):

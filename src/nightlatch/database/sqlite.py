@@ -142,7 +142,7 @@ class Sqlite:
             raise StoreUnreachable(
                 f"the store {self.path} is kept busy"
                 + (f" by process {who[0]}" if who else "")
-                + f": no turn to write in {patience:.0f} s"
+                + f": no turn to write in {patience:.1f} s"
             )
 
     def _timed(self, values: dict[str, object]) -> dict[str, object]:

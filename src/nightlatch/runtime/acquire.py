@@ -13,32 +13,33 @@ from ..system import clock, durable, filelock, tree
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..core.model import Granted, Holder, Record
-    from ..core.protocols import Store
+    from ..core.protocols import Ear, Store
 
 
 def acquire(store: Store, name: str, grant: str, holder: Holder, ttl: float, wait: float) -> tuple[Granted, Tenure]:
     """Take the lease within `wait` seconds or raise Busy. The tenure counts from before the request."""
     started = clock.now()
-    try:
+    if wait <= 0:
         return _attempt(store, name, grant, holder, ttl)
-    except Nested:
-        raise
-    except Busy:
-        if wait <= 0:
-            raise
+    ear: Ear | None = None
     with _Line(store.folder, name, wait):
-        pause = 0.001
-        while True:
-            try:
-                return _attempt(store, name, grant, holder, ttl)
-            except Nested:
-                raise
-            except Busy:
-                left = wait - (clock.now() - started)
-                if left <= 0:
+        try:
+            while True:
+                try:
+                    return _attempt(store, name, grant, holder, ttl)
+                except Nested:
                     raise
-            clock.sleep(min(pause, left))
-            pause = min(pause * 1.5, store.poll_every)
+                except Busy as busy:
+                    left = wait - (clock.now() - started)
+                    if left <= 0:
+                        raise
+                    if ear is None:
+                        ear = store.listen(name)  # then look at once: a release before this went unheard
+                    else:
+                        ear.wait(min(left, _until_expiry(busy.record)))
+        finally:
+            if ear:
+                ear.close()
 
 
 def _attempt(store: Store, name: str, grant: str, holder: Holder, ttl: float) -> tuple[Granted, Tenure]:
@@ -47,6 +48,11 @@ def _attempt(store: Store, name: str, grant: str, holder: Holder, ttl: float) ->
     start = clock.now()
     granted = store.acquire(name, grant, holder, ttl, over)
     return granted, Tenure(start=start, ttl=ttl)
+
+
+def _until_expiry(record: Record | None) -> float:
+    """Nobody sends word when a TTL passes."""
+    return record.left if record and record.left is not None and record.left > 0 else clock.SLICE
 
 
 def _ground(store: Store, record: Record) -> Takeover:
@@ -84,7 +90,7 @@ class _Line:
     """
 
     def __init__(self, folder: str, name: str, wait: float) -> None:
-        path = os.path.join(durable.private_folder(os.path.join(folder, "line")), name.replace("/", "%2F"))
+        path = os.path.join(durable.private_folder(os.path.join(folder, "line")), name.replace("/", "%"))
         self._lock = filelock.FairLock(path)
         self._wait = wait
         self._mine = False

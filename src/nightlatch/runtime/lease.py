@@ -113,9 +113,12 @@ class Lease:
         if self._released or self._owner != os.getpid():
             return
         self._keeper.stop()
-        self._released = self._keeper.lost or LeaseLost(f"the lease {self.name} was released", reason="released")
+        lost = self._keeper.lost
+        self._released = lost or LeaseLost(f"the lease {self.name} was released", reason="released")
         os.environ[tree.LINEAGE] = " ".join(grant for grant in lineage() if grant != self.grant)
         try:
+            if lost and lost.reason == "expired":
+                raise StoreUnreachable("it did not answer in time, and there is no time left to wait for it")
             self.store.release(self.name, self.grant)
         except LeaseLost:
             pass  # another has it, or a release whose reply was lost did happen
@@ -156,7 +159,7 @@ class lease:
         store: Store | str | None = None,
     ) -> None:
         self._name = check_name(name)
-        self._store = url.connect(store) if store is None or isinstance(store, str) else store
+        self._store = url.shared(store) if store is None or isinstance(store, str) else store
         self._ttl = ttl_seconds(ttl, self._store)
         self._wait = duration.parse(wait, what="wait")
         self._gates = tuple(gates)

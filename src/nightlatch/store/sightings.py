@@ -18,7 +18,7 @@ MARGIN = 1.25  # two machines' clocks may tick at slightly different rates
 
 def lapsed(folder: str, record: Record) -> bool:
     """Has the record stood unchanged for longer than its TTL, by this machine's own clock?"""
-    path = os.path.join(durable.private_folder(os.path.join(folder, "seen")), record.name.replace("/", "%2F"))
+    path = os.path.join(durable.private_folder(os.path.join(folder, "seen")), record.name.replace("/", "%"))
     version = f"{record.grant} {record.version}"
     here = f"{identity.boot()} {identity.time_namespace()}"
     now = clock.now()

@@ -12,6 +12,7 @@ from ..core.tenure import request_timeout
 from ..errors import Busy, InputChanged, LeaseLost, StoreUnreachable
 from ..system import identity
 from . import held
+from .ear import Polling
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..core.model import Takeover
+    from ..core.protocols import Ear
     from ..database.sqlite import Sqlite
 
 # A token is at least the wall clock in ms: even a store that lost its records hands out higher ones.
@@ -104,7 +106,6 @@ ON CONFLICT (name, gate) DO NOTHING RETURNING gate
 
 class SqlStore:
     default_ttl = 60.0
-    poll_every = 0.02
 
     def __init__(self, url: str, database: Sqlite, folder: str) -> None:
         self.url = url
@@ -193,6 +194,9 @@ class SqlStore:
             if not held_by_me:
                 raise self._lost(name)
             return bool(execute(self._sql(_REGISTER), name=name, gate=gate, token=held_by_me[0][0]))
+
+    def listen(self, name: str) -> Ear:
+        return Polling(every=0.02)
 
     def judges_unseen(self, record: Record) -> bool:
         """May a record that no clock here can judge be taken by watching it stand still?"""

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 ENV = "NIGHTLATCH_STORE"
 
+_shared: dict[str, Store] = {}
+
 
 def resolve(url: str | None) -> str:
     """The URL in force: the one given, the environment's, or the default file of this user."""
@@ -40,6 +42,14 @@ def connect(url: str | None = None) -> Store:
         f"{url!r} does not name a store. Use sqlite:///file (a relative path) or sqlite:////path/to/file; "
         f"without --store and {ENV} it is a file in {storage.state_folder()}"
     )
+
+
+def shared(url: str | None = None) -> Store:
+    """The store of this process for a URL: opening one, and closing the last connection to it, takes time."""
+    where = resolve(url)
+    if where not in _shared:
+        _shared[where] = connect(where)
+    return _shared[where]
 
 
 def _sqlite_path(url: str) -> str:

@@ -14,6 +14,9 @@ import sys
 from . import clock, identity, process
 from .light import signal
 
+_NOBODY = b" " * 80
+
+_PARTING = 1.0  # seconds, at the least, for a process that was ended to let go of the lock
 LOOK_AFTER = 2.0  # seconds of waiting before a waiter looks at whom it waits for
 
 
@@ -26,18 +29,19 @@ class FairLock:
 
     def acquire(self, timeout: float) -> bool:
         """Wait in the queue for up to `timeout` seconds."""
+        # Found out before, written the moment the lock is ours: whoever is stopped in between is not to be found.
+        pid = os.getpid()
+        me = f"{pid} {process.start_of(pid)} {identity.pid_namespace()}\n".encode().ljust(80)
         fd = self._open()
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.pwrite(fd, me, 0)
         except BlockingIOError:
             os.close(fd)
-            waiter = _Waiter(self._open())
+            waiter = _Waiter(self._open(), me)
             if not waiter.wait(timeout):
                 return False
             fd = waiter.fd
-        pid = os.getpid()
-        me = f"{pid} {process.start_of(pid)} {identity.pid_namespace()}\n".encode()
-        os.pwrite(fd, me.ljust(80), 0)
         self._fd = fd
         return True
 
@@ -52,13 +56,14 @@ class FairLock:
             stopped = self.stopped_holder()
             if stopped:
                 process.send(*stopped, signal.SIGKILL)
+                deadline = max(deadline, clock.now() + _PARTING)
             elif clock.now() >= deadline:
                 return False
         return True
 
     def release(self) -> None:
         fd, self._fd = self._fd, -1
-        os.pwrite(fd, b" " * 80, 0)  # so that a name in the file is always the name of who has the lock
+        os.pwrite(fd, _NOBODY, 0)  # so that a name in the file is always the name of who has the lock
         # Unlock, not only close: a child forked in this moment has a copy of the descriptor.
         fcntl.flock(fd, fcntl.LOCK_UN)
         os.close(fd)
@@ -67,11 +72,15 @@ class FairLock:
         """(pid, start) of who has the lock; None if nobody has, or it cannot be known from here."""
         try:
             with open(self.path, "rb") as file:
-                text = file.read(80).decode("ascii")
-                if not text.strip():  # between taking the lock and signing, or between blanking and giving back
-                    return _taker(os.fstat(file.fileno()))
-                pid, start, namespace = text.split()
-            return (int(pid), int(start)) if namespace == identity.pid_namespace() else None
+                text, status = file.read(80).decode("ascii"), os.fstat(file.fileno())
+            if not text.strip():  # between taking the lock and signing, or between blanking and giving back
+                return _taker(status)
+            pid, start, namespace = text.split()
+            if namespace != identity.pid_namespace():
+                return None
+            if process.state_of(int(pid), int(start)) == process.GONE:  # killed; the next one may not have signed yet
+                return _taker(status)
+            return int(pid), int(start)
         except (OSError, ValueError):
             return None
 
@@ -105,10 +114,11 @@ def _taker(file: os.stat_result) -> tuple[int, int] | None:
 class _Waiter:
     """Blocks in flock on a thread of its own: only so can waiting in the kernel's queue be given up."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, name: bytes) -> None:
         import threading
 
         self.fd = fd
+        self._name = name
         self._settled = threading.Lock()  # whoever takes it first decides: locked, or given up
         self._done = threading.Event()
         threading.Thread(target=self._block, name="nightlatch-flock", daemon=True).start()
@@ -118,7 +128,9 @@ class _Waiter:
 
     def _block(self) -> None:
         fcntl.flock(self.fd, fcntl.LOCK_EX)
+        os.pwrite(self.fd, self._name, 0)
         if self._settled.acquire(blocking=False):
-            self._done.set()
+            self._done.set()  # from here on the descriptor is the caller's: it may be closed already
         else:
+            os.pwrite(self.fd, _NOBODY, 0)
             os.close(self.fd)  # given up meanwhile

@@ -92,8 +92,7 @@ class Warden:
         """End it, and whatever it left behind if it was killed. After its last report nothing is left."""
         if self._dismissed:
             return
-        self._dismissed = True
-        os.close(self._orders)
+        self._dismissed = True  # the pipe stays open: the keeper's thread may be about to tell it something
         os.kill(self.pid, signal.SIGKILL)  # not reaped yet, so the pid is still its own
         os.waitpid(self.pid, 0)
         tree.kill_and_prove(self._grant)

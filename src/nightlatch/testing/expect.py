@@ -53,6 +53,18 @@ def together(action: Callable[[A], T], actors: Sequence[A]) -> list[T | BaseExce
     return outcomes
 
 
+def timed(call: Callable[[], object]) -> float:
+    """How long it takes."""
+    started = time.monotonic()
+    call()
+    return time.monotonic() - started
+
+
+def moments(span: float, rounds: int) -> list[float]:
+    """Delays spread over `span`: a race that is run once for each meets the other side at every point of its way."""
+    return [span * (turn + 0.5) / rounds for turn in range(rounds)]
+
+
 @contextmanager
 def wall_clock(offset: float) -> Iterator[None]:
     """This process believes it is `offset` seconds later. Clocks that count from the boot go on as they are."""

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from typing import Any
 
 from ...core.model import Mark
 from ...errors import StaleToken
-from ..expect import raises, together
+from ..expect import moments, raises, timed, together
 from .case import BY, GateCase
 
 
 class GateRaces(GateCase):
     def test_after_a_seal_has_returned_no_older_write_lands(self) -> None:
         """The old holder writes as fast as it can; the new one seals, and what it then reads must stand."""
-        for turn in range(self.rounds):
+        first = self.sealed(1)
+        span = timed(lambda: self.write(self.gate, first, b"first\n"))
+        for turn, delay in enumerate(moments(span, self.rounds)):
             old, new = self.sealed(1000 + 2 * turn), self.mark(1001 + 2 * turn)
-            seen, refused = self._overtake(old, new)
+            seen, refused = self._overtake(old, new, delay)
             assert refused is True, "the old holder wrote after the seal had returned"
             assert self.read() == seen
             self.write(self.gate, new, b"new\n")
@@ -47,7 +50,7 @@ class GateRaces(GateCase):
 
         return together(seal, marks)
 
-    def _overtake(self, old: Mark, new: Mark) -> list[object]:
+    def _overtake(self, old: Mark, new: Mark, delay: float) -> list[object]:
         """What the new holder reads after its seal, and whether the old one was refused from then on."""
         writing, sealed = threading.Event(), threading.Event()
 
@@ -66,6 +69,7 @@ class GateRaces(GateCase):
 
         def seal_and_read(gate: Any) -> bytes | None:
             writing.wait(30)
+            time.sleep(delay)
             try:
                 gate.seal(new, BY)
                 return self.read()

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-
+from ...core.protocols import Store
 from ...errors import Busy, LeaseLost
-from ...system import identity
-from ..expect import together
+from ...system import clock, identity
+from ..expect import moments, timed, together
 from .case import LONG, StoreCase
 
 
@@ -73,21 +71,32 @@ class GateRegistry(StoreCase):
 
     def test_a_gate_registered_during_a_takeover_is_seen_by_the_taker_or_refused(self) -> None:
         """Otherwise the new holder would not seal it, and the old one could still write there."""
-        mine, theirs = self.connect(), self.connect()
-        for turn in range(self.rounds):
-            name, gate = self.name(), f"file:///{turn}"
-            grant, _ = self.take(name)
-            take = partial(self.take, name, over=self.ground(name, proven=True), store=theirs)
-            actions: list[Callable[[], object]] = [partial(mine.register, name, grant, gate), take]
-            registered, taken = together(_do, actions)
+        mine, theirs, name = self.connect(), self.connect(), self.name()
+        grant, _ = self.take(name)
+        theirs.read(name)
+        span = timed(lambda: mine.register(name, grant, "file:///first"))
+        for delay in moments(span, self.rounds):
+            registered, taken = self._register_during_takeover(mine, theirs, delay)
             if isinstance(registered, LeaseLost):
-                assert isinstance(taken, tuple) and taken[1].gates == ()
-                continue
-            assert registered is True
-            if isinstance(taken, Busy):  # registering changed the version, so the proof was void
-                taken = self.take(name, over=self.ground(name, proven=True))
-            assert isinstance(taken, tuple) and taken[1].gates == (gate,)
+                assert taken == ()
+            else:
+                assert (registered, taken) == (True, ("file:///out",))
 
+    def _register_during_takeover(self, mine: Store, theirs: Store, delay: float) -> list[object]:
+        """What became of the register, and which gates the taker is told of."""
+        name = self.name()
+        grant, _ = self.take(name)
+        over = self.ground(name, proven=True)
 
-def _do(action: Callable[[], object]) -> object:
-    return action()
+        def take() -> tuple[str, ...]:
+            clock.sleep(delay)
+            try:
+                return self.take(name, over=over, store=theirs)[1].gates
+            except Busy:  # registering changed the version, so the proof was void
+                return self.take(name, over=self.ground(name, proven=True), store=theirs)[1].gates
+
+        return list(
+            together(
+                lambda store: store.register(name, grant, "file:///out") if store is mine else take(), [mine, theirs]
+            )
+        )

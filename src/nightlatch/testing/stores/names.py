@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...core.model import Holder, check_name
+from ...runtime.acquire import acquire
 from ...system import identity
 from .case import LONG, StoreCase
 
@@ -25,6 +26,12 @@ class Names(StoreCase):
         grant, _ = self.take(name)
         assert self.record(name).grant == grant
         self.store.release(name, grant)
+
+    def test_a_lease_with_the_longest_name_can_be_waited_for(self) -> None:
+        name, grant = check_name((self.name() + "/a" * 100)[:200]), identity.new_id()
+        self.take(name, ttl=self.ttl)
+        acquire(self.store, name, grant, self.holder(), LONG, (self.ttl * 2 + 20) * self.factor)
+        assert self.record(name).grant == grant
 
     def test_a_holder_comes_back_as_it_was_written(self) -> None:
         name = self.name()

@@ -6,9 +6,11 @@ import os
 import subprocess
 import sys
 
+_COURTESY = 0.05  # seconds in which another may have its turn: else one process could have all of its own in a row
 
-def race(opener: str, name: str, *, processes: int, rounds: int, seconds: float) -> list[list[int]]:
-    """The tokens each process got, in its own order."""
+
+def race(opener: str, name: str, *, processes: int, rounds: int, seconds: float) -> list[int]:
+    """Every token that was granted, in the order of the grants."""
     words = [sys.executable, "-c", f"from {__name__} import main; main()", opener, name, str(rounds), str(seconds)]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     pipe = subprocess.PIPE
@@ -29,7 +31,8 @@ def race(opener: str, name: str, *, processes: int, rounds: int, seconds: float)
                 if stream:
                     stream.close()
     assert [racer.returncode for racer in racers] == [0] * processes
-    return [[int(token) for token in text.split()] for text in found]
+    grants = [line.split() for text in found for line in text.splitlines()]
+    return [int(token) for _, token in sorted((float(when), token) for when, token in grants)]
 
 
 def main() -> None:
@@ -48,9 +51,12 @@ def main() -> None:
         try:
             granted = store.acquire(name, grant, identity.holder(pid=0), 60.0)
         except Busy:
-            clock.sleep(store.poll_every)
+            clock.sleep(0.01)
             continue
-        print(granted.token, flush=True)
+        print(clock.now(), granted.token, flush=True)  # while the lease is held: so these times are the grants' order
         store.release(name, grant)
         had += 1
+        turn_ends = clock.now() + _COURTESY
+        while clock.now() < turn_ends and store.read(name).token == granted.token:
+            clock.sleep(0.001)
     store.close()

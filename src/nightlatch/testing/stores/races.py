@@ -40,17 +40,15 @@ class Races(StoreCase):
     def test_threads_on_one_connection_never_share_a_lease_or_a_token(self) -> None:
         self._in_turn([self.store] * self.racers)
 
-    def test_processes_never_share_a_token(self) -> None:
+    def test_processes_never_share_a_token_nor_see_it_fall(self) -> None:
         opener = self.elsewhere()
         if not opener:
             raise unittest.SkipTest("no other process can open this store: `elsewhere` says how one could")
         name = self.name()
         tokens = race(opener, name, processes=self.racers, rounds=self.rounds, seconds=60 * self.factor)
-        assert all(mine == sorted(set(mine)) for mine in tokens), f"a process saw the token fall: {tokens}"
-        every = sorted(token for mine in tokens for token in mine)
-        assert len(every) == self.racers * self.rounds
-        assert len(set(every)) == len(every), f"a token was granted twice: {every}"
-        assert self.record(name).token == every[-1]
+        assert len(tokens) == self.racers * self.rounds, "not everybody had its turns in time"
+        assert tokens == sorted(set(tokens)), f"tokens in the order they were granted: {tokens}"
+        assert self.record(name).token == tokens[-1]
 
     def _one_gets(self, stores: list[Store], name: str, over: Takeover | None = None) -> None:
         outcomes = together(lambda store: self.take(name, over=over, store=store), stores)
@@ -74,7 +72,7 @@ class Races(StoreCase):
                 try:
                     grant, granted = self.take(name, store=store)
                 except Busy:
-                    clock.sleep(store.poll_every)
+                    clock.sleep(0.01)
                     continue
                 assert inside.acquire(blocking=False), "two hold the lease at once"
                 tokens.append(granted.token)

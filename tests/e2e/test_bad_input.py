@@ -1,0 +1,167 @@
+"""Bad input and bad luck: one clear line, the documented exit code, no traceback."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from nightlatch.cli.main import COMMANDS
+from tests.programs import NIGHTLATCH, environment, nightlatch
+
+
+def said(done: subprocess.CompletedProcess[str], code: int) -> str:
+    assert done.returncode == code, done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert done.stderr.startswith("nightlatch: ")
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["lokc"], "did you mean 'lock'"),
+        (["--frobnicate"], "unknown option"),
+        (["lock"], "NAME is missing"),
+        (["lock", "x"], "no command given"),
+        (["lock", "x", "--"], "no command given"),
+        (["lock", "x", "--tlt", "5s", "--", "true"], "did you mean --ttl"),
+        (["lock", "x", "--ttl", "60", "--", "true"], "ambiguous without a unit"),
+        (["lock", "x", "--ttl", "soon", "--", "true"], "not understood"),
+        (["lock", "x", "--ttl", "10ms", "--", "true"], "too short"),
+        (["lock", "x", "--wait", "1", "--", "true"], "ambiguous"),
+        (["lock", "a b", "--", "true"], "cannot name a lease"),
+        (["lease", "steal", "x"], "none of acquire"),
+        (["lease", "show", "never-held"], "there is no lease"),
+        (["lease", "acquire", "x", "--pid", "99999999"], "no such process"),
+        (["lease", "acquire", "x", "--pid", "me"], "not a whole number"),
+        (["lease", "raise", "x"], "--above N is missing"),
+        (["lease", "raise", "x", "--above", "-1"], "out of range"),
+        (["lease", "acquire"], "cannot name a lease"),
+        (["key"], "PART is missing"),
+    ],
+)
+def test_usage_is_64(sqlite_url, words, hint):
+    assert hint in said(nightlatch(sqlite_url, *words), 64)
+
+
+@pytest.mark.parametrize("url", ["mysql://x", "sqlite://", "sqlite:///", "sqlite::memory:", "leases.db"])
+def test_a_url_that_names_no_store_is_64(url):
+    assert "sqlite:///" in said(nightlatch(url, "lock", "x", "--", "true"), 64)
+
+
+def test_a_corrupt_database_is_69_and_not_touched(sqlite_url):
+    path = Path(sqlite_url.removeprefix("sqlite:///"))
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"this is not a database " * 1000)
+    before = path.read_bytes()
+    assert "Restore a backup" in said(nightlatch(sqlite_url, "lock", "x", "--", "true"), 69)
+    assert path.read_bytes() == before
+
+
+def test_a_damaged_page_is_69(sqlite_url):
+    for name in ("x", "y", "z"):
+        nightlatch(sqlite_url, "lock", name, "--", "true")
+    path = Path(sqlite_url.removeprefix("sqlite:///"))
+    import sqlite3
+
+    with sqlite3.connect(path) as database:
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    database.close()
+    content = bytearray(path.read_bytes())
+    content[4096:] = b"\xff" * (len(content) - 4096)
+    path.write_bytes(content)
+    assert "damaged" in said(nightlatch(sqlite_url, "lock", "x", "--", "true"), 69)
+
+
+def test_a_read_only_folder_is_69(tmp_path):
+    program = " ".join(f"'{word}'" for word in NIGHTLATCH)
+    done = subprocess.run(
+        ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", f"mount -t tmpfs -o ro tmpfs {tmp_path}; {program} lock x -- true"],  # noqa: E501
+        env=environment(f"sqlite:///{tmp_path}/new/nightlatch.db"), text=True, capture_output=True, timeout=60,
+    )  # fmt: skip
+    assert "Read-only file system" in said(done, 69)
+
+
+def test_a_full_disk_is_69_and_nothing_is_lost(tmp_path):
+    """A file system of a few blocks, in a mount namespace of its own."""
+    place = tmp_path / "small"
+    place.mkdir()
+    program = " ".join(f"'{word}'" for word in NIGHTLATCH)
+    script = f"""
+        mount -t tmpfs -o size=256k tmpfs {place} || exit 99
+        {program} lock x -- true || exit 98
+        dd if=/dev/zero of={place}/rest bs=4k >/dev/null 2>&1
+        for i in $(seq 60); do {program} lease acquire x$i --ttl 1h >/dev/null || break; done
+        {program} lease acquire one-too-many --ttl 1h; code=$?
+        rm {place}/rest
+        {program} lock x -- true || exit 97
+        exit $code
+    """
+    done = subprocess.run(
+        ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script],
+        env=environment(f"sqlite:///{place}/nightlatch.db"), text=True, capture_output=True, timeout=100,
+    )  # fmt: skip
+    assert done.returncode == 69, done.stderr
+    assert "full" in done.stderr or "No space left" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "folder", ["Dropbox", "OneDrive", "OneDrive - Company", "Library/Mobile Documents/x", "Google Drive"]
+)
+def test_a_synchronised_folder_is_refused_with_the_way_out(tmp_path, folder):
+    line = said(nightlatch(f"sqlite:///{tmp_path}/{folder}/nightlatch.db", "lock", "x", "--", "true"), 69)
+    assert "copies between machines" in line
+    assert "--store" in line
+
+
+def test_a_network_file_system_is_refused(tmp_path, monkeypatch):
+    from nightlatch.system import storage
+
+    monkeypatch.setattr(storage, "file_system", lambda folder: "nfs4")
+    assert "network file system (nfs4)" in storage.not_local(str(tmp_path / "x.db"))
+
+
+def test_a_newer_schema_names_the_remedy(sqlite_url):
+    import sqlite3
+
+    nightlatch(sqlite_url, "lock", "x", "--", "true")
+    with sqlite3.connect(sqlite_url.removeprefix("sqlite:///")) as database:
+        database.execute("INSERT INTO meta VALUES ('store.needs', '999')")
+    database.close()
+    assert "upgrade" in said(nightlatch(sqlite_url, "lock", "x", "--", "true"), 69)
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_every_command_explains_itself_with_an_example(sqlite_url, command):
+    done = nightlatch(sqlite_url, command, "--help")
+    assert done.returncode == 0, done.stderr
+    assert f"nightlatch {command}" in done.stdout
+    assert "examples:" in done.stdout
+
+
+def test_help_lists_every_command(sqlite_url):
+    shown = nightlatch(sqlite_url, "--help").stdout
+    assert all(f"  {command}" in shown for command in COMMANDS)
+
+
+def test_the_version_is_the_packages(sqlite_url):
+    import nightlatch as package
+
+    assert nightlatch(sqlite_url, "--version").stdout == f"nightlatch {package.__version__}\n"
+
+
+def test_the_store_may_be_named_before_or_after_the_command(tmp_path):
+    url = f"sqlite:///{tmp_path}/a.db"
+    assert nightlatch("", "--store", url, "lock", "x", "--", "true").returncode == 0
+    assert '"lease": "x"' in nightlatch("", "lease", "list", "--json", f"--store={url}").stdout
+
+
+def test_output_that_cannot_be_written_is_not_a_success(sqlite_url):
+    nightlatch(sqlite_url, "lock", "x", "--", "true")
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*NIGHTLATCH, "lease", "list"], env=environment(sqlite_url), stdout=full, stderr=-1)
+    assert done.returncode != 0

@@ -1,0 +1,153 @@
+"""Nobody is left behind: supervisor, warden, or both are killed at random points; children run away."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.programs import alive, carrying, children, nightlatch, start, until
+
+ROUNDS = 100
+
+# Ignores TERM, forks, leaves its session, forks twice: everything a runaway child does.
+RUNAWAY = """
+trap '' TERM
+sleep 600 &
+setsid sh -c 'trap "" TERM; sleep 600 & sleep 600' &
+(setsid sleep 600 &)
+touch "$1"
+wait
+"""
+
+
+@pytest.fixture(scope="module")
+def dice() -> random.Random:
+    seed = int(os.environ.get("NIGHTLATCH_SEED", time.time_ns() % 10**6))
+    print(f"NIGHTLATCH_SEED={seed}")
+    return random.Random(seed)
+
+
+class Victim:
+    def __init__(self, store: str, folder: Path, *options: str) -> None:
+        self.mark = f"VICTIM-{os.urandom(8).hex()}"
+        self.ready = folder / self.mark
+        command = ("--", "sh", "-c", RUNAWAY, "sh", str(self.ready))
+        # Not a pipe: who is left behind would hold it open.
+        self.said = (folder / f"{self.mark}.said").open("w+")
+        self.process = start(
+            store, "lock", "job", *options, *command, env={"VICTIM": self.mark}, stdout=self.said, stderr=self.said
+        )
+
+    def ended(self) -> str:
+        """Wait for the end of the supervisor; what it said."""
+        self.process.wait(60)
+        self.said.seek(0)
+        with self.said:
+            return self.said.read()
+
+    def after(self, dice: random.Random) -> int | None:
+        """Wait for a random point, before or after the command has started; returns the warden, if there is one."""
+        if dice.random() < 0.5:
+            until(self.begun)
+        else:
+            time.sleep(dice.random() * 0.12)
+        return next(iter(children(self.process.pid)), None)
+
+    def kill(self, pid: int | None) -> None:
+        if pid is not None and alive(pid):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+
+    def begun(self) -> bool:
+        return self.ready.exists() or self.process.poll() is not None
+
+    def gone(self) -> bool:
+        return not self.survivors()
+
+    def survivors(self) -> set[int]:
+        return carrying(self.mark)
+
+
+@pytest.mark.timeout(300)
+def test_a_killed_supervisor_leaves_nobody(sqlite_url, tmp_path, dice):
+    for _ in range(ROUNDS):
+        victim = Victim(sqlite_url, tmp_path, "--wait", "60s")
+        victim.after(dice)
+        victim.kill(victim.process.pid)
+        victim.ended()
+        until(victim.gone)
+
+
+@pytest.mark.timeout(300)
+def test_a_killed_warden_leaves_nobody_and_the_lease_is_given_back(sqlite_url, tmp_path, dice):
+    for _ in range(ROUNDS):
+        victim = Victim(sqlite_url, tmp_path, "--wait", "60s")
+        victim.kill(victim.after(dice))
+        if victim.process.poll() is None and not victim.ready.exists():
+            # Killed before there was a warden: then the command runs, and is ended in good order.
+            until(victim.begun)
+            victim.kill(next(iter(children(victim.process.pid)), None))
+        said = victim.ended()
+        assert victim.process.returncode == 125, said
+        assert "warden was killed" in said
+        assert not victim.survivors(), "gone before the supervisor says so"
+
+
+@pytest.mark.timeout(300)
+def test_both_killed_at_once_leave_nobody_when_the_lease_moves(sqlite_url, tmp_path, dice):
+    tokens = []
+    for _ in range(ROUNDS):
+        victim = Victim(sqlite_url, tmp_path)
+        warden = victim.after(dice)
+        os.kill(victim.process.pid, signal.SIGSTOP)
+        victim.kill(warden)
+        victim.kill(victim.process.pid)
+        victim.ended()
+        next_one = nightlatch(sqlite_url, "lock", "job", "--wait", "50s", "--", "sh", "-c", "echo $NIGHTLATCH_TOKEN")
+        assert next_one.returncode == 0, next_one.stderr
+        assert not victim.survivors()
+        tokens.append(int(next_one.stdout))
+    assert tokens == sorted(set(tokens))
+
+
+def test_what_a_command_leaves_behind_is_ended_before_the_lease_is_released(sqlite_url, tmp_path):
+    mark = f"VICTIM-{os.urandom(8).hex()}"
+    leaving = "(setsid sleep 600 &) ; sleep 600 & exit 3"
+    done = nightlatch(sqlite_url, "lock", "job", "--", "sh", "-c", leaving, env={"VICTIM": mark})
+    assert done.returncode == 3
+    assert "left 2 processes behind" in done.stderr
+    assert not carrying(mark)
+
+
+def test_a_command_that_ignores_term_is_killed_when_the_grace_is_over(sqlite_url, tmp_path):
+    victim = Victim(sqlite_url, tmp_path)
+    until(victim.ready.exists)
+    victim.process.terminate()
+    victim.process.terminate()  # who asks twice does not want to wait for the grace
+    said = victim.ended()
+    assert victim.process.returncode in (137, 143), said
+    assert not victim.survivors()
+
+
+def test_nested_leases_are_ended_with_the_outer_one(sqlite_url, tmp_path):
+    """The inner command carries the inner grant; the sweep for the outer one must still find it."""
+    from tests.programs import NIGHTLATCH
+
+    mark, ready = f"VICTIM-{os.urandom(8).hex()}", tmp_path / "ready"
+    inner = [*NIGHTLATCH, "lock", "inner", "--", "sh", "-c", 'touch "$1"; sleep 600', "sh", str(ready)]
+    outer = start(sqlite_url, "lock", "job", "--", *inner, env={"VICTIM": mark}, stdout=None, stderr=None)
+    until(ready.exists)
+    (warden,) = children(outer.pid)
+    os.kill(outer.pid, signal.SIGSTOP)
+    os.kill(warden, signal.SIGKILL)
+    outer.kill()
+    outer.wait()
+    assert nightlatch(sqlite_url, "lock", "job", "--wait", "50s", "--", "true").returncode == 0
+    assert not carrying(mark)
