@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 from nightlatch.store.url import connect
@@ -43,7 +44,7 @@ def _cycle(folder: str) -> None:
         store.release("x", grant)
 
     contestants = {"raw upsert + release, fsync each": raw_cycle, "store.acquire + store.release": cycle}
-    rows = timing.in_turns({n: lambda a=a: timing.loop(a, 0.3) for n, a in contestants.items()}, 7)  # type: ignore[misc]
+    rows = timing.in_turns({name: partial(timing.loop, action, 0.3) for name, action in contestants.items()}, 7)
     timing.show("A lease cycle on SQLite (goal: at most 1.5 ×)", rows, "raw upsert + release, fsync each")
 
 
@@ -55,7 +56,7 @@ def _commands(folder: str) -> None:
         "nightlatch lock x -- true": [str(here / "nightlatch"), "lock", "x", "--", "true"],
         "flock -n f timeout 10 true": ["flock", "-n", f"{folder}/f", "timeout", "10", "true"],
     }
-    contestants = {name: lambda words=words: timing.command(words, env) for name, words in argv.items()}  # type: ignore[misc]
+    contestants = {name: partial(timing.command, words, env) for name, words in argv.items()}
     timing.in_turns(contestants, 3)
     timing.show("Guarding a command (goal: at most 2.5 ×)", timing.in_turns(contestants, 40), "python -c pass")
 

@@ -7,7 +7,7 @@ import os
 import statistics
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src"
@@ -24,7 +24,7 @@ def command(argv: list[str], env: dict[str, str]) -> float:
     return time.perf_counter() - started
 
 
-def in_turns(contestants: dict[str, Callable[[], float]], rounds: int) -> dict[str, float]:
+def in_turns(contestants: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, float]:
     """Median seconds of each, all measured round by round."""
     taken: dict[str, list[float]] = {name: [] for name in contestants}
     for _ in range(rounds):

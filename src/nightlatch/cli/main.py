@@ -19,6 +19,7 @@ COMMANDS = {
     "gate": "show a gate's marks and refusals, or adopt it for this store",
     "key": "print the idempotency key of what is processed",
     "doctor": "check this machine and the store; each finding says what to do",
+    "migrate": "bring the store's tables up to date, or print the SQL for who may",
     "demo": "two contenders for one lease, one killed, the takeover shown",
 }
 
@@ -31,7 +32,8 @@ commands:
 {commands}
 
 options:
-  --store URL   sqlite:////path/to/file; default: $NIGHTLATCH_STORE, else a file of this user
+  --store URL   sqlite:////path/to/file or postgresql://user@host/database
+                default: $NIGHTLATCH_STORE, else a file of this user
   --version     print the version
   -h, --help    this text; nightlatch COMMAND --help for a command's
 
@@ -90,7 +92,7 @@ def _dispatch(argv: list[str]) -> int:
         print(f"nightlatch {__version__}")
         return 0
     if command is None:
-        print(_HELP.format(commands="\n".join(f"  {name:<8}{what}" for name, what in COMMANDS.items())), end="")
+        print(_HELP.format(commands="\n".join(f"  {name:<9}{what}" for name, what in COMMANDS.items())), end="")
         return 0 if options else 64
     raise _unknown(command)
 
