@@ -11,15 +11,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
     import sqlite3
+    from typing import Any
+
+    sockets: Any
 else:
     import _signal as signal
 
     def __getattr__(name):
-        if name != "sqlite3":
+        modules = {"sqlite3": "_sqlite3", "sockets": "_socket"}
+        if name not in modules:
             raise AttributeError(name)
-        import _sqlite3
-
-        return _sqlite3
+        return __import__(modules[name])
 
 
-__all__ = ["signal", "sqlite3"]
+__all__ = ["signal", "sockets", "sqlite3"]
