@@ -101,7 +101,8 @@ def test_a_folder_is_published_and_rolled_back(sqlite_url, tmp_path, new):
         (built / "page").write_text(content)
         assert command(sqlite_url, "publish", str(built), str(site), "--keep", "2", env=lease).returncode == 0
     assert (site / "page").read_text() == "two"
-    assert command(sqlite_url, "publish", "--rollback", str(site), env=lease).returncode == 0
+    back = command(sqlite_url, "publish", "--rollback", str(site), "--json", env=lease)
+    assert json.loads(back.stdout)["release"] == f"{lease['NIGHTLATCH_TOKEN']}-1"
     assert (site / "page").read_text() == "one"
     assert command(sqlite_url, "publish", "--rollback", str(site), env=lease).returncode == 64
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -184,6 +185,31 @@ def test_a_folder_that_is_gone_is_made_again_so_that_the_mark_stands_first(tmp_p
     gate.seal(mark(2), "new")
     with pytest.raises(StaleToken):
         gates.File(tmp_path / "build" / "deep" / "out.html").write(mark(1), b"stale")
+
+
+def test_a_folder_removed_under_a_gate_that_is_in_use_is_made_again(tmp_path):
+    gate = gates.File(tmp_path / "build" / "out.html")
+    gate.write(mark(1), b"one")
+    shutil.rmtree(tmp_path / "build")
+    gate.write(mark(2), b"two")
+    assert (tmp_path / "build" / "out.html").read_bytes() == b"two"
+
+
+def test_a_write_under_way_fails_when_the_marks_are_removed_under_it(path, tmp_path, monkeypatch):
+    """Its lock is gone with them, and somebody else may have the new one."""
+    gate = gates.File(path)
+    gate.seal(mark(1), "me")
+    admit = gate._marks.admit
+
+    def removed(offered: Mark, by: str) -> Mark | None:
+        before = admit(offered, by)
+        shutil.rmtree(tmp_path / ".out.html.nightlatch")
+        return before
+
+    monkeypatch.setattr(gate._marks, "admit", removed)
+    with pytest.raises(GateUnreachable):
+        gate.write(mark(1), b"lost its lock")
+    assert not path.exists()
 
 
 def test_a_network_disk_is_refused_and_the_way_out_named(path, monkeypatch):

@@ -35,7 +35,7 @@ class Marks:
         self.folder = os.path.join(self.parent, f".{name}.nightlatch")
         self._marks = os.path.join(self.folder, "marks")
         self._refusals = os.path.join(self.folder, "refusals")
-        self._usable = False
+        self._local = False
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -106,15 +106,8 @@ class Marks:
 
     def make_folder(self) -> str:
         """The hidden folder, made at first use together with those above it."""
-        if self._usable:
-            return self.folder
-        reason = storage.not_local(self.target)
-        if reason:
-            raise GateUnreachable(
-                f"{self.target} cannot be gated: {reason}, where neither a lock nor a rename is sure to hold. Publish "
-                f"to a disk of this machine's own and copy it from there; or write to an object store "
-                f"(s3://bucket/key), or to a git repository, which several machines can share"
-            )
+        if not self._local:
+            self._check_place()
         with self.explained():
             if not os.path.isdir(self.folder):
                 # The folders above too: a gate that was registered is sealed before whoever needs it
@@ -122,8 +115,17 @@ class Marks:
                 os.makedirs(self.parent, exist_ok=True)
                 durable.private_folder(self.folder)
                 durable.fsync_folder(self.parent)
-        self._usable = True
         return self.folder
+
+    def _check_place(self) -> None:
+        reason = storage.not_local(self.target)
+        if reason:
+            raise GateUnreachable(
+                f"{self.target} cannot be gated: {reason}, where neither a lock nor a rename is sure to hold. Publish "
+                f"to a disk of this machine's own and copy it from there; or write to an object store "
+                f"(s3://bucket/key), or to a git repository, which several machines can share"
+            )
+        self._local = True
 
     def new_path(self) -> str:
         """A fresh path in the hidden folder, named so that `sweep` can tell when its writer is gone."""
