@@ -7,7 +7,7 @@ import sys
 
 from . import timing
 
-PARTS = ["lease", "gates_file"]
+PARTS = ["lease", "git", "gates_file"]
 
 if __name__ == "__main__":
     timing.precompile()

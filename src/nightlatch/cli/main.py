@@ -16,6 +16,7 @@ COMMANDS = {
     "lock": "run a command while holding a lease (flock with a fencing token)",
     "lease": "acquire, renew, release, show, list or raise a lease from a script",
     "publish": "replace a file, a folder or an object, if the lease is still yours",
+    "push": "push HEAD to a branch, if the lease is still yours",
     "gate": "show a gate's marks and refusals, or adopt it for this store",
     "key": "print the idempotency key of what is processed",
     "doctor": "check this machine and the store; each finding says what to do",
@@ -32,7 +33,7 @@ commands:
 {commands}
 
 options:
-  --store URL   sqlite:////path/to/file or postgresql://user@host/database
+  --store URL   sqlite:////path/to/file, git+origin or postgresql://user@host/database
                 default: $NIGHTLATCH_STORE, else a file of this user
   --version     print the version
   -h, --help    this text; nightlatch COMMAND --help for a command's

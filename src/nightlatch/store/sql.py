@@ -74,16 +74,20 @@ SELECT name, token, grant_id, holder, ttl, since, until, version,
 FROM {prefix}lease
 """
 
-_RAISE_MINE = """
-UPDATE {prefix}lease SET token = CASE WHEN token > :above THEN token ELSE :above END + 1, version = version + 1
+# Above the clock too, as an acquire is: a store that forgot its grants may have handed out `above` + 1 before.
+_RAISED = """CASE WHEN lease.token >= {wall} AND lease.token >= :above THEN lease.token + 1
+              WHEN :above >= {wall} THEN :above + 1 ELSE {wall} END"""
+
+_RAISE_MINE = f"""
+UPDATE {{prefix}}lease SET token = {_RAISED}, version = version + 1
 WHERE name = :name AND grant_id = :grant RETURNING token
 """
 
-_RAISE = """
-INSERT INTO {prefix}lease (name, token, previous, grant_id, holder, ttl, clock, expires, since, until, version, gates)
-VALUES (:name, :above + 1, 0, NULL, '', 0, '', 0, {wall}, {wall}, 1, 0)
+_RAISE = f"""
+INSERT INTO {{prefix}}lease (name, token, previous, grant_id, holder, ttl, clock, expires, since, until, version, gates)
+VALUES (:name, CASE WHEN :above >= {{wall}} THEN :above + 1 ELSE {{wall}} END, 0, NULL, '', 0, '', 0, {{wall}}, {{wall}}, 1, 0)
 ON CONFLICT (name) DO UPDATE SET
-  token = CASE WHEN lease.token > :above THEN lease.token ELSE :above END + 1, version = lease.version + 1
+  token = {_RAISED}, version = lease.version + 1
 RETURNING token
 """
 
