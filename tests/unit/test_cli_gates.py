@@ -40,9 +40,10 @@ def test_publish_inside_a_lock(sqlite_url, tmp_path, new):
     assert (tmp_path / "out").read_text() == "new"
 
 
-def test_publish_after_lease_acquire(sqlite_url, tmp_path, new):
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_publish_after_lease_acquire(sqlite_url, tmp_path, new, scheme):
     lease = acquired(sqlite_url)
-    assert command(sqlite_url, "publish", str(new), str(tmp_path / "out"), env=lease).returncode == 0
+    assert command(sqlite_url, "publish", str(new), f"{scheme}{tmp_path}/out", env=lease).returncode == 0
     assert str(token_at(tmp_path / "out")) == lease["NIGHTLATCH_TOKEN"]
 
 
@@ -126,7 +127,7 @@ def test_a_plain_folder_is_adopted_when_asked(sqlite_url, tmp_path):
 @pytest.mark.parametrize(
     "words",
     [["a"], ["a", "b", "c"], ["--rollback", "a", "b"], ["a", "b", "--keep", "0"], ["--rollback", "file"],
-     ["new.html", "out", "--adopt"], ["missing", "out"]],
+     ["new.html", "out", "--adopt"], ["missing", "out"], ["new.html", "out/"]],
     ids=" ".join,
 )  # fmt: skip
 def test_a_call_that_cannot_be_meant_is_64(sqlite_url, tmp_path, new, words):

@@ -84,4 +84,6 @@ def _gate(source: str | None, target: str, keep: int | None) -> File | Folder | 
     path = address.to_path(target) if "://" in target else target
     if os.path.isdir(path if source is None else source):
         return Folder(path, keep=keep or KEEP)
+    if path.endswith("/"):
+        raise UsageError(f"{target} names a folder, and a file is published to a file: write {target}NAME")
     return File(path)

@@ -42,9 +42,7 @@ class Marks:
         """Alone at the target. A process that is stopped in here is ended by the next one that wants in."""
         self.make_folder()
         lock = filelock.FairLock(os.path.join(self.folder, "lock"))
-        with self.explained():
-            mine = lock.acquire_from_stopped(PATIENCE)
-        if not mine:
+        if not self._taken(lock):
             who = lock.holder()
             raise GateUnreachable(
                 f"{self.target} is kept locked"
@@ -56,6 +54,19 @@ class Marks:
                 yield
         finally:
             lock.release()
+
+    def _taken(self, lock: filelock.FairLock) -> bool:
+        with self.explained():
+            try:
+                return lock.acquire_from_stopped(PATIENCE)
+            except PermissionError as error:
+                stopped = lock.stopped_holder()
+                if stopped is None:
+                    raise
+                raise GateUnreachable(
+                    f"{self.target} is kept locked by process {stopped[0]} of another user, which is stopped. Nothing "
+                    f"was written. Have it ended (kill -9 {stopped[0]}), then try again"
+                ) from error
 
     def admit(self, mark: Mark, by: str) -> Mark | None:
         """Inside `locked`: make the mark stand, durably, or refuse it. Returns the one that stood before.
