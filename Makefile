@@ -15,11 +15,11 @@ $(READY): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "nightlatch needs Python 3.11 or newer; none was found on PATH" >&2; exit 1; }
 	@if command -v uv >/dev/null; then \
 		uv venv --quiet --allow-existing --python $(PYTHON) $(VENV) && \
-		uv pip install --quiet --python $(BIN)/python -e '.[dev,postgres]'; \
+		uv pip install --quiet --python $(BIN)/python -e '.[dev,postgres,bench]'; \
 	else \
 		$(PYTHON) -m venv --without-pip $(VENV) && \
 		$(PYTHON) -m pip --python $(BIN)/python install --quiet --disable-pip-version-check 'pip>=25.2' && \
-		$(BIN)/python -m pip install --quiet -e '.[dev,postgres]'; \
+		$(BIN)/python -m pip install --quiet -e '.[dev,postgres,bench]'; \
 	fi
 	@touch $@
 
