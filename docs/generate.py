@@ -12,8 +12,8 @@ PAGE = Path(__file__).parent / "commands.md"
 
 _HEAD = """# Commands
 
-Made from the commands' own `--help` by `make docs`. `--store` may stand before or after the command; `--json` prints one
-object, or one a line for a list, each with a `version`.
+Made from the commands' own `--help` by `make docs`. `--store` may stand before or after the command; `--json` prints
+one object, or one a line for a list, each with a `version`.
 
 ## Exit codes
 
@@ -39,8 +39,8 @@ object, or one a line for a list, each with a `version`.
 ## Environment
 
 From you: `NIGHTLATCH_STORE` (the store), `NIGHTLATCH_DEBUG=1` (tracebacks), `NO_COLOR`.
-To the command: `NIGHTLATCH_LEASE`, `NIGHTLATCH_TOKEN`, `NIGHTLATCH_GRANT`, `NIGHTLATCH_LINEAGE` (every grant it works under),
-and in a run `NIGHTLATCH_RUN`, `_JOB`, `_KEY`, `_SLOT`, `_ATTEMPT`, `_SOCKET`, `_WORKSPACE`, `_ITEM`.
+To the command: `NIGHTLATCH_LEASE`, `NIGHTLATCH_TOKEN`, `NIGHTLATCH_GRANT`, `NIGHTLATCH_LINEAGE` (every grant it works
+under), and in a run `NIGHTLATCH_RUN`, `_JOB`, `_KEY`, `_SLOT`, `_ATTEMPT`, `_SOCKET`, `_WORKSPACE`, `_ITEM`.
 """
 
 

@@ -28,7 +28,11 @@ def test_the_page_of_commands_is_what_the_commands_say():
 
 def test_every_exit_code_is_documented():
     page = (ROOT / "docs" / "commands.md").read_text().partition("## Environment")[0]
-    codes = {vars(kind)["exit_code"] for kind in vars(errors).values() if isinstance(kind, type) and "exit_code" in vars(kind)}
+    codes = {
+        vars(kind)["exit_code"]
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and "exit_code" in vars(kind)
+    }
     missing = {code for code in codes if not re.search(rf"\b{code}\b", page)}
     assert not missing
 
