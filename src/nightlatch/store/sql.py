@@ -75,20 +75,20 @@ FROM {prefix}lease
 """
 
 # Above the clock too, as an acquire is: a store that forgot its grants may have handed out `above` + 1 before.
-_RAISED = """CASE WHEN lease.token >= {wall} AND lease.token >= :above THEN lease.token + 1
-              WHEN :above >= {wall} THEN :above + 1 ELSE {wall} END"""
-
-_RAISE_MINE = f"""
-UPDATE {{prefix}}lease SET token = {_RAISED}, version = version + 1
+# The clock is read once here too (`moment`).
+_RAISE_MINE = """
+UPDATE {prefix}lease SET version = lease.version + 1, token =
+  CASE WHEN lease.token >= moment.wall AND lease.token >= :above THEN lease.token + 1
+       WHEN :above >= moment.wall THEN :above + 1 ELSE moment.wall END
+FROM (SELECT {wall} AS wall) AS moment
 WHERE name = :name AND grant_id = :grant RETURNING token
 """
 
 _RAISE = f"""
 INSERT INTO {{prefix}}lease (name, token, previous, grant_id, holder, ttl, clock, expires, since, until, version, gates)
-VALUES (:name, CASE WHEN :above >= {{wall}} THEN :above + 1 ELSE {{wall}} END,
-        0, NULL, '', 0, '', 0, {{wall}}, {{wall}}, 1, 0)
-ON CONFLICT (name) DO UPDATE SET
-  token = {_RAISED}, version = lease.version + 1
+SELECT :name, CASE WHEN :above >= wall THEN :above + 1 ELSE wall END, 0, NULL, '', 0, '', 0, wall, wall, 1, 0
+FROM (SELECT {{wall}} AS wall) AS moment WHERE TRUE
+ON CONFLICT (name) DO UPDATE SET token = {_NEXT}, version = lease.version + 1
 RETURNING token
 """
 
