@@ -11,6 +11,8 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -74,6 +76,17 @@ class PostgresServer:
     def psql(self, sql: str) -> str:
         """Look from outside, through a program that is not ours."""
         return self._run("psql", "-XAtqh", "127.0.0.1", "-p", str(self.port), "-U", "postgres", "-c", sql).strip()
+
+    @contextmanager
+    def follower(self) -> Iterator[None]:
+        """One who follows the write-ahead log, as an asynchronous standby does."""
+        words = ["-D", str(self.folder), "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres", "--no-loop"]
+        process = subprocess.Popen([self._bin / "pg_receivewal", *words], cwd=self.folder, user=self._as_user)
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.wait()
 
     def _status(self) -> str:
         try:

@@ -89,7 +89,7 @@ class Postgres:
             while True:
                 with _Borrowed(self, deadline) as wire:
                     try:
-                        return self._execute(wire, sql, values, deadline)
+                        return self._execute(wire, sql, values, deadline, prepare=True)
                     except Refused as refused:
                         if refused.sqlstate not in _ABORTED or clock.now() >= deadline:
                             raise
@@ -181,12 +181,14 @@ class Postgres:
         execute(schema.META, {})
         schema.apply(meta, self.area, execute, identity.new_id())
 
-    def _execute(self, wire: Wire, sql: str, values: dict[str, Any], deadline: float) -> list[Row]:
+    def _execute(
+        self, wire: Wire, sql: str, values: dict[str, Any], deadline: float, *, prepare: bool = False
+    ) -> list[Row]:
         known = self._translated.get(sql)
         if known is None:
             known = self._translated[sql] = _translate(sql)
         statement, names = known
-        return wire.execute(statement, [values[name] for name in names], deadline)
+        return wire.execute(statement, [values[name] for name in names], deadline, prepare=prepare)
 
 
 class _Pool:
