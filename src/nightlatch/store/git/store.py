@@ -133,10 +133,12 @@ class GitStore:
 
     def raise_token(self, name: str, above: int, grant: str = "") -> int:
         def change(stands: Standing | None, _version: str = "") -> Standing:
+            now = clock.wall()
+            # Above the clock too, as an acquire is: a store that forgot its grants may have handed out `above` + 1.
+            lowest = max(above + 1, int(now * 1000))
             if stands is None:
-                now = clock.wall()
-                return Standing(token=max(above + 1, int(now * 1000)), since=now, until=now)
-            return replace(stands, token=max(stands.token, above) + 1)
+                return Standing(token=lowest, since=now, until=now)
+            return replace(stands, token=max(stands.token + 1, lowest))
 
         return (self._change_mine(name, grant, change) if grant else self._change(name, change)).token
 
