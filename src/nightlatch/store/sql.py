@@ -114,6 +114,8 @@ WHERE job = :job AND next_due = :seen AND next_due <= {wall} RETURNING job
 
 _COUNT_GATE = "UPDATE {prefix}lease SET gates = gates + 1 WHERE name = :name AND grant_id = :grant RETURNING token"
 
+_UNREGISTER = "DELETE FROM {prefix}gate WHERE name = :name AND gate = :gate RETURNING gate"
+
 _REGISTER = """
 INSERT INTO {prefix}gate (name, gate, token, at) VALUES (:name, :gate, :token, {wall})
 ON CONFLICT (name, gate) DO NOTHING RETURNING gate
@@ -217,6 +219,9 @@ class SqlStore:
             if not held_by_me:
                 raise self._lost(name)
             return bool(execute(self._sql(_REGISTER), name=name, gate=gate, token=held_by_me[0][0]))
+
+    def unregister(self, name: str, gate: str) -> bool:
+        return bool(self._write(_UNREGISTER, name=name, gate=gate))
 
     def listen(self, name: str) -> Ear:
         return self._db.listen(name) or Polling(every=self._db.poll_every)

@@ -233,6 +233,17 @@ class GitStore:
         self._change_mine(name, grant, change)
         return not there
 
+    def unregister(self, name: str, gate: str) -> bool:
+        there = False
+
+        def change(stands: Standing | None, _version: str) -> Standing | None:
+            nonlocal there
+            there = stands is not None and gate in stands.gates
+            return replace(stands, gates=tuple(g for g in stands.gates if g != gate)) if stands and there else None
+
+        self._change(name, change)
+        return there
+
     def listen(self, name: str) -> Ear:
         return Polling(every=self.poll_every, first=0.25)
 
