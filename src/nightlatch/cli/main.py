@@ -17,6 +17,7 @@ COMMANDS = {
     "lease": "acquire, renew, release, show, list or raise a lease from a script",
     "publish": "replace a file, a folder or an object, if the lease is still yours",
     "gate": "show a gate's marks and refusals, or adopt it for this store",
+    "audit": "is the journal whole? verify it, or print the heads to keep elsewhere",
     "key": "print the idempotency key of what is processed",
     "doctor": "check this machine and the store; each finding says what to do",
     "demo": "two contenders for one lease, one killed, the takeover shown",
