@@ -7,7 +7,7 @@ import sys
 
 from . import timing
 
-PARTS = ["lease"]
+PARTS = ["lease", "git"]
 
 if __name__ == "__main__":
     timing.precompile()

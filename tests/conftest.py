@@ -1,10 +1,34 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from .servers import PostgresServer
 
 
 @pytest.fixture
 def sqlite_url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/state/nightlatch.db"
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """One server for all tests that leave it as it is; each store has a schema of its own."""
+    server = PostgresServer()
+    yield server
+    server.remove()
+
+
+@pytest.fixture
+def state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where stores that are not files keep lifetime locks, lines and sightings: not in this user's home."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state-home"))
+    return tmp_path / "state-home"
+
+
+@pytest.fixture
+def postgres_url(postgres: PostgresServer, state_home: Path, request: pytest.FixtureRequest) -> str:
+    """A store that no other test has."""
+    return postgres.url(f"test_{abs(hash(request.node.nodeid)):x}")

@@ -88,6 +88,12 @@ class InDoubt(Error):
     exit_code = 76
 
 
+class Conflict(Error):
+    """Two changes to the same thing, which only a person can bring together. Nothing was written, nothing lost."""
+
+    exit_code = 76
+
+
 class NotAllowed(Error):
     """The job's stage does not allow this."""
 

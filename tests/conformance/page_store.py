@@ -23,6 +23,7 @@ Page = dict[str, Any]
 
 class PageStore:
     default_ttl = 60.0
+    poll_every = 0.01
     has_clock = True
 
     def __init__(self, path: str) -> None:
@@ -116,7 +117,7 @@ class PageStore:
             return True
 
     def listen(self, name: str) -> Polling:
-        return Polling(every=0.01)
+        return Polling(self.poll_every)
 
     def judges_unseen(self, record: Record) -> bool:
         return True

@@ -8,7 +8,7 @@ import stat
 import sys
 import time
 
-from ..database import schema
+from ..database import dsn, schema
 from ..errors import Error
 from ..store import url
 from ..system import clock, identity, lifetime, storage, tree
@@ -50,11 +50,19 @@ def findings(where: str) -> Iterator[Finding]:
         identity_of_store = store.id
         took = time.perf_counter() - started
     except Error as error:
-        yield "fail", "store", where, str(error)
+        yield "fail", "store", dsn.redact(where), str(error)
         return
-    yield "ok", "store", f"{where} (id {identity_of_store[:8]}, opened in {took * 1000:.0f} ms)", ""
+    yield "ok", "store", f"{store.url} (id {identity_of_store[:8]}, opened in {took * 1000:.0f} ms)", ""
     if where.startswith("sqlite:"):
         yield from _sqlite(where.removeprefix("sqlite:///"))
+    elif where.startswith("git+"):
+        from ..store.git import checkup
+
+        yield from checkup.findings(where)
+    elif where.startswith(dsn.SCHEMES):
+        from . import doctor_postgres
+
+        yield from doctor_postgres.findings(where)
     yield from _folder(store.folder)
 
 

@@ -16,10 +16,12 @@ COMMANDS = {
     "lock": "run a command while holding a lease (flock with a fencing token)",
     "lease": "acquire, renew, release, show, list or raise a lease from a script",
     "publish": "replace a file, a folder or an object, if the lease is still yours",
+    "push": "push HEAD to a branch, if the lease is still yours",
     "gate": "show a gate's marks and refusals, or adopt it for this store",
     "audit": "is the journal whole? verify it, or print the heads to keep elsewhere",
     "key": "print the idempotency key of what is processed",
     "doctor": "check this machine and the store; each finding says what to do",
+    "migrate": "bring the store's tables up to date, or print the SQL for who may",
     "demo": "two contenders for one lease, one killed, the takeover shown",
 }
 
@@ -32,7 +34,8 @@ commands:
 {commands}
 
 options:
-  --store URL   sqlite:////path/to/file; default: $NIGHTLATCH_STORE, else a file of this user
+  --store URL   sqlite:////path/to/file, git+origin or postgresql://user@host/database
+                default: $NIGHTLATCH_STORE, else a file of this user
   --version     print the version
   -h, --help    this text; nightlatch COMMAND --help for a command's
 
@@ -91,7 +94,7 @@ def _dispatch(argv: list[str]) -> int:
         print(f"nightlatch {__version__}")
         return 0
     if command is None:
-        print(_HELP.format(commands="\n".join(f"  {name:<8}{what}" for name, what in COMMANDS.items())), end="")
+        print(_HELP.format(commands="\n".join(f"  {name:<9}{what}" for name, what in COMMANDS.items())), end="")
         return 0 if options else 64
     raise _unknown(command)
 

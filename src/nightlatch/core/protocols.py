@@ -20,6 +20,7 @@ class Store(Protocol):
     url: str
     folder: str  # a folder on this machine for lifetime locks, queues and sightings
     default_ttl: float
+    poll_every: float  # how often a waiter may look that hears nothing
 
     @property
     def id(self) -> str:
@@ -28,7 +29,8 @@ class Store(Protocol):
     def acquire(self, name: str, grant: str, holder: Holder, ttl: float, over: Takeover | None = None) -> Granted:
         """Take a lease that is free, already this grant's, or another's on the ground named by `over`.
 
-        The token is higher than any before it under this name. Raises `Busy` with the record.
+        The token is higher than any before it under this name. Raises `Busy` with the record; who asks
+        for a lease that is held disturbs nobody: it is looked at before anything is locked or written.
         """
 
     def renew(self, name: str, grant: str, ttl: float) -> None:

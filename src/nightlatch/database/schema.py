@@ -59,3 +59,10 @@ def statements(script: str) -> list[str]:
     """A migration is plain statements: no semicolon stands inside one."""
     lines = [line for line in script.splitlines() if not line.lstrip().startswith("--")]
     return [statement.strip() for statement in "\n".join(lines).split(";") if statement.strip()]
+
+
+def filled(sql: str, values: dict[str, str]) -> str:
+    """The statement with its values written into it, for a person who runs it elsewhere."""
+    for name, text in values.items():
+        sql = sql.replace(f":{name}", "'" + text.replace("'", "''") + "'")
+    return sql

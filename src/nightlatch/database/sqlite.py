@@ -36,6 +36,13 @@ class Sqlite:
     now = ":now"  # how SQL written for several databases says "the store's clock, in ms"
     wall = ":wall"
     share = ""  # a writer is alone here, so a row that is read needs no lock
+    prefix = ""  # the tables stand in a file of their own
+    notify = ""  # nobody can be told of a release
+    lazy = ""
+    alone = "TRUE"
+    many_machines = False
+    poll_every = 0.02
+    look_first = True  # reading takes microseconds, a turn to write has to be waited for
 
     def __init__(self, path: str, area: str) -> None:
         self.path = os.path.abspath(path)
@@ -57,7 +64,8 @@ class Sqlite:
             self._connect()
             return self._id
 
-    def read(self, sql: str, **values: object) -> list[Row]:
+    def read(self, sql: str, *, patience: float = PATIENCE, **values: object) -> list[Row]:
+        """Readers do not wait for writers here: `patience` is for databases across a network."""
         with self._thread, self._explained():
             return self._connect().execute(sql, self._timed(values)).fetchall()
 
@@ -95,6 +103,28 @@ class Sqlite:
     def transaction(self, *, patience: float = PATIENCE) -> _Transaction:
         """Several statements as one: `with db.transaction() as execute: execute(sql, **values)`."""
         return _Transaction(self, patience)
+
+    def listen(self, name: str) -> None:
+        """No word is sent of a release: whoever waits looks."""
+
+    def pending(self) -> list[str]:
+        """What `migrate` would run, in order; nothing is changed, and no file is made."""
+        if self._connection is None and not os.path.exists(self.path):
+            meta: dict[str, str] = {}
+        else:
+            with self._explained():
+                connection = sqlite3.connect(f"file:{self.path}?mode=ro", uri=True)
+                try:
+                    meta = self._meta(connection)
+                finally:
+                    connection.close()
+        if schema.check(meta, self.area, self.path):
+            return []
+        recorded = [schema.META]
+        schema.apply(
+            meta, self.area, lambda sql, values: recorded.append(schema.filled(sql, values)), identity.new_id()
+        )
+        return ["BEGIN IMMEDIATE", *recorded, "COMMIT"]
 
     def close(self) -> None:
         with self._thread:

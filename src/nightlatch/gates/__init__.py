@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ..core.protocols import Gate
     from .file import File
     from .folder import Folder
+    from .git import Git
     from .objects import Object
 
 # scheme of a gate's URL → (module, class); a class is made again from its URL by `from_url`
@@ -24,14 +25,15 @@ _KINDS: dict[str, tuple[str, str]] = {
     "s3": ("objects", "Object"),
     "gs": ("objects", "Object"),
     "az": ("objects", "Object"),
+    "git": ("git", "Git"),  # git+https, git+ssh and so on
 }
 
-__all__ = ["File", "Folder", "Object", "at", "open"]
+__all__ = ["File", "Folder", "Git", "Object", "at", "open"]
 
 
 def open(url: str) -> Gate:
     """The gate that was registered as `url`."""
-    kind = _KINDS.get(url.partition(":")[0])
+    kind = _KINDS.get(url.partition(":")[0].partition("+")[0])
     if kind is None:
         raise UsageError(f"{url!r} is no gate this program knows: upgrade it, or install the extra it needs")
     gate: Gate = _load(*kind).from_url(url)
@@ -40,7 +42,7 @@ def open(url: str) -> Gate:
 
 def at(target: str) -> Gate:
     """The gate of what a person names: a URL, or a path on this machine."""
-    if "://" in target:
+    if "://" in target or target.startswith("git+"):  # git+origin#main
         return open(target)
     from os.path import isdir
 

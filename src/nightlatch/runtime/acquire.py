@@ -1,4 +1,4 @@
-"""Acquiring a lease: look, judge the holder, take it; or wait in line for it."""
+"""Acquiring a lease: ask for it, judge the holder, take it over; or wait in line for it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 from ..core.model import Takeover
 from ..core.tenure import Tenure
-from ..errors import Busy, Nested
+from ..errors import Busy, Nested, StoreUnreachable
 from ..store import held, proof, sightings
 from ..system import clock, durable, filelock, tree
 
@@ -14,6 +14,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..core.model import Granted, Holder, Record
     from ..core.protocols import Ear, Store
+
+_RETRY = 0.5  # seconds between two tries of a waiter whose store does not answer
 
 
 def acquire(store: Store, name: str, grant: str, holder: Holder, ttl: float, wait: float) -> tuple[Granted, Tenure]:
@@ -37,17 +39,38 @@ def acquire(store: Store, name: str, grant: str, holder: Holder, ttl: float, wai
                         ear = store.listen(name)  # then look at once: a release before this went unheard
                     else:
                         ear.wait(min(left, _until_expiry(busy.record)))
+                except StoreUnreachable:
+                    # It answered when the wait began: a server that restarts costs nobody its place.
+                    left = wait - (clock.now() - started)
+                    if left <= 0:
+                        raise
+                    clock.sleep(min(left, _RETRY))
         finally:
             if ear:
                 ear.close()
 
 
 def _attempt(store: Store, name: str, grant: str, holder: Holder, ttl: float) -> tuple[Granted, Tenure]:
-    record = store.read(name)
-    over = _ground(store, record) if record and record.grant not in ("", grant) else None
+    try:
+        return _ask(store, name, grant, holder, ttl, None)
+    except Busy as busy:
+        if busy.record is None or not busy.record.grant:
+            raise  # given back while we asked
+        over = _ground(store, busy.record)
+    return _ask(store, name, grant, holder, ttl, over)
+
+
+def _ask(
+    store: Store, name: str, grant: str, holder: Holder, ttl: float, over: Takeover | None
+) -> tuple[Granted, Tenure]:
     start = clock.now()
-    granted = store.acquire(name, grant, holder, ttl, over)
-    return granted, Tenure(start=start, ttl=ttl)
+    try:
+        return store.acquire(name, grant, holder, ttl, over), Tenure(start=start, ttl=ttl)
+    except StoreUnreachable:
+        # Only the reply may be lost. Then the lease is ours, and would be nobody's for a TTL if we left now;
+        # the same grant is let in again.
+        start = clock.now()
+        return store.acquire(name, grant, holder, ttl, over), Tenure(start=start, ttl=ttl)
 
 
 def _until_expiry(record: Record | None) -> float:

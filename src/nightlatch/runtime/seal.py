@@ -17,8 +17,30 @@ if TYPE_CHECKING:
 _TRIES = 3
 
 
+def seal_in_work(lease: Lease | Inherited, gate: Gate) -> None:
+    """Register a gate and seal it while the work goes on.
+
+    The token is not raised here, whatever stands there: the work has read things under the old one, and
+    a holder that a restored store has brought back to life would overtake the one that overtook it.
+    """
+    lease.store.register(lease.name, lease.grant, gate.url)
+    try:
+        gate.seal(lease.mark, str(lease.holder))
+    except OtherStore:
+        raise
+    except StaleToken as stale:
+        if stale.stands is None:
+            raise
+        raise StaleToken(
+            f"{stale}. If nobody has, and the store was restored from an older backup: nightlatch lease raise "
+            f"{lease.name} --above {stale.stands.token}, then start again",
+            offered=stale.offered,
+            stands=stale.stands,
+        ) from stale
+
+
 def seal_all(lease: Lease | Inherited, registered: Iterable[str], declared: Iterable[Gate]) -> None:
-    """Seal what is registered under the lease's name, and register and seal what is declared besides.
+    """Before any work: seal what is registered under the lease's name, and what is declared besides.
 
     A mark above our token means that the store has forgotten grants (it was restored from a backup):
     the token is raised above that mark and every gate sealed again, the first ones too.

@@ -2,7 +2,9 @@
 
 Each verb is one statement, atomic by itself, so nothing here depends on isolation levels or on one
 connection. `{now}` is the clock that decides (the server's, or this boot's), `{wall}` the wall clock,
-`{share}` what it takes to read a row that must not change before we commit.
+`{share}` what it takes to read a row that must not change before we commit, `{prefix}` the schema that
+the tables stand in, `{notify}` what tells waiters of a release, `{lazy}` what lets a commit return early,
+`{alone}` whether nobody else is acquiring the same name in this moment.
 """
 
 from __future__ import annotations
@@ -21,14 +23,20 @@ if TYPE_CHECKING:
 
     from ..core.model import Takeover
     from ..core.protocols import Ear
+    from ..database.postgres import Postgres
     from ..database.sqlite import Sqlite
 
 # A token is at least the wall clock in ms: even a store that lost its records hands out higher ones.
-_NEXT = "CASE WHEN lease.token >= {wall} THEN lease.token + 1 ELSE {wall} END"
+# `excluded.token` is that clock, read once: read twice, it could step back in between.
+_NEXT = "CASE WHEN lease.token >= excluded.token THEN lease.token + 1 ELSE excluded.token END"
 
+# The first WHERE only looks, and lets one at a time go on: ON CONFLICT locks the row before it asks, so losers
+# would queue on it, and the winner's release behind them.
 _ACQUIRE = f"""
-INSERT INTO lease (name, token, previous, grant_id, holder, ttl, clock, expires, since, until, version, gates)
-VALUES (:name, {{wall}}, 0, :grant, :holder, :ttl, :clock, {{now}} + :ttl, {{wall}}, {{wall}} + :ttl, 1, 0)
+INSERT INTO {{prefix}}lease (name, token, previous, grant_id, holder, ttl, clock, expires, since, until, version, gates)
+SELECT :name, {{wall}}, 0, :grant, :holder, :ttl, :clock, {{now}} + :ttl, {{wall}}, {{wall}} + :ttl, 1, 0
+WHERE CASE WHEN EXISTS (SELECT 1 FROM {{prefix}}lease WHERE name = :name AND grant_id NOT IN (:grant, :over))
+      THEN FALSE ELSE {{alone}} END
 ON CONFLICT (name) DO UPDATE SET
   token    = CASE WHEN lease.grant_id = excluded.grant_id THEN lease.token ELSE {_NEXT} END,
   previous = CASE WHEN lease.grant_id = excluded.grant_id THEN lease.previous ELSE lease.token END,
@@ -43,63 +51,70 @@ RETURNING token, previous, gates
 """
 
 _RENEW = """
-UPDATE lease SET expires = {now} + :ttl, until = {wall} + :ttl, ttl = :ttl, clock = :clock, version = version + 1
+UPDATE {prefix}lease
+SET expires = {now} + :ttl, until = {wall} + :ttl, ttl = :ttl, clock = :clock, version = version + 1
 WHERE name = :name AND grant_id = :grant RETURNING token
 """
 
+# It need not wait for the disk ({lazy}): a release that a crash of the server forgets costs its TTL, no more,
+# and the next grant's own commit takes it along.
 _RELEASE = """
-UPDATE lease SET grant_id = NULL, until = {wall}, version = version + 1
-WHERE name = :name AND grant_id = :grant RETURNING token
+UPDATE {prefix}lease SET grant_id = NULL, until = {wall}, version = version + 1
+WHERE name = :name AND grant_id = :grant RETURNING token{notify}{lazy}
 """
 
 _EVICT = """
-UPDATE lease SET grant_id = NULL, until = {wall}, version = version + 1
-WHERE name = :name AND grant_id IS NOT NULL RETURNING token
+UPDATE {prefix}lease SET grant_id = NULL, until = {wall}, version = version + 1
+WHERE name = :name AND grant_id IS NOT NULL RETURNING token{notify}
 """
 
 _READ = """
 SELECT name, token, grant_id, holder, ttl, since, until, version,
        CASE WHEN clock = :clock THEN expires - {now} END
-FROM lease
+FROM {prefix}lease
 """
 
-_RAISE_MINE = """
-UPDATE lease SET token = CASE WHEN token > :above THEN token ELSE :above END + 1, version = version + 1
+# Above the clock too, as an acquire is: a store that forgot its grants may have handed out `above` + 1 before.
+_RAISED = """CASE WHEN lease.token >= {wall} AND lease.token >= :above THEN lease.token + 1
+              WHEN :above >= {wall} THEN :above + 1 ELSE {wall} END"""
+
+_RAISE_MINE = f"""
+UPDATE {{prefix}}lease SET token = {_RAISED}, version = version + 1
 WHERE name = :name AND grant_id = :grant RETURNING token
 """
 
-_RAISE = """
-INSERT INTO lease (name, token, previous, grant_id, holder, ttl, clock, expires, since, until, version, gates)
-VALUES (:name, CASE WHEN {wall} > :above THEN {wall} ELSE :above + 1 END, 0, NULL, '', 0, '', 0, {wall}, {wall}, 1, 0)
+_RAISE = f"""
+INSERT INTO {{prefix}}lease (name, token, previous, grant_id, holder, ttl, clock, expires, since, until, version, gates)
+VALUES (:name, CASE WHEN :above >= {{wall}} THEN :above + 1 ELSE {{wall}} END, 0, NULL, '', 0, '', 0, {{wall}}, {{wall}}, 1, 0)
 ON CONFLICT (name) DO UPDATE SET
-  token = CASE WHEN lease.token > :above THEN lease.token ELSE :above END + 1, version = lease.version + 1
+  token = {_RAISED}, version = lease.version + 1
 RETURNING token
 """
 
-_LOOK = "SELECT scope, key, value, input, token, at FROM done WHERE scope = :scope AND key = :key"
+_LOOK = "SELECT scope, key, value, input, token, at FROM {prefix}done WHERE scope = :scope AND key = :key"
 
 _SETTLE = """
-INSERT INTO done (scope, key, value, input, token, at)
-SELECT :scope, :key, :value, :input, token, {wall} FROM lease WHERE name = :name AND grant_id = :grant {share}
+INSERT INTO {prefix}done (scope, key, value, input, token, at)
+SELECT :scope, :key, :value, :input, token, {wall} FROM {prefix}lease WHERE name = :name AND grant_id = :grant {share}
 ON CONFLICT (scope, key) DO NOTHING RETURNING scope, key, value, input, token, at
 """
 
-_CURSOR = "SELECT job, next_due, definition FROM cursor WHERE job = :job"
+_CURSOR = "SELECT job, next_due, definition FROM {prefix}cursor WHERE job = :job"
 
 _BEGIN = """
-INSERT INTO cursor (job, next_due, definition) VALUES (:job, :next_due, :definition)
+INSERT INTO {prefix}cursor (job, next_due, definition) VALUES (:job, :next_due, :definition)
 ON CONFLICT (job) DO NOTHING RETURNING job
 """
 
 _ADVANCE = """
-UPDATE cursor SET next_due = :next_due, definition = :definition
+UPDATE {prefix}cursor SET next_due = :next_due, definition = :definition
 WHERE job = :job AND next_due = :seen AND next_due <= {wall} RETURNING job
 """
 
-_COUNT_GATE = "UPDATE lease SET gates = gates + 1 WHERE name = :name AND grant_id = :grant RETURNING token"
+_COUNT_GATE = "UPDATE {prefix}lease SET gates = gates + 1 WHERE name = :name AND grant_id = :grant RETURNING token"
 
 _REGISTER = """
-INSERT INTO gate (name, gate, token, at) VALUES (:name, :gate, :token, {wall})
+INSERT INTO {prefix}gate (name, gate, token, at) VALUES (:name, :gate, :token, {wall})
 ON CONFLICT (name, gate) DO NOTHING RETURNING gate
 """
 
@@ -107,16 +122,19 @@ ON CONFLICT (name, gate) DO NOTHING RETURNING gate
 class SqlStore:
     default_ttl = 60.0
 
-    def __init__(self, url: str, database: Sqlite, folder: str) -> None:
-        self.url = url
+    def __init__(self, url: str, database: Sqlite | Postgres, folder: str) -> None:
+        self.url = url  # as it may be shown: without a password
         self.folder = folder
         self._db = database
+        self.poll_every = database.poll_every
 
     @property
     def id(self) -> str:
         return self._db.identity()
 
     def acquire(self, name: str, grant: str, holder: Holder, ttl: float, over: Takeover | None = None) -> Granted:
+        if self._db.look_first and over is None:
+            self._look_first(name, grant)
         rows = self._write(
             _ACQUIRE,
             ttl,
@@ -132,6 +150,11 @@ class SqlStore:
             raise Busy(held.sentence(record, name), record)
         token, previous, gates = rows[0]
         return Granted(token=token, previous=previous, gates=self._gates(name) if gates else ())
+
+    def _look_first(self, name: str, grant: str) -> None:
+        record = self.read(name)
+        if record and record.grant not in ("", grant):
+            raise Busy(held.sentence(record, name), record)
 
     def renew(self, name: str, grant: str, ttl: float) -> None:
         if not self._write(_RENEW, ttl, name=name, grant=grant):
@@ -196,11 +219,14 @@ class SqlStore:
             return bool(execute(self._sql(_REGISTER), name=name, gate=gate, token=held_by_me[0][0]))
 
     def listen(self, name: str) -> Ear:
-        return Polling(every=0.02)
+        return self._db.listen(name) or Polling(every=self.poll_every)
 
     def judges_unseen(self, record: Record) -> bool:
-        """May a record that no clock here can judge be taken by watching it stand still?"""
-        if identity.same_machine(record.holder):
+        """May a record that no clock here can judge be taken by watching it stand still?
+
+        On a server it was left there by a clock that has stepped back since.
+        """
+        if self._db.many_machines or identity.same_machine(record.holder):
             return True
         raise StoreUnreachable(
             f"the store {self.url} is also used by another machine ({record.holder} holds {record.name}), and one "
@@ -211,11 +237,15 @@ class SqlStore:
     def clock(self) -> float:
         return float(self._read("SELECT {wall}")[0][0]) / 1000
 
+    def pending(self) -> list[str]:
+        """The statements that would bring the tables up to date; they are run at the first use of the store."""
+        return self._db.pending()
+
     def close(self) -> None:
         self._db.close()
 
     def _gates(self, name: str) -> tuple[str, ...]:
-        rows = self._read("SELECT gate FROM gate WHERE name = :name ORDER BY gate", name=name)
+        rows = self._read("SELECT gate FROM {prefix}gate WHERE name = :name ORDER BY gate", name=name)
         return tuple(gate for (gate,) in rows)
 
     def _read(self, sql: str, **values: Any) -> list[tuple[Any, ...]]:
@@ -228,7 +258,16 @@ class SqlStore:
         return self._db.write(self._sql(sql), patience=max(request_timeout(ttl), 0.1), **values)
 
     def _sql(self, sql: str) -> str:
-        return sql.format(now=self._db.now, wall=self._db.wall, share=self._db.share)
+        db = self._db
+        return sql.format(
+            now=db.now,
+            wall=db.wall,
+            share=db.share,
+            prefix=db.prefix,
+            notify=db.notify,
+            lazy=db.lazy,
+            alone=db.alone,
+        )
 
     def _lost(self, name: str) -> LeaseLost:
         return LeaseLost(held.lost_sentence(self.read(name), name), reason="taken")

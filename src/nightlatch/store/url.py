@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from ..errors import UsageError
+from ..database import dsn
+from ..errors import StoreUnreachable, UsageError
 from ..system import storage
 
 TYPE_CHECKING = False
@@ -27,7 +28,8 @@ def folder_of(url: str) -> str:
         return _sqlite_path(url) + ".d"
     import hashlib
 
-    return os.path.join(storage.state_folder(), "stores", hashlib.sha256(url.encode()).hexdigest()[:16])
+    named = dsn.redact(url)  # a new password makes no new store
+    return os.path.join(storage.state_folder(), "stores", hashlib.sha256(named.encode()).hexdigest()[:16])
 
 
 def connect(url: str | None = None) -> Store:
@@ -38,8 +40,15 @@ def connect(url: str | None = None) -> Store:
         from .sql import SqlStore
 
         return SqlStore(url, Sqlite(_sqlite_path(url), "store"), folder_of(url))
+    if url.startswith("git+"):
+        from .git import store
+
+        return store.connect(url)
+    if url.startswith(dsn.SCHEMES):
+        return _postgres(url)
     raise UsageError(
-        f"{url!r} does not name a store. Use sqlite:///file (a relative path) or sqlite:////path/to/file; "
+        f"{dsn.redact(url)!r} does not name a store. Use sqlite:///file (a relative path), sqlite:////path/to/file, "
+        f"git+origin or postgresql://user@host/database; "
         f"without --store and {ENV} it is a file in {storage.state_folder()}"
     )
 
@@ -50,6 +59,18 @@ def shared(url: str | None = None) -> Store:
     if where not in _shared:
         _shared[where] = connect(where)
     return _shared[where]
+
+
+def _postgres(url: str) -> Store:
+    try:
+        from ..database.postgres import Postgres
+    except ImportError as error:
+        raise StoreUnreachable(
+            f"the store {dsn.redact(url)} needs psycopg 3 ({error}): pip install 'nightlatch[postgres]'"
+        ) from error
+    from .sql import SqlStore
+
+    return SqlStore(dsn.redact(url), Postgres(url, "store"), folder_of(url))
 
 
 def _sqlite_path(url: str) -> str:

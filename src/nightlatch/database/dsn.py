@@ -1,0 +1,42 @@
+"""PostgreSQL URLs: `postgresql://user@host:5432/database?schema=nightlatch`, and how one is shown."""
+
+from __future__ import annotations
+
+from ..errors import UsageError
+
+SCHEMES = ("postgresql://", "postgres://")
+SCHEMA = "nightlatch"
+
+_HOW = (
+    "write postgresql://user@host:5432/database, with the password in ~/.pgpass or PGPASSWORD; "
+    "percent-encode what is not a letter or digit in user and password (@ is %40, / is %2F)"
+)
+
+
+def split(url: str) -> tuple[str, str]:
+    """(the URL as libpq takes it, the schema the tables stand in). `schema` is our own word, not libpq's."""
+    base, _, query = url.partition("?")
+    options = [option for option in query.split("&") if option]
+    schema = next((option.removeprefix("schema=") for option in options if option.startswith("schema=")), SCHEMA)
+    if not (schema.isascii() and schema.isidentifier() and schema == schema.lower() and len(schema) < 64):
+        raise UsageError(f"schema={schema} is no schema name: use letters a-z, digits and _, at most 63 of them")
+    options = [option for option in options if not option.startswith("schema=")]
+    return base + ("?" + "&".join(options) if options else ""), schema
+
+
+def redact(url: str) -> str:
+    """The URL without its password, for messages and file names. Holds for URLs that are wrong, too."""
+    scheme, slashes, rest = url.partition("://") if "://" in url else url.partition(":")
+    who, at, where = rest.rpartition("@")
+    user, colon, _ = who.partition(":")
+    base, question, query = where.partition("?")
+    options = [
+        option.partition("=")[0] + "=***" if "password" in option.partition("=")[0].lower() else option
+        for option in query.split("&")
+    ]
+    return scheme + slashes + user + (":***" if colon else "") + at + base + question + "&".join(options)
+
+
+def bad(url: str) -> UsageError:
+    """libpq's own words may quote the password, so they are not repeated."""
+    return UsageError(f"{redact(url)!r} is not a PostgreSQL URL: {_HOW}")

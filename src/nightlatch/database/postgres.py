@@ -1,0 +1,285 @@
+"""PostgreSQL: many machines, one server, whose clock decides.
+
+A verb is one statement that commits by itself, so a transaction pooler may stand in between. A
+connection that is known to be dead before anything is sent is replaced in silence; an error after
+that is `StoreUnreachable`, and nobody knows whether the verb happened. Tables stand in a schema of
+their own (`nightlatch`, or `?schema=NAME` in the URL), made at the first use.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+
+from psycopg import Error as PsycopgError
+from psycopg.conninfo import make_conninfo
+
+from ..system import clock, identity
+from . import dsn, schema
+from .explain import explained
+from .wire import Broken, Refused, Wire
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from .ear import Notified
+
+    Row = tuple[Any, ...]
+
+PATIENCE = 10.0  # seconds for one verb, connecting included, unless it says otherwise
+CONNECTIONS = 4  # at once, for all threads of a process
+
+_UNDEFINED_TABLE, _UNDEFINED_SCHEMA = "42P01", "3F000"
+_ABORTED = ("40001", "40P01")  # serialization failure, deadlock: certainly not done, and worth another try
+
+# Where a server has gone without a word, the kernel should not wait for a quarter of an hour.
+_DEFAULTS: dict[str, str | int] = {
+    "fallback_application_name": "nightlatch",
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
+
+
+class Postgres:
+    """A handful of connections, shared by the threads of a process; opened when needed, and anew after a fork."""
+
+    # The server's clock at this very moment, in ms; now() would be when the transaction began.
+    now = wall = "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)"
+    share = "FOR SHARE"
+    lazy = ", set_config('synchronous_commit', 'off', true)"  # for this transaction alone
+    clock_name = "server"
+    many_machines = True  # a record that no clock can judge may be another machine's: it is watched, not refused
+    poll_every = 0.05
+    look_first = False  # a look of its own would be a round trip more
+
+    def __init__(self, url: str, area: str) -> None:
+        self.url = dsn.redact(url)
+        self.area = area
+        libpq_url, self.schema = dsn.split(url)
+        self.prefix = f"{self.schema}."
+        self.alone = f"pg_try_advisory_xact_lock(hashtextextended('{self.schema} ' || :name, 0))"
+        self.notify = f", pg_notify('{self.schema}', name)"
+        try:
+            given = make_conninfo(libpq_url)
+            self._conninfo = make_conninfo(given, **{k: v for k, v in _DEFAULTS.items() if f"{k}=" not in given})
+        except PsycopgError:
+            raise dsn.bad(url) from None
+        self._pool = _Pool()
+        self._id = ""
+        self._translated: dict[str, tuple[bytes, list[str]]] = {}
+
+    def identity(self) -> str:
+        """Random, made with the database."""
+        if not self._id:
+            self.read("SELECT 1")
+        return self._id
+
+    def read(self, sql: str, *, patience: float = PATIENCE, **values: object) -> list[Row]:
+        return self.write(sql, patience=patience, **values)
+
+    def write(self, sql: str, *, patience: float = PATIENCE, **values: object) -> list[Row]:
+        """One statement, one transaction; committed when this returns."""
+        deadline = clock.now() + patience
+        with explained(self.url):
+            while True:
+                with _Borrowed(self, deadline) as wire:
+                    try:
+                        return self._execute(wire, sql, values, deadline, prepare=True)
+                    except Refused as refused:
+                        if refused.sqlstate not in _ABORTED or clock.now() >= deadline:
+                            raise
+
+    def transaction(self, *, patience: float = PATIENCE) -> _Transaction:
+        """Several statements as one: `with db.transaction() as execute: execute(sql, **values)`."""
+        return _Transaction(self, patience)
+
+    def listen(self, name: str) -> Notified:
+        """An ear for the releases of `name`; it hears nothing behind a transaction pooler, and looks instead."""
+        from .ear import Notified
+
+        return Notified(self, name)
+
+    def pending(self) -> list[str]:
+        """What `migrate` would run, in order; nothing is changed."""
+        deadline = clock.now() + PATIENCE
+        with explained(self.url):
+            wire = self.dial(deadline)
+            try:
+                meta = self._meta(wire, deadline)
+            finally:
+                wire.close()
+        if schema.check(meta, self.area, self.url):
+            return []
+        recorded: list[str] = [f"CREATE SCHEMA IF NOT EXISTS {self.schema}"]
+        self._apply(meta, lambda sql, values: recorded.append(schema.filled(sql, values)))
+        return ["BEGIN", *recorded, "COMMIT"]
+
+    def close(self) -> None:
+        self.pool.close()
+
+    @property
+    def pool(self) -> _Pool:
+        if self._pool.made_by != os.getpid():
+            self._pool = _Pool()  # the parent's connections are the parent's
+        return self._pool
+
+    def dial(self, deadline: float) -> Wire:
+        """A new connection, as it is."""
+        return Wire(self._conninfo, deadline)
+
+    def open(self, deadline: float) -> Wire:
+        """A new connection, to a schema that is complete."""
+        wire = self.dial(deadline)
+        try:
+            meta = self._meta(wire, deadline)
+            if not schema.check(meta, self.area, self.url):
+                meta = self._migrate(wire, deadline)
+            self._id = meta[f"{self.area}.id"]
+            wire.prepares = int(meta["backend"]) == wire.backend
+        except BaseException:
+            wire.close()
+            raise
+        return wire
+
+    def _meta(self, wire: Wire, deadline: float) -> dict[str, str]:
+        """What the schema says of itself; and which server process said so, which gives a pooler away."""
+        sql = f"SELECT key, value FROM {self.prefix}meta UNION ALL SELECT 'backend', CAST(pg_backend_pid() AS text)"
+        try:
+            return dict(self._execute(wire, sql, {}, deadline))
+        except Refused as refused:
+            if refused.sqlstate in (_UNDEFINED_TABLE, _UNDEFINED_SCHEMA):
+                return {}
+            raise
+
+    def _migrate(self, wire: Wire, deadline: float) -> dict[str, str]:
+        def execute(sql: str, values: dict[str, str]) -> None:
+            self._execute(wire, sql, values, deadline)
+
+        execute("BEGIN ISOLATION LEVEL READ COMMITTED", {})
+        # Two that begin at once would both find nothing: IF NOT EXISTS does not wait for the other's commit.
+        execute("SELECT pg_advisory_xact_lock(hashtext(:name))", {"name": f"nightlatch {self.schema}"})
+        meta = self._meta(wire, deadline) if self._there(wire, "to_regclass", f"{self.prefix}meta", deadline) else {}
+        if not schema.check(meta, self.area, self.url):  # not done by another while we waited
+            if not self._there(wire, "to_regnamespace", self.schema, deadline):
+                execute(f"CREATE SCHEMA {self.schema}", {})
+            self._apply(meta, execute)
+        meta = self._meta(wire, deadline)
+        execute("COMMIT", {})
+        return meta
+
+    def _there(self, wire: Wire, look_up: str, name: str, deadline: float) -> bool:
+        """Asked inside a transaction, where an error over something missing would end it."""
+        return self._execute(wire, f"SELECT {look_up}(:name)", {"name": name}, deadline) != [(None,)]
+
+    def _apply(self, meta: dict[str, str], execute: Callable[[str, dict[str, str]], object]) -> None:
+        execute(f"SET LOCAL search_path TO {self.schema}", {})  # migrations are plain SQL, as for SQLite
+        execute(schema.META, {})
+        schema.apply(meta, self.area, execute, identity.new_id())
+
+    def _execute(
+        self, wire: Wire, sql: str, values: dict[str, Any], deadline: float, *, prepare: bool = False
+    ) -> list[Row]:
+        known = self._translated.get(sql)
+        if known is None:
+            known = self._translated[sql] = _translate(sql)
+        statement, names = known
+        return wire.execute(statement, [values[name] for name in names], deadline, prepare=prepare)
+
+
+class _Pool:
+    """Idle connections of one process, and how many more may be opened."""
+
+    def __init__(self) -> None:
+        self.made_by = os.getpid()
+        self.turns = threading.Semaphore(CONNECTIONS)
+        self.idle: list[Wire] = []
+        self.ears: list[tuple[Wire, bool]] = []  # (connection, it has been heard on)
+
+    def close(self) -> None:
+        while self.idle:
+            self.idle.pop().close()
+        while self.ears:
+            self.ears.pop()[0].close()
+
+
+class _Borrowed:
+    """A connection for one verb, or for one transaction. It comes back unless it broke."""
+
+    def __init__(self, database: Postgres, deadline: float) -> None:
+        self._database, self._deadline = database, deadline
+        self._pool = database.pool
+
+    def __enter__(self) -> Wire:
+        if not self._pool.turns.acquire(timeout=max(self._deadline - clock.now(), 0)):
+            raise Broken(f"all {CONNECTIONS} connections of this process are in use")
+        try:
+            self._wire = self._idle() or self._database.open(self._deadline)
+        except BaseException:
+            self._pool.turns.release()
+            raise
+        return self._wire
+
+    def __exit__(self, kind: object, error: BaseException | None, *_: object) -> None:
+        if error is None or isinstance(error, Refused):
+            self._pool.idle.append(self._wire)
+        else:
+            self._wire.close()  # an answer may still come on it: nobody must take that for his own
+        self._pool.turns.release()
+
+    def _idle(self) -> Wire | None:
+        while self._pool.idle:
+            wire = self._pool.idle.pop()
+            if wire.alive:
+                return wire
+            wire.close()  # dead before anything was sent: the verb goes to a fresh one
+        return None
+
+
+class _Transaction:
+    def __init__(self, database: Postgres, patience: float) -> None:
+        self._database = database
+        self._deadline = clock.now() + patience
+
+    def __enter__(self) -> _Transaction:
+        with explained(self._database.url):
+            self._borrowed = _Borrowed(self._database, self._deadline)
+            self._wire = self._borrowed.__enter__()
+            try:
+                self("BEGIN ISOLATION LEVEL READ COMMITTED")
+            except BaseException as error:
+                self._borrowed.__exit__(type(error), error)
+                raise
+        return self
+
+    def __call__(self, sql: str, **values: object) -> list[Row]:
+        with explained(self._database.url):
+            return self._database._execute(self._wire, sql, values, self._deadline)
+
+    def __exit__(self, kind: object, error: BaseException | None, *_: object) -> None:
+        if error is not None:
+            # Closing rolls back, whatever state the connection is in.
+            self._borrowed.__exit__(kind, error)
+            return
+        try:
+            self("COMMIT")
+        except BaseException as failed:
+            self._borrowed.__exit__(type(failed), failed)
+            raise
+        self._borrowed.__exit__(None, None)
+
+
+def _translate(sql: str) -> tuple[bytes, list[str]]:
+    """`:name` → `$1`, and the names in that order. A cast (`::text`) is no name."""
+    names: list[str] = []
+
+    def number(found: re.Match[str]) -> str:
+        if found[1] not in names:
+            names.append(found[1])
+        return f"${names.index(found[1]) + 1}"
+
+    return re.sub(r"(?<!:):([a-z_]+)", number, sql).encode(), names

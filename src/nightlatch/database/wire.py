@@ -1,0 +1,222 @@
+"""One connection to PostgreSQL, on which no step takes longer than it may.
+
+psycopg's own connections wait for an answer as long as it takes, and for a connection two seconds at
+least; a renewal must be given up after a sixth of its TTL. So this drives libpq itself. Statements
+are not prepared and nothing is set for the session: a transaction pooler may stand in between.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import select
+
+from psycopg import OperationalError, pq
+
+from ..system import clock
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    Row = tuple[Any, ...]
+
+_INT8, _TEXT = 20, 25
+_NO_SUCH_STATEMENT, _ALREADY_PREPARED = "26000", "42P05"
+# By type; everything else is text.
+_READERS: dict[int, Callable[[bytes], object]] = {_INT8: int, 21: int, 23: int, 16: b"t".__eq__}
+
+
+class Broken(Exception):
+    """No answer came. What was asked may or may not have happened, or may still happen."""
+
+
+class Refused(Exception):
+    """The server answered with an error: what was asked did not happen."""
+
+    def __init__(self, sqlstate: str, message: str) -> None:
+        super().__init__(message)
+        self.sqlstate = sqlstate
+
+
+class Wire:
+    """Made and used by one thread at a time. After `Broken` it is of no more use: close it.
+
+    Dropped after a fork, psycopg leaves the parent's connection alone.
+    """
+
+    def __init__(self, conninfo: str, deadline: float) -> None:
+        self.prepares = False  # set by who knows that no pooler stands in between
+        self._owed = False
+        self._names: dict[tuple[bytes, tuple[int, ...]], bytes] = {}  # of statements used before
+        self._poll = select.poll()
+        self._connection = pq.PGconn.connect_start(conninfo.encode())
+        try:
+            self._connect(deadline)
+        except BaseException:
+            self._connection.finish()
+            raise
+
+    def execute(self, sql: bytes, values: Sequence[object], deadline: float, *, prepare: bool = False) -> list[Row]:
+        """Run one statement; the rows it returns. The whole exchange is over by `deadline` or `Broken`.
+
+        `prepare` is for statements that are a transaction of their own: should the server not know the
+        name, the transaction fails, and the statement is sent in full.
+        """
+        self._settle(deadline)
+        given = [None if value is None else str(value).encode() for value in values]
+        types = [_INT8 if isinstance(value, int) else _TEXT for value in values]
+        name = self._prepared(sql, types, deadline) if prepare and self.prepares else b""
+        try:
+            if name:
+                self._connection.send_query_prepared(name, given)
+            else:
+                self._connection.send_query_params(sql, given, param_types=types)
+            return self._rows(self._answer(deadline))
+        except OperationalError as error:
+            raise Broken(str(error)) from error
+        except Refused as refused:
+            if refused.sqlstate != _NO_SUCH_STATEMENT:
+                raise
+            self.prepares = False  # somebody shares the session after all; nothing has happened yet
+            return self.execute(sql, values, deadline)
+
+    def post(self, sql: bytes) -> None:
+        """Send a statement whose answer nobody waits for; whoever comes next takes it."""
+        try:
+            self._connection.send_query_params(sql, None)
+            self._owed = True
+            self._connection.flush()
+        except OperationalError as error:
+            raise Broken(str(error)) from error
+
+    def _settle(self, deadline: float) -> None:
+        if self._owed:
+            try:
+                self._rows(self._answer(deadline))
+            except OperationalError as error:
+                raise Broken(str(error)) from error
+            self._owed = False
+
+    def _prepared(self, sql: bytes, types: list[int], deadline: float) -> bytes:
+        """The statement's name on the server, from its second use on: a command uses most of them once.
+
+        It is named after its content. So if a session should be shared after all, what stands there under
+        this name is this statement, and no other.
+        """
+        what = sql, tuple(types)
+        name = self._names.get(what)
+        if name is None:
+            self._names[what] = b""
+            return b""
+        if not name:
+            name = b"nightlatch_" + hashlib.sha256(repr(what).encode()).hexdigest()[:32].encode()
+            try:
+                self._connection.send_prepare(name, sql, types)
+                self._rows(self._answer(deadline))
+            except OperationalError as error:
+                raise Broken(str(error)) from error
+            except Refused as refused:
+                if refused.sqlstate != _ALREADY_PREPARED:
+                    raise
+            self._names[what] = name
+        return name
+
+    def _answer(self, deadline: float) -> pq.abc.PGresult | None:
+        connection, answer = self._connection, None
+        while connection.flush():
+            if self._await(select.POLLIN | select.POLLOUT, deadline) & select.POLLIN:
+                connection.consume_input()
+        while True:
+            while connection.is_busy():
+                self._await(select.POLLIN, deadline)
+                connection.consume_input()
+            result = connection.get_result()
+            if result is None:
+                return answer
+            answer = result
+
+    @property
+    def alive(self) -> bool:
+        """False if the other end is known to be gone. Asked before sending: then nothing was sent."""
+        try:
+            while self._poll.poll(0):
+                self._connection.consume_input()
+        except OperationalError:
+            return False
+        return bool(self._connection.status == pq.ConnStatus.OK)
+
+    @property
+    def backend(self) -> int:
+        """The server process as the other end named it; a pooler names one of its own making."""
+        return self._connection.backend_pid
+
+    @property
+    def version(self) -> int:
+        return self._connection.server_version
+
+    def notified(self, deadline: float) -> list[str]:
+        """Wait for notifications until `deadline`; their payloads, or [] when none came."""
+        try:
+            while True:
+                self._connection.consume_input()
+                heard = []
+                while (notify := self._connection.notifies()) is not None:
+                    heard.append(notify.extra.decode())
+                left = deadline - clock.now()
+                if heard or left <= 0:
+                    return heard
+                self._poll.poll(left * 1000 + 1)
+        except OperationalError as error:
+            raise Broken(str(error)) from error
+
+    def close(self) -> None:
+        self._connection.finish()
+
+    def _connect(self, deadline: float) -> None:
+        connection, known = self._connection, -1
+        if connection.status == pq.ConnStatus.BAD:
+            raise Broken(connection.get_error_message())
+        while (status := connection.connect_poll()) != pq.PollingStatus.OK:
+            if status == pq.PollingStatus.FAILED:
+                raise Broken(connection.get_error_message())
+            if known != connection.socket:  # the next address has another one
+                self._poll, known = select.poll(), connection.socket
+            wanted = select.POLLIN if status == pq.PollingStatus.READING else select.POLLOUT
+            self._poll.register(known, wanted)
+            if not self._poll.poll(max(deadline - clock.now(), 0) * 1000):
+                raise Broken("no answer in time")
+        self._poll = select.poll()
+        self._poll.register(connection.socket, select.POLLIN)
+        connection.nonblocking = 1
+
+    def _await(self, events: int, deadline: float) -> int:
+        left = deadline - clock.now()
+        if events == select.POLLIN:
+            ready = self._poll.poll(max(left, 0) * 1000)
+        else:
+            both = select.poll()
+            both.register(self._connection.socket, events)
+            ready = both.poll(max(left, 0) * 1000)
+        if not ready:
+            raise Broken("no answer in time")
+        return ready[0][1]
+
+    def _rows(self, answer: pq.abc.PGresult | None) -> list[Row]:
+        if answer is None:
+            raise Broken(self._connection.get_error_message())
+        if answer.status not in (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK):
+            sqlstate = (answer.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
+            message = (answer.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"").decode(errors="replace")
+            if not sqlstate or self._connection.status != pq.ConnStatus.OK:
+                # The session ended with it, and the end may have come after the commit.
+                raise Broken(message or self._connection.get_error_message())
+            raise Refused(sqlstate, message)
+        readers = [_READERS.get(answer.ftype(column), bytes.decode) for column in range(answer.nfields)]
+        return [
+            tuple(
+                None if (text := answer.get_value(row, column)) is None else read(text)
+                for column, read in enumerate(readers)
+            )
+            for row in range(answer.ntuples)
+        ]

