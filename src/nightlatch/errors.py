@@ -106,6 +106,12 @@ class BadConfig(Error):
     exit_code = 78
 
 
+class OverBudget(Error):
+    """A cap for the day or the month is reached; the run was not started."""
+
+    exit_code = 121
+
+
 class Stop(BaseException):
     """This work must end now."""
 

@@ -23,7 +23,6 @@ Page = dict[str, Any]
 
 class PageStore:
     default_ttl = 60.0
-    poll_every = 0.01
     has_clock = True
 
     def __init__(self, path: str) -> None:
@@ -117,7 +116,7 @@ class PageStore:
             return True
 
     def listen(self, name: str) -> Polling:
-        return Polling(self.poll_every)
+        return Polling(every=0.01)
 
     def judges_unseen(self, record: Record) -> bool:
         return True

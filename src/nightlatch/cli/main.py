@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 # command → what it does, in the order of the help
 COMMANDS = {
+    "run": "run a command once for its key, within bounds, recorded",
+    "progress": "inside a run: report how far it is",
+    "spend": "inside a run: report what was used",
     "lock": "run a command while holding a lease (flock with a fencing token)",
     "lease": "acquire, renew, release, show, list or raise a lease from a script",
     "publish": "replace a file, a folder or an object, if the lease is still yours",

@@ -20,7 +20,6 @@ class Store(Protocol):
     url: str
     folder: str  # a folder on this machine for lifetime locks, queues and sightings
     default_ttl: float
-    poll_every: float  # how often a waiter may look that hears nothing
 
     @property
     def id(self) -> str:

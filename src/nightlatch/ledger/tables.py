@@ -43,7 +43,7 @@ class Tables:
             known = self._rendered[text] = text.format(prefix=prefix, wall=self.database.wall)
         return known
 
-    def read(self, sql: str, **values: object) -> list[Row]:
+    def read(self, sql: str, **values: Any) -> list[Row]:
         return self.database.read(self.sql(sql), **values)
 
     def guarded(self, update: str, values: dict[str, object], inserts: Inserts) -> list[Row]:

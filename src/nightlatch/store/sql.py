@@ -85,7 +85,8 @@ WHERE name = :name AND grant_id = :grant RETURNING token
 
 _RAISE = f"""
 INSERT INTO {{prefix}}lease (name, token, previous, grant_id, holder, ttl, clock, expires, since, until, version, gates)
-VALUES (:name, CASE WHEN :above >= {{wall}} THEN :above + 1 ELSE {{wall}} END, 0, NULL, '', 0, '', 0, {{wall}}, {{wall}}, 1, 0)
+VALUES (:name, CASE WHEN :above >= {{wall}} THEN :above + 1 ELSE {{wall}} END,
+        0, NULL, '', 0, '', 0, {{wall}}, {{wall}}, 1, 0)
 ON CONFLICT (name) DO UPDATE SET
   token = {_RAISED}, version = lease.version + 1
 RETURNING token
@@ -126,7 +127,6 @@ class SqlStore:
         self.url = url  # as it may be shown: without a password
         self.folder = folder
         self._db = database
-        self.poll_every = database.poll_every
 
     @property
     def id(self) -> str:
@@ -219,7 +219,7 @@ class SqlStore:
             return bool(execute(self._sql(_REGISTER), name=name, gate=gate, token=held_by_me[0][0]))
 
     def listen(self, name: str) -> Ear:
-        return self._db.listen(name) or Polling(every=self.poll_every)
+        return self._db.listen(name) or Polling(every=self._db.poll_every)
 
     def judges_unseen(self, record: Record) -> bool:
         """May a record that no clock here can judge be taken by watching it stand still?

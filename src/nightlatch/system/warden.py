@@ -111,6 +111,8 @@ class _Loop:
         self.child = 0
         self.status: int | None = None
         self.frozen: set[int] = set()
+        self.asked: set[int] = set()  # whom we have asked to end
+        self.signum = int(signal.SIGTERM)
         self.why = ""
         self.left = 0
         self.grace = 10.0
@@ -179,6 +181,8 @@ class _Loop:
         elif now >= self.freeze_at and not self.frozen and self.child > 0:
             self.frozen = tree.freeze(self.grant)
             self.freeze_at = float("inf")
+        elif self.why and self.child > 0:
+            self._ask()
 
     def _finished(self) -> bool:
         """Reap; True when there was a tree and it is proven empty."""
@@ -195,9 +199,16 @@ class _Loop:
         self.why = self.why or why
         self.freeze_at = self.end_at = self.limit_at = float("inf")
         if grace > 0 and self.kill_at == float("inf"):
-            tree.signal_all(tree.below_me(self.grant), signum)
+            self.signum = signum
+            self._ask()
             tree.signal_all(self.frozen, signal.SIGCONT)  # a stopped process cannot tidy up
         self.kill_at = min(self.kill_at, clock.now() + grace)
+
+    def _ask(self) -> None:
+        """Ask everybody once, also who was forked while we were asking."""
+        while new := tree.below_me(self.grant) - self.asked:
+            tree.signal_all(new, self.signum)
+            self.asked |= new
 
     def _order_tenure(self, freeze_at: float, end_at: float, deadline: float) -> None:
         if self.why:
