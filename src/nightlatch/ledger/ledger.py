@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from ..core.model import Holder
+    from ..database.postgres import Postgres
     from ..database.sqlite import Sqlite
     from .audit import Verdict
     from .model import Attempt, Entry, Pruned, Run, Usage
@@ -44,7 +45,7 @@ FROM {prefix}usage WHERE (:job = '' OR job = :job) AND at >= :since GROUP BY job
 class Ledger:
     """What happened. Verbs here carry no token; only `seal` does, and makes the run's writer."""
 
-    def __init__(self, database: Sqlite, watching: Sqlite) -> None:
+    def __init__(self, database: Sqlite | Postgres, watching: Sqlite | Postgres) -> None:
         self._tables = Tables(database)
         self._watching = Tables(watching)  # a writer in its transaction keeps no reader of its process waiting
 
