@@ -18,6 +18,7 @@ from psycopg.conninfo import make_conninfo
 from ..system import clock, identity
 from . import dsn, schema
 from .explain import explained
+from .guarded import one_statement
 from .wire import Broken, Refused, Wire
 
 TYPE_CHECKING = False
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .ear import Notified
+    from .guarded import Inserts
 
     Row = tuple[Any, ...]
 
@@ -93,6 +95,15 @@ class Postgres:
                     except Refused as refused:
                         if refused.sqlstate not in _ABORTED or clock.now() >= deadline:
                             raise
+
+    def guarded(
+        self, update: str, values: dict[str, object], inserts: Inserts, *, patience: float = PATIENCE
+    ) -> list[Row]:
+        """`update`, and the rows if it hits, in one statement. [] if it does not hit."""
+        sql = one_statement(update, [table for table, _ in inserts], self.prefix)
+        for table, rows in inserts:
+            values = values | table.arrays(rows)
+        return self.write(sql, patience=patience, **values)
 
     def transaction(self, *, patience: float = PATIENCE) -> _Transaction:
         """Several statements as one: `with db.transaction() as execute: execute(sql, **values)`."""
