@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .file import File
     from .folder import Folder
     from .objects import Object
+    from .sql import Sql
 
 # scheme of a gate's URL → (module, class); a class is made again from its URL by `from_url`
 _KINDS: dict[str, tuple[str, str]] = {
@@ -24,9 +25,12 @@ _KINDS: dict[str, tuple[str, str]] = {
     "s3": ("objects", "Object"),
     "gs": ("objects", "Object"),
     "az": ("objects", "Object"),
+    "postgresql": ("sql", "Sql"),
+    "postgres": ("sql", "Sql"),
+    "sqlite": ("sql", "Sql"),
 }
 
-__all__ = ["File", "Folder", "Object", "at", "open"]
+__all__ = ["File", "Folder", "Object", "Sql", "at", "open"]
 
 
 def open(url: str) -> Gate:

@@ -27,7 +27,7 @@ def seal_all(lease: Lease | Inherited, registered: Iterable[str], declared: Iter
     for gate in declared:
         if gate.url not in gates:
             lease.store.register(lease.name, lease.grant, gate.url)
-            gates[gate.url] = gate
+        gates[gate.url] = gate  # the caller's own object, which may know more than its URL: a password
     for _ in range(_TRIES):
         highest = max((_refusal(gate, lease.mark, str(lease.holder)) for gate in gates.values()), default=0)
         if not highest:
@@ -62,8 +62,8 @@ def _refusal(gate: Gate, mark: Mark, by: str) -> int:
 
 
 def _elsewhere(url: str) -> bool:
-    """A file on another machine's own disk is sealed by the holders there: nobody here can write to it."""
+    """What is on another machine's own disk is sealed by the holders there: nobody here can write to it."""
     from ..system import identity
 
     scheme, _, rest = url.partition("://")
-    return scheme in ("file", "folder") and rest.partition("/")[0] not in ("", identity.machine())
+    return scheme in ("file", "folder", "sqlite") and rest.partition("/")[0] not in ("", identity.machine())
