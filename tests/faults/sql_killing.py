@@ -20,7 +20,7 @@ from contextlib import closing
 from nightlatch import gates
 from nightlatch.core.model import Mark
 from tests.faults.killing import NAME, STORE, acknowledged
-from tests.faults.sql_writer import connect
+from tests.sql_target import connect
 
 
 def mark_of(turn: int) -> Mark:

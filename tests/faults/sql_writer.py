@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 import sys
 import time
 from typing import Any
@@ -24,19 +23,11 @@ from typing import Any
 from nightlatch import gates
 from nightlatch.core.model import Mark
 from nightlatch.errors import StaleToken
+from tests.sql_target import connect
 
 
 def stop() -> None:
     os.kill(os.getpid(), signal.SIGSTOP)
-
-
-def connect(gate: gates.Sql) -> Any:
-    """The user's own connection, as a user would open it."""
-    if gate.url.startswith("sqlite:"):
-        return sqlite3.connect("/" + gate.url.partition("#")[0].removeprefix("sqlite://").partition("/")[2], timeout=30)
-    import psycopg
-
-    return psycopg.connect(gate.url.partition("#")[0])
 
 
 def write(connection: Any, mark: Mark, content: str, point: str = "never") -> None:

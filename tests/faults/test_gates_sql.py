@@ -24,66 +24,13 @@ from nightlatch.core.model import Mark
 from nightlatch.errors import GateUnreachable, InDoubt, OtherStore, StaleToken
 from nightlatch.gates import sql_postgres, sql_sqlite
 from nightlatch.system import filelock, identity, process
-from tests import programs
-from tests.faults import sql_writer
+from tests import programs, sql_target
 from tests.faults.test_gates_file import go_on, mark, until_stopped
 from tests.proxy import Proxy
-from tests.servers import PostgresServer
+from tests.sql_target import Target
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-
-
-class Target:
-    """A few tables of its own, and the gate in front of them."""
-
-    TABLES = ("article (body TEXT, token BIGINT)", "entry (number BIGINT, token BIGINT)", "total (number BIGINT)")
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-        with closing(self.connect()) as connection:
-            for table in self.TABLES:
-                connection.execute(f"CREATE TABLE {table}")
-            connection.execute("INSERT INTO total VALUES (-1)")
-            connection.commit()
-
-    @property
-    def sqlite(self) -> bool:
-        return self.url.startswith("sqlite:")
-
-    def gate(self) -> gates.Sql:
-        return gates.Sql.from_url(self.url)
-
-    def connect(self) -> Any:
-        return sql_writer.connect(self.gate())
-
-    def write(self, its: Mark, content: str) -> None:
-        with closing(self.connect()) as connection, self.gate().transaction(connection, its):
-            sql_writer.write(connection, its, content)
-
-    def read(self) -> list[str]:
-        with closing(self.connect()) as connection:
-            return [body for (body,) in connection.execute("SELECT body FROM article").fetchall()]
-
-
-@pytest.fixture
-def postgres_target(postgres: PostgresServer) -> Iterator[Target]:
-    name = f"site_{identity.new_id()}"
-    postgres.psql(f"CREATE SCHEMA {name}")
-    query = f"sslmode=disable&options=-csearch_path%3D{name}"
-    yield Target(f"postgresql://postgres@127.0.0.1:{postgres.port}/postgres?{query}#{name}")
-    postgres.psql(f"DROP SCHEMA {name} CASCADE")
-
-
-@pytest.fixture
-def sqlite_target(tmp_path: Path) -> Target:
-    return Target(f"sqlite:///{tmp_path}/site.db#articles")
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def target(request: pytest.FixtureRequest) -> Target:
-    found: Target = request.getfixturevalue(f"{request.param}_target")
-    return found
 
 
 @pytest.fixture
@@ -98,7 +45,7 @@ def writers() -> Iterator[list[subprocess.Popen[str]]]:
 
 def writer(started: list[subprocess.Popen[str]], target: Target, its: Mark, content: str, point: str) -> Any:
     argv = [target.url, its.store, its.name, str(its.token), its.grant, content, point]
-    started.append(subprocess.Popen([sys.executable, str(HERE / "sql_writer.py"), *argv], text=True))
+    started.append(subprocess.Popen([sys.executable, "-m", "tests.faults.sql_writer", *argv], text=True, cwd=ROOT))
     return started[-1]
 
 
@@ -264,16 +211,16 @@ HOLD = """
 import os, signal, sys, nightlatch
 from nightlatch import gates
 from nightlatch.errors import StaleToken
-from tests.faults import sql_writer
+from tests import sql_target
 gate = gates.Sql.from_url(sys.argv[1])
 lease = nightlatch.lease("job", ttl="1s").acquire()
 lease.use(gate)
 mark = lease.mark
-connection = sql_writer.connect(gate)
+connection = sql_target.connect(gate)
 os.kill(os.getpid(), signal.SIGSTOP)
 try:
     with gate.transaction(connection, mark):  # its last check of the lease was before the stop
-        sql_writer.write(connection, mark, "old")
+        sql_target.replace(connection, mark, "old")
 except StaleToken:
     os._exit(73)
 os._exit(0)
@@ -329,7 +276,7 @@ def test_a_store_restored_from_before_a_grant_raises_its_token_above_the_marks(t
     with nightlatch.lease("job", store=sqlite_url.replace("state", "backup")) as lease:
         assert lease.token > forgotten.token
         with closing(target.connect()) as connection, gate.transaction(connection, lease):
-            sql_writer.write(connection, lease.mark, "restored")
+            sql_target.replace(connection, lease.mark, "restored")
         with pytest.raises(StaleToken):
             target.write(forgotten, "forgotten")
     assert target.read() == ["restored"]
@@ -345,7 +292,7 @@ def test_another_store_is_refused_until_the_gate_is_adopted(target, tmp_path):
         adopted = programs.nightlatch(theirs, "gate", "adopt", target.url)
         assert adopted.returncode == 0, adopted.stderr
         with closing(target.connect()) as connection, pytest.raises(OtherStore), gate.transaction(connection, lease):
-            sql_writer.write(connection, lease.mark, "mine")
+            sql_target.replace(connection, lease.mark, "mine")
     assert programs.nightlatch(theirs, "lock", "job", "--gate", target.url, "--", "true").returncode == 0
     assert target.read() == []
 
@@ -355,7 +302,7 @@ def test_a_reply_to_the_commit_that_is_lost_is_settled_by_asking_the_server(post
     gate.seal(mark(1), "me")
     with Proxy(postgres.port) as proxy, closing(_through(proxy, postgres_target)) as connection:
         with gate.transaction(connection, mark(1)):
-            sql_writer.write(connection, mark(1), "landed")
+            sql_target.replace(connection, mark(1), "landed")
             proxy.lose_replies = 1
         assert connection.closed
     assert postgres_target.read() == ["landed"]
@@ -367,7 +314,7 @@ def test_a_commit_that_never_arrived_is_reported_as_not_done(postgres, postgres_
 
     def cut(proxy: Proxy, connection: Any) -> None:
         with gate.transaction(connection, mark(1)):
-            sql_writer.write(connection, mark(1), "lost")
+            sql_target.replace(connection, mark(1), "lost")
             for each in proxy._sockets:
                 proxy._cut(each)
 
@@ -387,7 +334,7 @@ def test_a_commit_whose_reply_is_lost_and_that_nobody_can_be_asked_about_is_in_d
             gate.seal(mark(1), "me")
             transaction = gate.transaction(connection, mark(1))
             transaction.__enter__()
-            sql_writer.write(connection, mark(1), "landed")
+            sql_target.replace(connection, mark(1), "landed")
         proxy.lose_replies = 1
         with pytest.raises(InDoubt, match="look before you repeat it"):
             transaction.__exit__(None, None, None)

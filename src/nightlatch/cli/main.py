@@ -16,7 +16,7 @@ COMMANDS = {
     "lock": "run a command while holding a lease (flock with a fencing token)",
     "lease": "acquire, renew, release, show, list or raise a lease from a script",
     "publish": "replace a file, a folder or an object, if the lease is still yours",
-    "gate": "show a gate's marks and refusals, or adopt it for this store",
+    "gate": "show a gate's marks and refusals, adopt it, or guard tables with triggers",
     "key": "print the idempotency key of what is processed",
     "doctor": "check this machine and the store; each finding says what to do",
     "migrate": "bring the store's tables up to date, or print the SQL for who may",
