@@ -87,8 +87,8 @@ def _lines(run: Run, state: str) -> list[tuple[str, str]]:
         ("command", screen.cut(screen.harmless(run.command), 400)),
         ("reason", reason),
         ("exit code", "" if run.exit_code is None else str(run.exit_code)),
-        ("holder", str(run.holder) if state in (states.RUNNING, lapse.LAPSED) else ""),
-        ("host", run.host),
+        ("holder", screen.harmless(str(run.holder)) if state in (states.RUNNING, lapse.LAPSED) else ""),
+        ("host", screen.harmless(run.host)),
         ("opened", screen.moment(run.created)),
         ("started", started),
         ("ended", ended if run.state not in states.OPEN else ""),
@@ -122,14 +122,17 @@ def _entries(entries: list[Entry]) -> list[str]:
         for index, entry in enumerate(entries)
         if entry.kind not in _OFTEN or index + 1 == len(entries) or entries[index + 1].kind != entry.kind
     ]
-    cells = [[screen.moment(entry.at), screen.harmless(entry.kind), _said(entry)] for entry in shown[-_TIMELINE:]]
+    cells = [[screen.local(entry.at), screen.harmless(entry.kind), _said(entry)] for entry in shown[-_TIMELINE:]]
     lines = [screen.cut(line, max(screen.width(), 60)) for line in screen.columns(cells, elastic=())]
     earlier = len(shown) - len(cells)
     return [f"  … {earlier} earlier: --json has all of them", *lines] if earlier else lines
 
 
 def _said(entry: Entry) -> str:
-    return logfmt({screen.harmless(name): text for name, text in entry.facts.items() if name not in _FENCE})
+    told = {screen.harmless(name): text for name, text in entry.facts.items() if name not in _FENCE}
+    if "elapsed" in told:
+        told["elapsed"] = duration.show(float(told["elapsed"]))
+    return logfmt(told)
 
 
 def _next(desk: Desk, run: Run, state: str) -> list[str]:

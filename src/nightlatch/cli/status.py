@@ -73,12 +73,14 @@ def _show(desk: Desk, groups: dict[str, list[Seen]], since: str, capped: bool) -
         print(f"nothing needs you, nothing runs, and nothing ran in the last {since}.")
         print(f"Start something: {desk.command('run NAME -- CMD …')}; all commands: nightlatch --help")
         return
-    for number, (name, group) in enumerate((name, group) for name, group in groups.items() if group):
-        count = f"{len(group)}{'+' if capped else ''}"
-        print(("\n" if number else "") + screen.paint(f"{name} ({count})", screen.BOLD))
-        most = _GROUPS[name]
-        print("\n".join(desk.rows(group[:most])))
-        if len(group) > most:
-            print(f"  … {len(group) - most} more: {desk.command('runs --since', since)}")
     if not groups["needs you"]:
-        print("\nnothing needs you")
+        print(screen.paint("nothing needs you", screen.GREEN) + "\n")
+    shown = {name: group[: _GROUPS[name]] for name, group in groups.items() if group}
+    rows = iter(desk.rows([seen for group in shown.values() for seen in group]))  # together, so that columns align
+    for number, (name, group) in enumerate(shown.items()):
+        count, more = len(groups[name]), len(groups[name]) - len(group)
+        print(("\n" if number else "") + screen.paint(f"{name} ({count}{'+' if capped else ''})", screen.BOLD))
+        for _ in group:
+            print(next(rows))
+        if more:
+            print(f"  … {more} more: {desk.command('runs --since', since)}")
