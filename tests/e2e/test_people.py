@@ -6,12 +6,14 @@ import json
 import os
 import pty
 import shlex
+import signal
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nightlatch.cli import status
 from nightlatch.ledger import open_for, opening
 from nightlatch.store import url as stores
 from tests.programs import NIGHTLATCH, children, environment, nightlatch, start, until
@@ -124,6 +126,17 @@ def test_status_as_json_is_one_object(sqlite_url):
     assert [found["job"] for found in told["needs_you"]] == ["broken"]
     assert [found["job"] for found in told["done"]] == ["report"]
     assert told["running"] == told["waiting"] == []
+
+
+def test_a_failure_is_not_hidden_by_many_successes_after_it(sqlite_url, monkeypatch, capsys):
+    run(sqlite_url, "broken", "exit 3")
+    for key in range(4):
+        run(sqlite_url, "report", "true", key=str(key))
+    monkeypatch.setattr(status, "_MOST", 2)
+    status.main(["--store", sqlite_url])
+    shown = capsys.readouterr().out
+    assert "needs you (1)" in shown and "broken" in shown
+    assert "done (2+)" in shown
 
 
 def test_a_store_named_on_the_command_line_stands_in_the_commands_to_type(sqlite_url):
@@ -298,6 +311,17 @@ def test_a_run_that_works_is_not_lapsed(sqlite_url, tmp_path):
     running = Running(sqlite_url, tmp_path, "agent")
     assert one(sqlite_url, "agent")["state"] == "running"
     assert running.finish() == 0
+
+
+def test_a_run_whose_lease_ran_out_is_lapsed_though_its_supervisor_lives(sqlite_url, tmp_path):
+    running = Running(sqlite_url, tmp_path, "agent", "--ttl", "2s")
+    os.kill(running.process.pid, signal.SIGSTOP)
+    try:
+        until(lambda: one(sqlite_url, "agent")["state"] == "lapsed", timeout=40)
+    finally:
+        os.kill(running.process.pid, signal.SIGCONT)
+    running.process.communicate(timeout=60)
+    assert one(sqlite_url, "agent")["state"] == "lost"
 
 
 def test_neither_cancel_nor_retry_decides_a_lapsed_run(sqlite_url, lapsed):

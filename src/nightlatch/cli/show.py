@@ -27,6 +27,7 @@ One run: what it is, its attempts, its timeline from the journal, what was refus
 and what to type next. Looking changes nothing."""
 
 _TAIL = 10  # lines of output
+_LONGEST = 400  # characters of a command, or of a line of output
 _TIMELINE = 40  # entries that are shown; --json has all
 _OFTEN = ("progress", "usage")  # of several in a row only the last is shown
 _LINKS = ("opened", "ended")  # on the job's chain: they point to the run's own entries
@@ -61,7 +62,7 @@ def main(argv: list[str]) -> int:
     _section("attempts", _attempts(attempts))
     _section("timeline", _entries([entry for entry in entries if entry not in refusals]))
     _section("refused", _entries(refusals))
-    _section("output, its end", ["  | " + screen.harmless(line) for line in tail])
+    _section("output, its end", ["  | " + screen.cut(screen.harmless(line), _LONGEST) for line in tail])
     _section("next", _next(desk, run, state))
     return 0
 
@@ -84,7 +85,7 @@ def _lines(run: Run, state: str) -> list[tuple[str, str]]:
     lines = [
         ("key", screen.harmless(run.key)),
         ("slot", screen.harmless(run.slot)),
-        ("command", screen.cut(screen.harmless(run.command), 400)),
+        ("command", screen.cut(screen.harmless(run.command), _LONGEST)),
         ("reason", reason),
         ("exit code", "" if run.exit_code is None else str(run.exit_code)),
         ("holder", screen.harmless(str(run.holder)) if state in (states.RUNNING, lapse.LAPSED) else ""),
