@@ -75,7 +75,9 @@ def run(argv: list[str]) -> int:
     try:
         return _dispatch(argv)
     except (Error, Stop) as error:
-        print(f"nightlatch: {error}", file=sys.stderr)
+        from .screen import harmless
+
+        print(f"nightlatch: {harmless(str(error))}", file=sys.stderr)  # it may quote what a command has said
         return error.exit_code
     except KeyboardInterrupt:
         return 130
