@@ -60,6 +60,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--cwd", metavar="FOLDER", default="", help="where the command runs")
     parser.add_argument("--lost", metavar="POLICY", default="doubt", choices=["again", "doubt"],
                         help="again or doubt: after an attempt whose holder died (default doubt)")  # fmt: skip
+    parser.add_argument("--keep-awake", action="store_true", help="keep the machine from sleeping while it runs")
     parser.add_argument("--again", action="store_true", help="although the key is done")
     parser.add_argument("--new", action="store_true", help="without a key: a new run, not the unfinished one")
     parser.add_argument("--verdict", metavar="FILE", help="write how it ended as JSON")
@@ -115,6 +116,7 @@ def _job(args: Namespace, command: list[str]) -> Job:
         lost=args.lost,
         again=args.again,
         new=args.new,
+        keep_awake=args.keep_awake,
     )
 
 

@@ -36,6 +36,7 @@ class Job:
     lost: str = "doubt"
     again: bool = False
     new: bool = False
+    keep_awake: bool = False
 
     def check(self) -> Job:
         """This job, if it can be run as it stands; otherwise says what to add."""

@@ -185,6 +185,10 @@ class _Pipeline:
         supervise.forward_signals(self.guard)
         if job.timeout is not None:
             self.guard.tell("limit", started + job.timeout)
+        if job.keep_awake:
+            from ..system.awake import keep_awake
+
+            keep_awake(os.getpid())  # a child of ours, ended with the rest when the warden is dismissed
         self.guard.start(job.command, environment, cwd=job.cwd, grace=job.grace)
         try:
             self._attend(socket)
