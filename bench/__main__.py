@@ -7,7 +7,7 @@ import sys
 
 from . import timing
 
-PARTS = ["lease", "git"]
+PARTS = ["lease", "ledger", "git"]
 
 if __name__ == "__main__":
     timing.precompile()

@@ -32,3 +32,9 @@ def state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def postgres_url(postgres: PostgresServer, state_home: Path, request: pytest.FixtureRequest) -> str:
     """A store that no other test has."""
     return postgres.url(f"test_{abs(hash(request.node.nodeid)):x}")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def ledger_url(request: pytest.FixtureRequest) -> str:
+    """A store on each database that keeps the ledger itself."""
+    return str(request.getfixturevalue(f"{request.param}_url"))
