@@ -7,7 +7,7 @@ import sys
 
 from . import timing
 
-PARTS = ["lease"]
+PARTS = ["lease", "gates_sql"]
 
 if __name__ == "__main__":
     timing.precompile()

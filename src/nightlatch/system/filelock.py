@@ -30,8 +30,7 @@ class FairLock:
     def acquire(self, timeout: float) -> bool:
         """Wait in the queue for up to `timeout` seconds."""
         # Found out before, written the moment the lock is ours: whoever is stopped in between is not to be found.
-        pid = os.getpid()
-        me = f"{pid} {process.start_of(pid)} {identity.pid_namespace()}\n".encode().ljust(80)
+        me = _signature()
         fd = self._open()
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -90,6 +89,20 @@ class FairLock:
 
     def _open(self) -> int:
         return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+_signed: list[bytes] = []
+
+
+def _signature() -> bytes:
+    """Who we are, as a waiter looks for us. Found out once: it takes as long as the lock itself."""
+    if not _signed:
+        pid = os.getpid()
+        _signed.append(f"{pid} {process.start_of(pid)} {identity.pid_namespace()}\n".encode().ljust(80))
+    return _signed[0]
+
+
+os.register_at_fork(after_in_child=_signed.clear)  # a child is somebody else
 
 
 def _taker(file: os.stat_result) -> tuple[int, int] | None:
