@@ -7,7 +7,7 @@ import sys
 
 from . import timing
 
-PARTS = ["lease", "gates_sql"]
+PARTS = ["lease", "git", "gates_file", "gates_sql"]
 
 if __name__ == "__main__":
     timing.precompile()

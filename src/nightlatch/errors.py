@@ -10,6 +10,7 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .core.model import Mark, Record
+    from .ledger.model import Run
 
 
 class Error(Exception):
@@ -67,12 +68,28 @@ class Busy(Error):
         self.record = record
 
 
+class RunEnded(Error):
+    """The run is not open for this: it is done, was ended, or waits for a person. `run` says which."""
+
+    exit_code = 76
+
+    def __init__(self, message: str, run: Run) -> None:
+        super().__init__(message)
+        self.run = run
+
+
 class Nested(Busy):
     """The lease is held by the very run this was called from: waiting for it would never end."""
 
 
 class InDoubt(Error):
     """Nobody knows whether it happened. A person has to look."""
+
+    exit_code = 76
+
+
+class Conflict(Error):
+    """Two changes to the same thing, which only a person can bring together. Nothing was written, nothing lost."""
 
     exit_code = 76
 
@@ -87,6 +104,12 @@ class BadConfig(Error):
     """A setting cannot be used as it stands."""
 
     exit_code = 78
+
+
+class OverBudget(Error):
+    """A cap for the day or the month is reached; the run was not started."""
+
+    exit_code = 121
 
 
 class Stop(BaseException):

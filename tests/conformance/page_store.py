@@ -23,7 +23,6 @@ Page = dict[str, Any]
 
 class PageStore:
     default_ttl = 60.0
-    poll_every = 0.01
     has_clock = True
 
     def __init__(self, path: str) -> None:
@@ -116,8 +115,16 @@ class PageStore:
             gates.append(gate)
             return True
 
+    def unregister(self, name: str, gate: str) -> bool:
+        with self._page() as page:
+            gates = page["leases"].get(name, {"gates": []})["gates"]
+            if gate not in gates:
+                return False
+            gates.remove(gate)
+            return True
+
     def listen(self, name: str) -> Polling:
-        return Polling(self.poll_every)
+        return Polling(every=0.01)
 
     def judges_unseen(self, record: Record) -> bool:
         return True

@@ -120,10 +120,12 @@ def test_a_holder_stopped_between_check_and_write_cannot_write_after_the_seal(ta
     assert target.read() == b"new"
 
 
-@pytest.mark.parametrize("kind", ["file", "folder"])
-def test_a_holder_stopped_before_it_could_sign_the_lock_is_found_all_the_same(kind, tmp_path, writers):
-    gate = Target(kind, str(tmp_path / "out")).gate()
+@pytest.mark.parametrize("left", ["", "4194303 1 {namespace}"], ids=["blank", "signed by one that was killed"])
+def test_a_holder_stopped_before_it_could_sign_the_lock_is_found_all_the_same(left, tmp_path, writers):
+    gate = gates.File(tmp_path / "out")
     gate.seal(mark(1), "old")
+    lock = tmp_path / ".out.nightlatch" / "lock"
+    lock.write_text(left.format(namespace=identity.pid_namespace()).ljust(80))
     old = writer(writers, gate, mark(1), "old", "unsigned")
     until_stopped(old.pid)
     gate.seal(mark(2), "new")
@@ -332,15 +334,18 @@ def test_a_store_restored_from_before_a_grant_raises_its_token_above_the_marks(t
                 gate.write(forgotten, b"forgotten")
 
 
-def test_a_gate_opened_late_raises_the_earlier_ones_with_it(tmp_path, sqlite_url):
-    early, late = gates.File(tmp_path / "early"), gates.File(tmp_path / "late")
-    with nightlatch.lease("job", gates=[early], store=sqlite_url) as lease:
+def test_a_token_is_raised_before_the_work_and_never_in_the_middle_of_it(tmp_path, sqlite_url):
+    """A holder that a restored store brought back to life must not overtake the one that overtook it."""
+    late = gates.File(tmp_path / "late")
+    with nightlatch.lease("job", store=sqlite_url) as lease:
         ahead = mark(lease.token + 10**9, store=lease.store.id)
         late.seal(ahead, "a grant the store has forgotten")
-        lease.use(late)
-        between = mark(ahead.token - 1, store=lease.store.id)
-        with pytest.raises(StaleToken):
-            early.write(between, b"forgotten too")
+        before = lease.token
+        with pytest.raises(StaleToken, match="nightlatch lease raise job"):
+            lease.use(late)
+        assert lease.token == before
+    with nightlatch.lease("job", store=sqlite_url, gates=[late]) as lease:
+        assert lease.token > ahead.token
 
 
 def test_another_store_is_refused_until_the_gate_is_adopted(tmp_path):

@@ -24,7 +24,7 @@ def test_no_acknowledged_add_is_lost(sqlite_url: str, tmp_path: Path) -> None:
 def test_without_the_fence_acknowledged_adds_are_lost(sqlite_url: str, tmp_path: Path) -> None:
     """So the test above can fail, and the lease alone is not what makes it pass."""
     courses = []
-    for seed in range(SEED, SEED + 8):
+    for seed in range(SEED, SEED + 12):
         courses.append(guarded_set.run(sqlite_url, tmp_path / str(seed), seconds=6, seed=seed, fenced=False))
         assert not courses[-1].repeated and not courses[-1].fallen, courses[-1]
         if courses[-1].lost:

@@ -101,7 +101,7 @@ def work(url: str, folder: Path, who: str, ttl: float, fenced: bool, seed: int) 
                 note("granted", lease.token, asked, clock.now())
                 shared.seal(lease.token)
                 elements = shared.elements()
-                time.sleep(chance.uniform(0.0, 0.03))  # the work
+                time.sleep(chance.uniform(0.0, 0.08))  # the work
                 element = f"{who}.{count}"
                 shared.replace(lease.token, [*elements, element])
                 note("added", lease.token, element)
@@ -166,7 +166,7 @@ def run(url: str, folder: Path, *, seconds: float, seed: int, fenced: bool = Tru
     """Let the workers add, and the nemesis loose on them, for so many seconds; then count."""
     folder.mkdir(parents=True, exist_ok=True)
     course = Course(seed=seed, seconds=seconds)
-    nemesis = Nemesis(course, ["work", url, str(folder), str(ttl), str(int(fenced)), str(seed)], ttl)
+    nemesis = Nemesis(course, url, ["work", url, str(folder), str(ttl), str(int(fenced)), str(seed)], ttl)
     deadline = clock.now() + seconds
     try:
         while clock.now() < deadline:
@@ -182,8 +182,9 @@ def run(url: str, folder: Path, *, seconds: float, seed: int, fenced: bool = Tru
 class Nemesis:
     """Stops workers for less and for more than a TTL, several at once, and kills some; always starts new ones."""
 
-    def __init__(self, course: Course, words: list[str], ttl: float) -> None:
+    def __init__(self, course: Course, url: str, words: list[str], ttl: float) -> None:
         self._course, self._words, self._ttl, self._chance = course, words, ttl, random.Random(course.seed)
+        self._store = nightlatch.connect(url)
         self._starts = 0
         self._workers = [self._start() for _ in range(WORKERS)]
         self._stopped: dict[int, float] = {}  # place → when it may go on
@@ -192,8 +193,8 @@ class Nemesis:
         time.sleep(self._chance.uniform(0.05, 0.3))
         for place in [place for place, until in self._stopped.items() if until <= clock.now()]:
             self._go_on(place)
-        place, kill = self._chance.randrange(WORKERS), self._chance.random() < 0.15
-        pause = self._ttl * self._chance.choice((0.1, 0.5, 1.3, 1.3, 2.5))
+        place, kill = self._aim(), self._chance.random() < 0.1
+        pause = self._ttl * self._chance.choice((0.1, 0.5, 1.3, 1.5, 2.0))
         if self._workers[place].poll() is not None:
             self._course.died += 1
             self._replace(place)
@@ -205,6 +206,18 @@ class Nemesis:
             self._workers[place].send_signal(signal.SIGSTOP)
             self._stopped.setdefault(place, clock.now() + pause)
 
+    def _aim(self) -> int:
+        """Half of the time at whoever has the lease: that is where a stop hurts."""
+        place = self._chance.randrange(WORKERS)
+        if self._chance.random() < 0.5:
+            return place
+        try:
+            record = self._store.read(NAME)
+        except nightlatch.StoreUnreachable:
+            return place
+        holders = [place for place, worker in enumerate(self._workers) if record and worker.pid == record.holder.pid]
+        return holders[0] if holders else place
+
     def let_all_go_on(self) -> None:
         for place in list(self._stopped):
             self._go_on(place)
@@ -213,6 +226,7 @@ class Nemesis:
         for worker in self._workers:
             worker.kill()
             worker.wait()
+        self._store.close()
 
     def _go_on(self, place: int) -> None:
         del self._stopped[place]

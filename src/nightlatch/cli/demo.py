@@ -16,51 +16,132 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _PURPOSE = """\
-Two contenders for one lease, with real processes: the second is refused, the first is killed with
-kill -9, the second takes over at once with a higher token, and nothing of the first is left.
+The whole story in a few seconds, with real processes: a worker is frozen right in front of its write,
+another takes over and writes, the first one thaws and writes too. Once with a lock alone, where the
+stale write lands; once through a gate, where it is refused. Then a holder is killed with kill -9, and
+its orphans are gone before the next one gets the lease.
 
 Uses a store of its own in a temporary folder and leaves nothing behind."""
+
+# What both workers do. The lease is checked right before the write, as careful people do.
+_WORKER = """
+import sys, nightlatch
+from nightlatch import gates
+who, path, how = sys.argv[1:]
+gate = gates.File(path)
+with nightlatch.lease("report-" + how, ttl="2s", wait="30s", gates=[gate] if how == "gate" else []) as lease:
+    lease.check()
+    mark = lease.mark
+    print(lease.token, flush=True)
+    sys.stdin.readline()          # Ann is frozen here, between her check and her write
+    text = f"report by {who}\\n".encode()
+    if how == "gate":
+        gate.write(mark, text)
+    else:
+        with open(path, "wb") as file:
+            file.write(text)
+"""
 
 
 def main(argv: list[str]) -> int:
     Parser("demo", _PURPOSE, "  nightlatch demo").parse_args(argv)
     with tempfile.TemporaryDirectory(prefix="nightlatch-demo-") as folder:
         os.environ["NIGHTLATCH_STORE"] = f"sqlite:///{folder}/demo.db"
-        return _tell(folder)
+        alone, gated = _frozen(folder, "lock"), _frozen(folder, "gate")
+        orphans = _killed(folder)
+        good = alone["file"] == "Ann" and gated["file"] == "Ben" and orphans
+        _table(alone, gated)
+    _say("\nNo stale write, no orphan, tokens that only rise." if good else "\nThis is NOT how it should be.")
+    return 0 if good else 1
 
 
-def _tell(folder: str) -> int:
-    says = os.path.join(folder, "says")
-    _say("Ann's laptop starts the nightly job. It would run for an hour:")
-    ann = _lock("--", "sh", "-c", f'echo "$$ $NIGHTLATCH_TOKEN" > {says}.part; mv {says}.part {says}; sleep 3600')
-    _until(lambda: os.path.exists(says))
-    with open(says, encoding="ascii") as file:
-        child, token = map(int, file.read().split())
-    _say(f"  it holds the lease with token {token}; its command is process {child}\n")
+def _frozen(folder: str, how: str) -> dict[str, str]:
+    """One worker frozen in front of its write, another taking over; how it ends."""
+    path = os.path.join(folder, f"{how}.txt")
+    _say("With a lock alone:" if how == "lock" else "\nThrough a gate:")
+    ann = _worker("Ann", path, how)
+    ann_token = _line(ann)
+    _say(f"  Ann holds the lease (token {ann_token}), has checked it, and is frozen right in front of her write")
+    ann.send_signal(signal.SIGSTOP)
+    ben = _worker("Ben", path, how)
+    ben_token = _line(ben)
+    _go_on(ben)
+    _say(f"  her lease runs out; Ben takes over (token {ben_token}) and writes: {_content(path)!r}")
+    ann.send_signal(signal.SIGCONT)
+    said = _go_on(ann)
+    refused = "StaleToken" in said
+    if refused:
+        reason = said.strip().rpartition("StaleToken: ")[2]
+        _say(f"  Ann thaws and writes too:\n    {reason}")
+    else:
+        _say("  Ann thaws and writes too: nobody stops her")
+    content = _content(path)
+    _say(f"  the file says: {content!r}")
+    return {
+        "written": "refused" if refused else "LANDED",
+        "file": content.split()[-1],
+        "tokens": f"{ben_token} > {ann_token}",
+    }
 
-    _say("Ben's laptop fires the same cron line:")
-    refused = _lock("--", "true", stderr=subprocess.PIPE)
-    message = refused.communicate()[1].strip()
-    _say(f"  {message}\n  exit code {refused.returncode}\n")
 
-    _say(f"Now kill -9 of Ann's supervisor (process {ann.pid}), with 60 seconds left on its lease. Ben waits for it:")
-    started = time.monotonic()
-    ann.send_signal(signal.SIGKILL)
+def _killed(folder: str) -> bool:
+    """A holder killed with a minute left on its lease: is it followed at once, and is nothing left of it?"""
+    said = os.path.join(folder, "said")
+    _say("\nAnd kill -9, with 60 seconds left on the lease:")
+    ann = _lock("--", "sh", "-c", f'(setsid sleep 3600 &); echo "$$" > {said}.part; mv {said}.part {said}; sleep 3600')
+    _until(lambda: os.path.exists(said))
+    command = int(_content(said))
+    ann.kill()
     ann.wait()
-    ben = _lock("--wait", "30s", "--", "sh", "-c", 'echo "$NIGHTLATCH_TOKEN"', stdout=subprocess.PIPE)
-    higher = int(ben.communicate()[0])
-    took = time.monotonic() - started
-    alive = os.path.exists(f"/proc/{child}") if sys.platform == "linux" else _alive(child)
-    _say(f"  taken over after {took:.2f} s with token {higher}")
-    _say(f"  Ann's command (process {child}) is {'STILL ALIVE' if alive else 'gone: that was proven first'}\n")
-    ok = refused.returncode == 75 and higher > token and not alive and ben.returncode == 0
-    _say("No two holders at once, tokens only rise, no orphan works on." if ok else "This is NOT how it should be.")
-    return 0 if ok else 1
+    started = time.monotonic()
+    ben = _lock("--wait", "30s", "--", "true")
+    code, alive = ben.wait(), _alive(command)
+    _say(f"  the next holder was let in after {time.monotonic() - started:.2f} s, and not before every process")
+    _say(f"  that Ann's command had started was {'STILL ALIVE' if alive else 'proven gone'}")
+    return code == 0 and not alive
 
 
-def _lock(*words: str, **pipes: int) -> subprocess.Popen[str]:
+def _table(alone: dict[str, str], gated: dict[str, str]) -> None:
+    rows = [
+        ("", "a lock alone", "Nightlatch's gate"),
+        ("Ann's stale write", alone["written"], gated["written"]),
+        ("the report is by", f"{alone['file']} (stale)", f"{gated['file']} (fresh)"),
+    ]
+    _say("")
+    for row in rows:
+        _say("  " + "".join(f"{cell:<22}" for cell in row).rstrip())
+
+
+def _worker(who: str, path: str, how: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", _WORKER, who, path, how],
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def _line(worker: subprocess.Popen[str]) -> str:
+    assert worker.stdout
+    line = worker.stdout.readline().strip()
+    if not line:
+        raise RuntimeError(worker.communicate()[1])
+    return line
+
+
+def _go_on(worker: subprocess.Popen[str]) -> str:
+    return worker.communicate("\n")[1]
+
+
+def _lock(*words: str) -> subprocess.Popen[bytes]:
     program = [sys.executable, "-c", "from nightlatch.cli.main import main; main()", "lock", "nightly"]
-    return subprocess.Popen([*program, *words], text=True, **pipes)  # type: ignore[call-overload,no-any-return]
+    return subprocess.Popen([*program, *words])
+
+
+def _content(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.read().strip()
 
 
 def _until(condition: Callable[[], bool]) -> None:

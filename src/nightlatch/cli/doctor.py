@@ -55,6 +55,10 @@ def findings(where: str) -> Iterator[Finding]:
     yield "ok", "store", f"{store.url} (id {identity_of_store[:8]}, opened in {took * 1000:.0f} ms)", ""
     if where.startswith("sqlite:"):
         yield from _sqlite(where.removeprefix("sqlite:///"))
+    elif where.startswith("git+"):
+        from ..store.git import checkup
+
+        yield from checkup.findings(where)
     elif where.startswith(dsn.SCHEMES):
         from . import doctor_postgres
 

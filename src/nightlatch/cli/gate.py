@@ -1,4 +1,4 @@
-"""nightlatch gate show|adopt|install|remove"""
+"""nightlatch gate show|adopt|forget|install|remove|install-hook"""
 
 from __future__ import annotations
 
@@ -23,9 +23,13 @@ database (postgresql://user@host/database#articles, sqlite:////path/to/file#arti
 show      the marks that stand there, what was refused, and which tables have triggers
 adopt     make the marks of another store this store's, when this store replaces it for good. Holders of
           the other store are refused from then on; see first that none of them still works
+forget    take the gate off the list that every holder of --lease NAME seals, when it is gone for good: one
+          that cannot be sealed means no lease
 install   put triggers on tables of a database: SQL that comes without the newest holder's token fails
           there, from psql and the sqlite3 shell too
 remove    take them off again: from the --table named, else from all. The marks stay
+install-hook  TARGET is a bare git repository: a push to --branch B that does not bring its fence along is
+          refused there, whoever sends it. Optional: `nightlatch push` needs no hook
 
 exit code: 0; 69 the target could not be reached, 64 usage."""
 
@@ -34,10 +38,12 @@ _EXAMPLES = """\
   nightlatch gate show s3://bucket/latest.parquet --json
   nightlatch gate adopt /srv/www/report.html
   nightlatch gate install postgresql://app@db/site#articles --table articles --table authors
-  nightlatch gate remove postgresql://app@db/site#articles"""
+  nightlatch gate remove postgresql://app@db/site#articles
+  nightlatch gate forget s3://old-bucket/latest --lease reports
+  nightlatch gate install-hook /srv/git/site.git --branch main"""
 
 
-_VERBS = ("show", "adopt", "install", "remove")
+_VERBS = ("show", "adopt", "forget", "install", "remove", "install-hook")
 
 
 def main(argv: list[str]) -> int:
@@ -47,9 +53,15 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="show: print one JSON object")
     parser.add_argument("--table", metavar="T", action="append", default=[], help="install, remove: a table (repeat)")
     parser.add_argument("--name", metavar="NAME", help="install, remove: the gate's name, if TARGET has no #NAME")
+    parser.add_argument("--lease", metavar="NAME", help="forget: the lease it is registered under")
+    parser.add_argument("--branch", metavar="B", action="append", default=[], help="install-hook: a branch (repeat)")
     args = parser.parse_args(argv)
     if args.verb in ("install", "remove"):
         return (_install if args.verb == "install" else _remove)(_in_database(args), args.table)
+    if args.verb == "install-hook":
+        return _install_hook(args.target, args.branch)
+    if args.verb == "forget":
+        return _forget(args)
     if args.table or args.name:
         raise UsageError("--table and --name are for install and remove")
     gate = _inspectable(args.target)
@@ -61,6 +73,26 @@ def main(argv: list[str]) -> int:
     print(
         f"{args.target}: {foreign} mark{'' if foreign == 1 else 's'} adopted for {store.url} (store id {store.id[:8]})"
     )
+    return 0
+
+
+def _forget(args: Namespace) -> int:
+    if not args.lease:
+        raise UsageError("which lease? nightlatch gate forget TARGET --lease NAME")
+    # A gate that is gone may not open any more; then what it was registered as has to be named.
+    gate_url = args.target if "://" in args.target else at(args.target).url
+    if not url.connect(args.store).unregister(args.lease, gate_url):
+        raise UsageError(f"{gate_url} is not registered under {args.lease}; the error that names it shows its URL")
+    print(f"{gate_url} is sealed no longer by holders of {args.lease}")
+    return 0
+
+
+def _install_hook(repository: str, branches: list[str]) -> int:
+    from ..gates.git_hook import install
+
+    if not branches:
+        raise UsageError("which branch? nightlatch gate install-hook REPO --branch main")
+    print(f"{install(repository, branches)}: pushes to {', '.join(branches)} need their fence from now on")
     return 0
 
 
@@ -116,10 +148,7 @@ def _show(gate: Inspectable) -> None:
 
 
 def _show_json(gate: Inspectable) -> None:
-    import json
-
-    facts = {
-        "version": 1,
+    facts: dict[str, object] = {
         "gate": gate.url,
         "marks": [
             {"lease": n, "token": s.mark.token, "store": s.mark.store, "holder": s.by, "since": s.at}
@@ -131,7 +160,13 @@ def _show_json(gate: Inspectable) -> None:
             for r in gate.refusals()
         ],
     }
-    print(json.dumps(facts))
+    _print_json(facts)
+
+
+def _print_json(facts: dict[str, object]) -> None:
+    import json
+
+    print(json.dumps({"version": 1, **facts}))
 
 
 def _time(wall: float) -> str:

@@ -21,6 +21,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from .guarded import Inserts
+
     Row = tuple[Any, ...]
 
 PATIENCE = 30.0  # seconds a writer waits for its turn unless it says otherwise
@@ -76,6 +78,26 @@ class Sqlite:
                 # The clock is read before the statement: a pause in between can only make us too careful.
                 return connection.execute(sql, self._timed(values)).fetchall()
             finally:
+                self._queue.release()
+
+    def guarded(
+        self, update: str, values: dict[str, object], inserts: Inserts, *, patience: float = PATIENCE
+    ) -> list[Row]:
+        """`update`, and the rows if it hits: all or nothing, durable when this returns. [] if it does not hit."""
+        with self._thread, self._explained():
+            connection = self._connect()
+            self._line_up(patience)
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                hit = connection.execute(update, self._timed(values)).fetchall()
+                if hit:
+                    for table, rows in inserts:
+                        connection.executemany(table.insert, rows)
+                connection.execute("COMMIT")
+                return hit
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
                 self._queue.release()
 
     def transaction(self, *, patience: float = PATIENCE) -> _Transaction:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ..core.protocols import Gate
     from .file import File
     from .folder import Folder
+    from .git import Git
     from .objects import Object
     from .sql import Sql
 
@@ -25,17 +26,18 @@ _KINDS: dict[str, tuple[str, str]] = {
     "s3": ("objects", "Object"),
     "gs": ("objects", "Object"),
     "az": ("objects", "Object"),
+    "git": ("git", "Git"),  # git+https, git+ssh and so on
     "postgresql": ("sql", "Sql"),
     "postgres": ("sql", "Sql"),
     "sqlite": ("sql", "Sql"),
 }
 
-__all__ = ["File", "Folder", "Object", "Sql", "at", "open"]
+__all__ = ["File", "Folder", "Git", "Object", "Sql", "at", "open"]
 
 
 def open(url: str) -> Gate:
     """The gate that was registered as `url`."""
-    kind = _KINDS.get(url.partition(":")[0])
+    kind = _KINDS.get(url.partition(":")[0].partition("+")[0])
     if kind is None:
         raise UsageError(f"{url!r} is no gate this program knows: upgrade it, or install the extra it needs")
     gate: Gate = _load(*kind).from_url(url)
@@ -44,7 +46,7 @@ def open(url: str) -> Gate:
 
 def at(target: str) -> Gate:
     """The gate of what a person names: a URL, or a path on this machine."""
-    if "://" in target:
+    if "://" in target or target.startswith("git+"):  # git+origin#main
         return open(target)
     from os.path import isdir
 

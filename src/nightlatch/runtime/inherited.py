@@ -53,12 +53,12 @@ class Inherited:
 
     def use(self, gate: Gate) -> None:
         """Register a gate under this lease, for every holder after us too, and seal it."""
-        from .seal import seal_all
+        from .seal import seal_in_work
 
-        seal_all(self, (), [gate])
+        seal_in_work(self, gate)
 
     def raise_above(self, token: int) -> None:
-        """Lift the grant's token above one that a gate has seen."""
+        """Lift the grant's token above one that a gate has seen; before any work is begun under it."""
         self.token = self.store.raise_token(self.name, token, self.grant)
 
     def _ask(self) -> tuple[int, Holder]:

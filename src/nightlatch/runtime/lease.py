@@ -86,10 +86,10 @@ class Lease:
 
     def use(self, gate: Gate) -> None:
         """Register a gate under this lease, for every holder after us too, and seal it. Before its first write."""
-        from .seal import seal_all
+        from .seal import seal_in_work
 
         self.check()
-        seal_all(self, (), [gate])
+        seal_in_work(self, gate)
 
     def raise_above(self, token: int) -> None:
         """Lift our token above one that a gate has seen: the store was restored from before it was granted."""

@@ -78,8 +78,8 @@ def supervise(
             on_lost=on_lost,
         )
         try:
-            _forward_signals(guard)
-            guard.start(argv, _environment(lease), grace=GRACE)
+            forward_signals(guard)
+            guard.start(argv, environment(lease), grace=GRACE)
             ended = _await_end(guard, argv)
         finally:
             guard.dismiss()
@@ -99,7 +99,7 @@ def _gates(targets: Collection[str]) -> list[Gate]:
     return [at(target) for target in targets]
 
 
-def _environment(lease: Lease) -> dict[str, str]:
+def environment(lease: Lease) -> dict[str, str]:
     return {
         **os.environ,
         "NIGHTLATCH_LEASE": lease.name,
@@ -108,7 +108,7 @@ def _environment(lease: Lease) -> dict[str, str]:
     }
 
 
-def _forward_signals(guard: warden.Warden) -> None:
+def forward_signals(guard: warden.Warden) -> None:
     asked = False
 
     def handle(signum: int, _frame: object) -> None:
@@ -143,7 +143,7 @@ def _await_end(guard: warden.Warden, argv: list[str]) -> Ended:
     while report := guard.report():
         match report:
             case ("failed", int(number), str(where)):
-                return _not_started(argv[0], number, where)
+                return not_started(argv[0], number, where)
             case ("ended", int(status), str(why), int(left)):
                 return _ended(argv[0], status, why, left)
     return Ended(exit_code=125, said=f"the warden was killed; {argv[0]} and all it had started were ended")
@@ -157,7 +157,7 @@ def _ended(command: str, status: int, why: str, left: int) -> Ended:
     return Ended(exit_code=128 - code if code < 0 else code, said=said)
 
 
-def _not_started(command: str, number: int, where: str) -> Ended:
+def not_started(command: str, number: int, where: str) -> Ended:
     if number in (errno.ENOENT, errno.ENOTDIR):
         hint = "" if "/" in command else f" (looked in {os.environ.get('PATH', os.defpath)})"
         return Ended(exit_code=127, said=f"{command}: not found{hint}")

@@ -40,11 +40,16 @@ def connect(url: str | None = None) -> Store:
         from .sql import SqlStore
 
         return SqlStore(url, Sqlite(_sqlite_path(url), "store"), folder_of(url))
+    if url.startswith("git+"):
+        from .git import store
+
+        return store.connect(url)
     if url.startswith(dsn.SCHEMES):
         return _postgres(url)
     raise UsageError(
-        f"{dsn.redact(url)!r} does not name a store. Use sqlite:///file (a relative path), sqlite:////path/to/file "
-        f"or postgresql://user@host/database; without --store and {ENV} it is a file in {storage.state_folder()}"
+        f"{dsn.redact(url)!r} does not name a store. Use sqlite:///file (a relative path), sqlite:////path/to/file, "
+        f"git+origin or postgresql://user@host/database; "
+        f"without --store and {ENV} it is a file in {storage.state_folder()}"
     )
 
 

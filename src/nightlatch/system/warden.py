@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 # Why the tree was ended. Loss of the lease and of the supervisor leave no time for manners.
-LOST, ORPHANED, ASKED, LEFTOVERS, FAILED = "lost", "orphaned", "asked", "leftovers", "failed"
+LOST, ORPHANED, ASKED, LEFTOVERS, FAILED, TIMED_OUT = "lost", "orphaned", "asked", "leftovers", "failed", "timed-out"
 
 _NOT_FOR_US = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTTOU)
 
@@ -59,7 +59,8 @@ def _read(fd: int, size: int) -> bytes:
 class Warden:
     """The supervisor's end. Made before the first thread; `start` comes when the lease is held."""
 
-    def __init__(self, grant: str) -> None:
+    def __init__(self, grant: str, streams: tuple[int, int] | None = None) -> None:
+        """`streams`: what becomes the command's standard output and error, if not our own."""
         tree.become_subreaper()  # a warden that is killed leaves its children to us
         orders_in, self._orders = os.pipe()
         self._reports, reports_out = os.pipe()
@@ -69,7 +70,7 @@ class Warden:
         if self.pid == 0:
             os.close(self._orders)
             os.close(self._reports)
-            _Loop(orders_in, reports_out, grant).live()
+            _Loop(orders_in, reports_out, grant, streams).live()
         os.close(orders_in)
         os.close(reports_out)
 
@@ -82,6 +83,10 @@ class Warden:
 
     def start(self, argv: list[str], env: dict[str, str], *, cwd: str = "", grace: float) -> None:
         self.tell("start", argv, env, cwd, grace)
+
+    def fileno(self) -> int:
+        """Readable when there is a report."""
+        return self._reports
 
     def report(self) -> tuple[object, ...] | None:
         """Wait for the next report: ("started", pid), ("failed", errno, where it looked) or
@@ -101,18 +106,20 @@ class Warden:
 class _Loop:
     """The warden's own life."""
 
-    def __init__(self, orders: int, reports: int, grant: str) -> None:
-        self.orders, self.reports, self.grant = orders, reports, grant
+    def __init__(self, orders: int, reports: int, grant: str, streams: tuple[int, int] | None) -> None:
+        self.orders, self.reports, self.grant, self.streams = orders, reports, grant, streams
         self.child = 0
         self.status: int | None = None
         self.frozen: set[int] = set()
+        self.asked: set[int] = set()  # whom we have asked to end
+        self.signum = int(signal.SIGTERM)
         self.why = ""
         self.left = 0
         self.grace = 10.0
         self.supervisors_group = os.getpgrp()
         self.defaults = [signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ]  # Python ignores the last two
         never = float("inf")
-        self.freeze_at = self.end_at = self.deadline = self.kill_at = never
+        self.freeze_at = self.end_at = self.deadline = self.kill_at = self.limit_at = never
 
     def live(self) -> NoReturn:
         code = 70
@@ -148,7 +155,7 @@ class _Loop:
         self.poll.register(wake_in, select.POLLIN)
 
     def _wait(self) -> None:
-        next_at = min(self.freeze_at, self.end_at, self.kill_at)
+        next_at = min(self.freeze_at, self.end_at, self.kill_at, self.limit_at)
         slice_ = min(max(next_at - clock.now(), 0.0), clock.SLICE)
         for fd, _event in self.poll.poll(slice_ * 1000 + 1 if slice_ else 0):
             if fd == self.wake:
@@ -169,9 +176,13 @@ class _Loop:
         elif now >= self.end_at:
             # Past the deadline (the machine slept) not even a moment is ours.
             self._end(LOST, grace=min(self.grace, (self.deadline - self.end_at) / 2) if now < self.deadline else 0)
+        elif now >= self.limit_at:
+            self._end(TIMED_OUT, grace=self.grace)
         elif now >= self.freeze_at and not self.frozen and self.child > 0:
             self.frozen = tree.freeze(self.grant)
             self.freeze_at = float("inf")
+        elif self.why and self.child > 0:
+            self._ask()
 
     def _finished(self) -> bool:
         """Reap; True when there was a tree and it is proven empty."""
@@ -186,11 +197,18 @@ class _Loop:
     def _end(self, why: str, *, grace: float, signum: int = signal.SIGTERM) -> None:
         """Begin the end: ask, and kill when the grace is over. A second call can only shorten it."""
         self.why = self.why or why
-        self.freeze_at = self.end_at = float("inf")
+        self.freeze_at = self.end_at = self.limit_at = float("inf")
         if grace > 0 and self.kill_at == float("inf"):
-            tree.signal_all(tree.below_me(self.grant), signum)
+            self.signum = signum
+            self._ask()
             tree.signal_all(self.frozen, signal.SIGCONT)  # a stopped process cannot tidy up
         self.kill_at = min(self.kill_at, clock.now() + grace)
+
+    def _ask(self) -> None:
+        """Ask everybody once, also who was forked while we were asking."""
+        while new := tree.below_me(self.grant) - self.asked:
+            tree.signal_all(new, self.signum)
+            self.asked |= new
 
     def _order_tenure(self, freeze_at: float, end_at: float, deadline: float) -> None:
         if self.why:
@@ -199,6 +217,11 @@ class _Loop:
         if self.frozen and clock.now() < freeze_at:
             tree.signal_all(self.frozen, signal.SIGCONT)
             self.frozen = set()
+
+    def _order_limit(self, at: float) -> None:
+        """The wall-clock deadline: kept here, so that a supervisor that hangs does not lift it."""
+        if not self.why:
+            self.limit_at = at
 
     def _order_end(self, why: str, grace: float, signum: int) -> None:
         self._end(why, grace=grace, signum=signum)
@@ -247,4 +270,12 @@ class _Loop:
 
     def _spawn_file(self, path: str, argv: list[str], env: dict[str, str]) -> int:
         # In the supervisor's group, so that the terminal's Ctrl-C and job control reach the command.
-        return os.posix_spawn(path, argv, env, setpgroup=self.supervisors_group, setsigdef=self.defaults)
+        onto = zip(self.streams or (), (1, 2), strict=False)
+        return os.posix_spawn(
+            path,
+            argv,
+            env,
+            file_actions=[(os.POSIX_SPAWN_DUP2, source, target) for source, target in onto],
+            setpgroup=self.supervisors_group,
+            setsigdef=self.defaults,
+        )

@@ -1,0 +1,5 @@
+"""`python -m nightlatch` is `nightlatch`."""
+
+from .cli.main import main
+
+main()

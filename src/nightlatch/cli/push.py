@@ -1,0 +1,51 @@
+"""nightlatch push"""
+
+from __future__ import annotations
+
+import os
+
+from ..gates.git import Git
+from ..runtime.inherited import Inherited
+from .arguments import Parser
+
+_PURPOSE = """\
+Push HEAD to BRANCH of REMOTE, unless a newer holder of the lease has taken over.
+
+The branch and its fence go in one atomic push, so a holder that was paused, however long, cannot push once
+its successor has begun. A branch that somebody else has moved is followed: fetch, rebase, push, three
+times. Never a forced push. Run it inside `nightlatch lock NAME -- CMD …`, or after
+eval "$(nightlatch lease acquire NAME)".
+
+The commit at the tip gets trailers (Nightlatch-Job, Nightlatch-Run, Nightlatch-Token), unless it is signed or
+others have it already. With --done KEY the key is settled in the same push if the lease is kept in the
+same remote (--store git+origin), else right after it; if it is done already, nothing is pushed.
+
+exit code: 0; 73 refused, a newer holder stands there; 76 a conflict that needs a person; 123 the lease is
+not held any more; 69 the remote or the store could not be reached; 64 usage."""
+
+_EXAMPLES = """\
+  nightlatch lock articles -- sh -c './write && git commit -qam "New article" && nightlatch push'
+  nightlatch push origin main
+  nightlatch --store git+origin push --done "$(nightlatch key example.org my-article)\""""
+
+
+def main(argv: list[str]) -> int:
+    parser = Parser("push", _PURPOSE, _EXAMPLES)
+    parser.add_argument(
+        "remote", metavar="REMOTE", nargs="?", default="origin", help="a remote or a URL (default origin)"
+    )
+    parser.add_argument("branch", metavar="BRANCH", nargs="?", default="", help="default: the one that is checked out")
+    parser.add_argument("--done", metavar="KEY", help="settle this key with the push")
+    parser.add_argument("--scope", help="of the key (default: the lease's name)")
+    args = parser.parse_args(argv)
+    lease = Inherited.from_environment(args.store)
+    gate = Git(args.remote, args.branch)
+    told = {
+        trailer: os.environ[name]
+        for trailer, name in (("Nightlatch-Job", "NIGHTLATCH_JOB"), ("Nightlatch-Run", "NIGHTLATCH_RUN"))
+        if os.environ.get(name)
+    }
+    done = (args.scope or lease.name, args.done) if args.done else None
+    landed = gate.push(lease, done=done, trailers=told)
+    print(f"{gate.branch} {landed}" if landed else f"skipped: {args.done} is done")
+    return 0

@@ -1,0 +1,139 @@
+"""nightlatch run"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from ..core import duration
+from ..errors import Busy, UsageError
+from ..runtime import verdict
+from ..runtime.job import Job, caps, seconds
+from .arguments import Parser, split_command
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .arguments import Namespace
+
+_PURPOSE = """\
+Run a command once for its key, within bounds, recorded.
+
+Only one run of NAME works at a time, on every machine that shares the store. A key that is done is not
+done again (`skipped`, exit 0). The command is ended from outside when its time, its progress or its
+budget is over; it is never asked. Its output is shown and kept (nightlatch logs RUN), secrets taken out.
+
+exit code: the command's own; 0 with `skipped` when the key is done; 75 held by another; 76 in doubt, needs
+a person; 120 cancelled, 121 over budget, 122 stalled, 123 lease lost, 124 timed out; 126/127 cannot be
+executed / not found; 69 store unreachable, 64 usage, 125 Nightlatch itself failed."""
+
+_TIMEOUT = "1h"
+
+_EXAMPLES = """\
+  nightlatch run articles --timeout 30m -- claude -p "$(cat prompt.md)"
+  nightlatch run articles --slot '0 2 * * *' -- ./articles.sh       # late and doubled firings agree on one slot
+  nightlatch run report --key "$(nightlatch key sales 2026-11)" -- ./report.sh
+  nightlatch run crawl --stall 10m --progress ./out -- ./crawl.sh
+  nightlatch run agent --budget usd=2,usd/day=10 --meter output -- claude -p --output-format json 'Go'"""
+
+
+def main(argv: list[str]) -> int:
+    ours, command = split_command(argv)
+    parser = Parser("run", _PURPOSE, _EXAMPLES)
+    parser.usage = "nightlatch run NAME [options] -- CMD …"
+    parser.add_argument("name", metavar="NAME", help="the job; its runs exclude each other")
+    parser.add_argument("--key", help="what is processed: a key that is done is not done again")
+    parser.add_argument("--slot", metavar="CRON", help="the newest due time of this schedule is slot and key")
+    parser.add_argument("--tz", metavar="ZONE", default="", help="the schedule's time zone (default: this machine's)")
+    parser.add_argument("--ttl", metavar="TIME", help="the lease's (default 60s)")
+    parser.add_argument("--wait", metavar="TIME", default="0s", help="how long to wait while it is held (default 0s)")
+    parser.add_argument("--timeout", metavar="TIME", help="wall clock, or none (default 1h)")
+    parser.add_argument("--stall", metavar="TIME", help="end it when progress does not advance for so long")
+    parser.add_argument(
+        "--progress", metavar="SOURCE", action="append", help="report, or a file or folder that changes"
+    )
+    parser.add_argument("--grace", metavar="TIME", default="10s", help="between asking it to end and ending it")
+    parser.add_argument("--budget", metavar="CAPS", help="usd=2,usd/day=10,tokens/month=1000000")
+    parser.add_argument(
+        "--meter", metavar="HOW", choices=["report", "output"], help="report or output: who tells usage"
+    )
+    parser.add_argument("--env", metavar="NAME=VALUE", action="append", help="for the command; may be repeated")
+    parser.add_argument("--cwd", metavar="FOLDER", default="", help="where the command runs")
+    parser.add_argument("--lost", metavar="POLICY", default="doubt", choices=["again", "doubt"],
+                        help="again or doubt: after an attempt whose holder died (default doubt)")  # fmt: skip
+    parser.add_argument("--again", action="store_true", help="although the key is done")
+    parser.add_argument("--new", action="store_true", help="without a key: a new run, not the unfinished one")
+    parser.add_argument("--verdict", metavar="FILE", help="write how it ended as JSON")
+    parser.add_argument("--held-ok", action="store_true", help="exit 0 instead of 75 when another holds it")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be done; claim and start nothing")
+    args = parser.parse_args(ours)
+    job = _job(args, command).check()
+    if args.dry_run:
+        return _say(job)
+    from ..runtime.pipeline import run
+
+    try:
+        told = run(job, store=args.store)
+    except Busy as busy:
+        if not args.held_ok:
+            raise
+        print(f"nightlatch: {busy}", file=sys.stderr)
+        return 0
+    if args.verdict:
+        verdict.write(args.verdict, told)
+    print(told.line(), file=sys.stderr)
+    return told.exit_code
+
+
+def _job(args: Namespace, command: list[str]) -> Job:
+    slot, key = "", args.key or ""
+    if args.slot:
+        if key:
+            raise UsageError("--slot names the key by itself: leave --key away")
+        slot = key = _slot(args.slot, args.tz)
+    sources = args.progress
+    if args.timeout is None:
+        print(f"nightlatch: {args.name} may run for {_TIMEOUT}, since no --timeout is given", file=sys.stderr)
+    timeout = seconds(args.timeout or _TIMEOUT, "--timeout")
+    if args.cwd and not os.path.isdir(args.cwd):
+        raise UsageError(f"--cwd {args.cwd}: there is no such folder")
+    return Job(
+        name=args.name,
+        command=command,
+        key=key,
+        slot=slot,
+        ttl=seconds(args.ttl, "--ttl"),
+        wait=duration.parse(args.wait, what="--wait"),
+        timeout=timeout,
+        stall=seconds(args.stall, "--stall"),
+        watched=tuple(source for source in sources if source != "report"),
+        reports="report" in sources,
+        grace=duration.parse(args.grace, what="--grace"),
+        caps=caps(args.budget),
+        meter=args.meter or "",
+        env=tuple(_pair(text) for text in args.env),
+        cwd=args.cwd,
+        lost=args.lost,
+        again=args.again,
+        new=args.new,
+    )
+
+
+def _slot(expression: str, zone: str) -> str:
+    from ..core import schedule
+    from ..system import clock
+    from ..system.zone import find
+
+    return schedule.name_of(schedule.newest_due(expression, clock.wall(), find(zone)))
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise UsageError(f"--env {text!r}: write NAME=VALUE")
+    return name, value
+
+
+def _say(job: Job) -> int:
+    bound = "none" if job.timeout is None else duration.show(job.timeout)
+    print(f"would run {job.name} (key {job.key or 'of its own'}, timeout {bound}): {' '.join(job.command)}")
+    return 0

@@ -1,0 +1,17 @@
+"""nightlatch spend"""
+
+from __future__ import annotations
+
+from ..core import budget
+from .arguments import Parser
+from .told import tell
+
+_PURPOSE = """\
+Inside a run: report what was used, in usd, tokens, calls or units. A run that passes its budget is ended."""
+
+
+def main(argv: list[str]) -> int:
+    parser = Parser("spend", _PURPOSE, "  nightlatch spend usd=0.03 tokens=900 calls=1")
+    parser.add_argument("amounts", metavar="UNIT=AMOUNT", nargs="+")
+    tell(do="spend", **budget.amounts(parser.parse_args(argv).amounts))
+    return 0

@@ -1,0 +1,72 @@
+"""Budgets: caps on what a run, a day or a month may use."""
+
+from __future__ import annotations
+
+from ..errors import UsageError
+from .value import value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+UNITS = ("usd", "tokens", "calls", "units")
+PERIODS = ("run", "day", "month")
+
+_HINT = 'write it as in "usd=2,usd/day=10,tokens=500000": usd, tokens, calls or units, for a run, a day or a month'
+
+
+@value(frozen=True, kw_only=True)
+class Cap:
+    unit: str
+    period: str
+    amount: float
+
+    def __str__(self) -> str:
+        return f"{self.unit}{'' if self.period == 'run' else '/' + self.period}={self.amount:g}"
+
+
+def parse(text: str) -> tuple[Cap, ...]:
+    """The caps in "usd=2,usd/day=10"."""
+    caps = []
+    for item in text.split(","):
+        name, equals, amount = item.strip().partition("=")
+        unit, _, period = name.partition("/")
+        if not equals or unit not in UNITS or (period or "run") not in PERIODS:
+            raise UsageError(f"the budget {item.strip()!r} is not understood: {_HINT}")
+        caps.append(Cap(unit=unit, period=period or "run", amount=_amount(amount, item)))
+    return tuple(caps)
+
+
+def amounts(words: Iterable[str]) -> dict[str, float]:
+    """What was used, from words such as usd=0.03 tokens=900."""
+    used: dict[str, float] = {}
+    for word in words:
+        unit, equals, amount = word.partition("=")
+        if not equals or unit not in UNITS:
+            raise UsageError(f"{word!r} is not understood: say what was used, as in usd=0.03 tokens=900 calls=1")
+        used[unit] = used.get(unit, 0.0) + _amount(amount, word)
+    return used
+
+
+def exceeded(
+    caps: Iterable[Cap], run: Mapping[str, float], before: Callable[[str, str], float], *, starting: bool = False
+) -> Cap | None:
+    """The first cap that is passed; at the start of a run, one that is reached already counts too.
+
+    `run` is what this run has used, `before(unit, period)` what others have in the current day or month.
+    """
+    for cap in caps:
+        used = run.get(cap.unit, 0.0) + (0.0 if cap.period == "run" else before(cap.unit, cap.period))
+        if used > cap.amount or (starting and cap.period != "run" and used >= cap.amount):
+            return cap
+    return None
+
+
+def _amount(text: str, item: str) -> float:
+    try:
+        amount = float(text)
+    except ValueError:
+        amount = -1.0
+    if not 0 <= amount < 1e15:
+        raise UsageError(f"{item.strip()!r} does not name an amount: {_HINT}")
+    return amount

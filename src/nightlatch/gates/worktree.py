@@ -1,0 +1,114 @@
+"""The repository that a push comes from: its tip, what is written into it, and how it follows a branch that moved."""
+
+from __future__ import annotations
+
+import os
+
+from ..errors import Conflict, GateUnreachable, UsageError
+from ..store.git.remote import environment
+from ..system import command, tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ..store.git.repository import Repository
+
+_LOCAL = 300.0  # seconds for a git that talks to no remote: a rebase of many commits
+_REMOTE = 900.0  # and for one that does: a push of much, with the hooks of both sides
+
+
+class Worktree:
+    """The repository in `folder`. What stands in HEAD is what is pushed."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = os.path.abspath(folder)
+        # Unlike the store's pushes these are the holder's work, and end with it.
+        self._env = {**environment(), **{name: os.environ[name] for name in (tree.LINEAGE,) if name in os.environ}}
+        # Nobody is there to edit anything.
+        self._env |= {"GIT_EDITOR": "true", "GIT_SEQUENCE_EDITOR": "true"}
+
+    def branch(self) -> str:
+        """The branch that is checked out."""
+        code, out, _ = self.run("symbolic-ref", "--quiet", "--short", "HEAD")
+        if code:
+            raise UsageError(f"no branch is checked out in {self.folder}: name one, as in nightlatch push origin main")
+        return out
+
+    def tip(self) -> str:
+        code, out, said = self.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+        if code:
+            raise UsageError(f"there is no commit to push in {self.folder} ({_last(said) or 'HEAD is empty'})")
+        return out
+
+    def contains(self, ancestor: str, commit: str) -> bool:
+        return self.run("merge-base", "--is-ancestor", ancestor, commit)[0] == 0
+
+    def fetch(self, url: str, ref: str, wanted: str) -> None:
+        """Bring over what the branch has that is not here."""
+        if self.run("cat-file", "-e", f"{wanted}^{{commit}}")[0] == 0:
+            return
+        words = ("fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--", url, ref)
+        code, _, said = self.run(*words, timeout=_REMOTE)
+        if code:
+            raise GateUnreachable(f"{ref} of {url} could not be fetched ({_last(said)}). Nothing was pushed")
+
+    def follow(self, base: str, branch: str) -> str:
+        """Put our commits on top of `base`; returns the new tip. `Conflict`: everything is as it was before."""
+        before = self.tip()
+        code, out, said = self.run("-c", "rebase.autoStash=true", "rebase", "--quiet", base)
+        if code == 0:
+            return self.tip()
+        self.run("rebase", "--abort")
+        files = sorted({line.rpartition(" in ")[2] for line in out.splitlines() if line.startswith("CONFLICT")})
+        raise Conflict(
+            f"somebody else's push to {branch} conflicts with this one"
+            + (f" in {', '.join(files)}" if files else f" ({_last(said)})")
+            + f". It needs a person: nothing was pushed, and the work is kept in {self.folder} as {before[:12]}. "
+            f"There: git pull --rebase, resolve, then push again"
+        )
+
+    def sign(self, tip: str, trailers: Mapping[str, str]) -> str:
+        """The same commit with trailers that tell where it came from; itself where it must stay as it is.
+
+        A commit with a signature, or one that others have already, keeps its name.
+        """
+        code, out, said = self.run("cat-file", "commit", tip)
+        if code:
+            raise UsageError(f"{tip} cannot be read in {self.folder} ({_last(said)})")
+        head, _, message = out.partition("\n\n")
+        shared = self.run("for-each-ref", "--count=1", "--contains", tip, "refs/remotes", "refs/tags")[1]
+        if shared or "\ngpgsig" in head:
+            return tip
+        words = [word for name, text in trailers.items() for word in ("--trailer", f"{name}: {text}")]
+        code, signed, _ = self.run(
+            "interpret-trailers", "--if-exists", "replace", *words, stdin=f"{message.rstrip()}\n"
+        )
+        if code or signed.strip() == message.strip():
+            return tip
+        _, made, _ = self.run("hash-object", "-t", "commit", "-w", "--stdin", stdin=f"{head}\n\n{signed}\n")
+        # The content is the same, so whatever is checked out stays right; only if nobody moved HEAD meanwhile.
+        self.run("update-ref", "-m", "nightlatch push: trailers", "HEAD", made, tip)
+        return made
+
+    def push(self, repository: Repository, words: Sequence[str]) -> tuple[int, str, str]:
+        """`git push` from here, of objects that are here or in the gate's own repository."""
+        env = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": os.path.join(repository.folder, "objects")}
+        return self.run("push", "--porcelain", "--no-follow-tags", *words, timeout=_REMOTE, env=env)
+
+    def run(
+        self, *words: str, stdin: str = "", timeout: float = _LOCAL, env: Mapping[str, str] | None = None
+    ) -> tuple[int, str, str]:
+        """(exit code, what it printed, what it complained of). Raises `command.Unfinished` when it hangs."""
+        argv = ["git", "-C", self.folder, *words]
+        fed = stdin.encode(errors="surrogateescape")  # a message may be in any encoding
+        try:
+            code, out, err = command.run(argv, env={**self._env, **(env or {})}, stdin=fed, timeout=timeout)
+        except FileNotFoundError as error:
+            raise GateUnreachable("git is not installed: install git 2.24 or newer") from error
+        return code, out.decode(errors="surrogateescape").strip("\n"), err.decode(errors="replace")
+
+
+def _last(said: str) -> str:
+    lines = [line.strip() for line in said.splitlines() if line.strip() and not line.startswith("hint:")]
+    return lines[-1].removeprefix("fatal: ").removeprefix("error: ") if lines else ""

@@ -1,0 +1,59 @@
+"""The journal's text and its hashes.
+
+An entry's hash covers the hash before it, its chain, its place, its time, its kind and its body, so an
+entry that is changed, removed or moved breaks the chain there. The encoding is frozen: a changed byte
+here would make every kept head worthless. Golden vectors in the tests hold it.
+"""
+
+from __future__ import annotations
+
+from ..system.light import sha256
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_LONGEST = 65536  # characters of one fact
+
+
+def pack(facts: Mapping[str, object]) -> str:
+    """One `name=text` a line. What is None is left out."""
+    return "\n".join(
+        f"{name}={clean(value).replace(chr(92), chr(92) * 2).replace(chr(10), chr(92) + 'n')}"
+        for name, value in facts.items()
+        if value is not None
+    )
+
+
+def unpack(body: str) -> dict[str, str]:
+    return {name: _plain(text) for name, _, text in (line.partition("=") for line in body.split("\n") if line)}
+
+
+def clean(value: object) -> str:
+    """A value as text that every database keeps: no NUL, no half character, no endless length."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    text = str(value)
+    if len(text) > _LONGEST:
+        text = f"{text[:_LONGEST]}… ({len(text)} characters)"
+    if text.isascii():
+        return text.replace("\0", "\\0") if "\0" in text else text
+    return text.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()
+
+
+def link(before: str, chain: str, seq: int, at: int, kind: str, body: str) -> str:
+    """The hash of an entry. Only the body, which comes last, may hold a line's end: no two entries look alike."""
+    return sha256(f"{before}\n{chain}\n{seq}\n{at}\n{kind}\n{body}".encode()).hexdigest()
+
+
+def job_chain(job: str) -> str:
+    return f"job:{job}"
+
+
+def head_text(chain: str, seq: int, hash_: str) -> str:
+    """A head as it goes out with log lines and alerts, to be kept elsewhere."""
+    return f"{chain}:{seq}:{hash_}"
+
+
+def _plain(text: str) -> str:
+    return "\\".join(part.replace("\\n", "\n") for part in text.split("\\\\")) if "\\" in text else text

@@ -1,0 +1,102 @@
+"""What people decide and observers see. No token: a compare-and-set on the run's state, on its job's chain,
+with who did it."""
+
+from __future__ import annotations
+
+from ..core import states
+from ..errors import RunEnded, UsageError
+from .chain import clean
+from .model import RUN, run_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .model import Run
+    from .tables import Tables
+
+ANCHOR = f"UPDATE {{prefix}}run SET anchor = :anchor WHERE id = :id RETURNING {RUN}"
+
+# A holder's late verdict, another person's decision or a new attempt in between changes one of these three.
+_CHANGE = """
+UPDATE {prefix}run SET state = :state, cancel = :cancel, reason = :reason, changed = :at, due = NULL,
+  ended = CASE WHEN :ends = 1 THEN :at ELSE ended END
+WHERE id = :id AND state = :was_state AND attempt = :was_attempt AND cancel = :was_cancel RETURNING id
+"""
+_ASK = """
+UPDATE {prefix}run SET cancel = :cancel
+WHERE id = :id AND state = 'running' AND attempt = :was_attempt AND cancel = '' RETURNING id
+"""
+
+
+def change(
+    tables: Tables, run: Run, state: str, kind: str, *, reason: str | None = None, **facts: object
+) -> Run | None:
+    """Move the run to `state` if it still stands as it was seen; None, and nothing moved, if not."""
+    assert states.may_follow(run.state, state), f"{state} cannot follow {run.state}"
+    with tables.on_chain(run.job) as chain:
+        moved = chain(
+            _CHANGE,
+            id=run.id,
+            was_state=run.state,
+            was_attempt=run.attempt,
+            was_cancel=run.cancel,
+            state=state,
+            cancel="" if state == states.PENDING else run.cancel,
+            reason=run.reason if reason is None else clean(reason),
+            ends=int(state not in states.OPEN),
+            at=chain.at,
+        )
+        if not moved:
+            return None
+        anchor = chain.append(
+            kind, run=run.id, was=run.state, state=state, seq=run.seq, head=run.head, reason=reason, **facts
+        )
+        return run_of(chain(ANCHOR, id=run.id, anchor=anchor)[0])
+
+
+def ask_to_end(tables: Tables, run: Run, by: str) -> Run | None:
+    """Leave word for the holder of a running run. None if it does not run any more, or was asked already."""
+    with tables.on_chain(run.job) as chain:
+        if not chain(_ASK, id=run.id, was_attempt=run.attempt, cancel=clean(by)):
+            return None
+        anchor = chain.append("cancel-requested", run=run.id, by=by)
+        return run_of(chain(ANCHOR, id=run.id, anchor=anchor)[0])
+
+
+def cancel(tables: Tables, run: Run, by: str) -> Run | None:
+    if run.state == states.RUNNING:
+        return run if run.cancel else ask_to_end(tables, run, by)
+    if run.state in states.OPEN:
+        return change(tables, run, states.CANCELLED, "cancelled", reason=f"cancelled by {by}", by=by)
+    if states.needs_person(run.state):
+        raise RunEnded(f"{title(run)} is {run.state}: say how it ended, with nightlatch resolve {run.id}", run)
+    raise RunEnded(f"{title(run)} has ended already: {run.state}", run)
+
+
+def resolve(tables: Tables, run: Run, outcome: str, by: str) -> Run | None:
+    if outcome not in (states.SUCCEEDED, states.FAILED, states.CANCELLED):
+        raise UsageError(f"a run cannot be resolved as {outcome!r}: use succeeded, failed or cancelled")
+    if not states.needs_person(run.state):
+        raise RunEnded(f"{title(run)} is {run.state}: only what is in doubt or needs attention can be resolved", run)
+    return change(tables, run, outcome, "resolved", reason=f"resolved as {outcome} by {by}", by=by)
+
+
+def retry(tables: Tables, run: Run, by: str) -> Run | None:
+    if run.state == states.IN_DOUBT:
+        raise RunEnded(
+            f"{title(run)} is in doubt: it may have acted. Look, then nightlatch resolve {run.id} first", run
+        )
+    if run.state == states.SUCCEEDED:
+        raise RunEnded(f"{title(run)} succeeded: to do it once more, nightlatch run … --again", run)
+    if run.state == states.RUNNING:
+        raise RunEnded(f"{title(run)} is running, by {run.holder}", run)
+    return run if run.state == states.PENDING else change(tables, run, states.PENDING, "retried", by=by)
+
+
+def attention(tables: Tables, run: Run, reason: str, by: str) -> Run | None:
+    if run.state not in (states.PENDING, states.WAITING):
+        raise RunEnded(f"{title(run)} is {run.state}", run)
+    return change(tables, run, states.NEEDS_ATTENTION, "needs-attention", reason=reason, by=by)
+
+
+def title(run: Run) -> str:
+    return f"run {run.id} of {run.job}"

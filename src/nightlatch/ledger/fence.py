@@ -1,0 +1,84 @@
+"""Where a writer stands in its run: the token, the grant and the head that the run's row must still have."""
+
+from __future__ import annotations
+
+from ..core import states
+from ..errors import RunEnded, StaleToken, StoreUnreachable
+from ..system import clock
+from .deciding import title
+from .model import RUN, run_of
+from .sealing import stale
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .model import Run
+    from .tables import Tables
+
+    # From (seq, head) to the next ones, and what writes them: True if it hit.
+    Compose = Callable[[int, str], tuple[int, str, Callable[[], bool]]]
+
+# For whoever advances the run's row. A people's verb leaves the head alone, so that it disturbs no writer.
+WHERE = "WHERE id = :id AND token = :token AND grant_id = :grant AND head = :was AND state = 'running'"
+
+_LOOK = f"SELECT {RUN} FROM {{prefix}}run WHERE id = :id"
+
+
+class Fence:
+    """For one thread at a time."""
+
+    def __init__(self, tables: Tables, run: Run, skew: float) -> None:
+        self._tables, self._run, self._skew = tables, run, skew
+        self.seq, self.head = run.seq, run.head
+        self._unsure: dict[str, int] = {}  # heads whose commit was never confirmed → seq
+
+    def values(self) -> dict[str, object]:
+        return {"id": self._run.id, "token": self._run.token, "grant": self._run.grant, "was": self.head}
+
+    def now(self) -> int:
+        """The ledger's clock, in ms, as far as it was known at the seal: machines' clocks differ."""
+        return int((clock.wall() + self._skew) * 1000)
+
+    def look(self) -> Run:
+        return run_of(self._tables.read(_LOOK, id=self._run.id)[0])
+
+    def advance(self, compose: Compose) -> None:
+        """Write what `compose` makes of the place where the run stands; durable when this returns.
+
+        Raises StaleToken or RunEnded when nothing was written, StoreUnreachable when nobody knows.
+        """
+        while True:
+            seq, head, write = compose(self.seq, self.head)
+            try:
+                hit = write()
+            except StoreUnreachable:
+                self._unsure[head] = seq
+                hit = self.look().head == head  # only the reply may have been lost
+                if not hit:
+                    raise
+            except BaseException:
+                self._unsure[head] = seq
+                raise
+            if hit:
+                self.seq, self.head = seq, head
+                self._unsure.clear()
+                return
+            self._catch_up(self.look())
+
+    def was_mine(self, run: Run) -> bool:
+        """Did a write of this fence whose reply was lost bring the run where it is?"""
+        return run.head in self._unsure
+
+    def _catch_up(self, run: Run) -> None:
+        """A write missed. One of ours that was given up may have landed late; else it is over for this writer."""
+        if (run.token, run.grant) != (self._run.token, self._run.grant):
+            raise stale(self._tables.database.identity(), run, self._run.token, self._run.grant)
+        if run.state != states.RUNNING:
+            raise RunEnded(f"{title(run)} has ended: {run.state}. Nothing more is recorded for it", run)
+        if run.head not in self._unsure:
+            raise StaleToken(
+                f"{title(run)} is written by another with this very grant (token {run.token}), and a run has one "
+                f"writer. Nothing was written; stop this one"
+            )
+        self.seq, self.head = self._unsure.pop(run.head), run.head

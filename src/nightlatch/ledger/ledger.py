@@ -1,0 +1,246 @@
+"""The ledger as everybody but a run's writer uses it: look, open, seal, decide."""
+
+from __future__ import annotations
+
+from ..core import states
+from ..errors import RunEnded, UsageError
+from ..system import clock
+from . import deciding, opening, sealing
+from .amounts import SCALE, shown
+from .chain import job_chain
+from .model import ATTEMPT, ENTRY, RUN, attempt_of, entry_of, run_of, usage_of
+from .tables import Tables
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from ..core.model import Holder
+    from ..database.postgres import Postgres
+    from ..database.sqlite import Sqlite
+    from .audit import Verdict
+    from .model import Attempt, Entry, Pruned, Run, Usage
+    from .writer import Writer
+
+_SHORT = 4  # characters that a run may be named by
+_RUN = f"SELECT {RUN} FROM {{prefix}}run WHERE id = :id"
+_BEGINNING = f"SELECT {RUN} FROM {{prefix}}run WHERE id LIKE :beginning ORDER BY id LIMIT 2"
+_RUNS = f"""
+SELECT {RUN} FROM {{prefix}}run
+WHERE (:job = '' OR job = :job) AND (:state = '' OR state = :state) AND changed >= :since
+ORDER BY changed DESC, id LIMIT :most
+"""
+# Open runs and those that wait for a person are few among many: found by their state, without a look at the others.
+_FEW = _RUNS.replace("(:state = '' OR state = :state)", "state = :state")
+_SPENT = """
+SELECT CAST(COALESCE(SUM({unit}), 0) AS BIGINT) FROM {{prefix}}usage
+WHERE (:job = '' OR job = :job) AND at >= :since AND run <> :besides
+"""
+_BUCKET = 900_000  # ms; time zones differ by quarters of an hour
+_USED = """
+SELECT job, at / :bucket, CAST(SUM(usd) AS BIGINT), CAST(SUM(tokens) AS BIGINT), CAST(SUM(calls) AS BIGINT),
+       CAST(SUM(units) AS BIGINT)
+FROM {prefix}usage WHERE (:job = '' OR job = :job) AND at >= :since GROUP BY job, at / :bucket ORDER BY 2, 1
+"""
+
+
+class Ledger:
+    """What happened. Verbs here carry no token; only `seal` does, and makes the run's writer."""
+
+    def __init__(self, database: Sqlite | Postgres, watching: Sqlite | Postgres) -> None:
+        self._tables = Tables(database)
+        self._watching = Tables(watching)  # a writer in its transaction keeps no reader of its process waiting
+
+    @property
+    def id(self) -> str:
+        """Random, made with the ledger."""
+        return self._tables.database.identity()
+
+    def open_run(
+        self,
+        job: str,
+        key: str,
+        *,
+        slot: str = "",
+        command: str = "",
+        definition: str = "",
+        host: str = "",
+        again: bool = False,
+    ) -> Run:
+        """The run of (job, key): a new one, pending, or the one there is.
+
+        One that ended without success becomes pending again, for its next attempt; with `again` also
+        one that succeeded. All others are returned as they stand: `states.repeated_exit` says what that means.
+        """
+        return opening.open_run(
+            self._tables, job, key, slot=slot, command=command, definition=definition, host=host, again=again
+        )
+
+    def seal(
+        self,
+        run_id: str,
+        *,
+        token: int,
+        grant: str,
+        holder: Holder,
+        lost: str = "again",
+        command: str = "",
+        definition: str = "",
+    ) -> Writer:
+        """Begin the next attempt, as the run's one writer: older grants are refused from now on.
+
+        Raises `StaleToken` if a newer token stands there; `RunEnded`, with the run as it is, if it is
+        not open (any more): done, cancelled, or waiting for a person. An attempt that its holder left
+        behind is marked lost; with lost="doubt" the run is in doubt then, and that raises `RunEnded`.
+        Sealing again with the same grant, after a lost reply or with a raised token, begins no other attempt.
+        """
+        from .writer import Writer
+
+        while True:
+            run = self._existing(run_id)
+            sealing.judge(self.id, run, token, grant)
+            left_behind = run.state == states.RUNNING and run.grant != grant
+            if left_behind and lost == "doubt":
+                ended = sealing.reap(self._tables, run, token, grant, states.IN_DOUBT)
+                if ended:
+                    raise RunEnded(sealing.closed(ended), ended)
+                continue
+            mine = run.state == states.RUNNING and (run.token, run.grant) == (token, grant)
+            at = sealing.now(self._tables)
+            skew = at / 1000 - clock.wall()
+            sealed = run if mine else sealing.take(self._tables, run, token, grant, holder, command, definition, at)
+            if sealed:
+                return Writer(self._tables, self._watching, sealed, lost=left_behind, skew=skew)
+
+    def reap(self, run_id: str, *, token: int, grant: str, doubt: bool = False) -> Run:
+        """End an attempt that its holder left behind, as lost or in doubt, and start none.
+
+        For whoever holds the lease: `token` and `grant` are the new holder's. Raises as `seal` does.
+        """
+        state = states.IN_DOUBT if doubt else states.LOST
+        while True:
+            run = self._existing(run_id)
+            sealing.judge(self.id, run, token, grant)
+            if run.state != states.RUNNING or run.grant == grant:
+                raise RunEnded(f"{deciding.title(run)} is {run.state}: nobody left it behind", run)
+            ended = sealing.reap(self._tables, run, token, grant, state)
+            if ended:
+                return ended
+
+    def run(self, run_id: str) -> Run | None:
+        """The run by its id, or by the beginning of it, if no other begins so."""
+        rows = self._tables.read(_RUN, id=run_id)
+        if not rows and len(run_id) >= _SHORT and run_id.isalnum():
+            rows = self._tables.read(_BEGINNING, beginning=run_id + "%")
+            if len(rows) > 1:
+                raise UsageError(
+                    f"several runs begin with {run_id!r}: {rows[0][0]}, {rows[1][0]} … Give one more digit"
+                )
+        return run_of(rows[0]) if rows else None
+
+    def find(self, job: str, key: str) -> Run | None:
+        return opening.find(self._tables, job, key)
+
+    def runs(
+        self, job: str | None = None, state: str | None = None, since: float | None = None, limit: int = 1000
+    ) -> Iterator[Run]:
+        """Runs whose state changed at or after `since`, the newest change first."""
+        sql = _FEW if state in (*states.OPEN, *states.ASKING) else _RUNS
+        rows = self._tables.read(sql, job=job or "", state=state or "", since=_ms(since), most=limit)
+        return map(run_of, rows)
+
+    def attempts(self, run_id: str) -> list[Attempt]:
+        rows = self._tables.read(
+            f"SELECT {ATTEMPT} FROM {{prefix}}attempt WHERE run = :run ORDER BY attempt", run=run_id
+        )
+        return list(map(attempt_of, rows))
+
+    def entries(self, run_id: str) -> Iterator[Entry]:
+        """The run's journal, in order."""
+        return self._entries(run_id)
+
+    def job_entries(self, job: str, since: float | None = None) -> Iterator[Entry]:
+        """The journal of a job's chain: runs opened and ended, and what people decided; all, or since then."""
+        return self._entries(job_chain(job), since)
+
+    def usage(self, job: str | None = None, since: float | None = None, *, by_day: bool = False) -> list[Usage]:
+        """What was used, for each job, or for each job and local day; the oldest day first."""
+        import time
+
+        totals: dict[tuple[str, str], list[int]] = {}
+        for name, bucket, *counts in self._tables.read(_USED, job=job or "", since=_ms(since), bucket=_BUCKET):
+            day = time.strftime("%Y-%m-%d", time.localtime(bucket * _BUCKET / 1000)) if by_day else ""
+            total = totals.setdefault((day, name), [0] * len(counts))
+            total[:] = map(sum, zip(total, counts, strict=True))
+        return [usage_of(name, tuple(counts), day) for (day, name), counts in sorted(totals.items())]
+
+    def spent(self, job: str | None, unit: str, since: float, *, besides: str = "") -> float:
+        """How much of a unit a job (None: every job) has used since then, not counting the run `besides`."""
+        if unit not in SCALE:
+            raise UsageError(f"{unit!r} cannot be used up: name one of {', '.join(SCALE)}")
+        rows = self._tables.read(_SPENT.format(unit=unit), job=job or "", since=_ms(since), besides=besides)
+        return shown(unit, rows[0][0])
+
+    def request_cancel(self, run_id: str, by: str) -> Run:
+        """Ask for a run's end. What nobody has begun is cancelled at once; a running one's holder finds the word."""
+        return self._decided(run_id, lambda run: deciding.cancel(self._tables, run, by))
+
+    def resolve(self, run_id: str, outcome: str, by: str) -> Run:
+        """A person says how a run ended that is in doubt or needs attention: succeeded, failed or cancelled."""
+        return self._decided(run_id, lambda run: deciding.resolve(self._tables, run, outcome, by))
+
+    def retry(self, run_id: str, by: str) -> Run:
+        """A person wants another attempt: the run is pending again."""
+        return self._decided(run_id, lambda run: deciding.retry(self._tables, run, by))
+
+    def attention(self, run_id: str, reason: str, by: str) -> Run:
+        """A run that could not be begun waits for a person: a gate that cannot be sealed, a store that forgot."""
+        return self._decided(run_id, lambda run: deciding.attention(self._tables, run, reason, by))
+
+    def note(self, job: str, kind: str, /, **facts: object) -> str:
+        """What somebody saw without holding anything: a refusal, a lapse. Returns the head of the job's chain."""
+        with self._tables.on_chain(job) as chain:
+            return chain.append(kind, **facts)
+
+    def heads(self) -> list[str]:
+        """The head of every job's chain, to be kept elsewhere."""
+        from . import audit
+
+        return audit.heads(self._tables)
+
+    def verify(self, heads: Iterable[str] = ()) -> Verdict:
+        """Is the journal whole, and does it hold these heads, which were kept elsewhere?"""
+        from . import audit
+
+        return audit.verify(self._tables, heads)
+
+    def prune(self, keep: float, by: str) -> Pruned:
+        """Remove runs that ended over `keep` seconds ago. Done keys stay: they are the store's."""
+        from . import pruning
+
+        return pruning.prune(self._tables, keep, by)
+
+    def close(self) -> None:
+        """Let go of connections. The ledger may be used again."""
+        self._tables.database.close()
+        self._watching.database.close()
+
+    def _entries(self, chain: str, since: float | None = None) -> Iterator[Entry]:
+        sql = f"SELECT {ENTRY} FROM {{prefix}}journal WHERE chain = :chain AND at >= :since ORDER BY seq"
+        return map(entry_of, self._tables.read(sql, chain=chain, since=_ms(since)))
+
+    def _existing(self, run_id: str) -> Run:
+        run = self.run(run_id)
+        if run is None:
+            raise UsageError(f"there is no run {run_id!r}: nightlatch runs lists them")
+        return run
+
+    def _decided(self, run_id: str, decide: Callable[[Run], Run | None]) -> Run:
+        while True:  # until nobody moved the run between the look and the decision
+            decided = decide(self._existing(run_id))
+            if decided:
+                return decided
+
+
+def _ms(since: float | None) -> int:
+    return round((since or 0) * 1000)

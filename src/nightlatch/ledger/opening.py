@@ -1,0 +1,65 @@
+"""A run for a job and a key: made, or begun again. One winner, however many ask at once."""
+
+from __future__ import annotations
+
+import os
+
+from ..core import states
+from ..core.model import check_name
+from .chain import clean, link, pack
+from .deciding import ANCHOR, change
+from .model import RUN, run_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .model import Run
+    from .tables import Tables
+
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # without letters that look like another
+
+_FIND = f"SELECT {RUN} FROM {{prefix}}run WHERE job = :job AND key = :key"
+
+_CREATE = f"""
+INSERT INTO {{prefix}}run ({RUN})
+VALUES (:id, :job, :key, :slot, :command, :definition, :host, 'pending', 0, 0, '', '', '', NULL, '',
+        :at, :at, NULL, NULL, NULL, 0, 0, 0, '', 0, 0, 0, 0, 1, :head, '')
+ON CONFLICT DO NOTHING RETURNING id
+"""
+
+
+def find(tables: Tables, job: str, key: str) -> Run | None:
+    rows = tables.read(_FIND, job=job, key=clean(key))
+    return run_of(rows[0]) if rows else None
+
+
+def open_run(
+    tables: Tables, job: str, key: str, *, slot: str, command: str, definition: str, host: str, again: bool
+) -> Run:
+    check_name(job)
+    while True:
+        run = find(tables, job, key)
+        if run is None:
+            run = _create(tables, job=job, key=key, slot=slot, command=command, definition=definition, host=host)
+        elif states.may_start(run.state) or (again and run.state == states.SUCCEEDED):
+            run = change(tables, run, states.PENDING, "opened-again", host=host)
+        if run is not None:
+            return run
+
+
+def _create(tables: Tables, **given: str) -> Run | None:
+    facts = {name: clean(text) for name, text in given.items()}
+    body = pack({name: text for name, text in facts.items() if text})
+    run = new_id()
+    with tables.on_chain(given["job"]) as chain:
+        head = link("", run, 1, chain.at, "opened", body)
+        if not chain(_CREATE, id=run, at=chain.at, head=head, **facts):
+            return None  # another was faster
+        chain.enter(run, 1, "opened", body, head)
+        anchor = chain.append("opened", run=run, seq=1, head=head)
+        return run_of(chain(ANCHOR, id=run, anchor=anchor)[0])
+
+
+def new_id() -> str:
+    """60 random bits in 12 characters: short enough to type, and a chance meeting is caught by the table."""
+    number = int.from_bytes(os.urandom(8))
+    return "".join(_ALPHABET[number >> shift & 31] for shift in range(0, 60, 5))

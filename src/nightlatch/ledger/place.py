@@ -1,0 +1,31 @@
+"""Where a store's ledger stands."""
+
+from __future__ import annotations
+
+import os
+
+from ..database import dsn
+from ..store import url as store
+from .ledger import Ledger
+
+
+def open_for(store_url: str | None = None) -> Ledger:
+    """A file of its own beside an SQLite store (a writer stopped inside a ledger transaction stops no renewal),
+    the same database for PostgreSQL, and for every other store a file of this machine."""
+    url = store.resolve(store_url)
+    if url.startswith("sqlite:"):
+        stem, ending = os.path.splitext(store.folder_of(url).removesuffix(".d"))
+        return _in_file(f"{stem}-ledger{ending}")
+    store.connect(url).close()  # a URL that names no store names no ledger
+    if url.startswith(dsn.SCHEMES):
+        from ..database.postgres import Postgres
+
+        server = Postgres(url, "ledger")
+        return Ledger(server, server)
+    return _in_file(os.path.join(store.folder_of(url), "ledger.db"))
+
+
+def _in_file(path: str) -> Ledger:
+    from ..database.sqlite import Sqlite
+
+    return Ledger(Sqlite(path, "ledger"), Sqlite(path, "ledger"))

@@ -1,0 +1,188 @@
+"""The last seal before the work: from then on the run has one writer."""
+
+from __future__ import annotations
+
+from ..core import states
+from ..core.model import Mark
+from ..database.guarded import Table
+from ..errors import RunEnded, StaleToken
+from ..system import clock
+from .chain import clean, link, pack
+from .deciding import ANCHOR, title
+from .model import RUN, run_of
+from .tables import JOURNAL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..core.model import Holder
+    from .model import Run
+    from .tables import Tables
+
+ATTEMPT = Table(
+    "attempt",
+    {
+        "run": "TEXT",
+        "attempt": "BIGINT",
+        "token": "BIGINT",
+        "grant_id": "TEXT",
+        "holder": "TEXT",
+        "state": "TEXT",
+        "exit_code": "BIGINT",
+        "reason": "TEXT",
+        "started": "BIGINT",
+        "ended": "BIGINT",
+        "elapsed": "BIGINT",
+    },
+    "ON CONFLICT (run, attempt) DO UPDATE SET token = excluded.token, state = excluded.state, "
+    "reason = excluded.reason, ended = excluded.ended, elapsed = excluded.elapsed",
+)
+
+# Everything that was looked at is compared again: whatever happened since, this misses.
+_SEEN = """
+WHERE id = :id AND state = :was_state AND attempt = :was_attempt AND token = :was_token AND grant_id = :was_grant
+  AND head = :was_head
+"""
+
+_SEAL = f"""
+UPDATE {{prefix}}run SET state = 'running', attempt = :attempt, token = :token, grant_id = :grant, holder = :holder,
+  host = :host, command = :command, definition = :definition, seq = :seq, head = :head, changed = :at, started = :at,
+  ended = NULL, due = NULL, exit_code = NULL, reason = '', done = 0, total = 0, message = ''
+{_SEEN} RETURNING {RUN}
+"""
+
+_REAP = f"""
+UPDATE {{prefix}}run SET state = :state, token = :token, grant_id = :grant, seq = :seq, head = :head,
+  changed = :at, ended = :at, reason = :reason
+{_SEEN} RETURNING id
+"""
+
+
+def judge(store: str, run: Run, token: int, grant: str) -> None:
+    """May this grant begin? Raises StaleToken or RunEnded."""
+    newer = run.token > token or (run.token == token and run.grant != grant)
+    if newer:
+        raise stale(store, run, token, grant)
+    if not states.may_seal(run.state):
+        raise RunEnded(closed(run), run)
+
+
+def stale(store: str, run: Run, token: int, grant: str) -> StaleToken:
+    return StaleToken(
+        f"{title(run)} refused token {token}: attempt {run.attempt} with token {run.token} by {run.holder} stands "
+        f"there. Nothing was written. A newer holder has taken over; stop this one",
+        offered=Mark(store=store, name=run.job, token=token, grant=grant),
+        stands=Mark(store=store, name=run.job, token=run.token, grant=run.grant),
+    )
+
+
+def closed(run: Run) -> str:
+    if run.state == states.SUCCEEDED:
+        return f"{title(run)} succeeded already"
+    if states.needs_person(run.state):
+        return f"{title(run)} is {run.state} ({run.reason}). Look, then: nightlatch resolve {run.id}"
+    return f"{title(run)} has ended: {run.state}. To start it again: nightlatch retry {run.id}"
+
+
+def take(
+    tables: Tables, run: Run, token: int, grant: str, holder: Holder, command: str, definition: str, at: int
+) -> Run | None:
+    """Begin the next attempt, if the run still stands as it was seen; None if not."""
+    entries, attempts = _Entries(run, at), []
+    left_behind = run.state == states.RUNNING and run.grant != grant
+    number = run.attempt + (run.grant != grant or run.state != states.RUNNING)
+    if left_behind:
+        entries.add("lost", attempt=run.attempt, token=run.token, holder=run.holder)
+        attempts.append(_attempt(run, states.LOST, _LEFT, entries.at))
+    facts = {"attempt": number, "token": token, "grant": grant, "holder": holder, "host": holder.host}
+    edited = {"command": clean(command), "definition": clean(definition)}
+    facts |= {name: text for name, text in edited.items() if text and text != getattr(run, name)}
+    entries.add("started", **facts)
+    packed = holder.pack()
+    attempts.append(
+        (run.id, number, token, grant, packed, states.RUNNING, None, "", entries.at, None, 0),
+    )
+    values: dict[str, object] = _seen(run) | {
+        "attempt": number,
+        "token": token,
+        "grant": grant,
+        "holder": packed,
+        "host": holder.host,
+        "command": edited["command"] or run.command,
+        "definition": edited["definition"] or run.definition,
+        "seq": entries.seq,
+        "head": entries.head,
+        "at": entries.at,
+    }
+    rows = tables.guarded(_SEAL, values, [(ATTEMPT, attempts), (JOURNAL, entries.rows)])
+    return run_of(rows[0]) if rows else None
+
+
+_LEFT = "its holder is gone"
+
+
+def reap(tables: Tables, run: Run, token: int, grant: str, state: str) -> Run | None:
+    """End an attempt that its holder left behind, as `lost` or `in-doubt`; None if the run moved meanwhile."""
+    with tables.on_chain(run.job) as chain:
+        entries = _Entries(run, chain.at)
+        entries.add("lost", attempt=run.attempt, token=run.token, holder=run.holder, state=state, by_token=token)
+        values = _seen(run) | {
+            "state": state,
+            "token": token,
+            "grant": grant,
+            "seq": entries.seq,
+            "head": entries.head,
+            "at": chain.at,
+            "reason": f"attempt {run.attempt} was lost: {_LEFT}",
+        }
+        if not chain(_REAP, **values):
+            return None
+        chain(_LOSE, run=run.id, attempt=run.attempt, reason=_LEFT, at=chain.at)
+        for row in entries.rows:
+            chain.enter(*row[:2], *row[3:])
+        anchor = chain.append("ended", run=run.id, state=state, seq=entries.seq, head=entries.head)
+        return run_of(chain(ANCHOR, id=run.id, anchor=anchor)[0])
+
+
+_LOSE = """
+UPDATE {prefix}attempt SET state = 'lost', reason = :reason, ended = :at, elapsed = :at - started
+WHERE run = :run AND attempt = :attempt
+"""
+
+
+class _Entries:
+    """Entries that go on a run's chain together."""
+
+    def __init__(self, run: Run, at: int) -> None:
+        self._run, self.at = run.id, at
+        self.seq, self.head = run.seq, run.head
+        self.rows: list[tuple[str, int, int, str, str, str]] = []
+
+    def add(self, kind: str, **facts: object) -> None:
+        body = pack(facts)
+        self.seq += 1
+        self.head = link(self.head, self._run, self.seq, self.at, kind, body)
+        self.rows.append((self._run, self.seq, self.at, kind, body, self.head))
+
+
+def _attempt(run: Run, state: str, reason: str, at: int) -> tuple[object, ...]:
+    """The newest attempt of a run as it ends."""
+    started = round((run.started or 0) * 1000)
+    return run.id, run.attempt, run.token, run.grant, run.holder.pack(), state, None, reason, started, at, at - started
+
+
+def _seen(run: Run) -> dict[str, object]:
+    return {
+        "id": run.id,
+        "was_state": run.state,
+        "was_attempt": run.attempt,
+        "was_token": run.token,
+        "was_grant": run.grant,
+        "was_head": run.head,
+    }
+
+
+def now(tables: Tables) -> int:
+    """The clock that all users of the ledger share, in ms."""
+    if tables.database.wall == ":wall":
+        return int(clock.wall() * 1000)
+    return int(tables.read("SELECT {wall}")[0][0])

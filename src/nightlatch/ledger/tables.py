@@ -1,0 +1,94 @@
+"""A database with the ledger's statements, written once for all of them, and transactions on a job's chain.
+
+`{prefix}` is the schema that the tables stand in, `{wall}` the clock that all users of the ledger share.
+"""
+
+from __future__ import annotations
+
+from ..database.guarded import Table
+from .chain import head_text, job_chain, link, pack
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..database.guarded import Inserts
+    from ..database.postgres import Postgres
+    from ..database.sqlite import Sqlite
+
+    Row = tuple[Any, ...]
+
+JOURNAL = Table(
+    "journal",
+    {"chain": "TEXT", "seq": "BIGINT", "at": "BIGINT", "kind": "TEXT", "body": "TEXT", "hash": "TEXT"},
+)
+ENTER = "INSERT INTO {prefix}journal (chain, seq, at, kind, body, hash) VALUES (:chain, :seq, :at, :kind, :body, :hash)"
+
+# An update that changes nothing locks the row: two that append to one chain at once take turns.
+_LOCK = """
+INSERT INTO {prefix}chain (name, seq, head) VALUES (:chain, 0, '')
+ON CONFLICT (name) DO UPDATE SET seq = chain.seq RETURNING seq, head, {wall}
+"""
+_ADVANCE = "UPDATE {prefix}chain SET seq = :seq, head = :head WHERE name = :chain"
+
+
+class Tables:
+    def __init__(self, database: Sqlite | Postgres) -> None:
+        self.database = database
+        self._rendered: dict[str, str] = {}
+
+    def sql(self, text: str) -> str:
+        known = self._rendered.get(text)
+        if known is None:
+            known = self._rendered[text] = text.format(prefix=self.database.prefix, wall=self.database.wall)
+        return known
+
+    def read(self, sql: str, **values: Any) -> list[Row]:
+        return self.database.read(self.sql(sql), **values)
+
+    def guarded(self, update: str, values: dict[str, object], inserts: Inserts) -> list[Row]:
+        return self.database.guarded(self.sql(update), values, inserts)
+
+    def on_chain(self, job: str) -> OnChain:
+        return OnChain(self, job)
+
+
+class OnChain:
+    """One transaction that holds a job's chain: what it appends and what it changes happen together or not at all.
+
+    Whoever takes a chain and a run's row takes the chain first, so no two wait for each other.
+    """
+
+    at: int  # when it began, by the clock that all share
+
+    def __init__(self, tables: Tables, job: str) -> None:
+        self._tables = tables
+        self._transaction = tables.database.transaction()
+        self._chain = job_chain(job)
+
+    def __enter__(self) -> OnChain:
+        self._transaction.__enter__()
+        try:
+            self._seq, self._head, self.at = self(_LOCK, chain=self._chain)[0]
+        except BaseException as error:
+            self._transaction.__exit__(type(error), error, None)
+            raise
+        return self
+
+    def __call__(self, sql: str, **values: object) -> list[Row]:
+        return self._transaction(self._tables.sql(sql), **values)
+
+    def __exit__(self, kind: object, error: BaseException | None, *more: object) -> None:
+        self._transaction.__exit__(kind, error, *more)
+
+    def append(self, kind: str, **facts: object) -> str:
+        """Put an entry on the job's chain; returns the chain's head, as it may be kept elsewhere."""
+        body = pack(facts)
+        self._seq += 1
+        self._head = link(self._head, self._chain, self._seq, self.at, kind, body)
+        self.enter(self._chain, self._seq, kind, body, self._head)
+        self(_ADVANCE, chain=self._chain, seq=self._seq, head=self._head)
+        return head_text(self._chain, self._seq, self._head)
+
+    def enter(self, chain: str, seq: int, kind: str, body: str, hash_: str) -> None:
+        self(ENTER, chain=chain, seq=seq, at=self.at, kind=kind, body=body, hash=hash_)

@@ -1,0 +1,216 @@
+"""A run's one writer: every verb checks token, grant and head where it writes, in the same statement."""
+
+from __future__ import annotations
+
+from ..core import states
+from ..database.guarded import Table
+from ..errors import RunEnded, UsageError
+from .amounts import SCALE, counted
+from .chain import clean, link, pack
+from .fence import WHERE, Fence
+from .model import Usage
+from .tables import ENTER, JOURNAL
+from .turns import Turns
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ..database.guarded import Rows
+    from .model import Run
+    from .tables import Tables
+
+    Records = Sequence[tuple[Table, Rows]]
+
+USAGE = Table(
+    "usage",
+    {"run": "TEXT", "seq": "BIGINT", "job": "TEXT", "at": "BIGINT"} | dict.fromkeys(SCALE, "BIGINT"),
+)
+
+_PROGRESS = ", done = :done, total = :total, message = :message"
+_USED = "".join(f", {unit} = {unit} + :{unit}" for unit in SCALE)
+_ADVANCE = {  # by (there is progress, there is usage)
+    (moved, used): "UPDATE {prefix}run SET seq = :seq, head = :head"
+    + (_PROGRESS if moved else "")
+    + (_USED if used else "")
+    + f" {WHERE} RETURNING seq"
+    for moved in (False, True)
+    for used in (False, True)
+}
+
+_FINISH = f"""
+UPDATE {{prefix}}run SET seq = :seq, head = :head, state = :state, exit_code = CAST(:exit_code AS BIGINT),
+  reason = :reason, elapsed = :elapsed, changed = :at, ended = :at, due = CAST(:due AS BIGINT), anchor = :anchor
+{WHERE} RETURNING id
+"""
+_END = """
+UPDATE {prefix}attempt SET state = :state, exit_code = CAST(:exit_code AS BIGINT), reason = :reason, ended = :at,
+  elapsed = :elapsed
+WHERE run = :id AND attempt = :attempt
+"""
+
+
+class Writer:
+    """Made by `Ledger.seal`. Any thread may call it; verbs that come together are committed together.
+
+    A verb is durable when it returns. `StaleToken`: a newer holder has sealed the run, and nothing was
+    written. `RunEnded`: it was finished. `StoreUnreachable`: nobody knows whether it was written.
+    """
+
+    def __init__(self, tables: Tables, watching: Tables, run: Run, *, lost: bool, skew: float) -> None:
+        self.run = run  # as it was sealed
+        self.lost = lost  # the attempt before this one was left behind by its holder: it may have acted
+        self._tables, self._watching = tables, watching
+        self._fence = Fence(tables, run, skew)
+        self._turns = Turns(self._write)
+        self._used = run.usage
+
+    def event(self, kind: str, /, **facts: object) -> None:
+        """Put an entry into the run's journal. Facts are kept as text; None is left out."""
+        self._turns.take(_Verb(kind, facts))
+
+    def progress(self, done: int, total: int = 0, message: str = "") -> None:
+        """How far it is; a total of 0 is unknown."""
+        verb = _Verb("progress", {"done": done, "total": total or None, "message": message or None})
+        verb.progress = {"done": done, "total": total, "message": clean(message)}
+        self._turns.take(verb)
+
+    def usage(self, **amounts: float) -> Usage:
+        """Something was used: usd, tokens, calls, units. Returns what this run has used, all attempts together."""
+        verb = _Verb("usage", dict(amounts))
+        verb.counts = counted(amounts)
+        self._turns.take(verb)
+        return self._used
+
+    def record(self, kind: str, records: Records, /, **facts: object) -> None:
+        """Put rows into tables of the ledger, and an entry, in the commit that checks the token.
+
+        A row that offends a constraint fails every verb of that commit: give its table a tail for conflicts.
+        """
+        verb = _Verb(kind, facts)
+        verb.records = records
+        self._turns.take(verb)
+
+    def finish(
+        self,
+        state: str,
+        *,
+        exit_code: int | None = None,
+        reason: str = "",
+        elapsed: float = 0.0,
+        again_at: float | None = None,
+        **facts: object,
+    ) -> Run:
+        """End the attempt as `state`, and the run with it; with `again_at` the run waits for its next attempt.
+
+        The verdict of an ended run is never overwritten. Called again after `StoreUnreachable`, it settles
+        what became of the first call.
+        """
+        if state in states.OPEN or not states.may_follow(states.RUNNING, state):
+            ends = ", ".join((*states.TERMINAL, *states.ASKING))
+            raise UsageError(f"an attempt cannot end as {state!r}: use one of {ends}")
+        body = pack(
+            {
+                "attempt": self.run.attempt,
+                "state": state,
+                "exit_code": exit_code,
+                "reason": reason or None,
+                "elapsed": elapsed,
+                "again_at": again_at,
+                **facts,
+            }
+        )
+        values: dict[str, object] = {
+            "exit_code": exit_code,
+            "reason": clean(reason),
+            "elapsed": round(elapsed * 1000),
+            "due": None if again_at is None else round(again_at * 1000),
+        }
+        with self._turns.alone():
+            try:
+                self._fence.advance(lambda seq, head: self._ending(seq + 1, head, state, body, values))
+            except RunEnded as ended:
+                if not self._fence.was_mine(ended.run):
+                    raise
+            return self._fence.look()
+
+    def cancel_requested(self) -> str | None:
+        """Who asked for the run's end; None if nobody did. Reads one row, and waits for no writer."""
+        rows = self._watching.read("SELECT cancel FROM {prefix}run WHERE id = :id", id=self.run.id)
+        return rows[0][0] or None if rows else None
+
+    def _write(self, batch: Sequence[_Verb]) -> None:
+        """Commit the verbs, in their order, at once."""
+        self._fence.advance(lambda seq, head: self._composed(seq, head, batch))
+        if any(verb.counts for verb in batch):
+            self._used = _sum(self._used, batch)
+
+    def _composed(self, seq: int, head: str, batch: Sequence[_Verb]) -> tuple[int, str, Callable[[], bool]]:
+        run, at, values = self.run, self._fence.now(), self._fence.values()
+        rows: dict[Table, list[tuple[object, ...]]] = {JOURNAL: []}
+        used = dict.fromkeys(SCALE, 0)
+        for verb in batch:
+            seq += 1
+            head = link(head, run.id, seq, at, verb.kind, verb.body)
+            rows[JOURNAL].append((run.id, seq, at, verb.kind, verb.body, head))
+            values |= verb.progress
+            if verb.counts:
+                rows.setdefault(USAGE, []).append((run.id, seq, run.job, at, *verb.counts.values()))
+                used = {unit: used[unit] + count for unit, count in verb.counts.items()}
+            for table, more in verb.records:
+                rows.setdefault(table, []).extend(more)
+        update = _ADVANCE["done" in values, USAGE in rows]
+        values |= {"seq": seq, "head": head} | (used if USAGE in rows else {})
+        return seq, head, lambda: bool(self._tables.guarded(update, values, list(rows.items())))
+
+    def _ending(
+        self, seq: int, head: str, state: str, body: str, values: dict[str, object]
+    ) -> tuple[int, str, Callable[[], bool]]:
+        run, at = self.run, self._fence.now()
+        head = link(head, run.id, seq, at, "ended", body)
+        to = states.WAITING if values["due"] is not None else state
+        values = self._fence.values() | values | {"seq": seq, "head": head, "at": at, "attempt": run.attempt}
+
+        def write() -> bool:
+            try:
+                with self._tables.on_chain(run.job) as chain:
+                    anchor = chain.append("ended", run=run.id, attempt=run.attempt, state=to, seq=seq, head=head)
+                    if not chain(_FINISH, **values, state=to, anchor=anchor):
+                        raise _Missed  # takes the link back
+                    chain(_END, **values, state=state)
+                    chain(ENTER, chain=run.id, seq=seq, at=at, kind="ended", body=body, hash=head)
+            except _Missed:
+                return False
+            return True
+
+        return seq, head, write
+
+
+class _Verb:
+    """One call, on its way into a commit."""
+
+    def __init__(self, kind: str, facts: dict[str, object]) -> None:
+        if "\n" in kind or not kind:
+            raise UsageError(f"{kind!r} is no kind of entry: use one word, as in step-done")
+        self.kind, self.body = kind, pack(facts)
+        self.progress: dict[str, object] = {}
+        self.counts: dict[str, int] = {}
+        self.records: Records = ()
+
+
+class _Missed(Exception):
+    """The run's row is not as the writer left it."""
+
+
+def _sum(before: Usage, batch: Sequence[_Verb]) -> Usage:
+    from .model import usage_of
+
+    counts = [sum(verb.counts.get(unit, 0) for verb in batch) for unit in SCALE]
+    more = usage_of(before.job, tuple(counts))
+    return Usage(
+        job=before.job,
+        usd=round(before.usd + more.usd, 9),
+        tokens=before.tokens + more.tokens,
+        calls=before.calls + more.calls,
+        units=round(before.units + more.units, 6),
+    )

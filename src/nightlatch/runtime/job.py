@@ -1,0 +1,66 @@
+"""A job: a command with its bounds, checked before anything is begun."""
+
+from __future__ import annotations
+
+from ..core import budget, duration
+from ..core.model import check_name
+from ..core.value import value
+from ..errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..core.budget import Cap
+
+LOST_POLICIES = ("again", "doubt")
+
+
+@value(frozen=True, kw_only=True)
+class Job:
+    """What is to be run, under which name and key, and within which bounds. Times are seconds."""
+
+    name: str
+    command: list[str]
+    key: str = ""  # "": a run of its own, which no other run repeats
+    slot: str = ""
+    ttl: float | None = None  # None: the store's default
+    wait: float = 0.0
+    timeout: float | None = 3600.0
+    stall: float | None = None
+    watched: tuple[str, ...] = ()  # files and folders whose change counts as progress
+    reports: bool = False  # the command reports progress through the socket
+    grace: float = 10.0
+    caps: tuple[Cap, ...] = ()
+    meter: str = ""  # "report" (nightlatch spend), or "output" (the agent's final JSON)
+    env: tuple[tuple[str, str], ...] = ()
+    cwd: str = ""
+    lost: str = "doubt"
+    again: bool = False
+    new: bool = False
+
+    def check(self) -> Job:
+        """This job, if it can be run as it stands; otherwise says what to add."""
+        check_name(self.name)
+        if not self.command:
+            raise UsageError(f"no command given: nightlatch run {self.name} -- CMD …")
+        if self.stall is not None and not self.watched and not self.reports:
+            raise UsageError(
+                "--stall needs a source of progress: add --progress report (the command calls `nightlatch progress`), "
+                "or --progress PATH (a file or folder that changes as the work goes on)"
+            )
+        if self.caps and not self.meter:
+            raise UsageError(
+                "a budget needs a meter: add --meter report (the command calls `nightlatch spend`), or --meter output "
+                "(usage is read from the final JSON of claude -p --output-format json or codex exec --json)"
+            )
+        if self.lost not in LOST_POLICIES:
+            raise UsageError(f"--lost {self.lost!r} is none of {', '.join(LOST_POLICIES)}")
+        return self
+
+
+def seconds(text: str | None, what: str) -> float | None:
+    """A bound: a duration, or `none`."""
+    return None if text is None or text.strip().lower() == "none" else duration.parse(text, what=what)
+
+
+def caps(text: str | None) -> tuple[Cap, ...]:
+    return budget.parse(text) if text else ()

@@ -1,0 +1,318 @@
+"""The way of one run, from the first look to the last line.
+
+    look → hold (lease, keeper, gates) → open and seal the ledger → start → attend → settle → tell
+
+Each step is a method, in this order. What ends a run from outside is `watch`; what keeps the lease is
+the keeper; what ends the tree is the warden.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+
+from ..core import budget, duration, states
+from ..errors import InDoubt, LeaseLost, OverBudget, RunEnded, StaleToken, StoreUnreachable
+from ..ledger import open_for
+from ..store import url
+from ..system import clock, identity, warden
+from ..system.lifetime import Lifetime
+from ..system.light import signal
+from . import output, supervise, usage, verdict, watch
+from .lease import Lease
+from .socket import Socket
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..core.budget import Cap
+    from ..ledger.ledger import Ledger
+    from ..ledger.model import Run
+    from .job import Job
+    from .verdict import Verdict
+
+_IDLE = 0.2  # seconds without output after which an unfinished line is shown
+
+
+def run(job: Job, *, store: str | None = None) -> Verdict:
+    """Run a job once, or say why not: skipped when its key is done, Busy while another works on it, InDoubt when a
+    person has to decide. For a process of its own, as `supervise` is."""
+    return _Pipeline(job.check(), store).go()
+
+
+class _Pipeline:
+    def __init__(self, job: Job, store: str | None) -> None:
+        self.job = job
+        self.store = url.connect(store)
+        self.ledger: Ledger = open_for(url.resolve(store))
+        self.host = identity.host()
+        self.ended: tuple[int, str, int] | None = None  # wait status, why, how many it left behind
+        self.ending: tuple[str, str] | None = None  # the state and reason we are ending it with
+        self.used: dict[str, float] = {}
+
+    def go(self) -> Verdict:
+        self.lifetime = Lifetime(self.store.folder)
+        self.pipes = os.pipe(), os.pipe()
+        # Forked before any thread or connection exists: a fork copies neither in a usable state.
+        self.guard = warden.Warden(self.lifetime.grant, (self.pipes[0][1], self.pipes[1][1]))
+        for _, writing_end in self.pipes:
+            os.close(writing_end)
+        try:
+            key = self._look()
+            if isinstance(key, verdict.Verdict):
+                self.lifetime.end()
+                return key
+            with self._hold() as lease:
+                try:
+                    return self._attempt(lease, key)
+                finally:
+                    self.guard.dismiss()  # whatever went wrong: nothing works on when the lease is given back
+        finally:
+            self.guard.dismiss()
+
+    # ── look ──
+
+    def _look(self) -> str | Verdict:
+        """The key to work on; or the verdict, when there is nothing to do."""
+        key = self.job.key or self._unfinished()
+        done = None if self.job.again else self.store.look(self.job.name, key)
+        known = self.ledger.find(self.job.name, key)
+        if known and states.needs_person(known.state):
+            raise InDoubt(
+                f"{self.job.name} ({key}) is {known.state}: {known.reason or 'nobody knows whether it acted'}. Look: "
+                f"nightlatch show {known.id}; then decide: nightlatch resolve {known.id} done|failed|again"
+            )
+        settled = done is not None or (known is not None and known.state == states.SUCCEEDED and not self.job.again)
+        if settled and not (known and known.state in states.OPEN):
+            return verdict.Verdict(
+                job=self.job.name, key=key, slot=self.job.slot, status=verdict.SKIPPED, exit_code=0, host=self.host,
+                run=known.id if known else "", reason="its key is done", at=clock.wall(),
+            )  # fmt: skip
+        self._afford()
+        return key
+
+    def _unfinished(self) -> str:
+        """A run by hand goes on with the newest unfinished one, unless a new one is asked for."""
+        if not self.job.new:
+            newest = next(iter(self.ledger.runs(job=self.job.name, limit=1)), None)
+            if newest and newest.state not in (states.SUCCEEDED, states.CANCELLED):
+                return newest.key
+        return f"by-hand-{identity.new_id()[:12]}"
+
+    def _afford(self) -> None:
+        cap = budget.exceeded(self.job.caps, {}, self._spent_before, starting=True)
+        if cap:
+            raise OverBudget(
+                f"{self.job.name} is not started: its budget {cap} is spent. It may again when the {cap.period} is "
+                f"over, or with a higher --budget"
+            )
+
+    def _spent_before(self, unit: str, period: str) -> float:
+        """What this job has used in the current local day or month, this run included."""
+        import time
+
+        now = time.localtime(clock.wall())
+        first = (now.tm_year, now.tm_mon, now.tm_mday if period == "day" else 1, 0, 0, 0, 0, 0, -1)
+        return self.ledger.spent(self.job.name, unit, time.mktime(first)) - self.used.get(unit, 0.0)
+
+    # ── hold ──
+
+    def _hold(self) -> Lease:
+        guard, ttl = self.guard, self.job.ttl or self.store.default_ttl
+        return Lease(
+            self.store,
+            self.job.name,
+            ttl=ttl,
+            wait=self.job.wait,
+            lifetime=self.lifetime,
+            on_tenure=lambda tenure: guard.tell("tenure", tenure.freeze_at, tenure.end_at, tenure.deadline),
+            on_lost=lambda _: guard.tell("end", warden.LOST, ttl * 0.1, int(signal.SIGTERM)),
+        )
+
+    def _attempt(self, lease: Lease, key: str) -> Verdict:
+        command = " ".join(self.job.command)
+        opened = self.ledger.open_run(
+            self.job.name, key, slot=self.job.slot, command=command, host=self.host, again=self.job.again
+        )
+        settled = not self.job.again and self.store.look(self.job.name, key) is not None
+        try:
+            writer = self.ledger.seal(
+                opened.id,
+                token=lease.token,
+                grant=lease.grant,
+                holder=lease.holder,
+                lost="again" if settled else self.job.lost,
+                command=command,
+            )
+        except RunEnded as ended:
+            # Left behind by a holder that may have acted, or decided by a person while we waited for the lease.
+            return self._tell(ended.run, states.exit_code(ended.run.state))
+        if settled:
+            return self._tell(writer.finish(states.SUCCEEDED, exit_code=0, reason="settled before its holder died"), 0)
+        self.writer, self.lease, self.opened = writer, lease, writer.run
+        started = clock.now()
+        self._work(started)
+        return self._settle(key, clock.now() - started)
+
+    # ── start and attend ──
+
+    def _work(self, started: float) -> None:
+        job, lease, opened = self.job, self.lease, self.opened
+        self.watch = watch.Watch(
+            now=started,
+            stall=job.stall,
+            paths=list(job.watched),
+            caps=job.caps,
+            spent_before=self._spent_before,
+            cancelled_by=self.writer.cancel_requested,
+        )
+        folder = os.path.join(self.store.folder, "runs", opened.id)
+        kept = output.Kept(folder)
+        socket = Socket(lease.grant, self._answer)
+        environment = supervise.environment(lease) | dict(job.env) | {
+            "NIGHTLATCH_RUN": opened.id,
+            "NIGHTLATCH_JOB": job.name,
+            "NIGHTLATCH_KEY": opened.key,
+            "NIGHTLATCH_SLOT": job.slot,
+            "NIGHTLATCH_ATTEMPT": str(opened.attempt),
+            "NIGHTLATCH_SOCKET": socket.path,
+        }  # fmt: skip
+        environment.pop(url.ENV, None)  # the store's password is not the agent's business
+        hidden = output.secrets(environment)
+        screens = zip(self.pipes, (1, 2), strict=True)
+        self.streams = {ends[0]: output.Stream(ends[0], screen, kept, hidden) for ends, screen in screens}
+        supervise.forward_signals(self.guard)
+        if job.timeout is not None:
+            self.guard.tell("limit", started + job.timeout)
+        self.guard.start(job.command, environment, cwd=job.cwd, grace=job.grace)
+        try:
+            self._attend(socket)
+        finally:
+            socket.close()
+            kept.close()
+        if job.meter == "output":
+            found = usage.from_output(self.streams[self.pipes[0][0]].tail)
+            if found:
+                self._spend(found)
+
+    def _attend(self, socket: Socket) -> None:
+        """Serve the command until the warden has proven its tree empty and all its output is read."""
+        reading = set(self.streams)
+        while self.ended is None or reading:
+            self._judge(clock.now())
+            poll = select.poll()
+            for fd in (*([self.guard.fileno()] if self.ended is None else []), *reading, *socket.descriptors):
+                poll.register(fd, select.POLLIN)
+            pause = min(self.watch.next_at(clock.now()) - clock.now(), _IDLE if reading else clock.SLICE)
+            ready = [fd for fd, _ in poll.poll(max(pause, 0.0) * 1000 + 1)]
+            if not ready:
+                for fd in reading:
+                    self.streams[fd].flush()
+            for fd in ready:
+                if fd == self.guard.fileno():
+                    self._take_report()
+                elif fd not in reading:
+                    socket.serve(fd)
+                elif not self.streams[fd].pump():
+                    reading.discard(fd)
+
+    def _judge(self, now: float) -> None:
+        if self.ended is None and self.ending is None and (judged := self.watch.judge(now)):
+            self.ending = judged
+            self.guard.tell("end", judged[0], self.job.grace, int(signal.SIGTERM))
+
+    def _take_report(self) -> None:
+        match self.guard.report():
+            case ("started", int()):
+                pass
+            case ("failed", int(number), str(where)):
+                failure = supervise.not_started(self.job.command[0], number, where)
+                self.ending, self.ended = (states.FAILED, failure.said), (failure.exit_code << 8, "", 0)
+            case ("ended", int(status), str(why), int(left)):
+                self.ended = self.ended or (status, why, left)
+            case None:
+                self.guard.dismiss()  # and with it whatever it left behind
+                self.ending = (states.FAILED, "its warden was killed; all it had started was ended")
+                self.ended = (125 << 8, "", 0)
+
+    # ── what the command says ──
+
+    def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        match request.pop("do", ""):
+            case "progress":
+                done, total, message = (request.get(word) for word in ("done", "total", "message"))
+                self.writer.progress(int(done or 0), int(total or 0), str(message or ""))
+                self.watch.progressed(clock.now())
+                return {}
+            case "spend":
+                self._spend(budget.amounts(f"{unit}={amount}" for unit, amount in request.items()))
+                return {"used": self.used}
+            case "check":
+                self.lease.check()
+                return {"token": self.lease.token}
+            case other:
+                raise ValueError(f"`do` is {other!r}; known are progress, spend and check")
+
+    def _spend(self, amounts: dict[str, float]) -> None:
+        self.writer.usage(**amounts)
+        for unit, amount in amounts.items():
+            self.used[unit] = self.used.get(unit, 0.0) + amount
+        self.watch.spent(amounts)
+
+    # ── settle ──
+
+    def _settle(self, key: str, elapsed: float) -> Verdict:
+        """Mark the key done, and record how it ended: never over the verdict of a holder that has overtaken us."""
+        assert self.ended
+        status, why, left = self.ended
+        code = os.waitstatus_to_exitcode(status) if status >= 0 else -9
+        own = 128 - code if code < 0 else code
+        state, reason = self._judged(why, own)
+        if state == states.SUCCEEDED:
+            self._mark_done(key)
+        if left and not reason:
+            reason = f"left {left} process{'es' if left > 1 else ''} behind; ended"
+        asked = why == warden.ASKED
+        shown = own if state in (states.SUCCEEDED, states.FAILED) or asked else states.exit_code(state)
+        try:
+            return self._tell(self.writer.finish(state, exit_code=own, reason=reason, elapsed=elapsed), shown)
+        except (StaleToken, RunEnded):
+            raise LeaseLost(
+                f"{self.job.name} was taken over while it ran; its end is not recorded over the new holder's. "
+                f"Look: nightlatch show {self.opened.id}",
+                reason="taken",
+            ) from None
+
+    def _mark_done(self, key: str) -> None:
+        """The work is done; a store that is away for a moment must not make it look undone."""
+        while True:
+            try:
+                self.store.settle(self.lease.name, self.lease.grant, self.job.name, key, value=self.opened.id)
+                return
+            except StoreUnreachable:
+                self.lease.check()
+                clock.sleep(clock.SLICE)
+
+    def _judged(self, why: str, own: int) -> tuple[str, str]:
+        if self.lease.lost or why == warden.LOST:
+            return states.LOST, str(self.lease.lost or "the lease was lost")
+        if why == warden.TIMED_OUT:
+            return states.TIMED_OUT, f"not done after {duration.show(self.job.timeout or 0)}"
+        if self.ending:
+            return self.ending
+        if why == warden.ASKED:
+            return states.CANCELLED, "its supervisor was told to end"
+        if self.job.meter == "output" and own == 0 and (cap := self._over()):
+            return states.OVER_BUDGET, f"the budget {cap} is spent"
+        return (states.SUCCEEDED, "") if own == 0 else (states.FAILED, f"exit code {own}")
+
+    def _over(self) -> Cap | None:
+        return budget.exceeded(self.job.caps, self.used, self._spent_before)
+
+    # ── tell ──
+
+    def _tell(self, run: Run, exit_code: int) -> Verdict:
+        told = verdict.of(run, exit_code=exit_code, host=self.host, at=clock.wall(), head=run.anchor)
+        verdict.append(self.store.folder, told)
+        return told

@@ -1,0 +1,43 @@
+"""Usage that command-line agents print at their end: read from outside, without asking them to report.
+
+Known: `claude -p --output-format json|stream-json` (the result object) and `codex exec --json`
+(turn.completed events). What is not recognised counts nothing: a guess is worse than a missing figure.
+"""
+
+from __future__ import annotations
+
+
+def from_output(tail: bytes) -> dict[str, float]:
+    """usd, tokens, calls found in the last lines of an agent's standard output."""
+    if b'"total_cost_usd"' not in tail and b'"turn.completed"' not in tail:
+        return {}
+    import json
+
+    used: dict[str, float] = {}
+    for line in map(bytes.strip, tail.splitlines()):
+        if not line.startswith(b"{"):
+            continue
+        try:
+            said = json.loads(line)
+        except ValueError:
+            continue  # a line cut in half, or no JSON at all
+        if isinstance(said, dict):
+            _read(said, used)
+    return used
+
+
+def _read(said: dict[str, object], used: dict[str, float]) -> None:
+    usage = said.get("usage")
+    tokens = sum(v for v in usage.values() if type(v) in (int, float)) if isinstance(usage, dict) else 0
+    if said.get("type") == "turn.completed" and isinstance(usage, dict):
+        # Each turn reports its own; the cached input is part of the input.
+        part = usage.get("cached_input_tokens", 0)
+        used["tokens"] = used.get("tokens", 0.0) + tokens - (part if isinstance(part, int) else 0)
+        used["calls"] = used.get("calls", 0.0) + 1
+    elif isinstance(said.get("total_cost_usd"), int | float):
+        # The result is cumulative: the last one counts, whatever came before.
+        used["usd"] = float(said["total_cost_usd"])  # type: ignore[arg-type]
+        used["tokens"] = float(tokens)
+        turns = said.get("num_turns")
+        if isinstance(turns, int):
+            used["calls"] = float(turns)

@@ -1,0 +1,101 @@
+"""What `nightlatch doctor` finds out about a store in a git remote."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+from ...errors import Error
+from ...system import clock, identity
+from . import names
+from .objects import Pack
+from .repository import Move, Moved, Refused, check_version
+from .store import connect
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .repository import Repository
+
+    Finding = tuple[str, str, str, str]
+
+_TIMEOUT = 30.0
+_MANY_REFS = 5_000
+_RACERS = 4
+
+
+def findings(where: str) -> Iterator[Finding]:
+    """Pushes to a ref of its own, `@doctor`, and takes nobody's lease."""
+    yield "ok", "git", f"{check_version()}", ""
+    repository = connect(where).repository
+    started = time.perf_counter()
+    stands = repository.look(timeout=_TIMEOUT)
+    took = time.perf_counter() - started
+    yield "ok", "remote", f"{repository.shown} answers in {took * 1000:.0f} ms", ""
+    if len(stands) > _MANY_REFS:
+        yield (
+            "warn",
+            "refs",
+            f"{len(stands)} refs: every look transfers their names",
+            "keep the leases in a small repository of their own: --store git+URL",
+        )
+    yield _compares(repository, stands.get(names.ROOT + "@doctor", ""))
+    path = repository.remote.url.removeprefix("file://")
+    if os.path.isdir(path):
+        yield _flushes(
+            repository.git("--git-dir", path, "config", "--default", "", "core.fsync").decode().strip(), path
+        )
+
+
+def _compares(repository: Repository, stands: str) -> Finding:
+    """Does the server compare before it swaps? Asked by several pushes from one place, of which one may land."""
+    ref, pack = names.ROOT + "@doctor", Pack()
+    made = [pack.commit(f"doctor\n\n{identity.new_id()}", at=clock.wall()).oid for _ in range(_RACERS)]
+    repository.write(pack)
+    outcomes: list[object] = []
+
+    def push(new: str) -> None:
+        try:
+            # Its own ref besides: both or none.
+            moves = [Move(ref=ref, old=stands, new=new), Move(ref=f"{ref}-{new[:4]}", old="", new=new)]
+            repository.swap(moves, timeout=_TIMEOUT)
+            outcomes.append(new)
+        except (Error, Moved, Refused) as error:
+            outcomes.append(error)
+
+    racers = [threading.Thread(target=push, args=(new,)) for new in made]
+    for racer in racers:
+        racer.start()
+    for racer in racers:
+        racer.join()
+    repository.delete(f"{ref}-{new[:4]}" for new in made)
+    landed = [outcome for outcome in outcomes if isinstance(outcome, str)]
+    if len(landed) > 1:
+        return (
+            "fail",
+            "comparing",
+            f"{len(landed)} of {_RACERS} pushes from one place landed, and only one may",
+            "this server cannot keep leases: use another one, or --store postgresql://…",
+        )
+    refusal = next((error for error in outcomes if isinstance(error, Error | Refused)), None)
+    if not landed and refusal:
+        return "fail", "writing", str(refusal), f"allow pushes to {names.ROOT}* at {repository.shown}"
+    return (
+        "ok",
+        "comparing",
+        f"of {_RACERS} pushes at once one landed: compare-and-swap holds, for several refs too",
+        "",
+    )
+
+
+def _flushes(setting: str, path: str) -> Finding:
+    if "all" in setting or "objects" in setting:
+        return "ok", "durability", f"core.fsync = {setting}: a push is on the disk before it is acknowledged", ""
+    return (
+        "warn",
+        "durability",
+        "git does not flush single objects to the disk by default: a power failure there can take the last done keys",
+        f"git --git-dir {path} config core.fsync all",
+    )

@@ -1,0 +1,110 @@
+"""Done keys in trees of small objects.
+
+Sixteen refs, chosen by the first digit of a hash of scope and key, so that writers seldom meet. Each ref's tree
+goes on by the next digits, as deep as it has to: at the end stands a blob with many keys, one a line, which is
+split in sixteen when it grows. So a new key rewrites one small blob and a few trees of at most sixteen entries,
+among ten keys or among a million.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from ...core.model import Done
+from .names import ROOT
+from .objects import BLOB, TREE, Pack, read_tree, tree_bytes
+from .record import escape, unescape
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .repository import Repository
+
+FULL = 16_384  # bytes of a blob before it is split
+_DEPTH = 12  # digits a path may have; a blob at the end of the longest one just grows
+
+
+class Place:
+    """Where one key stands, or would."""
+
+    def __init__(self, scope: str, key: str) -> None:
+        self.scope, self.key = scope, key
+        self._digits = _digits(scope, key)
+        self.ref = f"{ROOT}@done/{self._digits[0]}"
+
+    def shelf(self, repository: Repository, oid: str, timeout: float) -> Shelf:
+        """The trees and the blob on the way to the key, as the commit `oid` has them."""
+        if not oid:
+            return Shelf(self, [{}], b"")
+        shelf = self._shelf(repository, oid)
+        if shelf is None:  # seen by this process, and lost from the disk since
+            repository.fetch([self.ref], timeout=timeout)
+            shelf = self._shelf(repository, oid)
+        if shelf is None:
+            # Taken for an empty place, an object that is missing here would take its keys with it.
+            raise repository.unreachable(f"bad object below {oid}")
+        return shelf
+
+    def _shelf(self, repository: Repository, oid: str) -> Shelf | None:
+        paths = ["/".join(self._digits[1 : 1 + depth]) for depth in range(1, _DEPTH + 1)]
+        trees: list[dict[str, tuple[bytes, str]]] = []
+        for there in repository.read(f"{oid}^{{tree}}", *(f"{oid}:{path}" for path in paths)):
+            if there is None:
+                return None
+            if there[1] == "blob":
+                return Shelf(self, trees, there[2])
+            trees.append(read_tree(there[2]))
+            if self.path(len(trees) - 1) not in trees[-1]:
+                break
+        return Shelf(self, trees, b"")
+
+    def path(self, depth: int) -> str:
+        return self._digits[1 + depth]
+
+
+class Shelf:
+    def __init__(self, place: Place, trees: list[dict[str, tuple[bytes, str]]], blob: bytes) -> None:
+        self._place = place
+        self._trees = trees
+        self._lines = blob.decode().split("\n")[:-1]
+
+    def find(self) -> Done | None:
+        wanted = f"{escape(self._place.scope)}\t{escape(self._place.key)}\t"
+        return next((_read(line) for line in self._lines if line.startswith(wanted)), None)
+
+    def add(self, done: Done, pack: Pack) -> str:
+        """Put the objects that hold this key too into the pack; returns the new tree's id."""
+        depth = len(self._trees)
+        entry = _store([*self._lines, _line(done)], depth, pack)
+        for tree in reversed(self._trees):
+            depth -= 1
+            entry = TREE, pack.add("tree", tree_bytes({**tree, self._place.path(depth): entry}))
+        return entry[1]
+
+
+def _store(lines: Sequence[str], depth: int, pack: Pack) -> tuple[bytes, str]:
+    """(mode, id) of a blob with these lines; or, where that is too big, of a tree of such blobs."""
+    content = "".join(f"{line}\n" for line in sorted(lines)).encode()
+    if len(content) <= FULL or len(lines) == 1 or depth >= _DEPTH:
+        return BLOB, pack.add("blob", content)
+    parts: dict[str, list[str]] = {}
+    for line in lines:
+        scope, key = line.split("\t", 2)[:2]
+        parts.setdefault(_digits(unescape(scope), unescape(key))[1 + depth], []).append(line)
+    entries = {digit: _store(part, depth + 1, pack) for digit, part in parts.items()}
+    return TREE, pack.add("tree", tree_bytes(entries))
+
+
+def _digits(scope: str, key: str) -> str:
+    return hashlib.sha256(f"{escape(scope)}\t{escape(key)}".encode()).hexdigest()
+
+
+def _line(done: Done) -> str:
+    fields = (done.scope, done.key, done.input, str(done.token), f"{done.at:.3f}", done.value)
+    return "\t".join(map(escape, fields))
+
+
+def _read(line: str) -> Done:
+    scope, key, given, token, at, kept = map(unescape, line.split("\t"))
+    return Done(scope=scope, key=key, value=kept, input=given, token=int(token), at=float(at))

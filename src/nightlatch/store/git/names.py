@@ -1,0 +1,46 @@
+"""Lease and job names as parts of a ref name: reversible, and never two names for one file.
+
+Only lower-case letters, digits, `_` and `-` stand for themselves; all else is written `%xx`. So a slash makes
+no folder (`a` and `a/b` cannot both be refs), `x.lock` is no lock file, and `Job` and `job` stay two leases on
+a server whose disk does not tell them apart. A name beginning with `@` is therefore never a lease.
+"""
+
+from __future__ import annotations
+
+ROOT = "refs/nightlatch/"
+STORE = f"{ROOT}@store"
+
+_PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_-")
+_LONGEST = 200  # of one part: file names end at 255, and git appends `.lock`
+
+
+def encode(name: str) -> str:
+    text = "".join(chr(byte) if byte in _PLAIN else f"%{byte:02x}" for byte in name.encode())
+    parts = [text[at : at + _LONGEST] for at in range(0, len(text), _LONGEST)]
+    # A part that goes on is marked, so that it is never also the whole of another name.
+    return "/".join([*(f"+{part}" for part in parts[:-1]), parts[-1]])
+
+
+def decode(part: str) -> str:
+    from urllib.parse import unquote
+
+    return unquote(part.replace("/", "").replace("+", ""))
+
+
+def lease(name: str) -> str:
+    return ROOT + encode(name)
+
+
+def cursor(job: str) -> str:
+    return f"{ROOT}@cursor/{encode(job)}"
+
+
+def fence(branch: str) -> str:
+    """The ref that keeps a branch's marks."""
+    return f"{ROOT}@fence/{encode(branch)}"
+
+
+def lease_name(ref: str) -> str:
+    """The lease a ref stands for; "" if it is none."""
+    part = ref.removeprefix(ROOT)
+    return "" if part == ref or part.startswith("@") else decode(part)

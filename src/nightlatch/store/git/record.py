@@ -1,0 +1,123 @@
+"""A lease and a cursor as the message of a commit: one `field=value` a line, readable with `git show`."""
+
+from __future__ import annotations
+
+from ...core.model import Cursor, Holder, Record
+from ...core.value import value
+from ...system import identity
+
+_HOLDER = "holder."
+
+
+@value(frozen=True, kw_only=True)
+class Standing:
+    """A lease as it stands in its ref."""
+
+    token: int
+    previous: int = 0  # the token before this one
+    grant: str = ""
+    holder: str = ""  # packed
+    ttl: float = 0.0
+    since: float
+    until: float
+    gates: tuple[str, ...] = ()
+
+    def message(self, name: str) -> str:
+        holder = Holder.unpack(self.holder)
+        lines = [
+            f"{name}: token {self.token}, " + (f"held by {holder}" if self.grant else "free"),
+            "",
+            f"name={name}",
+            f"token={self.token}",
+            f"previous={self.previous}",
+            f"grant={self.grant}",
+            f"ttl={self.ttl}",
+            f"since={self.since:.3f}",
+            f"until={self.until:.3f}",
+            *(f"gate={escape(gate)}" for gate in self.gates),
+            *(f"{_HOLDER}{line}" for line in self.holder.split("\n") if line),
+            _nonce(),
+        ]
+        return "\n".join(lines)
+
+    def record(self, name: str, version: str) -> Record:
+        return Record(
+            name=name,
+            token=self.token,
+            grant=self.grant,
+            holder=Holder.unpack(self.holder),
+            ttl=self.ttl,
+            since=self.since,
+            until=self.until,
+            left=None,  # no clock here: a challenger watches whether it changes
+            version=version,
+        )
+
+
+def read_standing(message: str) -> Standing:
+    given, lines = _fields(message)
+    return Standing(
+        token=int(given["token"]),
+        previous=int(given["previous"]),
+        grant=given["grant"],
+        holder="\n".join(line.removeprefix(_HOLDER) for line in lines if line.startswith(_HOLDER)),
+        ttl=float(given["ttl"]),
+        since=float(given["since"]),
+        until=float(given["until"]),
+        gates=tuple(unescape(line.removeprefix("gate=")) for line in lines if line.startswith("gate=")),
+    )
+
+
+def cursor_message(cursor: Cursor) -> str:
+    lines = [
+        f"cursor of {cursor.job}",
+        "",
+        f"job={escape(cursor.job)}",
+        f"next_due={round(cursor.next_due * 1000)}",
+        f"definition={escape(cursor.definition)}",
+        _nonce(),
+    ]
+    return "\n".join(lines)
+
+
+def read_cursor(message: str) -> Cursor:
+    given, _ = _fields(message)
+    return Cursor(
+        job=unescape(given["job"]),
+        next_due=int(given["next_due"]) / 1000,
+        definition=unescape(given["definition"]),
+    )
+
+
+def keys_message() -> str:
+    return f"done keys\n\n{_nonce()}"
+
+
+def store_message(store_id: str) -> str:
+    return f"store\n\nid={store_id}"
+
+
+def read_store(message: str) -> str:
+    return _fields(message)[0]["id"]
+
+
+def escape(text: str) -> str:
+    """One line, without tabs, for any text."""
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")
+
+
+def unescape(text: str) -> str:
+    if "\\" not in text:
+        return text
+    pieces = iter(text.split("\\\\"))
+    return "\\".join(piece.replace("\\n", "\n").replace("\\t", "\t").replace("\\r", "\r") for piece in pieces)
+
+
+def _fields(message: str) -> tuple[dict[str, str], list[str]]:
+    lines = message.split("\n")
+    return dict(line.split("=", 1) for line in lines if "=" in line), lines
+
+
+def _nonce() -> str:
+    # Without it a renewal could be the very object that stands already, and an unchanged ref is not checked.
+    return f"nonce={identity.new_id()}"

@@ -1,0 +1,103 @@
+"""Refs of a remote as this process sees them: remembered, looked at, and moved by compare-and-swap."""
+
+from __future__ import annotations
+
+import threading
+
+from ...errors import StoreUnreachable
+from ...system import clock
+from . import names
+from .objects import Pack
+from .repository import Move, Refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .objects import Commit
+    from .repository import Repository
+
+TRIES = 12  # writers of one ref that come first, before we give up
+PATIENCE = 30.0  # seconds for one request, where no TTL says less
+
+
+class Change:
+    """What a ref is to become: a new commit in the place of `before`."""
+
+    def __init__(self, ref: str, before: Commit | None, message: str, tree: str = "") -> None:
+        self.ref, self.before, self.message, self.tree = ref, before, message, tree
+
+
+class Refs:
+    def __init__(self, repository: Repository) -> None:
+        self.repository = repository
+        self.seen: dict[str, Commit | None] = {}  # ref → where this process last saw it; None: not there
+        self._turns: dict[str, threading.Lock] = {}
+        self._chained = False  # the server refused a commit without a parent
+
+    def push(self, changes: list[Change], timeout: float, pack: Pack | None = None) -> None:
+        """Write new commits and move the refs to them, all or none."""
+        pack = pack or Pack()
+        try:
+            self._swap(changes, timeout, pack)
+        except Refused as refused:
+            if self._chained or not _only_forward(str(refused)) or not any(change.before for change in changes):
+                raise StoreUnreachable(
+                    f"the server of {self.repository.shown} refuses pushes to {names.ROOT}* ({refused}). "
+                    f"Allow them there, or use another store: --store URL"
+                ) from refused
+            # Some servers let no ref go anywhere but forward: then every record has the one before it as parent.
+            self._chained = True
+            self.push(changes, timeout, pack)
+
+    def _swap(self, changes: list[Change], timeout: float, pack: Pack) -> None:
+        moves, new = self.commits(changes, pack)
+        try:
+            self.repository.swap(moves, timeout=timeout)
+        except BaseException:
+            for ref in new:
+                self.seen.pop(ref, None)  # it may have moved, or not
+            raise
+        self.seen |= new
+
+    def commits(self, changes: list[Change], pack: Pack) -> tuple[list[Move], dict[str, Commit]]:
+        """Make the new commits, here so far, and say which ref has to move to which."""
+        moves, new = [], {}
+        for change in changes:
+            before = change.before.oid if change.before else ""
+            chained = change.before is not None and (self._chained or change.before.chained)
+            parent = before if chained else ""
+            new[change.ref] = commit = pack.commit(change.message, tree=change.tree, parent=parent, at=clock.wall())
+            moves.append(Move(ref=change.ref, old=before, new=commit.oid))
+        self.repository.write(pack)
+        return moves, new
+
+    def look(self, *refs: str, timeout: float = PATIENCE) -> Commit | None:
+        """See where refs stand at the remote, and what they say; returns the first one's commit."""
+        found = self.see(*refs, timeout=timeout)
+        self.seen |= {ref: found.get(ref) for ref in refs}
+        return found.get(refs[0])
+
+    def see(self, *patterns: str, only: Callable[[str], object] = bool, timeout: float = PATIENCE) -> dict[str, Commit]:
+        for _ in range(TRIES):
+            stands = {ref: oid for ref, oid in self.repository.look(*patterns, timeout=timeout).items() if only(ref)}
+            known = {commit.oid: commit for commit in list(self.seen.values()) if commit}
+            found = {ref: known[oid] for ref, oid in stands.items() if oid in known}
+            found |= self.repository.commits(
+                {ref: oid for ref, oid in stands.items() if ref not in found}, timeout=timeout
+            )
+            if len(found) == len(stands):  # else one moved on between the look and the fetch
+                return found
+        raise self.crowded(patterns[0])
+
+    def turn(self, ref: str) -> threading.Lock:
+        """Threads of this process take turns on a ref, instead of overtaking each other at the server."""
+        return self._turns.setdefault(ref, threading.Lock())
+
+    def crowded(self, name: str) -> StoreUnreachable:
+        return StoreUnreachable(f"{name} is written by others all the time; no turn in {TRIES} tries. Try again")
+
+
+def _only_forward(said: str) -> bool:
+    signs = ("fast-forward", "forward", "rewind", "force", "hook declined", "denied", "not allowed", "prohibited")
+    return any(sign in said for sign in signs)

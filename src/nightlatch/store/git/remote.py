@@ -1,0 +1,107 @@
+"""Which remote a URL means: `git+https://…`, `git+ssh://…`, `git+file:///…`, or `git+origin`."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from ...core.value import value
+from ...errors import UsageError
+from ...system import command
+
+SCHEMES = ("https", "ssh", "http", "file", "git")
+
+# Set for a git hook or by one git for another; they would point our git at that repository instead of ours.
+_NOT_OURS = (
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_COMMON_DIR",
+    "GIT_DIR",
+    "GIT_GRAFT_FILE",
+    "GIT_INDEX_FILE",
+    "GIT_NAMESPACE",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_PREFIX",
+    "GIT_QUARANTINE_PATH",
+    "GIT_SHALLOW_FILE",
+    "GIT_WORK_TREE",
+    "SSH_ASKPASS",
+    # A challenger ends what carries a dead holder's grant. A push to the store is no work of that holder, and
+    # ended inside a local remote it would leave a lock behind; what it may still do is compare-and-swap.
+    "NIGHTLATCH_LINEAGE",
+)
+
+_HOST_AND_PATH = re.compile(r"[\w.-]+(@[\w.-]+)?:(?!:)[^:].*")  # user@host:path
+_REMOTE_NAME = re.compile(r"\w[\w.-]*")
+
+_USE = (
+    "Use git+https://host/path, git+ssh://user@host/path, git+file:///path/to/repository.git, or git+origin for "
+    "the remote of the repository in this folder"
+)
+
+
+@value(frozen=True, kw_only=True)
+class Remote:
+    url: str  # as git is given it
+    config: str = ""  # settings that hold for it: of the repository it is a remote of
+
+
+def environment() -> dict[str, str]:
+    """For every git we start: it never asks a person, and it speaks English, which we read."""
+    env = {name: text for name, text in os.environ.items() if name not in _NOT_OURS}
+    return {**env, "GIT_TERMINAL_PROMPT": "0", "GCM_INTERACTIVE": "never", "LC_ALL": "C", "LANGUAGE": ""}
+
+
+def resolve(url: str) -> Remote:
+    """Which remote `git+…` means, seen from the current folder."""
+    place = url.removeprefix("git+")
+    scheme, mark, rest = place.partition("://")
+    if mark:
+        if scheme not in SCHEMES or not rest.strip("/") or (scheme == "file" and not rest.startswith("/")):
+            raise UsageError(f"{url!r} names no git remote. {_USE}")
+        return Remote(url=place) if scheme == "file" else Remote(url=place, config=_config_for(place))
+    if place.startswith("/"):
+        return Remote(url=f"file://{os.path.normpath(place)}")
+    if _HOST_AND_PATH.fullmatch(place):
+        return Remote(url=place, config=_config_for(place))
+    if _REMOTE_NAME.fullmatch(place):
+        return _named(place)
+    raise UsageError(f"{url!r} names no git remote. {_USE}")
+
+
+def _named(name: str, folder: str = ".") -> Remote:
+    code, top, said = _ask(folder, "rev-parse", "--git-common-dir")
+    if code:
+        raise UsageError(
+            f"git+{name} means the remote {name} of the repository in this folder, and {os.path.abspath(folder)} is in "
+            f"none ({said or 'git said nothing'}). Change to the repository's folder, or {_USE[0].lower()}{_USE[1:]}"
+        )
+    top = os.path.abspath(os.path.join(folder, top))
+    code, url, _ = _ask(folder, "remote", "get-url", "--push", name)
+    if code:
+        _, names, _ = _ask(folder, "remote")
+        there = f"it has {', '.join(names.split())}" if names else "it has none"
+        raise UsageError(f"the repository in this folder has no remote {name}: {there}. git remote add {name} URL")
+    if "://" not in url and not _HOST_AND_PATH.fullmatch(url):
+        # A path: git takes it from the top of the work tree.
+        code, base, _ = _ask(folder, "rev-parse", "--show-toplevel")
+        url = "file://" + os.path.normpath(os.path.join(top if code else base, url))
+    return Remote(url=url, config=os.path.join(top, "config"))
+
+
+def _config_for(url: str) -> str:
+    """Settings of the repository in this folder, if the URL is a remote of it: its credentials may stand there."""
+    code, found, _ = _ask(".", "config", "--get-regexp", r"^remote\..*\.(push)?url$")
+    if code or url not in (line.partition(" ")[2] for line in found.splitlines()):
+        return ""
+    code, folder, _ = _ask(".", "rev-parse", "--git-common-dir")
+    return "" if code else os.path.join(os.path.abspath(folder), "config")
+
+
+def _ask(folder: str, *words: str) -> tuple[int, str, str]:
+    from .repository import no_git
+
+    try:
+        code, out, err = command.run(["git", "-C", folder, *words], env=environment(), timeout=10)
+    except (OSError, command.Unfinished) as error:
+        raise no_git(error) from error
+    return code, out.decode().strip(), err.decode().strip().removeprefix("fatal: ")

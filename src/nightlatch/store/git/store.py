@@ -1,0 +1,326 @@
+"""The verbs of a store, each one compare-and-swap push of the refs it changes.
+
+A verb begins with what this process last saw, which saves a request when nobody else wrote: the push itself
+compares. What it would refuse, it refuses only after a fresh look.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ...core.model import Cursor, Done, Granted, Record
+from ...core.tenure import request_timeout
+from ...core.value import replace
+from ...errors import Busy, InputChanged, LeaseLost, StoreUnreachable
+from ...system import clock, identity
+from .. import held, url
+from ..ear import Polling
+from . import names, record
+from .done import Place
+from .objects import Pack
+from .record import Standing
+from .refs import PATIENCE, TRIES, Change, Refs
+from .remote import resolve
+from .repository import Move, Moved, Repository
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ...core.model import Holder, Takeover
+    from ...core.protocols import Ear
+    from .objects import Commit
+
+_SHORTEST = 0.25  # a git that has to start, connect and answer needs that much
+
+
+def connect(where: str) -> GitStore:
+    """The store in the remote that `where` means; asks git here about `git+origin`, and the remote nothing."""
+    remote = resolve(where)
+    folder = url.folder_of(f"git+{remote.url}")
+    repository = Repository(remote, folder)
+    return GitStore(f"git+{repository.shown}", repository, folder)
+
+
+class Key(NamedTuple):
+    """A key to settle, and under which lease."""
+
+    name: str
+    grant: str
+    scope: str
+    key: str
+    value: str
+    input: str
+
+
+class Plan(NamedTuple):
+    """How a key becomes done; without changes it is so already."""
+
+    done: Done
+    changes: list[Change]
+    pack: Pack
+    ttl: float
+
+
+class GitStore:
+    default_ttl = 600.0
+    poll_every = 1.0
+
+    def __init__(self, where: str, repository: Repository, folder: str) -> None:
+        self.url = where
+        self.folder = folder
+        self.repository = repository
+        self._refs = Refs(repository)
+
+    @property
+    def id(self) -> str:
+        if names.STORE not in self._refs.seen:
+            self._refs.look(names.STORE)
+        while (stands := self._refs.seen[names.STORE]) is None:
+            try:
+                self._refs.push([Change(names.STORE, None, record.store_message(identity.new_id()))], PATIENCE)
+            except Moved:
+                self._refs.look(names.STORE)
+        return record.read_store(stands.message)
+
+    def acquire(self, name: str, grant: str, holder: Holder, ttl: float, over: Takeover | None = None) -> Granted:
+        def change(stands: Standing | None, version: str) -> Standing:
+            now = clock.wall()
+            until, packed, lowest = now + ttl, holder.pack(), int(now * 1000)
+            if stands is None:
+                return Standing(token=lowest, since=now, grant=grant, holder=packed, ttl=ttl, until=until)
+            mine = replace(stands, grant=grant, holder=packed, ttl=ttl, until=until)
+            if stands.grant == grant:
+                return mine
+            watched = over is not None and over.proven and (over.grant, over.version) == (stands.grant, version)
+            if stands.grant and not watched:
+                there = stands.record(name, version)
+                raise Busy(held.sentence(there, name), there)
+            return replace(mine, token=max(stands.token + 1, lowest), previous=stands.token, since=now)
+
+        stands = self._change(name, change, ttl)
+        return Granted(token=stands.token, previous=stands.previous, gates=stands.gates)
+
+    def renew(self, name: str, grant: str, ttl: float) -> None:
+        self._change_mine(name, grant, lambda mine: replace(mine, ttl=ttl, until=clock.wall() + ttl), ttl)
+
+    def release(self, name: str, grant: str) -> None:
+        self._change_mine(name, grant, lambda mine: replace(mine, grant="", until=clock.wall()))
+        self.repository.tidy()
+
+    def evict(self, name: str) -> bool:
+        held_by_somebody = False
+
+        def change(stands: Standing | None, _version: str) -> Standing | None:
+            nonlocal held_by_somebody
+            held_by_somebody = bool(stands and stands.grant)
+            return replace(stands, grant="", until=clock.wall()) if stands and stands.grant else None
+
+        self._change(name, change)
+        return held_by_somebody
+
+    def read(self, name: str) -> Record | None:
+        ref = names.lease(name)
+        self._refs.look(ref, names.STORE)
+        return self._record(name, ref)
+
+    def records(self) -> Iterator[Record]:
+        found = {
+            names.lease_name(ref): commit
+            for ref, commit in self._refs.see(f"{names.ROOT}*", only=names.lease_name).items()
+        }
+        return (record.read_standing(found[name].message).record(name, found[name].oid) for name in sorted(found))
+
+    def raise_token(self, name: str, above: int, grant: str = "") -> int:
+        def change(stands: Standing | None, _version: str = "") -> Standing:
+            now = clock.wall()
+            # Above the clock too, as an acquire is: a store that forgot its grants may have handed out `above` + 1.
+            lowest = max(above + 1, int(now * 1000))
+            if stands is None:
+                return Standing(token=lowest, since=now, until=now)
+            return replace(stands, token=max(stands.token + 1, lowest))
+
+        return (self._change_mine(name, grant, change) if grant else self._change(name, change)).token
+
+    def look(self, scope: str, key: str) -> Done | None:
+        place = Place(scope, key)
+        stands = self._refs.look(place.ref)
+        return place.shelf(self.repository, stands.oid if stands else "", PATIENCE).find()
+
+    def settle(self, name: str, grant: str, scope: str, key: str, *, value: str = "", input: str = "") -> Done:
+        key_of = Key(name, grant, scope, key, value, input)
+        with self._refs.turn(names.lease(name)):
+            for attempt in range(TRIES):
+                plan = self._plan(key_of, fresh=attempt > 0)
+                if plan is None:
+                    continue
+                try:
+                    if plan.changes:
+                        self._refs.push(plan.changes, self._patience(plan.ttl), plan.pack)
+                except Moved:
+                    continue
+                return plan.done
+        raise self._refs.crowded(name)
+
+    def moves_to_settle(self, name: str, grant: str, scope: str, key: str, *, value: str) -> list[Move]:
+        """The moves that make the key done, for a push that carries more than them. None: it is done already."""
+        with self._refs.turn(names.lease(name)):
+            plan = self._plan(Key(name, grant, scope, key, value, ""), fresh=True)
+            assert plan
+            moves, new = self._refs.commits(plan.changes, plan.pack)
+            for ref in new:
+                self._refs.seen.pop(ref, None)  # somebody else makes the moves, or does not
+        return moves
+
+    def _plan(self, key: Key, *, fresh: bool) -> Plan | None:
+        """How to settle the key. None: what this process remembers is against it, so look first."""
+        place, ref = Place(key.scope, key.key), names.lease(key.name)
+        if fresh or ref not in self._refs.seen or place.ref not in self._refs.seen:
+            self._refs.look(ref, place.ref)
+        # A thread that settles under another lease may just have forgotten the keys' ref: then the push compares.
+        lease, keys = self._refs.seen[ref], self._refs.seen.get(place.ref)
+        mine = _standing(lease)
+        shelf = place.shelf(self.repository, keys.oid if keys else "", PATIENCE)
+        before = shelf.find()
+        if mine is None or mine.grant != key.grant:
+            if fresh:
+                raise self._lost(key.name)
+            return None
+        if before:
+            return Plan(_same_input(before, key.input), [], Pack(), mine.ttl) if fresh else None
+        pack = Pack()
+        done = Done(
+            scope=key.scope, key=key.key, value=key.value, input=key.input, token=mine.token, at=round(clock.wall(), 3)
+        )
+        # The lease's ref moves too: only a ref that changes is compared, and all of it lands or nothing.
+        changes = [
+            Change(ref, lease, mine.message(key.name)),
+            Change(place.ref, keys, record.keys_message(), shelf.add(done, pack)),
+        ]
+        return Plan(done, changes, pack, mine.ttl)
+
+    def cursor(self, job: str) -> Cursor | None:
+        stands = self._refs.look(names.cursor(job))
+        return record.read_cursor(stands.message) if stands else None
+
+    def advance(self, job: str, seen: float | None, next_due: float, definition: str) -> bool:
+        ref = names.cursor(job)
+        with self._refs.turn(ref):
+            stands = self._refs.look(ref)
+            there = record.read_cursor(stands.message) if stands else None
+            if seen is None or there is None:
+                if seen is not None or there is not None:
+                    return False
+            elif round(there.next_due * 1000) != round(seen * 1000) or seen > clock.wall():
+                return False
+            message = record.cursor_message(Cursor(job=job, next_due=next_due, definition=definition))
+            try:
+                self._refs.push([Change(ref, stands, message)], PATIENCE)
+            except Moved as moved:
+                if moved.unsure:  # it may have been us, and somebody else after us
+                    raise StoreUnreachable(f"{self.url} lost a reply about the cursor of {job}. Look again") from moved
+                return False
+        return True
+
+    def register(self, name: str, grant: str, gate: str) -> bool:
+        there = False
+
+        def change(mine: Standing) -> Standing | None:
+            nonlocal there
+            there = gate in mine.gates
+            return None if there else replace(mine, gates=tuple(sorted({*mine.gates, gate})))
+
+        self._change_mine(name, grant, change)
+        return not there
+
+    def unregister(self, name: str, gate: str) -> bool:
+        there = False
+
+        def change(stands: Standing | None, _version: str) -> Standing | None:
+            nonlocal there
+            there = stands is not None and gate in stands.gates
+            return replace(stands, gates=tuple(g for g in stands.gates if g != gate)) if stands and there else None
+
+        self._change(name, change)
+        return there
+
+    def listen(self, name: str) -> Ear:
+        return Polling(every=self.poll_every, first=0.25)
+
+    def judges_unseen(self, record: Record) -> bool:
+        """No clock is shared here, so watching is the rule."""
+        return True
+
+    def clock(self) -> float:
+        return clock.wall()
+
+    def close(self) -> None:
+        self._refs.seen.clear()
+
+    def _change_mine(
+        self, name: str, grant: str, change: Callable[[Standing], Standing | None], ttl: float = 0.0
+    ) -> Standing:
+        def mine(stands: Standing | None, version: str) -> Standing | None:
+            if stands is None or stands.grant != grant:
+                there = stands.record(name, version) if stands else None
+                raise LeaseLost(held.lost_sentence(there, name), reason="taken")
+            return change(stands)
+
+        return self._change(name, mine, ttl)
+
+    def _change(
+        self, name: str, change: Callable[[Standing | None, str], Standing | None], ttl: float = 0.0
+    ) -> Standing:
+        """Move a lease's ref by `change`, again from where it stands if another came first.
+
+        `change` gets what stands and its version; it returns what shall stand (None: leave it), or raises.
+        """
+        ref = names.lease(name)
+        with self._refs.turn(ref):
+            fresh = False
+            for _ in range(TRIES):
+                if ref not in self._refs.seen:
+                    self._refs.look(ref, names.STORE, timeout=self._patience(ttl))
+                    fresh = True
+                commit = self._refs.seen[ref]
+                stands = _standing(commit)
+                try:
+                    wanted = change(stands, commit.oid if commit else "")
+                    if wanted is None and fresh:
+                        return stands or Standing(token=0, since=0.0, until=0.0)
+                except (Busy, LeaseLost):
+                    if fresh:
+                        raise
+                    wanted = None
+                if wanted is None:
+                    self._refs.seen.pop(ref, None)  # so it is by what we remember; somebody may have written since
+                    continue
+                try:
+                    self._refs.push([Change(ref, commit, wanted.message(name))], self._patience(ttl or wanted.ttl))
+                except Moved:
+                    continue
+                return wanted
+        raise self._refs.crowded(name)
+
+    def _record(self, name: str, ref: str) -> Record | None:
+        commit = self._refs.seen.get(ref)
+        return record.read_standing(commit.message).record(name, commit.oid) if commit else None
+
+    def _patience(self, ttl: float) -> float:
+        return min(max(request_timeout(ttl), _SHORTEST), PATIENCE) if ttl else PATIENCE
+
+    def _lost(self, name: str) -> LeaseLost:
+        return LeaseLost(held.lost_sentence(self._record(name, names.lease(name)), name), reason="taken")
+
+
+def _standing(commit: Commit | None) -> Standing | None:
+    return record.read_standing(commit.message) if commit else None
+
+
+def _same_input(done: Done, given: str) -> Done:
+    if given and done.input and done.input != given:
+        raise InputChanged(
+            f"the key {done.key} of {done.scope} is done already, with other input. "
+            f"Use another key for other work; a key names what is processed"
+        )
+    return done

@@ -1,0 +1,95 @@
+"""What git says when something is wrong, as one line that tells a person what to type."""
+
+from __future__ import annotations
+
+from ...errors import StoreUnreachable
+
+# what git, ssh or the server says → what is wrong, and what to do; {url} is the remote, {said} git's own line
+_ADVICE: tuple[tuple[tuple[str, ...], str], ...] = (
+    (
+        (
+            "could not read Username",
+            "could not read Password",
+            "Authentication failed",
+            "Permission denied (",
+            "returned error: 401",
+            "returned error: 403",
+            "terminal prompts disabled",
+        ),
+        "git has no right to {url} ({said}). Nightlatch never asks for a password: give git a credential helper or "
+        "an ssh key that works without asking, until this does: GIT_TERMINAL_PROMPT=0 git ls-remote {url}",
+    ),
+    (
+        ("Host key verification failed",),
+        "ssh does not know the host of {url} yet. Connect once by hand and accept its key: git ls-remote {url}",
+    ),
+    (
+        ("dubious ownership",),
+        "{url} belongs to another user, and git refuses it. Allow it: git config --global --add safe.directory PATH",
+    ),
+    (
+        (
+            "does not appear to be a git repository",
+            "repository not found",
+            "not found",
+            "does not exist",
+            "returned error: 404",
+        ),
+        "there is no git repository at {url} ({said}). Check the URL with: git ls-remote {url}; or make one on its "
+        "host with: git init --bare PATH",
+    ),
+    (
+        ("does not support --atomic",),
+        "the server of {url} takes no atomic pushes, so it cannot keep Nightlatch's store. Use another one: "
+        "--store postgresql://…, or a repository on another server",
+    ),
+    (
+        ("object file", "loose object", "packfile", "bad object", "corrupt"),
+        "the local copy in {folder} is damaged ({said}). Nothing in it is needed: rm -rf {folder}",
+    ),
+    (("No space left",), "the disk is full ({said}). Free some space; nothing was changed"),
+    (
+        (".lock': File exists",),
+        "a git process has died at {url} and left a lock ({said}). If no git runs there, remove that file",
+    ),
+    (
+        (
+            "Could not resolve host",
+            "Couldn't connect",
+            "Connection refused",
+            "Connection timed out",
+            "Network is unreachable",
+            "No route to host",
+            "gave no answer",
+            "unable to access",
+            "hung up",
+        ),
+        "{url} cannot be reached ({said}). Check the network; this shows the same: git ls-remote {url}",
+    ),
+)
+
+
+def unreachable(url: str, folder: str, said: str) -> StoreUnreachable:
+    for signs, advice in _ADVICE:
+        sign = next((sign for sign in signs if sign in said), None)
+        if sign:
+            return StoreUnreachable(advice.format(url=url, folder=folder, said=line_with(sign, said)))
+    return StoreUnreachable(f"git failed with {url} ({line_with('', said)}). Try it by hand: git ls-remote {url}")
+
+
+def line_with(sign: str, said: str) -> str:
+    """The one line of what git said that matters, without its ornaments."""
+    lines = [line.strip() for line in said.splitlines() if line.strip() and sign in line]
+    line = lines[0] if lines else "it said nothing"
+    for ornament in ("remote: ", "fatal: ", "error: ", "! "):
+        line = line.removeprefix(ornament)
+    return line.rstrip(".").strip()
+
+
+def hide_password(url: str) -> str:
+    """The URL for people: a password in it stays out of messages and logs."""
+    scheme, mark, rest = url.partition("://")
+    user, at, place = rest.rpartition("@")
+    if not mark or not at or ":" not in user or "/" in user:
+        return url
+    return f"{scheme}://{user.partition(':')[0]}:…@{place}"
