@@ -11,15 +11,14 @@ from contextlib import contextmanager
 import psycopg
 from psycopg import pq, sql
 from psycopg.conninfo import make_conninfo
-from psycopg.rows import tuple_row
 
 from ..core import duration, fence
 from ..core.model import Mark
 from ..database import dsn
-from ..errors import GateUnreachable, InDoubt, UsageError
+from ..errors import GateUnreachable, UsageError
 from . import sql_postgres_address as address
 from . import sql_postgres_schema as schema
-from .sql_postgres_settle import settle
+from .sql_postgres_entered import Entered, line
 from .sql_postgres_watch import SEAL, Watch
 
 TYPE_CHECKING = False
@@ -47,7 +46,7 @@ class Postgres:
         self.url = url
         self._conninfo = conninfo
         self._timeout = round(duration.parse(timeout, what="timeout") * 1000) if timeout else 0
-        self._entry: tuple[Any, str] = (None, "")
+        self._entry: tuple[Any, bytes] = (None, b"")
 
     @classmethod
     def by_url(cls, url: str, timeout: str | None) -> Postgres:
@@ -83,16 +82,16 @@ class Postgres:
             yield _Fence(connection, gate, None if mark is None else Watch(self.connect, self.url))
             connection.execute("COMMIT")
 
-    def enter(self, connection: Any, gate: str, mark: Mark) -> _Entered | None:
+    def enter(self, connection: Any, gate: str, mark: Mark) -> Entered | None:
         if not isinstance(connection, psycopg.Connection):
             raise UsageError(f"the gate is on {self.url}: hand it a connection of psycopg 3")
         if connection.closed:
             raise GateUnreachable(f"{self.url}: the connection is closed. Nothing was written; open a new one")
-        if connection.info.transaction_status != pq.TransactionStatus.IDLE:
+        if connection.pgconn.transaction_status != pq.TransactionStatus.IDLE:
             raise UsageError("the connection is in a transaction already: commit it, or roll it back, first")
-        if connection.info.pipeline_status != pq.PipelineStatus.OFF:
+        if connection.pgconn.pipeline_status != pq.PipelineStatus.OFF:
             raise UsageError("the connection is in pipeline mode: open the pipeline inside the transaction")
-        entered = _Entered(self, connection)
+        entered = Entered(self, connection)
         try:
             return entered if entered.begin(self._statement(connection, gate, mark)) else None
         except psycopg.Error as error:
@@ -100,7 +99,7 @@ class Postgres:
             if error.sqlstate in (*_MISSING, _OVERTAKEN):
                 return None
             raise GateUnreachable(
-                f"{self.url}: the transaction could not be begun: {_line(error)}. Nothing was written"
+                f"{self.url}: the transaction could not be begun: {line(error)}. Nothing was written"
             ) from error
         except BaseException:
             entered.rollback()
@@ -139,7 +138,7 @@ class Postgres:
         finally:
             connection.close()  # rolls back what is not committed
 
-    def _statement(self, connection: psycopg.Connection[Any], gate: str, mark: Mark) -> str:
+    def _statement(self, connection: psycopg.Connection[Any], gate: str, mark: Mark) -> bytes:
         """BEGIN, the mark for the triggers and the check, in one message: the gate costs no round trip of its own."""
         key = (gate, mark, connection.isolation_level, connection.read_only, connection.deferrable)
         if self._entry[0] != key:
@@ -157,7 +156,7 @@ class Postgres:
                 sql.Literal(mark.store),
                 sql.SQL(", ").join(settings),
             )
-            self._entry = key, query.as_string(connection)
+            self._entry = key, query.as_bytes(connection)
         return self._entry[1]
 
     @contextmanager
@@ -165,7 +164,7 @@ class Postgres:
         try:
             yield
         except psycopg.Error as error:
-            text = _line(error)
+            text = line(error)
             if error.sqlstate == _LOCK_TIMEOUT:
                 said = f"another session keeps its marks locked, for {PATIENCE:.0f} s now: look at pg_stat_activity"
             elif error.sqlstate == "42501":
@@ -252,91 +251,6 @@ class _Fence:
         ]
 
 
-class _Entered:
-    """The user's transaction, which has the mark's row share-locked."""
-
-    def __init__(self, database: Postgres, connection: psycopg.Connection[Any]) -> None:
-        self._database, self._connection = database, connection
-        self._autocommit = connection.autocommit
-        self._xid = self._server_start = ""
-
-    def begin(self, statement: str) -> bool:
-        """False, and rolled back, if the mark does not stand."""
-        if not self._autocommit:
-            self._connection.autocommit = True  # or psycopg sends a BEGIN, and waits for it, on its own
-        cursor = self._connection.cursor(row_factory=tuple_row)
-        cursor.execute(statement.encode(), prepare=False)
-        cursor.nextset()
-        row = cursor.fetchone()
-        assert row
-        self._xid, self._server_start = row[0] or "", row[1]
-        if not self._xid:
-            self.rollback()
-        return bool(self._xid)
-
-    def commit(self) -> None:
-        status = self._connection.info.transaction_status
-        if status == pq.TransactionStatus.INERROR:
-            self.rollback()
-            raise UsageError(
-                "a statement of the block failed and its error was caught, so the server has undone everything. "
-                "Let the error leave the block, or wrap that statement in connection.transaction()"
-            )
-        if status == pq.TransactionStatus.IDLE:
-            self._restore()
-            raise UsageError(
-                "the block ended its transaction by itself: what it wrote after that was not fenced. "
-                "Leave commit and rollback to the gate"
-            )
-        try:
-            self._connection.commit()
-        except psycopg.Error as error:
-            if not self._connection.closed and self._connection.info.transaction_status in (
-                pq.TransactionStatus.IDLE,
-                pq.TransactionStatus.INERROR,
-            ):
-                self.rollback()
-                raise  # the server said no: a deferred constraint, a serialization failure. Nothing was committed
-            self._settle(error)
-        self._restore()
-
-    def _settle(self, error: psycopg.Error) -> None:
-        """The reply was lost. The server knows what became of the transaction."""
-        try:
-            committed = settle(self._database.connect, self._xid, self._server_start)
-        except psycopg.Error as failed:
-            raise self._in_doubt(f"and the server cannot be asked: {_line(failed)}") from error
-        if committed is None:
-            raise self._in_doubt("and the server does not know any more") from error
-        if not committed:
-            raise GateUnreachable(
-                f"{self._database.url}: the connection broke at the commit, and the server says that the transaction "
-                f"was not committed. Nothing was written; do it again on a new connection"
-            ) from error
-
-    def _in_doubt(self, why: str) -> InDoubt:
-        return InDoubt(
-            f"{self._database.url}: the reply to the commit was lost, {why}. Whether transaction {self._xid} is in "
-            f"the database can only be seen there: look before you repeat it"
-        )
-
-    def rollback(self) -> None:
-        try:
-            if not self._connection.closed:
-                self._connection.rollback()
-        except psycopg.Error as error:
-            if not self._connection.closed:
-                raise GateUnreachable(f"the transaction could not be rolled back: {_line(error)}") from error
-        self._restore()
-
-    def cut_off(self) -> bool:
-        return bool(self._connection.closed)
-
-    def _restore(self) -> None:
-        if not self._autocommit and not self._connection.closed:
-            self._connection.autocommit = False
-
-
 def _modes(connection: psycopg.Connection[Any]) -> str:
     """What the user has set on the connection, as psycopg's own BEGIN would say it."""
     modes = []
@@ -352,7 +266,3 @@ def _modes(connection: psycopg.Connection[Any]) -> str:
 def _set(connection: psycopg.Connection[Any], setting: str, seconds: float) -> None:
     """For this transaction alone."""
     connection.execute("SELECT set_config(%s, %s, true)", (setting, str(round(seconds * 1000))))
-
-
-def _line(error: BaseException) -> str:
-    return " ".join(str(error).split()).rstrip(".")
