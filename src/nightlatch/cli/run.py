@@ -22,9 +22,13 @@ Only one run of NAME works at a time, on every machine that shares the store. A 
 done again (`skipped`, exit 0). The command is ended from outside when its time, its progress or its
 budget is over; it is never asked. Its output is shown and kept (nightlatch logs RUN), secrets taken out.
 
+With --workspace it works in a fresh folder, kept if it fails; --publish then writes its result through gates,
+once: a copy that was overtaken is refused, and what a crashed one published is not published again.
+
 exit code: the command's own; 0 with `skipped` when the key is done; 75 held by another; 76 in doubt, needs
 a person; 120 cancelled, 121 over budget, 122 stalled, 123 lease lost, 124 timed out; 126/127 cannot be
-executed / not found; 69 store unreachable, 64 usage, 125 Nightlatch itself failed."""
+executed / not found; 73 a gate refused its result, a newer holder stands there; 69 store unreachable, 64 usage,
+125 Nightlatch itself failed."""
 
 _TIMEOUT = "1h"
 
@@ -33,6 +37,8 @@ _EXAMPLES = """\
   nightlatch run articles --slot '0 2 * * *' -- ./articles.sh       # late and doubled firings agree on one slot
   nightlatch run report --key "$(nightlatch key sales 2026-11)" -- ./report.sh
   nightlatch run crawl --stall 10m --progress ./out -- ./crawl.sh
+  nightlatch run site --workspace git --publish git -- claude -p 'Write the next article and commit it'
+  nightlatch run report --workspace scratch --publish out.html=/srv/www/report.html -- ./report.sh
   nightlatch run agent --budget usd=2,usd/day=10 --meter output -- claude -p --output-format json 'Go'"""
 
 
@@ -58,8 +64,13 @@ def main(argv: list[str]) -> int:
     )
     parser.add_argument("--env", metavar="NAME=VALUE", action="append", help="for the command; may be repeated")
     parser.add_argument("--cwd", metavar="FOLDER", default="", help="where the command runs")
-    parser.add_argument("--lost", metavar="POLICY", default="doubt", choices=["again", "doubt"],
-                        help="again or doubt: after an attempt whose holder died (default doubt)")  # fmt: skip
+    parser.add_argument("--workspace", metavar="KIND", default="",
+                        help="scratch, git or git:URL#branch: run it in a fresh folder")  # fmt: skip
+    parser.add_argument("--publish", metavar="FROM=TO", action="append",
+                        help="or git: after success, from the workspace to a file, folder/ or s3://")  # fmt: skip
+    parser.add_argument("--input", metavar="FILE", action="append", help="record its sha256; may be repeated")
+    parser.add_argument("--lost", metavar="POLICY", default="", choices=["again", "doubt"],
+                        help="after an attempt whose holder died: again (default with --publish) or doubt")  # fmt: skip
     parser.add_argument("--keep-awake", action="store_true", help="keep the machine from sleeping while it runs")
     parser.add_argument("--again", action="store_true", help="although the key is done")
     parser.add_argument("--new", action="store_true", help="without a key: a new run, not the unfinished one")
@@ -95,7 +106,7 @@ def _job(args: Namespace, command: list[str]) -> Job:
     if args.timeout is None:
         print(f"nightlatch: {args.name} may run for {_TIMEOUT}, since no --timeout is given", file=sys.stderr)
     timeout = seconds(args.timeout or _TIMEOUT, "--timeout")
-    if args.cwd and not os.path.isdir(args.cwd):
+    if args.cwd and not args.workspace and not os.path.isdir(args.cwd):
         raise UsageError(f"--cwd {args.cwd}: there is no such folder")
     return Job(
         name=args.name,
@@ -113,6 +124,9 @@ def _job(args: Namespace, command: list[str]) -> Job:
         meter=args.meter or "",
         env=tuple(_pair(text) for text in args.env),
         cwd=args.cwd,
+        workspace=args.workspace,
+        publish=tuple(args.publish),
+        inputs=tuple(args.input),
         lost=args.lost,
         again=args.again,
         new=args.new,
