@@ -254,3 +254,59 @@ def _ticks(pid: int) -> int:
 def _own_memory(pid: int) -> int:
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+
+
+def test_a_failed_command_is_tried_again_with_a_new_token_each_time(sqlite_url, tmp_path):
+    script = f'echo $NIGHTLATCH_TOKEN >> {tmp_path}/tokens; [ "$NIGHTLATCH_ATTEMPT" = 3 ]'
+    done = run(sqlite_url, "--retries", "5", "--backoff", "10ms", "--", "sh", "-c", script)
+    assert done.returncode == 0, done.stderr
+    tokens = (tmp_path / "tokens").read_text().split()
+    assert len(tokens) == 3
+    assert tokens == sorted(set(tokens))
+
+
+@pytest.mark.parametrize("code", [64, 78, 127])
+def test_a_mistake_is_not_tried_again(sqlite_url, tmp_path, code):
+    done = run(
+        sqlite_url, "--retries", "5", "--backoff", "10ms", "--", "sh", "-c", f"echo x >> {tmp_path}/tries; exit {code}"
+    )
+    assert done.returncode == code
+    assert (tmp_path / "tries").read_text() == "x\n"
+
+
+def test_the_package_swapped_in_mid_run_changes_nothing(sqlite_url, tmp_path):
+    """An upgrade replaces the package's files while a supervisor runs from them."""
+    import shutil
+    import subprocess
+
+    import nightlatch as package
+    from tests.programs import environment
+
+    copy = tmp_path / "site"
+    shutil.copytree(Path(package.__file__).parent, copy / "nightlatch", ignore=shutil.ignore_patterns("__pycache__"))
+    path = os.pathsep.join([str(copy), *(p for p in sys.path if p and not p.endswith("/src"))])
+    program = [sys.executable, "-S", "-c", "from nightlatch.cli.main import main; main()"]
+    script = f"touch {tmp_path}/ready; while [ ! -e {tmp_path}/go ]; do sleep 0.02; done; echo done; exit 5"
+    words = [
+        "run",
+        "job",
+        "--ttl",
+        "3s",
+        "--budget",
+        "usd=1",
+        "--meter",
+        "output",
+        "--verdict",
+        str(tmp_path / "verdict"),
+    ]
+    running = subprocess.Popen(
+        [*program, *words, "--", "sh", "-c", script],
+        env=environment(sqlite_url, PYTHONPATH=path, PYTHONDONTWRITEBYTECODE="1"), text=True, stdout=-1, stderr=-1,
+    )  # fmt: skip
+    until((tmp_path / "ready").exists)
+    for file in (copy / "nightlatch").rglob("*.py"):
+        file.write_text("raise RuntimeError('another version')\n")
+    (tmp_path / "go").touch()
+    out, said = running.communicate(timeout=60)
+    assert (running.returncode, out) == (5, "done\n"), said
+    assert json.loads((tmp_path / "verdict").read_text())["status"] == "failed"

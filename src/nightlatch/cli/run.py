@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from ..core import duration
+from ..core import duration, retry
 from ..errors import Busy, UsageError
 from ..runtime import verdict
 from ..runtime.job import Job, caps, seconds
@@ -72,6 +72,8 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--lost", metavar="POLICY", default="", choices=["again", "doubt"],
                         help="after an attempt whose holder died: again (default with --publish) or doubt")  # fmt: skip
     parser.add_argument("--keep-awake", action="store_true", help="keep the machine from sleeping while it runs")
+    parser.add_argument("--retries", metavar="N", type=int, default=0, help="more attempts if it fails (default 0)")
+    parser.add_argument("--backoff", metavar="TIME", default="10s", help="before the first of them; doubles (10s)")
     parser.add_argument("--again", action="store_true", help="although the key is done")
     parser.add_argument("--new", action="store_true", help="without a key: a new run, not the unfinished one")
     parser.add_argument("--verdict", metavar="FILE", help="write how it ended as JSON")
@@ -85,6 +87,12 @@ def main(argv: list[str]) -> int:
 
     try:
         told = run(job, store=args.store)
+        for number in range(1, args.retries + 1):
+            if not retry.worth_another(told.status, told.exit_code):
+                break
+            print(told.line(), file=sys.stderr)
+            _pause(number, duration.parse(args.backoff, what="--backoff"), told.retry_after)
+            told = run(job, store=args.store)
     except Busy as busy:
         if not args.held_ok:
             raise
@@ -132,6 +140,17 @@ def _job(args: Namespace, command: list[str]) -> Job:
         new=args.new,
         keep_awake=args.keep_awake,
     )
+
+
+def _pause(number: int, base: float, asked: float) -> None:
+    import random
+
+    from ..system import clock
+
+    # Not a secret: it only keeps machines that failed together from trying together.
+    until = clock.now() + retry.pause(number, base=base, chance=random.random(), asked=asked)  # noqa: S311
+    while (left := until - clock.now()) > 0:
+        clock.sleep(left)
 
 
 def _slot(expression: str, zone: str) -> str:

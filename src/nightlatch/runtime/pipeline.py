@@ -52,6 +52,7 @@ class _Pipeline:
         self.ended: tuple[int, str, int] | None = None  # wait status, why, how many it left behind
         self.ending: tuple[str, str] | None = None  # the state and reason we are ending it with
         self.used: dict[str, float] = {}
+        self.retry_after = 0.0
         self.delivery: Delivery | None = None
         self.recovered = ""  # how an earlier attempt's work came to be published
 
@@ -307,11 +308,14 @@ class _Pipeline:
             case "spend":
                 self._spend(budget.amounts(f"{unit}={amount}" for unit, amount in request.items()))
                 return {"used": self.used}
+            case "retry-after":
+                self.retry_after = float(request["seconds"])
+                return {}
             case "check":
                 self.lease.check()
                 return {"token": self.lease.token}
             case other:
-                raise ValueError(f"`do` is {other!r}; known are progress, spend and check")
+                raise ValueError(f"`do` is {other!r}; known are progress, spend, retry-after and check")
 
     def _spend(self, amounts: dict[str, float]) -> None:
         self.writer.usage(**amounts)
@@ -383,6 +387,8 @@ class _Pipeline:
     # ── tell ──
 
     def _tell(self, run: Run, exit_code: int) -> Verdict:
-        told = verdict.of(run, exit_code=exit_code, host=self.host, at=clock.wall(), head=run.anchor)
+        told = verdict.of(
+            run, exit_code=exit_code, host=self.host, at=clock.wall(), head=run.anchor, retry_after=self.retry_after
+        )
         verdict.append(self.store.folder, told)
         return told
