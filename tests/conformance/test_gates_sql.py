@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -13,7 +14,9 @@ import pytest
 
 from nightlatch import gates
 from nightlatch.core.model import Mark
+from nightlatch.errors import OtherStore
 from nightlatch.system import identity
+from nightlatch.testing.expect import together
 from nightlatch.testing.gates import GateConformance
 from tests.servers import PostgresServer
 
@@ -32,6 +35,15 @@ class SqlConformance(GateConformance):
 
     def connect(self) -> Any:
         raise NotImplementedError
+
+    def test_of_many_stores_that_come_at_once_one_has_the_gate(self) -> None:
+        """Each under a name of its own, so that no row of one is in the way of another's."""
+        for turn in range(self.rounds):
+            gate = gates.Sql(f"{self.name}-{turn}", self.database)
+            marks = [self.from_another_store(self.mark(1000, f"job{place}")) for place in range(self.racers)]
+            outcomes = together(functools.partial(gate.seal, by="me"), marks)
+            assert [type(outcome) for outcome in outcomes].count(OtherStore) == self.racers - 1, outcomes
+            assert len(gate.standing()) == 1
 
     def make_gate(self) -> gates.Sql:
         return gates.Sql(self.name, self.database)

@@ -199,18 +199,24 @@ def test_a_server_that_cannot_be_reached_is_69_and_a_password_is_asked_for_where
         gate.seal(MARK, "me")
 
 
-def test_a_missing_password_is_asked_for_where_it_belongs(postgres, postgres_target):
+def test_a_missing_password_is_asked_for_where_it_belongs(postgres, sqlite_url, monkeypatch):
     rules = postgres.folder / "data" / "pg_hba.conf"
     before = rules.read_text()
-    rules.write_text("host all app_without 127.0.0.1/32 scram-sha-256\n" + before)
+    postgres.psql("CREATE ROLE app_with SUPERUSER LOGIN PASSWORD 's@cret'")
+    rules.write_text("host all app_with 127.0.0.1/32 scram-sha-256\n" + before)
     postgres.psql("SELECT pg_reload_conf()")
     try:
-        gate = gates.Sql("articles", f"postgresql://app_without@127.0.0.1:{postgres.port}/postgres")
+        gate = gates.Sql("with", f"postgresql://app_with:s%40cret@127.0.0.1:{postgres.port}/postgres")
+        for _ in range(2):  # the second time it is registered: still it is this object that is sealed
+            with nightlatch.lease("job", gates=[gate], store=sqlite_url) as lease:
+                assert gate.standing()["job"].mark == lease.mark
         with pytest.raises(GateUnreachable, match="PGPASSWORD"):
-            gate.seal(MARK, "me")
+            nightlatch.lease("job", store=sqlite_url).acquire()
+        monkeypatch.setenv("PGPASSWORD", "s@cret")
+        nightlatch.lease("job", store=sqlite_url).acquire().release()
     finally:
         rules.write_text(before)
-        postgres.psql("SELECT pg_reload_conf()")
+        postgres.psql("SELECT pg_reload_conf(); REASSIGN OWNED BY app_with TO postgres; DROP ROLE app_with")
 
 
 @pytest.mark.parametrize("url", ["mysql://db/site", "sqlite://", "sqlite:///:memory:", "postgresql://[db/site"])
