@@ -6,7 +6,7 @@ import os
 import sys
 
 from ..core import duration, retry
-from ..errors import Busy, UsageError
+from ..errors import Busy, Error, Stop, UsageError
 from ..runtime import verdict
 from ..runtime.job import Job, caps, seconds
 from .arguments import Parser, split_command
@@ -76,16 +76,16 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--backoff", metavar="TIME", default="10s", help="before the first of them; doubles (10s)")
     parser.add_argument("--again", action="store_true", help="although the key is done")
     parser.add_argument("--new", action="store_true", help="without a key: a new run, not the unfinished one")
-    parser.add_argument("--verdict", metavar="FILE", help="write how it ended as JSON")
+    parser.add_argument("--verdict", metavar="FILE", help="write how it ended, or why it did not begin, as JSON")
     parser.add_argument("--held-ok", action="store_true", help="exit 0 instead of 75 when another holds it")
     parser.add_argument("--dry-run", action="store_true", help="say what would be done; claim and start nothing")
     args = parser.parse_args(ours)
-    job = _job(args, command).check()
-    if args.dry_run:
-        return _say(job)
-    from ..runtime.pipeline import run
-
     try:
+        job = _job(args, command).check()
+        if args.dry_run:
+            return _say(job)
+        from ..runtime.pipeline import run
+
         told = run(job, store=args.store)
         for number in range(1, args.retries + 1):
             if not retry.worth_another(told.status, told.exit_code):
@@ -93,10 +93,12 @@ def main(argv: list[str]) -> int:
             print(told.line(), file=sys.stderr)
             _pause(number, duration.parse(args.backoff, what="--backoff"), told.retry_after)
             told = run(job, store=args.store)
-    except Busy as busy:
-        if not args.held_ok:
+    except (Error, Stop) as error:
+        if args.verdict:
+            verdict.write_error(args.verdict, args.name, args.key or "", error)
+        if not isinstance(error, Busy) or not args.held_ok:
             raise
-        print(f"nightlatch: {busy}", file=sys.stderr)
+        print(f"nightlatch: {error}", file=sys.stderr)
         return 0
     if args.verdict:
         verdict.write(args.verdict, told)

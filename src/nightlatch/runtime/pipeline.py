@@ -54,6 +54,7 @@ class _Pipeline:
         self.used: dict[str, float] = {}
         self.retry_after = 0.0
         self.delivery: Delivery | None = None
+        self.failure = ""  # what the command itself says it failed of
         self.recovered = ""  # how an earlier attempt's work came to be published
 
     def go(self) -> Verdict:
@@ -235,9 +236,9 @@ class _Pipeline:
         if self.delivery and self.delivery.workspace:
             environment["NIGHTLATCH_WORKSPACE"] = self.delivery.workspace.path
         environment.pop(url.ENV, None)  # the store's password is not the agent's business
-        hidden = output.secrets(environment)
+        self.hidden = output.secrets(environment)
         screens = zip(self.pipes, (1, 2), strict=True)
-        self.streams = {ends[0]: output.Stream(ends[0], screen, kept, hidden) for ends, screen in screens}
+        self.streams = {ends[0]: output.Stream(ends[0], screen, kept, self.hidden) for ends, screen in screens}
         supervise.forward_signals(self.guard)
         if job.timeout is not None:
             self.guard.tell("limit", started + job.timeout)
@@ -314,8 +315,17 @@ class _Pipeline:
             case "check":
                 self.lease.check()
                 return {"token": self.lease.token}
+            case "fail":
+                words = {word: str(request.get(word) or "") for word in ("reason", "traceback")}
+                facts = {word: self._redacted(text) for word, text in words.items()}
+                self.writer.event("exception", **facts)
+                self.failure = facts["reason"]
+                return {}
             case other:
-                raise ValueError(f"`do` is {other!r}; known are progress, spend, retry-after and check")
+                raise ValueError(f"`do` is {other!r}; known are progress, spend, retry-after, check and fail")
+
+    def _redacted(self, text: str) -> str:
+        return output.redacted(text.encode(errors="replace"), self.hidden).decode(errors="replace")
 
     def _spend(self, amounts: dict[str, float]) -> None:
         self.writer.usage(**amounts)
@@ -376,7 +386,7 @@ class _Pipeline:
         if why == warden.ASKED:
             return states.CANCELLED, "its supervisor was told to end"
         if own:
-            return states.FAILED, f"exit code {own}"
+            return states.FAILED, self.failure or f"exit code {own}"
         # Usage that is only known at the end cannot undo what is done: failing it would do and pay it again.
         cap = self._over()
         return states.SUCCEEDED, self.recovered or (f"passed its budget {cap}" if cap else "")

@@ -11,6 +11,7 @@ from ..system import durable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ..errors import Error, Stop
     from ..ledger.model import Run
 
 SKIPPED = "skipped"
@@ -106,3 +107,19 @@ def write(path: str, verdict: Verdict) -> None:
     import json
 
     durable.replace(os.path.abspath(path), json.dumps(verdict.facts()).encode() + b"\n", mode=0o644)
+
+
+def write_error(path: str, job: str, key: str, error: Error | Stop) -> None:
+    """That there is no verdict, and why: held by another, in doubt, refused, unreachable. `error` is its kind."""
+    import json
+
+    facts = {
+        "version": 1,
+        "job": job,
+        "key": key,
+        "status": "none",
+        "exit_code": error.exit_code,
+        "reason": str(error),
+        "error": type(error).__name__,
+    }
+    durable.replace(os.path.abspath(path), json.dumps(facts).encode() + b"\n", mode=0o644)
