@@ -21,6 +21,7 @@ COMMANDS = {
     "publish": "replace a file, a folder or an object, if the lease is still yours",
     "push": "push HEAD to a branch, if the lease is still yours",
     "gate": "show a gate's marks and refusals, or adopt it for this store",
+    "audit": "is the journal whole? verify it, or print the heads to keep elsewhere",
     "key": "print the idempotency key of what is processed",
     "doctor": "check this machine and the store; each finding says what to do",
     "migrate": "bring the store's tables up to date, or print the SQL for who may",

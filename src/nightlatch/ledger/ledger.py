@@ -13,11 +13,12 @@ from .tables import Tables
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from ..core.model import Holder
     from ..database.sqlite import Sqlite
-    from .model import Attempt, Entry, Run, Usage
+    from .audit import Verdict
+    from .model import Attempt, Entry, Pruned, Run, Usage
     from .writer import Writer
 
 _SHORT = 4  # characters that a run may be named by
@@ -196,6 +197,24 @@ class Ledger:
         """What somebody saw without holding anything: a refusal, a lapse. Returns the head of the job's chain."""
         with self._tables.on_chain(job) as chain:
             return chain.append(kind, **facts)
+
+    def heads(self) -> list[str]:
+        """The head of every job's chain, to be kept elsewhere."""
+        from . import audit
+
+        return audit.heads(self._tables)
+
+    def verify(self, heads: Iterable[str] = ()) -> Verdict:
+        """Is the journal whole, and does it hold these heads, which were kept elsewhere?"""
+        from . import audit
+
+        return audit.verify(self._tables, heads)
+
+    def prune(self, keep: float, by: str) -> Pruned:
+        """Remove runs that ended over `keep` seconds ago. Done keys stay: they are the store's."""
+        from . import pruning
+
+        return pruning.prune(self._tables, keep, by)
 
     def close(self) -> None:
         """Let go of connections. The ledger may be used again."""

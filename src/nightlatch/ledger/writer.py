@@ -29,6 +29,14 @@ USAGE = Table(
 
 _PROGRESS = ", done = :done, total = :total, message = :message"
 _USED = "".join(f", {unit} = {unit} + :{unit}" for unit in SCALE)
+_ADVANCE = {  # by (there is progress, there is usage)
+    (moved, used): "UPDATE {prefix}run SET seq = :seq, head = :head"
+    + (_PROGRESS if moved else "")
+    + (_USED if used else "")
+    + f" {WHERE} RETURNING seq"
+    for moved in (False, True)
+    for used in (False, True)
+}
 
 _FINISH = f"""
 UPDATE {{prefix}}run SET seq = :seq, head = :head, state = :state, exit_code = CAST(:exit_code AS BIGINT),
@@ -151,9 +159,8 @@ class Writer:
                 used = {unit: used[unit] + count for unit, count in verb.counts.items()}
             for table, more in verb.records:
                 rows.setdefault(table, []).extend(more)
-        changes = (_PROGRESS if "done" in values else "") + (_USED if USAGE in rows else "")
+        update = _ADVANCE["done" in values, USAGE in rows]
         values |= {"seq": seq, "head": head} | (used if USAGE in rows else {})
-        update = f"UPDATE {{prefix}}run SET seq = :seq, head = :head{changes} {WHERE} RETURNING seq"
         return seq, head, lambda: bool(self._tables.guarded(update, values, list(rows.items())))
 
     def _ending(
