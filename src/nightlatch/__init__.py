@@ -13,6 +13,7 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from . import gates
+    from .core.effects import idempotency_header
     from .core.keys import key
     from .errors import Busy, Error, LeaseLost, StaleToken, Stop, StoreUnreachable
     from .runtime.lease import Lease, lease
@@ -29,6 +30,7 @@ _WHERE = {
     "Stop": "errors",
     "StoreUnreachable": "errors",
     "connect": "store.url",
+    "idempotency_header": "core.effects",
     "key": "core.keys",
     "lease": "runtime.lease",
 }
@@ -43,6 +45,7 @@ __all__ = [
     "StoreUnreachable",
     "connect",
     "gates",
+    "idempotency_header",
     "key",
     "lease",
 ]

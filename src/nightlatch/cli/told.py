@@ -11,6 +11,14 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+def store_of_run() -> str | None:
+    """Inside a run: the run's store, which its supervisor keeps out of the environment. None elsewhere, and where
+    the environment names one."""
+    if "NIGHTLATCH_SOCKET" not in os.environ or os.environ.get("NIGHTLATCH_STORE"):
+        return None
+    return str(tell(do="store")["url"])
+
+
 def tell(**request: Any) -> dict[str, Any]:
     """Send one request and wait for the answer."""
     import json

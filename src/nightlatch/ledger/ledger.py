@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..core.model import Holder
     from ..database.sqlite import Sqlite
     from .audit import Verdict
+    from .effects import Effects
     from .model import Attempt, Entry, Pruned, Run, Usage
     from .writer import Writer
 
@@ -197,6 +198,13 @@ class Ledger:
         """What somebody saw without holding anything: a refusal, a lapse. Returns the head of the job's chain."""
         with self._tables.on_chain(job) as chain:
             return chain.append(kind, **facts)
+
+    @property
+    def effects(self) -> Effects:
+        """What was done to the outside world, and what is in doubt."""
+        from .effects import Effects
+
+        return Effects(self._tables)
 
     def heads(self) -> list[str]:
         """The head of every job's chain, to be kept elsewhere."""

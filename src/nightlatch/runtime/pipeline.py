@@ -248,8 +248,10 @@ class _Pipeline:
             case "check":
                 self.lease.check()
                 return {"token": self.lease.token}
+            case "store":
+                return {"url": self.store.url}  # without a password
             case other:
-                raise ValueError(f"`do` is {other!r}; known are progress, spend and check")
+                raise ValueError(f"`do` is {other!r}; known are progress, spend, check and store")
 
     def _spend(self, amounts: dict[str, float]) -> None:
         self.writer.usage(**amounts)
