@@ -7,7 +7,7 @@ import sys
 
 from . import timing
 
-PARTS = ["lease", "git"]
+PARTS = ["lease", "git", "gates_file"]
 
 if __name__ == "__main__":
     timing.precompile()

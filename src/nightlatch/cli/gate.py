@@ -33,7 +33,7 @@ def main(argv: list[str]) -> int:
     parser = Parser("gate", _PURPOSE, _EXAMPLES)
     parser.add_argument("verb", choices=("show", "adopt"), metavar="VERB", help="show, adopt")
     parser.add_argument("target", metavar="TARGET", help="a path, or the URL of a gate")
-    parser.add_argument("--json", action="store_true", help="show: print one JSON object")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
     args = parser.parse_args(argv)
     gate = _inspectable(args.target)
     if args.verb == "show":
@@ -67,10 +67,7 @@ def _show(gate: Inspectable) -> None:
 
 
 def _show_json(gate: Inspectable) -> None:
-    import json
-
-    facts = {
-        "version": 1,
+    facts: dict[str, object] = {
         "gate": gate.url,
         "marks": [
             {"lease": n, "token": s.mark.token, "store": s.mark.store, "holder": s.by, "since": s.at}
@@ -81,7 +78,13 @@ def _show_json(gate: Inspectable) -> None:
             for r in gate.refusals()
         ],
     }
-    print(json.dumps(facts))
+    _print_json(facts)
+
+
+def _print_json(facts: dict[str, object]) -> None:
+    import json
+
+    print(json.dumps({"version": 1, **facts}))
 
 
 def _time(wall: float) -> str:

@@ -17,6 +17,14 @@ COMMANDS = {
     "once": "do something to the outside world once: after a crash never repeated unasked",
     "progress": "inside a run: report how far it is",
     "spend": "inside a run: report what was used",
+    "status": "the last night in one screen; the same as `nightlatch` alone",
+    "runs": "list the runs, by job, state and time",
+    "show": "one run: timeline, attempts, refusals, usage, the end of its output",
+    "logs": "what a run's command printed; -f follows",
+    "usage": "what was used, by job or by day",
+    "cancel": "end a run, from any machine that shares the store",
+    "retry": "have another attempt made",
+    "resolve": "say how a run ended that nobody knows about: done, failed or again",
     "lock": "run a command while holding a lease (flock with a fencing token)",
     "lease": "acquire, renew, release, show, list or raise a lease from a script",
     "publish": "replace a file, a folder or an object, if the lease is still yours",
@@ -29,10 +37,10 @@ COMMANDS = {
     "demo": "two contenders for one lease, one killed, the takeover shown",
 }
 
-_HELP = """usage: nightlatch [--store URL] COMMAND …
+_HELP = """usage: nightlatch [--store URL] [COMMAND …]
 
 Runs agents and scheduled jobs while nobody watches: each slot once, within bounds, resumable, and with
-no way for a stale copy to write.
+no way for a stale copy to write. Without a command: the last night in one screen, what needs you first.
 
 commands:
 {commands}
@@ -44,6 +52,8 @@ options:
   -h, --help    this text; nightlatch COMMAND --help for a command's
 
 examples:
+  nightlatch run articles --slot '0 2 * * *' -- ./articles.sh
+  nightlatch
   nightlatch lock reports -- ./build-reports.sh
   nightlatch lock reports --wait 5m --ttl 30s -- python report.py
   nightlatch lease show reports
@@ -97,9 +107,13 @@ def _dispatch(argv: list[str]) -> int:
 
         print(f"nightlatch {__version__}")
         return 0
+    if command is None and not {"-h", "--help"} & set(options):
+        from . import status
+
+        return status.main(options)
     if command is None:
         print(_HELP.format(commands="\n".join(f"  {name:<9}{what}" for name, what in COMMANDS.items())), end="")
-        return 0 if options else 64
+        return 0
     raise _unknown(command)
 
 

@@ -26,6 +26,8 @@ exit code: the command's own; 0 with `skipped` when the key is done; 75 held by 
 a person; 120 cancelled, 121 over budget, 122 stalled, 123 lease lost, 124 timed out; 126/127 cannot be
 executed / not found; 69 store unreachable, 64 usage, 125 Nightlatch itself failed."""
 
+_TIMEOUT = "1h"
+
 _EXAMPLES = """\
   nightlatch run articles --timeout 30m -- claude -p "$(cat prompt.md)"
   nightlatch run articles --slot '0 2 * * *' -- ./articles.sh       # late and doubled firings agree on one slot
@@ -44,7 +46,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--tz", metavar="ZONE", default="", help="the schedule's time zone (default: this machine's)")
     parser.add_argument("--ttl", metavar="TIME", help="the lease's (default 60s)")
     parser.add_argument("--wait", metavar="TIME", default="0s", help="how long to wait while it is held (default 0s)")
-    parser.add_argument("--timeout", metavar="TIME", default="1h", help="wall clock, or none (default 1h)")
+    parser.add_argument("--timeout", metavar="TIME", help="wall clock, or none (default 1h)")
     parser.add_argument("--stall", metavar="TIME", help="end it when progress does not advance for so long")
     parser.add_argument(
         "--progress", metavar="SOURCE", action="append", help="report, or a file or folder that changes"
@@ -89,7 +91,9 @@ def _job(args: Namespace, command: list[str]) -> Job:
             raise UsageError("--slot names the key by itself: leave --key away")
         slot = key = _slot(args.slot, args.tz)
     sources = args.progress
-    timeout = seconds(args.timeout, "--timeout")
+    if args.timeout is None:
+        print(f"nightlatch: {args.name} may run for {_TIMEOUT}, since no --timeout is given", file=sys.stderr)
+    timeout = seconds(args.timeout or _TIMEOUT, "--timeout")
     if args.cwd and not os.path.isdir(args.cwd):
         raise UsageError(f"--cwd {args.cwd}: there is no such folder")
     return Job(

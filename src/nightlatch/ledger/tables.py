@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..database.guarded import Inserts
+    from ..database.postgres import Postgres
     from ..database.sqlite import Sqlite
 
     Row = tuple[Any, ...]
@@ -32,15 +33,14 @@ _ADVANCE = "UPDATE {prefix}chain SET seq = :seq, head = :head WHERE name = :chai
 
 
 class Tables:
-    def __init__(self, database: Sqlite) -> None:
+    def __init__(self, database: Sqlite | Postgres) -> None:
         self.database = database
         self._rendered: dict[str, str] = {}
 
     def sql(self, text: str) -> str:
         known = self._rendered.get(text)
         if known is None:
-            prefix = getattr(self.database, "prefix", "")
-            known = self._rendered[text] = text.format(prefix=prefix, wall=self.database.wall)
+            known = self._rendered[text] = text.format(prefix=self.database.prefix, wall=self.database.wall)
         return known
 
     def read(self, sql: str, **values: Any) -> list[Row]:

@@ -12,7 +12,7 @@ import os
 import select
 
 from ..core import budget, duration, states
-from ..errors import InDoubt, LeaseLost, OverBudget, RunEnded, StaleToken
+from ..errors import InDoubt, LeaseLost, OverBudget, RunEnded, StaleToken, StoreUnreachable
 from ..ledger import open_for
 from ..store import url
 from ..system import clock, identity, warden
@@ -64,7 +64,10 @@ class _Pipeline:
                 self.lifetime.end()
                 return key
             with self._hold() as lease:
-                return self._attempt(lease, key)
+                try:
+                    return self._attempt(lease, key)
+                finally:
+                    self.guard.dismiss()  # whatever went wrong: nothing works on when the lease is given back
         finally:
             self.guard.dismiss()
 
@@ -269,7 +272,7 @@ class _Pipeline:
         own = 128 - code if code < 0 else code
         state, reason = self._judged(why, own)
         if state == states.SUCCEEDED:
-            self.store.settle(self.lease.name, self.lease.grant, self.job.name, key, value=self.opened.id)
+            self._mark_done(key)
         if left and not reason:
             reason = f"left {left} process{'es' if left > 1 else ''} behind; ended"
         asked = why == warden.ASKED
@@ -282,6 +285,16 @@ class _Pipeline:
                 f"Look: nightlatch show {self.opened.id}",
                 reason="taken",
             ) from None
+
+    def _mark_done(self, key: str) -> None:
+        """The work is done; a store that is away for a moment must not make it look undone."""
+        while True:
+            try:
+                self.store.settle(self.lease.name, self.lease.grant, self.job.name, key, value=self.opened.id)
+                return
+            except StoreUnreachable:
+                self.lease.check()
+                clock.sleep(clock.SLICE)
 
     def _judged(self, why: str, own: int) -> tuple[str, str]:
         if self.lease.lost or why == warden.LOST:

@@ -54,20 +54,13 @@ def seal_all(lease: Lease | Inherited, registered: Iterable[str], declared: Iter
         highest = max((_refusal(gate, lease.mark, str(lease.holder)) for gate in gates.values()), default=0)
         if not highest:
             return
+        # Then all of them again: sealed under the lower token, one would let in a grant that the store has forgotten.
         lease.raise_above(highest)
-        # Sealed under the lower token, an earlier gate would let in a grant that the store has forgotten.
-        gates = _opened(_registered(lease)) | gates
     raise StoreUnreachable(f"the gates of {lease.name} could not be sealed: their marks keep rising. Try again")
 
 
 def _opened(urls: Iterable[str]) -> dict[str, Gate]:
     return {url: open_gate(url) for url in urls if not _elsewhere(url)}
-
-
-def _registered(lease: Lease | Inherited) -> tuple[str, ...]:
-    record = lease.store.read(lease.name)
-    ttl = record.ttl if record else lease.store.default_ttl
-    return lease.store.acquire(lease.name, lease.grant, lease.holder, ttl).gates  # the same grant: let in again
 
 
 def _refusal(gate: Gate, mark: Mark, by: str) -> int:
