@@ -24,13 +24,18 @@ if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
 
 
+def apart(store: Store, ledger: Ledger) -> bool:
+    """Has each machine that shares the store a ledger of its own?"""
+    return not (ledger.many_machines or store.url.startswith("sqlite:"))
+
+
 class Book:
     """All records of one effect. `peek` needs nothing; the other verbs need the lease of its key."""
 
     def __init__(self, store: Store, ledger: Ledger, scope: str, key: str) -> None:
         self.scope, self.key = check_name(scope), rules.check_key(key)
         self._store, self._effects = store, ledger.effects
-        self._apart = not store.url.startswith("sqlite:")  # the ledger is not where the store is
+        self._apart = apart(store, ledger)
 
     @property
     def lease_name(self) -> str:

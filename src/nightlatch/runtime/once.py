@@ -87,7 +87,10 @@ class _Once:
                 lifetime.end()
                 return skipped
             with self._hold(lifetime) as lease:
-                return self._under(lease)
+                try:
+                    return self._under(lease)
+                finally:
+                    self.guard.dismiss()  # whatever went wrong: nothing works on when the lease is given back
         finally:
             self.guard.dismiss()
 

@@ -35,4 +35,5 @@ CREATE TABLE step (
   changed   BIGINT NOT NULL,
   PRIMARY KEY (scope, digest)
 );
-CREATE INDEX step_state ON step (scope, state);
+-- All that is needed to read which items are done stands in the index, in order.
+CREATE INDEX step_state ON step (scope, state, digest);
