@@ -138,14 +138,18 @@ def _show(batch: Batch, store: str | None) -> int:
     from ..runtime.batch import known
     from ..runtime.items import BadItem, Command, Reader, Selection
 
-    selection = Selection(Reader(batch.items, batch.format, batch.key), known(open_for(store), batch.name))
+    reader = Reader(batch.items, batch.format, batch.key)
+    selection = Selection(reader, known(open_for(store), batch.name))
     command, count = Command(batch.command, shell=batch.shell), 0
-    while item := selection.next():
+    while not selection.over:
+        item = selection.next()
+        if item is None:
+            continue
         try:
             print(f"would do {item.key}: {shlex.join(command.argv(item.content))}")
             count += 1
         except BadItem as error:
-            selection.bad.append(BadItem(f"{batch.items}, line {item.line}: {error}"))
+            selection.bad.append(reader.bad(item.line, error))
     for bad in selection.bad:
         print(f"nightlatch: {bad}", file=sys.stderr)
     for double in selection.doubles:

@@ -6,12 +6,12 @@ A million of them are never in memory. What cannot be read is named by its line,
 from __future__ import annotations
 
 import csv
-import hashlib
 import json
 import os
 import re
 import shlex
 from collections.abc import Iterator
+from hashlib import blake2b
 from typing import Any, BinaryIO
 
 from ..core.value import value
@@ -22,6 +22,9 @@ FORMATS = ("jsonl", "csv", "lines")
 _ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv"}
 _PLACE = re.compile(r"\{\{|\}\}|\{([A-Za-z_][\w.\-]*)?\}")
 _LONGEST_KEY = 1000
+_NAMED = 10
+
+Found = tuple[int, Any, bytes]  # line, content, digest: as little as it takes to skip a million of them
 
 
 class BadItem(Exception):
@@ -60,6 +63,12 @@ class Template:
         self.fields = [field for _, field in self._parts if field is not None]
 
     def values(self, content: Any) -> list[str]:
+        try:
+            values = [content[field] for field in self.fields]  # the plain case, of which there may be a million
+        except (KeyError, TypeError):
+            values = []
+        if values and all([type(text) is str for text in values]):
+            return values
         return [_field(content, field) for field in self.fields]
 
     def fill(self, values: list[str]) -> str:
@@ -110,40 +119,44 @@ class Reader:
         total = sum(chunk.count(b"\n") for chunk in iter(lambda: self._file.read(1 << 20), b""))
         return total - (self.format == "csv")
 
-    def __iter__(self) -> Iterator[Item | BadItem]:
+    def __iter__(self) -> Iterator[Found | BadItem]:
         self._file.seek(0)
+        values_of, digest_of = self._template.values, Digest(self._template.text)
         for line, content in self._rows() if self.format == "csv" else self._texts():
             if isinstance(content, BadItem):
                 yield content
                 continue
             try:
-                yield self._item(line, content)
+                yield line, content, digest_of(values_of(content))
             except BadItem as bad:
-                yield BadItem(f"{self._path}, line {line}: {bad}")
+                yield self.bad(line, bad)
 
-    def _item(self, line: int, content: Any) -> Item:
-        values = self._template.values(content)
-        key = self._template.fill(values)
+    def item(self, found: Found) -> Item:
+        """What was found, as an item to be done."""
+        line, content, digest = found
+        key = self._template.fill(self._template.values(content))
         if not key or len(key) > _LONGEST_KEY:
-            raise BadItem(f"its key has {len(key)} characters: 1 to {_LONGEST_KEY} can be told apart and kept")
+            raise self.bad(line, f"its key has {len(key)} characters: 1 to {_LONGEST_KEY} can be kept")
         if not key.isprintable():
-            raise BadItem(f"its key {key!r} holds what cannot be printed")
-        return Item(line=line, key=key, digest=digest(self._key or "{}", values), content=content)
+            raise self.bad(line, f"its key {key!r} holds what cannot be printed")
+        return Item(line=line, key=key, digest=digest, content=content)
+
+    def bad(self, line: int, what: object) -> BadItem:
+        return BadItem(f"{self._path}, line {line}: {what}")
 
     def _texts(self) -> Iterator[tuple[int, Any]]:
-        decode = json.JSONDecoder().decode if self.format == "jsonl" else str
+        decode = json.JSONDecoder().decode if self.format == "jsonl" else _plain
         for number, raw in enumerate(self._file, 1):
+            if raw.isspace():
+                continue
             try:
-                text = raw.decode().rstrip("\r\n")
-                if not text.strip():
-                    continue
-                yield number, decode(text)
+                yield number, decode(raw.decode())
             except UnicodeDecodeError:
-                yield number, BadItem(f"{self._path}, line {number}: not UTF-8")
+                yield number, self.bad(number, "not UTF-8")
             except ValueError as error:
-                yield number, BadItem(f"{self._path}, line {number}: not JSON ({error})")
+                yield number, self.bad(number, f"not JSON ({error})")
             except RecursionError:
-                yield number, BadItem(f"{self._path}, line {number}: nested too deeply")
+                yield number, self.bad(number, "nested too deeply")
 
     def _rows(self) -> Iterator[tuple[int, Any]]:
         lines = (raw.decode("utf-8-sig" if not n else "utf-8", "surrogateescape") for n, raw in enumerate(self._file))
@@ -155,13 +168,13 @@ class Reader:
             except StopIteration:
                 return
             except csv.Error as error:
-                yield rows.line_num, BadItem(f"{self._path}, line {rows.line_num}: {error}")
+                yield rows.line_num, self.bad(rows.line_num, error)
                 continue
             if not row:
                 continue
             if len(row) != len(names):
                 what = f"{len(row)} fields where the first line names {len(names)}"
-                yield rows.line_num, BadItem(f"{self._path}, line {rows.line_num}: {what}")
+                yield rows.line_num, self.bad(rows.line_num, what)
                 continue
             yield rows.line_num, dict(zip(names, row, strict=True))
 
@@ -180,48 +193,73 @@ class Selection:
     DONE, DOUBT, SEEN = 1, 2, 4
 
     def __init__(self, reader: Reader, known: dict[bytes, int]) -> None:
-        self._items, self._known = iter(reader), known
+        self._reader, self._found, self._known = reader, iter(reader), known
         self.skipped = self.doubled = 0
         self.in_doubt: list[str] = []
         self.bad: list[BadItem] = []
         self.doubles: list[Item] = []  # the first of them, to be named
 
     def next(self) -> Item | None:
-        """The next one to do; None when there is none."""
+        """The next one to do; None when there is none, or when a line could not be read: look at `bad` first."""
         known = self._known
-        for item in self._items:
-            if isinstance(item, BadItem):
-                self.bad.append(item)
+        for found in self._found:
+            if isinstance(found, BadItem):
+                self.bad.append(found)
+                return None
+            digest = found[2]
+            state = known.get(digest, 0)
+            if state == self.DONE:
+                known[digest] = self.DONE | self.SEEN
+                self.skipped += 1
                 continue
-            state = known.get(item.digest, 0)
+            try:
+                item = self._reader.item(found)
+            except BadItem as bad:
+                self.bad.append(bad)
+                return None
             if state & self.SEEN:
                 self.doubled += 1
-                if len(self.doubles) < 10:
+                if len(self.doubles) < _NAMED:
                     self.doubles.append(item)
                 continue
-            known[item.digest] = state | self.SEEN
+            known[digest] = state | self.SEEN
             if not state:
                 return item
-            if state == self.DONE:
-                self.skipped += 1
-            else:
-                self.in_doubt.append(item.key)
+            self.in_doubt.append(item.key)
+        self.over = True
         return None
 
+    over = False  # has everything been read?
 
-def digest(template: str, values: list[str]) -> bytes:
-    """Of the template and what fills it, each with its length: no two different lists give the same bytes."""
-    framed = "".join([f"{len(text)}:{text}" for text in (template, *values)])
-    if not framed.isascii():
-        import unicodedata
 
-        framed = "".join(
-            f"{len(text)}:{text}" for text in (unicodedata.normalize("NFC", t) for t in (template, *values))
-        )
-    try:
-        return hashlib.sha256(framed.encode()).digest()[:16]
-    except UnicodeEncodeError:
-        raise BadItem("it holds half a character, or is not UTF-8") from None
+class Digest:
+    """Of a template and what fills it: 16 bytes. The values stand apart by NUL, which no key may hold, so
+    (a/b, c) and (a, b/c) differ. Frozen: a changed byte here would make every finished item look unfinished."""
+
+    def __init__(self, template: str) -> None:
+        self._template = template
+
+    def __call__(self, values: list[str]) -> bytes:
+        whole = "\0".join([self._template, *values])
+        if not whole.isascii():
+            whole = "\0".join([self._template, *map(_normal, values)])
+        if whole.count("\0") != len(values):
+            raise BadItem("a NUL character cannot be part of a key")
+        try:
+            return blake2b(whole.encode(), digest_size=16).digest()
+        except UnicodeEncodeError:
+            raise BadItem("it holds half a character, or is not UTF-8") from None
+
+
+def _normal(text: str) -> str:
+    """An "é" typed on macOS and one typed on Linux are the same."""
+    import unicodedata
+
+    return unicodedata.normalize("NFC", text)
+
+
+def _plain(line: str) -> str:
+    return line.rstrip("\r\n")
 
 
 def _field(content: Any, name: str) -> str:

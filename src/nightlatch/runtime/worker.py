@@ -112,7 +112,7 @@ class Worker:
             try:
                 argv = self.command.argv(item.content)
             except BadItem as bad:
-                self.selection.bad.append(BadItem(f"{self.plan['items']}, line {item.line}: {bad}"))
+                self.selection.bad.append(self.reader.bad(item.line, bad))
                 self._bad()
                 continue
             chosen.append(Child(item, argv, tries + 1, self.plan["timeout"], _GRACE))
@@ -128,11 +128,11 @@ class Worker:
     def _next(self) -> Item | None:
         if self.exhausted:
             return None
-        item = self.selection.next()
-        self._bad()
-        if self.stopping:
-            return None  # a line that cannot be read has just ended it
-        self.exhausted = item is None
+        item = None
+        while item is None and not self.selection.over and not self.stopping:
+            item = self.selection.next()
+            self._bad()  # may have ended it
+        self.exhausted = self.selection.over
         return item
 
     def _bad(self) -> None:
