@@ -24,8 +24,10 @@ _TAIL = 4096
 class Child:
     """In a process group of its own. Output of items that run side by side does not mix: it is shown at the end."""
 
-    def __init__(self, item: Item, argv: list[str], tries: int, timeout: float | None, grace: float) -> None:
-        self.item, self.tries = item, tries
+    def __init__(
+        self, item: Item, argv: list[str], env: dict[str, str], tries: int, timeout: float | None, grace: float
+    ) -> None:
+        self.item, self.tries, self._env = item, tries, env
         self._argv, self._timeout, self._grace = argv, timeout, grace
         self.exit_code = 0  # 128 + N if signal N ended it
         self.timed_out = False
@@ -38,7 +40,7 @@ class Child:
     def start(self) -> bool:
         """False if it cannot be started; then `exit_code` and `complaint` say why."""
         given = self.item.text.encode(errors="surrogateescape")
-        env = {**os.environ, "NIGHTLATCH_KEY": self.item.key}
+        env = {**os.environ, **self._env}
         env.pop("NIGHTLATCH_ITEM", None)
         if len(given) <= _FITS_ENVIRONMENT and b"\0" not in given:
             env["NIGHTLATCH_ITEM"] = os.fsdecode(given)
