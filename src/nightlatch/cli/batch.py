@@ -22,7 +22,7 @@ Run a command for each item, and only for those that are unfinished: an xargs th
 ITEMS is a file of JSON lines (.jsonl), CSV (.csv) or plain lines, or - for standard input (read to its end
 first). In CMD, {field} becomes the item's field and {} the item as a whole; each word stays one word, and no
 shell looks at it unless --shell is given. The item also comes as JSON on standard input and in NIGHTLATCH_ITEM,
-its key in NIGHTLATCH_KEY.
+its key in NIGHTLATCH_KEY, and NIGHTLATCH_IDEMPOTENCY_KEY is for an API that knows one.
 
 An item is known by its key in the scope of NAME. Exit code 0 is done, and done for good: whatever the order,
 also when items were added or removed. Any other end is failed, and tried again by the next start. An item whose

@@ -20,7 +20,7 @@ import time
 from typing import Any
 
 from ..core import breaker, retry
-from ..core.effects import DONE, FAILED, IN_DOUBT
+from ..core.effects import DONE, FAILED, IN_DOUBT, idempotency_key
 from ..system import clock
 from .batch import IN_DOUBT_ITSELF
 from .item_child import Child
@@ -115,7 +115,11 @@ class Worker:
                 self.selection.bad.append(self.reader.bad(item.line, bad))
                 self._bad()
                 continue
-            chosen.append(Child(item, argv, tries + 1, self.plan["timeout"], _GRACE))
+            env = {
+                "NIGHTLATCH_KEY": item.key,
+                "NIGHTLATCH_IDEMPOTENCY_KEY": idempotency_key(item.key, self.plan["name"]),
+            }
+            chosen.append(Child(item, argv, env, tries + 1, self.plan["timeout"], _GRACE))
         return chosen
 
     def _due(self) -> tuple[Item, int] | None:
