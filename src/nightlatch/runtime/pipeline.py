@@ -229,8 +229,8 @@ class _Pipeline:
             "NIGHTLATCH_ATTEMPT": str(opened.attempt),
             "NIGHTLATCH_SOCKET": socket.path,
         }  # fmt: skip
-        if self.delivery and self.delivery.workspace:
-            environment["NIGHTLATCH_WORKSPACE"] = self.delivery.workspace.path
+        if self.delivery:
+            environment = self.delivery.environment(environment)
         environment.pop(url.ENV, None)  # the store's password is not the agent's business
         self.hidden = output.secrets(environment)
         screens = zip(self.pipes, (1, 2), strict=True)
