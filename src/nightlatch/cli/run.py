@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from ..core import duration
+from ..core import duration, retry
 from ..errors import Busy, Error, Stop, UsageError
 from ..runtime import verdict
 from ..runtime.job import Job, caps, seconds
@@ -30,6 +30,8 @@ a person; 120 cancelled, 121 over budget, 122 stalled, 123 lease lost, 124 timed
 executed / not found; 73 a gate refused its result, a newer holder stands there; 69 store unreachable, 64 usage,
 125 Nightlatch itself failed."""
 
+_TIMEOUT = "1h"
+
 _EXAMPLES = """\
   nightlatch run articles --timeout 30m -- claude -p "$(cat prompt.md)"
   nightlatch run articles --slot '0 2 * * *' -- ./articles.sh       # late and doubled firings agree on one slot
@@ -50,7 +52,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--tz", metavar="ZONE", default="", help="the schedule's time zone (default: this machine's)")
     parser.add_argument("--ttl", metavar="TIME", help="the lease's (default 60s)")
     parser.add_argument("--wait", metavar="TIME", default="0s", help="how long to wait while it is held (default 0s)")
-    parser.add_argument("--timeout", metavar="TIME", default="1h", help="wall clock, or none (default 1h)")
+    parser.add_argument("--timeout", metavar="TIME", help="wall clock, or none (default 1h)")
     parser.add_argument("--stall", metavar="TIME", help="end it when progress does not advance for so long")
     parser.add_argument(
         "--progress", metavar="SOURCE", action="append", help="report, or a file or folder that changes"
@@ -69,6 +71,9 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--input", metavar="FILE", action="append", help="record its sha256; may be repeated")
     parser.add_argument("--lost", metavar="POLICY", default="", choices=["again", "doubt"],
                         help="after an attempt whose holder died: again (default with --publish) or doubt")  # fmt: skip
+    parser.add_argument("--keep-awake", action="store_true", help="keep the machine from sleeping while it runs")
+    parser.add_argument("--retries", metavar="N", type=int, default=0, help="more attempts if it fails (default 0)")
+    parser.add_argument("--backoff", metavar="TIME", default="10s", help="before the first of them; doubles (10s)")
     parser.add_argument("--again", action="store_true", help="although the key is done")
     parser.add_argument("--new", action="store_true", help="without a key: a new run, not the unfinished one")
     parser.add_argument("--verdict", metavar="FILE", help="write how it ended, or why it did not begin, as JSON")
@@ -82,6 +87,12 @@ def main(argv: list[str]) -> int:
         from ..runtime.pipeline import run
 
         told = run(job, store=args.store)
+        for number in range(1, args.retries + 1):
+            if not retry.worth_another(told.status, told.exit_code):
+                break
+            print(told.line(), file=sys.stderr)
+            _pause(number, duration.parse(args.backoff, what="--backoff"), told.retry_after)
+            told = run(job, store=args.store)
     except (Error, Stop) as error:
         if args.verdict:
             verdict.write_error(args.verdict, args.name, args.key or "", error)
@@ -102,7 +113,9 @@ def _job(args: Namespace, command: list[str]) -> Job:
             raise UsageError("--slot names the key by itself: leave --key away")
         slot = key = _slot(args.slot, args.tz)
     sources = args.progress
-    timeout = seconds(args.timeout, "--timeout")
+    if args.timeout is None:
+        print(f"nightlatch: {args.name} may run for {_TIMEOUT}, since no --timeout is given", file=sys.stderr)
+    timeout = seconds(args.timeout or _TIMEOUT, "--timeout")
     if args.cwd and not args.workspace and not os.path.isdir(args.cwd):
         raise UsageError(f"--cwd {args.cwd}: there is no such folder")
     return Job(
@@ -127,7 +140,19 @@ def _job(args: Namespace, command: list[str]) -> Job:
         lost=args.lost,
         again=args.again,
         new=args.new,
+        keep_awake=args.keep_awake,
     )
+
+
+def _pause(number: int, base: float, asked: float) -> None:
+    import random
+
+    from ..system import clock
+
+    # Not a secret: it only keeps machines that failed together from trying together.
+    until = clock.now() + retry.pause(number, base=base, chance=random.random(), asked=asked)  # noqa: S311
+    while (left := until - clock.now()) > 0:
+        clock.sleep(left)
 
 
 def _slot(expression: str, zone: str) -> str:

@@ -18,6 +18,7 @@ from psycopg.conninfo import make_conninfo
 from ..system import clock, identity
 from . import dsn, schema
 from .explain import explained
+from .guarded import one_statement
 from .wire import Broken, Refused, Wire
 
 TYPE_CHECKING = False
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .ear import Notified
+    from .guarded import Inserts
 
     Row = tuple[Any, ...]
 
@@ -89,10 +91,19 @@ class Postgres:
             while True:
                 with _Borrowed(self, deadline) as wire:
                     try:
-                        return self._execute(wire, sql, values, deadline)
+                        return self._execute(wire, sql, values, deadline, prepare=True)
                     except Refused as refused:
                         if refused.sqlstate not in _ABORTED or clock.now() >= deadline:
                             raise
+
+    def guarded(
+        self, update: str, values: dict[str, object], inserts: Inserts, *, patience: float = PATIENCE
+    ) -> list[Row]:
+        """`update`, and the rows if it hits, in one statement. [] if it does not hit."""
+        sql = one_statement(update, [table for table, _ in inserts], self.prefix)
+        for table, rows in inserts:
+            values = values | table.arrays(rows)
+        return self.write(sql, patience=patience, **values)
 
     def transaction(self, *, patience: float = PATIENCE) -> _Transaction:
         """Several statements as one: `with db.transaction() as execute: execute(sql, **values)`."""
@@ -181,12 +192,14 @@ class Postgres:
         execute(schema.META, {})
         schema.apply(meta, self.area, execute, identity.new_id())
 
-    def _execute(self, wire: Wire, sql: str, values: dict[str, Any], deadline: float) -> list[Row]:
+    def _execute(
+        self, wire: Wire, sql: str, values: dict[str, Any], deadline: float, *, prepare: bool = False
+    ) -> list[Row]:
         known = self._translated.get(sql)
         if known is None:
             known = self._translated[sql] = _translate(sql)
         statement, names = known
-        return wire.execute(statement, [values[name] for name in names], deadline)
+        return wire.execute(statement, [values[name] for name in names], deadline, prepare=prepare)
 
 
 class _Pool:

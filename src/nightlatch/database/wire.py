@@ -7,6 +7,7 @@ are not prepared and nothing is set for the session: a transaction pooler may st
 
 from __future__ import annotations
 
+import hashlib
 import select
 
 from psycopg import OperationalError, pq
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     Row = tuple[Any, ...]
 
 _INT8, _TEXT = 20, 25
-_NO_SUCH_STATEMENT = "26000"
+_NO_SUCH_STATEMENT, _ALREADY_PREPARED = "26000", "42P05"
 # By type; everything else is text.
 _READERS: dict[int, Callable[[bytes], object]] = {_INT8: int, 21: int, 23: int, 16: b"t".__eq__}
 
@@ -47,7 +48,7 @@ class Wire:
     def __init__(self, conninfo: str, deadline: float) -> None:
         self.prepares = False  # set by who knows that no pooler stands in between
         self._owed = False
-        self._uses: dict[tuple[bytes, tuple[int, ...]], int] = {}
+        self._names: dict[tuple[bytes, tuple[int, ...]], bytes] = {}  # of statements used before
         self._poll = select.poll()
         self._connection = pq.PGconn.connect_start(conninfo.encode())
         try:
@@ -56,12 +57,16 @@ class Wire:
             self._connection.finish()
             raise
 
-    def execute(self, sql: bytes, values: Sequence[object], deadline: float) -> list[Row]:
-        """Run one statement; the rows it returns. The whole exchange is over by `deadline` or `Broken`."""
+    def execute(self, sql: bytes, values: Sequence[object], deadline: float, *, prepare: bool = False) -> list[Row]:
+        """Run one statement; the rows it returns. The whole exchange is over by `deadline` or `Broken`.
+
+        `prepare` is for statements that are a transaction of their own: should the server not know the
+        name, the transaction fails, and the statement is sent in full.
+        """
         self._settle(deadline)
         given = [None if value is None else str(value).encode() for value in values]
         types = [_INT8 if isinstance(value, int) else _TEXT for value in values]
-        name = self._prepared(sql, types, deadline) if self.prepares else b""
+        name = self._prepared(sql, types, deadline) if prepare and self.prepares else b""
         try:
             if name:
                 self._connection.send_query_prepared(name, given)
@@ -94,20 +99,28 @@ class Wire:
             self._owed = False
 
     def _prepared(self, sql: bytes, types: list[int], deadline: float) -> bytes:
-        """The statement's name on the server, from its second use on: a command uses most of them once."""
+        """The statement's name on the server, from its second use on: a command uses most of them once.
+
+        It is named after its content. So if a session should be shared after all, what stands there under
+        this name is this statement, and no other.
+        """
         what = sql, tuple(types)
-        number = self._uses.setdefault(what, 0)
-        if number == 0:
-            self._uses[what] = -len(self._uses)  # seen once; its number, negative until it is prepared
+        name = self._names.get(what)
+        if name is None:
+            self._names[what] = b""
             return b""
-        if number < 0:
-            number = self._uses[what] = -number
+        if not name:
+            name = b"nightlatch_" + hashlib.sha256(repr(what).encode()).hexdigest()[:32].encode()
             try:
-                self._connection.send_prepare(b"nightlatch%d" % number, sql, types)
+                self._connection.send_prepare(name, sql, types)
                 self._rows(self._answer(deadline))
             except OperationalError as error:
                 raise Broken(str(error)) from error
-        return b"nightlatch%d" % number
+            except Refused as refused:
+                if refused.sqlstate != _ALREADY_PREPARED:
+                    raise
+            self._names[what] = name
+        return name
 
     def _answer(self, deadline: float) -> pq.abc.PGresult | None:
         connection, answer = self._connection, None

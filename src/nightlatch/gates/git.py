@@ -57,7 +57,7 @@ class Git:
         folder = store_url.folder_of(f"git+{remote.url}")
         self._repository = Repository(remote, folder)
         self._branch_ref = f"refs/heads/{branch}"
-        self._fence_ref = f"{names.ROOT}@fence/{names.encode(branch)}"
+        self._fence_ref = names.fence(branch)
         self._refusals = os.path.join(folder, "refusals", names.encode(branch).replace("/", ""))
         self._sealed: Mark | None = None
 

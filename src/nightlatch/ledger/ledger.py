@@ -13,11 +13,13 @@ from .tables import Tables
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from ..core.model import Holder
+    from ..database.postgres import Postgres
     from ..database.sqlite import Sqlite
-    from .model import Attempt, Entry, Run, Usage
+    from .audit import Verdict
+    from .model import Attempt, Entry, Pruned, Run, Usage
     from .writer import Writer
 
 _SHORT = 4  # characters that a run may be named by
@@ -28,6 +30,8 @@ SELECT {RUN} FROM {{prefix}}run
 WHERE (:job = '' OR job = :job) AND (:state = '' OR state = :state) AND changed >= :since
 ORDER BY changed DESC, id LIMIT :most
 """
+# Open runs and those that wait for a person are few among many: found by their state, without a look at the others.
+_FEW = _RUNS.replace("(:state = '' OR state = :state)", "state = :state")
 _SPENT = """
 SELECT CAST(COALESCE(SUM({unit}), 0) AS BIGINT) FROM {{prefix}}usage
 WHERE (:job = '' OR job = :job) AND at >= :since AND run <> :besides
@@ -43,7 +47,7 @@ FROM {prefix}usage WHERE (:job = '' OR job = :job) AND at >= :since GROUP BY job
 class Ledger:
     """What happened. Verbs here carry no token; only `seal` does, and makes the run's writer."""
 
-    def __init__(self, database: Sqlite, watching: Sqlite) -> None:
+    def __init__(self, database: Sqlite | Postgres, watching: Sqlite | Postgres) -> None:
         self._tables = Tables(database)
         self._watching = Tables(watching)  # a writer in its transaction keeps no reader of its process waiting
 
@@ -102,7 +106,7 @@ class Ledger:
                     raise RunEnded(sealing.closed(ended), ended)
                 continue
             mine = run.state == states.RUNNING and (run.token, run.grant) == (token, grant)
-            at = sealing.now(self._tables)
+            at = self._tables.now()
             skew = at / 1000 - clock.wall()
             sealed = run if mine else sealing.take(self._tables, run, token, grant, holder, command, definition, at)
             if sealed:
@@ -141,7 +145,8 @@ class Ledger:
         self, job: str | None = None, state: str | None = None, since: float | None = None, limit: int = 1000
     ) -> Iterator[Run]:
         """Runs whose state changed at or after `since`, the newest change first."""
-        rows = self._tables.read(_RUNS, job=job or "", state=state or "", since=_ms(since), most=limit)
+        sql = _FEW if state in (*states.OPEN, *states.ASKING) else _RUNS
+        rows = self._tables.read(sql, job=job or "", state=state or "", since=_ms(since), most=limit)
         return map(run_of, rows)
 
     def attempts(self, run_id: str) -> list[Attempt]:
@@ -154,9 +159,9 @@ class Ledger:
         """The run's journal, in order."""
         return self._entries(run_id)
 
-    def job_entries(self, job: str) -> Iterator[Entry]:
-        """The journal of a job's chain: runs opened and ended, and what people decided."""
-        return self._entries(job_chain(job))
+    def job_entries(self, job: str, since: float | None = None) -> Iterator[Entry]:
+        """The journal of a job's chain: runs opened and ended, and what people decided; all, or since then."""
+        return self._entries(job_chain(job), since)
 
     def usage(self, job: str | None = None, since: float | None = None, *, by_day: bool = False) -> list[Usage]:
         """What was used, for each job, or for each job and local day; the oldest day first."""
@@ -197,14 +202,32 @@ class Ledger:
         with self._tables.on_chain(job) as chain:
             return chain.append(kind, **facts)
 
+    def heads(self) -> list[str]:
+        """The head of every job's chain, to be kept elsewhere."""
+        from . import audit
+
+        return audit.heads(self._tables)
+
+    def verify(self, heads: Iterable[str] = ()) -> Verdict:
+        """Is the journal whole, and does it hold these heads, which were kept elsewhere?"""
+        from . import audit
+
+        return audit.verify(self._tables, heads)
+
+    def prune(self, keep: float, by: str) -> Pruned:
+        """Remove runs that ended over `keep` seconds ago. Done keys stay: they are the store's."""
+        from . import pruning
+
+        return pruning.prune(self._tables, keep, by)
+
     def close(self) -> None:
         """Let go of connections. The ledger may be used again."""
         self._tables.database.close()
         self._watching.database.close()
 
-    def _entries(self, chain: str) -> Iterator[Entry]:
-        sql = f"SELECT {ENTRY} FROM {{prefix}}journal WHERE chain = :chain ORDER BY seq"
-        return map(entry_of, self._tables.read(sql, chain=chain))
+    def _entries(self, chain: str, since: float | None = None) -> Iterator[Entry]:
+        sql = f"SELECT {ENTRY} FROM {{prefix}}journal WHERE chain = :chain AND at >= :since ORDER BY seq"
+        return map(entry_of, self._tables.read(sql, chain=chain, since=_ms(since)))
 
     def _existing(self, run_id: str) -> Run:
         run = self.run(run_id)

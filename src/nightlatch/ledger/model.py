@@ -88,6 +88,14 @@ class Entry:
     hash: str
 
 
+@value(frozen=True, kw_only=True)
+class Pruned:
+    """What retention removed; whoever keeps logs of these runs may remove those too."""
+
+    runs: tuple[str, ...]
+    entries: int
+
+
 RUN = (
     "id, job, key, slot, command, definition, host, state, attempt, token, grant_id, holder, cancel, exit_code, "
     "reason, created, changed, started, ended, due, elapsed, done, total, message, usd, tokens, calls, units, "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from ..database import dsn
 from ..store import url as store
 from .ledger import Ledger
 
@@ -16,6 +17,11 @@ def open_for(store_url: str | None = None) -> Ledger:
         stem, ending = os.path.splitext(store.folder_of(url).removesuffix(".d"))
         return _in_file(f"{stem}-ledger{ending}")
     store.connect(url).close()  # a URL that names no store names no ledger
+    if url.startswith(dsn.SCHEMES):
+        from ..database.postgres import Postgres
+
+        server = Postgres(url, "ledger")
+        return Ledger(server, server)
     return _in_file(os.path.join(store.folder_of(url), "ledger.db"))
 
 

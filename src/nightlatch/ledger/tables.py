@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from ..database.guarded import Table
+from ..system import clock
 from .chain import head_text, job_chain, link, pack
 
 TYPE_CHECKING = False
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..database.guarded import Inserts
+    from ..database.postgres import Postgres
     from ..database.sqlite import Sqlite
 
     Row = tuple[Any, ...]
@@ -32,15 +34,14 @@ _ADVANCE = "UPDATE {prefix}chain SET seq = :seq, head = :head WHERE name = :chai
 
 
 class Tables:
-    def __init__(self, database: Sqlite) -> None:
+    def __init__(self, database: Sqlite | Postgres) -> None:
         self.database = database
         self._rendered: dict[str, str] = {}
 
     def sql(self, text: str) -> str:
         known = self._rendered.get(text)
         if known is None:
-            prefix = getattr(self.database, "prefix", "")
-            known = self._rendered[text] = text.format(prefix=prefix, wall=self.database.wall)
+            known = self._rendered[text] = text.format(prefix=self.database.prefix, wall=self.database.wall)
         return known
 
     def read(self, sql: str, **values: Any) -> list[Row]:
@@ -48,6 +49,12 @@ class Tables:
 
     def guarded(self, update: str, values: dict[str, object], inserts: Inserts) -> list[Row]:
         return self.database.guarded(self.sql(update), values, inserts)
+
+    def now(self) -> int:
+        """The clock that all users of the ledger share, in ms."""
+        if self.database.wall == ":wall":
+            return int(clock.wall() * 1000)
+        return int(self.read("SELECT {wall}")[0][0])
 
     def on_chain(self, job: str) -> OnChain:
         return OnChain(self, job)

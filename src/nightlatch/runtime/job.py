@@ -41,6 +41,7 @@ class Job:
     lost: str = ""  # "": again where all writes go through gates, else doubt
     again: bool = False
     new: bool = False
+    keep_awake: bool = False
 
     def check(self) -> Job:
         """This job, if it can be run as it stands; otherwise says what to add."""

@@ -12,7 +12,7 @@ import os
 import select
 
 from ..core import budget, duration, states
-from ..errors import Conflict, Error, InDoubt, LeaseLost, OverBudget, RunEnded, StaleToken
+from ..errors import Conflict, Error, InDoubt, LeaseLost, OverBudget, RunEnded, StaleToken, StoreUnreachable
 from ..ledger import open_for
 from ..store import url
 from ..system import clock, identity, warden
@@ -52,6 +52,7 @@ class _Pipeline:
         self.ended: tuple[int, str, int] | None = None  # wait status, why, how many it left behind
         self.ending: tuple[str, str] | None = None  # the state and reason we are ending it with
         self.used: dict[str, float] = {}
+        self.retry_after = 0.0
         self.delivery: Delivery | None = None
         self.failure = ""  # what the command itself says it failed of
         self.recovered = ""  # how an earlier attempt's work came to be published
@@ -73,7 +74,10 @@ class _Pipeline:
 
                 self.delivery = Delivery(self.job)
             with self._hold() as lease:
-                return self._attempt(lease, key)
+                try:
+                    return self._attempt(lease, key)
+                finally:
+                    self.guard.dismiss()  # whatever went wrong: nothing works on when the lease is given back
         finally:
             self.guard.dismiss()
 
@@ -87,7 +91,7 @@ class _Pipeline:
         if known and states.needs_person(known.state):
             raise InDoubt(
                 f"{self.job.name} ({key}) is {known.state}: {known.reason or 'nobody knows whether it acted'}. Look: "
-                f"nightlatch show {known.id}; then decide: nightlatch resolve {known.id} done|failed|again"
+                f"nightlatch show {known.id}; then decide: nightlatch resolve {known.id}"
             )
         settled = done is not None or (known is not None and known.state == states.SUCCEEDED and not self.job.again)
         if settled and not (known and known.state in states.OPEN):
@@ -238,6 +242,10 @@ class _Pipeline:
         supervise.forward_signals(self.guard)
         if job.timeout is not None:
             self.guard.tell("limit", started + job.timeout)
+        if job.keep_awake:
+            from ..system.awake import keep_awake
+
+            keep_awake(os.getpid())  # a child of ours, ended with the rest when the warden is dismissed
         self.guard.start(job.command, environment, cwd=place, grace=job.grace)
         try:
             self._attend(socket)
@@ -301,6 +309,9 @@ class _Pipeline:
             case "spend":
                 self._spend(budget.amounts(f"{unit}={amount}" for unit, amount in request.items()))
                 return {"used": self.used}
+            case "retry-after":
+                self.retry_after = float(request["seconds"])
+                return {}
             case "check":
                 self.lease.check()
                 return {"token": self.lease.token}
@@ -311,7 +322,7 @@ class _Pipeline:
                 self.failure = facts["reason"]
                 return {}
             case other:
-                raise ValueError(f"`do` is {other!r}; known are progress, spend, check and fail")
+                raise ValueError(f"`do` is {other!r}; known are progress, spend, retry-after, check and fail")
 
     def _redacted(self, text: str) -> str:
         return output.redacted(text.encode(errors="replace"), self.hidden).decode(errors="replace")
@@ -328,7 +339,7 @@ class _Pipeline:
         """Mark the key done, and record how it ended: never over the verdict of a holder that has overtaken us."""
         state, reason, own, why, left = self._outcome()
         if state == states.SUCCEEDED and not (self.delivery and self.delivery.settled):
-            self.store.settle(self.lease.name, self.lease.grant, self.job.name, key, value=self.opened.id)
+            self._mark_done(key)
         if left and not reason:
             reason = f"left {left} process{'es' if left > 1 else ''} behind; ended"
         if self.delivery and state != states.SUCCEEDED:
@@ -347,6 +358,16 @@ class _Pipeline:
                 reason="taken",
             ) from None
 
+    def _mark_done(self, key: str) -> None:
+        """The work is done; a store that is away for a moment must not make it look undone."""
+        while True:
+            try:
+                self.store.settle(self.lease.name, self.lease.grant, self.job.name, key, value=self.opened.id)
+                return
+            except StoreUnreachable:
+                self.lease.check()
+                clock.sleep(clock.SLICE)
+
     def _outcome(self) -> tuple[str, str, int, str, int]:
         """(state, reason, the command's own exit code, why it was ended, how many it left behind)"""
         assert self.ended
@@ -364,9 +385,11 @@ class _Pipeline:
             return self.ending
         if why == warden.ASKED:
             return states.CANCELLED, "its supervisor was told to end"
-        if self.job.meter == "output" and own == 0 and (cap := self._over()):
-            return states.OVER_BUDGET, f"the budget {cap} is spent"
-        return (states.SUCCEEDED, self.recovered) if own == 0 else (states.FAILED, self.failure or f"exit code {own}")
+        if own:
+            return states.FAILED, self.failure or f"exit code {own}"
+        # Usage that is only known at the end cannot undo what is done: failing it would do and pay it again.
+        cap = self._over()
+        return states.SUCCEEDED, self.recovered or (f"passed its budget {cap}" if cap else "")
 
     def _over(self) -> Cap | None:
         return budget.exceeded(self.job.caps, self.used, self._spent_before)
@@ -374,6 +397,8 @@ class _Pipeline:
     # ── tell ──
 
     def _tell(self, run: Run, exit_code: int) -> Verdict:
-        told = verdict.of(run, exit_code=exit_code, host=self.host, at=clock.wall(), head=run.anchor)
+        told = verdict.of(
+            run, exit_code=exit_code, host=self.host, at=clock.wall(), head=run.anchor, retry_after=self.retry_after
+        )
         verdict.append(self.store.folder, told)
         return told

@@ -38,6 +38,7 @@ class Verdict:
     host: str = ""
     head: str = ""
     at: float = 0.0
+    retry_after: float = 0.0  # seconds the command asked to be left alone for
 
     def line(self) -> str:
         """The one line a finished run leaves."""
@@ -68,7 +69,7 @@ class Verdict:
         return {"version": 1, **self.__dict__}
 
 
-def of(run: Run, *, exit_code: int, host: str, at: float, head: str = "") -> Verdict:
+def of(run: Run, *, exit_code: int, host: str, at: float, head: str = "", retry_after: float = 0.0) -> Verdict:
     return Verdict(
         job=run.job,
         key=run.key,
@@ -87,6 +88,7 @@ def of(run: Run, *, exit_code: int, host: str, at: float, head: str = "") -> Ver
         host=host,
         head=head,
         at=at,
+        retry_after=retry_after,
     )
 
 

@@ -20,6 +20,18 @@ _PARTING = 1.0  # seconds, at the least, for a process that was ended to let go 
 LOOK_AFTER = 2.0  # seconds of waiting before a waiter looks at whom it waits for
 
 
+_known: dict[int, bytes] = {}
+
+
+def _me() -> bytes:
+    """How this process signs: looked up once, and again by a forked child, whose pid is another."""
+    pid = os.getpid()
+    if pid not in _known:
+        _known.clear()
+        _known[pid] = f"{pid} {process.start_of(pid)} {identity.pid_namespace()}\n".encode().ljust(80)
+    return _known[pid]
+
+
 class FairLock:
     """Taken and given back by one thread at a time; `holder` and `stopped` may be asked by anybody."""
 
@@ -30,8 +42,7 @@ class FairLock:
     def acquire(self, timeout: float) -> bool:
         """Wait in the queue for up to `timeout` seconds."""
         # Found out before, written the moment the lock is ours: whoever is stopped in between is not to be found.
-        pid = os.getpid()
-        me = f"{pid} {process.start_of(pid)} {identity.pid_namespace()}\n".encode().ljust(80)
+        me = _me()
         fd = self._open()
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -72,11 +83,15 @@ class FairLock:
         """(pid, start) of who has the lock; None if nobody has, or it cannot be known from here."""
         try:
             with open(self.path, "rb") as file:
-                text = file.read(80).decode("ascii")
-                if not text.strip():  # between taking the lock and signing, or between blanking and giving back
-                    return _taker(os.fstat(file.fileno()))
-                pid, start, namespace = text.split()
-            return (int(pid), int(start)) if namespace == identity.pid_namespace() else None
+                text, status = file.read(80).decode("ascii"), os.fstat(file.fileno())
+            if not text.strip():  # between taking the lock and signing, or between blanking and giving back
+                return _taker(status)
+            pid, start, namespace = text.split()
+            if namespace != identity.pid_namespace():
+                return None
+            if process.state_of(int(pid), int(start)) == process.GONE:  # killed; the next one may not have signed yet
+                return _taker(status)
+            return int(pid), int(start)
         except (OSError, ValueError):
             return None
 
