@@ -217,7 +217,7 @@ class _Pipeline:
         self.watch = watch.Watch(
             now=started,
             stall=job.stall,
-            paths=[os.path.join(place, path) for path in job.watched],
+            paths=[os.path.join(self.delivery.path, path) if self.delivery else path for path in job.watched],
             caps=job.caps,
             spent_before=self._spent_before,
             cancelled_by=self.writer.cancel_requested,
