@@ -14,8 +14,11 @@ from typing import Any
 
 import pytest
 
+from nightlatch import gates
 from nightlatch.ledger import open_for
 from nightlatch.runtime import fingerprint, workspace
+from nightlatch.runtime.targets import Replaced
+from tests import s3
 from tests.git_server import git_repository
 from tests.programs import NIGHTLATCH, nightlatch
 from tests.workdirs import clone, commit, git
@@ -134,6 +137,19 @@ def test_a_folder_is_published_and_can_be_replaced(sqlite_url, tmp_path):
         assert (target / "index").read_text() == f"{text}\n"
 
 
+def test_an_object_is_published_and_known_again(sqlite_url, tmp_path):
+    with s3.server() as endpoint:
+        url = f"s3://bucket/page.html?endpoint={endpoint}"
+        words = ("--workspace", "scratch", "--publish", f"page.html={url}")
+        ran = run(sqlite_url, *words, command="echo hello > page.html")
+        assert ran.returncode == 0, ran.stderr
+        assert gates.Object(url).read() == b"hello\n"
+        target, fresh = Replaced(f"page.html={url}"), workspace.Workspace.make(str(tmp_path), "fresh", None)
+        assert target.landed({"sha256": hashlib.sha256(b"hello\n").hexdigest()}, fresh)
+        assert not target.landed({"sha256": hashlib.sha256(b"other\n").hexdigest()}, fresh)
+        assert not Replaced(f"page.html=s3://bucket/none?endpoint={endpoint}").landed({"sha256": ""}, fresh)
+
+
 def test_nothing_is_published_when_the_command_failed(sqlite_url, tmp_path):
     target = tmp_path / "out"
     ran = run(sqlite_url, "--workspace", "scratch", "--publish", f"a={target}", command="echo 1 > a; exit 4")
@@ -147,6 +163,13 @@ def test_a_result_that_was_not_made_fails_the_run(sqlite_url, tmp_path):
     assert not (tmp_path / "a").exists(), "none is published if one is missing"
     assert run(sqlite_url, *words, command="echo 2 > a; echo 2 > b").returncode == 0
     assert (tmp_path / "a").read_text() == "2\n"
+
+
+def test_a_pipe_among_the_results_fails_the_run_and_keeps_nobody_waiting(sqlite_url, tmp_path):
+    words = ("--workspace", "scratch", "--publish", f"site/={tmp_path}/site")
+    ran = run(sqlite_url, *words, command="mkdir site; mkfifo site/pipe", timeout=30)
+    assert "status=failed" in ran.stderr and "neither file, folder nor link" in ran.stderr
+    assert ran.returncode == 64
 
 
 @pytest.mark.parametrize(
@@ -192,6 +215,13 @@ def test_a_git_workspace_begins_at_what_the_remote_has(sqlite_url, remote, check
     ran = run(sqlite_url, "--workspace", "git", command=command, cwd=checkout)
     assert ran.returncode == 0, ran.stderr
     assert (tmp_path / "seen").read_text().split() == ["two", newest]
+
+
+def test_started_from_a_git_hook_the_commands_git_is_still_that_of_the_workspace(sqlite_url, checkout):
+    env = {"GIT_DIR": str(checkout / ".git"), "GIT_INDEX_FILE": "elsewhere"}
+    command = 'test "$(git rev-parse --show-toplevel)" = "$NIGHTLATCH_WORKSPACE" && git status --porcelain'
+    ran = run(sqlite_url, "--workspace", "git", command=command, cwd=checkout, env=env)
+    assert (ran.returncode, ran.stdout) == (0, ""), ran.stderr
 
 
 def test_its_own_push_fails_and_says_why(sqlite_url, remote, checkout, tmp_path):

@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 # As a path: git then says that it "does not appear to be a git repository", with this sentence in it.
 PUSH_DISABLED = "/this workspace cannot push. Commit; nightlatch pushes when the run has succeeded (--publish git)"
 
+# Set for a git hook or by one git for another; they would point the command's git at that repository.
+ELSEWHERE = (
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_COMMON_DIR", "GIT_DIR", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY",
+    "GIT_PREFIX", "GIT_WORK_TREE",
+)  # fmt: skip
+
 _TIMEOUT = 900.0  # seconds for a fetch of everything
 _COPIED = ("user.name", "user.email", "user.signingKey", "commit.gpgSign")
 

@@ -60,6 +60,16 @@ class Delivery:
             raise UsageError(f"--cwd {self._job.cwd}: there is no such folder in the workspace")
         return ""
 
+    def environment(self, inherited: dict[str, str]) -> dict[str, str]:
+        """The command's, in this workspace."""
+        assert self.workspace
+        environment = inherited | {"NIGHTLATCH_WORKSPACE": self.workspace.path}
+        if self._source:
+            from .clone import ELSEWHERE
+
+            return {name: text for name, text in environment.items() if name not in ELSEWHERE}
+        return environment
+
     def publish(self) -> None:
         """After the command has succeeded and nothing of it is left. Raises at the first that does not land."""
         assert self.workspace

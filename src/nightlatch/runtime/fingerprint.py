@@ -9,12 +9,15 @@ from ..errors import UsageError
 from ..system.light import sha256
 
 _CHUNK = 1 << 20
+_NEITHER = "{} is neither file, folder nor link, and cannot be published"
 
 
 def of(path: str) -> str:
     """64 hexadecimal digits. A folder's cover names, contents, links and who may execute; not times, owners or
     other rights, which a copy under another umask does not keep."""
     try:
+        if not os.path.isdir(path) and not stat.S_ISREG(os.stat(path).st_mode):
+            raise UsageError(_NEITHER.format(path))  # reading a pipe would wait for ever
         return _folder(path) if os.path.isdir(path) else _file(path)
     except OSError as error:
         raise UsageError(f"{error.filename or path} cannot be read: {error.strerror}") from error
@@ -43,6 +46,8 @@ def _folder(path: str) -> str:
             kind, told = "link", os.readlink(entry.path)
         elif entry.is_dir():
             kind, told = "folder", _folder(entry.path)
+        elif not entry.is_file():
+            raise UsageError(_NEITHER.format(entry.path))
         else:
             executable = entry.stat().st_mode & stat.S_IXUSR
             kind, told = ("program" if executable else "file"), _file(entry.path)

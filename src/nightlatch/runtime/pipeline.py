@@ -218,7 +218,7 @@ class _Pipeline:
         self.watch = watch.Watch(
             now=started,
             stall=job.stall,
-            paths=[os.path.join(place, path) for path in job.watched],
+            paths=[os.path.join(self.delivery.path, path) if self.delivery else path for path in job.watched],
             caps=job.caps,
             spent_before=self._spent_before,
             cancelled_by=self.writer.cancel_requested,
@@ -236,8 +236,8 @@ class _Pipeline:
             "NIGHTLATCH_ATTEMPT": str(opened.attempt),
             "NIGHTLATCH_SOCKET": socket.path,
         }  # fmt: skip
-        if self.delivery and self.delivery.workspace:
-            environment["NIGHTLATCH_WORKSPACE"] = self.delivery.workspace.path
+        if self.delivery:
+            environment = self.delivery.environment(environment)
         environment.pop(url.ENV, None)  # the store's password is not the agent's business
         self.hidden = output.secrets(environment)
         screens = zip(self.pipes, (1, 2), strict=True)

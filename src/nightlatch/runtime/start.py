@@ -81,7 +81,8 @@ def supervised(name: str, options: Sequence[str], command: Sequence[str], *, sto
     with tempfile.TemporaryDirectory(prefix="nightlatch-") as folder:
         file = os.path.join(folder, "verdict")
         words = ["run", name, f"--verdict={file}", *options, "--", *command]
-        code = subprocess.call([sys.executable, "-m", "nightlatch", *words], env=env)
+        # -P: what lies in the current folder is not to be imported in the place of a module of the same name.
+        code = subprocess.call([sys.executable, "-P", "-m", "nightlatch", *words], env=env)
         return _read(file, name, code)
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import fcntl
 import os
+import sys
 
+from ..errors import StoreUnreachable
 from ..system import clock, durable, treecopy
 
 TYPE_CHECKING = False
@@ -33,13 +35,15 @@ class Workspace:
     @classmethod
     def make(cls, folder: str, name: str, source: Source | None) -> Workspace:
         """An empty one, or a clone of `source`. `folder` is the store's on this machine."""
-        home = durable.private_folder(os.path.join(folder, "workspaces"))
-        _clean(home)
-        path = os.path.join(home, name)
-        # (run, attempt) is ours by the ledger's seal: what stands there was left by a ledger that was set back.
-        treecopy.remove(path)
-        os.mkdir(path, 0o700)
-        made = cls(path)
+        path = os.path.join(folder, "workspaces", name)
+        try:
+            _clean(durable.private_folder(os.path.dirname(path)))
+            # (run, attempt) is ours by the ledger's seal: what stands there was left by a ledger that was set back.
+            treecopy.remove(path)
+            os.mkdir(path, 0o700)
+            made = cls(path)
+        except OSError as error:
+            raise StoreUnreachable(f"the workspace {path} could not be made: {error.strerror}") from error
         if source:
             from . import clone
 
@@ -55,7 +59,12 @@ class Workspace:
             return None
 
     def remove(self) -> None:
-        treecopy.remove(self.path)
+        """Remove it. What cannot be removed is told to whoever watches: it must not undo the run's success."""
+        try:
+            treecopy.remove(self.path)
+        except OSError as error:
+            where = error.filename or self.path
+            print(f"nightlatch: the workspace {self.path} stays: {where}: {error.strerror}", file=sys.stderr)
         self.close()
 
     def close(self) -> None:
