@@ -177,7 +177,7 @@ class Worker:
         elif self.limit:
             if self.limit.passed(failed, self.total):
                 self._stop(f"{failed} items failed, more than --max-failures {self.plan['max_failures']}")
-        elif alike := self.breaker.open:
+        elif alike := self.breaker.tripped:
             self._stop(f"paused: most of the last items failed in the same way ({alike}). Put that right first")
 
     def _stop(self, why: str) -> None:
