@@ -80,6 +80,6 @@ class Watch:
             connection.execute("SELECT pg_terminate_backend(%s)", (pid,))
         except psycopg.errors.InsufficientPrivilege:
             self._said = (
-                f"session {pid} of {user} ({program}, {address}, {state}) is an older holder's, and not ours to end: "
+                f"session {pid} of {user} ({program}, {address}, {state}) is an older holder's, not ours to end: "
                 f"SELECT pg_terminate_backend({pid}) as a superuser, and GRANT pg_signal_backend for the next time"
             )
