@@ -55,3 +55,9 @@ def sqlite_target(tmp_path: Path) -> Target:
 def target(request: pytest.FixtureRequest) -> Target:
     found: Target = request.getfixturevalue(f"{request.param}_target")
     return found
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def ledger_url(request: pytest.FixtureRequest) -> str:
+    """A store on each database that keeps the ledger itself."""
+    return str(request.getfixturevalue(f"{request.param}_url"))
