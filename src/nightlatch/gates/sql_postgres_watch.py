@@ -73,7 +73,7 @@ class Watch:
 
     def _end(self, connection: psycopg.Connection[Any], pid: int | None, who: list[str | None]) -> None:
         if not pid:
-            self._said = "an older holder has left a prepared transaction: SELECT * FROM pg_prepared_xacts, then ROLLBACK PREPARED"
+            self._said = "an older holder left a prepared transaction (pg_prepared_xacts): ROLLBACK PREPARED it"
             return
         user, program, address, state = (part or "?" for part in who)
         try:
