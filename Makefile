@@ -7,7 +7,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	&& { echo $$p; break; }; done)
 
-.PHONY: help demo test lint format bench proof clean
+.PHONY: help demo test lint format bench proof docs clean
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
 
@@ -15,11 +15,11 @@ $(READY): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "nightlatch needs Python 3.11 or newer; none was found on PATH" >&2; exit 1; }
 	@if command -v uv >/dev/null; then \
 		uv venv --quiet --allow-existing --python $(PYTHON) $(VENV) && \
-		uv pip install --quiet --python $(BIN)/python -e '.[dev,postgres]'; \
+		uv pip install --quiet --python $(BIN)/python -e '.[dev,postgres,bench]'; \
 	else \
 		$(PYTHON) -m venv --without-pip $(VENV) && \
 		$(PYTHON) -m pip --python $(BIN)/python install --quiet --disable-pip-version-check 'pip>=25.2' && \
-		$(BIN)/python -m pip install --quiet -e '.[dev,postgres]'; \
+		$(BIN)/python -m pip install --quiet -e '.[dev,postgres,bench]'; \
 	fi
 	@touch $@
 
@@ -40,6 +40,9 @@ bench: $(READY) ## ratios against the raw limit and the peers, in one run
 
 proof: ## the lease and gate protocol, checked with Spin in all its states
 	@proofs/check
+
+docs: $(READY) ## write docs/commands.md from the commands' own help
+	@$(BIN)/python docs/generate.py
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) .mypy_cache .ruff_cache build dist

@@ -160,7 +160,7 @@ def _redis() -> Iterator[str | None]:
 
 
 def run() -> None:
-    server = PostgresServer()
+    server = PostgresServer(on_disk=True)
     try:
         with tempfile.TemporaryDirectory() as folder, _redis() as socket:
             os.environ["XDG_STATE_HOME"] = folder

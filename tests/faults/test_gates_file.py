@@ -120,10 +120,12 @@ def test_a_holder_stopped_between_check_and_write_cannot_write_after_the_seal(ta
     assert target.read() == b"new"
 
 
-@pytest.mark.parametrize("kind", ["file", "folder"])
-def test_a_holder_stopped_before_it_could_sign_the_lock_is_found_all_the_same(kind, tmp_path, writers):
-    gate = Target(kind, str(tmp_path / "out")).gate()
+@pytest.mark.parametrize("left", ["", "4194303 1 {namespace}"], ids=["blank", "signed by one that was killed"])
+def test_a_holder_stopped_before_it_could_sign_the_lock_is_found_all_the_same(left, tmp_path, writers):
+    gate = gates.File(tmp_path / "out")
     gate.seal(mark(1), "old")
+    lock = tmp_path / ".out.nightlatch" / "lock"
+    lock.write_text(left.format(namespace=identity.pid_namespace()).ljust(80))
     old = writer(writers, gate, mark(1), "old", "unsigned")
     until_stopped(old.pid)
     gate.seal(mark(2), "new")

@@ -275,10 +275,10 @@ def test_a_waiter_whose_ear_was_cut_off_still_gets_the_lease(store: Store, url: 
 def test_a_short_stop_of_the_server_kills_nobody(
     server: PostgresServer, store: Store, lock: Callable[..., subprocess.Popen[str]], tmp_path: Path
 ) -> None:
-    """Five seconds, as long as a restart takes: the command goes on, and so does who waits for the lease."""
+    """Five seconds, more than lie between two renewals: the command goes on, and so does who waits for its lease."""
     pid, go_on = tmp_path / "pid", tmp_path / "go-on"
     script = f"echo $$ > {pid}.new; mv {pid}.new {pid}; until [ -e {go_on} ]; do sleep 0.05; done"
-    holder = lock("job", "--ttl", "10s", "--", "sh", "-c", script)
+    holder = lock("job", "--ttl", "14s", "--", "sh", "-c", script)
     until(pid.exists)
     waiter = lock("job", "--wait", "60s", "--", "true")
     until(lambda: _someone_listens(server))

@@ -40,9 +40,10 @@ def test_publish_inside_a_lock(sqlite_url, tmp_path, new):
     assert (tmp_path / "out").read_text() == "new"
 
 
-def test_publish_after_lease_acquire(sqlite_url, tmp_path, new):
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_publish_after_lease_acquire(sqlite_url, tmp_path, new, scheme):
     lease = acquired(sqlite_url)
-    assert command(sqlite_url, "publish", str(new), str(tmp_path / "out"), env=lease).returncode == 0
+    assert command(sqlite_url, "publish", str(new), f"{scheme}{tmp_path}/out", env=lease).returncode == 0
     assert str(token_at(tmp_path / "out")) == lease["NIGHTLATCH_TOKEN"]
 
 
@@ -81,16 +82,21 @@ def test_a_publish_overtaken_after_the_store_was_asked_is_73(sqlite_url, tmp_pat
     assert not (tmp_path / "out").exists()
 
 
-def test_a_token_raised_by_one_publish_is_known_to_the_next(sqlite_url, tmp_path, new):
-    """A gate's mark above ours: the store was restored. The environment still has the lower token."""
-    lease = acquired(sqlite_url)
+def test_a_mark_that_the_store_has_forgotten_stops_the_work_and_is_passed_by_the_next_acquire(
+    sqlite_url, tmp_path, new
+):
+    """The store was restored from before it. Work that has begun under the lower token must not overtake it."""
+    lease, path = acquired(sqlite_url), tmp_path / "out"
     store = nightlatch.connect(sqlite_url)
-    ahead = Mark(store=store.id, name="job", token=int(lease["NIGHTLATCH_TOKEN"]) + 1000, grant="f" * 32)
-    gates.File(tmp_path / "out").seal(ahead, "forgotten")
-    for _ in range(2):
-        done = command(sqlite_url, "publish", str(new), str(tmp_path / "out"), env=lease)
-        assert done.returncode == 0, done.stderr
-    assert token_at(tmp_path / "out") == ahead.token + 1
+    ahead = Mark(store=store.id, name="job", token=int(lease["NIGHTLATCH_TOKEN"]) + 10**9, grant="f" * 32)
+    gates.File(path).seal(ahead, "forgotten")
+    refused = command(sqlite_url, "publish", str(new), str(path), env=lease)
+    assert refused.returncode == 73
+    assert f"lease raise job --above {ahead.token}" in refused.stderr
+    command(sqlite_url, "lease", "release", "job", env=lease)
+    again = acquired(sqlite_url)
+    assert int(again["NIGHTLATCH_TOKEN"]) > ahead.token
+    assert command(sqlite_url, "publish", str(new), str(path), env=again).returncode == 0
 
 
 def test_a_folder_is_published_and_rolled_back(sqlite_url, tmp_path, new):
@@ -101,7 +107,8 @@ def test_a_folder_is_published_and_rolled_back(sqlite_url, tmp_path, new):
         (built / "page").write_text(content)
         assert command(sqlite_url, "publish", str(built), str(site), "--keep", "2", env=lease).returncode == 0
     assert (site / "page").read_text() == "two"
-    assert command(sqlite_url, "publish", "--rollback", str(site), env=lease).returncode == 0
+    back = command(sqlite_url, "publish", "--rollback", str(site), "--json", env=lease)
+    assert json.loads(back.stdout)["release"] == f"{lease['NIGHTLATCH_TOKEN']}-1"
     assert (site / "page").read_text() == "one"
     assert command(sqlite_url, "publish", "--rollback", str(site), env=lease).returncode == 64
 
@@ -120,7 +127,7 @@ def test_a_plain_folder_is_adopted_when_asked(sqlite_url, tmp_path):
 @pytest.mark.parametrize(
     "words",
     [["a"], ["a", "b", "c"], ["--rollback", "a", "b"], ["a", "b", "--keep", "0"], ["--rollback", "file"],
-     ["new.html", "out", "--adopt"], ["missing", "out"]],
+     ["new.html", "out", "--adopt"], ["missing", "out"], ["new.html", "out/"]],
     ids=" ".join,
 )  # fmt: skip
 def test_a_call_that_cannot_be_meant_is_64(sqlite_url, tmp_path, new, words):

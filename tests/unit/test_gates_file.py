@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -16,7 +17,8 @@ from nightlatch import gates
 from nightlatch.core.model import Mark
 from nightlatch.errors import GateUnreachable, LeaseLost, OtherStore, StaleToken, UsageError
 from nightlatch.gates import address, refusals
-from nightlatch.system import durable, storage
+from nightlatch.system import durable, process, storage
+from tests import programs
 
 
 def mark(token: int, name: str = "job", store: str = "5" * 32) -> Mark:
@@ -186,11 +188,67 @@ def test_a_folder_that_is_gone_is_made_again_so_that_the_mark_stands_first(tmp_p
         gates.File(tmp_path / "build" / "deep" / "out.html").write(mark(1), b"stale")
 
 
+def test_a_folder_removed_under_a_gate_that_is_in_use_is_made_again(tmp_path):
+    gate = gates.File(tmp_path / "build" / "out.html")
+    gate.write(mark(1), b"one")
+    shutil.rmtree(tmp_path / "build")
+    gate.write(mark(2), b"two")
+    assert (tmp_path / "build" / "out.html").read_bytes() == b"two"
+
+
+def test_a_write_under_way_fails_when_the_marks_are_removed_under_it(path, tmp_path, monkeypatch):
+    """Its lock is gone with them, and somebody else may have the new one."""
+    gate = gates.File(path)
+    gate.seal(mark(1), "me")
+    admit = gate._marks.admit
+
+    def removed(offered: Mark, by: str) -> Mark | None:
+        before = admit(offered, by)
+        shutil.rmtree(tmp_path / ".out.html.nightlatch")
+        return before
+
+    monkeypatch.setattr(gate._marks, "admit", removed)
+    with pytest.raises(GateUnreachable):
+        gate.write(mark(1), b"lost its lock")
+    assert not path.exists()
+
+
 def test_a_network_disk_is_refused_and_the_way_out_named(path, monkeypatch):
     monkeypatch.setattr(storage, "not_local", lambda _: "it is on a network file system (nfs4)")
     with pytest.raises(GateUnreachable, match=r"nfs4.*object store"):
         gates.File(path).seal(mark(1), "me")
     assert not os.listdir(path.parent)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become somebody else")
+def test_a_stopped_process_of_another_user_in_the_lock_is_named(tmp_path):
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    for part in [*list(tmp_path.parents)[:2], tmp_path]:
+        part.chmod(0o755)
+    program = (
+        "import os, sys, threading\nfrom nightlatch import gates\nfrom nightlatch.core.model import Mark\n"
+        "from nightlatch.errors import GateUnreachable\ngates.File\nos.setgid(12345); os.setuid(12345)\n"
+        "try: gates.File(sys.argv[1]).seal(Mark(store='s', name='n', token=int(sys.argv[2]), grant='g'), 'they')\n"
+        "except GateUnreachable as error: print(error)"
+    )
+    os.chown(folder, 12345, 12345)
+    theirs = [sys.executable, "-c", program, str(folder / "out")]
+    subprocess.run([*theirs, "1"], check=True)
+    holding = (
+        "import os, signal, sys\nfrom nightlatch.system.filelock import FairLock\n"
+        "FairLock(sys.argv[1]).acquire(1)\nos.kill(os.getpid(), signal.SIGSTOP)"
+    )
+    lock = folder / ".out.nightlatch" / "lock"
+    ours = subprocess.Popen([sys.executable, "-c", holding, str(lock)])
+    try:
+        start = process.start_of(ours.pid)
+        programs.until(lambda: process.state_of(ours.pid, start or 0) == process.STOPPED)
+        said = subprocess.run([*theirs, "2"], check=True, text=True, capture_output=True, timeout=30).stdout
+    finally:
+        ours.kill()
+        ours.wait()
+    assert f"process {ours.pid} of another user, which is stopped" in said
 
 
 def test_damaged_marks_let_nobody_in(path, tmp_path):

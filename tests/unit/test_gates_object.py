@@ -58,6 +58,23 @@ def test_a_swap_whose_reply_is_lost_counts_once(url, monkeypatch):
     assert (after.seq, len(after.kept)) == (before.seq + 1, 1)
 
 
+def test_a_rollback_and_a_seal_whose_replies_are_lost_happen_once(url, monkeypatch):
+    gate = gates.Object(url)
+    first, *_ = (gate.write(mark(1), content) for content in (b"one", b"two", b"three"))
+    swap = gate._bucket.swap
+
+    def lost(*given):
+        monkeypatch.setattr(gate._bucket, "swap", swap)
+        swap(*given)
+        raise GateUnreachable("the reply was lost")
+
+    monkeypatch.setattr(gate._bucket, "swap", lost)
+    assert gate.rollback(mark(1)) != first
+    assert gate.read() == b"two"
+    monkeypatch.setattr(gate._bucket, "swap", lost)
+    assert gate.seal(mark(2), "me") == mark(1)
+
+
 def test_a_refusal_that_answers_our_own_repetition_is_no_refusal(url, monkeypatch):
     """The client sent it twice, since the first reply was lost: the second one is told 412."""
     gate = gates.Object(url)

@@ -14,13 +14,23 @@ if TYPE_CHECKING:
 # command → what it does, in the order of the help
 COMMANDS = {
     "run": "run a command once for its key, within bounds, recorded",
+    "batch": "run a command for each item, and only for those that are unfinished (an xargs to run again)",
+    "once": "do something to the outside world once: after a crash never repeated unasked",
     "progress": "inside a run: report how far it is",
     "spend": "inside a run: report what was used",
+    "status": "the last night in one screen; the same as `nightlatch` alone",
+    "runs": "list the runs, by job, state and time",
+    "show": "one run: timeline, attempts, refusals, usage, the end of its output",
+    "logs": "what a run's command printed; -f follows",
+    "usage": "what was used, by job or by day",
+    "cancel": "end a run, from any machine that shares the store",
+    "retry": "have another attempt made",
+    "resolve": "say how a run ended that nobody knows about: done, failed or again",
     "lock": "run a command while holding a lease (flock with a fencing token)",
     "lease": "acquire, renew, release, show, list or raise a lease from a script",
     "publish": "replace a file, a folder or an object, if the lease is still yours",
     "push": "push HEAD to a branch, if the lease is still yours",
-    "gate": "show a gate's marks and refusals, or adopt it for this store",
+    "gate": "show a gate's marks and refusals, adopt or forget it, guard tables and branches",
     "audit": "is the journal whole? verify it, or print the heads to keep elsewhere",
     "key": "print the idempotency key of what is processed",
     "doctor": "check this machine and the store; each finding says what to do",
@@ -28,10 +38,10 @@ COMMANDS = {
     "demo": "two contenders for one lease, one killed, the takeover shown",
 }
 
-_HELP = """usage: nightlatch [--store URL] COMMAND …
+_HELP = """usage: nightlatch [--store URL] [COMMAND …]
 
 Runs agents and scheduled jobs while nobody watches: each slot once, within bounds, resumable, and with
-no way for a stale copy to write.
+no way for a stale copy to write. Without a command: the last night in one screen, what needs you first.
 
 commands:
 {commands}
@@ -43,6 +53,8 @@ options:
   -h, --help    this text; nightlatch COMMAND --help for a command's
 
 examples:
+  nightlatch run articles --slot '0 2 * * *' -- ./articles.sh
+  nightlatch
   nightlatch lock reports -- ./build-reports.sh
   nightlatch lock reports --wait 5m --ttl 30s -- python report.py
   nightlatch lease show reports
@@ -65,7 +77,9 @@ def run(argv: list[str]) -> int:
     try:
         return _dispatch(argv)
     except (Error, Stop) as error:
-        print(f"nightlatch: {error}", file=sys.stderr)
+        from .screen import harmless
+
+        print(f"nightlatch: {harmless(str(error))}", file=sys.stderr)  # it may quote what a command has said
         return error.exit_code
     except KeyboardInterrupt:
         return 130
@@ -96,9 +110,13 @@ def _dispatch(argv: list[str]) -> int:
 
         print(f"nightlatch {__version__}")
         return 0
+    if command is None and not {"-h", "--help"} & set(options):
+        from . import status
+
+        return status.main(options)
     if command is None:
         print(_HELP.format(commands="\n".join(f"  {name:<9}{what}" for name, what in COMMANDS.items())), end="")
-        return 0 if options else 64
+        return 0
     raise _unknown(command)
 
 

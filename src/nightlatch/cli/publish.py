@@ -43,6 +43,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--keep", metavar="N", type=int, help="folder, object: releases to keep (default 5)")
     parser.add_argument("--rollback", action="store_true", help="folder, object: go back to the release before")
     parser.add_argument("--adopt", action="store_true", help="folder: take over a DST that is a plain folder")
+    parser.add_argument("--json", action="store_true", help="print what was published as one JSON object")
     args = parser.parse_args(argv)
     if len(args.places) != (1 if args.rollback else 2):
         raise UsageError("give SRC and DST; with --rollback only DST. `nightlatch publish --help` shows how")
@@ -51,17 +52,27 @@ def main(argv: list[str]) -> int:
     source, target = (None if args.rollback else args.places[0]), args.places[-1]
     lease = Inherited.from_environment(args.store)
     gate = _gate(source, target, args.keep)
-    if args.adopt and isinstance(gate, Folder) and source is not None:
-        gate.publish(lease, source, adopt=True)
-    elif args.adopt:
-        raise UsageError("--adopt is for publishing a folder")
-    elif source is not None:
-        gate.publish(lease, source)
-    elif isinstance(gate, File):
-        raise UsageError(f"{target} is a file: releases are kept of folders and objects only, so there is none before")
-    else:
-        gate.rollback(lease)
+    release = _write(gate, lease, source, args.adopt)
+    if args.json:
+        import json
+
+        facts = {"gate": gate.url, "lease": lease.name, "token": lease.token, "release": release}
+        print(json.dumps({"version": 1, **facts}))
     return 0
+
+
+def _write(gate: File | Folder | Object, lease: Inherited, source: str | None, adopt: bool) -> str | None:
+    """The release that is shown now; None for a file, which has none."""
+    if adopt and not (isinstance(gate, Folder) and source is not None):
+        raise UsageError("--adopt is for publishing a folder")
+    if isinstance(gate, File):
+        if source is None:
+            raise UsageError(f"{gate.path} is a file: releases are kept of folders and objects only")
+        gate.publish(lease, source)
+        return None
+    if source is None:
+        return gate.rollback(lease)
+    return gate.publish(lease, source, adopt=adopt) if isinstance(gate, Folder) else gate.publish(lease, source)
 
 
 def _gate(source: str | None, target: str, keep: int | None) -> File | Folder | Object:
@@ -73,4 +84,6 @@ def _gate(source: str | None, target: str, keep: int | None) -> File | Folder | 
     path = address.to_path(target) if "://" in target else target
     if os.path.isdir(path if source is None else source):
         return Folder(path, keep=keep or KEEP)
+    if path.endswith("/"):
+        raise UsageError(f"{target} names a folder, and a file is published to a file: write {target}NAME")
     return File(path)

@@ -74,6 +74,9 @@ class Store(Protocol):
     def register(self, name: str, grant: str, gate: str) -> bool:
         """Put a gate on the list that every later acquire of `name` returns. False: it was there."""
 
+    def unregister(self, name: str, gate: str) -> bool:
+        """Take a gate off that list, on a person's word that it is gone for good. False: it was not there."""
+
     def listen(self, name: str) -> Ear:
         """Begin to wait for `name`: what is released from now on, the ear hears, if the store sends word at all.
 
@@ -112,7 +115,9 @@ class Gate(Protocol):
     How it writes is each gate's own affair; what all share is being found by URL and being sealed.
     """
 
-    url: str  # what it is registered as; `gates.open(url)` makes it again, on any machine
+    @property
+    def url(self) -> str:
+        """What it is registered as; `gates.open(url)` makes it again, on any machine."""
 
     def seal(self, mark: Mark, by: str) -> Mark | None:
         """Raise the gate's mark, so that every older grant is refused from now on; returns the mark before.

@@ -35,16 +35,14 @@ class Marks:
         self.folder = os.path.join(self.parent, f".{name}.nightlatch")
         self._marks = os.path.join(self.folder, "marks")
         self._refusals = os.path.join(self.folder, "refusals")
-        self._usable = False
+        self._local = False
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Alone at the target. A process that is stopped in here is ended by the next one that wants in."""
         self.make_folder()
         lock = filelock.FairLock(os.path.join(self.folder, "lock"))
-        with self.explained():
-            mine = lock.acquire_from_stopped(PATIENCE)
-        if not mine:
+        if not self._taken(lock):
             who = lock.holder()
             raise GateUnreachable(
                 f"{self.target} is kept locked"
@@ -56,6 +54,19 @@ class Marks:
                 yield
         finally:
             lock.release()
+
+    def _taken(self, lock: filelock.FairLock) -> bool:
+        with self.explained():
+            try:
+                return lock.acquire_from_stopped(PATIENCE)
+            except PermissionError as error:
+                stopped = lock.stopped_holder()
+                if stopped is None:
+                    raise
+                raise GateUnreachable(
+                    f"{self.target} is kept locked by process {stopped[0]} of another user, which is stopped. Nothing "
+                    f"was written. Have it ended (kill -9 {stopped[0]}), then try again"
+                ) from error
 
     def admit(self, mark: Mark, by: str) -> Mark | None:
         """Inside `locked`: make the mark stand, durably, or refuse it. Returns the one that stood before.
@@ -106,15 +117,8 @@ class Marks:
 
     def make_folder(self) -> str:
         """The hidden folder, made at first use together with those above it."""
-        if self._usable:
-            return self.folder
-        reason = storage.not_local(self.target)
-        if reason:
-            raise GateUnreachable(
-                f"{self.target} cannot be gated: {reason}, where neither a lock nor a rename is sure to hold. Publish "
-                f"to a disk of this machine's own and copy it from there; or write to an object store "
-                f"(s3://bucket/key), or to a git repository, which several machines can share"
-            )
+        if not self._local:
+            self._check_place()
         with self.explained():
             if not os.path.isdir(self.folder):
                 # The folders above too: a gate that was registered is sealed before whoever needs it
@@ -122,8 +126,17 @@ class Marks:
                 os.makedirs(self.parent, exist_ok=True)
                 durable.private_folder(self.folder)
                 durable.fsync_folder(self.parent)
-        self._usable = True
         return self.folder
+
+    def _check_place(self) -> None:
+        reason = storage.not_local(self.target)
+        if reason:
+            raise GateUnreachable(
+                f"{self.target} cannot be gated: {reason}, where neither a lock nor a rename is sure to hold. Publish "
+                f"to a disk of this machine's own and copy it from there; or write to an object store "
+                f"(s3://bucket/key), or to a git repository, which several machines can share"
+            )
+        self._local = True
 
     def new_path(self) -> str:
         """A fresh path in the hidden folder, named so that `sweep` can tell when its writer is gone."""

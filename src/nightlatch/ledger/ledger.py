@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from ..database.postgres import Postgres
     from ..database.sqlite import Sqlite
     from .audit import Verdict
+    from .effects import Effects
     from .model import Attempt, Entry, Pruned, Run, Usage
+    from .steps import Steps
     from .writer import Writer
 
 _SHORT = 4  # characters that a run may be named by
@@ -30,6 +32,8 @@ SELECT {RUN} FROM {{prefix}}run
 WHERE (:job = '' OR job = :job) AND (:state = '' OR state = :state) AND changed >= :since
 ORDER BY changed DESC, id LIMIT :most
 """
+# Open runs and those that wait for a person are few among many: found by their state, without a look at the others.
+_FEW = _RUNS.replace("(:state = '' OR state = :state)", "state = :state")
 _SPENT = """
 SELECT CAST(COALESCE(SUM({unit}), 0) AS BIGINT) FROM {{prefix}}usage
 WHERE (:job = '' OR job = :job) AND at >= :since AND run <> :besides
@@ -143,7 +147,8 @@ class Ledger:
         self, job: str | None = None, state: str | None = None, since: float | None = None, limit: int = 1000
     ) -> Iterator[Run]:
         """Runs whose state changed at or after `since`, the newest change first."""
-        rows = self._tables.read(_RUNS, job=job or "", state=state or "", since=_ms(since), most=limit)
+        sql = _FEW if state in (*states.OPEN, *states.ASKING) else _RUNS
+        rows = self._tables.read(sql, job=job or "", state=state or "", since=_ms(since), most=limit)
         return map(run_of, rows)
 
     def attempts(self, run_id: str) -> list[Attempt]:
@@ -156,9 +161,9 @@ class Ledger:
         """The run's journal, in order."""
         return self._entries(run_id)
 
-    def job_entries(self, job: str) -> Iterator[Entry]:
-        """The journal of a job's chain: runs opened and ended, and what people decided."""
-        return self._entries(job_chain(job))
+    def job_entries(self, job: str, since: float | None = None) -> Iterator[Entry]:
+        """The journal of a job's chain: runs opened and ended, and what people decided; all, or since then."""
+        return self._entries(job_chain(job), since)
 
     def usage(self, job: str | None = None, since: float | None = None, *, by_day: bool = False) -> list[Usage]:
         """What was used, for each job, or for each job and local day; the oldest day first."""
@@ -199,6 +204,25 @@ class Ledger:
         with self._tables.on_chain(job) as chain:
             return chain.append(kind, **facts)
 
+    @property
+    def many_machines(self) -> bool:
+        """Do all machines that share the store share this ledger too?"""
+        return self._tables.database.many_machines
+
+    @property
+    def steps(self) -> Steps:
+        """Batches' items, each in the scope of its batch's name."""
+        from .steps import Steps
+
+        return Steps(self._tables)
+
+    @property
+    def effects(self) -> Effects:
+        """What was done to the outside world, and what is in doubt."""
+        from .effects import Effects
+
+        return Effects(self._tables)
+
     def heads(self) -> list[str]:
         """The head of every job's chain, to be kept elsewhere."""
         from . import audit
@@ -222,9 +246,9 @@ class Ledger:
         self._tables.database.close()
         self._watching.database.close()
 
-    def _entries(self, chain: str) -> Iterator[Entry]:
-        sql = f"SELECT {ENTRY} FROM {{prefix}}journal WHERE chain = :chain ORDER BY seq"
-        return map(entry_of, self._tables.read(sql, chain=chain))
+    def _entries(self, chain: str, since: float | None = None) -> Iterator[Entry]:
+        sql = f"SELECT {ENTRY} FROM {{prefix}}journal WHERE chain = :chain AND at >= :since ORDER BY seq"
+        return map(entry_of, self._tables.read(sql, chain=chain, since=_ms(since)))
 
     def _existing(self, run_id: str) -> Run:
         run = self.run(run_id)

@@ -75,20 +75,20 @@ FROM {prefix}lease
 """
 
 # Above the clock too, as an acquire is: a store that forgot its grants may have handed out `above` + 1 before.
-_RAISED = """CASE WHEN lease.token >= {wall} AND lease.token >= :above THEN lease.token + 1
-              WHEN :above >= {wall} THEN :above + 1 ELSE {wall} END"""
-
-_RAISE_MINE = f"""
-UPDATE {{prefix}}lease SET token = {_RAISED}, version = version + 1
+# The clock is read once here too (`moment`).
+_RAISE_MINE = """
+UPDATE {prefix}lease SET version = lease.version + 1, token =
+  CASE WHEN lease.token >= moment.wall AND lease.token >= :above THEN lease.token + 1
+       WHEN :above >= moment.wall THEN :above + 1 ELSE moment.wall END
+FROM (SELECT {wall} AS wall) AS moment
 WHERE name = :name AND grant_id = :grant RETURNING token
 """
 
 _RAISE = f"""
 INSERT INTO {{prefix}}lease (name, token, previous, grant_id, holder, ttl, clock, expires, since, until, version, gates)
-VALUES (:name, CASE WHEN :above >= {{wall}} THEN :above + 1 ELSE {{wall}} END,
-        0, NULL, '', 0, '', 0, {{wall}}, {{wall}}, 1, 0)
-ON CONFLICT (name) DO UPDATE SET
-  token = {_RAISED}, version = lease.version + 1
+SELECT :name, CASE WHEN :above >= wall THEN :above + 1 ELSE wall END, 0, NULL, '', 0, '', 0, wall, wall, 1, 0
+FROM (SELECT {{wall}} AS wall) AS moment WHERE TRUE
+ON CONFLICT (name) DO UPDATE SET token = {_NEXT}, version = lease.version + 1
 RETURNING token
 """
 
@@ -113,6 +113,8 @@ WHERE job = :job AND next_due = :seen AND next_due <= {wall} RETURNING job
 """
 
 _COUNT_GATE = "UPDATE {prefix}lease SET gates = gates + 1 WHERE name = :name AND grant_id = :grant RETURNING token"
+
+_UNREGISTER = "DELETE FROM {prefix}gate WHERE name = :name AND gate = :gate RETURNING gate"
 
 _REGISTER = """
 INSERT INTO {prefix}gate (name, gate, token, at) VALUES (:name, :gate, :token, {wall})
@@ -217,6 +219,9 @@ class SqlStore:
             if not held_by_me:
                 raise self._lost(name)
             return bool(execute(self._sql(_REGISTER), name=name, gate=gate, token=held_by_me[0][0]))
+
+    def unregister(self, name: str, gate: str) -> bool:
+        return bool(self._write(_UNREGISTER, name=name, gate=gate))
 
     def listen(self, name: str) -> Ear:
         return self._db.listen(name) or Polling(every=self._db.poll_every)

@@ -83,11 +83,15 @@ class FairLock:
         """(pid, start) of who has the lock; None if nobody has, or it cannot be known from here."""
         try:
             with open(self.path, "rb") as file:
-                text = file.read(80).decode("ascii")
-                if not text.strip():  # between taking the lock and signing, or between blanking and giving back
-                    return _taker(os.fstat(file.fileno()))
-                pid, start, namespace = text.split()
-            return (int(pid), int(start)) if namespace == identity.pid_namespace() else None
+                text, status = file.read(80).decode("ascii"), os.fstat(file.fileno())
+            if not text.strip():  # between taking the lock and signing, or between blanking and giving back
+                return _taker(status)
+            pid, start, namespace = text.split()
+            if namespace != identity.pid_namespace():
+                return None
+            if process.state_of(int(pid), int(start)) == process.GONE:  # killed; the next one may not have signed yet
+                return _taker(status)
+            return int(pid), int(start)
         except (OSError, ValueError):
             return None
 

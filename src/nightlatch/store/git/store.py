@@ -64,6 +64,7 @@ class Plan(NamedTuple):
 
 class GitStore:
     default_ttl = 600.0
+    poll_every = 1.0
 
     def __init__(self, where: str, repository: Repository, folder: str) -> None:
         self.url = where
@@ -132,10 +133,12 @@ class GitStore:
 
     def raise_token(self, name: str, above: int, grant: str = "") -> int:
         def change(stands: Standing | None, _version: str = "") -> Standing:
+            now = clock.wall()
+            # Above the clock too, as an acquire is: a store that forgot its grants may have handed out `above` + 1.
+            lowest = max(above + 1, int(now * 1000))
             if stands is None:
-                now = clock.wall()
-                return Standing(token=max(above + 1, int(now * 1000)), since=now, until=now)
-            return replace(stands, token=max(stands.token, above) + 1)
+                return Standing(token=lowest, since=now, until=now)
+            return replace(stands, token=max(stands.token + 1, lowest))
 
         return (self._change_mine(name, grant, change) if grant else self._change(name, change)).token
 
@@ -230,8 +233,19 @@ class GitStore:
         self._change_mine(name, grant, change)
         return not there
 
+    def unregister(self, name: str, gate: str) -> bool:
+        there = False
+
+        def change(stands: Standing | None, _version: str) -> Standing | None:
+            nonlocal there
+            there = stands is not None and gate in stands.gates
+            return replace(stands, gates=tuple(g for g in stands.gates if g != gate)) if stands and there else None
+
+        self._change(name, change)
+        return there
+
     def listen(self, name: str) -> Ear:
-        return Polling(every=1.0, first=0.25)
+        return Polling(every=self.poll_every, first=0.25)
 
     def judges_unseen(self, record: Record) -> bool:
         """No clock is shared here, so watching is the rule."""

@@ -37,6 +37,17 @@ class GateRegistry(StoreCase):
             assert sorted(granted.gates) == ["file:///one", "file:///two"]
             self.store.release(name, grant)
 
+    def test_a_gate_that_is_gone_for_good_is_taken_off_the_list(self) -> None:
+        name = self.name()
+        grant, _ = self.take(name)
+        for gate in ("file:///gone", "file:///stays"):
+            self.store.register(name, grant, gate)
+        assert self.store.unregister(name, "file:///gone") is True
+        assert self.store.unregister(name, "file:///gone") is False
+        assert self.store.unregister(self.name(), "file:///stays") is False
+        self.store.release(name, grant)
+        assert self.take(name)[1].gates == ("file:///stays",)
+
     def test_a_gate_stands_on_the_list_once(self) -> None:
         name = self.name()
         grant, _ = self.take(name)

@@ -1,0 +1,62 @@
+"""Writes docs/commands.md from what every command says of itself. `make docs`; a test compares."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from pathlib import Path
+
+from nightlatch.cli.main import COMMANDS, run
+
+PAGE = Path(__file__).parent / "commands.md"
+
+_HEAD = """# Commands
+
+Made from the commands' own `--help` by `make docs`. `--store` may stand before or after the command; `--json` prints
+one object, or one a line for a list, each with a `version`.
+
+## Exit codes
+
+| code | meaning |
+|---|---|
+| the command's own | it ran to its end |
+| 0 | done; also, with a line `skipped`, when the key is done already |
+| 1 | a batch with failed items |
+| 64 | usage: the call's words are off |
+| 65 | a key was used again with other input |
+| 69 | the store, or a gate, cannot be reached or used |
+| 73 | a stale token was refused; nothing was written |
+| 75 | held by another |
+| 76 | in doubt, or otherwise in need of a person |
+| 77 | not allowed at this stage |
+| 78 | bad configuration |
+| 120, 121, 122, 124 | ended from outside: cancelled, over budget, stalled, timed out |
+| 123 | the lease was lost |
+| 125 | Nightlatch itself failed |
+| 126, 127 | the command cannot be executed, was not found |
+| 130, 143 | interrupted; 128 + N when signal N ended the command |
+
+## Environment
+
+From you: `NIGHTLATCH_STORE` (the store), `NIGHTLATCH_DEBUG=1` (tracebacks), `NO_COLOR`.
+To the command: `NIGHTLATCH_LEASE`, `NIGHTLATCH_TOKEN`, `NIGHTLATCH_GRANT`, `NIGHTLATCH_LINEAGE` (every grant it works
+under), and in a run `NIGHTLATCH_RUN`, `_JOB`, `_KEY`, `_SLOT`, `_ATTEMPT`, `_SOCKET`, `_WORKSPACE`, `_ITEM`.
+"""
+
+
+def help_of(command: str) -> str:
+    shown = io.StringIO()
+    with contextlib.redirect_stdout(shown):
+        run([command, "--help"])
+    return shown.getvalue().strip()
+
+
+def page() -> str:
+    parts = [_HEAD]
+    for command, purpose in COMMANDS.items():
+        parts.append(f"\n## {command}\n\n{purpose[0].upper()}{purpose[1:]}.\n\n```text\n{help_of(command)}\n```\n")
+    return "".join(parts)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,49 @@
+"""nightlatch cancel"""
+
+from __future__ import annotations
+
+from ..core import states
+from ..errors import InDoubt, RunEnded
+from ..runtime import lapse
+from . import screen
+from .arguments import Parser
+from .desk import Desk, facts, print_json, undecidable, who
+
+_PURPOSE = """\
+Ask for the end of a run, from any machine that shares its ledger.
+
+What nobody has begun is cancelled at once. A running one is told to end by its supervisor within seconds,
+and ended after its grace time (10s unless --grace was given); it exits with 120. Its key is not done: the next
+who names it makes another attempt. Asking twice changes nothing.
+
+exit code: 0; 64 there is no such run, or it has ended; 76 it needs a decision instead."""
+
+
+def main(argv: list[str]) -> int:
+    parser = Parser("cancel", _PURPOSE, "  nightlatch cancel 7k3f")
+    parser.add_argument("run", metavar="RUN", help="the run, or the beginning of its id")
+    parser.add_argument("--json", action="store_true", help="print the run as JSON")
+    args = parser.parse_args(argv)
+    desk = Desk(args.store)
+    run = desk.find(args.run)
+    if desk.state(run) == lapse.LAPSED:
+        # Nobody is there to find the word; it would wait for the next attempt and end that one.
+        raise InDoubt(
+            f"run {run.id} of {run.job} has lapsed: its holder {run.holder} is gone. Say how it ended: "
+            f"{desk.command('resolve', run.id)}"
+        )
+    try:
+        asked = desk.ledger.request_cancel(run.id, who())
+    except RunEnded as ended:
+        raise undecidable(ended) from None
+    if args.json:
+        print_json(facts(asked, asked.state))
+    elif asked.state == states.RUNNING:
+        holder = screen.harmless(str(asked.holder))
+        print(
+            f"run {run.id} of {run.job} is asked to end: {holder} finds the word within seconds, and ends the "
+            f"command after its grace time. Watch: {desk.command('logs -f', run.id)}"
+        )
+    else:
+        print(f"run {run.id} of {run.job} is cancelled: it had not begun. Again: {desk.command('retry', run.id)}")
+    return 0

@@ -1,0 +1,180 @@
+"""What the commands for people share: a run by its beginning, how it is shown, and what to type about it."""
+
+from __future__ import annotations
+
+import shlex
+
+from ..core import duration, states
+from ..errors import Error, RunEnded, UsageError
+from ..ledger import open_for
+from ..runtime import lapse
+from ..store import url
+from ..system import clock, identity
+from . import screen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..ledger.model import Attempt, Entry, Run
+
+SHOWN = (*states.ALL, lapse.LAPSED)  # every word a run's state is shown as
+ASKING = (*states.ASKING, lapse.LAPSED)
+FAILED = (states.FAILED, states.TIMED_OUT, states.STALLED, states.OVER_BUDGET, states.LOST)
+
+_COLOURS = (
+    dict.fromkeys((*states.ASKING, *FAILED), screen.RED)
+    | {lapse.LAPSED: screen.YELLOW, states.RUNNING: screen.CYAN, states.SUCCEEDED: screen.GREEN}
+    | dict.fromkeys((states.PENDING, states.WAITING, states.CANCELLED), screen.DIM)
+)
+
+
+class Desk:
+    """The ledger and the store that `--store` names. Looking changes nothing."""
+
+    def __init__(self, store: str | None) -> None:
+        self.store = url.connect(store)
+        self.ledger = open_for(url.resolve(store))
+        self._named = f" --store {shlex.quote(store)}" if store else ""
+
+    def find(self, text: str) -> Run:
+        """The run by its id, or by the beginning of it."""
+        run = self.ledger.run(text)
+        if run is None:
+            hint = "give at least 4 characters of it" if len(text) < 4 else f"{self.command('runs')} lists them"
+            raise UsageError(f"there is no run {screen.harmless(text)!r}: {hint}")
+        return run
+
+    def state(self, run: Run) -> str:
+        return lapse.state_of(run, self.ledger, self.store)
+
+    def command(self, *words: str) -> str:
+        """A command as it can be typed."""
+        return " ".join(["nightlatch" + self._named, *words])
+
+    def next(self, run: Run, state: str) -> str:
+        """What to type about a run."""
+        if state in ASKING:
+            return self.command("resolve", run.id)
+        if state == states.RUNNING:
+            return self.command("logs -f", run.id)
+        return self.command("show", run.id)
+
+    def start(self, run: Run) -> str:
+        """How another attempt is started. The command's own words are not repeated: their quoting is not recorded."""
+        return self.command("run", run.job, "--key", screen.quoted(run.key), "-- …")
+
+    def rows(self, seen: list[tuple[Run, str]]) -> list[str]:
+        """One line a run, ending in the command to type."""
+        cells = [
+            [state, run.job, key_of(run), _when(run, state), note_of(run, state), self.next(run, state)]
+            for run, state in seen
+        ]
+        return screen.columns(cells, elastic=(4, 2), colours=[colour_of(state) for _, state in seen])
+
+
+def who() -> str:
+    """Who is deciding, for the journal."""
+    return f"{identity.user()}@{identity.host()}"
+
+
+def undecidable(error: RunEnded) -> Error:
+    """What cannot be decided: 76 when it waits for a person in another way, else 64."""
+    return error if states.needs_person(error.run.state) else UsageError(str(error))
+
+
+def since_of(text: str | None) -> float | None:
+    return None if text is None else clock.wall() - duration.parse(text, what="--since")
+
+
+def colour_of(state: str) -> str:
+    return _COLOURS.get(state, screen.BOLD)
+
+
+def key_of(run: Run) -> str:
+    return "by hand" if run.key.startswith("by-hand-") else screen.harmless(run.key)
+
+
+def note_of(run: Run, state: str) -> str:
+    """The one thing to know: why it ended, or how far it is, or what it cost."""
+    if state == lapse.LAPSED:
+        return f"its holder {screen.harmless(str(run.holder))} is gone"
+    if run.state == states.RUNNING:
+        asked = f"cancel asked by {screen.harmless(run.cancel)}" if run.cancel else ""
+        return ", ".join(filter(None, (progress_of(run), asked)))
+    if run.state in states.OPEN:
+        return f"before: {screen.harmless(run.reason)}" if run.reason else ""
+    return screen.harmless(run.reason) or usage_of(run)
+
+
+def progress_of(run: Run) -> str:
+    if not (run.done or run.total or run.message):
+        return ""
+    far = f"{run.done}/{run.total}" if run.total else str(run.done)
+    return f"{far} {screen.harmless(run.message)}".rstrip()
+
+
+def usage_of(run: Run) -> str:
+    return " ".join(
+        f"{unit}={amount:g}" if unit != "tokens" else f"{unit}={amount:.0f}"
+        for unit in ("usd", "tokens", "calls", "units")
+        if (amount := getattr(run.usage, unit))
+    )
+
+
+def _when(run: Run, state: str) -> str:
+    if state == states.RUNNING and run.started is not None:
+        return f"for {duration.show(max(clock.wall() - run.started, 1))}"
+    return screen.ago(run.changed)
+
+
+def facts(run: Run, state: str) -> dict[str, object]:
+    """A run as JSON has it: times in seconds since the epoch, the state as it is shown."""
+    usage = run.usage
+    return {
+        "version": 1,
+        "run": run.id,
+        "job": run.job,
+        "key": run.key,
+        "slot": run.slot,
+        "state": state,
+        "attempt": run.attempt,
+        "token": run.token,
+        "holder": str(run.holder) if run.attempt else "",
+        "host": run.host,
+        "command": run.command,
+        "cancel": run.cancel,
+        "exit_code": run.exit_code,
+        "reason": run.reason,
+        "created": run.created,
+        "changed": run.changed,
+        "started": run.started,
+        "ended": run.ended,
+        "due": run.due,
+        "elapsed": run.elapsed,
+        "progress": {"done": run.done, "total": run.total, "message": run.message},
+        "usage": {"usd": usage.usd, "tokens": usage.tokens, "calls": usage.calls, "units": usage.units},
+        "head": run.anchor,
+    }
+
+
+def attempt_facts(attempt: Attempt) -> dict[str, object]:
+    return {
+        "attempt": attempt.attempt,
+        "token": attempt.token,
+        "holder": str(attempt.holder),
+        "state": attempt.state,
+        "exit_code": attempt.exit_code,
+        "reason": attempt.reason,
+        "started": attempt.started,
+        "ended": attempt.ended,
+        "elapsed": attempt.elapsed,
+    }
+
+
+def entry_facts(entry: Entry) -> dict[str, object]:
+    return {"at": entry.at, "chain": entry.chain, "seq": entry.seq, "kind": entry.kind, "facts": entry.facts}
+
+
+def print_json(facts: dict[str, object]) -> None:
+    import json
+
+    print(json.dumps(facts))  # ASCII only: what a command reported stays harmless here too

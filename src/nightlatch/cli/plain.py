@@ -1,0 +1,48 @@
+"""Output without what a terminal would obey, piece by piece as it comes.
+
+Colours, cursor movements, titles, clipboard writes and single control characters go; a lone carriage
+return, as progress bars have it, becomes a line's end. Text in any encoding stays as it is, byte for byte.
+"""
+
+from __future__ import annotations
+
+import re
+
+# A sequence up to its end, as ECMA-48 and xterm have it: CSI; strings (OSC, DCS, APC, PM, SOS) to BEL or ST; two
+# characters. The 8-bit forms come as two bytes in UTF-8.
+_SEQUENCE = re.compile(
+    rb"(?:\x1b\[|\xc2\x9b)[\x30-\x3f]*[\x20-\x2f]*[\x40-\x7e]"
+    rb"|(?:\x1b[\]PX^_]|\xc2[\x9d\x90\x98\x9e\x9f])(?:[^\x07\x18\x1a\x1b\xc2]|\xc2(?!\x9c))*"
+    rb"(?:\x07|\x1b\\|\xc2\x9c|[\x18\x1a]|(?=\x1b))"
+    rb"|\x1b[\x20-\x2f]*[\x30-\x4f\x51-\x57\x59\x5a\x5c\x60-\x7e]"
+)
+_BEGUN = re.compile(
+    rb"(?:(?:\x1b\[|\xc2\x9b)[\x30-\x3f]*[\x20-\x2f]*"
+    rb"|(?:\x1b[\]PX^_]|\xc2[\x9d\x90\x98\x9e\x9f])(?:[^\x07\x18\x1a\x1b\xc2]|\xc2(?!\x9c))*\x1b?"
+    rb"|\x1b[\x20-\x2f]*|\xc2|\r)\Z"
+)
+_RETURN = re.compile(rb"\r+\n?")
+_CONTROL = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]")
+_LONGEST = 1 << 16  # a sequence without an end is no reason to keep everything
+
+
+class Plain:
+    def __init__(self) -> None:
+        self._held = b""
+
+    def feed(self, data: bytes) -> bytes:
+        """What of it may be shown; the beginning of a sequence waits for its end."""
+        data = self._held + data
+        begun = _BEGUN.search(data)
+        at = begun.start() if begun and len(data) - begun.start() < _LONGEST else len(data)
+        self._held = data[at:]
+        return _clean(data[:at])
+
+    def end(self) -> bytes:
+        """The rest."""
+        data, self._held = self._held, b""
+        return _clean(data)
+
+
+def _clean(data: bytes) -> bytes:
+    return _CONTROL.sub(b"", _RETURN.sub(b"\n", _SEQUENCE.sub(b"", data)))

@@ -1,0 +1,44 @@
+"""nightlatch retry"""
+
+from __future__ import annotations
+
+from ..errors import InDoubt, RunEnded
+from ..runtime import lapse
+from . import screen
+from .arguments import Parser
+from .desk import Desk, facts, print_json, undecidable, who
+
+_PURPOSE = """\
+Have another attempt made of a run that failed, was cancelled or needs attention: it is pending again.
+
+It starts nothing by itself. Whoever names its key next makes the attempt: the cron line that did before, or
+the command that is printed. The recorded command is for reading: its quoting, environment and bounds are not
+in it, and a guess could do something else.
+
+exit code: 0; 64 there is no such run, or nothing to retry; 76 it is in doubt: nightlatch resolve decides."""
+
+
+def main(argv: list[str]) -> int:
+    parser = Parser("retry", _PURPOSE, "  nightlatch retry 7k3f")
+    parser.add_argument("run", metavar="RUN", help="the run, or the beginning of its id")
+    parser.add_argument("--json", action="store_true", help="print the run as JSON")
+    args = parser.parse_args(argv)
+    desk = Desk(args.store)
+    run = desk.find(args.run)
+    if desk.state(run) == lapse.LAPSED:
+        raise InDoubt(
+            f"run {run.id} of {run.job} has lapsed: its holder is gone, and it may have acted. Look, then: "
+            f"{desk.command('resolve', run.id)}"
+        )
+    try:
+        again = desk.ledger.retry(run.id, who())
+    except RunEnded as ended:
+        raise undecidable(ended) from None
+    if args.json:
+        print_json(facts(again, again.state))
+        return 0
+    print(f"run {run.id} of {run.job} is pending; attempt {run.attempt + 1} begins when its key is named again:")
+    print(f"  {desk.start(again)}")
+    if again.command:
+        print(f"it was: {screen.harmless(again.command)}")
+    return 0

@@ -1,0 +1,122 @@
+"""Text for a person's screen: plain columns, relative times, colour on a terminal only.
+
+What a command has printed or reported is hostile: nothing of it reaches a terminal as a control character.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from ..core import duration
+from ..system import clock
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+RED, GREEN, YELLOW, CYAN, BOLD, DIM = "31", "32", "33", "36", "1", "2"
+
+_PIPED = 160  # columns when nobody knows how many there are
+_NARROWEST = 8  # a column that gets less is left away
+_GAP = "  "
+
+
+def harmless(text: str) -> str:
+    """`text` in one line, with everything that is not simply shown written out: an escape becomes \\x1b."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else _written_out(letter) for letter in text)
+
+
+def _written_out(letter: str) -> str:
+    if letter in "\n\t\r":
+        return " "
+    number = ord(letter)
+    return f"\\x{number:02x}" if number < 128 else f"\\u{number:04x}" if number < 65536 else f"\\U{number:08x}"
+
+
+def quoted(text: str) -> str:
+    """`text` as one word of a shell, harmless on the screen and itself again when it is typed."""
+    import shlex
+
+    if text.isprintable():
+        return shlex.quote(text)
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("\t", "\\t")
+    return f"$'{harmless(escaped.replace(chr(13), chr(92) + 'r'))}'"
+
+
+def cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
+
+
+def paint(text: str, *styles: str) -> str:
+    """Coloured on a terminal, unless NO_COLOR is set (no-color.org) or the terminal is dumb."""
+    if not styles or not _coloured():
+        return text
+    return f"\x1b[{';'.join(styles)}m{text}\x1b[0m"
+
+
+def width() -> int:
+    given = os.environ.get("COLUMNS", "")
+    if given.isdigit() and int(given):
+        return int(given)
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or _PIPED
+    except (OSError, ValueError):
+        return _PIPED
+
+
+def ago(wall: float) -> str:
+    passed = clock.wall() - wall
+    if passed < 1:
+        return "now"
+    return f"{_largest(passed)} ago"
+
+
+def moment(wall: float) -> str:
+    """Local time, and how long ago."""
+    return f"{local(wall)} ({ago(wall)})" if wall <= clock.wall() else local(wall)
+
+
+def local(wall: float) -> str:
+    """Local time, with the date unless it is today's."""
+    shown = time.localtime(wall)
+    today = shown[:3] == time.localtime()[:3]
+    return time.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M:%S", shown)
+
+
+def columns(rows: Sequence[Sequence[str]], elastic: Iterable[int], colours: Sequence[str] = ()) -> list[str]:
+    """One line a row. Columns in `elastic` share what the others leave, the first of them first; the last column,
+    the command to type, is never cut. `colours` has a style for the first cell of each row."""
+    if not rows:
+        return []
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    kept = set(range(len(widths))) - set(elastic)
+    spare = width() - sum(widths[index] + len(_GAP) for index in kept)
+    for index in elastic:
+        room = min(widths[index], spare - len(_GAP))
+        if room >= min(_NARROWEST, widths[index]) and room > 0:
+            widths[index] = room
+            spare -= room + len(_GAP)
+            kept.add(index)
+    lines = []
+    for number, row in enumerate(rows):
+        cells = [f"{cut(cell, widths[index]):<{widths[index]}}" for index, cell in enumerate(row) if index in kept]
+        if number < len(colours):
+            cells[0] = paint(cells[0], colours[number])
+        lines.append(_GAP + _GAP.join(cells).rstrip())
+    return lines
+
+
+def _largest(seconds: float) -> str:
+    """One unit is enough for what is long past."""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
+        if seconds >= size:
+            return f"{int(seconds // size)}{unit}"
+    return duration.show(int(seconds))
+
+
+def _coloured() -> bool:
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and sys.stdout.isatty()

@@ -1,0 +1,154 @@
+"""nightlatch show"""
+
+from __future__ import annotations
+
+from ..core import duration, states
+from ..core.logline import logfmt
+from ..runtime import kept, lapse
+from . import screen
+from .arguments import Parser
+from .desk import (
+    Desk,
+    attempt_facts,
+    colour_of,
+    entry_facts,
+    facts,
+    print_json,
+    progress_of,
+    usage_of,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..ledger.model import Attempt, Entry, Run
+
+_PURPOSE = """\
+One run: what it is, its attempts, its timeline from the journal, what was refused, the end of its output,
+and what to type next. Looking changes nothing."""
+
+_TAIL = 10  # lines of output
+_LONGEST = 400  # characters of a command, or of a line of output
+_TIMELINE = 40  # entries that are shown; --json has all
+_OFTEN = ("progress", "usage")  # of several in a row only the last is shown
+_LINKS = ("opened", "ended")  # on the job's chain: they point to the run's own entries
+_FENCE = ("grant", "seq", "head", "run", "definition")  # facts for the audit, not for a timeline
+
+
+def main(argv: list[str]) -> int:
+    parser = Parser("show", _PURPOSE, "  nightlatch show 7k3f\n  nightlatch show 7k3f --json | jq .timeline")
+    parser.add_argument("run", metavar="RUN", help="the run, or the beginning of its id")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    args = parser.parse_args(argv)
+    desk = Desk(args.store)
+    run = desk.find(args.run)
+    state, attempts = desk.state(run), desk.ledger.attempts(run.id)
+    entries = _timeline(desk, run)
+    refusals = [entry for entry in entries if entry.kind.startswith("refus")]
+    tail = [line.decode(errors="replace") for line in kept.tail(kept.folder_of(desk.store.folder, run.id), _TAIL)]
+    if args.json:
+        print_json(
+            {
+                **facts(run, state),
+                "attempts": [attempt_facts(attempt) for attempt in attempts],
+                "timeline": [entry_facts(entry) for entry in entries],
+                "refusals": [entry_facts(entry) for entry in refusals],
+                "tail": tail,
+            }
+        )
+        return 0
+    print(f"run {run.id} of {run.job}: {screen.paint(state, colour_of(state))}")
+    for word, text in _lines(run, state):
+        print(f"  {word:<9} {text}")
+    _section("attempts", _attempts(attempts))
+    _section("timeline", _entries([entry for entry in entries if entry not in refusals]))
+    _section("refused", _entries(refusals))
+    _section("output, its end", ["  | " + screen.cut(screen.harmless(line), _LONGEST) for line in tail])
+    _section("next", _next(desk, run, state))
+    return 0
+
+
+def _timeline(desk: Desk, run: Run) -> list[Entry]:
+    """The run's own journal, and what people and observers put on its job's."""
+    # A second before it: the job's chain and the run's are stamped by two readings of the clock.
+    theirs = [
+        entry
+        for entry in desk.ledger.job_entries(run.job, run.created - 1)
+        if entry.facts.get("run") == run.id and entry.kind not in _LINKS
+    ]
+    return sorted([*desk.ledger.entries(run.id), *theirs], key=lambda entry: entry.at)
+
+
+def _lines(run: Run, state: str) -> list[tuple[str, str]]:
+    ended = f"{screen.moment(run.ended)}, took {duration.show(run.elapsed)}" if run.ended and run.attempt else ""
+    started = screen.moment(run.started) if run.started else ""
+    reason = "its holder is gone, and nobody has taken over" if state == lapse.LAPSED else screen.harmless(run.reason)
+    lines = [
+        ("key", screen.harmless(run.key)),
+        ("slot", screen.harmless(run.slot)),
+        ("command", screen.cut(screen.harmless(run.command), _LONGEST)),
+        ("reason", reason),
+        ("exit code", "" if run.exit_code is None else str(run.exit_code)),
+        ("holder", screen.harmless(str(run.holder)) if state in (states.RUNNING, lapse.LAPSED) else ""),
+        ("host", screen.harmless(run.host)),
+        ("opened", screen.moment(run.created)),
+        ("started", started),
+        ("ended", ended if run.state not in states.OPEN else ""),
+        ("due", screen.moment(run.due) if run.due else ""),
+        ("progress", progress_of(run)),
+        ("usage", usage_of(run)),
+        ("cancel", f"asked for by {screen.harmless(run.cancel)}" if run.cancel else ""),
+    ]
+    return [(word, text) for word, text in lines if text]
+
+
+def _attempts(attempts: list[Attempt]) -> list[str]:
+    cells = [
+        [
+            str(attempt.attempt),
+            attempt.state,
+            screen.moment(attempt.started),
+            f"took {duration.show(attempt.elapsed)}" if attempt.ended else "",
+            f"token {attempt.token}",
+            screen.harmless(attempt.reason),
+            screen.harmless(str(attempt.holder)),
+        ]
+        for attempt in attempts
+    ]
+    return screen.columns(cells, elastic=(5,))
+
+
+def _entries(entries: list[Entry]) -> list[str]:
+    shown = [
+        entry
+        for index, entry in enumerate(entries)
+        if entry.kind not in _OFTEN or index + 1 == len(entries) or entries[index + 1].kind != entry.kind
+    ]
+    cells = [[screen.local(entry.at), screen.harmless(entry.kind), _said(entry)] for entry in shown[-_TIMELINE:]]
+    lines = [screen.cut(line, max(screen.width(), 60)) for line in screen.columns(cells, elastic=())]
+    earlier = len(shown) - len(cells)
+    return [f"  … {earlier} earlier: --json has all of them", *lines] if earlier else lines
+
+
+def _said(entry: Entry) -> str:
+    told = {screen.harmless(name): text for name, text in entry.facts.items() if name not in _FENCE}
+    if "elapsed" in told:
+        told["elapsed"] = duration.show(float(told["elapsed"]))
+    return logfmt(told)
+
+
+def _next(desk: Desk, run: Run, state: str) -> list[str]:
+    if state in (*states.ASKING, lapse.LAPSED):
+        return ["  " + desk.command("resolve", run.id)]
+    if state == states.RUNNING:
+        return ["  " + desk.command("logs -f", run.id), "  " + desk.command("cancel", run.id)]
+    if state in states.OPEN:
+        return ["  " + desk.start(run), "  " + desk.command("cancel", run.id)]
+    if states.may_start(state):
+        return ["  " + desk.command("logs", run.id), "  " + desk.command("retry", run.id)]
+    return ["  " + desk.command("logs", run.id)]
+
+
+def _section(title: str, lines: list[str]) -> None:
+    if lines:
+        print("\n" + screen.paint(title, screen.BOLD))
+        print("\n".join(lines))

@@ -1,0 +1,90 @@
+"""nightlatch status, and `nightlatch` alone"""
+
+from __future__ import annotations
+
+from ..core import states
+from ..runtime import lapse
+from . import screen
+from .arguments import Parser
+from .desk import ASKING, FAILED, Desk, facts, print_json, since_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..ledger.model import Run
+
+    Seen = tuple[Run, str]
+
+_PURPOSE = """\
+The last night in one screen: what needs you first, then what runs, waits and is done.
+
+Each row ends in the command to type. What is in doubt, needs attention or has lapsed stays here until
+somebody decides; the rest is of the last 24 hours. Looking changes nothing."""
+
+_MOST = 200  # runs of one state that are looked at: no night's screen scans years
+_GROUPS = {"needs you": 15, "running": 10, "waiting": 5, "done": 10}  # and how many rows are shown
+
+
+def main(argv: list[str]) -> int:
+    parser = Parser("status", _PURPOSE, "  nightlatch\n  nightlatch status --since 7d\n  nightlatch status --json")
+    parser.add_argument("--since", metavar="TIME", default="24h", help="how far to look back (default 24h)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    args = parser.parse_args(argv)
+    desk = Desk(args.store)
+    since = since_of(args.since)
+    groups, capped = _look(desk, since)
+    if args.json:
+        told = {name.replace(" ", "_"): [facts(*seen) for seen in group] for name, group in groups.items()}
+        print_json({"version": 1, "since": since, "capped": sorted(capped), **told})
+    else:
+        _show(desk, groups, args.since, capped)
+    return 0
+
+
+def _look(desk: Desk, since: float | None) -> tuple[dict[str, list[Seen]], set[str]]:
+    """The groups in their order, the newest first; and the names of those that have more than was looked at.
+
+    State by state: a failure is not hidden by the thousand successes after it.
+    """
+    groups: dict[str, list[Seen]] = {name: [] for name in _GROUPS}
+    capped = set()
+    for state in states.ALL:
+        within = since if states.is_terminal(state) else None  # what is open stays until it is decided
+        runs = list(desk.ledger.runs(state=state, since=within, limit=_MOST))
+        for run in runs:
+            shown = desk.state(run)
+            groups[_group(shown)].append((run, shown))
+        if len(runs) == _MOST:
+            capped.add(_group(state))
+    for group in groups.values():
+        group.sort(key=lambda seen: -seen[0].changed)
+    groups["needs you"].sort(key=lambda seen: _URGENCY.index(seen[1]) if seen[1] in ASKING else len(_URGENCY))
+    return groups, capped
+
+
+_URGENCY = (states.IN_DOUBT, states.NEEDS_ATTENTION, lapse.LAPSED)
+
+
+def _group(state: str) -> str:
+    if state in ASKING or state in FAILED:
+        return "needs you"
+    if state == states.RUNNING:
+        return "running"
+    return "waiting" if state in states.OPEN else "done"
+
+
+def _show(desk: Desk, groups: dict[str, list[Seen]], since: str, capped: set[str]) -> None:
+    if not any(groups.values()):
+        print(f"nothing needs you, nothing runs, and nothing ran in the last {since}.")
+        print(f"Start something: {desk.command('run NAME -- CMD …')}; all commands: nightlatch --help")
+        return
+    if not groups["needs you"]:
+        print(screen.paint("nothing needs you", screen.GREEN) + "\n")
+    shown = {name: group[: _GROUPS[name]] for name, group in groups.items() if group}
+    rows = iter(desk.rows([seen for group in shown.values() for seen in group]))  # together, so that columns align
+    for number, (name, group) in enumerate(shown.items()):
+        count, more = len(groups[name]), len(groups[name]) - len(group)
+        print(("\n" if number else "") + screen.paint(f"{name} ({count}{'+' if name in capped else ''})", screen.BOLD))
+        for _ in group:
+            print(next(rows))
+        if more:
+            print(f"  … {more} more: {desk.command('runs --since', since)}")

@@ -1,0 +1,53 @@
+"""nightlatch usage"""
+
+from __future__ import annotations
+
+from . import screen
+from .arguments import Parser
+from .desk import Desk, print_json, since_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..ledger.model import Usage
+
+_PURPOSE = """\
+What runs have used: usd, tokens, calls, units. For each job, or for each job and local day."""
+
+_EXAMPLES = """\
+  nightlatch usage
+  nightlatch usage --job articles --since 7d --by day
+  nightlatch usage --json"""
+
+
+def main(argv: list[str]) -> int:
+    parser = Parser("usage", _PURPOSE, _EXAMPLES)
+    parser.add_argument("--job", metavar="NAME", help="of this job only")
+    parser.add_argument("--since", metavar="TIME", default="30d", help="how far to look back (default 30d)")
+    parser.add_argument("--by", metavar="WHAT", choices=["job", "day"], default="job", help="job (default) or day")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    args = parser.parse_args(argv)
+    by_day = args.by == "day"
+    used = Desk(args.store).ledger.usage(job=args.job, since=since_of(args.since), by_day=by_day)
+    if args.json:
+        for one in used:
+            print_json({"version": 1, "job": one.job, **({"day": one.day} if by_day else {}), **_amounts(one)})
+        return 0
+    if not used:
+        print(f"nothing was used in the last {args.since}")
+        return 0
+    head = ["day", "job"] if by_day else ["job"]
+    rows = [[*([one.day] if by_day else []), one.job, *_shown(one)] for one in used]
+    for line in screen.columns([[*head, *_UNITS], *rows], elastic=()):
+        print(line)
+    return 0
+
+
+_UNITS = ("usd", "tokens", "calls", "units")
+
+
+def _amounts(usage: Usage) -> dict[str, float]:
+    return {unit: getattr(usage, unit) for unit in _UNITS}
+
+
+def _shown(usage: Usage) -> list[str]:
+    return [f"{usage.usd:.4f}", f"{usage.tokens:,.0f}", f"{usage.calls:,.0f}", f"{usage.units:g}"]

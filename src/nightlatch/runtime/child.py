@@ -1,0 +1,73 @@
+"""The child of a Python job: python -m nightlatch.runtime.child MODULE:QUALNAME ARGUMENTS
+
+MODULE is a module's name or a file. ARGUMENTS is a JSON object: `args`, `kwargs`, and the `path` that modules
+are imported from. What the function raises is reported with its traceback, and the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import json
+import sys
+import traceback
+from typing import Any
+
+from ..errors import Error, Stop, UsageError
+from .tell import tell
+
+
+def main(argv: list[str]) -> int:
+    if len(argv) != 2:
+        raise UsageError("this is started by a job's .run(): MODULE:QUALNAME and its arguments")
+    given = json.loads(argv[1])
+    sys.path[:] = [*given["path"], *(place for place in sys.path if place not in given["path"])]
+    try:
+        result = _find(argv[0])(*given["args"], **given["kwargs"])
+        if inspect.iscoroutine(result):
+            import asyncio
+
+            asyncio.run(result)
+        return 0
+    except Stop as stop:
+        print(f"nightlatch: {stop}", file=sys.stderr)
+        return stop.exit_code
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is recorded
+        _report(error)
+        return 1
+
+
+def _find(name: str) -> Any:
+    module_name, _, qualname = name.rpartition(":")
+    found: Any = _from_file(module_name) if module_name.endswith(".py") else importlib.import_module(module_name)
+    for part in qualname.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def _from_file(path: str) -> Any:
+    """A script, under another name than `__main__`: what it does when it is started must not be done here."""
+    spec = importlib.util.spec_from_file_location("__nightlatch_job__", path)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{path} cannot be loaded as a Python module")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # as an import does: dataclasses and pickle look there
+    spec.loader.exec_module(module)
+    return module
+
+
+def _report(error: Exception) -> None:
+    # The frames of this file tell nobody anything.
+    trace = error.__traceback__.tb_next if error.__traceback__ else None
+    text = "".join(traceback.format_exception(type(error), error, trace))
+    print(text, end="", file=sys.stderr)
+    reason = "".join(traceback.format_exception_only(type(error), error)).strip().splitlines()[-1]
+    try:
+        tell(do="fail", reason=reason, traceback=text)
+    except Error as unheard:
+        print(f"nightlatch: the exception could not be recorded: {unheard}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,174 @@
+"""Supervised runs under fire: bounded from outside, followed at once, never recorded over."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from nightlatch.core import states
+from nightlatch.ledger import open_for
+from tests.programs import alive, carrying, children, nightlatch, python, start, until
+
+RUNAWAY = """
+trap '' TERM
+sleep 600 &
+setsid sh -c 'trap "" TERM; sleep 600 & sleep 600' &
+(setsid sleep 600 &)
+wait
+"""
+
+
+@pytest.fixture(scope="module")
+def dice() -> random.Random:
+    seed = int(os.environ.get("NIGHTLATCH_SEED", time.time_ns() % 10**6))
+    print(f"NIGHTLATCH_SEED={seed}")
+    return random.Random(seed)
+
+
+@pytest.mark.timeout(300)
+def test_a_runaway_tree_is_gone_when_its_time_is_over_a_hundred_times(sqlite_url):
+    def once(number: int) -> tuple[int, set[int]]:
+        mark = f"RUNAWAY-{os.urandom(8).hex()}"
+        bounds = ("--timeout", "300ms", "--grace", "200ms")
+        done = nightlatch(sqlite_url, "run", f"job{number}", *bounds, "--", "sh", "-c", RUNAWAY, env={"MARK": mark})
+        return done.returncode, carrying(mark)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(once, range(100))) == [(124, set())] * 100
+
+
+HANG = """
+import socket, subprocess
+server = socket.create_server(("127.0.0.1", 0))
+subprocess.Popen(["sleep", "600"], start_new_session=True)
+socket.create_connection(server.getsockname()).recv(1)
+"""
+
+
+def test_a_script_that_hangs_in_a_socket_read_ends_by_its_timeout(sqlite_url):
+    import sys
+
+    mark = f"HANG-{os.urandom(8).hex()}"
+    command = ("--", sys.executable, "-c", HANG)
+    done = nightlatch(sqlite_url, "run", "job", "--timeout", "2s", *command, env={"MARK": mark})
+    assert done.returncode == 124
+    assert "status=timed-out" in done.stderr
+    assert not carrying(mark)
+
+
+class Running:
+    """A `nightlatch run` in the middle of its command."""
+
+    def __init__(self, store: str, folder: Path, *options: str, key: str = "k") -> None:
+        self.said = folder / f"said-{os.urandom(4).hex()}"
+        script = 'echo "$$ $NIGHTLATCH_RUN" > "$1.part"; mv "$1.part" "$1"; exec sleep 600'
+        self.verdict = folder / f"{self.said.name}.json"
+        words = ("run", "job", "--key", key, "--verdict", str(self.verdict), *options)
+        self.process = start(store, *words, "--", "sh", "-c", script, "sh", str(self.said), stdout=None, stderr=None)
+        until(lambda: self.said.exists() or self.process.poll() is not None)
+        pid, self.run = self.said.read_text().split()
+        self.command = int(pid)
+
+
+def test_a_stopped_supervisor_is_overtaken_and_records_nothing_over_the_next_one(sqlite_url, tmp_path):
+    first = Running(sqlite_url, tmp_path, "--ttl", "3s", "--lost", "again")
+    os.kill(first.process.pid, signal.SIGSTOP)
+    second = nightlatch(sqlite_url, "run", "job", "--key", "k", "--lost", "again", "--wait", "30s", "--", "true")
+    assert second.returncode == 0, second.stderr
+    assert not alive(first.command)
+    os.kill(first.process.pid, signal.SIGCONT)
+    assert first.process.wait(30) == 123
+    run = open_for(sqlite_url).run(first.run)
+    assert run and (run.state, run.attempt) == (states.SUCCEEDED, 2)
+    attempts = open_for(sqlite_url).attempts(first.run)
+    assert [attempt.state for attempt in attempts] == [states.LOST, states.SUCCEEDED]
+
+
+def test_a_holder_that_died_leaves_a_plain_command_in_doubt(sqlite_url, tmp_path):
+    first = Running(sqlite_url, tmp_path)
+    (warden,) = children(first.process.pid)
+    os.kill(warden, signal.SIGKILL)
+    os.kill(first.process.pid, signal.SIGKILL)
+    first.process.wait()
+    again = nightlatch(sqlite_url, "run", "job", "--key", "k", "--wait", "20s", "--", "true")
+    assert again.returncode == 76, again.stderr
+    assert not alive(first.command)
+    third = nightlatch(sqlite_url, "run", "job", "--key", "k", "--", "true")
+    assert third.returncode == 76
+    assert f"nightlatch resolve {first.run}" in third.stderr
+
+
+def test_a_run_is_cancelled_through_the_ledger(sqlite_url, tmp_path):
+    first = Running(sqlite_url, tmp_path)
+    open_for(sqlite_url).request_cancel(first.run, "ann@laptop")
+    assert first.process.wait(30) == 120
+    told = json.loads(first.verdict.read_text())
+    assert (told["status"], told["reason"]) == ("cancelled", "cancelled by ann@laptop")
+
+
+ROUNDS = int(os.environ.get("NIGHTLATCH_ROUNDS", "60"))
+
+
+@pytest.mark.timeout(300)
+def test_killed_anywhere_a_run_ends_and_nothing_acknowledged_is_lost(sqlite_url, tmp_path, dice):
+    """Supervisor, warden or both are killed at random points. The next start with the same key ends the run."""
+    for number in range(ROUNDS):
+        key, done = f"k{number}", tmp_path / f"done{number}"
+        words = ("run", "job", "--key", key, "--lost", "again", "--wait", "50s")
+        script = f"sleep 0.0{dice.randrange(10)}; echo ran >> {done}"
+        first = start(
+            sqlite_url, *words, "--", "sh", "-c", script, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        time.sleep(dice.random() * 0.2)
+        victims = [first.pid, *children(first.pid)]
+        for pid in dice.sample(victims, dice.randint(1, len(victims))):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        first.wait()
+        second = nightlatch(sqlite_url, *words, "--", "sh", "-c", f"echo ran >> {done}")
+        assert second.returncode == 0, second.stderr
+        run = open_for(sqlite_url).find("job", key)
+        assert run and run.state == states.SUCCEEDED
+        if first.returncode == 0:
+            assert "status=skipped" in second.stderr, "what was told to be done is done again"
+
+
+KEYS = int(os.environ.get("NIGHTLATCH_KEYS", "60"))
+
+MACHINE = """
+import subprocess, sys
+program, url, folder, keys = sys.argv[1].split("|"), sys.argv[2], sys.argv[3], int(sys.argv[4])
+for number in range(keys):
+    command = ["sh", "-c", f"echo x >> {folder}/k{number}"]
+    words = ["--store", url, "run", "job", "--key", f"k{number}", "--wait", "60s", "--", *command]
+    code = subprocess.run([*program, *words], stderr=subprocess.DEVNULL).returncode
+    assert code == 0, (number, code)
+"""
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_two_machines_with_the_same_keys_run_each_command_once(sqlite_url, tmp_path, kind, request):
+    from tests.programs import NIGHTLATCH
+
+    store = sqlite_url if kind == "sqlite" else request.getfixturevalue("postgres_url")
+    program = "|".join(NIGHTLATCH)
+    # Each has a state folder of its own: nothing but the store tells them of each other.
+    machines = [
+        python(store, MACHINE, program, store, str(tmp_path), str(KEYS), env={"XDG_STATE_HOME": str(tmp_path / name)})
+        for name in ("one", "two")
+    ]
+    for machine in machines:
+        _, said = machine.communicate(timeout=300)
+        assert machine.returncode == 0, said
+    assert [(tmp_path / f"k{number}").read_text() for number in range(KEYS)] == ["x\n"] * KEYS

@@ -1,0 +1,50 @@
+"""The documents tell the truth: commands, exit codes, links."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+from nightlatch import errors
+from nightlatch.cli.main import COMMANDS
+
+ROOT = Path(__file__).parents[2]
+
+
+def generator():
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_of_commands_is_what_the_commands_say():
+    assert (ROOT / "docs" / "commands.md").read_text() == generator().page(), "run `make docs`"
+
+
+def test_every_exit_code_is_documented():
+    page = (ROOT / "docs" / "commands.md").read_text().partition("## Environment")[0]
+    codes = {
+        vars(kind)["exit_code"]
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and "exit_code" in vars(kind)
+    }
+    missing = {code for code in codes if not re.search(rf"\b{code}\b", page)}
+    assert not missing
+
+
+@pytest.mark.parametrize("document", sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]), ids=lambda path: path.name)
+def test_links_lead_somewhere(document):
+    for target in re.findall(r"\]\(([^)#\s]+)", document.read_text()):
+        if "://" not in target:
+            assert (document.parent / target).exists(), f"{document.name} links to {target}"
+
+
+@pytest.mark.parametrize("document", sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]), ids=lambda path: path.name)
+def test_commands_named_in_documents_exist(document):
+    for command in re.findall(r"`nightlatch ([a-z]+)\b", document.read_text()):
+        assert command in COMMANDS, f"{document.name} names `nightlatch {command}`"
