@@ -55,6 +55,11 @@ def apply(meta: dict[str, str], area: str, execute: Callable[[str, dict[str, str
         execute(set_meta, {"key": f"{area}.id", "value": new_id})
 
 
+def for_sqlite(sql: str) -> str:
+    """What only SQLite understands stands in a comment: /* sqlite: WITHOUT ROWID */."""
+    return sql.replace("/* sqlite:", "").replace("*/", "")
+
+
 def statements(script: str) -> list[str]:
     """A migration is plain statements: no semicolon stands inside one."""
     lines = [line for line in script.splitlines() if not line.lstrip().startswith("--")]

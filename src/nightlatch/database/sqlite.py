@@ -19,6 +19,7 @@ from . import schema
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from .guarded import Inserts
@@ -121,9 +122,7 @@ class Sqlite:
         if schema.check(meta, self.area, self.path):
             return []
         recorded = [schema.META]
-        schema.apply(
-            meta, self.area, lambda sql, values: recorded.append(schema.filled(sql, values)), identity.new_id()
-        )
+        self._apply(meta, lambda sql, values: recorded.append(schema.filled(sql, values)))
         return ["BEGIN IMMEDIATE", *recorded, "COMMIT"]
 
     def close(self) -> None:
@@ -178,7 +177,7 @@ class Sqlite:
             connection.execute(schema.META)
             meta = self._meta(connection)
             if not schema.check(meta, self.area, self.path):  # not done by another while we queued
-                schema.apply(meta, self.area, connection.execute, identity.new_id())
+                self._apply(meta, connection.execute)
             connection.execute("COMMIT")
             return self._meta(connection)
         except BaseException:
@@ -187,6 +186,9 @@ class Sqlite:
             raise
         finally:
             self._queue.release()
+
+    def _apply(self, meta: dict[str, str], execute: Callable[[str, dict[str, str]], object]) -> None:
+        schema.apply(meta, self.area, lambda sql, values: execute(schema.for_sqlite(sql), values), identity.new_id())
 
     def _line_up(self, patience: float) -> None:
         if not self._queue.acquire_from_stopped(patience):

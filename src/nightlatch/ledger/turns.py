@@ -30,8 +30,9 @@ _MOST = 256  # calls in one commit: the first of them waits for all
 class Turns(Generic[T]):
     def __init__(self, write: Callable[[Sequence[T]], None]) -> None:
         self._write = write
+        self._mutex = allocate_lock()  # for the two fields below; never held while writing
         self._queue: list[_Call[T]] = []
-        self._turn = allocate_lock()
+        self._taken = False  # somebody writes
         self._gathered: dict[int, list[T]] = {}  # by thread
 
     def take(self, *whats: T) -> None:
@@ -41,10 +42,9 @@ class Turns(Generic[T]):
             gathered += whats
             return
         call = _Call(whats)
-        self._queue.append(call)
-        with self._turn:
-            while not call.done:
-                self._write_queued()
+        self._join(call)
+        if not call.done:
+            self._write_queued(call)
         if call.error is not None:
             raise call.error
 
@@ -56,12 +56,31 @@ class Turns(Generic[T]):
         """`with turns.alone():` all that was queued before is written, and nothing until this ends."""
         return _Alone(self)
 
-    def _write_queued(self) -> None:
-        calls = self._queue[:_MOST]
-        del self._queue[: len(calls)]
+    def _join(self, call: _Call[T]) -> None:
+        """Return when the call is written, or when it is this thread's turn to write."""
+        with self._mutex:
+            self._queue.append(call)
+            if not self._taken:
+                self._taken = True
+                return
+        call.wake.acquire()
+
+    def _leave(self) -> None:
+        """Give the turn to whoever has waited longest."""
+        with self._mutex:
+            if self._queue:
+                self._queue[0].wake.release()
+            else:
+                self._taken = False
+
+    def _write_queued(self, mine: _Call[T]) -> None:
+        """With the turn: write what is queued, and give the turn on. `mine` is the first in the queue."""
+        with self._mutex:
+            most = next((place for place, call in enumerate(self._queue) if call.alone), _MOST)
+            calls = self._queue[: min(most, _MOST)]
+            del self._queue[: len(calls)]
         try:
-            if calls:
-                self._write([what for call in calls for what in call.whats])
+            self._write([what for call in calls for what in call.whats])
         except Exception as error:  # noqa: BLE001  each caller gets it, in its own thread
             for call in calls:
                 call.error = error
@@ -72,13 +91,19 @@ class Turns(Generic[T]):
         finally:
             for call in calls:
                 call.done = True
+                if call is not mine:
+                    call.wake.release()
+            self._leave()
 
 
 class _Call(Generic[T]):
-    def __init__(self, whats: Sequence[T]) -> None:
+    def __init__(self, whats: Sequence[T], *, alone: bool = False) -> None:
         self.whats = whats
+        self.alone = alone
         self.done = False
         self.error: Exception | None = None
+        self.wake = allocate_lock()  # released when it is written, or when it has the turn
+        self.wake.acquire()
 
 
 class _Together(Generic[T]):
@@ -100,9 +125,10 @@ class _Alone(Generic[T]):
         self._turns = turns
 
     def __enter__(self) -> None:
-        self._turns._turn.acquire()
-        while self._turns._queue:
-            self._turns._write_queued()
+        turns = self._turns
+        turns._join(_Call((), alone=True))  # all that was queued before it is written when its turn comes
+        with turns._mutex:
+            del turns._queue[0]
 
     def __exit__(self, *_: object) -> None:
-        self._turns._turn.release()
+        self._turns._leave()

@@ -1,5 +1,6 @@
 -- Times are wall clock in milliseconds: the server's, or the machine's for a file.
 -- usd counts billionths, units count millionths: sums are exact.
+-- WITHOUT ROWID: one page to write for an entry, instead of one for the table and one for its key.
 -- The row of a run is the ledger's fence: attempt, token, grant, seq, head.
 CREATE TABLE run (
   id         TEXT   NOT NULL PRIMARY KEY,
@@ -50,7 +51,7 @@ CREATE TABLE attempt (
   ended     BIGINT,
   elapsed   BIGINT NOT NULL,
   PRIMARY KEY (run, attempt)
-);
+) /* sqlite: WITHOUT ROWID */;
 CREATE TABLE usage (
   run    TEXT   NOT NULL,
   seq    BIGINT NOT NULL,
@@ -61,7 +62,7 @@ CREATE TABLE usage (
   calls  BIGINT NOT NULL,
   units  BIGINT NOT NULL,
   PRIMARY KEY (run, seq)
-);
+) /* sqlite: WITHOUT ROWID */;
 CREATE INDEX usage_job_at ON usage (job, at);
 -- The journal: a chain for each run (named by its id) and one for each job (job:NAME).
 CREATE TABLE journal (
@@ -72,7 +73,7 @@ CREATE TABLE journal (
   body  TEXT   NOT NULL,
   hash  TEXT   NOT NULL,
   PRIMARY KEY (chain, seq)
-);
+) /* sqlite: WITHOUT ROWID */;
 -- The heads of the jobs' chains; a run's stands in its own row.
 CREATE TABLE chain (
   name TEXT   NOT NULL PRIMARY KEY,
