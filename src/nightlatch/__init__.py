@@ -13,6 +13,7 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from . import gates
+    from .core.effects import idempotency_header
     from .core.keys import key
     from .errors import Busy, Error, LeaseLost, StaleToken, Stop, StoreUnreachable
     from .runtime.context import Run, current
@@ -36,6 +37,7 @@ _WHERE = {
     "Verdict": "runtime.verdict",
     "connect": "store.url",
     "current": "runtime.context",
+    "idempotency_header": "core.effects",
     "job": "runtime.jobs",
     "key": "core.keys",
     "lease": "runtime.lease",
@@ -55,6 +57,7 @@ __all__ = [
     "connect",
     "current",
     "gates",
+    "idempotency_header",
     "job",
     "key",
     "lease",

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 # command → what it does, in the order of the help
 COMMANDS = {
     "run": "run a command once for its key, within bounds, recorded",
+    "batch": "run a command for each item, and only for those that are unfinished (an xargs to run again)",
+    "once": "do something to the outside world once: after a crash never repeated unasked",
     "progress": "inside a run: report how far it is",
     "spend": "inside a run: report what was used",
     "status": "the last night in one screen; the same as `nightlatch` alone",

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from ..database.postgres import Postgres
     from ..database.sqlite import Sqlite
     from .audit import Verdict
+    from .effects import Effects
     from .model import Attempt, Entry, Pruned, Run, Usage
+    from .steps import Steps
     from .writer import Writer
 
 _SHORT = 4  # characters that a run may be named by
@@ -201,6 +203,25 @@ class Ledger:
         """What somebody saw without holding anything: a refusal, a lapse. Returns the head of the job's chain."""
         with self._tables.on_chain(job) as chain:
             return chain.append(kind, **facts)
+
+    @property
+    def many_machines(self) -> bool:
+        """Do all machines that share the store share this ledger too?"""
+        return self._tables.database.many_machines
+
+    @property
+    def steps(self) -> Steps:
+        """Batches' items, each in the scope of its batch's name."""
+        from .steps import Steps
+
+        return Steps(self._tables)
+
+    @property
+    def effects(self) -> Effects:
+        """What was done to the outside world, and what is in doubt."""
+        from .effects import Effects
+
+        return Effects(self._tables)
 
     def heads(self) -> list[str]:
         """The head of every job's chain, to be kept elsewhere."""

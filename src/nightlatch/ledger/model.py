@@ -98,8 +98,8 @@ class Pruned:
 
 RUN = (
     "id, job, key, slot, command, definition, host, state, attempt, token, grant_id, holder, cancel, exit_code, "
-    "reason, created, changed, started, ended, due, elapsed, done, total, message, usd, tokens, calls, units, "
-    "seq, head, anchor"
+    "reason, created, changed, started, ended, due, elapsed, done, total, message, usd, tokens, calls, units, seq, "
+    "head, anchor"
 )
 ATTEMPT = "run, attempt, token, grant_id, holder, state, exit_code, reason, started, ended, elapsed"
 ENTRY = "chain, seq, at, kind, body, hash"

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ..core.budget import Cap
     from ..ledger.ledger import Ledger
     from ..ledger.model import Run
+    from .batch import Checkpoints
     from .delivery import Delivery
     from .job import Job
     from .verdict import Verdict
@@ -37,15 +38,15 @@ if TYPE_CHECKING:
 _IDLE = 0.2  # seconds without output after which an unfinished line is shown
 
 
-def run(job: Job, *, store: str | None = None) -> Verdict:
+def run(job: Job, *, store: str | None = None, steps: Checkpoints | None = None) -> Verdict:
     """Run a job once, or say why not: skipped when its key is done, Busy while another works on it, InDoubt when a
     person has to decide. For a process of its own, as `supervise` is."""
-    return _Pipeline(job.check(), store).go()
+    return _Pipeline(job.check(), store, steps).go()
 
 
 class _Pipeline:
-    def __init__(self, job: Job, store: str | None) -> None:
-        self.job = job
+    def __init__(self, job: Job, store: str | None, steps: Checkpoints | None = None) -> None:
+        self.job, self.steps = job, steps
         self.store = url.connect(store)
         self.ledger: Ledger = open_for(url.resolve(store))
         self.host = identity.host()
@@ -224,6 +225,8 @@ class _Pipeline:
         )
         folder = os.path.join(self.store.folder, "runs", opened.id)
         kept = output.Kept(folder)
+        if self.steps:
+            self.steps.prepare(self.store, self.ledger, lease, self.writer, folder)
         socket = Socket(lease.grant, self._answer)
         environment = supervise.environment(lease) | dict(job.env) | {
             "NIGHTLATCH_RUN": opened.id,
@@ -321,8 +324,15 @@ class _Pipeline:
                 self.writer.event("exception", **facts)
                 self.failure = facts["reason"]
                 return {}
+            case ("plan" | "steps") as word if self.steps:
+                answer = self.steps.answer(word, request)
+                self.watch.progressed(clock.now())
+                return answer
+            case "store":
+                return {"url": self.store.url}  # without a password
             case other:
-                raise ValueError(f"`do` is {other!r}; known are progress, spend, retry-after, check and fail")
+                known = "progress, spend, retry-after, check, fail and store"
+                raise ValueError(f"`do` is {other!r}; known are {known}")
 
     def _redacted(self, text: str) -> str:
         return output.redacted(text.encode(errors="replace"), self.hidden).decode(errors="replace")

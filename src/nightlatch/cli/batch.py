@@ -1,0 +1,171 @@
+"""nightlatch batch"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from ..core import effects
+from ..core.model import check_name
+from ..errors import UsageError
+from ..runtime.job import LOST_POLICIES, seconds
+from .arguments import Parser, split_command
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..runtime.batch import Batch
+    from .arguments import Namespace
+
+_PURPOSE = """\
+Run a command for each item, and only for those that are unfinished: an xargs that can be run again.
+
+ITEMS is a file of JSON lines (.jsonl), CSV (.csv) or plain lines, or - for standard input (read to its end
+first). In CMD, {field} becomes the item's field and {} the item as a whole; each word stays one word, and no
+shell looks at it unless --shell is given. The item also comes as JSON on standard input and in NIGHTLATCH_ITEM,
+its key in NIGHTLATCH_KEY, and NIGHTLATCH_IDEMPOTENCY_KEY is for an API that knows one.
+
+An item is known by its key in the scope of NAME. Exit code 0 is done, and done for good: whatever the order,
+also when items were added or removed. Any other end is failed, and tried again by the next start. An item whose
+command exits 76, as `nightlatch once` does, is in doubt: asked again by the next start. Items that were in
+flight when the batch itself died follow --lost: doubt (they wait for --resolve) or again. A key that stands
+there twice is done once. When most of the last ten items failed in the same way, the batch pauses, unless
+--max-failures says how many may.
+
+exit code: 0 all are done; 1 with failed items; 76 with items in doubt; 75 another works on it; 130/143 ended by
+Ctrl-C or a signal, after finishing what was in flight; 123 lease lost, 69 store unreachable, 64 usage."""
+
+_EXAMPLES = """\
+  nightlatch batch posts posts.jsonl --key '{site}/{slug}' -j 4 --timeout 5m -- ./write-post {slug}
+  nightlatch batch thumbs - -- convert {} -resize 200x {}.thumb.png < names.txt
+  nightlatch batch mails people.csv --key '{email}' --lost again -- \\
+      nightlatch once 'mail/{email}' --probe './was-sent {email}' -- ./send {email}
+  nightlatch batch posts posts.jsonl --key '{site}/{slug}' --dry-run -- ./write-post {slug}
+  nightlatch batch posts --resolve again example.org/hello"""
+
+
+def main(argv: list[str]) -> int:
+    ours, command = split_command(argv)
+    ours = [f"--jobs={word[2:]}" if word[:2] == "-j" and word[2:].isdecimal() else word for word in ours]
+    parser = Parser("batch", _PURPOSE, _EXAMPLES)
+    parser.usage = "nightlatch batch NAME ITEMS --key TEMPLATE [options] -- CMD …"
+    parser.add_argument(
+        "name", metavar="NAME", help="the batch; what is done is known under it, and one start at a time"
+    )
+    parser.add_argument("items", metavar="ITEMS", nargs="?", help="a file, or -; with --resolve: the key of an item")
+    parser.add_argument("--key", metavar="TEMPLATE", default="", help="the fields that name an item: '{site}/{slug}'")
+    parser.add_argument("--format", metavar="FORMAT", choices=["jsonl", "csv", "lines"], help="jsonl, csv or lines")
+    parser.add_argument("--jobs", metavar="N", type=int, default=1, help="how many at a time; also -j N (default 1)")
+    parser.add_argument("-j", metavar="N", type=int, help="as --jobs")
+    parser.add_argument("--timeout", metavar="TIME", help="for one item, then it is ended and failed (default none)")
+    parser.add_argument("--retries", metavar="N", type=int, default=0, help="more tries in this start (default 0)")
+    parser.add_argument("--fail-fast", action="store_true", help="start nothing more after the first failed item")
+    parser.add_argument("--max-failures", metavar="N|P%", default="", help="start nothing more after so many failed")
+    parser.add_argument("--lost", metavar="POLICY", default="doubt", choices=list(LOST_POLICIES),
+                        help="doubt or again: items in flight when the batch died (default doubt)")  # fmt: skip
+    parser.add_argument("--shell", action="store_true", help="give CMD, one line, to sh; values are quoted")
+    parser.add_argument("--dry-run", action="store_true", help="show what would be done; claim and start nothing")
+    parser.add_argument("--resolve", metavar="OUTCOME", choices=list(effects.RESOLUTIONS),
+                        help="done, failed or again: what became of items in doubt")  # fmt: skip
+    args = parser.parse_args(ours)
+    check_name(args.name)
+    if args.resolve:
+        return _resolve(args, command)
+    batch = _batch(args, command, argv)
+    if args.dry_run:
+        return _show(batch, args.store)
+    from ..runtime.batch import run
+
+    told = run(batch, store=args.store)
+    print(told.line(), file=sys.stderr)
+    return told.exit_code
+
+
+def _batch(args: Namespace, command: list[str], argv: list[str]) -> Batch:
+    import shlex
+
+    from ..core.breaker import Limit
+    from ..runtime.batch import Batch
+    from ..runtime.items import Command, Reader
+
+    if not args.items:
+        raise UsageError("ITEMS is missing: a file, or - for standard input")
+    if not command:
+        raise UsageError(f"no command given: nightlatch batch {args.name} ITEMS -- CMD …")
+    jobs = args.jobs if args.j is None else args.j
+    if jobs < 1 or args.retries < 0:
+        raise UsageError("-j needs at least 1, and --retries at least 0")
+    if args.max_failures:
+        Limit(args.max_failures)
+    if args.items == "-":
+        _keep_standard_input()
+    Command(command, shell=args.shell)
+    Reader(args.items, args.format or "", args.key)  # says what is wrong before anything is claimed
+    return Batch(
+        name=args.name,
+        items=args.items,
+        command=command,
+        key=args.key,
+        format=args.format or "",
+        jobs=jobs,
+        timeout=seconds(args.timeout, "--timeout"),
+        retries=args.retries,
+        fail_fast=args.fail_fast,
+        max_failures=args.max_failures,
+        lost=args.lost,
+        shell=args.shell,
+        again=f"nightlatch batch {shlex.join(argv)}",
+    )
+
+
+def _keep_standard_input() -> None:
+    """Into a file without a name that takes its place: the driver reads it in its own time, and twice."""
+    import shutil
+    import tempfile
+
+    with tempfile.TemporaryFile() as file:
+        with open(0, "rb", closefd=False) as stdin:
+            shutil.copyfileobj(stdin, file)
+        file.flush()
+        file.seek(0)
+        os.dup2(file.fileno(), 0)
+
+
+def _show(batch: Batch, store: str | None) -> int:
+    """No lease, no claim, no command: what the ledger knows now, and what that leaves."""
+    import shlex
+
+    from ..ledger import open_for
+    from ..runtime.batch import known
+    from ..runtime.items import BadItem, Command, Reader, Selection
+
+    reader = Reader(batch.items, batch.format, batch.key)
+    selection = Selection(reader, known(open_for(store), batch.name))
+    command, count = Command(batch.command, shell=batch.shell), 0
+    while not selection.over:
+        item = selection.next()
+        if item is None:
+            continue
+        try:
+            print(f"would do {item.key}: {shlex.join(command.argv(item.content))}")
+            count += 1
+        except BadItem as error:
+            selection.bad.append(reader.bad(item.line, error))
+    for bad in selection.bad:
+        print(f"nightlatch: {bad}", file=sys.stderr)
+    for double in selection.doubles:
+        print(f"nightlatch: line {double.line}: {double.key} stands there more than once", file=sys.stderr)
+    print(
+        f"{count} to do, {selection.skipped} done, {len(selection.in_doubt)} in doubt, {selection.doubled} doubled, "
+        f"{len(selection.bad)} unreadable"
+    )
+    return 1 if selection.bad else 0
+
+
+def _resolve(args: Namespace, command: list[str]) -> int:
+    from ..runtime.batch import resolve
+
+    if command:
+        raise UsageError("--resolve runs no command: leave away what stands behind --")
+    for key in resolve(args.name, args.items or "", args.resolve, store=args.store):
+        print(f"{key}: {args.resolve}")
+    return 0

@@ -1,0 +1,141 @@
+"""nightlatch once"""
+
+from __future__ import annotations
+
+import sys
+
+from ..core import duration, effects
+from ..errors import UsageError
+from .arguments import Parser, split_command
+from .told import store_of_run
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..runtime.once import Outcome
+    from .arguments import Namespace
+
+_PURPOSE = """\
+Do something to the outside world once: post, pay, send, deploy.
+
+The intent is recorded, the command is run, and its outcome is recorded. A key that is done is skipped, on
+every machine that shares the store, and what the command printed then (its first 4096 bytes) is printed again.
+
+Exit code 0 of the command means done. A code listed in --not-done means that surely nothing was done: it may
+be tried again. Everything else is in doubt: another code, a timeout, a kill, a crash of the machine. It may
+have acted, so it is never done again unasked. Then either a probe looks (--probe: exit 0 it is done, 1 it is
+not, anything else unknown; believed only when the old command's time is over), or a person does, and says so:
+--resolve done, failed (it was not done) or again.
+
+The command gets NIGHTLATCH_KEY, and NIGHTLATCH_IDEMPOTENCY_KEY to hand to an API that knows one: it is the
+same at every try.
+
+exit code: 0 done, or `skipped`; 76 in doubt, needs a person; 65 the key was used with other input; 75 it is
+being done right now; the command's own when it surely did nothing; 126/127 cannot be executed / not found;
+69 store unreachable, 64 usage, 125 Nightlatch itself failed."""
+
+_EXAMPLES = """\
+  nightlatch once invoice/2026-117 -- ./send-invoice 2026-117
+  nightlatch once post/42 --not-done 6,7 --probe './is-posted 42' -- curl -fsS -d @42.json https://example.org/posts
+  nightlatch once charge/9 -- sh -c 'curl -fsS -H "Idempotency-Key: $NIGHTLATCH_IDEMPOTENCY_KEY" …'
+  nightlatch once deploy/v3 --input @build.sha256 --timeout 5m -- ./deploy v3
+  nightlatch once --resolve done invoice/2026-117"""
+
+
+def main(argv: list[str]) -> int:
+    ours, command = split_command(argv)
+    parser = Parser("once", _PURPOSE, _EXAMPLES)
+    parser.usage = "nightlatch once KEY [options] -- CMD …"
+    parser.add_argument("key", metavar="KEY", help="names what is done, never when or by which try")
+    parser.add_argument(
+        "--scope", metavar="NAME", default=effects.STORE_WIDE, help="where the key is known (default: the whole store)"
+    )
+    parser.add_argument("--probe", metavar="CMD", help="looks whether it was done; split into words, no shell")
+    parser.add_argument("--not-done", metavar="CODES", default="", help="exit codes that prove that nothing was done")
+    parser.add_argument(
+        "--input", metavar="TEXT|@FILE", help="what it is done with: the same key with other input is 65"
+    )
+    parser.add_argument("--timeout", metavar="TIME", default="10m", help="then it is ended, and in doubt (default 10m)")
+    parser.add_argument(
+        "--settle",
+        metavar="TIME",
+        default="10s",
+        help="a server may act so long after its client is gone (default 10s)",
+    )
+    parser.add_argument(
+        "--wait", metavar="TIME", default="0s", help="while another does it, or until a probe is believed (default 0s)"
+    )
+    parser.add_argument(
+        "--resolve",
+        metavar="OUTCOME",
+        choices=list(effects.RESOLUTIONS),
+        help="done, failed or again: what became of an effect in doubt",
+    )
+    args = parser.parse_args(ours)
+    if args.resolve:
+        return _resolve(args, command)
+    if not command:
+        raise UsageError("no command given: nightlatch once KEY -- CMD …")
+    return _tell(_do(args, command))
+
+
+def _do(args: Namespace, command: list[str]) -> Outcome:
+    from ..runtime.once import Wanted, once
+
+    timeout = duration.parse(args.timeout, what="--timeout")
+    if not timeout:
+        raise UsageError("--timeout 0s leaves the command no time: give it some")
+    wanted = Wanted(
+        key=args.key,
+        command=command,
+        scope=args.scope,
+        probe=_words(args.probe) if args.probe else (),
+        not_done=effects.codes(args.not_done),
+        input=_fingerprint(args.input) if args.input is not None else "",
+        timeout=timeout,
+        settling=duration.parse(args.settle, what="--settle"),
+        wait=duration.parse(args.wait, what="--wait"),
+    )
+    return once(wanted, store=args.store or store_of_run())
+
+
+def _words(line: str) -> tuple[str, ...]:
+    import shlex
+
+    try:
+        words = tuple(shlex.split(line))
+    except ValueError as error:
+        raise UsageError(f"--probe {line!r}: {error}") from None
+    if not words:
+        raise UsageError("--probe is empty: name a command")
+    return words
+
+
+def _fingerprint(text: str) -> str:
+    from ..core.keys import key
+
+    if not text.startswith("@"):
+        return key("input", text.encode(errors="surrogateescape"))
+    try:
+        with open(text[1:], "rb") as file:
+            return key("input", file.read())
+    except OSError as error:
+        raise UsageError(f"--input {text}: {error.strerror}") from error
+
+
+def _tell(outcome: Outcome) -> int:
+    if outcome.status == "skipped":
+        sys.stdout.write(outcome.result)
+        print(outcome.said, file=sys.stderr)
+    elif outcome.said:
+        print(f"nightlatch: {outcome.said}", file=sys.stderr)
+    return outcome.exit_code
+
+
+def _resolve(args: Namespace, command: list[str]) -> int:
+    from ..runtime.effects import resolve
+
+    if command:
+        raise UsageError("--resolve runs no command: leave away what stands behind --")
+    effect = resolve(args.key, args.resolve, scope=args.scope, store=args.store or store_of_run())
+    print(f"{effect.key} is {effect.state}: {effect.reason}")
+    return 0

@@ -1,0 +1,90 @@
+"""Effects: what is done to the outside world, and what may be said of it afterwards.
+
+begun ─→ done
+  ├────→ failed: proven not done, so it may be begun again
+  └────→ in-doubt: nobody knows. A probe or a person decides: done or failed. Never repeated silently.
+"""
+
+from __future__ import annotations
+
+from ..errors import UsageError
+from .keys import key as derive
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+BEGUN = "begun"
+DONE = "done"
+FAILED = "failed"
+IN_DOUBT = "in-doubt"
+
+RESOLUTIONS = {"done": DONE, "failed": FAILED, "again": FAILED}  # a person's word → the state it leads to
+
+STORE_WIDE = "once"  # the scope of an effect for which none is named
+
+_LONGEST_KEY = 1000
+_CODES = range(1, 256)
+
+
+def judge(exit_code: int, ended_by: str, not_done: Collection[int]) -> tuple[str, str]:
+    """(state, reason) of an effect whose command has ended.
+
+    `ended_by` says who ended it from outside, "" if nobody did. Only a command that came to its own end
+    can prove anything, and only by 0 or by a code that was declared to mean that nothing was done.
+    """
+    if ended_by:
+        return IN_DOUBT, f"it was ended from outside ({ended_by}) and may have acted before"
+    if exit_code == 0:
+        return DONE, ""
+    if exit_code in not_done:
+        return FAILED, f"exit code {exit_code}, which says that nothing was done"
+    return IN_DOUBT, f"exit code {exit_code}, which does not say whether it acted"
+
+
+def resolution(word: str) -> str:
+    if word not in RESOLUTIONS:
+        raise UsageError(f"an effect cannot be resolved as {word!r}: use {', '.join(RESOLUTIONS)}")
+    return RESOLUTIONS[word]
+
+
+def codes(text: str) -> frozenset[int]:
+    """Exit codes as people list them: `6,7` or `64-78`."""
+    found: set[int] = set()
+    for part in text.split(",") if text.strip() else ():
+        first, dash, last = part.strip().partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise UsageError(f"--not-done {text!r}: list exit codes, as in 6,7 or 64-78")
+        span = range(int(first), int(last or first) + 1)
+        if not span or span[0] not in _CODES or span[-1] not in _CODES:
+            raise UsageError(f"--not-done {text!r}: exit codes are from 1 to 255, and 0 always means done")
+        found |= set(span)
+    return frozenset(found)
+
+
+def check_key(key: str) -> str:
+    if not key or len(key) > _LONGEST_KEY or not key.isprintable():
+        raise UsageError(
+            f"{key!r} cannot be a key: use 1 to {_LONGEST_KEY} printable characters that name what is done, as in "
+            f"invoice/2026-117"
+        )
+    return key
+
+
+def lease_name(scope: str, key: str) -> str:
+    """The lease an effect is done under. Keys may hold any character, names of leases may not."""
+    return f"once:{derive('effect', scope, key)[:32]}"
+
+
+def idempotency_key(key: str, scope: str = STORE_WIDE) -> str:
+    """What an API is told, so that it does the thing once: the same for every try, on every machine.
+
+    Never made of a token or a grant: those change with every try, and a server that sees another key does
+    the thing again.
+    """
+    return derive("idempotency", scope, key)
+
+
+def idempotency_header(key: str, scope: str = STORE_WIDE) -> dict[str, str]:
+    """The HTTP header for an effect's request: `requests.post(url, headers=idempotency_header("invoice/117"))`."""
+    return {"Idempotency-Key": idempotency_key(key, scope)}

@@ -1,0 +1,250 @@
+"""Effects in the ledger: each verb moves one row from the state it was seen in, and says so on its scope's chain.
+
+The row carries the token and the grant of who has begun it; every holder's verb compares them where it
+writes, so that one who was overtaken records nothing.
+"""
+
+from __future__ import annotations
+
+from ..core.effects import BEGUN, DONE, FAILED, IN_DOUBT
+from ..core.model import Holder
+from ..core.value import value
+from ..errors import StaleToken
+from .chain import clean
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .tables import OnChain, Tables
+
+_COLUMNS = (
+    "scope, key, state, attempt, token, grant_id, holder, command, input, deadline, exit_code, result, reason, "
+    "began, changed"
+)
+
+_FIND = f"SELECT {_COLUMNS} FROM {{prefix}}effect WHERE scope = :scope AND key = :key"
+
+# An effect with a known outcome, or with none that is known, is never begun: only one that is proven not done.
+_BEGIN = f"""
+INSERT INTO {{prefix}}effect ({_COLUMNS})
+VALUES (:scope, :key, 'begun', :attempt, :token, :grant, :holder, :command, :input, :deadline, NULL, '', '', :at, :at)
+ON CONFLICT (scope, key) DO UPDATE SET
+  state = 'begun', attempt = excluded.attempt, token = excluded.token, grant_id = excluded.grant_id,
+  holder = excluded.holder, command = excluded.command, input = excluded.input, deadline = excluded.deadline,
+  exit_code = NULL, result = '', reason = '', began = excluded.began, changed = excluded.changed
+WHERE effect.state = 'failed' AND effect.token < excluded.token AND effect.attempt < excluded.attempt
+RETURNING {_COLUMNS}
+"""
+
+_MOVE = f"""
+UPDATE {{prefix}}effect SET state = :state, exit_code = CAST(:exit_code AS BIGINT), result = :result,
+  reason = :reason, changed = :at, deadline = CASE WHEN :over = 1 AND deadline > :at THEN :at ELSE deadline END
+WHERE scope = :scope AND key = :key AND state = :was AND token = :token AND grant_id = :grant AND attempt = :attempt
+RETURNING {_COLUMNS}
+"""
+
+_LEARN = f"""
+INSERT INTO {{prefix}}effect ({_COLUMNS})
+VALUES (:scope, :key, :state, :attempt, :token, :grant, :holder, '', :input, :deadline, NULL, :result, :reason,
+        :at, :at)
+ON CONFLICT (scope, key) DO UPDATE SET
+  state = excluded.state, attempt = excluded.attempt, token = excluded.token, grant_id = excluded.grant_id,
+  holder = excluded.holder, input = excluded.input, deadline = excluded.deadline, exit_code = NULL,
+  result = excluded.result, reason = excluded.reason, changed = excluded.changed
+WHERE effect.attempt <= excluded.attempt AND effect.state <> 'done'
+RETURNING {_COLUMNS}
+"""
+
+
+@value(frozen=True, kw_only=True)
+class Effect:
+    """One effect as it stands. Times are wall clock, in seconds."""
+
+    scope: str
+    key: str
+    state: str  # core.effects
+    attempt: int
+    token: int
+    grant: str
+    holder: Holder
+    command: str
+    input: str  # fingerprint; "" if none was given
+    deadline: float  # when its command has surely ended
+    exit_code: int | None
+    result: str  # the first of what it printed
+    reason: str
+    began: float
+    changed: float
+
+
+class Effects:
+    """Made by `Ledger.effects`. Every verb is durable when it returns."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def find(self, scope: str, key: str) -> Effect | None:
+        rows = self._tables.read(_FIND, scope=scope, key=key)
+        return _effect(rows[0]) if rows else None
+
+    def every(self, state: str = "", scope: str = "", limit: int = 1000) -> list[Effect]:
+        """Effects, the newest change first: those in doubt wait for a person."""
+        rows = self._tables.read(
+            f"SELECT {_COLUMNS} FROM {{prefix}}effect WHERE (:state = '' OR state = :state) "
+            f"AND (:scope = '' OR scope = :scope) ORDER BY changed DESC, key LIMIT :most",
+            state=state,
+            scope=scope,
+            most=limit,
+        )
+        return [_effect(row) for row in rows]
+
+    def begin(
+        self,
+        scope: str,
+        key: str,
+        *,
+        attempt: int,
+        token: int,
+        grant: str,
+        holder: Holder,
+        command: str,
+        input: str,
+        lasting: float,
+    ) -> Effect:
+        """Record the intent, before anything is done. `lasting`: seconds after which its command has surely ended."""
+        with self._tables.on_chain(scope) as chain:
+            rows = chain(
+                _BEGIN,
+                scope=scope,
+                key=key,
+                attempt=attempt,
+                token=token,
+                grant=grant,
+                holder=holder.pack(),
+                command=clean(command),
+                input=input,
+                deadline=chain.at + round(lasting * 1000),
+                at=chain.at,
+            )
+            return self._moved(chain, rows, scope, key, "effect-begun", by=str(holder), command=command)
+
+    def finish(self, effect: Effect, state: str, *, exit_code: int | None, result: str, reason: str) -> Effect:
+        """Its holder says how it ended, now that nothing of its command is left.
+
+        Raises `StaleToken` when another has judged it meanwhile.
+        """
+        return self._move(
+            effect, BEGUN, state, f"effect-{state}", exit_code=exit_code, result=result, reason=reason, over=True
+        )
+
+    def reap(self, effect: Effect) -> Effect:
+        """Begun by a holder that is gone, as whoever holds its lease now can tell: it may have acted."""
+        why = f"{effect.holder} was gone before it could say how it ended"
+        return self._move(effect, BEGUN, IN_DOUBT, "effect-in-doubt", reason=why)
+
+    def decide(self, effect: Effect, state: str, *, by: str) -> Effect:
+        """A probe or a person says what became of an effect in doubt."""
+        assert state in (DONE, FAILED)
+        return self._move(effect, IN_DOUBT, state, "effect-resolved", result=effect.result, reason=by, by=by)
+
+    def learn(
+        self,
+        scope: str,
+        key: str,
+        state: str,
+        *,
+        attempt: int,
+        token: int,
+        holder: Holder,
+        input: str,
+        deadline: float,
+        result: str,
+        reason: str,
+    ) -> Effect:
+        """Another machine's effect, as the shared store tells it: this ledger has not seen it, or not its end."""
+        with self._tables.on_chain(scope) as chain:
+            rows = chain(
+                _LEARN,
+                scope=scope,
+                key=key,
+                state=state,
+                attempt=attempt,
+                token=token,
+                grant="",
+                holder=holder.pack(),
+                input=input,
+                deadline=round(deadline * 1000),
+                result=result,
+                reason=reason,
+                at=chain.at,
+            )
+            return self._moved(chain, rows, scope, key, "effect-learned", state=state, reason=reason)
+
+    def _move(
+        self,
+        effect: Effect,
+        was: str,
+        state: str,
+        kind: str,
+        *,
+        exit_code: int | None = None,
+        result: str = "",
+        reason: str = "",
+        by: str | None = None,
+        over: bool = False,
+    ) -> Effect:
+        with self._tables.on_chain(effect.scope) as chain:
+            rows = chain(
+                _MOVE,
+                scope=effect.scope,
+                key=effect.key,
+                was=was,
+                token=effect.token,
+                grant=effect.grant,
+                attempt=effect.attempt,
+                state=state,
+                exit_code=exit_code,
+                result=clean(result),
+                reason=clean(reason),
+                over=int(over),
+                at=chain.at,
+            )
+            return self._moved(
+                chain, rows, effect.scope, effect.key, kind, exit_code=exit_code, reason=reason or None, by=by
+            )
+
+    def _moved(
+        self, chain: OnChain, rows: list[tuple[Any, ...]], scope: str, key: str, kind: str, **facts: object
+    ) -> Effect:
+        if not rows:
+            # Raised inside the transaction, so that nothing of it stays.
+            raise StaleToken(
+                f"the effect {key} has moved on: somebody else has begun or judged it. Nothing was recorded here; "
+                f"look again: nightlatch once {key} …"
+            )
+        moved = _effect(rows[0])
+        chain.append(kind, scope=scope, key=key, attempt=moved.attempt, token=moved.token, **facts)
+        return moved
+
+
+def _effect(row: tuple[Any, ...]) -> Effect:
+    (scope, key, state, attempt, token, grant, holder, command, input_, deadline, exit_code, result, reason,
+     began, changed) = row  # fmt: skip
+    return Effect(
+        scope=scope,
+        key=key,
+        state=state,
+        attempt=attempt,
+        token=token,
+        grant=grant,
+        holder=Holder.unpack(holder),
+        command=command,
+        input=input_,
+        deadline=deadline / 1000,
+        exit_code=exit_code,
+        result=result,
+        reason=reason,
+        began=began / 1000,
+        changed=changed / 1000,
+    )

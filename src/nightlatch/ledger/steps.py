@@ -1,0 +1,120 @@
+"""Steps: the items of a batch, each checkpointed under its key in the scope of the batch's name.
+
+Rows are written by the run's writer, in the commit that checks its token. They are read here: a million
+digests at a time, in pages, from an index that has all that is needed.
+"""
+
+from __future__ import annotations
+
+from ..core.effects import BEGUN, IN_DOUBT
+from ..core.value import value
+from ..database.guarded import Table
+from .chain import clean
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .tables import Tables
+
+_PAGE = 50_000
+
+STEP = Table(
+    "step",
+    {
+        "scope": "TEXT",
+        "digest": "TEXT",
+        "key": "TEXT",
+        "state": "TEXT",
+        "tries": "BIGINT",
+        "run": "TEXT",
+        "attempt": "BIGINT",
+        "exit_code": "BIGINT",
+        "result": "TEXT",
+        "reason": "TEXT",
+        "changed": "BIGINT",
+    },
+    # What is done stays done, whatever is said of it later.
+    "ON CONFLICT (scope, digest) DO UPDATE SET state = excluded.state, tries = excluded.tries, run = excluded.run, "
+    "attempt = excluded.attempt, exit_code = excluded.exit_code, result = excluded.result, reason = excluded.reason, "
+    "changed = excluded.changed WHERE step.state <> 'done'",
+)
+
+_DIGESTS = """
+SELECT digest FROM {prefix}step WHERE scope = :scope AND state = :state AND digest > :after
+ORDER BY digest LIMIT :most
+"""
+_SOME = """
+SELECT digest, key, state, tries, run, exit_code, result, reason, changed FROM {prefix}step
+WHERE scope = :scope AND state = :state ORDER BY digest LIMIT :most
+"""
+_RESOLVE = """
+UPDATE {prefix}step SET state = :state, reason = :reason, changed = :at
+WHERE scope = :scope AND state = 'in-doubt' AND (:key = '' OR key = :key) RETURNING key
+"""
+
+
+@value(frozen=True, kw_only=True)
+class Step:
+    """One item as it stands. `changed` is wall clock, in seconds."""
+
+    digest: str
+    key: str
+    state: str  # core.effects
+    tries: int
+    run: str
+    exit_code: int | None
+    result: str  # the first of what it printed
+    reason: str
+    changed: float
+
+
+class Steps:
+    """Made by `Ledger.steps`."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def digests(self, scope: str, state: str) -> Iterator[str]:
+        """The digests of all items in a state, in order, without holding them all."""
+        after = ""
+        while True:
+            page = self._tables.read(_DIGESTS, scope=scope, state=state, after=after, most=_PAGE)
+            for (digest,) in page:
+                yield digest
+            if len(page) < _PAGE:
+                return
+            after = page[-1][0]
+
+    def every(self, scope: str, state: str, limit: int = 1_000_000) -> list[Step]:
+        rows = self._tables.read(_SOME, scope=scope, state=state, most=limit)
+        return [
+            Step(
+                digest=digest,
+                key=key,
+                state=state,
+                tries=tries,
+                run=run,
+                exit_code=exit_code,
+                result=result,
+                reason=reason,
+                changed=changed / 1000,
+            )
+            for digest, key, state, tries, run, exit_code, result, reason, changed in rows
+        ]
+
+    def in_flight(self, scope: str) -> list[Step]:
+        """Begun and not ended: whoever holds the batch's lease now knows that nobody works on them."""
+        return self.every(scope, BEGUN)
+
+    def in_doubt(self, scope: str) -> list[Step]:
+        return self.every(scope, IN_DOUBT)
+
+    def resolve(self, scope: str, key: str, state: str, *, reason: str) -> list[str]:
+        """A person says what became of an item in doubt, or with key "" of all of them. Returns their keys."""
+        with self._tables.on_chain(scope) as chain:
+            rows = chain(_RESOLVE, scope=scope, key=key, state=state, reason=clean(reason), at=chain.at)
+            keys = sorted(key for (key,) in rows)
+            if keys:
+                chain.append("steps-resolved", state=state, keys="\n".join(keys), reason=reason)
+            return keys

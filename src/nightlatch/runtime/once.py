@@ -1,0 +1,260 @@
+"""An effect, from the first look to the last word:
+
+    look → hold (the key's lease) → look again, probe → begin → act → judge and record
+
+Between begin and record nobody but the command knows whether it has acted. Whatever dies there leaves the
+effect in doubt, and an effect in doubt is never done again unasked.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+
+from ..core import effects as rules
+from ..core.effects import DONE, FAILED, IN_DOUBT
+from ..core.value import value
+from ..errors import Busy, InDoubt, LeaseLost, Nested, StaleToken, UsageError
+from ..ledger import open_for
+from ..store import url
+from ..system import clock, command, warden
+from ..system.lifetime import Lifetime
+from ..system.light import signal
+from . import supervise
+from .effects import Book, hint
+from .lease import Lease
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..ledger.effects import Effect
+
+RESULT = 4096  # bytes of standard output that are kept as the result
+
+_DONE_BY_PROBE, _NOT_DONE_BY_PROBE = 0, 1
+
+
+@value(frozen=True, kw_only=True)
+class Wanted:
+    """An effect that is wanted. Times are seconds."""
+
+    key: str
+    command: list[str]
+    scope: str = rules.STORE_WIDE
+    probe: tuple[str, ...] = ()  # () for none
+    not_done: frozenset[int] = frozenset()
+    input: str = ""  # fingerprint
+    timeout: float = 600.0
+    settling: float = 10.0  # after the deadline a killed client's request may still stand in a server's queue
+    wait: float = 0.0
+
+
+@value(frozen=True, kw_only=True)
+class Outcome:
+    """`done` now, `skipped` (done before), or `failed`: proven not done. In doubt is raised."""
+
+    status: str
+    exit_code: int
+    said: str
+    effect: Effect | None = None
+    result: str = ""
+
+
+def once(wanted: Wanted, *, store: str | None = None) -> Outcome:
+    """Do it unless it is done. Raises InDoubt when nobody knows whether it was done, Busy while another does it.
+
+    For a process of its own, as `supervise` is.
+    """
+    return _Once(wanted, store).go()
+
+
+class _Once:
+    def __init__(self, wanted: Wanted, store: str | None) -> None:
+        self.wanted = wanted
+        self.store = url.connect(store)
+        self.book = Book(self.store, open_for(url.resolve(store)), wanted.scope, wanted.key)
+        self.started = clock.now()
+        self.grace = min(supervise.GRACE, wanted.timeout)
+
+    def go(self) -> Outcome:
+        lifetime = Lifetime(self.store.folder)
+        self.out, out = os.pipe()
+        # Forked before any thread or connection exists: a fork copies neither in a usable state.
+        self.guard = warden.Warden(lifetime.grant, (out, 2))
+        os.close(out)
+        try:
+            skipped = self._look()
+            if skipped:
+                lifetime.end()
+                return skipped
+            with self._hold(lifetime) as lease:
+                try:
+                    return self._under(lease)
+                finally:
+                    self.guard.dismiss()  # whatever went wrong: nothing works on when the lease is given back
+        finally:
+            self.guard.dismiss()
+
+    # ── look ──
+
+    def _look(self) -> Outcome | None:
+        """Before the lease: most calls of a batch that is run again end here, and disturb nobody."""
+        done, known = self.book.peek(self.wanted.input)
+        if done:
+            return _skipped(self.wanted.key, done.value, done.at)
+        if known and known.state == IN_DOUBT and not self.wanted.probe:
+            raise self._doubt(known)
+        return None
+
+    def _hold(self, lifetime: Lifetime) -> Lease:
+        guard, ttl = self.guard, self.store.default_ttl
+        try:
+            return Lease(
+                self.store,
+                self.book.lease_name,
+                ttl=ttl,
+                wait=self.wanted.wait,
+                lifetime=lifetime,
+                on_tenure=lambda tenure: guard.tell("tenure", tenure.freeze_at, tenure.end_at, tenure.deadline),
+                on_lost=lambda _: guard.tell("end", warden.LOST, ttl * 0.1, int(signal.SIGTERM)),
+            )
+        except Nested:
+            raise
+        except Busy as busy:
+            raise Busy(f"the effect {self.wanted.key} is being done right now: {busy}", busy.record) from None
+
+    def _under(self, lease: Lease) -> Outcome:
+        known = self.book.look(lease, self.wanted.input)
+        if known and known.state == IN_DOUBT:
+            known = self._probe(lease, known)
+        if known and known.state == DONE:
+            return _skipped(self.wanted.key, known.result, known.changed, known)
+        # The command may act as late as its end is sure: its own time, and the grace of who ends it.
+        effect = self.book.begin(
+            lease,
+            known,
+            command=" ".join(self.wanted.command),
+            input=self.wanted.input,
+            lasting=self.wanted.timeout + self.grace,
+        )
+        return self._record(lease, effect, *self._act(lease))
+
+    # ── probe ──
+
+    def _probe(self, lease: Lease, known: Effect) -> Effect:
+        """An effect in doubt, and what the probe says of it: done, or failed. Raises InDoubt if it cannot tell."""
+        if not self.wanted.probe:
+            raise self._doubt(known)
+        self._await_belief(known)
+        lease.check()
+        env = supervise.environment(lease) | self._told()
+        try:
+            code, _, _ = command.run(self.wanted.probe, env=env, timeout=self.wanted.timeout)
+        except command.Unfinished as unfinished:
+            raise self._doubt(known, f"the probe did not end ({unfinished})") from None
+        except OSError as error:
+            raise UsageError(f"the probe {self.wanted.probe[0]!r} cannot be run: {error.strerror}") from error
+        if code not in (_DONE_BY_PROBE, _NOT_DONE_BY_PROBE):
+            raise self._doubt(known, f"the probe does not know (exit code {code}; 0 is done, 1 is not)")
+        lease.check()
+        state = DONE if code == _DONE_BY_PROBE else FAILED
+        return self.book.decide(lease, known, state, by=f"probed: {' '.join(self.wanted.probe)} said {code}")
+
+    def _await_belief(self, known: Effect) -> None:
+        """A probe sees what has arrived. A killed client's request may still be under way until then."""
+        while (left := known.deadline + self.wanted.settling - self.store.clock()) > 0:
+            if left > self.wanted.wait - (clock.now() - self.started):
+                raise self._doubt(
+                    known, f"no probe is believed for another {left:.1f} s: run it again then, or with --wait"
+                )
+            clock.sleep(min(left, 0.5))
+
+    # ── act ──
+
+    def _told(self) -> dict[str, str]:
+        """The idempotency key is made of scope and key alone: a server sees the same one at every try."""
+        key, scope = self.wanted.key, self.wanted.scope
+        return {"NIGHTLATCH_KEY": key, "NIGHTLATCH_IDEMPOTENCY_KEY": rules.idempotency_key(key, scope)}
+
+    def _act(self, lease: Lease) -> tuple[tuple[object, ...] | None, bytes]:
+        """Run the command under the warden: its last report, and the first of what it printed."""
+        supervise.forward_signals(self.guard)
+        self.guard.tell("limit", clock.now() + self.wanted.timeout)
+        self.guard.start(self.wanted.command, supervise.environment(lease) | self._told(), grace=self.grace)
+        report: tuple[object, ...] | None = None
+        kept, screen = b"", 1
+        heard = {self.guard.fileno(), self.out}
+        while heard:
+            poll = select.poll()
+            for fd in heard:
+                poll.register(fd, select.POLLIN)
+            for fd, _ in poll.poll():
+                if fd == self.out:
+                    data = os.read(fd, 1 << 16)
+                    kept = (kept + data)[:RESULT]
+                    screen = _show(screen, data)
+                    if not data:
+                        heard.discard(fd)
+                else:
+                    report = self.guard.report()
+                    if report is None or report[0] != "started":
+                        heard.discard(fd)
+                        self.guard.dismiss()  # it has the other end of the command's output too
+        return report, kept
+
+    # ── judge and record ──
+
+    def _record(self, lease: Lease, effect: Effect, report: tuple[object, ...] | None, printed: bytes) -> Outcome:
+        said, exit_code = "", 0
+        match report:
+            case ("failed", int(number), str(where)):
+                unable = supervise.not_started(self.wanted.command[0], number, where)
+                state, reason, exit_code, said = FAILED, unable.said, unable.exit_code, unable.said
+            case ("ended", int(status), str(why), int(left)):
+                code = os.waitstatus_to_exitcode(status) if status >= 0 else -9
+                exit_code = 128 - code if code < 0 else code
+                ended_by = "the lease was lost" if lease.lost else why if why != warden.LEFTOVERS else ""
+                if code < 0 and not ended_by:
+                    ended_by = f"signal {-code}"
+                state, reason = rules.judge(exit_code, ended_by, self.wanted.not_done)
+                if left:
+                    said = f"{self.wanted.command[0]} left {left} process{'es' if left > 1 else ''} behind; ended"
+            case _:
+                state, reason = IN_DOUBT, "its warden was killed"
+        result = printed.decode(errors="backslashreplace") if state == DONE else ""
+        try:
+            ended = self.book.finish(lease, effect, state, exit_code=exit_code, result=result, reason=reason)
+        except (StaleToken, LeaseLost) as overtaken:
+            raise InDoubt(
+                f"the effect {self.wanted.key} ({reason or 'exit code 0'}) could not be recorded: {overtaken}. Look, "
+                f"then: {hint(self.wanted.scope, self.wanted.key)}"
+            ) from None
+        if state == IN_DOUBT:
+            raise self._doubt(ended)
+        return Outcome(status=state, exit_code=exit_code, said=said or reason, effect=ended, result=result)
+
+    def _doubt(self, effect: Effect, more: str = "") -> InDoubt:
+        probe = "" if self.wanted.probe else ", or run it again with --probe CMD (exit 0: done, 1: not done)"
+        return InDoubt(
+            f"the effect {effect.key} is in doubt: {effect.reason}{'; ' if more else ''}{more}. It is not done again "
+            f"unasked. Look whether it was done, then: {hint(effect.scope, effect.key)}{probe}"
+        )
+
+
+def _skipped(key: str, result: str, at: float, effect: Effect | None = None) -> Outcome:
+    import time
+
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+    return Outcome(
+        status="skipped", exit_code=0, said=f"skipped: {key} is done since {when}", effect=effect, result=result
+    )
+
+
+def _show(screen: int, data: bytes) -> int:
+    """Pass output on; returns where the next of it goes. Nobody looking any more ends nothing."""
+    view = memoryview(data)
+    try:
+        while view:
+            view = view[os.write(screen, view) :]
+    except OSError:
+        return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    return screen

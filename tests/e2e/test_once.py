@@ -1,0 +1,198 @@
+"""`nightlatch once`: an effect is done once, and after a crash never repeated unasked."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+import nightlatch as package
+from nightlatch.core import effects
+from nightlatch.ledger import open_for
+from tests.git_server import git_repository
+from tests.programs import NIGHTLATCH, alive, children, nightlatch, start, until
+
+ACT = 'echo x >> "$0"; echo posted'
+
+
+@pytest.fixture
+def acts(tmp_path: Path) -> Path:
+    """A file with a line for each time the world was changed."""
+    path = tmp_path / "acts"
+    path.touch()
+    return path
+
+
+def count(acts: Path) -> int:
+    return acts.read_text().count("x")
+
+
+def test_a_key_that_is_done_is_skipped_with_its_result(sqlite_url, acts):
+    first = nightlatch(sqlite_url, "once", "post/1", "--", "sh", "-c", ACT, str(acts))
+    again = nightlatch(sqlite_url, "once", "post/1", "--", "sh", "-c", ACT, str(acts))
+    assert (first.returncode, first.stdout) == (0, "posted\n")
+    assert (again.returncode, again.stdout) == (0, "posted\n")
+    assert "skipped" in again.stderr and "skipped" not in first.stderr
+    assert count(acts) == 1
+
+
+def test_scopes_do_not_know_each_other(sqlite_url, acts):
+    for scope in ("a", "b", "a"):
+        assert nightlatch(sqlite_url, "once", "k", "--scope", scope, "--", "sh", "-c", ACT, str(acts)).returncode == 0
+    assert count(acts) == 2
+
+
+@pytest.mark.parametrize("end", ["exit 1", "exit 28", "kill -9 $$"])
+def test_any_other_end_is_in_doubt_and_not_repeated(sqlite_url, acts, end):
+    command = ("once", "k", "--not-done", "6,7", "--", "sh", "-c", f"{ACT}; {end}", str(acts))
+    first, again = nightlatch(sqlite_url, *command), nightlatch(sqlite_url, *command)
+    assert (first.returncode, again.returncode) == (76, 76)
+    assert "nightlatch once --resolve done|failed|again k" in again.stderr
+    assert count(acts) == 1
+
+
+def test_a_code_that_proves_nothing_was_done_may_be_tried_again(sqlite_url, acts):
+    words = ("once", "k", "--not-done", "6-7", "--", "sh", "-c")
+    assert nightlatch(sqlite_url, *words, "exit 7").returncode == 7
+    assert nightlatch(sqlite_url, *words, ACT, str(acts)).returncode == 0
+    assert count(acts) == 1
+
+
+def test_a_command_that_cannot_be_started_did_nothing(sqlite_url):
+    assert nightlatch(sqlite_url, "once", "k", "--", "no-such-command").returncode == 127
+    assert nightlatch(sqlite_url, "once", "k", "--", "true").returncode == 0
+
+
+def test_a_timeout_is_in_doubt(sqlite_url, acts):
+    command = ("once", "k", "--timeout", "300ms", "--", "sh", "-c", f"{ACT}; sleep 60", str(acts))
+    assert [nightlatch(sqlite_url, *command).returncode for _ in range(2)] == [76, 76]
+    assert count(acts) == 1
+
+
+def test_an_ended_supervisor_leaves_a_doubt(sqlite_url, acts):
+    process = start(sqlite_url, "once", "k", "--", "sh", "-c", f"{ACT}; sleep 60", str(acts))
+    until(lambda: count(acts))
+    process.terminate()
+    assert process.wait(30) == 76
+    assert nightlatch(sqlite_url, "once", "k", "--", "sh", "-c", ACT, str(acts)).returncode == 76
+
+
+def kill_tree(process) -> None:
+    wardens = children(process.pid)
+    below = [pid for warden in wardens for pid in children(warden)]
+    for pid in (process.pid, *wardens, *below):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    process.wait()
+    until(lambda: not any(map(alive, below)))
+
+
+@pytest.mark.parametrize(("probe", "code", "in_all"), [("exit 0", 0, 1), ("exit 1", 0, 2), ("exit 2", 76, 1)])
+def test_a_probe_decides_what_a_killed_tree_left_in_doubt(sqlite_url, acts, probe, code, in_all):
+    words = ("once", "k", "--timeout", "400ms", "--settle", "0s", "--wait", "20s", "--probe", f"sh -c '{probe}'")
+    process = start(sqlite_url, *words, "--", "sh", "-c", f"{ACT}; sleep 60", str(acts))
+    until(lambda: count(acts))
+    kill_tree(process)
+    after = nightlatch(sqlite_url, *words, "--", "sh", "-c", ACT, str(acts))
+    assert after.returncode == code, after.stderr
+    assert count(acts) == in_all
+
+
+def test_no_probe_is_believed_before_the_deadline_and_the_settling_time(sqlite_url, acts):
+    nightlatch(sqlite_url, "once", "k", "--", "sh", "-c", f"{ACT}; exit 1", str(acts))
+    early = nightlatch(sqlite_url, "once", "k", "--settle", "1h", "--probe", "false", "--", "touch", f"{acts}.late")
+    assert early.returncode == 76
+    assert "no probe is believed for another" in early.stderr
+    assert not Path(f"{acts}.late").exists()
+
+
+@pytest.mark.parametrize(("word", "codes"), [("done", 0), ("failed", 0), ("again", 0)])
+def test_a_person_resolves_it(sqlite_url, acts, word, codes):
+    nightlatch(sqlite_url, "once", "k", "--", "sh", "-c", f"{ACT}; exit 1", str(acts))
+    assert nightlatch(sqlite_url, "once", "--resolve", word, "k").returncode == 0
+    assert nightlatch(sqlite_url, "once", "k", "--", "sh", "-c", ACT, str(acts)).returncode == codes
+    assert count(acts) == (1 if word == "done" else 2)
+
+
+def test_only_what_is_in_doubt_can_be_resolved(sqlite_url):
+    nightlatch(sqlite_url, "once", "k", "--", "true")
+    for key in ("k", "never"):
+        assert nightlatch(sqlite_url, "once", "--resolve", "again", key).returncode == 64
+
+
+def test_the_same_key_with_other_input_is_65(sqlite_url, tmp_path, acts):
+    file = tmp_path / "input"
+    file.write_text("one")
+    words = ("--", "sh", "-c", ACT, str(acts))
+    assert nightlatch(sqlite_url, "once", "k", "--input", "one", *words).returncode == 0
+    assert nightlatch(sqlite_url, "once", "k", "--input", f"@{file}", *words).returncode == 0
+    file.write_text("two")
+    assert nightlatch(sqlite_url, "once", "k", "--input", f"@{file}", *words).returncode == 65
+    assert count(acts) == 1
+
+
+def test_a_second_one_at_the_same_time_is_refused(sqlite_url, acts):
+    first = start(sqlite_url, "once", "k", "--", "sh", "-c", f"{ACT}; while [ ! -e $0.go ]; do sleep 0.02; done", acts)
+    until(lambda: count(acts))
+    second = nightlatch(sqlite_url, "once", "k", "--", "sh", "-c", ACT, str(acts))
+    Path(f"{acts}.go").touch()
+    assert first.wait(30) == 0
+    assert second.returncode == 75
+    assert "the effect k is being done right now" in second.stderr
+    assert count(acts) == 1
+
+
+def test_the_idempotency_key_is_the_same_at_every_try_and_holds_no_token(sqlite_url):
+    show = 'echo "$NIGHTLATCH_KEY $NIGHTLATCH_IDEMPOTENCY_KEY $NIGHTLATCH_TOKEN $NIGHTLATCH_GRANT"; exit 7'
+    tries = [nightlatch(sqlite_url, "once", "k", "--not-done", "7", "--", "sh", "-c", show) for _ in range(2)]
+    (key, first, token, grant), (_, second, *_) = (done.stdout.split() for done in tries)
+    assert key == "k" and first == second == package.idempotency_header("k")["Idempotency-Key"]
+    assert token not in first and grant not in first
+
+
+def test_inside_a_run_it_uses_the_runs_store(sqlite_url, acts, tmp_path):
+    inner = [*NIGHTLATCH, "once", "k", "--", "sh", "-c", ACT, str(acts)]
+    env = {"XDG_STATE_HOME": str(tmp_path / "elsewhere")}
+    assert nightlatch(sqlite_url, "run", "job", "--", *inner, env=env).returncode == 0
+    assert nightlatch(sqlite_url, "once", "k", "--", "sh", "-c", ACT, str(acts)).returncode == 0
+    assert count(acts) == 1
+
+
+def test_what_another_machine_has_begun_is_in_doubt_here_too(tmp_path, acts):
+    """Two machines share a git store; each has a ledger of its own."""
+    git_repository(tmp_path / "shared.git")
+    store = f"git+file://{tmp_path}/shared.git"
+    here, there = ({"XDG_STATE_HOME": str(tmp_path / machine)} for machine in ("here", "there"))
+    act = ("--", "sh", "-c", ACT, str(acts))
+    assert nightlatch(store, "once", "k", "--", "sh", "-c", f"{ACT}; exit 1", str(acts), env=here).returncode == 76
+    assert nightlatch(store, "once", "k", *act, env=there).returncode == 76
+    assert count(acts) == 1
+    assert nightlatch(store, "once", "--resolve", "again", "k", env=there).returncode == 0
+    assert nightlatch(store, "once", "k", *act, env=there).returncode == 0
+    assert count(acts) == 2
+    skipped = nightlatch(store, "once", "k", *act, env=here)
+    assert (skipped.returncode, skipped.stdout) == (0, "posted\n")
+    assert count(acts) == 2
+
+
+def test_it_all_stands_in_the_journal(sqlite_url):
+    nightlatch(sqlite_url, "once", "k", "--", "false")
+    nightlatch(sqlite_url, "once", "--resolve", "done", "k")
+    ledger = open_for(sqlite_url)
+    kinds = [entry.kind for entry in ledger.job_entries(effects.STORE_WIDE)]
+    assert kinds == ["effect-begun", "effect-in-doubt", "effect-resolved"]
+    assert not ledger.verify().breaks
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("k",), ("k", "--not-done", "x", "--", "true"), ("k", "--not-done", "0", "--", "true"), ("", "--", "true"),
+     ("k", "--scope", "../x", "--", "true"), ("k", "--timeout", "5", "--", "true"), ("k", "--input", "@no", "--", "a"),
+     ("k", "--probe", "'", "--", "true"), ("k", "--resolve", "maybe"), ("k", "--resolve", "done", "--", "true")],
+)  # fmt: skip
+def test_words_that_make_no_sense_are_refused(sqlite_url, words):
+    assert nightlatch(sqlite_url, "once", *words).returncode == 64
