@@ -7,7 +7,7 @@ import sys
 
 from . import timing
 
-PARTS = ["lease", "git", "gates_file"]
+PARTS = ["lease", "postgres", "git", "gates_file", "gates_sql", "ledger"]
 
 if __name__ == "__main__":
     timing.precompile()

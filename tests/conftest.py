@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from nightlatch.system import identity
+
 from .servers import PostgresServer
+from .sql_target import Target
 
 
 @pytest.fixture
@@ -32,3 +35,29 @@ def state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def postgres_url(postgres: PostgresServer, state_home: Path, request: pytest.FixtureRequest) -> str:
     """A store that no other test has."""
     return postgres.url(f"test_{abs(hash(request.node.nodeid)):x}")
+
+
+@pytest.fixture
+def postgres_target(postgres: PostgresServer) -> Iterator[Target]:
+    name = f"site_{identity.new_id()}"
+    postgres.psql(f"CREATE SCHEMA {name}")
+    query = f"sslmode=disable&options=-csearch_path%3D{name}"
+    yield Target(f"postgresql://postgres@127.0.0.1:{postgres.port}/postgres?{query}#{name}")
+    postgres.psql(f"DROP SCHEMA {name} CASCADE")
+
+
+@pytest.fixture
+def sqlite_target(tmp_path: Path) -> Target:
+    return Target(f"sqlite:///{tmp_path}/site.db#articles")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def target(request: pytest.FixtureRequest) -> Target:
+    found: Target = request.getfixturevalue(f"{request.param}_target")
+    return found
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def ledger_url(request: pytest.FixtureRequest) -> str:
+    """A store on each database that keeps the ledger itself."""
+    return str(request.getfixturevalue(f"{request.param}_url"))

@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     from .core.effects import idempotency_header
     from .core.keys import key
     from .errors import Busy, Error, LeaseLost, StaleToken, Stop, StoreUnreachable
+    from .runtime.context import Run, current
+    from .runtime.jobs import job
     from .runtime.lease import Lease, lease
+    from .runtime.start import run
+    from .runtime.verdict import Verdict
     from .store.url import connect
 
 __version__ = "0.1.0"
@@ -26,13 +30,18 @@ _WHERE = {
     "Error": "errors",
     "Lease": "runtime.lease",
     "LeaseLost": "errors",
+    "Run": "runtime.context",
     "StaleToken": "errors",
     "Stop": "errors",
     "StoreUnreachable": "errors",
+    "Verdict": "runtime.verdict",
     "connect": "store.url",
+    "current": "runtime.context",
     "idempotency_header": "core.effects",
+    "job": "runtime.jobs",
     "key": "core.keys",
     "lease": "runtime.lease",
+    "run": "runtime.start",
 }
 
 __all__ = [
@@ -40,14 +49,19 @@ __all__ = [
     "Error",
     "Lease",
     "LeaseLost",
+    "Run",
     "StaleToken",
     "Stop",
     "StoreUnreachable",
+    "Verdict",
     "connect",
+    "current",
     "gates",
     "idempotency_header",
+    "job",
     "key",
     "lease",
+    "run",
 ]
 
 

@@ -43,6 +43,12 @@ class GateUnreachable(Error):
     exit_code = 69
 
 
+class NothingToPublish(Error):
+    """The command succeeded and did not make what was to be published."""
+
+    exit_code = 1
+
+
 class StaleToken(Error):
     """A gate refused a write: a newer holder stands there. Nothing was written."""
 

@@ -79,7 +79,7 @@ def test_a_damaged_page_is_69(sqlite_url):
 def test_a_read_only_folder_is_69(tmp_path):
     program = " ".join(f"'{word}'" for word in NIGHTLATCH)
     done = subprocess.run(
-        ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", f"mount -t tmpfs -o ro tmpfs {tmp_path}; {program} lock x -- true"],  # noqa: E501
+        ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", f"mount -t tmpfs -o ro tmpfs {tmp_path}; {program} lock x -- true"],
         env=environment(f"sqlite:///{tmp_path}/new/nightlatch.db"), text=True, capture_output=True, timeout=60,
     )  # fmt: skip
     assert "Read-only file system" in said(done, 69)

@@ -179,6 +179,18 @@ def test_what_another_machine_has_begun_is_in_doubt_here_too(tmp_path, acts):
     assert count(acts) == 2
 
 
+def test_a_probe_decides_what_another_machine_has_begun(tmp_path, acts):
+    git_repository(tmp_path / "shared.git")
+    store = f"git+file://{tmp_path}/shared.git"
+    here, there = ({"XDG_STATE_HOME": str(tmp_path / machine)} for machine in ("here", "there"))
+    words = ("once", "k", "--timeout", "1s", "--settle", "0s", "--wait", "20s")
+    assert nightlatch(store, *words, "--", "sh", "-c", "exit 1", env=here).returncode == 76
+    probed = nightlatch(store, *words, "--probe", "false", "--", "sh", "-c", ACT, str(acts), env=there)
+    assert (probed.returncode, count(acts)) == (0, 1), probed.stderr
+    assert "skipped" in nightlatch(store, *words, "--", "sh", "-c", ACT, str(acts), env=here).stderr
+    assert count(acts) == 1
+
+
 def test_it_all_stands_in_the_journal(sqlite_url):
     nightlatch(sqlite_url, "once", "k", "--", "false")
     nightlatch(sqlite_url, "once", "--resolve", "done", "k")

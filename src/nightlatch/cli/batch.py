@@ -83,7 +83,7 @@ def main(argv: list[str]) -> int:
 def _batch(args: Namespace, command: list[str], argv: list[str]) -> Batch:
     import shlex
 
-    from ..core.retry import Limit
+    from ..core.breaker import Limit
     from ..runtime.batch import Batch
     from ..runtime.items import Command, Reader
 
@@ -139,7 +139,7 @@ def _show(batch: Batch, store: str | None) -> int:
     from ..runtime.items import BadItem, Command, Reader, Selection
 
     reader = Reader(batch.items, batch.format, batch.key)
-    selection = Selection(reader, known(open_for(store), batch.name))
+    selection = Selection(reader, known(open_for(store), batch.name, batch.lost))
     command, count = Command(batch.command, shell=batch.shell), 0
     while not selection.over:
         item = selection.next()

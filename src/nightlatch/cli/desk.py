@@ -60,12 +60,13 @@ class Desk:
 
     def start(self, run: Run) -> str:
         """How another attempt is started. The command's own words are not repeated: their quoting is not recorded."""
-        return self.command("run", run.job, "--key", shlex.quote(run.key), "-- …")
+        return self.command("run", run.job, "--key", screen.quoted(run.key), "-- …")
 
     def rows(self, seen: list[tuple[Run, str]]) -> list[str]:
         """One line a run, ending in the command to type."""
         cells = [
-            [state, run.job, key_of(run), _when(run, state), note_of(run), self.next(run, state)] for run, state in seen
+            [state, run.job, key_of(run), _when(run, state), note_of(run, state), self.next(run, state)]
+            for run, state in seen
         ]
         return screen.columns(cells, elastic=(4, 2), colours=[colour_of(state) for _, state in seen])
 
@@ -92,11 +93,15 @@ def key_of(run: Run) -> str:
     return "by hand" if run.key.startswith("by-hand-") else screen.harmless(run.key)
 
 
-def note_of(run: Run) -> str:
+def note_of(run: Run, state: str) -> str:
     """The one thing to know: why it ended, or how far it is, or what it cost."""
+    if state == lapse.LAPSED:
+        return f"its holder {screen.harmless(str(run.holder))} is gone"
     if run.state == states.RUNNING:
         asked = f"cancel asked by {screen.harmless(run.cancel)}" if run.cancel else ""
         return ", ".join(filter(None, (progress_of(run), asked)))
+    if run.state in states.OPEN:
+        return f"before: {screen.harmless(run.reason)}" if run.reason else ""
     return screen.harmless(run.reason) or usage_of(run)
 
 

@@ -1,4 +1,4 @@
-"""nightlatch gate show|adopt"""
+"""nightlatch gate show|adopt|forget|install|remove|install-hook"""
 
 from __future__ import annotations
 
@@ -13,28 +13,57 @@ from .arguments import Parser
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..core.protocols import Inspectable
+    from ..gates.sql import Sql
+    from .arguments import Namespace
 
 _PURPOSE = """\
-Look at what keeps stale holders from a write target: a path on this machine, or a URL.
+Look at what keeps stale holders from a write target: a path on this machine, a URL, or the gate of a
+database (postgresql://user@host/database#articles, sqlite:////path/to/file#articles).
 
-show      the marks that stand there, and what was refused
+show      the marks that stand there, what was refused, and which tables have triggers
 adopt     make the marks of another store this store's, when this store replaces it for good. Holders of
           the other store are refused from then on; see first that none of them still works
+forget    take the gate off the list that every holder of --lease NAME seals, when it is gone for good: one
+          that cannot be sealed means no lease
+install   put triggers on tables of a database: SQL that comes without the newest holder's token fails
+          there, from psql and the sqlite3 shell too
+remove    take them off again: from the --table named, else from all. The marks stay
+install-hook  TARGET is a bare git repository: a push to --branch B that does not bring its fence along is
+          refused there, whoever sends it. Optional: `nightlatch push` needs no hook
 
 exit code: 0; 69 the target could not be reached, 64 usage."""
 
 _EXAMPLES = """\
   nightlatch gate show /srv/www/report.html
   nightlatch gate show s3://bucket/latest.parquet --json
-  nightlatch gate adopt /srv/www/report.html"""
+  nightlatch gate adopt /srv/www/report.html
+  nightlatch gate install postgresql://app@db/site#articles --table articles --table authors
+  nightlatch gate remove postgresql://app@db/site#articles
+  nightlatch gate forget s3://old-bucket/latest --lease reports
+  nightlatch gate install-hook /srv/git/site.git --branch main"""
+
+
+_VERBS = ("show", "adopt", "forget", "install", "remove", "install-hook")
 
 
 def main(argv: list[str]) -> int:
     parser = Parser("gate", _PURPOSE, _EXAMPLES)
-    parser.add_argument("verb", choices=("show", "adopt"), metavar="VERB", help="show, adopt")
+    parser.add_argument("verb", choices=_VERBS, metavar="VERB", help=", ".join(_VERBS))
     parser.add_argument("target", metavar="TARGET", help="a path, or the URL of a gate")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--json", action="store_true", help="show: print one JSON object")
+    parser.add_argument("--table", metavar="T", action="append", default=[], help="install, remove: a table (repeat)")
+    parser.add_argument("--name", metavar="NAME", help="install, remove: the gate's name, if TARGET has no #NAME")
+    parser.add_argument("--lease", metavar="NAME", help="forget: the lease it is registered under")
+    parser.add_argument("--branch", metavar="B", action="append", default=[], help="install-hook: a branch (repeat)")
     args = parser.parse_args(argv)
+    if args.verb in ("install", "remove"):
+        return (_install if args.verb == "install" else _remove)(_in_database(args), args.table)
+    if args.verb == "install-hook":
+        return _install_hook(args.target, args.branch)
+    if args.verb == "forget":
+        return _forget(args)
+    if args.table or args.name:
+        raise UsageError("--table and --name are for install and remove")
     gate = _inspectable(args.target)
     if args.verb == "show":
         (_show_json if args.json else _show)(gate)
@@ -45,6 +74,56 @@ def main(argv: list[str]) -> int:
         f"{args.target}: {foreign} mark{'' if foreign == 1 else 's'} adopted for {store.url} (store id {store.id[:8]})"
     )
     return 0
+
+
+def _forget(args: Namespace) -> int:
+    if not args.lease:
+        raise UsageError("which lease? nightlatch gate forget TARGET --lease NAME")
+    # A gate that is gone may not open any more; then what it was registered as has to be named.
+    gate_url = args.target if "://" in args.target else at(args.target).url
+    if not url.connect(args.store).unregister(args.lease, gate_url):
+        raise UsageError(f"{gate_url} is not registered under {args.lease}; the error that names it shows its URL")
+    print(f"{gate_url} is sealed no longer by holders of {args.lease}")
+    return 0
+
+
+def _install_hook(repository: str, branches: list[str]) -> int:
+    from ..gates.git_hook import install
+
+    if not branches:
+        raise UsageError("which branch? nightlatch gate install-hook REPO --branch main")
+    print(f"{install(repository, branches)}: pushes to {', '.join(branches)} need their fence from now on")
+    return 0
+
+
+def _in_database(args: Namespace) -> Sql:
+    from ..gates.sql import Sql
+
+    database, _, name = args.target.partition("#")
+    if args.name and name and args.name != name:
+        raise UsageError(f"the gate is named twice: #{name} and --name {args.name}")
+    name = args.name or name or (args.table[0] if len(args.table) == 1 else "")
+    if not name:
+        raise UsageError(f"name the gate: {database}#articles, or --name articles")
+    return Sql(name, database)
+
+
+def _install(gate: Sql, tables: list[str]) -> int:
+    gate.install(*tables)
+    print(f"{gate.url}: {', '.join(tables) or 'no table'} guarded" + ("" if tables else "; it is ready for use"))
+    return 0
+
+
+def _remove(gate: Sql, tables: list[str]) -> int:
+    removed = gate.remove(*tables)
+    if tables and not removed:
+        raise UsageError(f"{gate.url} does not guard {', '.join(tables)}; nightlatch gate show lists what it does")
+    print(f"{gate.url}: {', '.join(removed) or 'no table'} guarded no longer; the marks stay")
+    return 0
+
+
+def _tables(gate: Inspectable) -> list[str]:
+    return gate.guarded() if hasattr(gate, "guarded") else []
 
 
 def _inspectable(target: str) -> Inspectable:
@@ -61,6 +140,8 @@ def _show(gate: Inspectable) -> None:
             f"mark     {name}  token {stands.mark.token}  {stands.by}  since {_time(stands.at)}  "
             f"store {stands.mark.store[:8]}"
         )
+    for table in _tables(gate):
+        print(f"guards   {table}")
     for refusal in gate.refusals():
         why = f"token {refusal.stands} stood there" if refusal.stands else "fenced from another store"
         print(f"refused  {refusal.name}  token {refusal.offered}  {refusal.by}  at {_time(refusal.at)}  ({why})")
@@ -73,6 +154,7 @@ def _show_json(gate: Inspectable) -> None:
             {"lease": n, "token": s.mark.token, "store": s.mark.store, "holder": s.by, "since": s.at}
             for n, s in gate.standing().items()
         ],
+        "tables": _tables(gate),
         "refusals": [
             {"lease": r.name, "token": r.offered, "stands": r.stands, "holder": r.by, "at": r.at}
             for r in gate.refusals()

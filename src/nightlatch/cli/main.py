@@ -30,7 +30,7 @@ COMMANDS = {
     "lease": "acquire, renew, release, show, list or raise a lease from a script",
     "publish": "replace a file, a folder or an object, if the lease is still yours",
     "push": "push HEAD to a branch, if the lease is still yours",
-    "gate": "show a gate's marks and refusals, or adopt it for this store",
+    "gate": "show a gate's marks and refusals, adopt or forget it, guard tables and branches",
     "audit": "is the journal whole? verify it, or print the heads to keep elsewhere",
     "key": "print the idempotency key of what is processed",
     "doctor": "check this machine and the store; each finding says what to do",
@@ -77,7 +77,9 @@ def run(argv: list[str]) -> int:
     try:
         return _dispatch(argv)
     except (Error, Stop) as error:
-        print(f"nightlatch: {error}", file=sys.stderr)
+        from .screen import harmless
+
+        print(f"nightlatch: {harmless(str(error))}", file=sys.stderr)  # it may quote what a command has said
         return error.exit_code
     except KeyboardInterrupt:
         return 130

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from ..core import duration
-from ..errors import Busy, UsageError
+from ..core import duration, retry
+from ..errors import Busy, Error, Stop, UsageError
 from ..runtime import verdict
 from ..runtime.job import Job, caps, seconds
 from .arguments import Parser, split_command
@@ -22,9 +22,13 @@ Only one run of NAME works at a time, on every machine that shares the store. A 
 done again (`skipped`, exit 0). The command is ended from outside when its time, its progress or its
 budget is over; it is never asked. Its output is shown and kept (nightlatch logs RUN), secrets taken out.
 
+With --workspace it works in a fresh folder, kept if it fails; --publish then writes its result through gates,
+once: a copy that was overtaken is refused, and what a crashed one published is not published again.
+
 exit code: the command's own; 0 with `skipped` when the key is done; 75 held by another; 76 in doubt, needs
 a person; 120 cancelled, 121 over budget, 122 stalled, 123 lease lost, 124 timed out; 126/127 cannot be
-executed / not found; 69 store unreachable, 64 usage, 125 Nightlatch itself failed."""
+executed / not found; 73 a gate refused its result, a newer holder stands there; 69 store unreachable, 64 usage,
+125 Nightlatch itself failed."""
 
 _TIMEOUT = "1h"
 
@@ -33,6 +37,8 @@ _EXAMPLES = """\
   nightlatch run articles --slot '0 2 * * *' -- ./articles.sh       # late and doubled firings agree on one slot
   nightlatch run report --key "$(nightlatch key sales 2026-11)" -- ./report.sh
   nightlatch run crawl --stall 10m --progress ./out -- ./crawl.sh
+  nightlatch run site --workspace git --publish git -- claude -p 'Write the next article and commit it'
+  nightlatch run report --workspace scratch --publish out.html=/srv/www/report.html -- ./report.sh
   nightlatch run agent --budget usd=2,usd/day=10 --meter output -- claude -p --output-format json 'Go'"""
 
 
@@ -58,25 +64,41 @@ def main(argv: list[str]) -> int:
     )
     parser.add_argument("--env", metavar="NAME=VALUE", action="append", help="for the command; may be repeated")
     parser.add_argument("--cwd", metavar="FOLDER", default="", help="where the command runs")
-    parser.add_argument("--lost", metavar="POLICY", default="doubt", choices=["again", "doubt"],
-                        help="again or doubt: after an attempt whose holder died (default doubt)")  # fmt: skip
+    parser.add_argument("--workspace", metavar="KIND", default="",
+                        help="scratch, git or git:URL#branch: run it in a fresh folder")  # fmt: skip
+    parser.add_argument("--publish", metavar="FROM=TO", action="append",
+                        help="or git: after success, from the workspace to a file, folder/ or s3://")  # fmt: skip
+    parser.add_argument("--input", metavar="FILE", action="append", help="record its sha256; may be repeated")
+    parser.add_argument("--lost", metavar="POLICY", default="", choices=["again", "doubt"],
+                        help="after an attempt whose holder died: again (default with --publish) or doubt")  # fmt: skip
+    parser.add_argument("--keep-awake", action="store_true", help="keep the machine from sleeping while it runs")
+    parser.add_argument("--retries", metavar="N", type=int, default=0, help="more attempts if it fails (default 0)")
+    parser.add_argument("--backoff", metavar="TIME", default="10s", help="before the first of them; doubles (10s)")
     parser.add_argument("--again", action="store_true", help="although the key is done")
     parser.add_argument("--new", action="store_true", help="without a key: a new run, not the unfinished one")
-    parser.add_argument("--verdict", metavar="FILE", help="write how it ended as JSON")
+    parser.add_argument("--verdict", metavar="FILE", help="write how it ended, or why it did not begin, as JSON")
     parser.add_argument("--held-ok", action="store_true", help="exit 0 instead of 75 when another holds it")
     parser.add_argument("--dry-run", action="store_true", help="say what would be done; claim and start nothing")
     args = parser.parse_args(ours)
-    job = _job(args, command).check()
-    if args.dry_run:
-        return _say(job)
-    from ..runtime.pipeline import run
-
     try:
+        job = _job(args, command).check()
+        if args.dry_run:
+            return _say(job)
+        from ..runtime.pipeline import run
+
         told = run(job, store=args.store)
-    except Busy as busy:
-        if not args.held_ok:
+        for number in range(1, args.retries + 1):
+            if not retry.worth_another(told.status, told.exit_code):
+                break
+            print(told.line(), file=sys.stderr)
+            _pause(number, duration.parse(args.backoff, what="--backoff"), told.retry_after)
+            told = run(job, store=args.store)
+    except (Error, Stop) as error:
+        if args.verdict:
+            verdict.write_error(args.verdict, args.name, args.key or "", error)
+        if not isinstance(error, Busy) or not args.held_ok:
             raise
-        print(f"nightlatch: {busy}", file=sys.stderr)
+        print(f"nightlatch: {error}", file=sys.stderr)
         return 0
     if args.verdict:
         verdict.write(args.verdict, told)
@@ -94,7 +116,7 @@ def _job(args: Namespace, command: list[str]) -> Job:
     if args.timeout is None:
         print(f"nightlatch: {args.name} may run for {_TIMEOUT}, since no --timeout is given", file=sys.stderr)
     timeout = seconds(args.timeout or _TIMEOUT, "--timeout")
-    if args.cwd and not os.path.isdir(args.cwd):
+    if args.cwd and not args.workspace and not os.path.isdir(args.cwd):
         raise UsageError(f"--cwd {args.cwd}: there is no such folder")
     return Job(
         name=args.name,
@@ -112,10 +134,25 @@ def _job(args: Namespace, command: list[str]) -> Job:
         meter=args.meter or "",
         env=tuple(_pair(text) for text in args.env),
         cwd=args.cwd,
+        workspace=args.workspace,
+        publish=tuple(args.publish),
+        inputs=tuple(args.input),
         lost=args.lost,
         again=args.again,
         new=args.new,
+        keep_awake=args.keep_awake,
     )
+
+
+def _pause(number: int, base: float, asked: float) -> None:
+    import random
+
+    from ..system import clock
+
+    # Not a secret: it only keeps machines that failed together from trying together.
+    until = clock.now() + retry.pause(number, base=base, chance=random.random(), asked=asked)  # noqa: S311
+    while (left := until - clock.now()) > 0:
+        clock.sleep(left)
 
 
 def _slot(expression: str, zone: str) -> str:

@@ -33,7 +33,18 @@ def harmless(text: str) -> str:
 def _written_out(letter: str) -> str:
     if letter in "\n\t\r":
         return " "
-    return f"\\x{ord(letter):02x}" if ord(letter) < 256 else f"\\u{ord(letter):04x}"
+    number = ord(letter)
+    return f"\\x{number:02x}" if number < 128 else f"\\u{number:04x}" if number < 65536 else f"\\U{number:08x}"
+
+
+def quoted(text: str) -> str:
+    """`text` as one word of a shell, harmless on the screen and itself again when it is typed."""
+    import shlex
+
+    if text.isprintable():
+        return shlex.quote(text)
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("\t", "\\t")
+    return f"$'{harmless(escaped.replace(chr(13), chr(92) + 'r'))}'"
 
 
 def cut(text: str, width: int) -> str:
@@ -66,9 +77,14 @@ def ago(wall: float) -> str:
 
 def moment(wall: float) -> str:
     """Local time, and how long ago."""
+    return f"{local(wall)} ({ago(wall)})" if wall <= clock.wall() else local(wall)
+
+
+def local(wall: float) -> str:
+    """Local time, with the date unless it is today's."""
     shown = time.localtime(wall)
     today = shown[:3] == time.localtime()[:3]
-    return f"{time.strftime('%H:%M:%S' if today else '%Y-%m-%d %H:%M:%S', shown)} ({ago(wall)})"
+    return time.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M:%S", shown)
 
 
 def columns(rows: Sequence[Sequence[str]], elastic: Iterable[int], colours: Sequence[str] = ()) -> list[str]:

@@ -27,6 +27,7 @@ One run: what it is, its attempts, its timeline from the journal, what was refus
 and what to type next. Looking changes nothing."""
 
 _TAIL = 10  # lines of output
+_LONGEST = 400  # characters of a command, or of a line of output
 _TIMELINE = 40  # entries that are shown; --json has all
 _OFTEN = ("progress", "usage")  # of several in a row only the last is shown
 _LINKS = ("opened", "ended")  # on the job's chain: they point to the run's own entries
@@ -61,7 +62,7 @@ def main(argv: list[str]) -> int:
     _section("attempts", _attempts(attempts))
     _section("timeline", _entries([entry for entry in entries if entry not in refusals]))
     _section("refused", _entries(refusals))
-    _section("output, its end", ["  | " + screen.harmless(line) for line in tail])
+    _section("output, its end", ["  | " + screen.cut(screen.harmless(line), _LONGEST) for line in tail])
     _section("next", _next(desk, run, state))
     return 0
 
@@ -84,11 +85,11 @@ def _lines(run: Run, state: str) -> list[tuple[str, str]]:
     lines = [
         ("key", screen.harmless(run.key)),
         ("slot", screen.harmless(run.slot)),
-        ("command", screen.cut(screen.harmless(run.command), 400)),
+        ("command", screen.cut(screen.harmless(run.command), _LONGEST)),
         ("reason", reason),
         ("exit code", "" if run.exit_code is None else str(run.exit_code)),
-        ("holder", str(run.holder) if state in (states.RUNNING, lapse.LAPSED) else ""),
-        ("host", run.host),
+        ("holder", screen.harmless(str(run.holder)) if state in (states.RUNNING, lapse.LAPSED) else ""),
+        ("host", screen.harmless(run.host)),
         ("opened", screen.moment(run.created)),
         ("started", started),
         ("ended", ended if run.state not in states.OPEN else ""),
@@ -122,14 +123,17 @@ def _entries(entries: list[Entry]) -> list[str]:
         for index, entry in enumerate(entries)
         if entry.kind not in _OFTEN or index + 1 == len(entries) or entries[index + 1].kind != entry.kind
     ]
-    cells = [[screen.moment(entry.at), screen.harmless(entry.kind), _said(entry)] for entry in shown[-_TIMELINE:]]
+    cells = [[screen.local(entry.at), screen.harmless(entry.kind), _said(entry)] for entry in shown[-_TIMELINE:]]
     lines = [screen.cut(line, max(screen.width(), 60)) for line in screen.columns(cells, elastic=())]
     earlier = len(shown) - len(cells)
     return [f"  … {earlier} earlier: --json has all of them", *lines] if earlier else lines
 
 
 def _said(entry: Entry) -> str:
-    return logfmt({screen.harmless(name): text for name, text in entry.facts.items() if name not in _FENCE})
+    told = {screen.harmless(name): text for name, text in entry.facts.items() if name not in _FENCE}
+    if "elapsed" in told:
+        told["elapsed"] = duration.show(float(told["elapsed"]))
+    return logfmt(told)
 
 
 def _next(desk: Desk, run: Run, state: str) -> list[str]:

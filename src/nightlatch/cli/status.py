@@ -20,8 +20,7 @@ The last night in one screen: what needs you first, then what runs, waits and is
 Each row ends in the command to type. What is in doubt, needs attention or has lapsed stays here until
 somebody decides; the rest is of the last 24 hours. Looking changes nothing."""
 
-_MOST = 1000  # runs that are looked at: no night's screen scans years
-_OPEN_MOST = 50
+_MOST = 200  # runs of one state that are looked at: no night's screen scans years
 _GROUPS = {"needs you": 15, "running": 10, "waiting": 5, "done": 10}  # and how many rows are shown
 
 
@@ -35,29 +34,34 @@ def main(argv: list[str]) -> int:
     groups, capped = _look(desk, since)
     if args.json:
         told = {name.replace(" ", "_"): [facts(*seen) for seen in group] for name, group in groups.items()}
-        print_json({"version": 1, "since": since, "capped": capped, **told})
+        print_json({"version": 1, "since": since, "capped": sorted(capped), **told})
     else:
         _show(desk, groups, args.since, capped)
     return 0
 
 
-def _look(desk: Desk, since: float | None) -> tuple[dict[str, list[Seen]], bool]:
-    """The groups in their order, the newest first; and whether there is more than was looked at."""
-    open_or_asking = [
-        run for state in (*states.ASKING, *states.OPEN) for run in desk.ledger.runs(state=state, limit=_OPEN_MOST)
-    ]
-    recent = list(desk.ledger.runs(since=since, limit=_MOST))
-    known = {run.id for run in open_or_asking}
-    ended = [run for run in recent if run.id not in known and run.state in states.TERMINAL]
-    seen = [(run, desk.state(run)) for run in open_or_asking] + [(run, run.state) for run in ended]
+def _look(desk: Desk, since: float | None) -> tuple[dict[str, list[Seen]], set[str]]:
+    """The groups in their order, the newest first; and the names of those that have more than was looked at.
+
+    State by state: a failure is not hidden by the thousand successes after it.
+    """
     groups: dict[str, list[Seen]] = {name: [] for name in _GROUPS}
-    for run, state in seen:
-        groups[_group(state)].append((run, state))
-    groups["needs you"].sort(key=lambda one: _URGENCY.index(one[1]))
-    return groups, len(recent) == _MOST
+    capped = set()
+    for state in states.ALL:
+        within = since if states.is_terminal(state) else None  # what is open stays until it is decided
+        runs = list(desk.ledger.runs(state=state, since=within, limit=_MOST))
+        for run in runs:
+            shown = desk.state(run)
+            groups[_group(shown)].append((run, shown))
+        if len(runs) == _MOST:
+            capped.add(_group(state))
+    for group in groups.values():
+        group.sort(key=lambda seen: -seen[0].changed)
+    groups["needs you"].sort(key=lambda seen: _URGENCY.index(seen[1]) if seen[1] in ASKING else len(_URGENCY))
+    return groups, capped
 
 
-_URGENCY = (states.IN_DOUBT, states.NEEDS_ATTENTION, lapse.LAPSED, *FAILED)
+_URGENCY = (states.IN_DOUBT, states.NEEDS_ATTENTION, lapse.LAPSED)
 
 
 def _group(state: str) -> str:
@@ -68,17 +72,19 @@ def _group(state: str) -> str:
     return "waiting" if state in states.OPEN else "done"
 
 
-def _show(desk: Desk, groups: dict[str, list[Seen]], since: str, capped: bool) -> None:
+def _show(desk: Desk, groups: dict[str, list[Seen]], since: str, capped: set[str]) -> None:
     if not any(groups.values()):
         print(f"nothing needs you, nothing runs, and nothing ran in the last {since}.")
         print(f"Start something: {desk.command('run NAME -- CMD …')}; all commands: nightlatch --help")
         return
-    for number, (name, group) in enumerate((name, group) for name, group in groups.items() if group):
-        count = f"{len(group)}{'+' if capped else ''}"
-        print(("\n" if number else "") + screen.paint(f"{name} ({count})", screen.BOLD))
-        most = _GROUPS[name]
-        print("\n".join(desk.rows(group[:most])))
-        if len(group) > most:
-            print(f"  … {len(group) - most} more: {desk.command('runs --since', since)}")
     if not groups["needs you"]:
-        print("\nnothing needs you")
+        print(screen.paint("nothing needs you", screen.GREEN) + "\n")
+    shown = {name: group[: _GROUPS[name]] for name, group in groups.items() if group}
+    rows = iter(desk.rows([seen for group in shown.values() for seen in group]))  # together, so that columns align
+    for number, (name, group) in enumerate(shown.items()):
+        count, more = len(groups[name]), len(groups[name]) - len(group)
+        print(("\n" if number else "") + screen.paint(f"{name} ({count}{'+' if name in capped else ''})", screen.BOLD))
+        for _ in group:
+            print(next(rows))
+        if more:
+            print(f"  … {more} more: {desk.command('runs --since', since)}")

@@ -115,7 +115,9 @@ class Gate(Protocol):
     How it writes is each gate's own affair; what all share is being found by URL and being sealed.
     """
 
-    url: str  # what it is registered as; `gates.open(url)` makes it again, on any machine
+    @property
+    def url(self) -> str:
+        """What it is registered as; `gates.open(url)` makes it again, on any machine."""
 
     def seal(self, mark: Mark, by: str) -> Mark | None:
         """Raise the gate's mark, so that every older grant is refused from now on; returns the mark before.

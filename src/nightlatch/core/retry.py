@@ -1,61 +1,26 @@
-"""When to try again, how long to wait before, and when trying more is no use."""
+"""Which end of an attempt is worth another one, and when."""
 
 from __future__ import annotations
 
-from ..errors import UsageError
+from . import states
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+LONGEST = 3600.0  # seconds between two attempts, at the most
 
-_FIRST, _LONGEST = 1.0, 60.0  # seconds
-
-# sysexits.h: wrong usage, wrong input, not permitted, wrong configuration; and a command that cannot be started.
-PERMANENT = frozenset({64, 65, 77, 78, 126, 127})
-
-_WINDOW = 10
-_ALIKE = 8
+# What sysexits.h and the shell call a mistake: it will be the same mistake next time. 75 says "try again".
+_PERMANENT = frozenset({*range(64, 79), 126, 127} - {75})
+_TRANSIENT_STATES = (states.TIMED_OUT, states.STALLED)
 
 
-def pause(tries: int, chance: float) -> float:
-    """Seconds before try number `tries` + 1. `chance` is between 0 and 1: full jitter, so that items which failed
-    together do not come back together."""
-    return chance * min(_LONGEST, _FIRST * 2.0 ** (tries - 1))
+def worth_another(state: str, exit_code: int) -> bool:
+    """A failed command is tried again unless its exit code says that trying is in vain. What a person, a budget or
+    a newer holder has ended is not."""
+    return state in _TRANSIENT_STATES or (state == states.FAILED and exit_code not in _PERMANENT)
 
 
-class Breaker:
-    """Opens when most of the last items failed in the same way: a wrong password must not burn two hundred items."""
+def pause(attempt: int, *, base: float, chance: float, asked: float = 0.0) -> float:
+    """Seconds to wait after attempt number `attempt` (1 is the first): full jitter over a doubling span.
 
-    def __init__(self) -> None:
-        self._last: list[str] = []
-
-    def add(self, failure: str) -> None:
-        """How an item ended; "" for well."""
-        self._last = [*self._last[1 - _WINDOW :], failure]
-
-    @property
-    def open(self) -> str:
-        """The failure that most of the last items share; "" while there is none."""
-        if len(self._last) < _WINDOW:
-            return ""
-        return next((f for f in set(self._last) if f and self._last.count(f) >= _ALIKE), "")
-
-
-def alike(exit_code: int, complaint: Iterable[str]) -> str:
-    """What makes two failures the same: the exit code and the last complaint, whatever numbers stand in it."""
-    last = next((line.strip() for line in reversed(list(complaint)) if line.strip()), "")
-    shape = "".join("#" if letter.isdigit() else letter for letter in last[:200])
-    return f"exit code {exit_code}" + (f": {shape}" if shape else "")
-
-
-class Limit:
-    """`5` failures, or `5%` of the items."""
-
-    def __init__(self, text: str) -> None:
-        number, percent, rest = text.strip().partition("%")
-        if rest or not number.replace(".", "", 1).isdecimal() or (not percent and "." in number):
-            raise UsageError(f"--max-failures {text!r}: write a number, or a share of the items as in 5%")
-        self._most, self._share = float(number), bool(percent)
-
-    def passed(self, failed: int, of: int) -> bool:
-        return failed > (self._most / 100 * of if self._share else self._most)
+    `chance` is a random number from 0 to 1. `asked` is what a server asked for (Retry-After): never less.
+    """
+    span = min(LONGEST, base * 2.0 ** (attempt - 1))
+    return max(min(asked, LONGEST), span * chance)

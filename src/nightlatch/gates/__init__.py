@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .folder import Folder
     from .git import Git
     from .objects import Object
+    from .sql import Sql
 
 # scheme of a gate's URL → (module, class); a class is made again from its URL by `from_url`
 _KINDS: dict[str, tuple[str, str]] = {
@@ -26,9 +27,12 @@ _KINDS: dict[str, tuple[str, str]] = {
     "gs": ("objects", "Object"),
     "az": ("objects", "Object"),
     "git": ("git", "Git"),  # git+https, git+ssh and so on
+    "postgresql": ("sql", "Sql"),
+    "postgres": ("sql", "Sql"),
+    "sqlite": ("sql", "Sql"),
 }
 
-__all__ = ["File", "Folder", "Git", "Object", "at", "open"]
+__all__ = ["File", "Folder", "Git", "Object", "Sql", "at", "open"]
 
 
 def open(url: str) -> Gate:

@@ -21,6 +21,8 @@ def present(gate: Gate, bearer: Bearer | Mark, sealed: Mark | None) -> tuple[Mar
     if isinstance(bearer, Mark):
         return bearer, f"{identity.user()}@{identity.host()} (pid {os.getpid()})"
     bearer.check()
-    if sealed != bearer.mark:
+    mark = bearer.mark
+    if sealed != mark:
         bearer.use(gate)
-    return bearer.mark, str(bearer.holder)
+        mark = bearer.mark  # sealing may have raised it
+    return mark, str(bearer.holder)

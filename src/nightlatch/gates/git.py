@@ -53,11 +53,11 @@ class Git:
 
     def _open(self, remote: Remote, branch: str) -> None:
         self.branch = branch
-        self.url = f"git+{_without_password(remote.url)}#{branch}"
+        self.url = f"git+{without_password(remote.url)}#{branch}"
         folder = store_url.folder_of(f"git+{remote.url}")
         self._repository = Repository(remote, folder)
         self._branch_ref = f"refs/heads/{branch}"
-        self._fence_ref = f"{names.ROOT}@fence/{names.encode(branch)}"
+        self._fence_ref = names.fence(branch)
         self._refusals = os.path.join(folder, "refusals", names.encode(branch).replace("/", ""))
         self._sealed: Mark | None = None
 
@@ -204,7 +204,7 @@ class _Push:
         settling: Callable[[str], list[Move]] | None = None,
     ) -> None:
         self.gate, self.mark, self.by, self.trailers, self.settling = gate, mark, by, trailers, settling
-        self.work = Worktree(folder)
+        self.work = Worktree(folder, config=gate._repository.remote.config)
         self.unsure = ""  # a commit whose push got no answer: it may have landed
 
     def run(self) -> str:
@@ -297,7 +297,7 @@ def _marks(commit: Commit | None) -> dict[str, Standing]:
     return fence.unpack("\n".join(line for line in lines if "\t" in line))
 
 
-def _without_password(url: str) -> str:
+def without_password(url: str) -> str:
     """A gate's URL stands in the store for every machine; each brings its own password."""
     scheme, mark, rest = url.partition("://")
     host, slash, path = rest.partition("/")

@@ -21,8 +21,10 @@ _REMOTE = 900.0  # and for one that does: a push of much, with the hooks of both
 class Worktree:
     """The repository in `folder`. What stands in HEAD is what is pushed."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, *, config: str = "") -> None:
+        """`config`: settings for talking to the remote that `folder` itself lacks, as a fresh clone does."""
         self.folder = os.path.abspath(folder)
+        self._config = ("-c", f"include.path={config}") if config else ()
         # Unlike the store's pushes these are the holder's work, and end with it.
         self._env = {**environment(), **{name: os.environ[name] for name in (tree.LINEAGE,) if name in os.environ}}
         # Nobody is there to edit anything.
@@ -48,10 +50,14 @@ class Worktree:
         """Bring over what the branch has that is not here."""
         if self.run("cat-file", "-e", f"{wanted}^{{commit}}")[0] == 0:
             return
-        words = ("fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--", url, ref)
-        code, _, said = self.run(*words, timeout=_REMOTE)
+        code, _, said = self.fetch_into(url, ref, timeout=_REMOTE)
         if code:
             raise GateUnreachable(f"{ref} of {url} could not be fetched ({_last(said)}). Nothing was pushed")
+
+    def fetch_into(self, url: str, ref: str, kept: str = "", *, timeout: float) -> tuple[int, str, str]:
+        """`git fetch` of one ref, kept under the name `kept` if there is one."""
+        words = ("fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--", url)
+        return self.run(*self._config, *words, f"+{ref}:{kept}" if kept else ref, timeout=timeout)
 
     def follow(self, base: str, branch: str) -> str:
         """Put our commits on top of `base`; returns the new tip. `Conflict`: everything is as it was before."""
@@ -94,7 +100,7 @@ class Worktree:
     def push(self, repository: Repository, words: Sequence[str]) -> tuple[int, str, str]:
         """`git push` from here, of objects that are here or in the gate's own repository."""
         env = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": os.path.join(repository.folder, "objects")}
-        return self.run("push", "--porcelain", "--no-follow-tags", *words, timeout=_REMOTE, env=env)
+        return self.run(*self._config, "push", "--porcelain", "--no-follow-tags", *words, timeout=_REMOTE, env=env)
 
     def run(
         self, *words: str, stdin: str = "", timeout: float = _LOCAL, env: Mapping[str, str] | None = None

@@ -30,6 +30,7 @@ _HEADS = """
 SELECT name, seq, head, '' FROM {prefix}chain WHERE :chain IN ('', name)
 UNION ALL SELECT id, seq, head, job FROM {prefix}run WHERE :chain IN ('', id)
 """
+_CUTS = "SELECT chain, body FROM {prefix}journal WHERE kind = 'cut' ORDER BY chain, seq"
 
 
 @value(frozen=True, kw_only=True)
@@ -70,12 +71,17 @@ def parse_head(text: str) -> tuple[str, int, str]:
 
 def verify(tables: Tables, kept: Iterable[str] = ()) -> Verdict:
     """Read the whole journal once. `kept` are heads that were kept elsewhere."""
-    return _Audit(tables, [parse_head(text) for text in kept]).run()
+    heads_kept = [parse_head(text) for text in kept]
+    while True:
+        cuts = tables.read(_CUTS)
+        verdict = _Audit(tables, heads_kept, cuts).run()
+        if not verdict.breaks or tables.read(_CUTS) == cuts:
+            return verdict  # else something was pruned meanwhile, and is not missing
 
 
 class _Audit:
-    def __init__(self, tables: Tables, kept: list[tuple[str, int, str]]) -> None:
-        self._tables, self._kept = tables, kept
+    def __init__(self, tables: Tables, kept: list[tuple[str, int, str]], cuts: list[Row]) -> None:
+        self._tables, self._kept, self._cuts = tables, kept, cuts
         self._bare = {hash_ for chain, _, hash_ in kept if not chain}
         self._points: dict[str, dict[int, list[tuple[str, str]]]] = {}  # chain → seq → (hash it must have, who says so)
         self._cut: dict[str, tuple[int, str]] = {}  # job's chain → the last entry that was pruned
@@ -92,7 +98,7 @@ class _Audit:
         for chain, seq, hash_ in self._kept:
             if chain:
                 self._expect(chain, seq, hash_, _ELSEWHERE)
-        for chain, body in self._tables.read("SELECT chain, body FROM {prefix}journal WHERE kind = 'cut' ORDER BY seq"):
+        for chain, body in self._cuts:
             self._note_cut(chain, unpack(body))
         self._walk(_JOBS, stand)  # first: they say what the runs' chains must hold
         self._walk(_RUNS, stand)
@@ -152,12 +158,12 @@ class _Audit:
         if points:
             (_, says), *_ = points[max(points)]
             self._break(chain, last + 1, f"is missing: the chain goes on to entry {max(points)}, by {says}")
-        elif chain not in stand:
-            self._break(chain, last, "belongs to no run and no job: the row with its head was removed")
-        elif last > stand[chain][0]:
-            now = self._tables.read(_HEADS, chain=chain)  # a writer went on meanwhile?
-            if not now or now[0][1] < last:
-                self._break(chain, stand[chain][0] + 1, "was put there by no writer: it stands behind the chain's head")
+        elif last > stand.get(chain, (0,))[0]:
+            now = self._tables.read(_HEADS, chain=chain)  # begun, or gone on, since the heads were read?
+            if not now:
+                self._break(chain, last, "belongs to no run and no job: the row with its head was removed")
+            elif now[0][1] < last:
+                self._break(chain, now[0][1] + 1, "was put there by no writer: it stands behind the chain's head")
 
     def _meet(self, chain: str, seq: int, hash_: str) -> None:
         for wanted, says in self._points.get(chain, {}).pop(seq, ()):
@@ -205,7 +211,10 @@ class _Audit:
         self._breaks.setdefault(chain, Break(chain=chain, seq=seq, what=what))
 
     def _read(self, sql: str) -> Iterator[Row]:
-        chain, seq = "", 0
-        while rows := self._tables.read(sql, chain=chain, seq=seq, most=_PAGE):
+        chain, seq, full = "", 0, True
+        while full:  # not until a page is empty: writers could put off that one for ever
+            rows = self._tables.read(sql, chain=chain, seq=seq, most=_PAGE)
             yield from rows
-            chain, seq = rows[-1][:2]
+            full = len(rows) == _PAGE
+            if full:
+                chain, seq = rows[-1][:2]

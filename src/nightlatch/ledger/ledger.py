@@ -108,7 +108,7 @@ class Ledger:
                     raise RunEnded(sealing.closed(ended), ended)
                 continue
             mine = run.state == states.RUNNING and (run.token, run.grant) == (token, grant)
-            at = sealing.now(self._tables)
+            at = self._tables.now()
             skew = at / 1000 - clock.wall()
             sealed = run if mine else sealing.take(self._tables, run, token, grant, holder, command, definition, at)
             if sealed:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from ..core import states
 from .chain import job_chain
 from .model import Pruned
-from .sealing import now
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ _CUT = "DELETE FROM {prefix}journal WHERE chain = :chain AND seq <= :seq RETURNI
 
 def prune(tables: Tables, keep: float, by: str) -> Pruned:
     """Remove runs that ended over `keep` seconds ago, and the journal behind a recorded head."""
-    today = now(tables)
+    today = tables.now()
     before = today - round(keep * 1000)
     runs: list[str] = []
     entries = 0

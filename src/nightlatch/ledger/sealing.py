@@ -6,7 +6,6 @@ from ..core import states
 from ..core.model import Mark
 from ..database.guarded import Table
 from ..errors import RunEnded, StaleToken
-from ..system import clock
 from .chain import clean, link, pack
 from .deciding import ANCHOR, title
 from .model import RUN, run_of
@@ -179,10 +178,3 @@ def _seen(run: Run) -> dict[str, object]:
         "was_grant": run.grant,
         "was_head": run.head,
     }
-
-
-def now(tables: Tables) -> int:
-    """The clock that all users of the ledger share, in ms."""
-    if tables.database.wall == ":wall":
-        return int(clock.wall() * 1000)
-    return int(tables.read("SELECT {wall}")[0][0])

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from ..database.guarded import Table
+from ..system import clock
 from .chain import head_text, job_chain, link, pack
 
 TYPE_CHECKING = False
@@ -48,6 +49,12 @@ class Tables:
 
     def guarded(self, update: str, values: dict[str, object], inserts: Inserts) -> list[Row]:
         return self.database.guarded(self.sql(update), values, inserts)
+
+    def now(self) -> int:
+        """The clock that all users of the ledger share, in ms."""
+        if self.database.wall == ":wall":
+            return int(clock.wall() * 1000)
+        return int(self.read("SELECT {wall}")[0][0])
 
     def on_chain(self, job: str) -> OnChain:
         return OnChain(self, job)

@@ -6,7 +6,7 @@ comes to them. Nobody waits for company: a call that is alone is written alone.
 
 from __future__ import annotations
 
-from _thread import allocate_lock
+from _thread import allocate_lock, get_ident
 
 from ..errors import StoreUnreachable
 
@@ -24,7 +24,7 @@ else:
 
     T = None
 
-_MOST = 256  # calls in one commit: the last of them waits for all
+_MOST = 256  # calls in one commit: the first of them waits for all
 
 
 class Turns(Generic[T]):
@@ -32,16 +32,25 @@ class Turns(Generic[T]):
         self._write = write
         self._queue: list[_Call[T]] = []
         self._turn = allocate_lock()
+        self._gathered: dict[int, list[T]] = {}  # by thread
 
-    def take(self, what: T) -> None:
-        """Return when it is written; raises what its commit raised."""
-        call = _Call(what)
+    def take(self, *whats: T) -> None:
+        """Return when they are written, in one commit; raises what that raised."""
+        gathered = self._gathered.get(get_ident())
+        if gathered is not None:
+            gathered += whats
+            return
+        call = _Call(whats)
         self._queue.append(call)
         with self._turn:
             while not call.done:
                 self._write_queued()
         if call.error is not None:
             raise call.error
+
+    def together(self) -> _Together[T]:
+        """`with turns.together():` what this thread takes inside is written when it ends, in one commit."""
+        return _Together(self)
 
     def alone(self) -> _Alone[T]:
         """`with turns.alone():` all that was queued before is written, and nothing until this ends."""
@@ -52,7 +61,7 @@ class Turns(Generic[T]):
         del self._queue[: len(calls)]
         try:
             if calls:
-                self._write([call.what for call in calls])
+                self._write([what for call in calls for what in call.whats])
         except Exception as error:  # noqa: BLE001  each caller gets it, in its own thread
             for call in calls:
                 call.error = error
@@ -66,10 +75,24 @@ class Turns(Generic[T]):
 
 
 class _Call(Generic[T]):
-    def __init__(self, what: T) -> None:
-        self.what = what
+    def __init__(self, whats: Sequence[T]) -> None:
+        self.whats = whats
         self.done = False
-        self.error: BaseException | None = None
+        self.error: Exception | None = None
+
+
+class _Together(Generic[T]):
+    def __init__(self, turns: Turns[T]) -> None:
+        self._turns = turns
+
+    def __enter__(self) -> None:
+        self._turns._gathered.setdefault(get_ident(), [])
+
+    def __exit__(self, *_: object) -> None:
+        # Also when the work inside failed: what was reported before that has happened.
+        gathered = self._turns._gathered.pop(get_ident(), None)
+        if gathered:
+            self._turns.take(*gathered)
 
 
 class _Alone(Generic[T]):

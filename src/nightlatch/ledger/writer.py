@@ -8,7 +8,7 @@ from ..errors import RunEnded, UsageError
 from .amounts import SCALE, counted
 from .chain import clean, link, pack
 from .fence import WHERE, Fence
-from .model import Usage
+from .model import usage_of
 from .tables import ENTER, JOURNAL
 from .turns import Turns
 
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ..database.guarded import Rows
-    from .model import Run
+    from .model import Run, Usage
     from .tables import Tables
+    from .turns import _Together
 
     Records = Sequence[tuple[Table, Rows]]
 
@@ -33,7 +34,7 @@ _ADVANCE = {  # by (there is progress, there is usage)
     (moved, used): "UPDATE {prefix}run SET seq = :seq, head = :head"
     + (_PROGRESS if moved else "")
     + (_USED if used else "")
-    + f" {WHERE} RETURNING seq"
+    + f" {WHERE} RETURNING {', '.join(SCALE)}"
     for moved in (False, True)
     for used in (False, True)
 }
@@ -64,6 +65,7 @@ class Writer:
         self._fence = Fence(tables, run, skew)
         self._turns = Turns(self._write)
         self._used = run.usage
+        self._totals: tuple[int, ...] | None = None
 
     def event(self, kind: str, /, **facts: object) -> None:
         """Put an entry into the run's journal. Facts are kept as text; None is left out."""
@@ -90,6 +92,13 @@ class Writer:
         verb = _Verb(kind, facts)
         verb.records = records
         self._turns.take(verb)
+
+    def together(self) -> _Together[_Verb]:
+        """`with writer.together(): …` verbs that this thread calls inside are written when it ends, in one commit.
+
+        For a loop that serves many: acknowledge what was asked for after that, not before.
+        """
+        return self._turns.together()
 
     def finish(
         self,
@@ -141,9 +150,11 @@ class Writer:
 
     def _write(self, batch: Sequence[_Verb]) -> None:
         """Commit the verbs, in their order, at once."""
+        self._totals = None
         self._fence.advance(lambda seq, head: self._composed(seq, head, batch))
         if any(verb.counts for verb in batch):
-            self._used = _sum(self._used, batch)
+            # From the row itself: a commit that was given up may have landed after all.
+            self._used = usage_of(self.run.job, self._totals) if self._totals else self._fence.look().usage
 
     def _composed(self, seq: int, head: str, batch: Sequence[_Verb]) -> tuple[int, str, Callable[[], bool]]:
         run, at, values = self.run, self._fence.now(), self._fence.values()
@@ -161,7 +172,13 @@ class Writer:
                 rows.setdefault(table, []).extend(more)
         update = _ADVANCE["done" in values, USAGE in rows]
         values |= {"seq": seq, "head": head} | (used if USAGE in rows else {})
-        return seq, head, lambda: bool(self._tables.guarded(update, values, list(rows.items())))
+
+        def write() -> bool:
+            hit = self._tables.guarded(update, values, list(rows.items()))
+            self._totals = hit[0] if hit else None
+            return bool(hit)
+
+        return seq, head, write
 
     def _ending(
         self, seq: int, head: str, state: str, body: str, values: dict[str, object]
@@ -200,17 +217,3 @@ class _Verb:
 
 class _Missed(Exception):
     """The run's row is not as the writer left it."""
-
-
-def _sum(before: Usage, batch: Sequence[_Verb]) -> Usage:
-    from .model import usage_of
-
-    counts = [sum(verb.counts.get(unit, 0) for verb in batch) for unit in SCALE]
-    more = usage_of(before.job, tuple(counts))
-    return Usage(
-        job=before.job,
-        usd=round(before.usd + more.usd, 9),
-        tokens=before.tokens + more.tokens,
-        calls=before.calls + more.calls,
-        units=round(before.units + more.units, 6),
-    )

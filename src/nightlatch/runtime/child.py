@@ -1,149 +1,73 @@
-"""One item's command: started, ended on time, its output kept until it is over."""
+"""The child of a Python job: python -m nightlatch.runtime.child MODULE:QUALNAME ARGUMENTS
+
+MODULE is a module's name or a file. ARGUMENTS is a JSON object: `args`, `kwargs`, and the `path` that modules
+are imported from. What the function raises is reported with its traceback, and the exit code is 1.
+"""
 
 from __future__ import annotations
 
-import errno
-import os
-import shutil
-import signal
+import importlib
+import importlib.util
+import inspect
+import json
 import sys
-import tempfile
-from typing import BinaryIO
+import traceback
+from typing import Any
 
-from ..core import duration
-from ..system import clock
-from .items import Item
-
-RESULT = 1024  # bytes of standard output that are kept as an item's result
-
-_FITS_PIPE = 4096  # bytes that a pipe takes without anybody reading
-_FITS_ENVIRONMENT = 100_000
-_TAIL = 4096
+from ..errors import Error, Stop, UsageError
+from .tell import tell
 
 
-class Child:
-    """In a process group of its own. Output of items that run side by side does not mix: it is shown at the end."""
+def main(argv: list[str]) -> int:
+    if len(argv) != 2:
+        raise UsageError("this is started by a job's .run(): MODULE:QUALNAME and its arguments")
+    given = json.loads(argv[1])
+    sys.path[:] = [*given["path"], *(place for place in sys.path if place not in given["path"])]
+    try:
+        result = _find(argv[0])(*given["args"], **given["kwargs"])
+        if inspect.iscoroutine(result):
+            import asyncio
 
-    def __init__(
-        self, item: Item, argv: list[str], env: dict[str, str], tries: int, timeout: float | None, grace: float
-    ) -> None:
-        self.item, self.tries, self._env = item, tries, env
-        self._argv, self._timeout, self._grace = argv, timeout, grace
-        self.exit_code = 0  # 128 + N if signal N ended it
-        self.timed_out = False
-        self._pid = 0
-        self._why = ""
-        self._end_at = self._kill_at = float("inf")
-        self._out: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the child
-        self._err: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115
-
-    def start(self) -> bool:
-        """False if it cannot be started; then `exit_code` and `complaint` say why."""
-        given = self.item.text.encode(errors="surrogateescape")
-        env = {**os.environ, **self._env}
-        env.pop("NIGHTLATCH_ITEM", None)
-        if len(given) <= _FITS_ENVIRONMENT and b"\0" not in given:
-            env["NIGHTLATCH_ITEM"] = os.fsdecode(given)
-        stdin = _readable(given + b"\n")
-        try:
-            self._pid = self._spawn(self._argv, env, stdin)
-        except OSError as error:
-            self.exit_code = 127 if error.errno in (errno.ENOENT, errno.ENOTDIR) else 126
-            self._why = f"{self._argv[0]} cannot be started: {error.strerror}"
-            self._err.write(self._why.encode())
-            return False
-        finally:
-            os.close(stdin)
-        if self._timeout is not None:
-            self._end_at = clock.now() + self._timeout
-        return True
-
-    def _spawn(self, argv: list[str], env: dict[str, str], stdin: int) -> int:
-        streams = (stdin, self._out.fileno(), self._err.fileno())
-        actions = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(streams)]
-        defaults = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ]
-        defaults = [
-            signum for signum in defaults if signal.getsignal(signum) != signal.SIG_IGN or signum == signal.SIGPIPE
-        ]
-        try:
-            return os.posix_spawnp(argv[0], argv, env, file_actions=actions, setpgroup=0, setsigdef=defaults)
-        except OSError as error:
-            if error.errno != errno.ENOEXEC:
-                raise
-            found = shutil.which(argv[0]) or argv[0]  # a script without #!
-            return os.posix_spawn("/bin/sh", ["sh", found, *argv[1:]], env, file_actions=actions, setpgroup=0)
-
-    def over(self) -> bool:
-        """Has it ended? Then nothing of its group is left."""
-        if os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-            return False
-        self._signal(signal.SIGKILL)  # before it is collected: the group's number is still its own
-        _, status = os.waitpid(self._pid, 0)
-        code = os.waitstatus_to_exitcode(status)
-        self.exit_code = 128 - code if code < 0 else code
-        return True
-
-    @property
-    def next_at(self) -> float:
-        return min(self._end_at, self._kill_at)
-
-    def keep_time(self, now: float) -> None:
-        if now >= self._kill_at:
-            self._signal(signal.SIGKILL)
-            self._kill_at = float("inf")
-        elif now >= self._end_at:
-            self.timed_out = True
-            self.end(f"not done after {duration.show(self._timeout or 0)}")
-
-    def end(self, why: str) -> None:
-        self._why = self._why or why
-        self._end_at, self._kill_at = float("inf"), clock.now() + self._grace
-        self._signal(signal.SIGTERM)
-
-    def kill(self) -> None:
-        """At once; the warden proves that nothing is left."""
-        self._signal(signal.SIGKILL)
-
-    @property
-    def reason(self) -> str:
-        if self.exit_code == 0 and not self.timed_out:
-            return ""
-        return self._why or f"exit code {self.exit_code}"
-
-    def result(self) -> str:
-        self._out.seek(0)
-        return self._out.read(RESULT).decode(errors="backslashreplace")
-
-    def complaint(self) -> str:
-        """The last of what it said on standard error."""
-        self._err.seek(max(self._err.seek(0, os.SEEK_END) - _TAIL, 0))
-        return self._err.read().decode(errors="backslashreplace")
-
-    def show(self) -> None:
-        """Pass on what it printed, and let go of it."""
-        for source, screen in ((self._out, sys.stdout), (self._err, sys.stderr)):
-            source.seek(0)
-            screen.flush()
-            shutil.copyfileobj(source, screen.buffer)
-            screen.flush()
-            source.close()
-
-    def _signal(self, signum: int) -> None:
-        try:
-            os.killpg(self._pid, signum)
-        except (ProcessLookupError, PermissionError):
-            pass  # nothing of it is left; macOS says "not permitted" of a group of zombies
+            asyncio.run(result)
+        return 0
+    except Stop as stop:
+        print(f"nightlatch: {stop}", file=sys.stderr)
+        return stop.exit_code
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is recorded
+        _report(error)
+        return 1
 
 
-def _readable(data: bytes) -> int:
-    """A descriptor from which `data` can be read, with nobody needed to write it."""
-    if len(data) <= _FITS_PIPE:
-        reads, writes = os.pipe()
-        os.write(writes, data)
-        os.close(writes)
-        return reads
-    with tempfile.TemporaryFile() as file:
-        file.write(data)
-        file.flush()
-        file.seek(0)
-        return os.dup(file.fileno())
+def _find(name: str) -> Any:
+    module_name, _, qualname = name.rpartition(":")
+    found: Any = _from_file(module_name) if module_name.endswith(".py") else importlib.import_module(module_name)
+    for part in qualname.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def _from_file(path: str) -> Any:
+    """A script, under another name than `__main__`: what it does when it is started must not be done here."""
+    spec = importlib.util.spec_from_file_location("__nightlatch_job__", path)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{path} cannot be loaded as a Python module")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # as an import does: dataclasses and pickle look there
+    spec.loader.exec_module(module)
+    return module
+
+
+def _report(error: Exception) -> None:
+    # The frames of this file tell nobody anything.
+    trace = error.__traceback__.tb_next if error.__traceback__ else None
+    text = "".join(traceback.format_exception(type(error), error, trace))
+    print(text, end="", file=sys.stderr)
+    reason = "".join(traceback.format_exception_only(type(error), error)).strip().splitlines()[-1]
+    try:
+        tell(do="fail", reason=reason, traceback=text)
+    except Error as unheard:
+        print(f"nightlatch: the exception could not be recorded: {unheard}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

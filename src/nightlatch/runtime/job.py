@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from ..core import budget, duration
 from ..core.model import check_name
 from ..core.value import value
@@ -33,9 +35,13 @@ class Job:
     meter: str = ""  # "report" (nightlatch spend), or "output" (the agent's final JSON)
     env: tuple[tuple[str, str], ...] = ()
     cwd: str = ""
-    lost: str = "doubt"
+    workspace: str = ""  # "scratch", "git" or "git:URL#branch": a fresh folder for each attempt
+    publish: tuple[str, ...] = ()  # "FROM=TO" or "git": what lands where, through gates, when the command succeeded
+    inputs: tuple[str, ...] = ()  # files whose sha256 is recorded
+    lost: str = ""  # "": again where all writes go through gates, else doubt
     again: bool = False
     new: bool = False
+    keep_awake: bool = False
 
     def check(self) -> Job:
         """This job, if it can be run as it stands; otherwise says what to add."""
@@ -52,9 +58,24 @@ class Job:
                 "a budget needs a meter: add --meter report (the command calls `nightlatch spend`), or --meter output "
                 "(usage is read from the final JSON of claude -p --output-format json or codex exec --json)"
             )
-        if self.lost not in LOST_POLICIES:
+        if self.lost and self.lost not in LOST_POLICIES:
             raise UsageError(f"--lost {self.lost!r} is none of {', '.join(LOST_POLICIES)}")
+        kind = self.workspace.partition(":")[0]
+        if kind not in ("", "scratch", "git") or self.workspace.startswith("scratch:"):
+            raise UsageError(f"--workspace {self.workspace!r} is neither scratch, git nor git:URL#branch")
+        if self.publish and not kind:
+            raise UsageError("--publish takes from a workspace: add --workspace scratch (an empty folder) or git")
+        if "git" in self.publish and kind != "git":
+            raise UsageError("--publish git pushes what is committed in a clone: add --workspace git")
+        for path in self.inputs:
+            if not os.path.isfile(path):
+                raise UsageError(f"--input {path}: there is no such file")
         return self
+
+    @property
+    def when_lost(self) -> str:
+        """What becomes of an attempt whose holder died: it may have acted, unless it could only do so through gates."""
+        return self.lost or ("again" if self.workspace and self.publish else "doubt")
 
 
 def seconds(text: str | None, what: str) -> float | None:

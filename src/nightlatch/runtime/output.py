@@ -30,6 +30,12 @@ def secrets(environment: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
     return sorted(found.items(), key=lambda pair: -len(pair[0]))
 
 
+def redacted(data: bytes, hidden: list[tuple[bytes, bytes]]) -> bytes:
+    for secret, instead in hidden:
+        data = data.replace(secret, instead)
+    return data
+
+
 class Kept:
     """The kept output of one attempt: `output` in its folder, and `output.1` before it."""
 
@@ -79,18 +85,13 @@ class Stream:
         lines = self._line + data
         whole = len(lines) if len(lines) > _LONGEST_LINE else lines.rfind(b"\n") + 1
         self._line = lines[whole:]
-        self._emit(self._redacted(lines[:whole]))
+        self._emit(redacted(lines[:whole], self._hidden))
         return True
 
     def flush(self) -> None:
         """Nothing came for a while: show an unfinished line too, as a prompt is one."""
         line, self._line = self._line, b""
-        self._emit(self._redacted(line))
-
-    def _redacted(self, data: bytes) -> bytes:
-        for secret, instead in self._hidden:
-            data = data.replace(secret, instead)
-        return data
+        self._emit(redacted(line, self._hidden))
 
     def _emit(self, data: bytes) -> None:
         if not data:

@@ -1,6 +1,6 @@
 """The way of one run, from the first look to the last line.
 
-    look → hold (lease, keeper, gates) → open and seal the ledger → start → attend → settle → tell
+    look → hold (lease, keeper, gates) → open and seal the ledger → prepare → start → attend → publish → settle → tell
 
 Each step is a method, in this order. What ends a run from outside is `watch`; what keeps the lease is
 the keeper; what ends the tree is the warden.
@@ -12,7 +12,7 @@ import os
 import select
 
 from ..core import budget, duration, states
-from ..errors import InDoubt, LeaseLost, OverBudget, RunEnded, StaleToken, StoreUnreachable
+from ..errors import Conflict, Error, InDoubt, LeaseLost, OverBudget, RunEnded, StaleToken, StoreUnreachable
 from ..ledger import open_for
 from ..store import url
 from ..system import clock, identity, warden
@@ -24,12 +24,14 @@ from .socket import Socket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from ..core.budget import Cap
     from ..ledger.ledger import Ledger
     from ..ledger.model import Run
     from .batch import Checkpoints
+    from .delivery import Delivery
     from .job import Job
     from .verdict import Verdict
 
@@ -51,6 +53,10 @@ class _Pipeline:
         self.ended: tuple[int, str, int] | None = None  # wait status, why, how many it left behind
         self.ending: tuple[str, str] | None = None  # the state and reason we are ending it with
         self.used: dict[str, float] = {}
+        self.retry_after = 0.0
+        self.delivery: Delivery | None = None
+        self.failure = ""  # what the command itself says it failed of
+        self.recovered = ""  # how an earlier attempt's work came to be published
 
     def go(self) -> Verdict:
         self.lifetime = Lifetime(self.store.folder)
@@ -64,6 +70,10 @@ class _Pipeline:
             if isinstance(key, verdict.Verdict):
                 self.lifetime.end()
                 return key
+            if self.job.workspace:
+                from .delivery import Delivery
+
+                self.delivery = Delivery(self.job)
             with self._hold() as lease:
                 try:
                     return self._attempt(lease, key)
@@ -82,7 +92,7 @@ class _Pipeline:
         if known and states.needs_person(known.state):
             raise InDoubt(
                 f"{self.job.name} ({key}) is {known.state}: {known.reason or 'nobody knows whether it acted'}. Look: "
-                f"nightlatch show {known.id}; then decide: nightlatch resolve {known.id} done|failed|again"
+                f"nightlatch show {known.id}; then decide: nightlatch resolve {known.id}"
             )
         settled = done is not None or (known is not None and known.state == states.SUCCEEDED and not self.job.again)
         if settled and not (known and known.state in states.OPEN):
@@ -126,6 +136,7 @@ class _Pipeline:
             self.job.name,
             ttl=ttl,
             wait=self.job.wait,
+            gates=self.delivery.gates if self.delivery else (),
             lifetime=self.lifetime,
             on_tenure=lambda tenure: guard.tell("tenure", tenure.freeze_at, tenure.end_at, tenure.deadline),
             on_lost=lambda _: guard.tell("end", warden.LOST, ttl * 0.1, int(signal.SIGTERM)),
@@ -143,7 +154,7 @@ class _Pipeline:
                 token=lease.token,
                 grant=lease.grant,
                 holder=lease.holder,
-                lost="again" if settled else self.job.lost,
+                lost="again" if settled else self.job.when_lost,
                 command=command,
             )
         except RunEnded as ended:
@@ -153,17 +164,61 @@ class _Pipeline:
             return self._tell(writer.finish(states.SUCCEEDED, exit_code=0, reason="settled before its holder died"), 0)
         self.writer, self.lease, self.opened = writer, lease, writer.run
         started = clock.now()
-        self._work(started)
+        if self._prepare():
+            self._work(started)
+            self._publish()
         return self._settle(key, clock.now() - started)
+
+    # ── prepare and publish ──
+
+    def _prepare(self) -> bool:
+        """Record what goes in, make the workspace. False: there is nothing to start, and `ended` says why."""
+
+        def steps() -> None:
+            if self.job.inputs:
+                from . import fingerprint
+
+                for path in self.job.inputs:
+                    self.writer.event("input", path=os.path.abspath(path), sha256=fingerprint.of(path))
+            if self.delivery:
+                self.recovered = self.delivery.begin(self.lease, self.ledger, self.writer)
+                if self.recovered:
+                    self.ended = (0, "", 0)
+
+        self._guarded(steps)
+        return self.ended is None
+
+    def _publish(self) -> None:
+        """Let the result land, if there is one; nothing of the command is left that could still change it."""
+        if self.delivery and self._outcome()[0] == states.SUCCEEDED:
+            self._guarded(self.delivery.publish)
+
+    def _guarded(self, steps: Callable[[], None]) -> None:
+        """What goes wrong ends the run, with the reason. A refusal does not: the run is another's by now."""
+        try:
+            steps()
+        except StaleToken as refused:
+            stands = refused.stands.token if refused.stands else None
+            self.ledger.note(
+                self.job.name, "refused", run=self.opened.id, attempt=self.opened.attempt, token=self.lease.token,
+                stands=stands, reason=refused,
+            )  # fmt: skip
+            raise
+        except LeaseLost as lost:
+            self.ending, self.ended = (states.LOST, str(lost)), (lost.exit_code << 8, "", 0)
+        except Error as error:
+            state = states.NEEDS_ATTENTION if isinstance(error, Conflict) else states.FAILED
+            self.ending, self.ended = (state, str(error)), (error.exit_code << 8, "", 0)
 
     # ── start and attend ──
 
     def _work(self, started: float) -> None:
         job, lease, opened = self.job, self.lease, self.opened
+        place = self.delivery.path if self.delivery else job.cwd
         self.watch = watch.Watch(
             now=started,
             stall=job.stall,
-            paths=list(job.watched),
+            paths=[os.path.join(place, path) for path in job.watched],
             caps=job.caps,
             spent_before=self._spent_before,
             cancelled_by=self.writer.cancel_requested,
@@ -181,14 +236,20 @@ class _Pipeline:
             "NIGHTLATCH_ATTEMPT": str(opened.attempt),
             "NIGHTLATCH_SOCKET": socket.path,
         }  # fmt: skip
+        if self.delivery and self.delivery.workspace:
+            environment["NIGHTLATCH_WORKSPACE"] = self.delivery.workspace.path
         environment.pop(url.ENV, None)  # the store's password is not the agent's business
-        hidden = output.secrets(environment)
+        self.hidden = output.secrets(environment)
         screens = zip(self.pipes, (1, 2), strict=True)
-        self.streams = {ends[0]: output.Stream(ends[0], screen, kept, hidden) for ends, screen in screens}
+        self.streams = {ends[0]: output.Stream(ends[0], screen, kept, self.hidden) for ends, screen in screens}
         supervise.forward_signals(self.guard)
         if job.timeout is not None:
             self.guard.tell("limit", started + job.timeout)
-        self.guard.start(job.command, environment, cwd=job.cwd, grace=job.grace)
+        if job.keep_awake:
+            from ..system.awake import keep_awake
+
+            keep_awake(os.getpid())  # a child of ours, ended with the rest when the warden is dismissed
+        self.guard.start(job.command, environment, cwd=place, grace=job.grace)
         try:
             self._attend(socket)
         finally:
@@ -251,6 +312,9 @@ class _Pipeline:
             case "spend":
                 self._spend(budget.amounts(f"{unit}={amount}" for unit, amount in request.items()))
                 return {"used": self.used}
+            case "retry-after":
+                self.retry_after = float(request["seconds"])
+                return {}
             case "check":
                 self.lease.check()
                 return {"token": self.lease.token}
@@ -260,8 +324,17 @@ class _Pipeline:
                 return answer
             case "store":
                 return {"url": self.store.url}  # without a password
+            case "fail":
+                words = {word: str(request.get(word) or "") for word in ("reason", "traceback")}
+                facts = {word: self._redacted(text) for word, text in words.items()}
+                self.writer.event("exception", **facts)
+                self.failure = facts["reason"]
+                return {}
             case other:
-                raise ValueError(f"`do` is {other!r}; known are progress, spend, check and store")
+                raise ValueError(f"`do` is {other!r}; known are progress, spend, retry-after, check, fail and store")
+
+    def _redacted(self, text: str) -> str:
+        return output.redacted(text.encode(errors="replace"), self.hidden).decode(errors="replace")
 
     def _spend(self, amounts: dict[str, float]) -> None:
         self.writer.usage(**amounts)
@@ -273,19 +346,20 @@ class _Pipeline:
 
     def _settle(self, key: str, elapsed: float) -> Verdict:
         """Mark the key done, and record how it ended: never over the verdict of a holder that has overtaken us."""
-        assert self.ended
-        status, why, left = self.ended
-        code = os.waitstatus_to_exitcode(status) if status >= 0 else -9
-        own = 128 - code if code < 0 else code
-        state, reason = self._judged(why, own)
-        if state == states.SUCCEEDED:
+        state, reason, own, why, left = self._outcome()
+        if state == states.SUCCEEDED and not (self.delivery and self.delivery.settled):
             self._mark_done(key)
         if left and not reason:
             reason = f"left {left} process{'es' if left > 1 else ''} behind; ended"
+        if self.delivery and state != states.SUCCEEDED:
+            reason = self.delivery.kept(reason)
         asked = why == warden.ASKED
         shown = own if state in (states.SUCCEEDED, states.FAILED) or asked else states.exit_code(state)
         try:
-            return self._tell(self.writer.finish(state, exit_code=own, reason=reason, elapsed=elapsed), shown)
+            ended = self.writer.finish(state, exit_code=own, reason=reason, elapsed=elapsed)
+            if self.delivery:
+                self.delivery.end(keep=state != states.SUCCEEDED)
+            return self._tell(ended, shown)
         except (StaleToken, RunEnded):
             raise LeaseLost(
                 f"{self.job.name} was taken over while it ran; its end is not recorded over the new holder's. "
@@ -303,6 +377,14 @@ class _Pipeline:
                 self.lease.check()
                 clock.sleep(clock.SLICE)
 
+    def _outcome(self) -> tuple[str, str, int, str, int]:
+        """(state, reason, the command's own exit code, why it was ended, how many it left behind)"""
+        assert self.ended
+        status, why, left = self.ended
+        code = os.waitstatus_to_exitcode(status) if status >= 0 else -9
+        own = 128 - code if code < 0 else code
+        return *self._judged(why, own), own, why, left
+
     def _judged(self, why: str, own: int) -> tuple[str, str]:
         if self.lease.lost or why == warden.LOST:
             return states.LOST, str(self.lease.lost or "the lease was lost")
@@ -312,9 +394,11 @@ class _Pipeline:
             return self.ending
         if why == warden.ASKED:
             return states.CANCELLED, "its supervisor was told to end"
-        if self.job.meter == "output" and own == 0 and (cap := self._over()):
-            return states.OVER_BUDGET, f"the budget {cap} is spent"
-        return (states.SUCCEEDED, "") if own == 0 else (states.FAILED, f"exit code {own}")
+        if own:
+            return states.FAILED, self.failure or f"exit code {own}"
+        # Usage that is only known at the end cannot undo what is done: failing it would do and pay it again.
+        cap = self._over()
+        return states.SUCCEEDED, self.recovered or (f"passed its budget {cap}" if cap else "")
 
     def _over(self) -> Cap | None:
         return budget.exceeded(self.job.caps, self.used, self._spent_before)
@@ -322,6 +406,8 @@ class _Pipeline:
     # ── tell ──
 
     def _tell(self, run: Run, exit_code: int) -> Verdict:
-        told = verdict.of(run, exit_code=exit_code, host=self.host, at=clock.wall(), head=run.anchor)
+        told = verdict.of(
+            run, exit_code=exit_code, host=self.host, at=clock.wall(), head=run.anchor, retry_after=self.retry_after
+        )
         verdict.append(self.store.folder, told)
         return told

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..errors import OtherStore, StaleToken, StoreUnreachable
+from ..errors import GateUnreachable, OtherStore, StaleToken, StoreUnreachable
 from ..gates import open as open_gate
 
 TYPE_CHECKING = False
@@ -49,7 +49,7 @@ def seal_all(lease: Lease | Inherited, registered: Iterable[str], declared: Iter
     for gate in declared:
         if gate.url not in gates:
             lease.store.register(lease.name, lease.grant, gate.url)
-            gates[gate.url] = gate
+        gates[gate.url] = gate  # the caller's own object, which may know more than its URL: a password
     for _ in range(_TRIES):
         highest = max((_refusal(gate, lease.mark, str(lease.holder)) for gate in gates.values()), default=0)
         if not highest:
@@ -74,11 +74,15 @@ def _refusal(gate: Gate, mark: Mark, by: str) -> int:
         if stale.stands is None:
             raise
         return stale.stands.token
+    except GateUnreachable as unreachable:
+        raise GateUnreachable(
+            f"{unreachable}. If it is gone for good: nightlatch gate forget {gate.url} --lease {mark.name}"
+        ) from unreachable
 
 
 def _elsewhere(url: str) -> bool:
-    """A file on another machine's own disk is sealed by the holders there: nobody here can write to it."""
+    """What is on another machine's own disk is sealed by the holders there: nobody here can write to it."""
     from ..system import identity
 
     scheme, _, rest = url.partition("://")
-    return scheme in ("file", "folder") and rest.partition("/")[0] not in ("", identity.machine())
+    return scheme in ("file", "folder", "sqlite") and rest.partition("/")[0] not in ("", identity.machine())

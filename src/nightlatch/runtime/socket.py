@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from ..errors import Error, StoreUnreachable
+from ..errors import Error, Stop, StoreUnreachable
 from ..system.durable import private_folder
 from ..system.light import sockets
 
@@ -73,7 +73,7 @@ class Socket:
             if not isinstance(request, dict) or request.pop("grant", "") != self._grant:
                 raise ValueError("every line is a JSON object whose `grant` is $NIGHTLATCH_GRANT")
             reply = {"ok": True, **self._answer(request)}
-        except Error as error:
+        except (Error, Stop) as error:  # a lost lease too is an answer; what it means for the run, the watch says
             reply = {"ok": False, "error": str(error), "exit_code": error.exit_code}
         except (ValueError, TypeError, KeyError) as error:
             reply = {"ok": False, "error": f"not understood: {error}", "exit_code": 64}

@@ -11,6 +11,7 @@ from ..system import durable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ..errors import Error, Stop
     from ..ledger.model import Run
 
 SKIPPED = "skipped"
@@ -37,6 +38,7 @@ class Verdict:
     host: str = ""
     head: str = ""
     at: float = 0.0
+    retry_after: float = 0.0  # seconds the command asked to be left alone for
 
     def line(self) -> str:
         """The one line a finished run leaves."""
@@ -67,7 +69,7 @@ class Verdict:
         return {"version": 1, **self.__dict__}
 
 
-def of(run: Run, *, exit_code: int, host: str, at: float, head: str = "") -> Verdict:
+def of(run: Run, *, exit_code: int, host: str, at: float, head: str = "", retry_after: float = 0.0) -> Verdict:
     return Verdict(
         job=run.job,
         key=run.key,
@@ -86,6 +88,7 @@ def of(run: Run, *, exit_code: int, host: str, at: float, head: str = "") -> Ver
         host=host,
         head=head,
         at=at,
+        retry_after=retry_after,
     )
 
 
@@ -104,3 +107,19 @@ def write(path: str, verdict: Verdict) -> None:
     import json
 
     durable.replace(os.path.abspath(path), json.dumps(verdict.facts()).encode() + b"\n", mode=0o644)
+
+
+def write_error(path: str, job: str, key: str, error: Error | Stop) -> None:
+    """That there is no verdict, and why: held by another, in doubt, refused, unreachable. `error` is its kind."""
+    import json
+
+    facts = {
+        "version": 1,
+        "job": job,
+        "key": key,
+        "status": "none",
+        "exit_code": error.exit_code,
+        "reason": str(error),
+        "error": type(error).__name__,
+    }
+    durable.replace(os.path.abspath(path), json.dumps(facts).encode() + b"\n", mode=0o644)

@@ -35,6 +35,11 @@ def cursor(job: str) -> str:
     return f"{ROOT}@cursor/{encode(job)}"
 
 
+def fence(branch: str) -> str:
+    """The ref that keeps a branch's marks."""
+    return f"{ROOT}@fence/{encode(branch)}"
+
+
 def lease_name(ref: str) -> str:
     """The lease a ref stands for; "" if it is none."""
     part = ref.removeprefix(ROOT)

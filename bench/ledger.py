@@ -1,0 +1,158 @@
+"""The ledger's verbs, each on the disk when it returns, against raw INSERTs into the same database.
+
+A verb does more than an INSERT: it checks token, grant and head, advances the run's row and chains a
+hash. Contestants take turns, so that a busy moment hits all; what counts is the ratio.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sqlite3
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from tests.servers import PostgresServer
+
+from nightlatch import ledger
+from nightlatch.system import identity
+
+WRITERS, SECONDS, ROUNDS = 8, 1.0, 7
+GOAL = 0.6
+
+_TABLE = """CREATE TABLE IF NOT EXISTS raw_journal (chain TEXT NOT NULL, seq BIGINT NOT NULL, at BIGINT NOT NULL,
+kind TEXT NOT NULL, body TEXT NOT NULL, hash TEXT NOT NULL, PRIMARY KEY (chain, seq))"""
+_HASH = "0123456789abcdef" * 4
+
+Action = Callable[[], object]
+
+
+def raw_sqlite(where: str) -> Action:
+    connection = sqlite3.connect(where, isolation_level=None, timeout=60)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute(_TABLE)
+    return _inserting(lambda row: connection.execute("INSERT INTO raw_journal VALUES (?, ?, ?, ?, ?, ?)", row))
+
+
+def raw_postgres(url: str) -> Action:
+    """psycopg as it comes: it prepares the statement."""
+    import psycopg
+
+    connection = psycopg.connect(url.partition("?")[0], autocommit=True)
+    sql = "INSERT INTO raw_journal VALUES (%s, %s, %s, %s, %s, %s)"
+    return _inserting(lambda row: connection.execute(sql, row))
+
+
+def _inserting(insert: Callable[[tuple[object, ...]], object]) -> Action:
+    chain, seq = identity.new_id(), iter(range(10**9))
+    return lambda: insert((chain, next(seq), int(time.time() * 1000), "progress", "done=3\ntotal=10", _HASH))
+
+
+def verb(url: str) -> Action:
+    book = ledger.open_for(url)
+    run = book.open_run("bench", identity.new_id())
+    writer = book.seal(run.id, token=1, grant=identity.new_id(), holder=identity.holder(pid=0))
+    return lambda: writer.event("progress", done=3, total=10)
+
+
+def run() -> None:
+    with tempfile.TemporaryDirectory(prefix="nightlatch-bench-") as folder:
+        where = f"sqlite:///{folder}/nightlatch.db"
+        _compare("SQLite", (raw_sqlite, f"{folder}/raw.db"), (verb, where))
+        _audit("SQLite", f"sqlite:///{folder}/audit.db")
+    with _postgres() as url:
+        _compare("PostgreSQL", (raw_postgres, url), (verb, url))
+        _audit("PostgreSQL", url.replace("schema=nightlatch", "schema=audit"))
+
+
+def _compare(title: str, raw: tuple[Callable[[str], Action], str], ours: tuple[Callable[[str], Action], str]) -> None:
+    print(f"\nLedger verbs on {title}, each durable (goal: at least {GOAL} of raw INSERTs)")
+    one = [(_alone(*raw), _alone(*ours)) for _ in range(ROUNDS)]
+    _show("1 writer", one)
+    _show(f"{WRITERS} writers, a process and a run each", [(_many(*raw), _many(*ours)) for _ in range(3)])
+    _show(f"{WRITERS} threads of one run, committed together", [(_alone(*raw), _threads(*ours)) for _ in range(3)])
+
+
+def _show(what: str, rates: list[tuple[float, float]]) -> None:
+    raw, ours = (statistics.median(column) for column in zip(*rates, strict=True))
+    ratio = statistics.median(b / a for a, b in rates)
+    print(f"  {what:<44} raw {raw:7.0f}/s   verbs {ours:7.0f}/s   {ratio:5.2f} ×")
+
+
+def _alone(make: Callable[[str], Action], where: str) -> float:
+    return _rate(make(where), SECONDS / 2)
+
+
+def _rate(action: Action, seconds: float) -> float:
+    action()
+    calls, started = 0, time.perf_counter()
+    while (took := time.perf_counter() - started) < seconds:
+        action()
+        calls += 1
+    return calls / took
+
+
+def _threads(make: Callable[[str], Action], where: str) -> float:
+    action, rates = make(where), []
+    threads = [threading.Thread(target=lambda: rates.append(_rate(action, SECONDS))) for _ in range(WRITERS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return sum(rates)
+
+
+def _many(make: Callable[[str], Action], where: str) -> float:
+    context = multiprocessing.get_context("spawn")
+    barrier, results = context.Barrier(WRITERS), context.SimpleQueue()
+    processes = [context.Process(target=_contend, args=(make, where, barrier, results)) for _ in range(WRITERS)]
+    for process in processes:
+        process.start()
+    total = float(sum(results.get() for _ in processes))
+    for process in processes:
+        process.join()
+    return total
+
+
+def _contend(make: Callable[[str], Action], where: str, barrier, results) -> None:
+    action = make(where)
+    barrier.wait()
+    results.put(_rate(action, 2 * SECONDS))
+
+
+def _audit(title: str, url: str, entries: int = 100_000) -> None:
+    book = ledger.open_for(url)
+    runs = 20
+    for number in range(runs):
+        run = book.open_run("bench", str(number))
+        writer = book.seal(run.id, token=1, grant=identity.new_id(), holder=identity.holder(pid=0))
+        for _ in range(entries // runs // 250):
+            with writer.together():
+                for step in range(250):
+                    writer.event("step-done", step=step, result="x" * 60)
+        writer.finish("succeeded", exit_code=0, elapsed=1.0)
+    started = time.perf_counter()
+    verdict = book.verify(book.heads())
+    took = time.perf_counter() - started
+    assert not verdict.breaks and verdict.entries > entries
+    print(f"  audit of {verdict.entries} entries on {title}: {took:.2f} s (goal: under 5 s)")
+
+
+@contextmanager
+def _postgres() -> Iterator[str]:
+    server = PostgresServer()
+    try:
+        server.psql(_TABLE)
+        yield server.url()
+    finally:
+        server.remove()
+
+
+if __name__ == "__main__":
+    os.environ.pop("NIGHTLATCH_STORE", None)
+    run()

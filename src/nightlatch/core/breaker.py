@@ -1,0 +1,50 @@
+"""When going on with a batch is no use: most items fail in the same way, or too many fail."""
+
+from __future__ import annotations
+
+from ..errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_WINDOW = 10
+_ALIKE = 8
+
+
+class Breaker:
+    """Trips when most of the last items failed in the same way: a wrong password must not burn two hundred items."""
+
+    def __init__(self) -> None:
+        self._last: list[str] = []
+
+    def add(self, failure: str) -> None:
+        """How an item ended; "" for well."""
+        self._last = [*self._last[1 - _WINDOW :], failure]
+
+    @property
+    def tripped(self) -> str:
+        """The failure that most of the last items share; "" while there is none."""
+        if len(self._last) < _WINDOW:
+            return ""
+        return next((f for f in set(self._last) if f and self._last.count(f) >= _ALIKE), "")
+
+
+def alike(exit_code: int, complaint: Iterable[str]) -> str:
+    """What makes two failures the same: the exit code and the last complaint, whatever numbers stand in it."""
+    last = next((line.strip() for line in reversed(list(complaint)) if line.strip()), "")
+    shape = "".join("#" if letter.isdigit() else letter for letter in last[:200])
+    return f"exit code {exit_code}" + (f": {shape}" if shape else "")
+
+
+class Limit:
+    """`5` failures, or `5%` of the items."""
+
+    def __init__(self, text: str) -> None:
+        number, percent, rest = text.strip().partition("%")
+        if rest or not number.replace(".", "", 1).isdecimal() or (not percent and "." in number):
+            raise UsageError(f"--max-failures {text!r}: write a number, or a share of the items as in 5%")
+        self._most, self._share = float(number), bool(percent)
+
+    def passed(self, failed: int, of: int) -> bool:
+        return failed > (self._most / 100 * of if self._share else self._most)

@@ -1,0 +1,246 @@
+"""Tables of the user's own database that only the newest holder can change, in the user's own transaction."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+from ..core import fence
+from ..core.model import check_name
+from ..core.value import replace
+from ..errors import GateUnreachable, StaleToken, UsageError
+from ..system import clock
+from .bearer import present
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, Protocol
+
+    from ..core.fence import Refusal, Standing
+    from ..core.model import Mark
+    from ..core.protocols import Bearer
+
+    class Fence(Protocol):
+        """The marks of one gate, in a transaction that no other seal of that gate runs beside."""
+
+        def read(self) -> dict[str, Standing]: ...
+        def write(self, standing: Standing) -> None: ...
+        def record(self, refusal: Refusal) -> None: ...
+
+    class Entered(Protocol):
+        """The user's transaction, begun and past the check: the mark cannot change before it ends."""
+
+        def commit(self) -> None:
+            """Raises `InDoubt` if nobody knows; any other error says that nothing was committed."""
+
+        def rollback(self) -> None: ...
+
+        def cut_off(self) -> bool:
+            """Has the connection been ended from the other side?"""
+
+    class Database(Protocol):
+        """What the gate asks of a kind of database; `sql_sqlite` and `sql_postgres` have the answers."""
+
+        url: str  # without a password
+
+        def alone(self, gate: str, mark: Mark | None) -> Any:
+            """A context: a `Fence` in a transaction of its own, durable when the context ends."""
+
+        def enter(self, connection: Any, gate: str, mark: Mark) -> Entered | None:
+            """Begin the user's transaction if this very mark stands; None, and nothing begun, if not."""
+
+        def standing(self, gate: str) -> dict[str, Standing]: ...
+        def refusals(self, gate: str) -> list[Refusal]: ...
+        def install(self, gate: str, tables: list[str]) -> None: ...
+        def remove(self, gate: str, tables: list[str]) -> list[str]: ...
+        def guarded(self, gate: str) -> list[str]: ...
+
+
+_TRIES = 3
+
+
+class Sql:
+    """The gate `name` in a database; connections are sqlite3's or psycopg 3's, and the user's own.
+
+        articles = gates.Sql("articles", url="postgresql://app@db/site")
+        with nightlatch.lease("writer", gates=[articles]) as lease:
+            with articles.transaction(conn, lease):
+                conn.execute("UPDATE articles SET …")
+
+    The transaction commits only if no newer holder has sealed the gate: a seal waits for it, or ends it.
+    It refuses with `StaleToken` before the block's first statement. Whoever writes past the gate is kept
+    out only where triggers stand on the tables: `nightlatch gate install`, or `install` here.
+
+    Holders after us, on any machine, seal by the URL alone. It never carries a password: libpq finds
+    that in PGPASSWORD, ~/.pgpass or a service file. Without a `url` it is taken from the first
+    connection. `timeout` (PostgreSQL only): the longest a transaction may take, by the server's clock.
+    """
+
+    def __init__(self, name: str, url: str | None = None, *, timeout: str | None = None) -> None:
+        self.name = check_name(name)
+        self._timeout = timeout
+        self._database: Database | None = _by_url(url, timeout) if url else None
+        self._sealed: Mark | None = None
+
+    @classmethod
+    def from_url(cls, url: str) -> Sql:
+        database, _, name = url.partition("#")
+        if not name:
+            raise UsageError(f"name the gate in the database, behind a #: {database}#articles")
+        return cls(name, database)
+
+    @property
+    def url(self) -> str:
+        return f"{self._known.url}#{self.name}"
+
+    def seal(self, mark: Mark, by: str) -> Mark | None:
+        """Refuse every older grant from now on; returns the mark before.
+
+        PostgreSQL: an older holder that is in the middle of a transaction is given 2 s, then its session
+        is ended. SQLite: one that is stopped there is ended, one that is not is waited for.
+        """
+        refused: StaleToken | None = None
+        before: Standing | None = None
+        try:
+            with self._known.alone(self.name, mark) as marks:
+                standing = marks.read()
+                before = standing.get(mark.name)
+                try:
+                    if fence.admit(self.url, standing, mark):
+                        marks.write(fence.Standing(mark=mark, by=" ".join(by.split()), at=clock.wall()))
+                except StaleToken as stale:
+                    refused = stale
+                    marks.record(fence.Refusal.of(stale, by, clock.wall()))
+        except GateUnreachable as error:
+            if refused is None:
+                raise
+            refused.add_note(f"the refusal could not be recorded: {error}")
+        if refused:
+            raise refused
+        self._sealed = mark
+        return before.mark if before else None
+
+    @contextmanager
+    def transaction(self, connection: Any, bearer: Bearer | Mark) -> Iterator[Any]:
+        """One transaction on `connection`: commits when the block ends, rolls back when it raises.
+
+        The connection must not be in a transaction yet, and the block must not end this one itself. Raises
+        `StaleToken`, with nothing written, if a newer holder has sealed the gate; `InDoubt` if the reply to
+        the commit was lost and the database cannot be asked what became of it.
+        """
+        self._database = self._database or _by_connection(connection, self._timeout)
+        mark, by = present(self, bearer, self._sealed)
+        entered = self._enter(connection, mark, by)
+        try:
+            yield connection
+        except BaseException as error:
+            self._give_up(entered, error)
+            if entered.cut_off():
+                self._overtaken(mark, by, error)
+            raise
+        try:
+            entered.commit()
+        except GateUnreachable as error:
+            self._overtaken(mark, by, error)
+            raise
+
+    def standing(self) -> dict[str, Standing]:
+        """Every mark by lease name."""
+        return self._known.standing(self.name)
+
+    def refusals(self) -> list[Refusal]:
+        """What was refused here, the oldest first."""
+        return self._known.refusals(self.name)
+
+    def adopt(self, store: str) -> int:
+        """Re-key marks of another store to this one, tokens kept; returns how many there were."""
+        with self._known.alone(self.name, None) as marks:
+            foreign = [stands for stands in marks.read().values() if stands.mark.store != store]
+            for stands in foreign:
+                # Without its grant too: a trigger knows no stores, and would let the old holder in by it.
+                marks.write(replace(stands, mark=replace(stands.mark, store=store, grant="")))
+        return len(foreign)
+
+    def install(self, *tables: str) -> None:
+        """Put triggers on the tables: whoever changes them without the mark that stands here is refused."""
+        self._known.install(self.name, list(tables))
+
+    def remove(self, *tables: str) -> list[str]:
+        """Take the triggers off these tables, or off all; returns which. The marks stay."""
+        return self._known.remove(self.name, list(tables))
+
+    def guarded(self) -> list[str]:
+        """The tables that have this gate's triggers."""
+        return self._known.guarded(self.name)
+
+    @property
+    def _known(self) -> Database:
+        if self._database is None:
+            raise UsageError(
+                f"the gate {self.name} does not know its database yet: gates.Sql({self.name!r}, "
+                f'url="postgresql://user@host/database"), or sqlite:////path/to/file'
+            )
+        return self._database
+
+    def _enter(self, connection: Any, mark: Mark, by: str) -> Entered:
+        for _ in range(_TRIES):
+            entered = self._known.enter(connection, self.name, mark)
+            if entered:
+                return entered
+            # The mark is made to stand by the URL and looked for on the connection, never the other way
+            # round: so a connection to another database than the one that successors seal lets nobody in.
+            self.seal(mark, by)
+        raise UsageError(
+            f"this connection is not to the database that {self.url} names: a seal there would not be seen here. "
+            f"Nothing was written. Give the gate the URL of the database it is used on"
+        )
+
+    def _give_up(self, entered: Entered, error: BaseException) -> None:
+        try:
+            entered.rollback()
+        except GateUnreachable as failed:
+            error.add_note(str(failed))
+
+    def _overtaken(self, mark: Mark, by: str, error: BaseException) -> None:
+        """A session that ends by itself may have been ended by a newer holder: then say so, and record it."""
+        try:
+            self.seal(mark, by)
+        except StaleToken as stale:
+            raise stale from error
+        except GateUnreachable as failed:
+            error.add_note(str(failed))
+
+
+def _by_url(url: str, timeout: str | None) -> Database:
+    if url.startswith("sqlite:"):
+        from .sql_sqlite import Sqlite
+
+        return Sqlite.by_url(url, timeout)
+    if url.startswith(("postgresql:", "postgres:")):
+        server: Database = _postgres().by_url(url, timeout)
+        return server
+    raise UsageError(
+        f"{url.partition(':')[0]!r} is no database this gate knows: use postgresql://user@host/database, "
+        f"or sqlite:////path/to/file"
+    )
+
+
+def _by_connection(connection: Any, timeout: str | None) -> Database:
+    import sqlite3
+
+    if isinstance(connection, sqlite3.Connection):
+        from .sql_sqlite import Sqlite
+
+        return Sqlite.by_connection(connection, timeout)
+    server: Database = _postgres().by_connection(connection, timeout)
+    return server
+
+
+def _postgres() -> Any:
+    try:
+        from .sql_postgres import Postgres
+    except ImportError as error:
+        raise GateUnreachable(
+            f"a gate on PostgreSQL needs psycopg 3 ({error}): pip install 'nightlatch[postgres]'"
+        ) from error
+    return Postgres

@@ -1,0 +1,268 @@
+"""The SQL gate on PostgreSQL: marks in a schema of their own, share-locked by the user's transaction.
+
+`FOR SHARE` on the mark's row holds until the user's transaction ends, and a seal is an UPDATE of that
+row: neither can slip past the other. (FOR KEY SHARE would not do: the UPDATE passes it.)
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+import psycopg
+from psycopg import pq, sql
+from psycopg.conninfo import make_conninfo
+
+from ..core import duration, fence
+from ..core.model import Mark
+from ..database import dsn
+from ..errors import GateUnreachable, UsageError
+from . import sql_postgres_address as address
+from . import sql_postgres_schema as schema
+from .sql_postgres_entered import Entered, line
+from .sql_postgres_watch import SEAL, Watch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from ..core.fence import Refusal, Standing
+
+GIVEN = 2.0  # seconds that an older holder's transaction is given to end by itself
+PATIENCE = 30.0  # seconds to wait for whoever else is in the way
+PARTING = 10.0  # seconds after which a seal whose process is stopped lets the next one in
+KEEP = 1000  # refusals of one gate
+
+_LOCK_TIMEOUT = "55P03"
+_MISSING = ("3F000", "42P01", "42883")  # schema, table, function
+_OVERTAKEN = "40001"  # under REPEATABLE READ: a seal has changed the row since the transaction began
+_TRANSACTION_TIMEOUT_SINCE = 170000
+
+
+class Postgres:
+    """A database on a server, named as any machine can reach it."""
+
+    def __init__(self, url: str, conninfo: str, timeout: str | None) -> None:
+        self.url = url
+        self._conninfo = conninfo
+        self._timeout = round(duration.parse(timeout, what="timeout") * 1000) if timeout else 0
+        self._entry: tuple[Any, bytes] = (None, b"")
+
+    @classmethod
+    def by_url(cls, url: str, timeout: str | None) -> Postgres:
+        """A password in it is used by this process, and is not part of the URL that is registered."""
+        libpq_url, _ = dsn.split(url)
+        try:
+            conninfo = make_conninfo(libpq_url)
+        except psycopg.Error:
+            raise dsn.bad(url) from None
+        return cls(address.without_password(libpq_url), conninfo, timeout)
+
+    @classmethod
+    def by_connection(cls, connection: Any, timeout: str | None) -> Postgres:
+        if not isinstance(connection, psycopg.Connection):
+            raise UsageError(
+                f"a gate takes a connection of sqlite3 or psycopg 3 (not an async one), not {type(connection).__name__}"
+            )
+        info = connection.info
+        url = address.of_parameters(info.get_parameters(), info.user, info.dbname)
+        given = {"password": info.password} if info.password else {}
+        return cls(url, make_conninfo(info.dsn, **given), timeout)
+
+    @contextmanager
+    def alone(self, gate: str, mark: Mark | None) -> Iterator[_Fence]:
+        """Seals of one gate come one after the other: two stores must not both find it unfenced."""
+        with self._explained(), self._own() as connection:
+            schema.ensure(connection)
+            connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
+            _set(connection, "lock_timeout", PATIENCE)
+            # If we are the one that is stopped in here, the server ends us: nobody else has to.
+            _set(connection, "idle_in_transaction_session_timeout", PARTING)
+            connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"nightlatch gate {gate}",))
+            yield _Fence(connection, gate, None if mark is None else Watch(self.connect, self.url))
+            connection.execute("COMMIT")
+
+    def enter(self, connection: Any, gate: str, mark: Mark) -> Entered | None:
+        if not isinstance(connection, psycopg.Connection):
+            raise UsageError(f"the gate is on {self.url}: hand it a connection of psycopg 3")
+        if connection.closed:
+            raise GateUnreachable(f"{self.url}: the connection is closed. Nothing was written; open a new one")
+        if connection.pgconn.transaction_status != pq.TransactionStatus.IDLE:
+            raise UsageError("the connection is in a transaction already: commit it, or roll it back, first")
+        if connection.pgconn.pipeline_status != pq.PipelineStatus.OFF:
+            raise UsageError("the connection is in pipeline mode: open the pipeline inside the transaction")
+        entered = Entered(self, connection)
+        try:
+            return entered if entered.begin(self._statement(connection, gate, mark)) else None
+        except psycopg.Error as error:
+            entered.rollback()
+            if error.sqlstate in (*_MISSING, _OVERTAKEN):
+                return None
+            raise GateUnreachable(
+                f"{self.url}: the transaction could not be begun: {line(error)}. Nothing was written"
+            ) from error
+        except BaseException:
+            entered.rollback()
+            raise
+
+    def standing(self, gate: str) -> dict[str, Standing]:
+        with self._explained(), self._own() as connection:
+            return _Fence(connection, gate, None).read() if schema.exists(connection) else {}
+
+    def refusals(self, gate: str) -> list[Refusal]:
+        with self._explained(), self._own() as connection:
+            return _Fence(connection, gate, None).recorded() if schema.exists(connection) else []
+
+    def install(self, gate: str, tables: list[str]) -> None:
+        with self.alone(gate, None) as marks:
+            for table in tables:
+                schema.install(marks.connection, gate, table)
+
+    def remove(self, gate: str, tables: list[str]) -> list[str]:
+        with self.alone(gate, None) as marks:
+            return schema.remove(marks.connection, gate, tables)
+
+    def guarded(self, gate: str) -> list[str]:
+        with self._explained(), self._own() as connection:
+            return schema.guarded(connection, gate) if schema.exists(connection) else []
+
+    def connect(self) -> psycopg.Connection[Any]:
+        """A connection of our own, apart from the user's."""
+        return psycopg.connect(self._conninfo, autocommit=True, connect_timeout=10, application_name=SEAL)
+
+    @contextmanager
+    def _own(self) -> Iterator[psycopg.Connection[Any]]:
+        connection = self.connect()
+        try:
+            yield connection
+        finally:
+            connection.close()  # rolls back what is not committed
+
+    def _statement(self, connection: psycopg.Connection[Any], gate: str, mark: Mark) -> bytes:
+        """BEGIN, the mark for the triggers and the check, in one message: the gate costs no round trip of its own."""
+        key = (gate, mark, connection.isolation_level, connection.read_only, connection.deferrable)
+        if self._entry[0] != key:
+            claim = sql.Literal(f"{mark.token}:{mark.grant}:{mark.name}")
+            settings = [sql.SQL("set_config('nightlatch.mark', {}, true)").format(claim)]
+            if self._timeout:
+                newer = connection.info.server_version >= _TRANSACTION_TIMEOUT_SINCE
+                setting = "transaction_timeout" if newer else "idle_in_transaction_session_timeout"
+                settings.append(sql.SQL("set_config({}, {}, true)").format(setting, str(self._timeout)))
+            query = sql.SQL("BEGIN {}; SELECT {}.enter({}, {}, {}), pg_postmaster_start_time()::text, {}").format(
+                sql.SQL(_modes(connection)),
+                sql.Identifier(schema.SCHEMA),
+                sql.Literal(gate),
+                claim,
+                sql.Literal(mark.store),
+                sql.SQL(", ").join(settings),
+            )
+            self._entry = key, query.as_bytes(connection)
+        return self._entry[1]
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except psycopg.Error as error:
+            text = line(error)
+            if error.sqlstate == _LOCK_TIMEOUT:
+                said = f"another session keeps its marks locked, for {PATIENCE:.0f} s now: look at pg_stat_activity"
+            elif error.sqlstate == "42501":
+                said = (
+                    f"{text}. Let the owner run `nightlatch gate install URL`, then GRANT SELECT, INSERT, UPDATE, "
+                    f"DELETE ON ALL TABLES IN SCHEMA {schema.SCHEMA} to this user"
+                )
+            elif "password" in text:
+                said = (
+                    f"{text}. A gate's URL never carries a password: put it into PGPASSWORD, ~/.pgpass or a service "
+                    f"file, wherever the gate is sealed from"
+                )
+            else:
+                said = text
+            raise GateUnreachable(f"{self.url} could not be sealed or looked at: {said}") from error
+
+
+class _Fence:
+    """The marks of one gate, read and written on a connection of our own."""
+
+    def __init__(self, connection: psycopg.Connection[Any], gate: str, watch: Watch | None) -> None:
+        self.connection, self._gate, self._watch = connection, gate, watch
+
+    def read(self) -> dict[str, Standing]:
+        rows = self.connection.execute(
+            f"SELECT store, lease, token, grant_id, by, at FROM {schema.SCHEMA}.mark WHERE gate = %s ORDER BY lease",
+            (self._gate,),
+        )
+        return {
+            lease: fence.Standing(mark=Mark(store=store, name=lease, token=token, grant=grant), by=by, at=at)
+            for store, lease, token, grant, by, at in rows
+        }
+
+    def write(self, standing: Standing) -> None:
+        mark = standing.mark
+        before = self.read().get(mark.name)
+        if before and self._watch and before.mark.grant != mark.grant:
+            self._wait_for_the_old(before.mark)
+        self.connection.execute(
+            f"INSERT INTO {schema.SCHEMA}.mark AS m (gate, lease, token, grant_id, store, at, by) "
+            "VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT (gate, lease) DO UPDATE SET token = excluded.token, "
+            "grant_id = excluded.grant_id, store = excluded.store, at = excluded.at, by = excluded.by",
+            (self._gate, mark.name, mark.token, mark.grant, mark.store, standing.at, standing.by),
+        )
+
+    def _wait_for_the_old(self, old: Mark) -> None:
+        """Lock the row; whoever keeps its share lock for longer than it is given is an older holder, and is ended."""
+        assert self._watch
+        query = f"SELECT 1 FROM {schema.SCHEMA}.mark WHERE gate = %s AND lease = %s FOR UPDATE"
+        values = (self._gate, old.name)
+        self.connection.execute("SAVEPOINT old")
+        _set(self.connection, "lock_timeout", GIVEN)
+        try:
+            self.connection.execute(query, values)
+        except psycopg.errors.LockNotAvailable:
+            self.connection.execute("ROLLBACK TO old")  # sets the timeout back, too
+            with self._watch.over(self.connection):
+                self.connection.execute(query, values)
+        else:
+            _set(self.connection, "lock_timeout", PATIENCE)
+
+    def record(self, refusal: Refusal) -> None:
+        r = refusal
+        self.connection.execute(
+            f"INSERT INTO {schema.SCHEMA}.refusal (gate, at, lease, offered, grant_id, store, stands, by) "
+            "VALUES (%s, %s, %s, %s, %s, %s, %s, %s)",
+            (self._gate, r.at, r.name, r.offered, r.grant, r.store, r.stands, r.by),
+        )
+        self.connection.execute(
+            f"DELETE FROM {schema.SCHEMA}.refusal WHERE gate = %(gate)s AND id < (SELECT id FROM "
+            f"{schema.SCHEMA}.refusal WHERE gate = %(gate)s ORDER BY id DESC OFFSET {KEEP - 1} LIMIT 1)",
+            {"gate": self._gate},
+        )
+
+    def recorded(self) -> list[Refusal]:
+        rows = self.connection.execute(
+            f"SELECT at, lease, offered, grant_id, store, stands, by FROM {schema.SCHEMA}.refusal "
+            "WHERE gate = %s ORDER BY id",
+            (self._gate,),
+        )
+        return [
+            fence.Refusal(at=at, name=name, offered=offered, grant=grant, store=store, stands=stands, by=by)
+            for at, name, offered, grant, store, stands, by in rows
+        ]
+
+
+def _modes(connection: psycopg.Connection[Any]) -> str:
+    """What the user has set on the connection, as psycopg's own BEGIN would say it."""
+    modes = []
+    if connection.isolation_level is not None:
+        modes.append(f"ISOLATION LEVEL {connection.isolation_level.name.replace('_', ' ')}")
+    if connection.read_only is not None:
+        modes.append("READ ONLY" if connection.read_only else "READ WRITE")
+    if connection.deferrable is not None:
+        modes.append("DEFERRABLE" if connection.deferrable else "NOT DEFERRABLE")
+    return " ".join(modes)
+
+
+def _set(connection: psycopg.Connection[Any], setting: str, seconds: float) -> None:
+    """For this transaction alone."""
+    connection.execute("SELECT set_config(%s, %s, true)", (setting, str(round(seconds * 1000))))

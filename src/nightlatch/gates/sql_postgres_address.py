@@ -1,0 +1,35 @@
+"""The URL of a database as it is registered: enough for any machine to reach it, and no password."""
+
+from __future__ import annotations
+
+from urllib.parse import quote, urlencode
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_SECRET = ("password", "sslpassword", "oauth_client_secret")
+# What says where the database is, and how to get in; the rest is the user's session's own affair.
+_PLACE = ("hostaddr", "sslmode", "sslrootcert", "sslcert", "sslkey", "target_session_attrs", "gssencmode")
+
+
+def without_password(url: str) -> str:
+    rest = url.partition("://")[2]
+    base, _, query = rest.partition("?")
+    who, at, where = base.rpartition("@")
+    user = who.partition(":")[0]
+    options = [option for option in query.split("&") if option and option.partition("=")[0] not in _SECRET]
+    return f"postgresql://{user}{at}{where}" + ("?" + "&".join(options) if options else "")
+
+
+def of_parameters(parameters: Mapping[str, str], user: str, database: str) -> str:
+    """From a connection's own parameters. Several hosts, and the folder of a socket, stand in the query."""
+    options = {name: parameters[name] for name in ("host", "port", *_PLACE) if parameters.get(name)}
+    host = options.get("host", "")
+    where = ""
+    if host and "," not in host and not host.startswith("/"):
+        options.pop("host")
+        port = options.pop("port", "")
+        where = (f"[{host}]" if ":" in host else host) + (f":{port}" if port else "")
+    query = "?" + urlencode(options, quote_via=quote, safe="/,") if options else ""
+    return f"postgresql://{quote(user, safe='')}@{where}/{quote(database, safe='')}{query}"

@@ -1,0 +1,121 @@
+"""What stands in PostgreSQL: the marks, the check as a function of the server's, and triggers that call it.
+
+The functions run as who made them (SECURITY DEFINER), so that whoever may write to a guarded table needs
+no right of its own on the marks. `enter` answers only those who know a grant.
+"""
+
+from __future__ import annotations
+
+from psycopg import sql
+
+from ..errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from psycopg import Connection
+
+SCHEMA = "nightlatch_gates"
+REFUSED = "NL073"  # SQLSTATE of what the triggers raise
+
+_CHECK = """PERFORM 1 FROM nightlatch_gates.mark m WHERE m.gate = its_gate
+    AND m.token || ':' || m.grant_id || ':' || m.lease = claim {store}FOR SHARE"""
+
+_MADE = f"""
+CREATE SCHEMA IF NOT EXISTS nightlatch_gates;
+CREATE TABLE IF NOT EXISTS nightlatch_gates.mark (gate text, lease text, token bigint NOT NULL, grant_id text NOT NULL,
+    store text NOT NULL, at double precision NOT NULL, by text NOT NULL, PRIMARY KEY (gate, lease));
+CREATE TABLE IF NOT EXISTS nightlatch_gates.refusal (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    gate text NOT NULL, at double precision NOT NULL, lease text NOT NULL, offered bigint NOT NULL,
+    grant_id text NOT NULL, store text NOT NULL, stands bigint NOT NULL, by text NOT NULL);
+CREATE OR REPLACE FUNCTION nightlatch_gates.enter(its_gate text, claim text, its_store text) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $body$
+BEGIN
+    {_CHECK.format(store="AND m.store = its_store ")};
+    IF FOUND THEN RETURN pg_current_xact_id()::text; END IF;
+    RETURN NULL;
+END $body$;
+CREATE OR REPLACE FUNCTION nightlatch_gates.guard() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $body$
+DECLARE
+    its_gate text := TG_ARGV[0];
+    claim text := current_setting('nightlatch.mark', true);
+BEGIN
+    {_CHECK.format(store="")};
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'nightlatch: %.% is behind the gate %, and % stands there. Nothing was written',
+            TG_TABLE_SCHEMA, TG_TABLE_NAME, its_gate,
+            CASE WHEN coalesce(claim, '') = '' THEN 'no token was offered: another'
+                 ELSE 'token ' || split_part(claim, ':', 1) || ' was offered: a newer one' END
+            USING ERRCODE = '{REFUSED}', HINT = 'Write inside gates.Sql(…).transaction(connection, lease); from a '
+                'shell: PGOPTIONS="-c nightlatch.mark=$NIGHTLATCH_TOKEN:$NIGHTLATCH_GRANT:$NIGHTLATCH_LEASE" psql …';
+    END IF;
+    RETURN NULL;
+END $body$;
+GRANT USAGE ON SCHEMA nightlatch_gates TO PUBLIC;
+"""
+
+_GUARDED = """SELECT c.oid::regclass::text, encode(t.tgargs, 'escape') FROM pg_trigger t
+    JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_proc p ON p.oid = t.tgfoid
+    JOIN pg_namespace n ON n.oid = p.pronamespace
+    WHERE n.nspname = 'nightlatch_gates' AND p.proname = 'guard' AND t.tgname = 'nightlatch_write' ORDER BY 1"""
+
+
+def exists(connection: Connection[Any]) -> bool:
+    row = connection.execute("SELECT to_regprocedure('nightlatch_gates.guard()') IS NOT NULL").fetchone()
+    return bool(row and row[0])
+
+
+def ensure(connection: Connection[Any]) -> None:
+    if not exists(connection):
+        with connection.transaction():
+            # IF NOT EXISTS is no protection against another that does the same at this moment.
+            connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('nightlatch gates', 0))")
+            connection.execute(_MADE.encode())
+
+
+def install(connection: Connection[Any], gate: str, table: str) -> None:
+    """On the table and every partition of it: a statement on a partition does not reach its parent's triggers."""
+    for each in _parts(connection, table):
+        others = [its for name, its in _all(connection) if name == each and its != gate]
+        if others:
+            raise UsageError(f"{each} is behind the gate {others[0]} already: remove that first")
+        _drop(connection, each)
+        for trigger, verbs in (("nightlatch_write", "INSERT OR UPDATE OR DELETE"), ("nightlatch_truncate", "TRUNCATE")):
+            connection.execute(
+                sql.SQL(
+                    "CREATE TRIGGER {} BEFORE {} ON {} FOR EACH STATEMENT EXECUTE FUNCTION nightlatch_gates.guard({})"
+                ).format(sql.Identifier(trigger), sql.SQL(verbs), sql.SQL(each), sql.Literal(gate))
+            )
+
+
+def remove(connection: Connection[Any], gate: str, tables: list[str]) -> list[str]:
+    wanted = {part for table in tables for part in _parts(connection, table)}
+    found = [table for table in guarded(connection, gate) if not tables or table in wanted]
+    for table in found:
+        _drop(connection, table)
+    return found
+
+
+def guarded(connection: Connection[Any], gate: str) -> list[str]:
+    return [table for table, its in _all(connection) if its == gate]
+
+
+def _all(connection: Connection[Any]) -> list[tuple[str, str]]:
+    rows = connection.execute(_GUARDED).fetchall()
+    return [(table, arguments.removesuffix("\\000")) for table, arguments in rows]
+
+
+def _parts(connection: Connection[Any], table: str) -> list[str]:
+    """The table as the server writes it, quoted where it has to be, and its partitions."""
+    found = connection.execute("SELECT to_regclass(%s)::oid, to_regclass(%s)::text", (table, table)).fetchone()
+    if not found or found[0] is None:
+        raise UsageError(f"there is no table {table}: with a schema it is schema.table, and capitals need quotes")
+    rows = connection.execute("SELECT relid::regclass::text FROM pg_partition_tree(%s)", (found[0],)).fetchall()
+    return [name for (name,) in rows] or [found[1]]
+
+
+def _drop(connection: Connection[Any], table: str) -> None:
+    for trigger in ("nightlatch_write", "nightlatch_truncate"):
+        connection.execute(sql.SQL("DROP TRIGGER IF EXISTS {} ON {}").format(sql.Identifier(trigger), sql.SQL(table)))

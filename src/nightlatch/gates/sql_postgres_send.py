@@ -1,0 +1,57 @@
+"""Several statements in one message on the user's connection, below psycopg's cursors.
+
+A cursor costs as much as the check itself, and in its default mode psycopg would send, and wait for, a
+BEGIN of its own.
+"""
+
+from __future__ import annotations
+
+import select
+
+from psycopg import pq
+from psycopg.errors import error_from_result
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from psycopg import Connection
+    from psycopg.pq.abc import PGconn, PGresult
+
+_FINE = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
+
+
+def ask(connection: Connection[Any], statements: bytes) -> list[PGresult]:
+    """The result of each. Raises psycopg's error for the first that failed; Ctrl-C cancels what is running."""
+    pgconn = connection.pgconn
+    with connection.lock:
+        pgconn.send_query(statements)
+        try:
+            results = _results(pgconn)
+        except BaseException:
+            if pgconn.status == pq.ConnStatus.OK:
+                pgconn.get_cancel().cancel()
+                _results(pgconn)  # or the connection could not even roll back
+            raise
+    for result in results:
+        if result.status not in _FINE:
+            raise error_from_result(result)
+    return results
+
+
+def _results(pgconn: PGconn) -> list[PGresult]:
+    poll = select.poll()
+    poll.register(pgconn.socket, select.POLLOUT | select.POLLIN)
+    while pgconn.flush():
+        poll.poll()
+        pgconn.consume_input()
+    poll.modify(pgconn.socket, select.POLLIN)
+    found: list[PGresult] = []
+    while True:
+        while pgconn.is_busy():
+            poll.poll()
+            pgconn.consume_input()
+        result = pgconn.get_result()
+        if result is None:
+            return found
+        found.append(result)

@@ -1,0 +1,79 @@
+"""Ending the session of an older holder that keeps a seal waiting.
+
+A client stopped in COPY, or while it fetches, is not idle for the server, so no timeout of idleness
+ends it. From a second connection one sees who the seal waits for.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+
+import psycopg
+
+from ..errors import GateUnreachable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+SEAL = "nightlatch seal"  # application_name of our own sessions
+
+_LOOK_EVERY = 0.1  # seconds
+
+# The seal waits for a transaction: that is one which has locked the mark's row, under a mark older than
+# the seal's. Waits of other kinds (for a table, for another seal) are nobody's fault, and nobody is ended.
+_BLOCKERS = """
+SELECT a.pid, a.usename, a.application_name, a.client_addr::text, a.state
+FROM pg_locks l, unnest(pg_blocking_pids(l.pid)) AS blocker (pid)
+LEFT JOIN pg_stat_activity a ON a.pid = blocker.pid
+WHERE l.pid = %s AND NOT l.granted AND l.locktype = 'transactionid' AND a.application_name IS DISTINCT FROM %s"""
+
+
+class Watch:
+    """Looks at one waiting seal, from a thread and a connection of its own."""
+
+    def __init__(self, connect: Callable[[], psycopg.Connection[Any]], url: str) -> None:
+        self._connect, self._url = connect, url
+        self._done = threading.Event()
+        self._said = ""
+
+    @contextmanager
+    def over(self, connection: psycopg.Connection[Any]) -> Iterator[None]:
+        """While the block waits for a lock on `connection`, whoever holds it is ended."""
+        thread = threading.Thread(
+            target=self._look, args=(connection.info.backend_pid,), name="nightlatch-watch", daemon=True
+        )
+        thread.start()
+        try:
+            yield
+        except psycopg.errors.LockNotAvailable as error:
+            raise GateUnreachable(
+                f"{self._url} cannot be sealed: a transaction of an older holder is in the way. {self._said}".rstrip()
+            ) from error
+        finally:
+            self._done.set()
+            thread.join()
+
+    def _look(self, sealer: int) -> None:
+        try:
+            with self._connect() as connection:
+                while not self._done.wait(_LOOK_EVERY):
+                    for pid, *who in connection.execute(_BLOCKERS, (sealer, SEAL)).fetchall():
+                        self._end(connection, pid, who)
+        except psycopg.Error as error:
+            self._said = f"It could not be looked for: {' '.join(str(error).split())}"
+
+    def _end(self, connection: psycopg.Connection[Any], pid: int | None, who: list[str | None]) -> None:
+        if not pid:
+            self._said = "It is a prepared transaction: SELECT * FROM pg_prepared_xacts, then ROLLBACK PREPARED"
+            return
+        user, program, address, state = (part or "?" for part in who)
+        try:
+            connection.execute("SELECT pg_terminate_backend(%s)", (pid,))
+        except psycopg.errors.InsufficientPrivilege:
+            self._said = (
+                f"It is session {pid} of {user} ({program}, {address}, {state}), which this user may not end: "
+                f"SELECT pg_terminate_backend({pid}) as a superuser, and GRANT pg_signal_backend for the next time"
+            )

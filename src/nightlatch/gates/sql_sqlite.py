@@ -1,0 +1,319 @@
+"""The SQL gate on SQLite: marks in the user's database file, checked inside BEGIN IMMEDIATE.
+
+In front of it gated transactions queue on a lock file beside the database. SQLite tells nobody who
+holds its write lock; the file does, so that a holder stopped inside its transaction can be found and ended.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import contextmanager
+from urllib.parse import quote_from_bytes, unquote_to_bytes
+
+from ..core import fence
+from ..core.model import Mark
+from ..errors import GateUnreachable, InDoubt, UsageError
+from ..system import filelock, identity, storage
+from . import sql_sqlite_triggers as triggers
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from ..core.fence import Refusal, Standing
+
+PATIENCE = 30.0  # seconds to wait for a turn to write
+KEEP = 1000  # refusals of one gate
+
+_TABLES = (
+    """CREATE TABLE IF NOT EXISTS nightlatch_mark (gate TEXT NOT NULL, lease TEXT NOT NULL, token INTEGER NOT NULL,
+    grant_id TEXT NOT NULL, store TEXT NOT NULL, at REAL NOT NULL, by TEXT NOT NULL, PRIMARY KEY (gate, lease))""",
+    """CREATE TABLE IF NOT EXISTS nightlatch_refusal (id INTEGER PRIMARY KEY, gate TEXT NOT NULL, at REAL NOT NULL,
+    lease TEXT NOT NULL, offered INTEGER NOT NULL, grant_id TEXT NOT NULL, store TEXT NOT NULL,
+    stands INTEGER NOT NULL, by TEXT NOT NULL)""",
+)
+_CHECK = (
+    f"SELECT {triggers.FUNCTION}(?1) FROM nightlatch_mark WHERE gate = ?1 AND lease = ?2 AND token = ?3 "
+    f"AND grant_id = ?4 AND store = ?5"
+)
+
+
+class Sqlite:
+    """A database file of this machine."""
+
+    def __init__(self, path: str) -> None:
+        self.path = os.path.realpath(path)
+        self.url = f"sqlite://{identity.machine()}{quote_from_bytes(os.fsencode(self.path), safe='/+,=@:~')}"
+        self.lock_path = f"{self.path}-nightlatch.lock"
+
+    @classmethod
+    def by_url(cls, url: str, timeout: str | None) -> Sqlite:
+        """`sqlite:////path/from/root`, `sqlite:///relative`, or `sqlite://MACHINE/path` as it is registered."""
+        if timeout:
+            raise UsageError("SQLite cannot end a transaction by itself: `timeout` is for PostgreSQL")
+        machine, slash, path = url.removeprefix("sqlite://").partition("/")
+        if not url.startswith("sqlite://") or not slash or not path or path == ":memory:":
+            raise UsageError(f"{url!r} names no file: write sqlite:////path/to/file (four slashes)")
+        if machine not in ("", identity.machine()):
+            raise UsageError(f"{url} is on the disk of another machine ({machine[:8]}): run this there")
+        return cls(os.fsdecode(unquote_to_bytes(f"/{path}" if machine else path)))
+
+    @classmethod
+    def by_connection(cls, connection: sqlite3.Connection, timeout: str | None) -> Sqlite:
+        path = _path_of(connection)
+        if timeout:
+            raise UsageError("SQLite cannot end a transaction by itself: `timeout` is for PostgreSQL")
+        if not path:
+            raise UsageError("a database in memory belongs to one process: nobody else can write to it, or seal it")
+        return cls(path)
+
+    @contextmanager
+    def alone(self, gate: str, mark: Mark | None) -> Iterator[_Fence]:
+        """A transaction of our own, on a connection of our own: whatever the user's one is set to."""
+        with self._own(create=True) as connection, self._queued(), self._explained():
+            connection.execute("BEGIN IMMEDIATE")
+            for table in _TABLES:
+                connection.execute(table)
+            yield _Fence(connection, gate)
+            connection.execute("COMMIT")
+
+    def enter(self, connection: Any, gate: str, mark: Mark) -> _Entered | None:
+        if not isinstance(connection, sqlite3.Connection):
+            raise UsageError(f"the gate is on {self.url}: hand it a connection of sqlite3")
+        if getattr(connection, "autocommit", None) is False:
+            raise UsageError("connect with autocommit=True, or without it: autocommit=False begins by itself")
+        if connection.in_transaction:
+            raise UsageError("the connection is in a transaction already: commit it, or roll it back, first")
+        if not os.path.samefile(_path_of(connection) or os.devnull, self.path):
+            return None
+        lock = self._line_up()
+        try:
+            with self._explained():
+                connection.execute("BEGIN IMMEDIATE")
+            entered = _Entered(connection, lock, gate, mark)
+            if entered.stands():
+                return entered
+            entered.rollback()
+            return None
+        except BaseException:
+            if connection.in_transaction:
+                connection.rollback()
+            triggers.forget(connection)
+            if lock.held:
+                lock.release()
+            raise
+
+    def standing(self, gate: str) -> dict[str, Standing]:
+        with self._own() as connection, self._explained():
+            return _Fence(connection, gate).read() if _exists(connection, "nightlatch_mark") else {}
+
+    def refusals(self, gate: str) -> list[Refusal]:
+        with self._own() as connection, self._explained():
+            return _Fence(connection, gate).recorded() if _exists(connection, "nightlatch_refusal") else []
+
+    def install(self, gate: str, tables: list[str]) -> None:
+        with self.alone(gate, None) as marks:
+            for table in tables:
+                triggers.install(marks.connection, gate, table)
+
+    def remove(self, gate: str, tables: list[str]) -> list[str]:
+        with self.alone(gate, None) as marks:
+            return triggers.remove(marks.connection, gate, tables)
+
+    def guarded(self, gate: str) -> list[str]:
+        with self._own() as connection, self._explained():
+            return triggers.guarded(connection, gate)
+
+    @contextmanager
+    def _own(self, *, create: bool = False) -> Iterator[sqlite3.Connection]:
+        reason = storage.not_local(self.path)
+        if reason:
+            raise GateUnreachable(f"{self.path} cannot be gated: {reason}, where SQLite's locks are not sure to hold")
+        if not create and not os.path.exists(self.path):
+            raise UsageError(f"there is no database {self.path}")
+        with self._explained():
+            # A gate that is registered is sealed though its database is gone: the old holder may make it anew.
+            os.makedirs(os.path.dirname(self.path), exist_ok=True)
+            connection = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
+        try:
+            # EXTRA: without it a power failure could bring back a deleted journal, and with it the old mark.
+            connection.execute("PRAGMA synchronous = EXTRA")
+            yield connection
+        finally:
+            connection.close()  # rolls back what is not committed
+
+    def _line_up(self) -> _Lock:
+        lock = _Lock(self.lock_path)
+        with self._explained():
+            mine = lock.acquire_from_stopped(PATIENCE)
+        if not mine:
+            who = lock.holder()
+            raise GateUnreachable(
+                f"{self.path} is kept locked by a gated transaction"
+                + (f" of process {who[0]}" if who else "")
+                + f": no turn in {PATIENCE:.0f} s. Nothing was written. End that transaction, then try again"
+            )
+        return lock
+
+    @contextmanager
+    def _queued(self) -> Iterator[None]:
+        lock = self._line_up()
+        try:
+            yield
+        finally:
+            lock.release()
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            locked = "locked" in str(error)
+            raise GateUnreachable(
+                f"{self.path} could not be sealed, or a transaction begun: {error}. Nothing was written. "
+                + (
+                    f"A program that does not come through the gate is in a transaction: fuser {self.path} tells which"
+                    if locked
+                    else "Check space, owner and permissions there, then try again"
+                )
+            ) from error
+        except sqlite3.DatabaseError as error:
+            raise GateUnreachable(f"{self.path} cannot be read as a database: {error}. Nothing was written") from error
+        except OSError as error:
+            raise GateUnreachable(
+                f"{self.path} could not be sealed or written: {error.strerror or error}"
+                + (f" ({error.filename})" if error.filename else "")
+                + ". Check space, owner and permissions there, then try again"
+            ) from error
+
+
+class _Lock(filelock.FairLock):
+    @property
+    def held(self) -> bool:
+        return self._fd >= 0
+
+
+class _Fence:
+    """The marks of one gate, read and written on a connection."""
+
+    def __init__(self, connection: sqlite3.Connection, gate: str) -> None:
+        self.connection, self._gate = connection, gate
+
+    def read(self) -> dict[str, Standing]:
+        rows = self.connection.execute(
+            "SELECT store, lease, token, grant_id, by, at FROM nightlatch_mark WHERE gate = ? ORDER BY lease",
+            (self._gate,),
+        )
+        return {
+            lease: fence.Standing(mark=Mark(store=store, name=lease, token=token, grant=grant), by=by, at=at)
+            for store, lease, token, grant, by, at in rows
+        }
+
+    def write(self, standing: Standing) -> None:
+        mark = standing.mark
+        self.connection.execute(
+            "INSERT INTO nightlatch_mark (gate, lease, token, grant_id, store, at, by) VALUES (?, ?, ?, ?, ?, ?, ?) "
+            "ON CONFLICT (gate, lease) DO UPDATE SET token = excluded.token, grant_id = excluded.grant_id, "
+            "store = excluded.store, at = excluded.at, by = excluded.by",
+            (self._gate, mark.name, mark.token, mark.grant, mark.store, standing.at, standing.by),
+        )
+
+    def record(self, refusal: Refusal) -> None:
+        r = refusal
+        self.connection.execute(
+            "INSERT INTO nightlatch_refusal (gate, at, lease, offered, grant_id, store, stands, by) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (self._gate, r.at, r.name, r.offered, r.grant, r.store, r.stands, r.by),
+        )
+        self.connection.execute(
+            "DELETE FROM nightlatch_refusal WHERE gate = ?1 AND id NOT IN "
+            f"(SELECT id FROM nightlatch_refusal WHERE gate = ?1 ORDER BY id DESC LIMIT {KEEP})",
+            (self._gate,),
+        )
+
+    def recorded(self) -> list[Refusal]:
+        rows = self.connection.execute(
+            "SELECT at, lease, offered, grant_id, store, stands, by FROM nightlatch_refusal WHERE gate = ? ORDER BY id",
+            (self._gate,),
+        )
+        return [
+            fence.Refusal(at=at, name=name, offered=offered, grant=grant, store=store, stands=stands, by=by)
+            for at, name, offered, grant, store, stands, by in rows
+        ]
+
+
+class _Entered:
+    """The user's transaction, inside BEGIN IMMEDIATE: no seal can happen beside it."""
+
+    def __init__(self, connection: sqlite3.Connection, lock: _Lock, gate: str, mark: Mark) -> None:
+        self._connection, self._lock = connection, lock
+        self._gate, self._mark = gate, mark
+
+    def stands(self) -> bool:
+        mark = self._mark
+        values = (self._gate, mark.name, mark.token, mark.grant, mark.store)
+        triggers.present(self._connection, self._gate, mark)
+        for _ in range(2):
+            cursor = self._connection.cursor()
+            cursor.row_factory = None
+            try:
+                return cursor.execute(_CHECK, values).fetchone() is not None
+            except sqlite3.OperationalError as error:
+                if "no such table" in str(error):
+                    return False
+                if "no such function" not in str(error):
+                    raise
+                triggers.define(self._connection)
+        raise AssertionError("a function that was defined is not there")
+
+    def commit(self) -> None:
+        try:
+            if not self._connection.in_transaction:
+                raise UsageError(
+                    "the block ended its transaction by itself: what it wrote after that was not fenced. "
+                    "Leave commit and rollback to the gate"
+                )
+            self._commit()
+        finally:
+            self._leave()
+
+    def _commit(self) -> None:
+        try:
+            self._connection.commit()
+        except sqlite3.Error as error:
+            if self._connection.in_transaction:
+                self._connection.rollback()  # still open: so it certainly was not committed
+                raise
+            raise InDoubt(
+                f"SQLite failed in the middle of the commit ({error}): whether the transaction is in the database "
+                f"can only be seen there. Look before you repeat it"
+            ) from error
+
+    def rollback(self) -> None:
+        try:
+            if self._connection.in_transaction:
+                self._connection.rollback()
+        except sqlite3.Error as error:
+            raise GateUnreachable(f"the transaction could not be rolled back: {error}. Close the connection") from error
+        finally:
+            self._leave()
+
+    def cut_off(self) -> bool:
+        return False  # nobody ends a transaction of SQLite but its own process
+
+    def _leave(self) -> None:
+        triggers.forget(self._connection)
+        self._lock.release()
+
+
+def _path_of(connection: sqlite3.Connection) -> str:
+    cursor = connection.cursor()
+    cursor.row_factory = None
+    return next(str(file or "") for _, name, file in cursor.execute("PRAGMA database_list") if name == "main")
+
+
+def _exists(connection: sqlite3.Connection, table: str) -> bool:
+    found = connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (table,))
+    return found.fetchone() is not None

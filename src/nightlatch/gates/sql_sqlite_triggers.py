@@ -1,0 +1,112 @@
+"""Triggers that keep out whoever writes to a table of SQLite past its gate.
+
+They call a function that exists only on connections that have come through a gate. The sqlite3 shell,
+or a program that opens the file by itself, has no such function, and every change fails there.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+from ..errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..core.model import Mark
+
+FUNCTION = "nightlatch_token"
+_VERBS = ("insert", "update", "delete")
+
+# id of a connection → (gate, mark as text) of the gated transaction it is in. An entry lives no longer
+# than that transaction, so an id that is used again finds nothing.
+_current: dict[int, tuple[str, str]] = {}
+
+
+def present(connection: sqlite3.Connection, gate: str, mark: Mark) -> None:
+    """From now on the triggers see this mark on this connection."""
+    _current[id(connection)] = gate, f"{mark.token}:{mark.grant}:{mark.name}"
+
+
+def forget(connection: sqlite3.Connection) -> None:
+    _current.pop(id(connection), None)
+
+
+def define(connection: sqlite3.Connection) -> None:
+    """Once for a connection: to define it again would make SQLite prepare every statement again."""
+    key = id(connection)
+
+    def token(gate: str) -> str | None:
+        its, mark = _current.get(key, ("", ""))
+        return mark if its == gate else None
+
+    connection.create_function(FUNCTION, 1, token)
+
+
+def install(connection: sqlite3.Connection, gate: str, table: str) -> None:
+    table = _spelled(connection, table)
+    others = [its for its in _gates(connection, table) if its != gate]
+    if others:
+        raise UsageError(f"{table} is behind the gate {others[0]} already: remove that first")
+    remove(connection, gate, [table])
+    said = _text(
+        f"nightlatch: {table} is behind the gate {gate}, and the token that was offered does not stand there. "
+        f"Nothing was written. Write inside gates.Sql({gate!r}).transaction(connection, lease)"
+    )
+    for verb in _VERBS:
+        connection.execute(
+            f"CREATE TRIGGER {_name(_trigger(gate, table, verb))} BEFORE {verb.upper()} ON {_name(table)} BEGIN "
+            f"SELECT RAISE(ABORT, {said}) WHERE NOT EXISTS (SELECT 1 FROM nightlatch_mark WHERE gate = {_text(gate)} "
+            f"AND token || ':' || grant_id || ':' || lease = {FUNCTION}({_text(gate)})); END"
+        )
+
+
+def remove(connection: sqlite3.Connection, gate: str, tables: list[str]) -> list[str]:
+    """Drop the triggers of the gate from these tables, or from all; returns from which."""
+    wanted = [table.lower() for table in tables]
+    found = [table for table in guarded(connection, gate) if not wanted or table.lower() in wanted]
+    for table in found:
+        for verb in _VERBS:
+            connection.execute(f"DROP TRIGGER IF EXISTS {_name(_trigger(gate, table, verb))}")
+    return found
+
+
+def guarded(connection: sqlite3.Connection, gate: str) -> list[str]:
+    rows = connection.execute(
+        "SELECT DISTINCT tbl_name FROM sqlite_master WHERE type = 'trigger' AND name = ? || tbl_name || ':insert' "
+        "ORDER BY 1",
+        (f"nightlatch:{gate}:",),
+    )
+    return [table for (table,) in rows]
+
+
+def _gates(connection: sqlite3.Connection, table: str) -> list[str]:
+    rows = connection.execute(
+        "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = ? AND name LIKE 'nightlatch:%:insert'",
+        (table,),
+    )
+    return [name.removeprefix("nightlatch:").removesuffix(f":{table}:insert") for (name,) in rows]
+
+
+def _spelled(connection: sqlite3.Connection, table: str) -> str:
+    """The table's name as it was made; SQLite does not mind how it is spelled. Raises if it can have no triggers."""
+    row = connection.execute(
+        "SELECT name, type, sql FROM sqlite_master WHERE name = ? COLLATE NOCASE", (table,)
+    ).fetchone()
+    if row is None:
+        raise UsageError(f"there is no table {table}")
+    kind = "virtual table" if str(row[2]).upper().startswith("CREATE VIRTUAL") else str(row[1])
+    if kind != "table":
+        raise UsageError(f"{table} is a {kind}, and only tables can be guarded")
+    return str(row[0])
+
+
+def _trigger(gate: str, table: str, verb: str) -> str:
+    return f"nightlatch:{gate}:{table}:{verb}"
+
+
+def _name(word: str) -> str:
+    return '"' + word.replace('"', '""') + '"'
+
+
+def _text(word: str) -> str:
+    return "'" + word.replace("'", "''") + "'"

@@ -1,0 +1,346 @@
+"""The SQL gate against holders that are stopped, killed, late, or from another time, on SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+import nightlatch
+from nightlatch import gates
+from nightlatch.core.model import Mark
+from nightlatch.errors import GateUnreachable, InDoubt, OtherStore, StaleToken
+from nightlatch.gates import sql_postgres, sql_sqlite
+from nightlatch.system import filelock, identity, process
+from tests import programs, sql_target
+from tests.faults.test_gates_file import go_on, mark, until_stopped
+from tests.proxy import Proxy
+from tests.sql_target import Target
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+
+
+@pytest.fixture
+def writers() -> Iterator[list[subprocess.Popen[str]]]:
+    started: list[subprocess.Popen[str]] = []
+    yield started
+    for writer in started:
+        if writer.poll() is None:
+            writer.kill()
+        writer.communicate()
+
+
+def writer(started: list[subprocess.Popen[str]], target: Target, its: Mark, content: str, point: str) -> Any:
+    argv = [target.url, its.store, its.name, str(its.token), its.grant, content, point]
+    started.append(subprocess.Popen([sys.executable, "-m", "tests.faults.sql_writer", *argv], text=True, cwd=ROOT))
+    return started[-1]
+
+
+def test_a_holder_stopped_before_its_write_is_refused_after_the_takeover(target, writers):
+    gate = target.gate()
+    gate.seal(mark(1), "old")
+    old = writer(writers, target, mark(1), "old", "before")
+    until_stopped(old.pid)
+    gate.seal(mark(2), "new")
+    target.write(mark(2), "new")
+    assert go_on(old) == 73
+    assert target.read() == ["new"]
+    assert [refusal.offered for refusal in gate.refusals()] == [1]
+
+
+POINTS = [("sqlite", "inside"), ("sqlite", "written")] + [
+    ("postgres", point) for point in ("inside", "written", "copy", "fetch")
+]
+
+
+@pytest.mark.parametrize(("kind", "point"), POINTS)
+def test_a_holder_stopped_inside_its_transaction_neither_blocks_the_seal_nor_writes_after_it(
+    kind, point, request, writers, monkeypatch
+):
+    target = request.getfixturevalue(f"{kind}_target")
+    if point in ("copy", "fetch"):
+        monkeypatch.setattr(sql_postgres, "GIVEN", 0.3)  # the others wait as long as a user would
+    gate = target.gate()
+    gate.seal(mark(1), "old")
+    target.write(mark(1), "before")
+    old = writer(writers, target, mark(1), "old", point)
+    until_stopped(old.pid)
+    gate.seal(mark(2), "new")
+    seen = target.read()
+    # On SQLite it was ended by its recorded identity; on PostgreSQL its session was, and it finds out why.
+    assert go_on(old) == (-signal.SIGKILL if target.sqlite else 73)
+    assert target.read() == seen == ["before"]
+    target.write(mark(2), "new")
+    assert target.read() == ["new"]
+
+
+def test_a_holder_that_is_slow_in_a_transaction_of_sqlite_is_waited_for_and_not_ended(sqlite_target, tmp_path, writers):
+    gate = sqlite_target.gate()
+    gate.seal(mark(1), "old")
+    old = writer(writers, sqlite_target, mark(1), "old", "slow")
+    lock = filelock.FairLock(f"{tmp_path}/site.db-nightlatch.lock")
+    programs.until(lambda: lock.holder() == (old.pid, process.start_of(old.pid)))
+    started = time.monotonic()
+    gate.seal(mark(2), "new")
+    assert time.monotonic() - started > filelock.LOOK_AFTER
+    assert old.wait(30) == 0
+    assert sqlite_target.read() == ["old"]
+
+
+def test_a_writer_of_sqlite_that_does_not_come_through_the_gate_is_named_when_it_blocks_the_seal(
+    sqlite_target, monkeypatch
+):
+    monkeypatch.setattr(sql_sqlite, "PATIENCE", 0.2)
+    with closing(sqlite_target.connect()) as stranger:
+        stranger.execute("BEGIN IMMEDIATE")
+        with pytest.raises(GateUnreachable, match="does not come through the gate"):
+            sqlite_target.gate().seal(mark(1), "new")
+
+
+def test_only_the_session_that_holds_the_fence_is_ended(postgres_target):
+    """A reader, a writer of another table and a holder of another lease live on."""
+    gate = postgres_target.gate()
+    other = Mark(store=mark(1).store, name="other", token=1, grant="o")
+    gate.seal(mark(1), "old")
+    gate.seal(other, "other")
+    with (
+        closing(postgres_target.connect()) as reader,
+        closing(postgres_target.connect()) as others,
+        closing(postgres_target.connect()) as old,
+    ):
+        reader.execute("SELECT * FROM article")
+
+        def overtaken() -> None:
+            with gate.transaction(old, mark(1)):
+                others.execute("INSERT INTO entry VALUES (1, 1)")
+                postgres_target.gate().seal(mark(2), "new")
+                old.execute("INSERT INTO article VALUES ('old', 1)")
+
+        with gate.transaction(others, other), pytest.raises(StaleToken):
+            overtaken()
+        assert old.closed
+        assert reader.execute("SELECT count(*) FROM entry").fetchone() == (1,)
+
+
+def test_a_holder_may_raise_its_own_token_beside_its_own_transaction_without_being_ended(postgres_target, monkeypatch):
+    monkeypatch.setattr(sql_postgres, "PATIENCE", 0.5)
+    monkeypatch.setattr(sql_postgres, "GIVEN", 0.1)
+    gate = postgres_target.gate()
+    gate.seal(mark(1, "mine"), "me")
+    with closing(postgres_target.connect()) as connection, gate.transaction(connection, mark(1, "mine")):
+        with pytest.raises(GateUnreachable):
+            postgres_target.gate().seal(mark(2, "mine"), "me")
+        connection.execute("INSERT INTO article VALUES ('mine', 1)")
+    assert postgres_target.read() == ["mine"]
+
+
+def test_a_role_that_may_not_end_the_old_session_is_told_which_one_it_is(postgres_target, monkeypatch):
+    monkeypatch.setattr(sql_postgres, "PATIENCE", 1.0)
+    monkeypatch.setattr(sql_postgres, "GIVEN", 0.1)
+    gate = postgres_target.gate()
+    gate.seal(mark(1), "old")
+    with closing(postgres_target.connect()) as admin:
+        role = f"sealer_{identity.new_id()}"
+        admin.execute(f"CREATE ROLE {role} LOGIN")
+        admin.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA nightlatch_gates TO {role}")
+        admin.commit()
+        weak = gates.Sql.from_url(postgres_target.url.replace("postgres@", f"{role}@"))
+        with gate.transaction(admin, mark(1)):
+            with pytest.raises(GateUnreachable, match=f"session {admin.info.backend_pid} of postgres"):
+                weak.seal(mark(2), "new")
+            admin.execute("INSERT INTO article VALUES ('old', 1)")
+        admin.execute(f"DROP OWNED BY {role}")
+        admin.execute(f"DROP ROLE {role}")
+        admin.commit()
+    assert postgres_target.read() == ["old"]
+
+
+def test_a_transaction_with_a_timeout_is_ended_by_the_server_alone(postgres_target):
+    gate = gates.Sql("articles", postgres_target.url.partition("#")[0], timeout="200ms")
+    gate.seal(mark(1), "old")
+
+    def overrun(connection: Any) -> None:
+        with gate.transaction(connection, mark(1)):
+            programs.until(lambda: _ended(connection))
+            connection.execute("INSERT INTO article VALUES ('late', 1)")
+
+    with closing(postgres_target.connect()) as connection, pytest.raises(psycopg.errors.TransactionTimeout):
+        overrun(connection)
+    assert postgres_target.read() == []
+
+
+def _ended(connection: Any) -> bool:
+    with psycopg.connect(connection.info.dsn) as other:
+        query = "SELECT count(*) FROM pg_stat_activity WHERE pid = %s"
+        return other.execute(query, (connection.info.backend_pid,)).fetchone() == (0,)
+
+
+def test_a_holder_that_is_stale_from_the_start_is_refused(target, writers):
+    target.gate().seal(mark(2), "new")
+    assert writer(writers, target, mark(1), "old", "never").wait(30) == 73
+    assert target.read() == []
+
+
+def test_kills_at_random_points_leave_nothing_torn_stale_or_lost(target):
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    killed = subprocess.run(
+        [sys.executable, "-m", "tests.faults.sql_killing", target.url, "100", str(seed)],
+        text=True, capture_output=True, timeout=90, cwd=ROOT,
+    )  # fmt: skip
+    assert not killed.returncode, killed.stderr
+    found = json.loads(killed.stdout)
+    assert {**found, "writes": 0} == {"torn": 0, "behind": 0, "lost": 0, "stale": 0, "kills": 100, "writes": 0}, found
+    assert found["writes"] > 20, "too few writes for a kill to hit one"
+
+
+HOLD = """
+import os, signal, sys, nightlatch
+from nightlatch import gates
+from nightlatch.errors import StaleToken
+from tests import sql_target
+gate = gates.Sql.from_url(sys.argv[1])
+lease = nightlatch.lease("job", ttl="1s").acquire()
+lease.use(gate)
+mark = lease.mark
+connection = sql_target.connect(gate)
+os.kill(os.getpid(), signal.SIGSTOP)
+try:
+    with gate.transaction(connection, mark):  # its last check of the lease was before the stop
+        sql_target.replace(connection, mark, "old")
+except StaleToken:
+    os._exit(73)
+os._exit(0)
+"""
+
+
+def test_a_gate_that_the_new_holder_does_not_know_of_is_sealed_for_it(target, sqlite_url, writers):
+    old = subprocess.Popen(
+        [sys.executable, "-c", HOLD, target.url], env=programs.environment(sqlite_url), text=True, cwd=ROOT
+    )
+    writers.append(old)
+    until_stopped(old.pid)
+    done = programs.nightlatch(sqlite_url, "lock", "job", "--wait", "10s", "--", "true")
+    assert not done.returncode, done.stderr
+    assert go_on(old) == 73
+    assert target.read() == []
+
+
+def test_with_no_seal_an_acknowledged_update_is_lost_and_with_it_the_late_one_is_refused(target):
+    """Both add 1 to a number. The new holder reads, the old one writes, the new one writes what it has read + 1."""
+
+    def trial(old: Mark, new: Mark, sealing: bool) -> tuple[int, int]:
+        """(updates that were acknowledged, what the number has become)"""
+        target.write(old, "0")
+        acknowledged = 0
+        if sealing:
+            target.gate().seal(new, "new")
+        read = int(target.read()[0])
+        try:
+            target.write(old, "1")
+            acknowledged += 1
+        except StaleToken:
+            pass
+        target.write(new, str(read + 1))
+        return acknowledged + 1, int(target.read()[0])
+
+    assert trial(mark(1), mark(2), sealing=False) == (2, 1), "two were told it is done, one is there"
+    assert trial(mark(3), mark(4), sealing=True) == (1, 1)
+
+
+def test_a_store_restored_from_before_a_grant_raises_its_token_above_the_marks(target, tmp_path, sqlite_url):
+    database = Path(sqlite_url.removeprefix("sqlite:///"))
+    store = nightlatch.connect(sqlite_url)
+    with nightlatch.lease("job", gates=[target.gate()], store=store):
+        pass
+    store.close()
+    shutil.copytree(database.parent, tmp_path / "backup")
+    store.raise_token("job", int(time.time() * 1000) + 10**9)  # as if its clock had been wrong
+    with nightlatch.lease("job", store=store) as lease:
+        forgotten = lease.mark
+    store.close()
+    gate = target.gate()
+    with nightlatch.lease("job", store=sqlite_url.replace("state", "backup")) as lease:
+        assert lease.token > forgotten.token
+        with closing(target.connect()) as connection, gate.transaction(connection, lease):
+            sql_target.replace(connection, lease.mark, "restored")
+        with pytest.raises(StaleToken):
+            target.write(forgotten, "forgotten")
+    assert target.read() == ["restored"]
+
+
+def test_another_store_is_refused_until_the_gate_is_adopted(target, tmp_path):
+    mine, theirs = f"sqlite:///{tmp_path}/mine.db", f"sqlite:///{tmp_path}/theirs.db"
+    gate = target.gate()
+    with nightlatch.lease("job", gates=[gate], store=mine) as lease:
+        refused = programs.nightlatch(theirs, "lock", "job", "--gate", target.url, "--", "true")
+        assert refused.returncode == OtherStore.exit_code == 73
+        assert "gate adopt" in refused.stderr
+        adopted = programs.nightlatch(theirs, "gate", "adopt", target.url)
+        assert adopted.returncode == 0, adopted.stderr
+        with closing(target.connect()) as connection, pytest.raises(OtherStore), gate.transaction(connection, lease):
+            sql_target.replace(connection, lease.mark, "mine")
+    assert programs.nightlatch(theirs, "lock", "job", "--gate", target.url, "--", "true").returncode == 0
+    assert target.read() == []
+
+
+def test_a_reply_to_the_commit_that_is_lost_is_settled_by_asking_the_server(postgres, postgres_target):
+    gate = postgres_target.gate()
+    gate.seal(mark(1), "me")
+    with Proxy(postgres.port) as proxy, closing(_through(proxy, postgres_target)) as connection:
+        with gate.transaction(connection, mark(1)):
+            sql_target.replace(connection, mark(1), "landed")
+            proxy.lose_replies = 1
+        assert connection.closed
+    assert postgres_target.read() == ["landed"]
+
+
+def test_a_commit_that_never_arrived_is_reported_as_not_done(postgres, postgres_target):
+    gate = postgres_target.gate()
+    gate.seal(mark(1), "me")
+
+    def cut(proxy: Proxy, connection: Any) -> None:
+        with gate.transaction(connection, mark(1)):
+            sql_target.replace(connection, mark(1), "lost")
+            for each in proxy._sockets:
+                proxy._cut(each)
+
+    with (
+        Proxy(postgres.port) as proxy,
+        closing(_through(proxy, postgres_target)) as connection,
+        pytest.raises(GateUnreachable, match="not committed"),
+    ):
+        cut(proxy, connection)
+    assert postgres_target.read() == []
+
+
+def test_a_commit_whose_reply_is_lost_and_that_nobody_can_be_asked_about_is_in_doubt(postgres, postgres_target):
+    with Proxy(postgres.port) as proxy, closing(_through(proxy, postgres_target)) as connection:
+        with Proxy(postgres.port) as gone:
+            gate = gates.Sql.from_url(postgres_target.url.replace(str(postgres.port), str(gone.port)))
+            gate.seal(mark(1), "me")
+            transaction = gate.transaction(connection, mark(1))
+            transaction.__enter__()
+            sql_target.replace(connection, mark(1), "landed")
+        proxy.lose_replies = 1
+        with pytest.raises(InDoubt, match="look before you repeat it"):
+            transaction.__exit__(None, None, None)
+    assert postgres_target.read() == ["landed"]
+
+
+def _through(proxy: Proxy, target: Target) -> psycopg.Connection[Any]:
+    url = target.url.partition("#")[0]
+    return psycopg.connect(url.replace(str(conninfo_to_dict(url)["port"]), str(proxy.port)))

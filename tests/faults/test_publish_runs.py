@@ -1,0 +1,245 @@
+"""Runs that publish, killed and stopped where it hurts: one article for each key, and none by a stale copy."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from nightlatch.core import states
+from nightlatch.ledger import open_for
+from tests.git_server import git_repository
+from tests.programs import children, nightlatch, start, until
+from tests.workdirs import clone, commit, git
+
+ROUNDS = 30
+
+# An article and a page of the same content, large enough to be torn; the attempt and the token tell whose it is.
+WORK = """
+line="$NIGHTLATCH_KEY $NIGHTLATCH_ATTEMPT $NIGHTLATCH_TOKEN"
+for i in 1 2 3 4 5 6 7 8; do echo "$line"; done > page
+mkdir -p articles && cp page "articles/$NIGHTLATCH_KEY"
+git add --all && git commit -qm "Article $NIGHTLATCH_KEY"
+echo "$line" >> "$1/worked"
+"""
+
+
+class Place:
+    """A remote, a page and a store; runs of one job that publish to both."""
+
+    def __init__(self, folder: Path, store: str) -> None:
+        self.folder, self.store = folder, store
+        self.remote = git_repository(folder / "remote.git")
+        first = clone(self.remote, folder / "first")
+        commit(first, "page", b"one\n")
+        git(first, "push", "--quiet", "origin", "main")
+        self.page = folder / "page.txt"
+        (folder / "worked").touch()
+
+    def words(self, key: str, work: str = WORK, *options: str) -> list[str]:
+        places = ["--workspace", f"git:{self.remote}#main", "--publish", f"page={self.page}", "--publish", "git"]
+        more = ["--key", key, "--ttl", "2s", "--wait", "30s", *options]
+        return ["run", "job", *places, *more, "--", "sh", "-ec", work, "sh", str(self.folder)]
+
+    def start(self, key: str, work: str = WORK, *options: str) -> subprocess.Popen[str]:
+        return start(self.store, *self.words(key, work, *options), cwd=self.folder)
+
+    def run(self, key: str, work: str = WORK, *options: str) -> subprocess.CompletedProcess[str]:
+        return nightlatch(self.store, *self.words(key, work, *options), cwd=self.folder)
+
+    def tell_pid(self, running: subprocess.Popen[str]) -> None:
+        """To the hooks that are to kill it."""
+        (self.folder / "pid.part").write_text(str(running.pid))
+        (self.folder / "pid.part").rename(self.folder / "pid")
+
+    def attempts(self, key: str) -> list[str]:
+        """The attempts whose command came to its end."""
+        return [line.split()[1] for line in (self.folder / "worked").read_text().splitlines() if line.split()[0] == key]
+
+    def workspaces(self) -> list[Path]:
+        return list((Path(f"{self.store.removeprefix('sqlite:///')}.d") / "workspaces").iterdir())
+
+    def articles(self, key: str) -> int:
+        """How many commits of the remote's branch touch the key's article."""
+        return len(git(self.remote, "rev-list", "main", "--", f"articles/{key}").split())
+
+    def judge(self, key: str) -> None:
+        """One article, whole, the page of the same attempt, and a run that has succeeded."""
+        assert self.articles(key) == 1
+        article = git(self.remote, "show", f"main:articles/{key}")
+        assert len(set(article.splitlines())) == 1 and len(article.splitlines()) == 8
+        assert self.page.read_text().strip() == article, "the page is of another attempt"
+        run = open_for(self.store).find("job", key)
+        assert run and run.state == states.SUCCEEDED
+
+
+@pytest.fixture
+def place(tmp_path: Path, sqlite_url: str, state_home: Path) -> Place:
+    return Place(tmp_path, sqlite_url)
+
+
+def kill(*pids: int) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
+@pytest.mark.timeout(600)
+def test_killed_at_random_points_around_the_publish_there_is_one_article_for_each_key(place):
+    seed = random.randrange(10**6)
+    chance = random.Random(seed)
+    clean = place.start("clean")
+    until(lambda: place.attempts("clean"))
+    began = time.monotonic()
+    assert clean.wait(60) == 0
+    window = (time.monotonic() - began) * 1.1
+    place.judge("clean")
+    for number in range(ROUNDS):
+        key = f"key-{number}"
+        running = place.start(key)
+        until(partial(place.attempts, key))
+        time.sleep(chance.uniform(0, window))
+        wardens = children(running.pid)[:1]  # forked first; later ones are its gits
+        whom = chance.choice([[running.pid], [running.pid, *wardens], [*wardens, running.pid], wardens])
+        kill(*whom)
+        running.wait()
+        again = place.run(key)
+        assert again.returncode == 0, (seed, number, again.stderr)
+        place.judge(key)
+    assert git(place.remote, "rev-list", "--count", "main") == str(ROUNDS + 2), seed
+
+
+HOOK = """#!/bin/sh
+while read -r old new ref; do
+  if [ "$ref" = refs/heads/main ] && [ -e {pid} ]; then kill -9 "$(cat {pid})"; rm {pid}; fi
+done
+"""
+
+
+@pytest.mark.parametrize("hook", ["pre-receive", "post-receive"])
+def test_killed_while_the_push_lands_the_next_start_adopts_it(place, hook):
+    pid = place.folder / "pid"
+    path = place.remote / "hooks" / hook
+    path.write_text(HOOK.format(pid=pid))
+    path.chmod(0o755)
+    running = place.start("k", f'until [ -e "{pid}" ]; do sleep 0.01; done\n{WORK}')
+    place.tell_pid(running)
+    assert running.wait(60) == -signal.SIGKILL
+    again = place.run("k")
+    assert again.returncode == 0 and "published by attempt 1" in again.stderr, again.stderr
+    assert place.attempts("k") == ["1"], "the work is not done twice"
+    place.judge("k")
+
+
+# The first attempt's push never leaves: its hook kills the supervisor, and then fails.
+DYING = """
+cat > .git/hooks/pre-push <<END
+#!/bin/sh
+[ -e "$1/killed" ] && exit 0
+touch "$1/killed"
+kill -9 \\$(cat "$1/pid")
+exit 1
+END
+chmod +x .git/hooks/pre-push
+until [ -e "$1/pid" ]; do sleep 0.01; done
+"""
+
+
+def test_killed_between_two_targets_the_rest_is_published_from_the_workspace_it_left(place):
+    running = place.start("k", DYING + WORK)
+    place.tell_pid(running)
+    assert running.wait(60) == -signal.SIGKILL
+    assert place.page.exists() and place.articles("k") == 0
+    again = place.run("k", DYING + WORK)
+    assert again.returncode == 0 and "the work of attempt 1, published by attempt 2" in again.stderr, again.stderr
+    assert place.attempts("k") == ["1"], "the work is not done twice"
+    place.judge("k")
+    assert not place.workspaces()
+
+
+def test_without_that_workspace_the_work_is_done_again_and_all_of_it_is_published(place):
+    running = place.start("k", DYING + WORK)
+    place.tell_pid(running)
+    assert running.wait(60) == -signal.SIGKILL
+    for left in place.workspaces():
+        subprocess.run(["rm", "-rf", left], check=True)
+    again = place.run("k", DYING + WORK)
+    assert again.returncode == 0, again.stderr
+    assert place.attempts("k") == ["1", "2"]
+    place.judge("k")
+
+
+def test_asked_for_again_it_is_published_again(place):
+    assert place.run("k").returncode == 0
+    assert place.run("k", WORK, "--again").returncode == 0
+    assert place.articles("k") == 2 and place.attempts("k") == ["1", "2"]
+
+
+def test_with_lost_doubt_a_person_decides(place):
+    running = place.start("k", DYING + WORK)
+    place.tell_pid(running)
+    running.wait(60)
+    assert place.run("k", DYING + WORK, "--lost", "doubt").returncode == 76
+    assert place.articles("k") == 0
+
+
+# The first attempt's push waits in its hook until somebody lets it go on.
+WAITING = """
+if [ "$NIGHTLATCH_ATTEMPT" = 1 ]; then
+  printf '#!/bin/sh\\ntouch "%s/pushing"\\nuntil [ -e "%s/go" ]; do sleep 0.01; done\\n' "$1" "$1" > .git/hooks/pre-push
+  chmod +x .git/hooks/pre-push
+fi
+"""
+
+
+def refusals(place: Place) -> list[dict[str, str]]:
+    return [entry.facts for entry in open_for(place.store).job_entries("job") if entry.kind == "refused"]
+
+
+def test_stopped_in_its_push_and_overtaken_it_is_refused_and_records_no_verdict(place):
+    stale = place.start("k", WAITING + WORK)
+    until((place.folder / "pushing").exists)
+    os.kill(stale.pid, signal.SIGSTOP)
+    try:
+        new = place.run("k", WAITING + WORK)
+        assert new.returncode == 0, new.stderr
+        place.judge("k")
+        verdict = open_for(place.store).find("job", "k")
+    finally:
+        (place.folder / "go").touch()
+        os.kill(stale.pid, signal.SIGCONT)
+    _, said = stale.communicate(timeout=60)
+    assert stale.returncode == 73, said
+    place.judge("k")
+    assert open_for(place.store).find("job", "k") == verdict and verdict and verdict.attempt == 2
+    assert [facts["attempt"] for facts in refusals(place)] == ["1"]
+
+
+def test_stopped_in_the_middle_of_a_folder_and_overtaken_it_is_refused(tmp_path, sqlite_url):
+    site = tmp_path / "site"
+    work = 'mkdir site; for i in $(seq "$1"); do echo "$NIGHTLATCH_ATTEMPT" > site/$i; done'
+    words = ["run", "job", "--key", "k", "--ttl", "2s", "--wait", "30s", "--workspace", "scratch"]
+    words += ["--publish", f"site/={site}", "--", "sh", "-c", work, "sh", "4000"]
+    stale = start(sqlite_url, *words)
+    releases = tmp_path / "site.releases"
+    until(lambda: releases.exists() and any(name.startswith("new.") for name in os.listdir(releases)))
+    os.kill(stale.pid, signal.SIGSTOP)
+    try:
+        assert not site.exists(), "it was stopped too late to show anything"
+        new = nightlatch(sqlite_url, *words[:-1], "3")
+        assert new.returncode == 0, new.stderr
+    finally:
+        os.kill(stale.pid, signal.SIGCONT)
+    _, said = stale.communicate(timeout=60)
+    assert stale.returncode == 73, said
+    assert sorted(os.listdir(site)) == ["1", "2", "3"] and (site / "1").read_text() == "2\n"
+    run = open_for(sqlite_url).find("job", "k")
+    assert run and run.attempt == 2 and run.state == states.SUCCEEDED

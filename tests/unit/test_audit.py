@@ -1,0 +1,356 @@
+"""Whatever is done to the journal behind its back is found."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from nightlatch import ledger
+from nightlatch.cli.main import run as cli
+from nightlatch.core.model import Holder
+from nightlatch.errors import UsageError
+from nightlatch.ledger.audit import Verdict
+from nightlatch.ledger.chain import link
+from nightlatch.ledger.ledger import Ledger
+from nightlatch.ledger.model import Run
+
+ME = Holder(incarnation="i", user="ann", host="here")
+CHAIN = "job:job"
+
+
+@pytest.fixture
+def book(sqlite_url: str) -> Ledger:
+    return ledger.open_for(sqlite_url)
+
+
+@pytest.fixture
+def each_book(ledger_url: str) -> Ledger:
+    """On each database, for what reads it in a way of its own."""
+    return ledger.open_for(ledger_url)
+
+
+def night(book: Ledger, key: str = "k", *, job: str = "job", ends: bool = True) -> Run:
+    """A run with entries 1 (opened), 2 (started), 3 to 7 (said) and, if it ends, 8 (ended)."""
+    run = book.open_run(job, key)
+    writer = book.seal(run.id, token=1, grant="g", holder=ME)
+    for number in range(5):
+        writer.event("said", number=number)
+    return writer.finish("succeeded") if ends else writer._fence.look()
+
+
+def tamper(book: Ledger, sql: str, **values: object) -> None:
+    with book._tables.database.transaction() as execute:
+        execute(book._tables.sql(sql), **values)
+
+
+def first(verdict: Verdict) -> tuple[str, int]:
+    return verdict.breaks[0].chain, verdict.breaks[0].seq
+
+
+def rewritten(book: Ledger, chain: str) -> None:
+    """Recompute a chain from its second entry on, as its owner could."""
+    entries = book._tables.read(
+        "SELECT seq, at, kind, body, hash FROM {prefix}journal WHERE chain = :chain ORDER BY seq", chain=chain
+    )
+    before = entries[0][4]
+    for seq, at, kind, body, _ in entries[1:]:
+        before = link(before, chain, seq, at, kind, body)
+        tamper(book, "UPDATE {prefix}journal SET hash = :hash WHERE chain = :chain AND seq = :seq", hash=before,
+               chain=chain, seq=seq)  # fmt: skip
+    tamper(book, "UPDATE {prefix}run SET head = :hash WHERE id = :chain", hash=before, chain=chain)
+    tamper(book, "UPDATE {prefix}chain SET head = :hash WHERE name = :chain", hash=before, chain=chain)
+
+
+def test_what_nobody_touched_is_whole(each_book):
+    book = each_book
+    night(book, "a"), night(book, "b", job="other"), night(book, "c", ends=False)
+    verdict = book.verify(book.heads())
+    assert (verdict.breaks, verdict.entries, verdict.chains, verdict.compared) == ((), 8 + 8 + 7 + 3 + 2, 5, 2)
+
+
+def test_an_empty_journal_is_whole(book):
+    assert book.verify().breaks == ()
+
+
+@pytest.mark.parametrize("column", ["body", "kind"])
+def test_a_changed_entry_is_named(book, column):
+    run = night(book)
+    night(book, "another")
+    tamper(book, f"UPDATE {{prefix}}journal SET {column} = 'number=9' WHERE chain = :run AND seq = 4", run=run.id)
+    verdict = book.verify()
+    assert [(found.chain, found.seq) for found in verdict.breaks] == [(run.id, 4)]
+    assert "changed" in str(verdict.breaks[0])
+
+
+def test_a_changed_time_is_named(book):
+    run = night(book)
+    tamper(book, "UPDATE {prefix}journal SET at = at - 60000 WHERE chain = :run AND seq = 5", run=run.id)
+    assert first(book.verify()) == (run.id, 5)
+
+
+def test_a_changed_entry_with_a_hash_that_fits_breaks_the_next_one(book):
+    run = night(book)
+    third, fourth = list(book.entries(run.id))[2:4]
+    hash_ = link(third.hash, run.id, 4, round(fourth.at * 1000), "said", "number=9")
+    tamper(book, "UPDATE {prefix}journal SET body = 'number=9', hash = :hash WHERE chain = :run AND seq = 4",
+           run=run.id, hash=hash_)  # fmt: skip
+    assert first(book.verify()) == (run.id, 5)
+
+
+def test_an_entry_removed_from_the_middle_is_named(book):
+    run = night(book)
+    tamper(book, "DELETE FROM {prefix}journal WHERE chain = :run AND seq = 4", run=run.id)
+    assert first(book.verify()) == (run.id, 4)
+    tamper(book, "UPDATE {prefix}journal SET seq = seq - 1 WHERE chain = :run AND seq > 4", run=run.id)
+    assert first(book.verify()) == (run.id, 4)
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_missing_tail_is_named(book, ends):
+    run = night(book, ends=ends)
+    tamper(book, "DELETE FROM {prefix}journal WHERE chain = :run AND seq > 5", run=run.id)
+    assert first(book.verify()) == (run.id, 6)
+
+
+def test_entries_in_another_order_are_named(each_book):
+    book = each_book
+    run = night(book)
+    for old, new in ((4, 100), (5, 4), (100, 5)):
+        tamper(book, "UPDATE {prefix}journal SET seq = :new WHERE chain = :run AND seq = :old", run=run.id, old=old,
+               new=new)  # fmt: skip
+    assert first(book.verify()) == (run.id, 4)
+
+
+def test_an_entry_of_another_run_does_not_fit(book):
+    one, two = night(book, "1"), night(book, "2")
+    tamper(book, "DELETE FROM {prefix}journal WHERE chain = :run AND seq = 4", run=one.id)
+    tamper(book, "UPDATE {prefix}journal SET chain = :one WHERE chain = :two AND seq = 4", one=one.id, two=two.id)
+    assert {(found.chain, found.seq) for found in book.verify().breaks} == {(one.id, 4), (two.id, 4)}
+
+
+def test_an_entry_that_no_writer_wrote_is_named(book):
+    run = night(book)
+    hash_ = link(run.head, run.id, 9, 1, "said", "forged")
+    tamper(book, "INSERT INTO {prefix}journal VALUES (:run, 9, 1, 'said', 'forged', :hash)", run=run.id, hash=hash_)
+    assert first(book.verify()) == (run.id, 9)
+
+
+def test_a_rewritten_run_is_found_by_its_jobs_chain(book):
+    run = night(book)
+    tamper(book, "UPDATE {prefix}journal SET body = 'number=9' WHERE chain = :run AND seq = 4", run=run.id)
+    rewritten(book, run.id)
+    verdict = book.verify()
+    assert first(verdict) == (run.id, 8) and "its job's chain" in str(verdict.breaks[0])
+
+
+def test_a_shortened_run_is_found_by_its_jobs_chain(book):
+    run = night(book)
+    seventh = list(book.entries(run.id))[6]
+    tamper(book, "DELETE FROM {prefix}journal WHERE chain = :run AND seq = 8", run=run.id)
+    tamper(book, "UPDATE {prefix}run SET seq = 7, head = :head WHERE id = :run", run=run.id, head=seventh.hash)
+    assert first(book.verify()) == (run.id, 8)
+
+
+@pytest.mark.parametrize("table", ["journal", "run", "both"])
+def test_a_run_that_was_removed_is_named(book, table):
+    run = night(book)
+    night(book, "another")
+    if table != "run":
+        tamper(book, "DELETE FROM {prefix}journal WHERE chain = :run", run=run.id)
+    if table != "journal":
+        tamper(book, "DELETE FROM {prefix}run WHERE id = :run", run=run.id)
+    assert [found.chain for found in book.verify().breaks] == [run.id]
+
+
+def test_a_job_whose_chain_was_removed_is_named(book):
+    night(book)
+    tamper(book, "DELETE FROM {prefix}journal WHERE chain = :chain", chain=CHAIN)
+    assert first(book.verify())[0] == "job:job"
+    tamper(book, "DELETE FROM {prefix}chain WHERE name = :chain", chain=CHAIN)
+    assert "not linked" in str(book.verify().breaks[0])
+
+
+def test_a_journal_rewritten_as_a_whole_is_found_only_by_a_head_kept_elsewhere(each_book):
+    book = each_book
+    run, _ = night(book, "1"), night(book, "2")
+    kept = book.heads()
+    (log_line,) = [run.anchor]
+    tamper(book, "UPDATE {prefix}journal SET body = 'number=9' WHERE chain = :run AND seq = 4", run=run.id)
+    rewritten(book, run.id)
+    forged = book.run(run.id).head
+    for entry in book.job_entries("job"):
+        if entry.facts.get("head") == run.head:
+            body = "\n".join(f"{k}={forged if k == 'head' else v}" for k, v in entry.facts.items())
+            sql = "UPDATE {prefix}journal SET body = :body WHERE chain = :chain AND seq = :seq"
+            tamper(book, sql, body=body, chain=CHAIN, seq=entry.seq)
+    rewritten(book, "job:job")
+    assert book.verify().breaks == ()
+    for head in (kept[0], log_line):
+        verdict = book.verify([head])
+        assert first(verdict) == ("job:job", int(head.split(":")[2])) and verdict.compared == 0
+    assert "nowhere" in str(book.verify([kept[0].rsplit(":", 1)[1]]).breaks[0])
+
+
+def test_a_tail_cut_off_with_its_heads_is_found_only_by_a_head_kept_elsewhere(book):
+    night(book, "1")
+    seq, hash_ = list(book.job_entries("job"))[-1].seq, list(book.job_entries("job"))[-1].hash
+    run = night(book, "2")
+    for sql in (
+        "DELETE FROM {prefix}journal WHERE chain = :run",
+        "DELETE FROM {prefix}run WHERE id = :run",
+    ):
+        tamper(book, sql, run=run.id)
+    tamper(book, "DELETE FROM {prefix}journal WHERE chain = :chain AND seq > :seq", chain=CHAIN, seq=seq)
+    tamper(
+        book, "UPDATE {prefix}chain SET seq = :seq, head = :head WHERE name = :chain", chain=CHAIN, seq=seq, head=hash_
+    )
+    assert book.verify().breaks == ()
+    assert first(book.verify([run.anchor])) == ("job:job", seq + 1)
+
+
+def test_writers_go_on_during_an_audit(each_book, monkeypatch):
+    book = each_book
+    run = book.open_run("job", "k")
+    writer = book.seal(run.id, token=1, grant="g", holder=ME)
+    read, keys = book._tables.read, iter("0123456789")
+
+    def reading(sql: str, **values: object):
+        if "journal" in sql and "LIKE" in sql:
+            writer.event("meanwhile")
+            night(book, next(keys))
+        return read(sql, **values)
+
+    monkeypatch.setattr(book._tables, "read", reading)
+    verdict = book.verify()
+    assert verdict.breaks == () and verdict.entries > 8
+
+
+def test_what_is_pruned_during_an_audit_is_not_missed(book, monkeypatch):
+    night(book, "1"), night(book, "2")
+    read, prune = book._tables.read, iter([True])
+
+    def reading(sql: str, **values: object):
+        if "NOT LIKE" in sql and next(prune, False):
+            book.prune(-5, "ann")
+        return read(sql, **values)
+
+    monkeypatch.setattr(book._tables, "read", reading)
+    assert book.verify().breaks == ()
+
+
+@pytest.mark.parametrize("text", ["", "x", "job:job:3", "job:job:x:" + "0" * 64, "0" * 63, "job:" + "0" * 64])
+def test_what_is_no_head_is_refused(book, text):
+    with pytest.raises(UsageError, match="no head"):
+        book.verify([text])
+
+
+# ── retention ──
+
+
+def test_pruning_removes_what_ended_and_keeps_the_proof(each_book):
+    book = each_book
+    old = [night(book, str(number)) for number in range(3)]
+    running, asking = night(book, "r", ends=False), book.open_run("job", "p")
+    book.attention(asking.id, "look", "ann")
+    kept = book.heads()
+    removed = book.prune(-5, "ann")
+    assert (set(removed.runs), removed.entries) == ({run.id for run in old}, 24)
+    assert {run.id for run in book.runs()} == {running.id, asking.id}
+    assert book.attempts(old[0].id) == [] and list(book.entries(old[0].id)) == []
+    verdict = book.verify([*kept, f"{old[0].id}:8:{old[0].head}"])
+    assert (verdict.breaks, verdict.compared, verdict.behind) == ((), 1, 1)
+    assert book.prune(-5, "ann").runs == ()
+
+
+def test_a_young_run_stays(book):
+    run = night(book)
+    assert book.prune(3600, "ann").runs == () and book.run(run.id) == run
+
+
+def test_a_run_that_was_not_pruned_is_missed_all_the_same(book):
+    night(book, "1")
+    book.prune(-5, "ann")
+    run = night(book, "2")
+    tamper(book, "DELETE FROM {prefix}journal WHERE chain = :run", run=run.id)
+    tamper(book, "DELETE FROM {prefix}run WHERE id = :run", run=run.id)
+    assert [found.chain for found in book.verify().breaks] == [run.id]
+
+
+def aged(book: Ledger, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Let retention believe that so much time has passed."""
+    real = book._tables.now
+    monkeypatch.setattr(book._tables, "now", lambda: real() + round(seconds * 1000))
+
+
+def test_the_jobs_chain_is_cut_behind_a_recorded_head(each_book, monkeypatch):
+    book = each_book
+    first_night = night(book, "1")
+    time.sleep(0.02)
+    second = night(book, "2")
+    before = second.created - 0.005
+    with monkeypatch.context() as clock:
+        clock.setattr(book._tables, "now", lambda: round(before * 1000))
+        assert book.prune(0, "ann").runs == (first_night.id,)
+    entries = list(book.job_entries("job"))
+    assert [entry.kind for entry in entries] == ["opened", "ended", "cut"] and entries[0].seq == 3
+    verdict = book.verify([first_night.anchor, second.anchor])
+    assert (verdict.breaks, verdict.compared) == ((), 2)  # the first one is the very entry the cut names
+    behind = book.verify([f"job:job:1:{'0' * 64}"])
+    assert (behind.breaks, behind.compared, behind.behind) == ((), 0, 1)
+    tamper(book, "DELETE FROM {prefix}journal WHERE chain = :chain AND seq = 3", chain=CHAIN)
+    assert first(book.verify()) == ("job:job", 3)
+
+
+def test_usage_is_kept_for_a_month_whatever_is_pruned(each_book, monkeypatch):
+    book = each_book
+    run = book.open_run("job", "k")
+    writer = book.seal(run.id, token=1, grant="g", holder=ME)
+    writer.usage(usd=2)
+    writer.finish("succeeded")
+    with monkeypatch.context() as clock:
+        aged(book, clock, 30 * 86400)
+        book.prune(86400, "ann")
+        assert book.run(run.id) is None and book.spent("job", "usd", 0) == 2.0
+    aged(book, monkeypatch, 33 * 86400)
+    book.prune(86400, "ann")
+    assert book.spent("job", "usd", 0) == 0
+
+
+# ── the command ──
+
+
+def test_audit_says_that_the_journal_is_whole(book, sqlite_url, capsys, tmp_path: Path):
+    run = night(book)
+    assert cli(["audit", "head", "--store", sqlite_url]) == 0
+    assert capsys.readouterr().out.strip() == run.anchor
+    log = tmp_path / "runs.log"
+    log.write_text(f"ts=1 job=job run={run.id} status=succeeded head={run.anchor}\n\n")
+    assert cli(["audit", "verify", "--heads", str(log), "--head", run.anchor, "--store", sqlite_url]) == 0
+    assert capsys.readouterr().out == "the journal is whole: 10 entries in 2 chains, 2 kept heads found\n"
+
+
+def test_audit_names_what_is_broken_and_exits_1(book, sqlite_url, capsys):
+    run = night(book)
+    tamper(book, "DELETE FROM {prefix}journal WHERE chain = :run AND seq = 4", run=run.id)
+    assert cli(["audit", "verify", "--store", sqlite_url]) == 1
+    shown = capsys.readouterr()
+    assert shown.out == f"entry 4 of {run.id} is missing: it was removed\n" and "1 of its 2 chains" in shown.err
+    assert cli(["audit", "verify", "--json", "--store", sqlite_url]) == 1
+    assert f'"breaks": [{{"chain": "{run.id}", "entry": 4' in capsys.readouterr().out
+
+
+def test_heads_that_prove_nothing_are_no_success(book, sqlite_url, capsys):
+    run = night(book)
+    book.prune(-5, "ann")
+    assert cli(["audit", "verify", "--head", f"{run.id}:8:{run.head}", "--store", sqlite_url]) == 1
+    assert "newer" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["verify", "--head", "x"], ["verify", "--heads", "/no/such/file"], ["head", "--head", "x"], ["look"]]
+)
+def test_audit_says_what_is_wrong_with_its_words(sqlite_url, capsys, words):
+    assert cli(["audit", *words, "--store", sqlite_url]) == 64
+    assert capsys.readouterr().err.count("\n") == 1

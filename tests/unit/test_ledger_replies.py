@@ -1,0 +1,118 @@
+"""Replies that are lost: what happened is found out, and nothing is written twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from nightlatch import ledger
+from nightlatch.core.model import Holder
+from nightlatch.errors import StoreUnreachable
+from nightlatch.ledger.ledger import Ledger
+from nightlatch.ledger.writer import Writer
+
+ME = Holder(incarnation="i", user="ann", host="here")
+
+
+@pytest.fixture
+def book(ledger_url: str) -> Ledger:
+    return ledger.open_for(ledger_url)
+
+
+def begun(book: Ledger) -> Writer:
+    return book.seal(book.open_run("job", "k").id, token=1, grant="g", holder=ME)
+
+
+class Cut:
+    """A database whose next commits are cut off: before they happen, or after."""
+
+    def __init__(self, database, monkeypatch, *when: str) -> None:
+        self.when = list(when)
+        for verb in ("guarded", "transaction"):
+            monkeypatch.setattr(database, verb, self._cutting(getattr(database, verb), verb))
+
+    def _cutting(self, real, verb):
+        def guarded(*words, **more):
+            when = self.when.pop(0) if self.when else ""
+            if when == "before":
+                raise StoreUnreachable("cut off before")
+            done = real(*words, **more)
+            if when == "after":
+                raise StoreUnreachable("cut off after")
+            return done
+
+        def transaction(*words, **more):
+            when, transaction = self.when.pop(0) if self.when else "", real(*words, **more)
+            if when == "before":
+                raise StoreUnreachable("cut off before")
+            if when == "after":
+                return _CutAfter(transaction)
+            return transaction
+
+        return guarded if verb == "guarded" else transaction
+
+
+class _CutAfter:
+    def __init__(self, transaction) -> None:
+        self._transaction = transaction
+
+    def __enter__(self):
+        return self._transaction.__enter__()
+
+    def __call__(self, *words, **more):
+        return self._transaction(*words, **more)
+
+    def __exit__(self, *words):
+        self._transaction.__exit__(*words)
+        raise StoreUnreachable("cut off after")
+
+
+def kinds(book: Ledger, writer: Writer) -> list[str]:
+    return [entry.kind for entry in book.entries(writer.run.id)][2:]
+
+
+def test_a_verb_whose_reply_was_lost_is_found_to_have_happened(book, monkeypatch):
+    writer = begun(book)
+    Cut(book._tables.database, monkeypatch, "after")
+    writer.event("one")
+    writer.event("two")
+    assert kinds(book, writer) == ["one", "two"]
+
+
+def test_a_verb_that_did_not_happen_says_so_and_the_next_one_does(book, monkeypatch):
+    writer = begun(book)
+    Cut(book._tables.database, monkeypatch, "before")
+    with pytest.raises(StoreUnreachable):
+        writer.usage(usd=1)
+    assert writer.usage(usd=2).usd == 2.0 == book.run(writer.run.id).usage.usd
+    assert kinds(book, writer) == ["usage"]
+
+
+def test_a_commit_that_landed_late_is_caught_up_with(book, monkeypatch):
+    """The server had it in its queue: whoever looked found nothing, and then it happened."""
+    writer, database = begun(book), book._tables.database
+    real, late = database.guarded, []
+
+    def guarded(*words, **more):
+        late.append((words, more))
+        raise StoreUnreachable("no answer in time")
+
+    monkeypatch.setattr(database, "guarded", guarded)
+    with pytest.raises(StoreUnreachable):
+        writer.usage(usd=1)
+    monkeypatch.setattr(database, "guarded", real)
+    real(*late[0][0], **late[0][1])
+    assert writer.usage(usd=2).usd == 3.0 == book.run(writer.run.id).usage.usd
+    assert kinds(book, writer) == ["usage", "usage"] and book.verify().breaks == ()
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_verdict_whose_reply_was_lost_is_settled_by_asking_again(book, monkeypatch, when):
+    writer = begun(book)
+    Cut(book._tables.database, monkeypatch, when)
+    try:
+        ended = writer.finish("failed", exit_code=3)
+    except StoreUnreachable:
+        assert when == "before"
+        ended = writer.finish("failed", exit_code=3)
+    assert (ended.state, kinds(book, writer)) == ("failed", ["ended"])
+    assert [entry.kind for entry in book.job_entries("job")] == ["opened", "ended"]

@@ -1,0 +1,100 @@
+"""What people see of what commands said: escapes stripped in pieces, kept output read while it is moved."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from nightlatch.cli import screen
+from nightlatch.cli.plain import Plain
+from nightlatch.runtime import kept
+
+HOSTILE = (
+    b"a\x1b[31;1mred\x1b[0m \x1b]0;title \xe2\x9c\x9c\x07b \x1b]52;c;ZXZpbA==\x1b\\c "
+    b"\x1bP+q\x1b\\d \xc2\x9b2Je \x1bcf\x08\x00g\r\nh\r50%"
+)
+SHOWN = b"ared b c d e fg\nh\n50%"
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+def test_escapes_are_stripped_however_the_output_is_cut(size):
+    plain = Plain()
+    pieces = [plain.feed(HOSTILE[at : at + size]) for at in range(0, len(HOSTILE), size)]
+    assert b"".join(pieces) + plain.end() == SHOWN
+
+
+@pytest.mark.parametrize("begun", [b"\x1b", b"\x1b[31", b"\x1b]0;never ended", b"\xc2"])
+def test_an_escape_without_an_end_never_reaches_the_terminal(begun):
+    plain = Plain()
+    shown = plain.feed(b"text " + begun) + plain.end()
+    assert shown.startswith(b"text ")
+    assert b"\x1b" not in shown
+
+
+def test_a_string_that_never_ends_does_not_hold_up_the_output_for_ever():
+    plain = Plain()
+    shown = b"".join(plain.feed(b"\x1b]0;" + b"x" * 50_000) for _ in range(4))
+    assert b"\x1b" not in shown
+    shown += plain.feed(b"y" * 200_000)
+    assert b"y" * 1000 in shown
+
+
+def test_text_in_any_encoding_stays_as_it_is():
+    text = "Übermäßig – 夜 🌙\n".encode() + b"caf\xe9\n\ttab\n"
+    plain = Plain()
+    assert plain.feed(text) + plain.end() == text
+
+
+def test_a_reported_text_is_one_line_without_anything_a_terminal_obeys():
+    assert screen.harmless("a\x1b[2J\nb\u202ec\x9b") == "a\\x1b[2J b\\u202ec\\u009b"
+
+
+@pytest.mark.parametrize("text", ["plain", "two words", "it's", "a\x1b]0;x\x07'\\\n\t\r\u202e\x9b\U000e0001b"])
+def test_a_quoted_word_is_harmless_and_typed_in_bash_itself_again(text):
+    word = screen.quoted(text)
+    assert word.isprintable()
+    typed = subprocess.run(["bash", "-c", f"printf %s {word}"], capture_output=True, env={"LC_ALL": "C.UTF-8"})
+    assert typed.stdout == text.encode()
+
+
+def test_the_command_to_type_is_never_cut(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    (line,) = screen.columns([["failed", "a long reason " * 10, "nightlatch show 7k3fabcdefgh"]], elastic=(1,))
+    assert line.endswith("nightlatch show 7k3fabcdefgh")
+    assert "reason" not in line
+
+
+def test_output_that_is_moved_while_it_is_followed_is_read_once_and_whole(tmp_path: Path):
+    output = tmp_path / "output"
+    output.write_bytes(b"one ")
+    steps = iter([lambda: rotate(output, b"two ", b"three "), lambda: append(output, b"four"), None])
+
+    def over() -> bool:
+        step = next(steps)
+        if step:
+            step()
+        return step is None
+
+    assert b"".join(kept.follow(str(tmp_path), over)) == b"one two three four"
+
+
+def rotate(output: Path, rest: bytes, new: bytes) -> None:
+    append(output, rest)
+    os.replace(output, f"{output}.1")
+    output.write_bytes(new)
+
+
+def append(output: Path, data: bytes) -> None:
+    with output.open("ab") as file:
+        file.write(data)
+
+
+def test_the_end_of_the_output_reaches_back_into_the_file_before(tmp_path: Path):
+    (tmp_path / "output.1").write_bytes(b"one\ntwo\n")
+    (tmp_path / "output").write_bytes(b"three\n")
+    assert kept.tail(str(tmp_path), 2) == [b"two", b"three"]
+    assert kept.tail(str(tmp_path / "never"), 2) == []
+    assert b"".join(kept.read(str(tmp_path))) == b"one\ntwo\nthree\n"
