@@ -156,11 +156,11 @@ class Book:
 
 
 def hint(scope: str, key: str) -> str:
-    """What a person types about an effect in doubt."""
+    """What a person types about an effect in doubt. (With a | between the words, a shell would make a pipe of it.)"""
     import shlex
 
     scoped = "" if scope == rules.STORE_WIDE else f" --scope {shlex.quote(scope)}"
-    return f"nightlatch once --resolve done|failed|again {shlex.quote(key)}{scoped}"
+    return f"nightlatch once --resolve done {shlex.quote(key)}{scoped} (or failed, or again, in place of done)"
 
 
 def resolve(key: str, outcome: str, *, by: str = "", scope: str = rules.STORE_WIDE, store: str | None = None) -> Effect:
