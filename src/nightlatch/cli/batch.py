@@ -139,7 +139,7 @@ def _show(batch: Batch, store: str | None) -> int:
     from ..runtime.items import BadItem, Command, Reader, Selection
 
     reader = Reader(batch.items, batch.format, batch.key)
-    selection = Selection(reader, known(open_for(store), batch.name))
+    selection = Selection(reader, known(open_for(store), batch.name, batch.lost))
     command, count = Command(batch.command, shell=batch.shell), 0
     while not selection.over:
         item = selection.next()

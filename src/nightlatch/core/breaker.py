@@ -1,4 +1,4 @@
-"""When trying more is no use: too many failures, or the same one again and again."""
+"""When going on with a batch is no use: most items fail in the same way, or too many fail."""
 
 from __future__ import annotations
 
