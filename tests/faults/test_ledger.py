@@ -211,7 +211,7 @@ def test_a_schema_that_a_newer_program_migrates_in_mid_run_disturbs_no_writer(le
             "ALTER TABLE {prefix}run ADD COLUMN colour TEXT",
             "ALTER TABLE {prefix}journal ADD COLUMN colour TEXT",
             "ALTER TABLE {prefix}usage ADD COLUMN colour BIGINT DEFAULT 0",
-            "CREATE TABLE {prefix}step (run TEXT NOT NULL)",
+            "CREATE TABLE {prefix}of_tomorrow (run TEXT NOT NULL)",
             "UPDATE {prefix}meta SET value = '99' WHERE key = 'ledger.schema'",
         ):
             execute(newer.sql(statement))
