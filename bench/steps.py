@@ -19,7 +19,7 @@ from pathlib import Path
 
 from nightlatch.ledger import open_for
 from nightlatch.ledger.steps import STEP
-from nightlatch.runtime.items import Digest
+from nightlatch.runtime.items import Digest, Template
 from nightlatch.system import identity
 
 from . import timing
@@ -112,9 +112,9 @@ def _filled(place: str, count: int) -> str:
     """A store whose ledger has `count` done items of the batch `big`."""
     url = f"sqlite:///{place}.db"
     assert open_for(url).id  # makes the tables
-    digest = Digest(KEY)
+    digest = Digest(Template(KEY))
     names = (f"article-{number}" for number in range(count))
-    rows = ((digest(["example.org", name]).hex(), f"example.org/{name}") for name in names)
+    rows = ((digest({"site": "example.org", "slug": name}).hex(), f"example.org/{name}") for name in names)
     connection = sqlite3.connect(f"{place}-ledger.db")
     with connection:
         connection.executemany("INSERT INTO step VALUES ('big', ?, ?, 'done', 1, '', 1, 0, '', '', 0)", rows)

@@ -120,7 +120,10 @@ class Worker:
                 "NIGHTLATCH_KEY": item.key,
                 "NIGHTLATCH_IDEMPOTENCY_KEY": idempotency_key(item.key, self.plan["name"]),
             }
-            chosen.append(Child(item, argv, env, tries + 1, self.plan["timeout"], _GRACE))
+            try:
+                chosen.append(Child(item, argv, env, tries + 1, self.plan["timeout"], _GRACE))
+            except OSError as error:  # nothing is begun: it is done by the next start
+                self._stop(f"{item.key} cannot be started, there is no room to keep its output: {error.strerror}")
         return chosen
 
     def _due(self) -> tuple[Item, int] | None:
