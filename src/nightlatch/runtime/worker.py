@@ -30,7 +30,7 @@ from .summary import Summary
 _GRACE = 5.0  # seconds between asking an item to end and ending it
 _BASE = 1.0  # seconds, before the first retry
 _SAY_EVERY = 10.0
-_PATIENCE = 10.0  # seconds that a supervisor which cannot write is asked again
+_PATIENCE = 5.0  # seconds that a supervisor which cannot write is asked again
 _MOST = 100  # records in one message
 
 
