@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,19 @@ SECONDS = float(os.environ.get("NIGHTLATCH_SECONDS", "20"))
 SEED = int(os.environ.get("NIGHTLATCH_SEED", random.SystemRandom().randrange(10**6)))
 
 
+# A git store's verbs are pushes, and its expiry is 1.25 TTL of watching: it needs longer TTLs.
+TTL = {"sqlite": 1.0, "postgres": 2.0, "git": 4.0}
+
+
 @pytest.mark.timeout(SECONDS + 120)
-def test_no_acknowledged_add_is_lost(sqlite_url: str, tmp_path: Path) -> None:
-    course = guarded_set.run(sqlite_url, tmp_path / "set", seconds=SECONDS, seed=SEED)
+@pytest.mark.parametrize("kind", TTL)
+def test_no_acknowledged_add_is_lost(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    if kind == "git":
+        subprocess.run(["git", "init", "-q", "--bare", tmp_path / "remote.git"], check=True)
+        url = f"git+file://{tmp_path}/remote.git"
+    else:
+        url = request.getfixturevalue(f"{kind}_url")
+    course = guarded_set.run(url, tmp_path / "set", seconds=SECONDS, seed=SEED, ttl=TTL[kind])
     print(course)
     course.check()
 
