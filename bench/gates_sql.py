@@ -51,7 +51,7 @@ def _lease(gate: gates.Sql) -> nightlatch.Lease:
 
 
 def _postgres() -> None:
-    server = PostgresServer()
+    server = PostgresServer(on_disk=True)  # a commit is a flush
     try:
         url = server.url().partition("?")[0]
         server.psql("CREATE TABLE bare (x int); CREATE TABLE guarded (x int)")

@@ -38,12 +38,12 @@ def postgres_url(postgres: PostgresServer, state_home: Path, request: pytest.Fix
 
 
 @pytest.fixture
-def postgres_target(postgres: PostgresServer) -> Iterator[Target]:
+def postgres_target(postgres: PostgresServer) -> Target:
+    """In a schema that goes with the server: to drop it would wait for whoever a failed test left stopped."""
     name = f"site_{identity.new_id()}"
     postgres.psql(f"CREATE SCHEMA {name}")
     query = f"sslmode=disable&options=-csearch_path%3D{name}"
-    yield Target(f"postgresql://postgres@127.0.0.1:{postgres.port}/postgres?{query}#{name}")
-    postgres.psql(f"DROP SCHEMA {name} CASCADE")
+    return Target(f"postgresql://postgres@127.0.0.1:{postgres.port}/postgres?{query}#{name}")
 
 
 @pytest.fixture

@@ -62,6 +62,11 @@ def publishing():
 def failing():
     raise ValueError("no such thing")
 
+@nightlatch.job(key="k", retries=1, backoff="10ms")
+def flaky():
+    if nightlatch.current().attempt == 1:
+        raise OSError("away")
+
 @nightlatch.job(budget={"usd": 1})
 def greedy():
     nightlatch.current().spend(usd=2)
@@ -168,6 +173,11 @@ def test_an_exception_is_recorded_with_its_traceback(jobs):
     assert run
     (facts,) = [entry.facts for entry in ledger.entries(run.id) if entry.kind == "exception"]
     assert facts["reason"] == "ValueError: no such thing" and "in failing" in facts["traceback"]
+
+
+def test_a_job_is_tried_again_if_it_says_so(jobs):
+    shown = jobs.call("(lambda v: (v.status, v.attempt))(nightly.flaky.run())")
+    assert shown == "('succeeded', 2)"
 
 
 def test_a_secret_in_an_exception_is_taken_out(sqlite_url, tmp_path):

@@ -287,6 +287,25 @@ def test_a_conflict_needs_a_person_and_keeps_the_workspace(sqlite_url, remote, c
     assert git(remote, "show", "main:page") == "theirs"
 
 
+REFUSE_ONCE = """#!/bin/sh
+while read -r old new ref; do
+  if [ "$ref" = refs/heads/main ] && [ ! -e {flag} ]; then touch {flag}; echo "away for a moment" >&2; exit 1; fi
+done
+"""
+
+
+def test_a_push_that_failed_is_tried_again_without_doing_the_work_again(sqlite_url, remote, checkout, tmp_path):
+    hook = remote / "hooks" / "pre-receive"
+    hook.write_text(REFUSE_ONCE.format(flag=tmp_path / "flag"))
+    hook.chmod(0o755)
+    words = ("--workspace", "git", "--publish", "git", "--key", "k", "--retries", "1", "--backoff", "10ms")
+    ran = run(sqlite_url, *words, command=f"echo x >> {tmp_path}/worked; echo new > article", cwd=checkout)
+    assert ran.returncode == 0 and "status=failed" in ran.stderr and "status=succeeded" in ran.stderr, ran.stderr
+    assert git(remote, "show", "main:article") == "new" and git(remote, "rev-list", "--count", "main") == "2"
+    assert (tmp_path / "worked").read_text() == "x\n"
+    assert workspaces(sqlite_url) == []
+
+
 def test_a_repository_can_be_named_and_may_be_empty(sqlite_url, tmp_path):
     empty = git_repository(tmp_path / "empty.git")
     words = ("--workspace", f"git:{empty}#main", "--publish", "git")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import signal
 import sys
 import threading
 import time
@@ -21,7 +20,7 @@ import pytest
 
 from nightlatch.ledger import open_for
 from tests.faults import counting
-from tests.programs import NIGHTLATCH, carrying, nightlatch, start, until
+from tests.programs import NIGHTLATCH, kill_all, nightlatch, start, until
 
 ROUNDS = int(os.environ.get("NIGHTLATCH_ROUNDS", "50"))
 LATENCY = 0.05  # seconds at most, before and after the effect: far below its deadline
@@ -89,21 +88,6 @@ def items(folder: Path, count: int) -> str:
     path = folder / "items.jsonl"
     path.write_text("".join(json.dumps({"id": f"item-{number}"}) + "\n" for number in range(count)))
     return str(path)
-
-
-def kill_all(mark: str) -> None:
-    """Supervisors, wardens, driver, commands: everything that carries the mark, stopped first so that nobody sees
-    another die and does something about it."""
-    clean = 0
-    while clean < 2:
-        pids = carrying(mark)
-        clean = 0 if pids else clean + 1
-        for signum in (signal.SIGSTOP, signal.SIGKILL):
-            for pid in pids:
-                try:
-                    os.kill(pid, signum)
-                except ProcessLookupError:
-                    pass
 
 
 def torment(store: str, rounds: int, *words: str) -> None:

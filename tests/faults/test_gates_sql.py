@@ -110,6 +110,21 @@ def test_a_writer_of_sqlite_that_does_not_come_through_the_gate_is_named_when_it
             sqlite_target.gate().seal(mark(1), "new")
 
 
+def test_without_the_lock_file_a_seal_of_sqlite_still_cannot_pass_a_transaction(sqlite_target, tmp_path, monkeypatch):
+    """Somebody tidied up beside the database. Then nobody can be named, but the database's own lock holds."""
+    monkeypatch.setattr(sql_sqlite, "PATIENCE", 0.2)
+    gate = sqlite_target.gate()
+    gate.seal(mark(1), "old")
+    with closing(sqlite_target.connect()) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+    with closing(sqlite_target.connect()) as connection, gate.transaction(connection, mark(1)):
+        (tmp_path / "site.db-nightlatch.lock").unlink()
+        with pytest.raises(GateUnreachable):
+            sqlite_target.gate().seal(mark(2), "new")
+        sql_target.replace(connection, mark(1), "old")
+    assert sqlite_target.gate().standing()["job"].mark == mark(1)
+
+
 def test_only_the_session_that_holds_the_fence_is_ended(postgres_target):
     """A reader, a writer of another table and a holder of another lease live on."""
     gate = postgres_target.gate()
@@ -133,6 +148,18 @@ def test_only_the_session_that_holds_the_fence_is_ended(postgres_target):
             overtaken()
         assert old.closed
         assert reader.execute("SELECT count(*) FROM entry").fetchone() == (1,)
+
+
+def test_who_locks_the_table_of_the_marks_for_another_reason_is_not_ended(postgres_target, monkeypatch):
+    monkeypatch.setattr(sql_postgres, "PATIENCE", 0.5)
+    monkeypatch.setattr(sql_postgres, "GIVEN", 0.1)
+    gate = postgres_target.gate()
+    gate.seal(mark(1), "old")
+    with closing(postgres_target.connect()) as admin:
+        admin.execute("LOCK TABLE nightlatch_gates.mark IN EXCLUSIVE MODE")
+        with pytest.raises(GateUnreachable, match="pg_locks"):
+            gate.seal(mark(2), "new")
+        admin.execute("SELECT 1")
 
 
 def test_a_holder_may_raise_its_own_token_beside_its_own_transaction_without_being_ended(postgres_target, monkeypatch):

@@ -126,6 +126,13 @@ def test_a_connection_to_another_database_is_refused(target, postgres, tmp_path)
         postgres.psql(f"DROP DATABASE {name} WITH (FORCE)")
 
 
+def test_a_connection_to_a_copy_of_the_database_is_refused_though_the_mark_stands_in_it(sqlite_target, tmp_path):
+    sqlite_target.gate().seal(MARK, "me")
+    shutil.copy(tmp_path / "site.db", tmp_path / "copy.db")
+    with closing(sqlite3.connect(tmp_path / "copy.db")) as copy, pytest.raises(UsageError, match="not to the database"):
+        insert(sqlite_target, copy)
+
+
 def test_a_connection_of_another_kind_is_refused(sqlite_target, postgres_target):
     with closing(sqlite_target.connect()) as one, closing(postgres_target.connect()) as other:
         with pytest.raises(UsageError, match="psycopg 3"):

@@ -10,6 +10,7 @@ from ..core.model import check_name
 from ..errors import UsageError
 from ..runtime.job import LOST_POLICIES, seconds
 from .arguments import Parser, split_command
+from .told import store_of_run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,10 +73,10 @@ def main(argv: list[str]) -> int:
         return _resolve(args, command)
     batch = _batch(args, command, argv)
     if args.dry_run:
-        return _show(batch, args.store)
+        return _show(batch, args.store or store_of_run())
     from ..runtime.batch import run
 
-    told = run(batch, store=args.store)
+    told = run(batch, store=args.store or store_of_run())
     print(told.line(), file=sys.stderr)
     return told.exit_code
 
@@ -139,7 +140,7 @@ def _show(batch: Batch, store: str | None) -> int:
     from ..runtime.items import BadItem, Command, Reader, Selection
 
     reader = Reader(batch.items, batch.format, batch.key)
-    selection = Selection(reader, known(open_for(store), batch.name))
+    selection = Selection(reader, known(open_for(store), batch.name, batch.lost))
     command, count = Command(batch.command, shell=batch.shell), 0
     while not selection.over:
         item = selection.next()
@@ -166,6 +167,6 @@ def _resolve(args: Namespace, command: list[str]) -> int:
 
     if command:
         raise UsageError("--resolve runs no command: leave away what stands behind --")
-    for key in resolve(args.name, args.items or "", args.resolve, store=args.store):
+    for key in resolve(args.name, args.items or "", args.resolve, store=args.store or store_of_run()):
         print(f"{key}: {args.resolve}")
     return 0

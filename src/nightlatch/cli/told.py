@@ -1,4 +1,4 @@
-"""Speaking to the run's supervisor, for the commands that do."""
+"""Speaking to the run's supervisor, from inside a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When trying more is no use: too many failures, or the same one again and again."""
+"""When going on with a batch is no use: most items fail in the same way, or too many fail."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ALIKE = 8
 
 
 class Breaker:
-    """Opens when most of the last items failed in the same way: a wrong password must not burn two hundred items."""
+    """Trips when most of the last items failed in the same way: a wrong password must not burn two hundred items."""
 
     def __init__(self) -> None:
         self._last: list[str] = []
@@ -23,7 +23,7 @@ class Breaker:
         self._last = [*self._last[1 - _WINDOW :], failure]
 
     @property
-    def open(self) -> str:
+    def tripped(self) -> str:
         """The failure that most of the last items share; "" while there is none."""
         if len(self._last) < _WINDOW:
             return ""

@@ -6,8 +6,9 @@ from . import states
 
 LONGEST = 3600.0  # seconds between two attempts, at the most
 
-# What sysexits.h and the shell call a mistake: it will be the same mistake next time. 75 says "try again".
-PERMANENT = frozenset({*range(64, 79), 126, 127} - {75})
+# What sysexits.h and the shell call a mistake: it will be the same mistake next time. 75 says "try again", and 69 that
+# something is away, as a remote that could not be pushed to.
+PERMANENT = frozenset({*range(64, 79), 126, 127} - {69, 75})
 _TRANSIENT_STATES = (states.TIMED_OUT, states.STALLED)
 
 

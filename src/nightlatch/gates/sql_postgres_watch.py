@@ -50,7 +50,11 @@ class Watch:
             yield
         except psycopg.errors.LockNotAvailable as error:
             raise GateUnreachable(
-                f"{self._url} cannot be sealed: a transaction of an older holder is in the way. {self._said}".rstrip()
+                f"{self._url} cannot be sealed: "
+                + (
+                    self._said
+                    or "another session keeps the table of its marks locked: look at pg_locks. Then try again"
+                )
             ) from error
         finally:
             self._done.set()
@@ -63,17 +67,19 @@ class Watch:
                     for pid, *who in connection.execute(_BLOCKERS, (sealer, SEAL)).fetchall():
                         self._end(connection, pid, who)
         except psycopg.Error as error:
-            self._said = f"It could not be looked for: {' '.join(str(error).split())}"
+            self._said = (
+                f"an older holder is in a transaction, and cannot be looked for: {' '.join(str(error).split())}"
+            )
 
     def _end(self, connection: psycopg.Connection[Any], pid: int | None, who: list[str | None]) -> None:
         if not pid:
-            self._said = "It is a prepared transaction: SELECT * FROM pg_prepared_xacts, then ROLLBACK PREPARED"
+            self._said = "an older holder left a prepared transaction (pg_prepared_xacts): ROLLBACK PREPARED it"
             return
         user, program, address, state = (part or "?" for part in who)
         try:
             connection.execute("SELECT pg_terminate_backend(%s)", (pid,))
         except psycopg.errors.InsufficientPrivilege:
             self._said = (
-                f"It is session {pid} of {user} ({program}, {address}, {state}), which this user may not end: "
+                f"session {pid} of {user} ({program}, {address}, {state}) is an older holder's, not ours to end: "
                 f"SELECT pg_terminate_backend({pid}) as a superuser, and GRANT pg_signal_backend for the next time"
             )

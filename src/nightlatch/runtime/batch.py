@@ -73,12 +73,13 @@ def run(batch: Batch, *, store: str | None = None) -> Verdict:
     return pipeline.run(job, store=store, steps=Checkpoints(batch))
 
 
-def known(ledger: Ledger, name: str) -> dict[bytes, int]:
+def known(ledger: Ledger, name: str, lost: str) -> dict[bytes, int]:
     """Digests of the items that are not to be done, as `items.Selection` wants them; for a plan that is only shown."""
     from .items import Selection
 
     found = dict.fromkeys(map(bytes.fromhex, ledger.steps.digests(name, DONE)), Selection.DONE)
-    found.update((bytes.fromhex(step.digest), Selection.DOUBT) for step in _waiting(ledger, name))
+    waiting = [*_waiting(ledger, name), *(ledger.steps.in_flight(name) if lost == "doubt" else ())]
+    found.update((bytes.fromhex(step.digest), Selection.DOUBT) for step in waiting)
     return found
 
 

@@ -35,7 +35,7 @@ class Book:
     def __init__(self, store: Store, ledger: Ledger, scope: str, key: str) -> None:
         self.scope, self.key = check_name(scope), rules.check_key(key)
         self._store, self._effects = store, ledger.effects
-        self._apart = apart(store, ledger)
+        self.apart = apart(store, ledger)
 
     @property
     def lease_name(self) -> str:
@@ -54,17 +54,17 @@ class Book:
             known = self._effects.reap(known)  # its holder had the lease that is ours now
         if done and (known is None or known.state != DONE):
             attempt = known.attempt if known else 1
-            return self._learn(lease, DONE, attempt, done.input, 0.0, done.value, "done, says the store")
+            return self._learn(done, DONE, attempt, done.input, 0.0, done.value, "done, says the store")
         if known and known.state == DONE and not done:
             self._settle(lease, known)  # its holder died between the two records
-        elif self._apart and (known is None or known.state != DONE):
-            known = self._look_elsewhere(lease, known)
+        elif self.apart and (known is None or known.state != DONE):
+            known = self._look_elsewhere(known)
         return known
 
     def begin(self, lease: Lease, known: Effect | None, *, command: str, input: str, lasting: float) -> Effect:
         """The intent, durable when this returns, before anything is done."""
         attempt = known.attempt + 1 if known else 1
-        if self._apart:
+        if self.apart:
             # First, so that no machine can miss it: a crash behind this line leaves a doubt, never a second effect.
             intent = f"{clock.wall() + lasting:.3f} {lease.holder.host} {input}"
             self._store.settle(lease.name, lease.grant, f"begun:{self.scope}", f"{attempt} {self.key}", value=intent)
@@ -97,7 +97,7 @@ class Book:
     def _publish(self, lease: Lease, effect: Effect) -> None:
         if effect.state == DONE:
             self._settle(lease, effect)
-        elif effect.state == FAILED and self._apart:
+        elif effect.state == FAILED and self.apart:
             place = f"{effect.attempt} {self.key}"
             self._store.settle(lease.name, lease.grant, f"failed:{self.scope}", place, value=effect.reason)
 
@@ -106,7 +106,7 @@ class Book:
             lease.name, lease.grant, f"once:{self.scope}", self.key, value=effect.result, input=effect.input
         )
 
-    def _look_elsewhere(self, lease: Lease, known: Effect | None) -> Effect | None:
+    def _look_elsewhere(self, known: Effect | None) -> Effect | None:
         """Attempts that another machine has begun, or judged, since this ledger heard of the effect."""
         attempt = known.attempt if known else 0
         while self._store.look(f"begun:{self.scope}", f"{attempt + 1} {self.key}"):
@@ -121,11 +121,11 @@ class Book:
             return known
         deadline, host, input_ = intent.value.split(" ", 2)
         why = judged.value if judged else f"begun on {host}, which has not said how it ended"
-        return self._learn(lease, FAILED if judged else IN_DOUBT, attempt, input_, float(deadline), "", why, host)
+        return self._learn(intent, FAILED if judged else IN_DOUBT, attempt, input_, float(deadline), "", why, host)
 
     def _learn(
         self,
-        lease: Lease,
+        told: Done,
         state: str,
         attempt: int,
         input_: str,
@@ -139,7 +139,7 @@ class Book:
             self.key,
             state,
             attempt=attempt,
-            token=lease.token,
+            token=told.token,  # of the grant that recorded it, below every one after it
             holder=Holder(incarnation="", user="?", host=host),
             input=input_,
             deadline=deadline,
@@ -156,11 +156,11 @@ class Book:
 
 
 def hint(scope: str, key: str) -> str:
-    """What a person types about an effect in doubt."""
+    """What a person types about an effect in doubt. (With a | between the words, a shell would make a pipe of it.)"""
     import shlex
 
     scoped = "" if scope == rules.STORE_WIDE else f" --scope {shlex.quote(scope)}"
-    return f"nightlatch once --resolve done|failed|again {shlex.quote(key)}{scoped}"
+    return f"nightlatch once --resolve done {shlex.quote(key)}{scoped} (or failed, or again, in place of done)"
 
 
 def resolve(key: str, outcome: str, *, by: str = "", scope: str = rules.STORE_WIDE, store: str | None = None) -> Effect:

@@ -10,8 +10,10 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterator
+import unicodedata
+from collections.abc import Callable, Iterator
 from hashlib import blake2b
+from operator import itemgetter
 from typing import Any, BinaryIO
 
 from ..core.value import value
@@ -63,12 +65,6 @@ class Template:
         self.fields = [field for _, field in self._parts if field is not None]
 
     def values(self, content: Any) -> list[str]:
-        try:
-            values = [content[field] for field in self.fields]  # the plain case, of which there may be a million
-        except (KeyError, TypeError):
-            values = []
-        if values and all([type(text) is str for text in values]):
-            return values
         return [_field(content, field) for field in self.fields]
 
     def fill(self, values: list[str]) -> str:
@@ -121,13 +117,13 @@ class Reader:
 
     def __iter__(self) -> Iterator[Found | BadItem]:
         self._file.seek(0)
-        values_of, digest_of = self._template.values, Digest(self._template.text)
+        digest_of = Digest(self._template)
         for line, content in self._rows() if self.format == "csv" else self._texts():
             if isinstance(content, BadItem):
                 yield content
                 continue
             try:
-                yield line, content, digest_of(values_of(content))
+                yield line, content, digest_of(content)
             except BadItem as bad:
                 yield self.bad(line, bad)
 
@@ -145,7 +141,7 @@ class Reader:
         return BadItem(f"{self._path}, line {line}: {what}")
 
     def _texts(self) -> Iterator[tuple[int, Any]]:
-        decode = json.JSONDecoder().decode if self.format == "jsonl" else _plain
+        decode = _json if self.format == "jsonl" else _plain
         for number, raw in enumerate(self._file, 1):
             if raw.isspace():
                 continue
@@ -236,14 +232,20 @@ class Digest:
     """Of a template and what fills it: 16 bytes. The values stand apart by NUL, which no key may hold, so
     (a/b, c) and (a, b/c) differ. Frozen: a changed byte here would make every finished item look unfinished."""
 
-    def __init__(self, template: str) -> None:
+    def __init__(self, template: Template) -> None:
         self._template = template
+        self._plain = itemgetter(*template.fields) if len(template.fields) > 1 else None
+        self._nuls = len(template.fields)
 
-    def __call__(self, values: list[str]) -> bytes:
-        whole = "\0".join([self._template, *values])
+    def __call__(self, content: Any) -> bytes:
+        try:
+            # The plain case, of which there may be a million: an object's own fields, all of them text.
+            whole = "\0".join((self._template.text, *self._plain(content)))  # type: ignore[misc]
+        except (KeyError, TypeError):
+            whole = "\0".join((self._template.text, *self._template.values(content)))
         if not whole.isascii():
-            whole = "\0".join([self._template, *map(_normal, values)])
-        if whole.count("\0") != len(values):
+            whole = unicodedata.normalize("NFC", whole)  # an "é" typed on macOS and one typed on Linux are the same
+        if whole.count("\0") != self._nuls:
             raise BadItem("a NUL character cannot be part of a key")
         try:
             return blake2b(whole.encode(), digest_size=16).digest()
@@ -251,11 +253,16 @@ class Digest:
             raise BadItem("it holds half a character, or is not UTF-8") from None
 
 
-def _normal(text: str) -> str:
-    """An "é" typed on macOS and one typed on Linux are the same."""
-    import unicodedata
+_decoder = json.JSONDecoder()
 
-    return unicodedata.normalize("NFC", text)
+
+def _json(line: str, raw_decode: Callable[[str], tuple[Any, int]] = _decoder.raw_decode) -> Any:
+    """One JSON value. The plain line, with nothing before it and one line end behind it, takes the short way."""
+    if line[0] not in " \t\r\n":
+        content, end = raw_decode(line)
+        if line[end:] in ("\n", ""):
+            return content
+    return _decoder.decode(line)
 
 
 def _plain(line: str) -> str:

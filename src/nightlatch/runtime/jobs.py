@@ -40,6 +40,8 @@ def job(
     workspace: str | None = None,
     publish: tuple[str, ...] = (),
     lost: str | None = None,
+    retries: int = 0,
+    backoff: str | None = None,
     store: str | None = None,
 ) -> Callable[[F], Supervisable]:
     """Make a function, sync or async, a job.
@@ -67,6 +69,7 @@ def job(
         bounds = flags(
             slot=slot, ttl=ttl, timeout=timeout or "none", stall=stall, progress="report" if stall else None,
             budget=budget, meter="report" if budget else None, workspace=workspace, publish=publish, lost=lost,
+            retries=retries or None, backoff=backoff,
         )  # fmt: skip
 
         def run(*args: Any, **kwargs: Any) -> Verdict:

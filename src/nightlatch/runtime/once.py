@@ -101,8 +101,8 @@ class _Once:
         done, known = self.book.peek(self.wanted.input)
         if done:
             return _skipped(self.wanted.key, done.value, done.at)
-        if known and known.state == IN_DOUBT and not self.wanted.probe:
-            raise self._doubt(known)
+        if known and known.state == IN_DOUBT and not self.wanted.probe and not self.book.apart:
+            raise self._doubt(known)  # a ledger of its own might be behind: what another machine judged, it must ask
         return None
 
     def _hold(self, lifetime: Lifetime) -> Lease:

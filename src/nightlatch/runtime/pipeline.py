@@ -20,12 +20,12 @@ from ..system.lifetime import Lifetime
 from ..system.light import signal
 from . import output, supervise, usage, verdict, watch
 from .lease import Lease
+from .listener import Listener, Told
 from .socket import Socket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
     from ..core.budget import Cap
     from ..ledger.ledger import Ledger
@@ -52,10 +52,8 @@ class _Pipeline:
         self.host = identity.host()
         self.ended: tuple[int, str, int] | None = None  # wait status, why, how many it left behind
         self.ending: tuple[str, str] | None = None  # the state and reason we are ending it with
-        self.used: dict[str, float] = {}
-        self.retry_after = 0.0
         self.delivery: Delivery | None = None
-        self.failure = ""  # what the command itself says it failed of
+        self.told = Told()
         self.recovered = ""  # how an earlier attempt's work came to be published
 
     def go(self) -> Verdict:
@@ -125,7 +123,7 @@ class _Pipeline:
 
         now = time.localtime(clock.wall())
         first = (now.tm_year, now.tm_mon, now.tm_mday if period == "day" else 1, 0, 0, 0, 0, 0, -1)
-        return self.ledger.spent(self.job.name, unit, time.mktime(first)) - self.used.get(unit, 0.0)
+        return self.ledger.spent(self.job.name, unit, time.mktime(first)) - self.told.used.get(unit, 0.0)
 
     # ── hold ──
 
@@ -227,7 +225,8 @@ class _Pipeline:
         kept = output.Kept(folder)
         if self.steps:
             self.steps.prepare(self.store, self.ledger, lease, self.writer, folder)
-        socket = Socket(lease.grant, self._answer)
+        listener = Listener(self.told, self.store.url, lease, self.writer, self.watch, self.steps)
+        socket = Socket(lease.grant, listener.answer)
         environment = supervise.environment(lease) | dict(job.env) | {
             "NIGHTLATCH_RUN": opened.id,
             "NIGHTLATCH_JOB": job.name,
@@ -239,9 +238,9 @@ class _Pipeline:
         if self.delivery:
             environment = self.delivery.environment(environment)
         environment.pop(url.ENV, None)  # the store's password is not the agent's business
-        self.hidden = output.secrets(environment)
+        listener.hidden = hidden = output.secrets(environment)
         screens = zip(self.pipes, (1, 2), strict=True)
-        self.streams = {ends[0]: output.Stream(ends[0], screen, kept, self.hidden) for ends, screen in screens}
+        self.streams = {ends[0]: output.Stream(ends[0], screen, kept, hidden) for ends, screen in screens}
         supervise.forward_signals(self.guard)
         if job.timeout is not None:
             self.guard.tell("limit", started + job.timeout)
@@ -258,7 +257,7 @@ class _Pipeline:
         if job.meter == "output":
             found = usage.from_output(self.streams[self.pipes[0][0]].tail)
             if found:
-                self._spend(found)
+                listener.spend(found)
 
     def _attend(self, socket: Socket) -> None:
         """Serve the command until the warden has proven its tree empty and all its output is read."""
@@ -299,49 +298,6 @@ class _Pipeline:
                 self.guard.dismiss()  # and with it whatever it left behind
                 self.ending = (states.FAILED, "its warden was killed; all it had started was ended")
                 self.ended = (125 << 8, "", 0)
-
-    # ── what the command says ──
-
-    def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        match request.pop("do", ""):
-            case "progress":
-                done, total, message = (request.get(word) for word in ("done", "total", "message"))
-                self.writer.progress(int(done or 0), int(total or 0), str(message or ""))
-                self.watch.progressed(clock.now())
-                return {}
-            case "spend":
-                self._spend(budget.amounts(f"{unit}={amount}" for unit, amount in request.items()))
-                return {"used": self.used}
-            case "retry-after":
-                self.retry_after = float(request["seconds"])
-                return {}
-            case "check":
-                self.lease.check()
-                return {"token": self.lease.token}
-            case "fail":
-                words = {word: str(request.get(word) or "") for word in ("reason", "traceback")}
-                facts = {word: self._redacted(text) for word, text in words.items()}
-                self.writer.event("exception", **facts)
-                self.failure = facts["reason"]
-                return {}
-            case ("plan" | "steps") as word if self.steps:
-                answer = self.steps.answer(word, request)
-                self.watch.progressed(clock.now())
-                return answer
-            case "store":
-                return {"url": self.store.url}  # without a password
-            case other:
-                known = "progress, spend, retry-after, check, fail and store"
-                raise ValueError(f"`do` is {other!r}; known are {known}")
-
-    def _redacted(self, text: str) -> str:
-        return output.redacted(text.encode(errors="replace"), self.hidden).decode(errors="replace")
-
-    def _spend(self, amounts: dict[str, float]) -> None:
-        self.writer.usage(**amounts)
-        for unit, amount in amounts.items():
-            self.used[unit] = self.used.get(unit, 0.0) + amount
-        self.watch.spent(amounts)
 
     # ── settle ──
 
@@ -396,19 +352,24 @@ class _Pipeline:
         if why == warden.ASKED:
             return states.CANCELLED, "its supervisor was told to end"
         if own:
-            return states.FAILED, self.failure or f"exit code {own}"
+            return states.FAILED, self.told.failure or f"exit code {own}"
         # Usage that is only known at the end cannot undo what is done: failing it would do and pay it again.
         cap = self._over()
         return states.SUCCEEDED, self.recovered or (f"passed its budget {cap}" if cap else "")
 
     def _over(self) -> Cap | None:
-        return budget.exceeded(self.job.caps, self.used, self._spent_before)
+        return budget.exceeded(self.job.caps, self.told.used, self._spent_before)
 
     # ── tell ──
 
     def _tell(self, run: Run, exit_code: int) -> Verdict:
         told = verdict.of(
-            run, exit_code=exit_code, host=self.host, at=clock.wall(), head=run.anchor, retry_after=self.retry_after
+            run,
+            exit_code=exit_code,
+            host=self.host,
+            at=clock.wall(),
+            head=run.anchor,
+            retry_after=self.told.retry_after,
         )
         verdict.append(self.store.folder, told)
         return told

@@ -31,7 +31,9 @@ class Summary:
         lines += _listed("ended, but not recorded: in doubt for the next start", self.unrecorded)
         if self.waiting:
             name, key = shlex.quote(self.name), shlex.quote(self.waiting[0])
-            lines.append(f"  look, then: nightlatch batch {name} --resolve done|failed|again {key}   (no key: all)")
+            lines.append(
+                f"  look, then: nightlatch batch {name} --resolve done {key}   (or failed, or again; no key: all)"
+            )
         if self.failed or self.doubts or self.stopped or self.unrecorded:
             lines.append(f"  go on with what is unfinished: {self.again}")
         return "\n".join(lines)

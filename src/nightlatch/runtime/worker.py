@@ -23,11 +23,12 @@ from ..core import breaker, retry
 from ..core.effects import DONE, FAILED, IN_DOUBT, idempotency_key
 from ..system import clock
 from .batch import IN_DOUBT_ITSELF
-from .item_child import Child
+from .item_process import Child
 from .items import BadItem, Command, Item, Reader, Selection
 from .summary import Summary
 
 _GRACE = 5.0  # seconds between asking an item to end and ending it
+_BASE = 1.0  # seconds, before the first retry
 _SAY_EVERY = 10.0
 _PATIENCE = 10.0  # seconds that a supervisor which cannot write is asked again
 _MOST = 100  # records in one message
@@ -119,7 +120,10 @@ class Worker:
                 "NIGHTLATCH_KEY": item.key,
                 "NIGHTLATCH_IDEMPOTENCY_KEY": idempotency_key(item.key, self.plan["name"]),
             }
-            chosen.append(Child(item, argv, env, tries + 1, self.plan["timeout"], _GRACE))
+            try:
+                chosen.append(Child(item, argv, env, tries + 1, self.plan["timeout"], _GRACE))
+            except OSError as error:  # nothing is begun: it is done by the next start
+                self._stop(f"{item.key} cannot be started, there is no room to keep its output: {error.strerror}")
         return chosen
 
     def _due(self) -> tuple[Item, int] | None:
@@ -161,9 +165,13 @@ class Worker:
             self.summary.doubts.append((item.key, child.complaint()))
             return [item.digest.hex(), item.key, IN_DOUBT, child.tries, code, "", reason]
         self.breaker.add(breaker.alike(code, child.complaint().splitlines()))
-        transient = child.timed_out or code not in retry.PERMANENT
+        if self.breaker.tripped and not self.limit:
+            self._stop(
+                f"paused: most of the last items failed in the same way ({self.breaker.tripped}). Put that right first"
+            )
+        transient = child.timed_out or retry.worth_another(FAILED, code)
         if transient and child.tries <= self.plan["retries"] and not self.stopping:
-            pause = retry.pause(child.tries, longest=60.0, chance=random.random())  # noqa: S311 - jitter is no secret
+            pause = retry.pause(child.tries, base=_BASE, chance=random.random())  # noqa: S311 - jitter is no secret
             self.waiting.append((clock.now() + pause, item, child.tries))
         else:
             self.summary.failed.append((item.key, f"{reason}{_last(child.complaint())}"))
@@ -174,11 +182,8 @@ class Worker:
         failed = len(self.summary.failed)
         if self.plan["fail_fast"]:
             self._stop("an item failed, and --fail-fast was given")
-        elif self.limit:
-            if self.limit.passed(failed, self.total):
-                self._stop(f"{failed} items failed, more than --max-failures {self.plan['max_failures']}")
-        elif alike := self.breaker.open:
-            self._stop(f"paused: most of the last items failed in the same way ({alike}). Put that right first")
+        elif self.limit and self.limit.passed(failed, self.total):
+            self._stop(f"{failed} items failed, more than --max-failures {self.plan['max_failures']}")
 
     def _stop(self, why: str) -> None:
         self.stopping = self.stopping or why

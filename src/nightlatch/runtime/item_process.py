@@ -44,8 +44,9 @@ class Child:
         env.pop("NIGHTLATCH_ITEM", None)
         if len(given) <= _FITS_ENVIRONMENT and b"\0" not in given:
             env["NIGHTLATCH_ITEM"] = os.fsdecode(given)
-        stdin = _readable(given + b"\n")
+        stdin = -1
         try:
+            stdin = _readable(given + b"\n")
             self._pid = self._spawn(self._argv, env, stdin)
         except OSError as error:
             self.exit_code = 127 if error.errno in (errno.ENOENT, errno.ENOTDIR) else 126
@@ -53,7 +54,8 @@ class Child:
             self._err.write(self._why.encode())
             return False
         finally:
-            os.close(stdin)
+            if stdin >= 0:
+                os.close(stdin)
         if self._timeout is not None:
             self._end_at = clock.now() + self._timeout
         return True

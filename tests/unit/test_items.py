@@ -1,0 +1,111 @@
+"""Items: how they are named, how they get into a command, and when going on is no use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nightlatch.core import effects
+from nightlatch.core.breaker import Breaker, Limit, alike
+from nightlatch.errors import UsageError
+from nightlatch.runtime.items import BadItem, Command, Digest, Item, Reader, Selection, Template
+
+KEY = Template("{site}/{slug}")
+
+
+def test_a_digest_stays_what_it_is():
+    """A changed byte would make every finished item look unfinished."""
+    assert Digest(KEY)({"site": "example.org", "slug": "hello"}).hex() == "52bcdee30d9b8537d5232e3d333cf78c"
+    assert Digest(Template("{}"))("a line").hex() == "e3284ecabfdfe772cae07efa634074d4"
+    assert effects.idempotency_key("post/1") == "c6ec212ecd8c3e957f0365d2575a6db4df0df06e32197ff3b08b8eeaaa19ad93"
+    assert effects.lease_name("once", "post/1") == "once:b493219c3bc53a4eddf9e261e8c8fd6f"
+
+
+def test_the_quick_way_and_the_careful_way_agree():
+    nested = Digest(Template("{a.site}/{slug}"))({"a": {"site": "x"}, "slug": "y"})
+    flat = Digest(Template("{a.site}/{slug}"))({"a.site": "x", "slug": "y"})
+    assert nested == flat
+    assert Digest(KEY)({"site": 1, "slug": "y"}) == Digest(KEY)({"site": "1", "slug": "y"})
+
+
+def test_parts_are_kept_apart_and_accents_are_not():
+    assert Digest(KEY)({"site": "a/b", "slug": "c"}) != Digest(KEY)({"site": "a", "slug": "b/c"})
+    assert Digest(KEY)({"site": "e\u0301", "slug": "c"}) == Digest(KEY)({"site": "\u00e9", "slug": "c"})
+
+
+@pytest.mark.parametrize("bad", ["a\0b", "\ud800"])
+def test_what_cannot_be_kept_is_refused(bad):
+    with pytest.raises(BadItem):
+        Digest(KEY)({"site": bad, "slug": "x"})
+
+
+def test_placeholders():
+    command = Command(["echo", "{a}", "{b.c}-{a}", "{{a}}", "{ a }", '{"x": 1}', "{}"], shell=False)
+    assert command.argv({"a": "1 2", "b": {"c": [1]}}) == [
+        "echo", "1 2", "[1]-1 2", "{a}", "{ a }", '{"x": 1}', '{"a": "1 2", "b": {"c": [1]}}',
+    ]  # fmt: skip
+    assert Command(["grep {a} file"], shell=True).argv({"a": "x; y"})[2] == "grep 'x; y' file"
+    with pytest.raises(BadItem, match="no field 'z'"):
+        Command(["{z}"], shell=False).argv({"a": 1})
+
+
+def test_a_selection_counts_what_it_leaves_out(tmp_path: Path):
+    path = tmp_path / "items.jsonl"
+    path.write_text('{"k": "done"}\n{"k": "new"}\nnope\n{"k": "doubt"}\n{"k": "new"}\n{"k": "done"}\n\n{"k": "last"}\n')
+    template = Template("{k}")
+    known = {
+        Digest(template)({"k": "done"}): Selection.DONE,
+        Digest(template)({"k": "doubt"}): Selection.DOUBT,
+    }
+    selection = Selection(Reader(str(path), "", "{k}"), known)
+    found: list[Item | None] = []
+    while not selection.over:
+        found.append(selection.next())
+    assert [item.key for item in found if item] == ["new", "last"]
+    assert (selection.skipped, selection.in_doubt, selection.doubled) == (1, ["doubt"], 2)
+    assert [str(bad).partition(": ")[0] for bad in selection.bad] == [f"{path}, line 3"]
+
+
+def test_the_breaker_trips_when_most_fail_in_the_same_way():
+    breaker = Breaker()
+    for number in range(10):
+        assert not breaker.tripped
+        breaker.add("" if number in (2, 5) else alike(7, ["first", f"item {number} failed", ""]))
+    assert breaker.tripped == "exit code 7: item # failed"
+    breaker.add("")
+    assert not breaker.tripped, "seven of the last ten"
+
+
+def test_failures_that_differ_trip_nothing():
+    breaker = Breaker()
+    for code in range(1, 30):
+        breaker.add(alike(code, []))
+    assert not breaker.tripped
+
+
+@pytest.mark.parametrize(
+    ("text", "failed", "of", "passed"),
+    [("2", 2, 9, False), ("2", 3, 9, True), ("5%", 5, 100, False), ("5%", 6, 100, True), ("0", 1, 9, True)],
+)
+def test_limits(text, failed, of, passed):
+    assert Limit(text).passed(failed, of) is passed
+
+
+@pytest.mark.parametrize("text", ["", "%", "x", "1.5", "5%%", "-1"])
+def test_limits_that_are_none(text):
+    with pytest.raises(UsageError):
+        Limit(text)
+
+
+def test_exit_codes_that_prove_that_nothing_was_done():
+    assert effects.codes("6, 7,64-66") == {6, 7, 64, 65, 66}
+    assert effects.codes("") == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "ended_by", "state"),
+    [(0, "", "done"), (7, "", "failed"), (1, "", "in-doubt"), (0, "timed-out", "in-doubt"), (7, "asked", "in-doubt")],
+)
+def test_only_a_commands_own_end_proves_anything(exit_code, ended_by, state):
+    assert effects.judge(exit_code, ended_by, {7})[0] == state
