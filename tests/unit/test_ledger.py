@@ -10,6 +10,7 @@ from nightlatch import ledger
 from nightlatch.core.model import Holder
 from nightlatch.database.guarded import Table
 from nightlatch.errors import RunEnded, StaleToken, StoreUnreachable, UsageError
+from nightlatch.ledger import deciding, sealing
 from nightlatch.ledger.chain import link, pack, unpack
 from nightlatch.ledger.ledger import Ledger
 from nightlatch.ledger.writer import Writer
@@ -154,6 +155,15 @@ def test_an_edited_command_is_recorded_with_its_attempt(book):
     writer = book.seal(run.id, token=2, grant="g", holder=ME, command="false", definition="d2")
     assert (writer.run.command, writer.run.definition) == ("false", "d2")
     assert [entry.facts.get("command") for entry in book.entries(run.id) if entry.kind == "started"] == [None, "false"]
+
+
+def test_the_seal_misses_when_the_holder_before_wrote_after_the_look(book):
+    """Otherwise the new attempt's entries would be chained to a head that is not the head any more."""
+    before = begun(book, 1)
+    seen = book.run(before.run.id)
+    before.event("still here")
+    assert sealing.take(book._tables, seen, 2, "g", ME, "", "", 1) is None
+    assert book.run(before.run.id).token == 1 and book.verify().breaks == ()
 
 
 # ── writing ──
@@ -338,6 +348,14 @@ def test_a_person_resolves_what_is_in_doubt(book, outcome):
     with pytest.raises(RunEnded):
         book.resolve(run.id, outcome, "ann")
     assert list(book.job_entries("job"))[-1].facts["by"] == "ann"
+
+
+def test_of_two_people_who_looked_at_the_same_the_second_is_not_heard(book):
+    seen = begun(book).finish("in-doubt")
+    book.resolve(seen.id, "failed", "ann")
+    assert deciding.resolve(book._tables, seen, "succeeded", "bob") is None
+    assert book.run(seen.id).state == "failed"
+    assert [entry.facts.get("by") for entry in book.job_entries("job")] == [None, None, "ann"]
 
 
 def test_only_known_outcomes_resolve(book):

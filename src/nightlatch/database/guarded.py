@@ -1,8 +1,8 @@
 """One update that must hit, and rows that are inserted only if it does: written once, rendered for each database.
 
 SQLite does it in one transaction. PostgreSQL does it in one statement, a data-modifying CTE: one round
-trip, which a transaction pooler may carry. Rows go there as arrays, so that any number of them is one
-and the same statement, prepared once.
+trip, which a transaction pooler may carry. Several rows go there as arrays, so that any number of them is
+one and the same statement, prepared once; a single row, which is what most calls have, goes as it is.
 """
 
 from __future__ import annotations
@@ -25,26 +25,41 @@ class Table:
         # For SQLite: one row at a time, values in the columns' order.
         self.insert = f"INSERT INTO {name} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))}) {tail}"
 
-    def insert_behind(self, fence: str, prefix: str) -> str:
-        """For PostgreSQL: all rows, if `fence` has one."""
+    def insert_behind(self, fence: str, prefix: str, *, many: bool) -> str:
+        """For PostgreSQL: the row, or all rows, if `fence` has one."""
         columns = ", ".join(self.columns)
-        arrays = ", ".join(f"CAST(:{self._array(name)} AS {kind}[])" for name, kind in self.columns.items())
-        return (
-            f"INSERT INTO {prefix}{self.name} ({columns}) SELECT {', '.join(f'given.{name}' for name in self.columns)} "
-            f"FROM {fence}, unnest({arrays}) AS given ({columns}) {self.tail}"
-        )
+        if many:
+            arrays = ", ".join(f"CAST(:{self._value(name)} AS {kind}[])" for name, kind in self.columns.items())
+            chosen = ", ".join(f"given.{name}" for name in self.columns)
+            source = f"{fence}, unnest({arrays}) AS given ({columns})"
+        else:
+            chosen = ", ".join(f"CAST(:{self._value(name)} AS {kind})" for name, kind in self.columns.items())
+            source = fence
+        return f"INSERT INTO {prefix}{self.name} ({columns}) SELECT {chosen} FROM {source} {self.tail}"
 
-    def arrays(self, rows: Rows) -> dict[str, str]:
-        return {self._array(name): _array([row[place] for row in rows]) for place, name in enumerate(self.columns)}
+    def values(self, rows: Rows) -> dict[str, object]:
+        """What `insert_behind` names."""
+        if len(rows) == 1:
+            return {self._value(name): item for name, item in zip(self.columns, rows[0], strict=True)}
+        return {self._value(name): _array([row[place] for row in rows]) for place, name in enumerate(self.columns)}
 
-    def _array(self, column: str) -> str:
+    def _value(self, column: str) -> str:
         return f"{self.name}_{column}"
 
 
-def one_statement(update: str, tables: Sequence[Table], prefix: str) -> str:
+_known: dict[object, str] = {}
+
+
+def one_statement(update: str, inserts: Inserts, prefix: str) -> str:
     """`update` ends in RETURNING; what it returns comes back."""
-    inserts = "".join(f", put_{table.name} AS ({table.insert_behind('fence', prefix)})" for table in tables)
-    return f"WITH fence AS ({update}){inserts} SELECT * FROM fence"
+    shape = update, prefix, tuple((table, len(rows) > 1) for table, rows in inserts)
+    if shape not in _known:
+        parts = "".join(
+            f", put_{table.name} AS ({table.insert_behind('fence', prefix, many=len(rows) > 1)})"
+            for table, rows in inserts
+        )
+        _known[shape] = f"WITH fence AS ({update}){parts} SELECT * FROM fence"
+    return _known[shape]
 
 
 def _array(values: Sequence[object]) -> str:

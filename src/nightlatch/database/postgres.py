@@ -100,9 +100,9 @@ class Postgres:
         self, update: str, values: dict[str, object], inserts: Inserts, *, patience: float = PATIENCE
     ) -> list[Row]:
         """`update`, and the rows if it hits, in one statement. [] if it does not hit."""
-        sql = one_statement(update, [table for table, _ in inserts], self.prefix)
+        sql = one_statement(update, inserts, self.prefix)
         for table, rows in inserts:
-            values = values | table.arrays(rows)
+            values = values | table.values(rows)
         return self.write(sql, patience=patience, **values)
 
     def transaction(self, *, patience: float = PATIENCE) -> _Transaction:
