@@ -76,6 +76,15 @@ def test_a_damaged_page_is_69(sqlite_url):
     assert "damaged" in said(nightlatch(sqlite_url, "lock", "x", "--", "true"), 69)
 
 
+def may_mount() -> bool:
+    alone = ["unshare", "--user", "--map-root-user", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
+    return subprocess.run(alone, capture_output=True).returncode == 0
+
+
+mounting = pytest.mark.skipif(not may_mount(), reason="this system lets only root mount")
+
+
+@mounting
 def test_a_read_only_folder_is_69(tmp_path):
     program = " ".join(f"'{word}'" for word in NIGHTLATCH)
     done = subprocess.run(
@@ -85,6 +94,7 @@ def test_a_read_only_folder_is_69(tmp_path):
     assert "Read-only file system" in said(done, 69)
 
 
+@mounting
 def test_a_full_disk_is_69_and_nothing_is_lost(tmp_path):
     """A file system of a few blocks, in a mount namespace of its own."""
     place = tmp_path / "small"
