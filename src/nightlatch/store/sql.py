@@ -74,6 +74,8 @@ SELECT name, token, grant_id, holder, ttl, since, until, version,
 FROM {prefix}lease
 """
 
+_HELD = "SELECT 1 FROM {prefix}lease WHERE name = :name AND grant_id IS NOT NULL AND grant_id <> :grant"
+
 # Above the clock too, as an acquire is: a store that forgot its grants may have handed out `above` + 1 before.
 # The clock is read once here too (`moment`).
 _RAISE_MINE = """
@@ -129,6 +131,7 @@ class SqlStore:
         self.url = url  # as it may be shown: without a password
         self.folder = folder
         self._db = database
+        self._spoken: dict[str, str] = {}
 
     @property
     def id(self) -> str:
@@ -154,8 +157,8 @@ class SqlStore:
         return Granted(token=token, previous=previous, gates=self._gates(name) if gates else ())
 
     def _look_first(self, name: str, grant: str) -> None:
-        record = self.read(name)
-        if record and record.grant not in ("", grant):
+        if self._read(_HELD, name=name, grant=grant):
+            record = self.read(name)
             raise Busy(held.sentence(record, name), record)
 
     def renew(self, name: str, grant: str, ttl: float) -> None:
@@ -263,16 +266,11 @@ class SqlStore:
         return self._db.write(self._sql(sql), patience=max(request_timeout(ttl), 0.1), **values)
 
     def _sql(self, sql: str) -> str:
-        db = self._db
-        return sql.format(
-            now=db.now,
-            wall=db.wall,
-            share=db.share,
-            prefix=db.prefix,
-            notify=db.notify,
-            lazy=db.lazy,
-            alone=db.alone,
-        )
+        """The statement as this database speaks it, made once."""
+        if sql not in self._spoken:
+            words = ("now", "wall", "share", "prefix", "notify", "lazy", "alone")
+            self._spoken[sql] = sql.format(**{word: getattr(self._db, word) for word in words})
+        return self._spoken[sql]
 
     def _lost(self, name: str) -> LeaseLost:
         return LeaseLost(held.lost_sentence(self.read(name), name), reason="taken")

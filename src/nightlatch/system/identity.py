@@ -86,10 +86,13 @@ def same_machine(holder: Holder) -> bool:
 
 
 def _namespace(kind: str) -> str:
-    try:
-        return os.readlink(f"/proc/self/ns/{kind}")
-    except OSError:
-        return ""  # no namespaces here: all processes share one
+    name = f"{kind} {os.getpid()}"  # a forked child may be in another one
+    if name not in _known:
+        try:
+            _known[name] = os.readlink(f"/proc/self/ns/{kind}")
+        except OSError:
+            _known[name] = ""  # no namespaces here: all processes share one
+    return _known[name]
 
 
 def _read(path: str) -> str:
