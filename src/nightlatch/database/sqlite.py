@@ -50,6 +50,7 @@ class Sqlite:
         self.area = area
         self._queue = filelock.FairLock(f"{self.path}.queue")
         self._thread = RLock()
+        self._explained = _Explained(self.path)
         self._connection: sqlite3.Connection | None = None
         self._opened_by = 0
         self._id = ""
@@ -61,18 +62,18 @@ class Sqlite:
 
     def identity(self) -> str:
         """Random, made with the database."""
-        with self._thread, self._explained():
+        with self._thread, self._explained:
             self._connect()
             return self._id
 
     def read(self, sql: str, *, patience: float = PATIENCE, **values: object) -> list[Row]:
         """Readers do not wait for writers here: `patience` is for databases across a network."""
-        with self._thread, self._explained():
+        with self._thread, self._explained:
             return self._connect().execute(sql, self._timed(values)).fetchall()
 
     def write(self, sql: str, *, patience: float = PATIENCE, **values: object) -> list[Row]:
         """One statement, one transaction, durable when this returns."""
-        with self._thread, self._explained():
+        with self._thread, self._explained:
             connection = self._connect()
             self._line_up(patience)
             try:
@@ -85,7 +86,7 @@ class Sqlite:
         self, update: str, values: dict[str, object], inserts: Inserts, *, patience: float = PATIENCE
     ) -> list[Row]:
         """`update`, and the rows if it hits: all or nothing, durable when this returns. [] if it does not hit."""
-        with self._thread, self._explained():
+        with self._thread, self._explained:
             connection = self._connect()
             self._line_up(patience)
             try:
@@ -113,7 +114,7 @@ class Sqlite:
         if self._connection is None and not os.path.exists(self.path):
             meta: dict[str, str] = {}
         else:
-            with self._explained():
+            with self._explained:
                 connection = sqlite3.connect(f"file:{self.path}?mode=ro", uri=True)
                 try:
                     meta = self._meta(connection)
@@ -202,9 +203,6 @@ class Sqlite:
     def _timed(self, values: dict[str, object]) -> dict[str, object]:
         return {"now": int(clock.now() * 1000), "wall": int(clock.wall() * 1000), **values}
 
-    def _explained(self) -> _Explained:
-        return _Explained(self.path)
-
 
 class _Transaction:
     def __init__(self, database: Sqlite, patience: float) -> None:
@@ -215,7 +213,7 @@ class _Transaction:
         database = self._database
         database._thread.acquire()
         try:
-            with database._explained():
+            with database._explained:
                 self._connection = database._connect()
                 database._line_up(self._patience)
                 try:
@@ -229,12 +227,12 @@ class _Transaction:
         return self
 
     def __call__(self, sql: str, **values: object) -> list[Row]:
-        with self._database._explained():
+        with self._database._explained:
             return self._connection.execute(sql, self._database._timed(values)).fetchall()
 
     def __exit__(self, kind: object, *_: object) -> None:
         try:
-            with self._database._explained():
+            with self._database._explained:
                 self._connection.execute("COMMIT" if kind is None else "ROLLBACK")
         finally:
             self._database._queue.release()
