@@ -7,7 +7,7 @@ import sys
 
 from . import timing
 
-PARTS = ["lease", "postgres", "git", "gates_file", "gates_sql", "ledger", "steps"]
+PARTS = ["lease", "postgres", "git", "gates_file", "gates_sql", "gates_git", "ledger", "steps"]
 
 if __name__ == "__main__":
     timing.precompile()

@@ -6,7 +6,7 @@ import os
 
 from ..core import fence
 from ..core.value import replace
-from ..errors import GateUnreachable, StaleToken, StoreUnreachable, UsageError
+from ..errors import Conflict, GateUnreachable, StaleToken, StoreUnreachable, UsageError
 from ..store import url as store_url
 from ..store.git import names
 from ..store.git.objects import Pack
@@ -60,6 +60,10 @@ class Git:
         self._fence_ref = names.fence(branch)
         self._refusals = os.path.join(folder, "refusals", names.encode(branch).replace("/", ""))
         self._sealed: Mark | None = None
+        # What stood there after our own last push: the next one may try without a look. If it is old news, the
+        # push, which compares, is refused, and then we look.
+        self._remembered: dict[str, str] = {}
+        self._known: tuple[str, dict[str, Standing]] = ("", {})  # a fence and its marks
 
     @classmethod
     def from_url(cls, url: str) -> Git:
@@ -141,13 +145,16 @@ class Git:
     def _change(self, decide: Callable[[dict[str, Standing]], dict[str, Standing] | None]) -> None:
         """Move the fence alone; again from where it stands if another came first."""
         for _ in range(_CROWD):
-            old = self._look().get(self._fence_ref, "")
-            marks = decide(_marks(self._fence(old)))
+            stands = self._look()
+            old = stands.get(self._fence_ref, "")
+            marks = decide(self._marks(old))
             if marks is None:
                 return
             try:
+                move = self._next_fence(old, marks)
                 with _as_gate():
-                    self._repository.swap([self._next_fence(old, marks)], timeout=_TIMEOUT)
+                    self._repository.swap([move], timeout=_TIMEOUT)
+                self._remember(stands.get(self._branch_ref, ""), move.new, marks)
                 return
             except Refused as refused:
                 raise GateUnreachable(f"{self.url} cannot be sealed: the server refuses it ({refused})") from refused
@@ -175,6 +182,20 @@ class Git:
         commit = pack.commit(message, parent=old, at=clock.wall())
         self._repository.write(pack)
         return Move(ref=self._fence_ref, old=old, new=commit.oid)
+
+    def _remember(self, branch: str, seen: str, marks: dict[str, Standing]) -> None:
+        self._remembered = {self._branch_ref: branch, self._fence_ref: seen}
+        self._known = (seen, marks)
+
+    def _recall(self) -> dict[str, str]:
+        """What we remember, once: whoever finds it wrong looks."""
+        stands, self._remembered = self._remembered, {}
+        return stands
+
+    def _marks(self, seen: str) -> dict[str, Standing]:
+        if seen != self._known[0] or not seen:
+            self._known = (seen, _marks(self._fence(seen)))
+        return self._known[1]
 
     def _look(self) -> dict[str, str]:
         with _as_gate():
@@ -217,33 +238,43 @@ class _Push:
 
     def _run(self) -> str:
         gate, work, followed = self.gate, self.work, 0
-        tip = work.tip()
+        tip = plain = work.tip()
         for _ in range(_CROWD):
-            stands = gate._look()
+            recalled = gate._recall()
+            stands = recalled or gate._look()
             base, seen = stands.get(gate._branch_ref, ""), stands.get(gate._fence_ref, "")
             marks = self._admitted(seen, base)
             if marks is None:
                 return self.unsure  # refused now, but what we sent before that did land
             if base:
-                work.fetch(gate._repository.remote.url, gate._branch_ref, base)
-                if work.contains(tip, base) and (tip == self.unsure or self.settling is None):
+                common = work.common(gate._repository.remote.url, gate._branch_ref, base, tip)
+                if common == tip and recalled:
+                    continue  # that it stands there is not said from memory
+                if common == tip and (tip == self.unsure or self.settling is None):
                     return tip  # it stands there: nothing to push, or only the reply was lost
-                if not work.contains(base, tip):
+                if common != base:
                     followed += 1
                     if followed > _FOLLOW:
                         raise GateUnreachable(
                             f"others push to {gate.branch} all the time. Nothing was pushed; try again"
                         )
-                    tip = work.follow(base, gate.branch)
+                    try:
+                        tip = work.follow(base, gate.branch)
+                    except Conflict:
+                        work.set_tip(plain)  # as the person left it: without trailers of a push that did not happen
+                        raise
+            plain = tip
             if tip != base:
                 tip = work.sign(tip, self.trailers)
             moves = self.settling(tip) if self.settling else []
-            if self._land(tip, [*moves, gate._next_fence(seen, marks)]):
+            forward = gate._next_fence(seen, marks)
+            if self._land(tip, [*moves, forward]):
+                gate._remember(tip, forward.new, marks)
                 return tip
         raise GateUnreachable(f"{gate.url} is moved by others all the time; no turn in {_CROWD} tries. Try again")
 
     def _admitted(self, seen: str, base: str) -> dict[str, Standing] | None:
-        standing = _marks(self.gate._fence(seen))
+        standing = self.gate._marks(seen)
         try:
             return self.gate._raised(standing, self.mark, self.by) or standing
         except StaleToken:

@@ -43,8 +43,22 @@ class Worktree:
             raise UsageError(f"there is no commit to push in {self.folder} ({_last(said) or 'HEAD is empty'})")
         return out
 
+    def set_tip(self, commit: str) -> None:
+        """Name another commit with the same files as the tip."""
+        code, _, said = self.run("update-ref", "HEAD", commit)
+        if code:
+            raise GateUnreachable(f"HEAD of {self.folder} could not be set to {commit} ({_last(said)})")
+
     def contains(self, ancestor: str, commit: str) -> bool:
         return self.run("merge-base", "--is-ancestor", ancestor, commit)[0] == 0
+
+    def common(self, url: str, ref: str, base: str, tip: str) -> str:
+        """The newest commit that `base`, which the branch has, and `tip` share; "" if none. Fetches what is missing."""
+        code, out, _ = self.run("merge-base", base, tip)
+        if code > 1:  # base is not here yet
+            self.fetch(url, ref, base)
+            code, out, _ = self.run("merge-base", base, tip)
+        return out if code == 0 else ""
 
     def fetch(self, url: str, ref: str, wanted: str) -> None:
         """Bring over what the branch has that is not here."""
