@@ -23,7 +23,7 @@ $(READY): pyproject.toml
 	fi
 	@touch $@
 
-demo: $(READY) ## two contenders, one killed, the takeover shown
+demo: $(READY) ## the whole story in a few seconds, with real processes
 	@$(BIN)/nightlatch demo
 
 test: $(READY) ## all tests, with real processes and signals

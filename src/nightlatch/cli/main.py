@@ -35,7 +35,7 @@ COMMANDS = {
     "key": "print the idempotency key of what is processed",
     "doctor": "check this machine and the store; each finding says what to do",
     "migrate": "bring the store's tables up to date, or print the SQL for who may",
-    "demo": "two contenders for one lease, one killed, the takeover shown",
+    "demo": "a worker frozen in front of its write: with a lock alone, and through a gate",
 }
 
 _HELP = """usage: nightlatch [--store URL] [COMMAND …]
