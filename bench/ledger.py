@@ -168,7 +168,7 @@ def _audit(title: str, url: str, entries: int = 100_000) -> None:
 
 @contextmanager
 def _postgres() -> Iterator[str]:
-    server = PostgresServer()
+    server = PostgresServer(on_disk=True)
     try:
         server.psql(_TABLE)
         yield server.url()
