@@ -303,6 +303,26 @@ def test_the_jobs_chain_is_cut_behind_a_recorded_head(each_book, monkeypatch):
     assert first(book.verify()) == ("job:job", 3)
 
 
+def test_what_would_be_pruned_is_what_is_pruned(each_book, monkeypatch):
+    book = each_book
+    for number in range(3):
+        night(book, str(number))
+        night(book, str(number), job="other")
+    aged(book, monkeypatch, 10)
+    would = book.prunable(5)
+    assert book.prune(5, "ann") == would and len(would.runs) == 6
+    assert book.prunable(5).runs == ()
+
+
+def test_a_prune_that_runs_out_of_time_says_so_and_the_next_one_goes_on(each_book, monkeypatch):
+    book = each_book
+    night(book, "1")
+    night(book, "1", job="other")
+    aged(book, monkeypatch, 10)
+    assert not book.prune(5, "ann", within=-1).complete
+    assert book.prune(5, "ann").complete and not list(book.runs()) and not book.verify().breaks
+
+
 def test_usage_is_kept_for_a_month_whatever_is_pruned(each_book, monkeypatch):
     book = each_book
     run = book.open_run("job", "k")

@@ -32,6 +32,7 @@ COMMANDS = {
     "push": "push HEAD to a branch, if the lease is still yours",
     "gate": "show a gate's marks and refusals, adopt or forget it, guard tables and branches",
     "audit": "is the journal whole? verify it, or print the heads to keep elsewhere",
+    "prune": "remove runs that ended long ago, with their output; done keys stay",
     "key": "print the idempotency key of what is processed",
     "doctor": "check this machine and the store; each finding says what to do",
     "migrate": "bring the store's tables up to date, or print the SQL for who may",

@@ -235,11 +235,20 @@ class Ledger:
 
         return audit.verify(self._tables, heads)
 
-    def prune(self, keep: float, by: str) -> Pruned:
-        """Remove runs that ended over `keep` seconds ago. Done keys stay: they are the store's."""
+    def prune(self, keep: float, by: str, within: float = float("inf")) -> Pruned:
+        """Remove runs that ended over `keep` seconds ago, as far as `within` seconds allow.
+
+        Done keys stay: they are the store's. So do effects and a batch's steps, and whatever waits for a person.
+        """
         from . import pruning
 
-        return pruning.prune(self._tables, keep, by)
+        return pruning.prune(self._tables, keep, by, within)
+
+    def prunable(self, keep: float) -> Pruned:
+        """What `prune` would remove now."""
+        from . import pruning
+
+        return pruning.prunable(self._tables, keep)
 
     def close(self) -> None:
         """Let go of connections. The ledger may be used again."""

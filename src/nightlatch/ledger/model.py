@@ -93,7 +93,8 @@ class Pruned:
     """What retention removed; whoever keeps logs of these runs may remove those too."""
 
     runs: tuple[str, ...]
-    entries: int
+    entries: int  # of the journal
+    complete: bool = True  # False: there was no time for the rest
 
 
 RUN = (

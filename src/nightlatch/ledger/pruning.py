@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..core import states
+from ..system import clock
 from .chain import job_chain
 from .model import Pruned
 
@@ -17,9 +18,14 @@ _ENDED = ", ".join(f"'{state}'" for state in states.TERMINAL)
 _OLD = f"""
 SELECT id FROM {{prefix}}run WHERE job = :job AND state IN ({_ENDED}) AND changed < :before ORDER BY id LIMIT :most
 """
+_ALL_OLD = f"SELECT id FROM {{prefix}}run WHERE state IN ({_ENDED}) AND changed < :before"
+# A chain whose old entries are nothing but cuts stays as it is: a cut of cuts would be made for ever. The first
+# entry is looked at first: of the chains that begin later not more than one is read.
 _JOBS = f"""
 SELECT job FROM {{prefix}}run WHERE state IN ({_ENDED}) AND changed < :before
-UNION SELECT substr(chain, 5) FROM {{prefix}}journal WHERE chain LIKE 'job:%' AND at < :before
+UNION SELECT substr(name, 5) FROM {{prefix}}chain
+WHERE (SELECT at FROM {{prefix}}journal WHERE chain = name ORDER BY seq LIMIT 1) < :before
+  AND EXISTS (SELECT 1 FROM {{prefix}}journal WHERE chain = name AND at < :before AND kind <> 'cut')
 """
 # Compared again: a run that was started again since it was seen stays.
 _REMOVE = f"DELETE FROM {{prefix}}run WHERE id = :run AND state IN ({_ENDED}) AND changed < :before RETURNING id"
@@ -29,25 +35,43 @@ SELECT seq, hash FROM {prefix}journal WHERE chain = :chain AND seq <
   (SELECT COALESCE(MIN(seq), 0) FROM {prefix}journal WHERE chain = :chain AND at >= :before)
 ORDER BY seq DESC LIMIT 1
 """
+_BEHIND = "SELECT COUNT(*) FROM {prefix}journal WHERE chain = :chain AND seq <= :seq"
 _CUT = "DELETE FROM {prefix}journal WHERE chain = :chain AND seq <= :seq RETURNING seq"
 
 
-def prune(tables: Tables, keep: float, by: str) -> Pruned:
-    """Remove runs that ended over `keep` seconds ago, and the journal behind a recorded head."""
-    today = tables.now()
+def prune(tables: Tables, keep: float, by: str, within: float = float("inf")) -> Pruned:
+    """Remove runs that ended over `keep` seconds ago, and the journal behind a recorded head.
+
+    After about `within` seconds the rest is left for the next time.
+    """
+    today, started = tables.now(), clock.now()
     before = today - round(keep * 1000)
     runs: list[str] = []
     entries = 0
     for (job,) in tables.read(_JOBS, before=before):
-        while True:
+        full = True
+        while full:
+            if clock.now() - started > within:
+                return Pruned(runs=tuple(sorted(runs)), entries=entries, complete=False)
             gone, cut = _prune_some(tables, job, before, by)
             runs += gone
             entries += cut
-            if len(gone) < _MOST:
-                break
+            full = len(gone) == _MOST
     with tables.database.transaction() as execute:
         execute(tables.sql("DELETE FROM {prefix}usage WHERE at < :before"), before=min(before, today - _MONTH))
-    return Pruned(runs=tuple(runs), entries=entries)
+    return Pruned(runs=tuple(sorted(runs)), entries=entries)
+
+
+def prunable(tables: Tables, keep: float) -> Pruned:
+    """What `prune` would remove now; nothing is."""
+    before = tables.now() - round(keep * 1000)
+    runs = [run for (run,) in tables.read(_ALL_OLD, before=before)]
+    entries = tables.read(f"SELECT COUNT(*) FROM {{prefix}}journal WHERE chain IN ({_ALL_OLD})", before=before)[0][0]
+    for (job,) in tables.read(_JOBS, before=before):
+        chain = job_chain(job)
+        for seq, _ in tables.read(_LAST_OLD, chain=chain, before=before):
+            entries += tables.read(_BEHIND, chain=chain, seq=seq)[0][0]
+    return Pruned(runs=tuple(sorted(runs)), entries=entries)
 
 
 def _prune_some(tables: Tables, job: str, before: int, by: str) -> tuple[list[str], int]:

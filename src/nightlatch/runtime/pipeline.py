@@ -18,7 +18,7 @@ from ..store import url
 from ..system import clock, identity, warden
 from ..system.lifetime import Lifetime
 from ..system.light import signal
-from . import output, supervise, usage, verdict, watch
+from . import output, retention, supervise, usage, verdict, watch
 from .lease import Lease
 from .listener import Listener, Told
 from .socket import Socket
@@ -41,7 +41,10 @@ _IDLE = 0.2  # seconds without output after which an unfinished line is shown
 def run(job: Job, *, store: str | None = None, steps: Checkpoints | None = None) -> Verdict:
     """Run a job once, or say why not: skipped when its key is done, Busy while another works on it, InDoubt when a
     person has to decide. For a process of its own, as `supervise` is."""
-    return _Pipeline(job.check(), store, steps).go()
+    pipeline = _Pipeline(job.check(), store, steps)
+    told = pipeline.go()
+    retention.daily(pipeline.store.folder, pipeline.ledger, pipeline.host)
+    return told
 
 
 class _Pipeline:

@@ -37,7 +37,8 @@ class Workspace:
         """An empty one, or a clone of `source`. `folder` is the store's on this machine."""
         path = os.path.join(folder, "workspaces", name)
         try:
-            _clean(durable.private_folder(os.path.dirname(path)))
+            durable.private_folder(os.path.dirname(path))
+            clean(folder)
             # (run, attempt) is ours by the ledger's seal: what stands there was left by a ledger that was set back.
             treecopy.remove(path)
             os.mkdir(path, 0o700)
@@ -74,29 +75,36 @@ class Workspace:
             self._fd = -1
 
 
-def _clean(home: str) -> None:
-    """Remove what nobody uses and is old; then the oldest, until the rest is small enough."""
-    kept = []
-    for entry in os.scandir(home):
+def clean(folder: str, kept_for: float = KEPT_FOR, *, dry: bool = False) -> list[str]:
+    """Remove those that nobody uses and are old; then the oldest, until the rest is small enough. `dry`: only say."""
+    home = os.path.join(folder, "workspaces")
+    gone, rest = [], []
+    for entry in os.scandir(home) if os.path.isdir(home) else ():
         try:
             age = clock.wall() - entry.stat(follow_symlinks=False).st_mtime
         except FileNotFoundError:
             continue  # another run cleans too
-        if age > KEPT_FOR:
-            _remove_unused(entry.path)
+        if age > kept_for:
+            gone.append(entry.path)
         elif age > _YOUNG:
-            kept.append((age, entry.path))
+            rest.append((age, entry.path))
     total = 0
-    for _, path in sorted(kept):  # the youngest first: those are what a person wants to look at
+    for _, path in sorted(rest):  # the youngest first: those are what a person wants to look at
         total += _size(path)
         if total > KEPT_SIZE:
-            _remove_unused(path)
+            gone.append(path)
+    return [path for path in gone if _remove_unused(path, dry)]
 
 
-def _remove_unused(path: str) -> None:
+def _remove_unused(path: str, dry: bool) -> bool:
     unused = Workspace.left(path)
-    if unused:
+    if unused is None:
+        return False
+    if dry:
+        unused.close()
+    else:
         unused.remove()
+    return True
 
 
 def _size(path: str) -> int:

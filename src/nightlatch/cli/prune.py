@@ -1,0 +1,65 @@
+"""nightlatch prune"""
+
+from __future__ import annotations
+
+from ..core import duration
+from ..errors import UsageError
+from ..runtime import retention
+from ..system import clock
+from . import screen
+from .arguments import Parser
+from .desk import Desk, print_json, who
+
+_PURPOSE = """\
+Remove runs that ended long ago, with their output, their workspaces and their part of the journal.
+
+Done keys are never pruned: what is done is not done again. Neither are effects, the items of a batch, and what
+is open, in doubt or needs attention. Usage is kept for a month at least, for the caps of a month. The journal
+is cut behind a recorded head: `nightlatch audit verify` finds it whole.
+
+A run that has finished does this by itself, once a day on each machine, with what NIGHTLATCH_KEEP says (default
+90d; none: never). Output and workspaces are removed on this machine; others remove their own.
+
+exit code: 0; 69 store unreachable, 64 usage."""
+
+_EXAMPLES = """\
+  nightlatch prune --dry-run
+  nightlatch prune --keep 30d
+  nightlatch prune --keep 30d --json"""
+
+
+def main(argv: list[str]) -> int:
+    parser = Parser("prune", _PURPOSE, _EXAMPLES)
+    parser.add_argument("--keep", metavar="TIME", default="", help="how long (default: $NIGHTLATCH_KEEP, else 90d)")
+    parser.add_argument("--dry-run", action="store_true", help="say what would go; remove nothing")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    args = parser.parse_args(argv)
+    keep = retention.keep_seconds(args.keep)
+    if keep is None:
+        raise UsageError(f"everything is kept, as {'--keep' if args.keep else retention.ENV} says: name a time, "
+                         f"as in nightlatch prune --keep 90d")  # fmt: skip
+    desk = Desk(args.store)
+    gone = retention.prune(desk.store.folder, desk.ledger, keep, who(), dry=args.dry_run)
+    if args.json:
+        lists = {"runs": list(gone.runs), "outputs": list(gone.outputs), "workspaces": list(gone.workspaces)}
+        print_json({"version": 1, "dry_run": args.dry_run, "keep": keep, "entries": gone.entries, **lists})
+        return 0
+    if not (gone.runs or gone.entries or gone.outputs or gone.workspaces):
+        print(f"nothing is older than {duration.show(keep)}")
+        return 0
+    counts = (
+        (len(gone.runs), "run"),
+        (gone.entries, "journal entr"),
+        (len(gone.outputs), "kept output"),
+        (len(gone.workspaces), "workspace"),
+    )
+    parts = ", ".join(_count(number, word) for number, word in counts if number)
+    verb = "would be removed" if args.dry_run else "removed"
+    print(f"{verb}, from before {screen.local(clock.wall() - keep)}: {parts}")
+    return 0
+
+
+def _count(number: int, word: str) -> str:
+    if word.endswith("entr"):
+        return f"{number} {word}{'y' if number == 1 else 'ies'}"
+    return f"{number} {word}{'' if number == 1 else 's'}"
