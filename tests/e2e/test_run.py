@@ -87,6 +87,29 @@ def test_a_run_that_passes_its_budget_is_ended(sqlite_url):
     assert "tokens=10" in done.stderr
 
 
+def test_a_runs_budget_counts_all_its_attempts(sqlite_url, tmp_path):
+    words = ("--key", "k", "--budget", "usd=2", "--meter", "report")
+    spend = f"{ME} spend usd=$1 && echo spent >> {tmp_path}/said; sleep $2; exit 1"
+    assert run(sqlite_url, *words, "--", "sh", "-c", spend, "sh", "1.5", "0").returncode == 1
+    second = run(sqlite_url, *words, "--", "sh", "-c", f"{ME} spend usd=0.3; {spend}", "sh", "0.3", "600")
+    assert second.returncode == 121, second.stderr
+    assert "usd=2.1 " in second.stderr
+    third = run(sqlite_url, *words, "--", "echo", "never")
+    assert (third.returncode, third.stdout) == (121, "") and "with a higher --budget" in third.stderr
+    assert run(sqlite_url, *words[:2], "--budget", "usd=3", "--meter", "report", "--", "true").returncode == 0
+    # Asked for once more it is work of its own, with the whole budget.
+    assert run(sqlite_url, *words, "--again", "--", "sh", "-c", f"{ME} spend usd=1.9").returncode == 0
+    assert run(sqlite_url, "--budget", "usd=0", "--meter", "report", "--new", "--", "true").returncode == 0
+
+
+def test_retries_share_the_runs_budget(sqlite_url, tmp_path):
+    script = f"echo x >> {tmp_path}/tries; {ME} spend usd=1.5; sleep 1; exit 1"
+    retries = ("--retries", "5", "--backoff", "10ms", "--budget", "usd=2", "--meter", "report")
+    done = run(sqlite_url, *retries, "--", "sh", "-c", script)
+    assert done.returncode == 121, done.stderr
+    assert (tmp_path / "tries").read_text() == "x\n" * 2
+
+
 def test_a_day_whose_budget_is_spent_starts_nothing(sqlite_url):
     words = ("--budget", "usd/day=1", "--meter", "report", "--")
     assert run(sqlite_url, "--key", "a", *words, "sh", "-c", f"{ME} spend usd=1").returncode == 0

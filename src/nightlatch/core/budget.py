@@ -49,15 +49,17 @@ def amounts(words: Iterable[str]) -> dict[str, float]:
 
 
 def exceeded(
-    caps: Iterable[Cap], run: Mapping[str, float], before: Callable[[str, str], float], *, starting: bool = False
+    caps: Iterable[Cap], attempt: Mapping[str, float], before: Callable[[str, str], float], *, starting: bool = False
 ) -> Cap | None:
     """The first cap that is passed; at the start of a run, one that is reached already counts too.
 
-    `run` is what this run has used, `before(unit, period)` what others have in the current day or month.
+    `attempt` is what this attempt has used, `before(unit, period)` what was before it: by earlier attempts of the
+    run, and by them and others in the current day or month.
     """
     for cap in caps:
-        used = run.get(cap.unit, 0.0) + (0.0 if cap.period == "run" else before(cap.unit, cap.period))
-        if used > cap.amount or (starting and cap.period != "run" and used >= cap.amount):
+        used = attempt.get(cap.unit, 0.0) + before(cap.unit, cap.period)
+        reached = used >= cap.amount and (used > 0 or cap.period != "run")
+        if used > cap.amount or (starting and reached):
             return cap
     return None
 

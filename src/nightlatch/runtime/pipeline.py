@@ -57,6 +57,7 @@ class _Pipeline:
         self.ending: tuple[str, str] | None = None  # the state and reason we are ending it with
         self.delivery: Delivery | None = None
         self.told = Told()
+        self.earlier: dict[str, float] = {}  # what earlier attempts of the run have used
         self.recovered = ""  # how an earlier attempt's work came to be published
 
     def go(self) -> Verdict:
@@ -101,7 +102,7 @@ class _Pipeline:
                 job=self.job.name, key=key, slot=self.job.slot, status=verdict.SKIPPED, exit_code=0, host=self.host,
                 run=known.id if known else "", reason="its key is done", at=clock.wall(),
             )  # fmt: skip
-        self._afford()
+        self._afford(known)
         return key
 
     def _unfinished(self) -> str:
@@ -112,16 +113,24 @@ class _Pipeline:
                 return newest.key
         return f"by-hand-{identity.new_id()[:12]}"
 
-    def _afford(self) -> None:
+    def _afford(self, known: Run | None) -> None:
+        self._count_earlier(known)
         cap = budget.exceeded(self.job.caps, {}, self._spent_before, starting=True)
         if cap:
+            until = "" if cap.period == "run" else f"when the {cap.period} is over, or "
             raise OverBudget(
-                f"{self.job.name} is not started: its budget {cap} is spent. It may again when the {cap.period} is "
-                f"over, or with a higher --budget"
+                f"{self.job.name} is not started: its budget {cap} is spent. It may again {until}with a higher --budget"
             )
 
+    def _count_earlier(self, run: Run | None) -> None:
+        """What earlier attempts have used of a cap for a run: a retried run does not spend it once more."""
+        if run and run.attempt and any(cap.period == "run" for cap in self.job.caps):
+            self.earlier = usage.since_success(self.ledger.entries(run.id))
+
     def _spent_before(self, unit: str, period: str) -> float:
-        """What this job has used in the current local day or month, this run included."""
+        """Before this attempt: what the run has used, or its job in the current local day or month."""
+        if period == "run":
+            return self.earlier.get(unit, 0.0)
         import time
 
         now = time.localtime(clock.wall())
@@ -164,6 +173,7 @@ class _Pipeline:
         if settled:
             return self._tell(writer.finish(states.SUCCEEDED, exit_code=0, reason="settled before its holder died"), 0)
         self.writer, self.lease, self.opened = writer, lease, writer.run
+        self._count_earlier(writer.run)  # again: another may have made an attempt while we waited for the lease
         started = clock.now()
         if self._prepare():
             self._work(started)

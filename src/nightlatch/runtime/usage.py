@@ -1,10 +1,32 @@
-"""Usage that command-line agents print at their end: read from outside, without asking them to report.
+"""What was used: by earlier attempts, from the journal; and by command-line agents, from what they print at their end,
+read from outside, without asking them to report.
 
 Known: `claude -p --output-format json|stream-json` (the result object) and `codex exec --json`
 (turn.completed events). What is not recognised counts nothing: a guess is worse than a missing figure.
 """
 
 from __future__ import annotations
+
+from ..core import states
+from ..core.budget import UNITS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..ledger.model import Entry
+
+
+def since_success(entries: Iterable[Entry]) -> dict[str, float]:
+    """What a run has used, by its journal. One that succeeded and is done again (--again) counts anew."""
+    used: dict[str, float] = {}
+    for entry in entries:
+        if entry.kind == "ended" and entry.facts.get("state") == states.SUCCEEDED:
+            used = {}
+        elif entry.kind == "usage":
+            for unit in UNITS:
+                used[unit] = used.get(unit, 0.0) + float(entry.facts.get(unit, 0.0))
+    return used
 
 
 def from_output(tail: bytes) -> dict[str, float]:

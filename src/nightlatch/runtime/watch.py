@@ -40,6 +40,7 @@ class Watch:
         self._look_at = now + _LOOK_EVERY
         self._seen = self._look()
         self.used: dict[str, float] = {}
+        self._weigh = True  # the budget; again when something was used, since only this run can use it up
 
     def progressed(self, now: float) -> None:
         self._moved_at = now
@@ -47,10 +48,12 @@ class Watch:
     def spent(self, amounts: dict[str, float]) -> None:
         for unit, amount in amounts.items():
             self.used[unit] = self.used.get(unit, 0.0) + amount
+        self._weigh = True
 
     def judge(self, now: float) -> tuple[str, str] | None:
         """(state, reason) if the run has to end now."""
-        cap = budget.exceeded(self._caps, self.used, self._spent_before)
+        cap = budget.exceeded(self._caps, self.used, self._spent_before) if self._weigh else None
+        self._weigh = False
         if cap:
             return OVER_BUDGET, f"the budget {cap} is spent"
         if now >= self._look_at:
