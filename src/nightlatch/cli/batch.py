@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from ..core import effects
+from ..core import duration, effects
 from ..core.model import check_name
 from ..errors import UsageError
 from ..runtime.job import LOST_POLICIES, seconds
@@ -59,6 +59,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("-j", metavar="N", type=int, help="as --jobs")
     parser.add_argument("--timeout", metavar="TIME", help="for one item, then it is ended and failed (default none)")
     parser.add_argument("--retries", metavar="N", type=int, default=0, help="more tries in this start (default 0)")
+    parser.add_argument("--backoff", metavar="TIME", default="1s", help="before the first of them; doubles (1s)")
     parser.add_argument("--fail-fast", action="store_true", help="start nothing more after the first failed item")
     parser.add_argument("--max-failures", metavar="N|P%", default="", help="start nothing more after so many failed")
     parser.add_argument("--lost", metavar="POLICY", default="doubt", choices=list(LOST_POLICIES),
@@ -110,6 +111,7 @@ def _batch(args: Namespace, command: list[str], argv: list[str]) -> Batch:
         jobs=jobs,
         timeout=seconds(args.timeout, "--timeout"),
         retries=args.retries,
+        backoff=duration.parse(args.backoff, what="--backoff"),
         fail_fast=args.fail_fast,
         max_failures=args.max_failures,
         lost=args.lost,

@@ -18,6 +18,7 @@ COMMANDS = {
     "once": "do something to the outside world once: after a crash never repeated unasked",
     "progress": "inside a run: report how far it is",
     "spend": "inside a run: report what was used",
+    "fail": "inside a run: say what it failed of, and whether trying again may help",
     "status": "the last night in one screen; the same as `nightlatch` alone",
     "runs": "list the runs, by job, state and time",
     "show": "one run: timeline, attempts, refusals, usage, the end of its output",

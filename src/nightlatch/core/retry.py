@@ -9,6 +9,10 @@ LONGEST = 3600.0  # seconds between two attempts, at the most
 # What sysexits.h and the shell call a mistake: it will be the same mistake next time. 75 says "try again", and 69 that
 # something is away, as a remote that could not be pushed to.
 PERMANENT = frozenset({*range(64, 79), 126, 127} - {69, 75})
+AGAIN, IN_VAIN = 75, 70  # exit codes that say so: EX_TEMPFAIL, EX_SOFTWARE
+
+_HTTP_LATER = frozenset({408, 425, 429})
+_HTTP_NEVER = frozenset({501, 505})  # of those from 500 on: the server cannot do it, now or later
 _TRANSIENT_STATES = (states.TIMED_OUT, states.STALLED)
 
 
@@ -16,6 +20,20 @@ def worth_another(state: str, exit_code: int) -> bool:
     """A failed command is tried again unless its exit code says that trying is in vain. What a person, a budget or
     a newer holder has ended is not."""
     return state in _TRANSIENT_STATES or (state == states.FAILED and exit_code not in PERMANENT)
+
+
+def http_worth_another(status: int) -> bool:
+    """Of an HTTP status that says that it did not work: may the same request work later?"""
+    return status in _HTTP_LATER or (status >= 500 and status not in _HTTP_NEVER)
+
+
+def asked_for(text: str, now: float) -> float:
+    """Seconds that a Retry-After header asks for: a number, or a date. ValueError: neither."""
+    if text.strip().replace(".", "", 1).isdecimal():
+        return float(text)
+    from email.utils import parsedate_to_datetime
+
+    return max(parsedate_to_datetime(text).timestamp() - now, 0.0)
 
 
 def pause(attempt: int, *, chance: float, base: float = 1.0, longest: float = LONGEST, asked: float = 0.0) -> float:

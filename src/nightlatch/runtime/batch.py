@@ -23,6 +23,7 @@ from ..system import clock, identity
 from .effects import apart
 from .job import Job
 from .lease import Lease
+from .listener import Told
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class Batch:
     jobs: int = 1
     timeout: float | None = None  # of one item
     retries: int = 0
+    backoff: float = 1.0  # before the first of them; doubles
     fail_fast: bool = False
     max_failures: str = ""
     lost: str = "doubt"
@@ -98,8 +100,15 @@ def resolve(name: str, key: str, outcome: str, *, by: str = "", store: str | Non
 class Checkpoints:
     """The items' side of a run: made before it, told of its writer when the attempt is sealed."""
 
+    WORDS = ("plan", "steps", "told")  # what the driver says
+
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
+        self._told: dict[str, Told] = {}
+
+    def told_of(self, item: str) -> Told:
+        """What an item has said of itself, by its digest."""
+        return self._told.setdefault(item, Told())
 
     def prepare(self, store: Store, ledger: Ledger, lease: Lease, writer: Writer, folder: str) -> None:
         """Before the driver starts: what the last one left in flight, and files with the digests of what is done."""
@@ -120,6 +129,8 @@ class Checkpoints:
     def answer(self, word: str, request: dict[str, Any]) -> dict[str, Any]:
         if word == "plan":
             return {"plan": self._batch.plan(), "done": self._files[DONE], "in_doubt": self._files[IN_DOUBT]}
+        if word == "told":
+            return dict(self._told.pop(str(request["digest"]), Told()).__dict__)
         # The begun ones after the ended ones: a slot is free before it is filled.
         begun = [(digest, key, BEGUN, tries, None, "", "") for digest, key, tries in request.get("begun", ())]
         self._write("steps", [*map(_ended, request.get("ended", ())), *begun])

@@ -17,12 +17,16 @@ if TYPE_CHECKING:
 
 
 class Told:
-    """What an attempt has said of itself so far."""
+    """What an attempt, or an item of a batch, has said of itself so far."""
 
     def __init__(self) -> None:
         self.used: dict[str, float] = {}
         self.retry_after = 0.0  # seconds it wants to be left alone for
         self.failure = ""  # what it says it failed of
+
+    def add(self, amounts: dict[str, float]) -> None:
+        for unit, amount in amounts.items():
+            self.used[unit] = self.used.get(unit, 0.0) + amount
 
 
 class Listener:
@@ -36,17 +40,22 @@ class Listener:
         self._store, self._lease, self._writer, self._watch, self._steps = store, lease, writer, watch, steps
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        match request.pop("do", ""):
+        word, item = request.pop("do", ""), request.pop("item", "")
+        told = self._steps.told_of(str(item)) if item and self._steps else self.told
+        match word:
             case "progress":
                 done, total, message = (request.get(word) for word in ("done", "total", "message"))
                 self._writer.progress(int(done or 0), int(total or 0), str(message or ""))
                 self._watch.progressed(clock.now())
                 return {}
             case "spend":
-                self.spend(budget.amounts(f"{unit}={amount}" for unit, amount in request.items()))
-                return {"used": self.told.used}
+                amounts = budget.amounts(f"{unit}={amount}" for unit, amount in request.items())
+                self.spend(amounts)
+                if told is not self.told:
+                    told.add(amounts)
+                return {"used": told.used}
             case "retry-after":
-                self.told.retry_after = float(request["seconds"])
+                told.retry_after = float(request["seconds"])
                 return {}
             case "check":
                 self._lease.check()
@@ -54,10 +63,11 @@ class Listener:
             case "fail":
                 words = {word: str(request.get(word) or "") for word in ("reason", "traceback")}
                 facts = {word: self._redacted(text) for word, text in words.items()}
-                self._writer.event("exception", **facts)
-                self.told.failure = facts["reason"]
+                if told is self.told:
+                    self._writer.event("exception", **facts)
+                told.failure = facts["reason"]
                 return {}
-            case ("plan" | "steps") as word if self._steps:
+            case word if self._steps and word in self._steps.WORDS:
                 answer = self._steps.answer(word, request)
                 self._watch.progressed(clock.now())
                 return answer
@@ -70,8 +80,7 @@ class Listener:
     def spend(self, amounts: dict[str, float]) -> None:
         """Record what was used; the watch judges it against the budget."""
         self._writer.usage(**amounts)
-        for unit, amount in amounts.items():
-            self.told.used[unit] = self.told.used.get(unit, 0.0) + amount
+        self.told.add(amounts)
         self._watch.spent(amounts)
 
     def _redacted(self, text: str) -> str:

@@ -17,12 +17,17 @@ def tell(**request: Any) -> dict[str, Any]:
     import socket
 
     path, grant = os.environ.get("NIGHTLATCH_SOCKET"), os.environ.get("NIGHTLATCH_GRANT", "")
+    for outer in os.environ.get("NIGHTLATCH_LINEAGE", "").split():
+        if path and outer.startswith(os.path.basename(path)):
+            grant = outer  # under `once` or `lock` inside the run, whose own grant the socket does not know
+    item = os.environ.get("NIGHTLATCH_STEP")
     if not path:
         raise UsageError("this works inside a run only: nightlatch run NAME -- CMD …")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
         try:
             line.connect(path)
-            line.sendall(json.dumps({"grant": grant, **request}).encode() + b"\n")
+            whose = {"grant": grant, "item": item} if item else {"grant": grant}
+            line.sendall(json.dumps({**whose, **request}).encode() + b"\n")
             with line.makefile("rb") as answers:
                 answer = json.loads(answers.readline() or b'{"error": "the supervisor hung up"}')
         except OSError as error:

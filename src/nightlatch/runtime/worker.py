@@ -19,7 +19,7 @@ import sys
 import time
 from typing import Any
 
-from ..core import breaker, retry
+from ..core import breaker, duration, retry
 from ..core.effects import DONE, FAILED, IN_DOUBT, idempotency_key
 from ..system import clock
 from .batch import IN_DOUBT_ITSELF
@@ -28,7 +28,6 @@ from .items import BadItem, Command, Item, Reader, Selection
 from .summary import Summary
 
 _GRACE = 5.0  # seconds between asking an item to end and ending it
-_BASE = 1.0  # seconds, before the first retry
 _SAY_EVERY = 10.0
 _PATIENCE = 5.0  # seconds that a supervisor which cannot write is asked again
 _MOST = 100  # records in one message
@@ -73,6 +72,7 @@ class Worker:
         self.running: list[Child] = []
         self.waiting: list[tuple[float, Item, int]] = []  # (when, item, tries so far)
         self.summary = Summary(self.plan["name"], self.plan["again"])
+        self.not_before = 0.0  # a server has asked for patience: nothing is started sooner
         self.stopping = ""  # why nothing more is started
         self.signal = 0
         self.said_at = clock.now()
@@ -106,7 +106,7 @@ class Worker:
 
     def _choose(self) -> list[Child]:
         chosen: list[Child] = []
-        while not self.stopping and len(self.running) + len(chosen) < self.plan["jobs"]:
+        while not self.stopping and len(self.running) + len(chosen) < self.plan["jobs"] and self._may_start():
             item, tries = self._due() or (self._next(), 0)
             if item is None:
                 break
@@ -118,6 +118,7 @@ class Worker:
                 continue
             env = {
                 "NIGHTLATCH_KEY": item.key,
+                "NIGHTLATCH_STEP": item.digest.hex(),
                 "NIGHTLATCH_IDEMPOTENCY_KEY": idempotency_key(item.key, self.plan["name"]),
             }
             try:
@@ -125,6 +126,9 @@ class Worker:
             except OSError as error:  # nothing is begun: it is done by the next start
                 self._stop(f"{item.key} cannot be started, there is no room to keep its output: {error.strerror}")
         return chosen
+
+    def _may_start(self) -> bool:
+        return clock.now() >= self.not_before
 
     def _due(self) -> tuple[Item, int] | None:
         for entry in self.waiting:
@@ -164,19 +168,31 @@ class Worker:
         if code == IN_DOUBT_ITSELF:
             self.summary.doubts.append((item.key, child.complaint()))
             return [item.digest.hex(), item.key, IN_DOUBT, child.tries, code, "", reason]
+        told = self.line.ask(do="told", digest=item.digest.hex())
+        reason = told["failure"] or reason
         self.breaker.add(breaker.alike(code, child.complaint().splitlines()))
         if self.breaker.tripped and not self.limit:
             self._stop(
                 f"paused: most of the last items failed in the same way ({self.breaker.tripped}). Put that right first"
             )
+        if told["retry_after"]:
+            self._hold(told["retry_after"], item.key)
         transient = child.timed_out or retry.worth_another(FAILED, code)
         if transient and child.tries <= self.plan["retries"] and not self.stopping:
-            pause = retry.pause(child.tries, base=_BASE, chance=random.random())  # noqa: S311 - jitter is no secret
+            chance = random.random()  # noqa: S311 - jitter is no secret
+            pause = retry.pause(child.tries, base=self.plan["backoff"], chance=chance, asked=told["retry_after"])
             self.waiting.append((clock.now() + pause, item, child.tries))
         else:
-            self.summary.failed.append((item.key, f"{reason}{_last(child.complaint())}"))
+            self.summary.failed.append((item.key, told["failure"] or f"{reason}{_last(child.complaint())}"))
             self._failed()
         return [item.digest.hex(), item.key, FAILED, child.tries, code, "", reason]
+
+    def _hold(self, asked: float, key: str) -> None:
+        until = clock.now() + min(asked, retry.LONGEST)
+        if until > self.not_before + 1.0:
+            wait = duration.show(until - clock.now())
+            print(f"nightlatch: nothing is started for {wait}: {key} was asked for that", file=sys.stderr)
+        self.not_before = max(self.not_before, until)
 
     def _failed(self) -> None:
         failed = len(self.summary.failed)
@@ -242,7 +258,9 @@ class Worker:
         if self.stopping and self.waiting:
             self._stop(self.stopping)
         now = clock.now()
-        moments = [child.next_at for child in self.running] + [when for when, *_ in self.waiting]
+        moments = [child.next_at for child in self.running] + [max(when, self.not_before) for when, *_ in self.waiting]
+        if now < self.not_before:
+            moments.append(self.not_before)
         pause = min([clock.SLICE, *(max(moment - now, 0.0) for moment in moments)]) if pausing else 0.0
         poll = select.poll()
         poll.register(self.wake, select.POLLIN)
