@@ -111,41 +111,43 @@ def _by_turns(raw: Action, ours: Action, calls: int = 1500) -> tuple[float, floa
     return 1 / statistics.median(took[0]), 1 / statistics.median(took[1])
 
 
-def _rate(action: Action, seconds: float) -> float:
-    action()
-    calls, started = 0, time.perf_counter()
-    while (took := time.perf_counter() - started) < seconds:
+def _count(action: Action, until: float) -> int:
+    calls = 0
+    while time.perf_counter() < until:
         action()
         calls += 1
-    return calls / took
+    return calls
 
 
 def _threads(make: Callable[[str], Action], where: str) -> float:
-    action, rates = make(where), []
-    threads = [threading.Thread(target=lambda: rates.append(_rate(action, SECONDS))) for _ in range(WRITERS)]
+    action, counts = make(where), []
+    until = time.perf_counter() + SECONDS
+    threads = [threading.Thread(target=lambda: counts.append(_count(action, until))) for _ in range(WRITERS)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return sum(rates)
+    return sum(counts) / SECONDS
 
 
 def _many(make: Callable[[str], Action], where: str) -> float:
+    """Calls that all of them made in one and the same second: writers that are kept waiting count with what they
+    did in it, not with the rate they had once it was their turn."""
     context = multiprocessing.get_context("spawn")
-    barrier, results = context.Barrier(WRITERS), context.SimpleQueue()
-    processes = [context.Process(target=_contend, args=(make, where, barrier, results)) for _ in range(WRITERS)]
+    barrier, counts = context.Barrier(WRITERS), context.SimpleQueue()
+    processes = [context.Process(target=_contend, args=(make, where, barrier, counts)) for _ in range(WRITERS)]
     for process in processes:
         process.start()
-    total = float(sum(results.get() for _ in processes))
+    total = sum(counts.get() for _ in processes)
     for process in processes:
         process.join()
-    return total
+    return float(total) / SECONDS
 
 
-def _contend(make: Callable[[str], Action], where: str, barrier, results) -> None:
+def _contend(make: Callable[[str], Action], where: str, barrier, counts) -> None:
     action = make(where)
     barrier.wait()
-    results.put(_rate(action, SECONDS))
+    counts.put(_count(action, time.perf_counter() + SECONDS))
 
 
 def _audit(title: str, url: str, entries: int = 100_000) -> None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from nightlatch.system.filelock import FairLock
 from nightlatch.system.process import start_of
@@ -35,3 +39,63 @@ def test_one_that_gave_up_waiting_leaves_the_lock_to_others_and_no_name_in_it(tm
     assert third.acquire(10)
     third.release()
     until(lambda: third.holder() is None)
+
+
+def test_work_is_done_in_turn_and_what_it_returns_or_raises_comes_back(tmp_path: Path) -> None:
+    path = f"{tmp_path}/lock"
+    first, second = FairLock(path), FairLock(path)
+    assert second.run(second.holder, 1) == (os.getpid(), start_of(os.getpid()))
+    assert first.acquire(1)
+    results: list[object] = []
+    waiting = [threading.Thread(target=_outcome, args=(second, work, results)) for work in (int, _broken)]
+    for thread in waiting:
+        thread.start()
+    assert not results
+    first.release()
+    for thread in waiting:
+        thread.join()
+    assert sorted(map(str, results)) == ["0", "broken inside the lock"]
+    assert first.acquire(0)  # both gave it back
+    first.release()
+
+
+def test_work_that_was_given_up_is_never_done(tmp_path: Path) -> None:
+    path = f"{tmp_path}/lock"
+    first, impatient, third = FairLock(path), FairLock(path), FairLock(path)
+    done: list[int] = []
+    assert first.acquire(1)
+    with pytest.raises(TimeoutError):
+        impatient.run(lambda: done.append(1), 0.01)
+    first.release()
+    third.run(lambda: done.append(3), 10)
+    until(lambda: third.holder() is None)
+    assert done == [3]
+
+
+def test_a_waiter_that_is_interrupted_leaves_nothing_behind(tmp_path: Path) -> None:
+    path = f"{tmp_path}/lock"
+    first, second = FairLock(path), FairLock(path)
+    done: list[int] = []
+    assert first.acquire(1)
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        with pytest.raises(KeyboardInterrupt):
+            second.run(lambda: done.append(2), 30)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    first.release()
+    assert first.acquire(10)
+    first.release()
+    assert not done
+
+
+def _outcome(lock: FairLock, work: Callable[[], object], results: list[object]) -> None:
+    try:
+        results.append(lock.run(work, 30))
+    except RuntimeError as error:
+        results.append(error)
+
+
+def _broken() -> object:
+    raise RuntimeError("broken inside the lock")

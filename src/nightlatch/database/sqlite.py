@@ -75,23 +75,18 @@ class Sqlite:
         """One statement, one transaction, durable when this returns."""
         with self._thread, self._explained:
             connection = self._connect()
-            self._line_up(patience)
-            try:
-                # The clock is read before the statement: a pause in between can only make us too careful.
-                return connection.execute(sql, self._timed(values)).fetchall()
-            finally:
-                self._queue.release()
+            # The clock is read before the statement: a pause in between can only make us too careful.
+            return self._in_turn(lambda: connection.execute(sql, self._timed(values)).fetchall(), patience)
 
     def guarded(
         self, update: str, values: dict[str, object], inserts: Inserts, *, patience: float = PATIENCE
     ) -> list[Row]:
         """`update`, and the rows if it hits: all or nothing, durable when this returns. [] if it does not hit."""
-        with self._thread, self._explained:
-            connection = self._connect()
-            self._line_up(patience)
+
+        def transaction() -> list[Row]:
             try:
                 connection.execute("BEGIN IMMEDIATE")
-                hit = connection.execute(update, self._timed(values)).fetchall()
+                hit = connection.execute(update, values).fetchall()
                 if hit:
                     for table, rows in inserts:
                         connection.executemany(table.insert, rows)
@@ -100,7 +95,10 @@ class Sqlite:
             finally:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
-                self._queue.release()
+
+        with self._thread, self._explained:
+            connection = self._connect()
+            return self._in_turn(transaction, patience)
 
     def transaction(self, *, patience: float = PATIENCE) -> _Transaction:
         """Several statements as one: `with db.transaction() as execute: execute(sql, **values)`."""
@@ -191,14 +189,23 @@ class Sqlite:
     def _apply(self, meta: dict[str, str], execute: Callable[[str, dict[str, str]], object]) -> None:
         schema.apply(meta, self.area, lambda sql, values: execute(schema.for_sqlite(sql), values), identity.new_id())
 
+    def _in_turn(self, work: Callable[[], list[Row]], patience: float) -> list[Row]:
+        try:
+            return self._queue.run(work, patience)
+        except TimeoutError:
+            raise self._kept_busy(patience) from None
+
     def _line_up(self, patience: float) -> None:
         if not self._queue.acquire_from_stopped(patience):
-            who = self._queue.holder()
-            raise StoreUnreachable(
-                f"the store {self.path} is kept busy"
-                + (f" by process {who[0]}" if who else "")
-                + f": no turn to write in {patience:.1f} s"
-            )
+            raise self._kept_busy(patience)
+
+    def _kept_busy(self, patience: float) -> StoreUnreachable:
+        who = self._queue.holder()
+        return StoreUnreachable(
+            f"the store {self.path} is kept busy"
+            + (f" by process {who[0]}" if who else "")
+            + f": no turn to write in {patience:.1f} s"
+        )
 
     def _timed(self, values: dict[str, object]) -> dict[str, object]:
         return {"now": int(clock.now() * 1000), "wall": int(clock.wall() * 1000), **values}

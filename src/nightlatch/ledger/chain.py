@@ -18,11 +18,7 @@ _LONGEST = 65536  # characters of one fact
 
 def pack(facts: Mapping[str, object]) -> str:
     """One `name=text` a line. What is None is left out."""
-    return "\n".join(
-        f"{name}={clean(value).replace(chr(92), chr(92) * 2).replace(chr(10), chr(92) + 'n')}"
-        for name, value in facts.items()
-        if value is not None
-    )
+    return "\n".join([f"{name}={_line(clean(value))}" for name, value in facts.items() if value is not None])
 
 
 def unpack(body: str) -> dict[str, str]:
@@ -53,6 +49,10 @@ def job_chain(job: str) -> str:
 def head_text(chain: str, seq: int, hash_: str) -> str:
     """A head as it goes out with log lines and alerts, to be kept elsewhere."""
     return f"{chain}:{seq}:{hash_}"
+
+
+def _line(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n")
 
 
 def _plain(text: str) -> str:

@@ -41,6 +41,15 @@ class Turns(Generic[T]):
         if gathered is not None:
             gathered += whats
             return
+        with self._mutex:
+            alone = not self._taken
+            self._taken = True
+        if alone:  # nobody writes, so nobody waits: no queue is needed
+            try:
+                self._write(whats)
+            finally:
+                self._leave()
+            return
         call = _Call(whats)
         self._join(call)
         if not call.done:

@@ -10,9 +10,17 @@ from __future__ import annotations
 import fcntl
 import os
 import sys
+from _thread import allocate_lock, start_new_thread
 
 from . import clock, identity, process
 from .light import signal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
+    T = TypeVar("T")
 
 _NOBODY = b" " * 80
 
@@ -41,16 +49,10 @@ class FairLock:
 
     def acquire(self, timeout: float) -> bool:
         """Wait in the queue for up to `timeout` seconds."""
-        # Found out before, written the moment the lock is ours: whoever is stopped in between is not to be found.
-        me = _me()
-        fd = self._open()
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.pwrite(fd, me, 0)
-        except BlockingIOError:
-            os.close(fd)
-            waiter = _Waiter(self._open(), me)
-            if not waiter.wait(timeout):
+        fd = self._at_once()
+        if fd < 0:
+            waiter = _Waiter(self._open(), None)
+            if not waiter.wait(timeout) and waiter.give_up():
                 return False
             fd = waiter.fd
         self._fd = fd
@@ -62,22 +64,37 @@ class FairLock:
         It would keep everybody out for good and, continued, go on with what it checked long ago. Raises
         PermissionError if it belongs to another user.
         """
-        deadline = clock.now() + patience
-        while not self.acquire(min(LOOK_AFTER, max(deadline - clock.now(), 0.0))):
-            stopped = self.stopped_holder()
-            if stopped:
-                process.send(*stopped, signal.SIGKILL)
-                deadline = max(deadline, clock.now() + _PARTING)
-            elif clock.now() >= deadline:
+        fd = self._at_once()
+        if fd < 0:
+            waiter = _Waiter(self._open(), None)
+            if not self._wait(waiter, patience):
                 return False
+            fd = waiter.fd
+        self._fd = fd
         return True
+
+    def run(self, work: Callable[[], T], patience: float) -> T:
+        """What `work` returns, done inside the lock, waited for as in `acquire_from_stopped`. TimeoutError: no turn.
+
+        Where the lock has to be waited for, the thread that gets it does the work: the next one in the queue does
+        not wait until this thread is awake.
+        """
+        fd = self._at_once()
+        if fd >= 0:
+            try:
+                return work()
+            finally:
+                _give_back(fd)
+        waiter = _Waiter(self._open(), work)
+        if not self._wait(waiter, patience):
+            raise TimeoutError
+        if waiter.error is not None:
+            raise waiter.error
+        return waiter.result  # type: ignore[return-value]
 
     def release(self) -> None:
         fd, self._fd = self._fd, -1
-        os.pwrite(fd, _NOBODY, 0)  # so that a name in the file is always the name of who has the lock
-        # Unlock, not only close: a child forked in this moment has a copy of the descriptor.
-        fcntl.flock(fd, fcntl.LOCK_UN)
-        os.close(fd)
+        _give_back(fd)
 
     def holder(self) -> tuple[int, int] | None:
         """(pid, start) of who has the lock; None if nobody has, or it cannot be known from here."""
@@ -106,6 +123,40 @@ class FairLock:
     def _open(self) -> int:
         return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
+    def _at_once(self) -> int:
+        """The locked descriptor; -1 if another has the lock."""
+        # Found out before, written the moment the lock is ours: whoever is stopped in between is not to be found.
+        me, fd = _me(), self._open()
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.pwrite(fd, me, 0)
+        except BlockingIOError:
+            os.close(fd)
+            return -1
+        return fd
+
+    def _wait(self, waiter: _Waiter, patience: float) -> bool:
+        deadline = clock.now() + patience
+        try:
+            while not waiter.wait(min(LOOK_AFTER, max(deadline - clock.now(), 0.0))):
+                stopped = self.stopped_holder()
+                if stopped:
+                    process.send(*stopped, signal.SIGKILL)
+                    deadline = max(deadline, clock.now() + _PARTING)
+                elif clock.now() >= deadline and waiter.give_up():
+                    return False
+        except BaseException:
+            waiter.leave()
+            raise
+        return True
+
+
+def _give_back(fd: int) -> None:
+    os.pwrite(fd, _NOBODY, 0)  # so that a name in the file is always the name of who has the lock
+    # Unlock, not only close: a child forked in this moment has a copy of the descriptor.
+    fcntl.flock(fd, fcntl.LOCK_UN)
+    os.close(fd)
+
 
 def _taker(file: os.stat_result) -> tuple[int, int] | None:
     """(pid, start) of who has locked a file that nobody has signed, as far as the kernel tells."""
@@ -123,25 +174,47 @@ def _taker(file: os.stat_result) -> tuple[int, int] | None:
 
 
 class _Waiter:
-    """Blocks in flock on a thread of its own: only so can waiting in the kernel's queue be given up."""
+    """Blocks in flock on a thread of its own: only so can waiting in the kernel's queue be given up.
 
-    def __init__(self, fd: int, name: bytes) -> None:
-        import threading
+    With `work` that thread does it and gives the lock back; without, the lock is the caller's.
+    """
 
-        self.fd = fd
-        self._name = name
-        self._settled = threading.Lock()  # whoever takes it first decides: locked, or given up
-        self._done = threading.Event()
-        threading.Thread(target=self._block, name="nightlatch-flock", daemon=True).start()
+    def __init__(self, fd: int, work: Callable[[], object] | None) -> None:
+        self.fd, self._name, self._work = fd, _me(), work
+        self.result: object = None
+        self.error: BaseException | None = None
+        self._settled = allocate_lock()  # whoever takes it first decides: locked, or given up
+        self._done = allocate_lock()
+        self._done.acquire()
+        start_new_thread(self._block, ())
 
     def wait(self, timeout: float) -> bool:
-        return self._done.wait(timeout) or not self._settled.acquire(blocking=False)
+        return self._done.acquire(timeout=timeout)
+
+    def give_up(self) -> bool:
+        """False: too late, it has the lock; what was wanted of it is done when this returns."""
+        if self._settled.acquire(blocking=False):
+            return True
+        self._done.acquire()
+        return False
+
+    def leave(self) -> None:
+        """The caller was interrupted: nothing of this goes on behind its back."""
+        if not self._settled.acquire(blocking=False) and self._done.acquire() and not self._work:
+            _give_back(self.fd)
 
     def _block(self) -> None:
         fcntl.flock(self.fd, fcntl.LOCK_EX)
         os.pwrite(self.fd, self._name, 0)
-        if self._settled.acquire(blocking=False):
-            self._done.set()  # from here on the descriptor is the caller's: it may be closed already
+        if not self._settled.acquire(blocking=False):
+            _give_back(self.fd)  # given up meanwhile
+        elif self._work:
+            try:
+                self.result = self._work()
+            except BaseException as error:  # noqa: BLE001  raised again where it was called for
+                self.error = error
+            finally:
+                _give_back(self.fd)
+                self._done.release()
         else:
-            os.pwrite(self.fd, _NOBODY, 0)
-            os.close(self.fd)  # given up meanwhile
+            self._done.release()  # from here on the descriptor is the caller's: it may be closed already
