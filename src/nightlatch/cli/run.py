@@ -7,7 +7,7 @@ import sys
 
 from ..core import duration, retry
 from ..errors import Busy, Error, Stop, UsageError
-from ..runtime import verdict
+from ..runtime import backoff, verdict
 from ..runtime.job import Job, caps, seconds
 from .arguments import Parser, split_command
 
@@ -91,7 +91,7 @@ def main(argv: list[str]) -> int:
             if not retry.worth_another(told.status, told.exit_code):
                 break
             print(told.line(), file=sys.stderr)
-            _pause(number, duration.parse(args.backoff, what="--backoff"), told.retry_after)
+            backoff.pause(number, base=duration.parse(args.backoff, what="--backoff"), asked=told.retry_after)
             told = run(job, store=args.store)
     except (Error, Stop) as error:
         if args.verdict:
@@ -142,17 +142,6 @@ def _job(args: Namespace, command: list[str]) -> Job:
         new=args.new,
         keep_awake=args.keep_awake,
     )
-
-
-def _pause(number: int, base: float, asked: float) -> None:
-    import random
-
-    from ..system import clock
-
-    # Not a secret: it only keeps machines that failed together from trying together.
-    until = clock.now() + retry.pause(number, base=base, chance=random.random(), asked=asked)  # noqa: S311
-    while (left := until - clock.now()) > 0:
-        clock.sleep(left)
 
 
 def _slot(expression: str, zone: str) -> str:

@@ -138,7 +138,8 @@ def _said(entry: Entry) -> str:
 
 def _next(desk: Desk, run: Run, state: str) -> list[str]:
     if state in (*states.ASKING, lapse.LAPSED):
-        return ["  " + desk.command("resolve", run.id)]
+        again = ["  " + desk.command("retry", run.id)] if state == states.NEEDS_ATTENTION else []
+        return ["  " + desk.command("resolve", run.id), *again]
     if state == states.RUNNING:
         return ["  " + desk.command("logs -f", run.id), "  " + desk.command("cancel", run.id)]
     if state in states.OPEN:

@@ -12,7 +12,18 @@ import os
 import select
 
 from ..core import budget, duration, states
-from ..errors import Conflict, Error, InDoubt, LeaseLost, OverBudget, RunEnded, StaleToken, StoreUnreachable
+from ..errors import (
+    Conflict,
+    Error,
+    GateUnreachable,
+    InDoubt,
+    LeaseLost,
+    OtherStore,
+    OverBudget,
+    RunEnded,
+    StaleToken,
+    StoreUnreachable,
+)
 from ..ledger import open_for
 from ..store import url
 from ..system import clock, identity, warden
@@ -22,6 +33,7 @@ from . import output, retention, supervise, usage, verdict, watch
 from .lease import Lease
 from .listener import Listener, Told
 from .socket import Socket
+from .unsealed import Unsealed, back_off, record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,10 +53,18 @@ _IDLE = 0.2  # seconds without output after which an unfinished line is shown
 def run(job: Job, *, store: str | None = None, steps: Checkpoints | None = None) -> Verdict:
     """Run a job once, or say why not: skipped when its key is done, Busy while another works on it, InDoubt when a
     person has to decide. For a process of its own, as `supervise` is."""
-    pipeline = _Pipeline(job.check(), store, steps)
-    told = pipeline.go()
-    retention.daily(pipeline.store.folder, pipeline.ledger, pipeline.host)
-    return told
+    number = 0
+    while True:
+        number += 1
+        pipeline = _Pipeline(job.check(), store, steps)
+        try:
+            told = pipeline.go()
+        except Unsealed as unsealed:
+            if back_off(number, unsealed.why):
+                continue
+            told = pipeline.give_up(unsealed)
+        retention.daily(pipeline.store.folder, pipeline.ledger, pipeline.host)
+        return told
 
 
 class _Pipeline:
@@ -76,7 +96,11 @@ class _Pipeline:
                 from .delivery import Delivery
 
                 self.delivery = Delivery(self.job)
-            with self._hold() as lease:
+            try:
+                lease = self._hold()
+            except (GateUnreachable, OtherStore) as error:
+                raise Unsealed(key, error) from error
+            with lease:
                 try:
                     return self._attempt(lease, key)
                 finally:
@@ -152,11 +176,19 @@ class _Pipeline:
             on_lost=lambda _: guard.tell("end", warden.LOST, ttl * 0.1, int(signal.SIGTERM)),
         )
 
-    def _attempt(self, lease: Lease, key: str) -> Verdict:
+    def give_up(self, unsealed: Unsealed) -> Verdict:
+        """No lease, nothing begun: a person has to see to the gate."""
+        waits = record(self.ledger, self._open(unsealed.key), unsealed.why, self.host)
+        return self._tell(waits, states.exit_code(waits.state))
+
+    def _open(self, key: str) -> Run:
         command = " ".join(self.job.command)
-        opened = self.ledger.open_run(
+        return self.ledger.open_run(
             self.job.name, key, slot=self.job.slot, command=command, host=self.host, again=self.job.again
         )
+
+    def _attempt(self, lease: Lease, key: str) -> Verdict:
+        opened = self._open(key)
         settled = not self.job.again and self.store.look(self.job.name, key) is not None
         try:
             writer = self.ledger.seal(
@@ -165,7 +197,7 @@ class _Pipeline:
                 grant=lease.grant,
                 holder=lease.holder,
                 lost="again" if settled else self.job.when_lost,
-                command=command,
+                command=" ".join(self.job.command),
             )
         except RunEnded as ended:
             # Left behind by a holder that may have acted, or decided by a person while we waited for the lease.

@@ -1,0 +1,105 @@
+"""A gate that cannot be sealed: nothing is begun, it is tried again, and in the end a person is told what to type."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nightlatch.core import states
+from nightlatch.ledger import open_for
+from tests.programs import children, environment, nightlatch, start, until
+
+# The same command line, less patient; and one that is patient enough for somebody to mend the gate.
+HASTY = "from nightlatch.runtime import unsealed; unsealed.PAUSE = {}\nfrom nightlatch.cli.main import main; main()"
+
+
+class Place:
+    def __init__(self, folder: Path, store: str) -> None:
+        self.store, self.target, self.ran = store, folder / "out" / "page", folder / "ran"
+        self.work = f"echo $NIGHTLATCH_ATTEMPT >> {self.ran}; echo page > page"
+        assert nightlatch(store, *self.words("first")).returncode == 0
+
+    def words(self, key: str, work: str = "") -> list[str]:
+        publish = ["--workspace", "scratch", "--publish", f"page={self.target}"]
+        return ["run", "job", "--key", key, *publish, "--", "sh", "-c", work or self.work]
+
+    def run(self, key: str, pause: float = 0.01) -> subprocess.CompletedProcess[str]:
+        program = [sys.executable, "-c", HASTY.format(pause), *self.words(key)]
+        return subprocess.run(program, env=environment(self.store), text=True, capture_output=True, timeout=60)
+
+    def block(self) -> None:
+        """The folder of the page is no folder any more."""
+        self.target.parent.rename(self.target.parent.with_suffix(".away"))
+        self.target.parent.touch()
+
+    def mend(self) -> None:
+        self.target.parent.unlink()
+        self.target.parent.with_suffix(".away").rename(self.target.parent)
+
+
+@pytest.fixture
+def place(tmp_path, sqlite_url):
+    return Place(tmp_path, sqlite_url)
+
+
+def test_after_some_tries_it_waits_for_a_person_who_sees_the_gate_and_what_to_type(place):
+    place.block()
+    done = place.run("k")
+    assert done.returncode == 76, done.stderr
+    assert done.stderr.count("not started yet (try") == 4 and "status=needs-attention" in done.stderr
+    assert place.ran.read_text() == "1\n", "only the first key's"
+    run = open_for(place.store).find("job", "k")
+    assert run and (run.state, run.attempt) == (states.NEEDS_ATTENTION, 0)
+    bare = nightlatch(place.store, env={"COLUMNS": "300"}).stdout
+    assert str(place.target) in bare and f"nightlatch resolve {run.id}" in bare.split("done")[0]
+    shown = nightlatch(place.store, "show", run.id).stdout
+    for words in (str(place.target), "nightlatch gate forget file://", f"nightlatch retry {run.id}"):
+        assert words in shown
+    again = place.run("k")
+    assert again.returncode == 76 and f"nightlatch resolve {run.id}" in again.stderr, "it is not tried all night"
+    place.mend()
+    assert nightlatch(place.store, "retry", run.id).returncode == 0
+    assert place.run("k").returncode == 0
+    assert place.ran.read_text() == "1\n1\n"
+
+
+def test_between_two_tries_the_lease_is_free_and_when_the_gate_is_mended_the_work_is_done(place):
+    place.block()
+    program = [sys.executable, "-c", HASTY.format(1), *place.words("k")]
+    waiting = subprocess.Popen(program, env=environment(place.store), text=True, stderr=subprocess.PIPE)
+    assert waiting.stderr
+    while "try 1 of" not in waiting.stderr.readline():
+        pass
+    until(lambda: '"held": false' in nightlatch(place.store, "lease", "show", "job", "--json").stdout)
+    place.mend()
+    assert "status=succeeded" in waiting.communicate(timeout=60)[1]
+
+
+def test_a_gate_of_another_store_is_not_tried_again(place, tmp_path):
+    elsewhere = f"sqlite:///{tmp_path}/elsewhere.db"
+    done = nightlatch(elsewhere, *place.words("k"))
+    assert done.returncode == 76 and "try 1 of" not in done.stderr, done.stderr
+    assert "gate adopt" in nightlatch(elsewhere, env={"COLUMNS": "600"}).stdout
+
+
+def test_an_attempt_that_was_left_behind_is_shown_as_lapsed_with_what_stands_in_the_way(place, tmp_path):
+    said = tmp_path / "said"
+    first = start(place.store, *place.words("k", f"touch {said}; sleep 600"))
+    until(said.exists)
+    for pid in (*children(first.pid), first.pid):
+        os.kill(pid, signal.SIGKILL)
+    first.wait()
+    place.block()
+    assert place.run("k").returncode == 69
+    run = open_for(place.store).find("job", "k")
+    assert run
+    told = json.loads(nightlatch(place.store, "show", run.id, "--json").stdout)
+    assert told["state"] == "lapsed" and any(entry["kind"] == "unsealed" for entry in told["timeline"])
+    place.mend()
+    assert place.run("k").returncode == 0
