@@ -387,3 +387,22 @@ def test_the_doctor_finds_a_git_store_well(remote: Remote) -> None:
     said = programs.nightlatch(remote.store_url, "doctor")
     assert said.returncode == 0, said.stdout
     assert "compare-and-swap holds" in said.stdout
+
+
+def test_a_renewal_in_flight_when_the_command_ends_leaves_no_lock_file_in_the_remote(
+    file_remote: Remote, tmp_path: Path
+) -> None:
+    renewing = tmp_path / "renewing"
+    # The first transaction is the acquire; the second one, a renewal, stays in its locks for a while.
+    file_remote.hook(
+        "reference-transaction",
+        f'test "$1" = prepared || exit 0\ntest -e {tmp_path}/held || {{ : > {tmp_path}/held; exit 0; }}\n'
+        f"test -e {renewing} || {{ : > {renewing}; sleep 0.5; : > {tmp_path}/answered; }}",
+    )
+    waiting = f"until test -e {renewing}; do sleep 0.01; done"
+    ended = programs.nightlatch(file_remote.store_url, "lock", "articles", "--ttl", "6s", "--", "sh", "-c", waiting)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert (tmp_path / "answered").exists()
+    assert not list(file_remote.path.rglob("*.lock"))
+    free = programs.nightlatch(file_remote.store_url, "lock", "articles", "--", "true")
+    assert (free.returncode, free.stderr) == (0, "")

@@ -10,7 +10,7 @@ import os
 import select
 import signal
 
-from . import clock
+from . import clock, tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def run(argv: Sequence[str], *, env: Mapping[str, str], stdin: bytes = b"", time
     It gets a process group of its own: no Ctrl-C of our terminal, and one signal reaches all of it.
     """
     child = _Child(argv, env, stdin)
+    tree.asking.add(child.pid)
     try:
         child.listen(clock.now() + timeout)
         code = child.collect()
@@ -38,6 +39,7 @@ def run(argv: Sequence[str], *, env: Mapping[str, str], stdin: bytes = b"", time
         child.end()
         raise
     finally:
+        tree.asking.discard(child.pid)
         child.close()
     if code is None:
         raise Unfinished(f"{argv[0]} was ended by somebody else")

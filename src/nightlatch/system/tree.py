@@ -11,12 +11,15 @@ import os
 import sys
 import time
 
-from . import process
+from . import clock, process
 from .light import signal
 
 LINEAGE = "NIGHTLATCH_LINEAGE"  # every grant this process works under, the outermost first
 
 _PR_SET_CHILD_SUBREAPER = 36
+
+asking: set[int] = set()  # programs that this process itself has asked something, by system/command.py
+_ANSWER = 5.0  # seconds for their answers when the tree is ended
 
 
 def become_subreaper() -> None:
@@ -86,6 +89,19 @@ def kill_and_prove(grant: str) -> dict[int, int]:
         more, empty = reap_all()
         ended |= more
     return ended
+
+
+def kill_the_others() -> None:
+    """End everything below me, but let what this process itself is asking (a renewal pushed by git) come to its end:
+    killed, it would leave its lock files behind."""
+    deadline = clock.now() + _ANSWER
+    while True:
+        ours = set(asking)
+        spared = ours.union(*map(descendants, ours))
+        signal_all(descendants(os.getpid()) - spared, signal.SIGKILL)
+        if not ours or clock.now() > deadline:
+            return
+        time.sleep(0.01)
 
 
 def reap_all() -> tuple[dict[int, int], bool]:

@@ -100,6 +100,7 @@ class Warden:
         self._dismissed = True  # the pipe stays open: the keeper's thread may be about to tell it something
         os.kill(self.pid, signal.SIGKILL)  # not reaped yet, so the pid is still its own
         os.waitpid(self.pid, 0)
+        tree.kill_the_others()
         tree.kill_and_prove(self._grant)
 
 
