@@ -16,6 +16,7 @@ import pytest
 from nightlatch.cli import status
 from nightlatch.ledger import open_for, opening
 from nightlatch.store import url as stores
+from nightlatch.system import identity
 from tests.programs import NIGHTLATCH, children, environment, nightlatch, start, until
 
 TOOL = shlex.join(NIGHTLATCH)
@@ -197,6 +198,27 @@ def test_show_has_what_was_refused(sqlite_url):
     open_for(sqlite_url).note("a", "refusal", run=found["run"], gate="file:///srv/report", token=1, stands=2)
     shown = nightlatch(sqlite_url, "show", found["run"]).stdout
     assert "file:///srv/report" in shown.partition("refused")[2]
+
+
+# The lease is taken from under the command: a newer holder seals the gate and writes; then the command writes too.
+OVERTAKEN = """
+{me} publish one {target} || exit 1
+{me} lease release job --store {store} --force
+{me} lock job --store {store} -- {me} publish two {target} --store {store} || exit 1
+{me} publish one {target}
+echo $? > refused
+"""
+
+
+def test_show_has_what_a_gate_refused_to_the_command_itself(sqlite_url, tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / name).write_text(name)
+    target = tmp_path / "target"
+    script = OVERTAKEN.format(me=TOOL, target=target, store=sqlite_url)
+    nightlatch(sqlite_url, "run", "job", "--key", "k", "--", "sh", "-c", script, cwd=tmp_path)
+    assert target.read_text() == "two" and (tmp_path / "refused").read_text() in ("73\n", "123\n")
+    shown = nightlatch(sqlite_url, "show", one(sqlite_url, "job")["run"]).stdout
+    assert f"what=file://{identity.machine()}{target}" in shown.partition("\nrefused\n")[2], shown
 
 
 def test_an_unknown_run_is_64_with_what_to_type(sqlite_url):

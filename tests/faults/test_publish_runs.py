@@ -232,6 +232,8 @@ def test_stopped_in_its_push_and_overtaken_it_is_refused_and_records_no_verdict(
     place.judge("k")
     assert open_for(place.store).find("job", "k") == verdict and verdict and verdict.attempt == 2
     assert [facts["attempt"] for facts in refusals(place)] == ["1"]
+    refused = nightlatch(place.store, "show", verdict.id).stdout.partition("\nrefused\n")[2]
+    assert "what=result" in refused and "git+" in refused
 
 
 def test_stopped_in_the_middle_of_a_folder_and_overtaken_it_is_refused(tmp_path, sqlite_url):
@@ -254,3 +256,5 @@ def test_stopped_in_the_middle_of_a_folder_and_overtaken_it_is_refused(tmp_path,
     assert sorted(os.listdir(site)) == ["1", "2", "3"] and (site / "1").read_text() == "2\n"
     run = open_for(sqlite_url).find("job", "k")
     assert run and run.attempt == 2 and run.state == states.SUCCEEDED
+    refused = nightlatch(sqlite_url, "show", run.id).stdout.partition("\nrefused\n")[2]
+    assert "attempt=1 what=result" in refused

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 
-from ..errors import UsageError
+from ..errors import LeaseLost, StaleToken, UsageError
 from ..gates import address
 from ..gates.file import File
 from ..gates.folder import KEEP, Folder
 from ..runtime.inherited import Inherited
+from ..runtime.refused import note_in_run
 from .arguments import Parser
+from .told import store_of_run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,9 +52,14 @@ def main(argv: list[str]) -> int:
     if args.keep is not None and args.keep < 1:
         raise UsageError("--keep needs a number of at least 1: what was just published is kept")
     source, target = (None if args.rollback else args.places[0]), args.places[-1]
-    lease = Inherited.from_environment(args.store)
+    store = args.store or store_of_run()
     gate = _gate(source, target, args.keep)
-    release = _write(gate, lease, source, args.adopt)
+    try:
+        lease = Inherited.from_environment(store)
+        release = _write(gate, lease, source, args.adopt)
+    except (StaleToken, LeaseLost) as refused:
+        note_in_run(store, gate.url, refused)
+        raise
     if args.json:
         import json
 

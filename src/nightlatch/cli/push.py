@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 
+from ..errors import LeaseLost, StaleToken
 from ..gates.git import Git
 from ..runtime.inherited import Inherited
+from ..runtime.refused import note_in_run
 from .arguments import Parser
+from .told import store_of_run
 
 _PURPOSE = """\
 Push HEAD to BRANCH of REMOTE, unless a newer holder of the lease has taken over.
@@ -38,14 +41,19 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--done", metavar="KEY", help="settle this key with the push")
     parser.add_argument("--scope", help="of the key (default: the lease's name)")
     args = parser.parse_args(argv)
-    lease = Inherited.from_environment(args.store)
+    store = args.store or store_of_run()
     gate = Git(args.remote, args.branch)
     told = {
         trailer: os.environ[name]
         for trailer, name in (("Nightlatch-Job", "NIGHTLATCH_JOB"), ("Nightlatch-Run", "NIGHTLATCH_RUN"))
         if os.environ.get(name)
     }
-    done = (args.scope or lease.name, args.done) if args.done else None
-    landed = gate.push(lease, done=done, trailers=told)
+    try:
+        lease = Inherited.from_environment(store)
+        done = (args.scope or lease.name, args.done) if args.done else None
+        landed = gate.push(lease, done=done, trailers=told)
+    except (StaleToken, LeaseLost) as refused:
+        note_in_run(store, gate.url, refused)
+        raise
     print(f"{gate.branch} {landed}" if landed else f"skipped: {args.done} is done")
     return 0

@@ -241,11 +241,7 @@ class _Pipeline:
         try:
             steps()
         except StaleToken as refused:
-            stands = refused.stands.token if refused.stands else None
-            self.ledger.note(
-                self.job.name, "refused", run=self.opened.id, attempt=self.opened.attempt, token=self.lease.token,
-                stands=stands, reason=refused,
-            )  # fmt: skip
+            self._note_refusal("result", refused)
             raise
         except LeaseLost as lost:
             self.ending, self.ended = (states.LOST, str(lost)), (lost.exit_code << 8, "", 0)
@@ -362,12 +358,18 @@ class _Pipeline:
             if self.delivery:
                 self.delivery.end(keep=state != states.SUCCEEDED)
             return self._tell(ended, shown)
-        except (StaleToken, RunEnded):
+        except (StaleToken, RunEnded) as refused:
+            self._note_refusal(f"verdict {state}", refused)
             raise LeaseLost(
                 f"{self.job.name} was taken over while it ran; its end is not recorded over the new holder's. "
                 f"Look: nightlatch show {self.opened.id}",
                 reason="taken",
             ) from None
+
+    def _note_refusal(self, what: str, refused: StaleToken | RunEnded) -> None:
+        from .refused import note
+
+        note(self.ledger, self.job.name, self.opened.id, self.opened.attempt, self.lease.token, what, refused)
 
     def _mark_done(self, key: str) -> None:
         """The work is done; a store that is away for a moment must not make it look undone."""
