@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from . import gates
     from .core.effects import idempotency_header
     from .core.keys import key
-    from .errors import Busy, Error, LeaseLost, StaleToken, Stop, StoreUnreachable
+    from .errors import Busy, Error, InDoubt, LeaseLost, MapFailed, NotDone, StaleToken, Stop, StoreUnreachable
     from .runtime.context import Run, current
     from .runtime.jobs import job
     from .runtime.lease import Lease, lease
@@ -28,8 +28,11 @@ __version__ = "0.1.0"
 _WHERE = {
     "Busy": "errors",
     "Error": "errors",
+    "InDoubt": "errors",
     "Lease": "runtime.lease",
     "LeaseLost": "errors",
+    "MapFailed": "errors",
+    "NotDone": "errors",
     "Run": "runtime.context",
     "StaleToken": "errors",
     "Stop": "errors",
@@ -47,8 +50,11 @@ _WHERE = {
 __all__ = [
     "Busy",
     "Error",
+    "InDoubt",
     "Lease",
     "LeaseLost",
+    "MapFailed",
+    "NotDone",
     "Run",
     "StaleToken",
     "Stop",

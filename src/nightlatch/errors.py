@@ -11,6 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .core.model import Mark, Record
     from .ledger.model import Run
+    from .runtime.mapping import Failed, Results
 
 
 class Error(Exception):
@@ -92,6 +93,26 @@ class InDoubt(Error):
     """Nobody knows whether it happened. A person has to look."""
 
     exit_code = 76
+
+
+class NotDone(Error):
+    """Raised by who acts: it is certain that nothing was done, so it may be tried again."""
+
+    exit_code = 1
+
+
+class MapFailed(Error):
+    """Some items of a `map` are not done; the others are. `results` has them all, `failed` names those."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, results: Results) -> None:
+        super().__init__(message)
+        self.results = results
+
+    @property
+    def failed(self) -> list[Failed]:
+        return self.results.failed
 
 
 class Conflict(Error):

@@ -15,7 +15,7 @@ import pytest
 import nightlatch
 from nightlatch.errors import InDoubt, LeaseLost, UsageError
 from nightlatch.ledger import open_for
-from nightlatch.runtime.socket import Socket
+from nightlatch.runtime.socket import Socket, one_by_one
 from tests.programs import environment, python, start, until
 
 JOBS = """
@@ -211,7 +211,7 @@ def test_a_lost_lease_is_not_swallowed_by_except_exception(monkeypatch):
     def lost(_: dict[str, object]) -> dict[str, object]:
         raise LeaseLost("taken by another", reason="taken")
 
-    line = Socket("grant-of-this-test", lost)
+    line = Socket("grant-of-this-test", one_by_one(lost))
     for name, text in {
         "SOCKET": line.path,
         "GRANT": "grant-of-this-test",
@@ -224,8 +224,7 @@ def test_a_lost_lease_is_not_swallowed_by_except_exception(monkeypatch):
 
     def serve() -> None:
         while not served.is_set():
-            for fd in select.select(line.descriptors, [], [], 0.01)[0]:
-                line.serve(fd)
+            line.serve(select.select(line.descriptors, [], [], 0.01)[0])
 
     thread = threading.Thread(target=serve)
     thread.start()

@@ -6,6 +6,7 @@ from ..core import states
 from ..system import clock
 from .chain import job_chain
 from .model import Pruned
+from .steps import RUN_SCOPE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -81,6 +82,9 @@ def _prune_some(tables: Tables, job: str, before: int, by: str) -> tuple[list[st
         for (run,) in chain(_OLD, job=job, before=before, most=_MOST):
             if chain(_REMOVE, run=run, before=before):
                 chain("DELETE FROM {prefix}attempt WHERE run = :run", run=run)
+                # From its first scope to behind its last one, "#" and digits: read from the index.
+                scope = f"{RUN_SCOPE}{run}"
+                chain("DELETE FROM {prefix}step WHERE scope >= :first AND scope < :last", first=scope, last=f"{scope}$")
                 entries += len(chain("DELETE FROM {prefix}journal WHERE chain = :run RETURNING seq", run=run))
                 gone.append(run)
         last = chain(_LAST_OLD, chain=chain_name, before=before)

@@ -1,4 +1,4 @@
-"""Steps: the items of a batch, each checkpointed under its key in the scope of the batch's name.
+"""Steps: pieces of a run in the run's scope, and the items of a batch in the scope of the batch's name.
 
 Rows are written by the run's writer, in the commit that checks its token. They are read here: a million
 digests at a time, in pages, from an index that has all that is needed.
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from .tables import Tables
 
 _PAGE = 50_000
+_FACTS_PAGE = 5_000  # results may be long
+
+RUN_SCOPE = "run "  # and the run's id: no batch can have a name like that
 
 STEP = Table(
     "step",
@@ -48,6 +51,11 @@ _SOME = """
 SELECT digest, key, state, tries, run, exit_code, result, reason, changed FROM {prefix}step
 WHERE scope = :scope AND state = :state ORDER BY digest LIMIT :most
 """
+_FACTS = """
+SELECT digest, state, tries, result FROM {prefix}step WHERE scope = :scope AND digest > :after
+ORDER BY digest LIMIT :most
+"""
+_SUCCEEDED = "SELECT COALESCE(MAX(attempt), 0) FROM {prefix}attempt WHERE run = :run AND state = 'succeeded'"
 _RESOLVE = """
 UPDATE {prefix}step SET state = :state, reason = :reason, changed = :at
 WHERE scope = :scope AND state = 'in-doubt' AND (:key = '' OR key = :key) RETURNING key
@@ -85,6 +93,21 @@ class Steps:
             if len(page) < _PAGE:
                 return
             after = page[-1][0]
+
+    def facts(self, scope: str) -> Iterator[tuple[str, str, int, str]]:
+        """(digest, state, tries, result) of every step, in pages."""
+        after, most = "", _FACTS_PAGE
+        while True:
+            page = self._tables.read(_FACTS, scope=scope, after=after, most=most)
+            yield from page
+            if len(page) < most:
+                return
+            after = page[-1][0]
+
+    def scope_of(self, run: str) -> str:
+        """The scope of a run's steps. A run that succeeded and is done `--again` begins with none."""
+        succeeded = self._tables.read(_SUCCEEDED, run=run)[0][0]
+        return f"{RUN_SCOPE}{run}" + (f"#{succeeded}" if succeeded else "")
 
     def every(self, scope: str, state: str, limit: int = 1_000_000) -> list[Step]:
         rows = self._tables.read(_SOME, scope=scope, state=state, most=limit)

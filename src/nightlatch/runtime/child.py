@@ -1,7 +1,8 @@
 """The child of a Python job: python -m nightlatch.runtime.child MODULE:QUALNAME ARGUMENTS
 
 MODULE is a module's name or a file. ARGUMENTS is a JSON object: `args`, `kwargs`, and the `path` that modules
-are imported from. What the function raises is reported with its traceback, and the exit code is 1.
+are imported from. What the function raises is reported with its traceback, and the exit code is 1; 76 if a person
+has to look.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import sys
 import traceback
 from typing import Any
 
-from ..errors import Error, Stop, UsageError
+from ..errors import Error, InDoubt, Stop, UsageError
 from .tell import tell
 
 
@@ -34,8 +35,9 @@ def main(argv: list[str]) -> int:
         print(f"nightlatch: {stop}", file=sys.stderr)
         return stop.exit_code
     except Exception as error:  # noqa: BLE001 - whatever it is, it is recorded
-        _report(error)
-        return 1
+        waits = isinstance(error, Error) and error.exit_code == InDoubt.exit_code
+        _report(error, attention=waits)
+        return InDoubt.exit_code if waits else 1
 
 
 def _find(name: str) -> Any:
@@ -57,14 +59,14 @@ def _from_file(path: str) -> Any:
     return module
 
 
-def _report(error: Exception) -> None:
+def _report(error: Exception, *, attention: bool) -> None:
     # The frames of this file tell nobody anything.
     trace = error.__traceback__.tb_next if error.__traceback__ else None
     text = "".join(traceback.format_exception(type(error), error, trace))
     print(text, end="", file=sys.stderr)
     reason = "".join(traceback.format_exception_only(type(error), error)).strip().splitlines()[-1]
     try:
-        tell(do="fail", reason=reason, traceback=text)
+        tell(do="fail", reason=reason, traceback=text, attention=attention)
     except Error as unheard:
         print(f"nightlatch: the exception could not be recorded: {unheard}", file=sys.stderr)
 

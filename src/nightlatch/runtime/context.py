@@ -9,8 +9,13 @@ from .tell import tell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
     from logging import Logger
     from pathlib import Path
+    from typing import Any
+
+    from .mapping import Key
+    from .steps import Memory, Retry
 
 _current: Run | None = None
 
@@ -19,7 +24,7 @@ class Run:
     """The run this process was started in. Words go to its supervisor, who has the lease and writes the record.
 
     What is said here is recorded when the call returns. Everything raises `UsageError` outside of a run,
-    and `check` raises `LeaseLost`, which no `except Exception` swallows, when the lease is gone.
+    and `LeaseLost`, which no `except Exception` swallows, when the lease is gone.
     """
 
     def __init__(self) -> None:
@@ -32,6 +37,7 @@ class Run:
             )
         self.run, self.job, self.key, self.slot = text("RUN"), text("JOB"), text("KEY"), text("SLOT")
         self.attempt, self.token = int(text("ATTEMPT")), int(text("TOKEN"))
+        self._memory: Memory | None = None
 
     @property
     def workspace(self) -> Path:
@@ -57,6 +63,73 @@ class Run:
             logger.propagate = False
         return logger
 
+    def step(self, key: str, function: Callable[..., Any], *args: Any, retry: Retry = 0, **kwargs: Any) -> Any:
+        """Call `function(*args, **kwargs)` and record its result under `key`; if that is recorded, only return it.
+
+            outline = run.step("outline", write_outline, topic)
+            text = await run.step("text", write_text, outline)      # a coroutine function: to be awaited
+
+        The key belongs to this run: its next attempt gets the result without calling the function. The result is
+        what JSON can carry; a tuple comes back as a list, in the first attempt too. An exception is recorded and
+        raised; `retry=3` tries up to three more times what may pass (a connection, a timeout, HTTP 429 and 503;
+        Retry-After is heeded). A step that an attempt died in is done again: what must not happen twice is an
+        `effect`.
+        """
+        from . import steps
+        from .drive import Call, drive, drive_async, is_async
+
+        work = steps.step(self._remembered(), key, Call(function, args, kwargs), retry)
+        return drive_async(work) if is_async(function) else drive(work)
+
+    def map(
+        self,
+        function: Callable[[Any], Any],
+        items: Iterable[Any],
+        *,
+        key: Key = None,
+        concurrency: int = 1,
+        retry: Retry = 0,
+        failures: str = "raise",
+        name: str | None = None,
+    ) -> Any:
+        """Call `function(item)` for each item, `concurrency` at a time, each as a step; returns the results in order.
+
+            pages = run.map(write, articles, key="{site}/{slug}", concurrency=8, retry=3)
+            pages = await run.map(write_async, articles, key=lambda article: article.id)
+
+        `key` names an item by its fields, or is a function of it; without one the item is its own key. The next
+        attempt does what is unfinished, whatever the order, also when items were added or removed. Items that share
+        a key are done once. One that fails does not stop the others: when all are through, `MapFailed` is raised,
+        which names the failed; with failures="return" they stand in `.failed` of what is returned. When most items
+        fail in the same way it stops early. An item that three attempts died on is set aside for a person.
+        `name` keeps two maps of one run apart; it is the function's own if it is not given.
+        """
+        from .drive import drive, is_async
+        from .mapping import Map, run_threads
+
+        if concurrency < 1 or failures not in ("raise", "return"):
+            raise UsageError("concurrency is 1 or more, and failures is 'raise' or 'return'")
+        work = Map(self._remembered(), function, items, key, name)
+        if is_async(function):
+            return self._map_async(work, concurrency, retry, failures)
+        todo = drive(work.prepare(retry))
+        if concurrency == 1 or todo < 2:
+            drive(work.worker())
+        else:
+            run_threads(work, min(concurrency, todo), drive)
+        return work.result(failures)
+
+    async def _map_async(self, work: Any, concurrency: int, retry: Retry, failures: str) -> Any:
+        import asyncio
+
+        from .drive import drive_async
+
+        todo = await drive_async(work.prepare(retry))
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(concurrency, max(todo, 1))):
+                group.create_task(drive_async(work.worker()))
+        return work.result(failures)
+
     def progress(self, done: int, total: int = 0, message: str = "") -> None:
         """How far it is; a total of 0 is unknown. What advances is not stalled."""
         tell(do="progress", done=done, total=total, message=message)
@@ -70,6 +143,13 @@ class Run:
         """Return while the lease is surely held; raise `LeaseLost` otherwise. Before a step that must not happen
         twice; between the check and the step only a gate can tell."""
         tell(do="check")
+
+    def _remembered(self) -> Memory:
+        if self._memory is None:
+            from .steps import Memory
+
+            self._memory = Memory("")
+        return self._memory
 
     def __repr__(self) -> str:
         return f"<Run {self.run} of {self.job}, key {self.key}, attempt {self.attempt}, token {self.token}>"

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from ..core import budget
+from ..errors import Error, Stop
 from ..system import clock
 from . import output
+from .recorder import Recorder
+from .socket import refusal, reply
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from ..ledger.ledger import Ledger
     from ..ledger.writer import Writer
     from .batch import Checkpoints
     from .lease import Lease
+    from .socket import Later
     from .watch import Watch
+
+_KNOWN = "progress, spend, retry-after, check, fail, store, known and step"
 
 
 class Told:
@@ -23,6 +30,7 @@ class Told:
         self.used: dict[str, float] = {}
         self.retry_after = 0.0  # seconds it wants to be left alone for
         self.failure = ""  # what it says it failed of
+        self.attention = False  # a person has to look
 
     def add(self, amounts: dict[str, float]) -> None:
         for unit, amount in amounts.items():
@@ -30,18 +38,47 @@ class Told:
 
 
 class Listener:
-    """Answers one request at a time; what it records goes through the run's one writer."""
+    """Answers requests; what it records goes through the run's one writer."""
 
     def __init__(
-        self, told: Told, store: str, lease: Lease, writer: Writer, watch: Watch, steps: Checkpoints | None
+        self,
+        told: Told,
+        lease: Lease,
+        ledger: Ledger,
+        writer: Writer,
+        watch: Watch,
+        folder: str,
+        batch: Checkpoints | None,
     ) -> None:
         self.told = told
         self.hidden: list[tuple[bytes, bytes]] = []  # secrets, and what stands in their place
-        self._store, self._lease, self._writer, self._watch, self._steps = store, lease, writer, watch, steps
+        self._lease, self._ledger, self._writer, self._watch = lease, ledger, writer, watch
+        self._steps = Recorder(ledger, writer, folder, self._redacted)
+        self._batch = batch
+
+    def answers(self, requests: list[dict[str, Any]]) -> list[dict[str, Any] | Later]:
+        """An answer for each. Steps that came together are one commit; the others are answered one by one."""
+        steps = [request for request in requests if request.get("do") == "step"]
+        if not steps:
+            return [reply(self.answer, request) for request in requests]
+        told = iter(self._step(steps))
+        return [next(told) if request.get("do") == "step" else reply(self.answer, request) for request in requests]
+
+    def _step(self, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        try:
+            self._steps.write(requests)
+        except (Error, Stop) as error:
+            return [refusal(error)] * len(requests)
+        except (ValueError, TypeError, KeyError) as error:
+            if len(requests) == 1:
+                return [refusal(error)]
+            return [self._step([request])[0] for request in requests]  # one of them is no good; the others are
+        self._watch.progressed(clock.now())
+        return [{"ok": True}] * len(requests)
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         word, item = request.pop("do", ""), request.pop("item", "")
-        told = self._steps.told_of(str(item)) if item and self._steps else self.told
+        told = self._batch.told_of(str(item)) if item and self._batch else self.told
         match word:
             case "progress":
                 done, total, message = (request.get(word) for word in ("done", "total", "message"))
@@ -65,17 +102,18 @@ class Listener:
                 facts = {word: self._redacted(text) for word, text in words.items()}
                 if told is self.told:
                     self._writer.event("exception", **facts)
-                told.failure = facts["reason"]
+                told.failure, told.attention = facts["reason"], bool(request.get("attention"))
                 return {}
-            case word if self._steps and word in self._steps.WORDS:
-                answer = self._steps.answer(word, request)
+            case "known":
+                return self._steps.known()
+            case word if self._batch and word in self._batch.WORDS:
+                answer = self._batch.answer(word, request)
                 self._watch.progressed(clock.now())
                 return answer
             case "store":
-                return {"url": self._store}  # without a password
+                return {"url": self._lease.store.url}  # without a password
             case other:
-                known = "progress, spend, retry-after, check, fail and store"
-                raise ValueError(f"`do` is {other!r}; known are {known}")
+                raise ValueError(f"`do` is {other!r}; known are {_KNOWN}")
 
     def spend(self, amounts: dict[str, float]) -> None:
         """Record what was used; the watch judges it against the budget."""

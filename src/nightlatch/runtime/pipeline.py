@@ -266,8 +266,8 @@ class _Pipeline:
         kept = output.Kept(folder)
         if self.steps:
             self.steps.prepare(self.store, self.ledger, lease, self.writer, folder)
-        listener = Listener(self.told, self.store.url, lease, self.writer, self.watch, self.steps)
-        socket = Socket(lease.grant, listener.answer)
+        listener = Listener(self.told, lease, self.ledger, self.writer, self.watch, folder, self.steps)
+        socket = Socket(lease.grant, listener.answers)
         environment = supervise.environment(lease) | dict(job.env) | {
             "NIGHTLATCH_RUN": opened.id,
             "NIGHTLATCH_JOB": job.name,
@@ -313,13 +313,15 @@ class _Pipeline:
             if not ready:
                 for fd in reading:
                     self.streams[fd].flush()
+            asking = []
             for fd in ready:
                 if fd == self.guard.fileno():
                     self._take_report()
                 elif fd not in reading:
-                    socket.serve(fd)
+                    asking.append(fd)
                 elif not self.streams[fd].pump():
                     reading.discard(fd)
+            socket.serve(asking)
 
     def _judge(self, now: float) -> None:
         if self.ended is None and self.ending is None and (judged := self.watch.judge(now)):
@@ -399,7 +401,9 @@ class _Pipeline:
         if why == warden.ASKED:
             return states.CANCELLED, "its supervisor was told to end"
         if own:
-            return states.FAILED, self.told.failure or f"exit code {own}"
+            # What an effect in doubt, or an item set aside, leaves behind is for a person: no retry is spent on it.
+            state = states.NEEDS_ATTENTION if self.told.attention else states.FAILED
+            return state, self.told.failure or f"exit code {own}"
         # Usage that is only known at the end cannot undo what is done: failing it would do and pay it again.
         cap = self._over()
         return states.SUCCEEDED, self.recovered or (f"passed its budget {cap}" if cap else "")

@@ -1,0 +1,104 @@
+"""Work that is written once and driven in two ways: by plain calls, or by an event loop.
+
+It is a generator that yields what it needs done, an `Ask`, a `Call` or a `Pause`, and is sent the result.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Generator
+from typing import Any, TypeVar
+
+from ..system import clock
+from .tell import tell
+
+T = TypeVar("T")
+
+Work = Generator["Ask | Call | Pause", Any, T]
+
+
+class Ask:
+    """A request to the supervisor."""
+
+    __slots__ = ("request",)
+
+    def __init__(self, **request: Any) -> None:
+        self.request = request
+
+    def now(self) -> Any:
+        return tell(**self.request)
+
+    async def later(self) -> Any:
+        from . import tell_async
+
+        return await tell_async.tell(self.request)
+
+
+class Call:
+    """The user's function."""
+
+    __slots__ = ("args", "function", "kwargs")
+
+    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None):
+        self.function, self.args, self.kwargs = function, args, kwargs or {}
+
+    def now(self) -> Any:
+        return self.function(*self.args, **self.kwargs)
+
+    async def later(self) -> Any:
+        result = self.function(*self.args, **self.kwargs)
+        return await result if inspect.isawaitable(result) else result
+
+
+class Pause:
+    __slots__ = ("seconds",)
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def now(self) -> None:
+        until = clock.now() + self.seconds
+        while (left := until - clock.now()) > 0:
+            clock.sleep(left)
+
+    async def later(self) -> None:
+        import asyncio
+
+        until = clock.now() + self.seconds
+        while (left := until - clock.now()) > 0:
+            await asyncio.sleep(min(left, clock.SLICE))
+
+
+def drive(work: Work[T]) -> T:
+    try:
+        wanted = next(work)
+        while True:
+            try:
+                result = wanted.now()
+            except BaseException as error:  # noqa: BLE001 - the work decides; what it does not take comes out of it
+                wanted = work.throw(error)
+            else:
+                wanted = work.send(result)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+
+
+async def drive_async(work: Work[T]) -> T:
+    try:
+        wanted = next(work)
+        while True:
+            try:
+                result = await wanted.later()
+            except BaseException as error:  # noqa: BLE001 - as above
+                wanted = work.throw(error)
+            else:
+                wanted = work.send(result)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+
+
+def is_async(function: object) -> bool:
+    """Is it a coroutine function, or an object that is called like one?"""
+    while hasattr(function, "func"):  # functools.partial
+        function = function.func
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
