@@ -30,23 +30,17 @@ def run(argv: Sequence[str], *, env: Mapping[str, str], stdin: bytes = b"", time
 
     It gets a process group of its own: no Ctrl-C of our terminal, and one signal reaches all of it.
     """
-    child = _Child(argv, env, stdin)
-    tree.asking.add(child.pid)
-    try:
-        child.listen(clock.now() + timeout)
-        code = child.collect()
-    except BaseException:
-        child.end()
-        raise
-    finally:
-        tree.asking.discard(child.pid)
-        child.close()
-    if code is None:
-        raise Unfinished(f"{argv[0]} was ended by somebody else")
-    return code, b"".join(child.out), b"".join(child.err)
+    return start(argv, env=env, stdin=stdin).finish(timeout)
 
 
-class _Child:
+def start(argv: Sequence[str], *, env: Mapping[str, str], stdin: bytes = b"") -> Running:
+    """The same in two steps, for one that may run beside something else. It must be finished."""
+    running = Running(argv, env, stdin)
+    tree.asking.add(running.pid)
+    return running
+
+
+class Running:
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], stdin: bytes) -> None:
         self.name = argv[0]
         self.out: list[bytes] = []
@@ -82,6 +76,20 @@ class _Child:
         if not self.unsent:
             self._hang_up()
 
+    def finish(self, timeout: float) -> tuple[int, bytes, bytes]:
+        try:
+            self.listen(clock.now() + timeout)
+            code = self.collect()
+        except BaseException:
+            self.end()
+            raise
+        finally:
+            tree.asking.discard(self.pid)
+            self.close()
+        if code is None:
+            raise Unfinished(f"{self.name} was ended by somebody else")
+        return code, b"".join(self.out), b"".join(self.err)
+
     def listen(self, deadline: float) -> None:
         """Feed it and hear it until it has ended."""
         while self.heard:
@@ -89,6 +97,8 @@ class _Child:
             if left <= 0:
                 raise Unfinished(f"{self.name} gave no answer in time")
             if not self._exchange(min(left, _LOOK_EVERY)) and self._ended():
+                while clock.now() < deadline and self._exchange(0):
+                    pass  # what it said between our last look at the pipes and its end
                 return
 
     def collect(self) -> int | None:
