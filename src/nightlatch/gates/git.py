@@ -17,6 +17,7 @@ from ..store.git.trouble import line_with
 from ..system import clock, command, durable, identity
 from . import refusals
 from .bearer import present
+from .plain import Memory
 from .worktree import Worktree
 
 TYPE_CHECKING = False
@@ -64,6 +65,7 @@ class Git:
         # push, which compares, is refused, and then we look.
         self._remembered: dict[str, str] = {}
         self._known: tuple[str, dict[str, Standing]] = ("", {})  # a fence and its marks
+        self._memory = Memory()  # and of the repository that was pushed from
 
     @classmethod
     def from_url(cls, url: str) -> Git:
@@ -225,7 +227,7 @@ class _Push:
         settling: Callable[[str], list[Move]] | None = None,
     ) -> None:
         self.gate, self.mark, self.by, self.trailers, self.settling = gate, mark, by, trailers, settling
-        self.work = Worktree(folder, config=gate._repository.remote.config)
+        self.work = Worktree(folder, config=gate._repository.remote.config, memory=gate._memory)
         self.unsure = ""  # a commit whose push got no answer: it may have landed
 
     def run(self) -> str:
@@ -266,9 +268,13 @@ class _Push:
             plain = tip
             if tip != base:
                 tip = work.sign(tip, self.trailers)
-            moves = self.settling(tip) if self.settling else []
-            forward = gate._next_fence(seen, marks)
-            if self._land(tip, [*moves, forward]):
+            try:
+                moves = self.settling(tip) if self.settling else []
+                forward = gate._next_fence(seen, marks)
+                landed = self._land(tip, [*moves, forward])
+            finally:
+                work.settle()
+            if landed:
                 gate._remember(tip, forward.new, marks)
                 return tip
         raise GateUnreachable(f"{gate.url} is moved by others all the time; no turn in {_CROWD} tries. Try again")

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 
 from ..errors import Conflict, GateUnreachable, UsageError
+from ..store.git import objects
 from ..store.git.remote import environment
 from ..system import command, tree
+from . import trailers as trailing
+from .plain import Memory, Plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,15 +18,21 @@ if TYPE_CHECKING:
     from ..store.git.repository import Repository
 
 _LOCAL = 300.0  # seconds for a git that talks to no remote: a rebase of many commits
+# Settings that change how a commit, or its trailers, are written.
+_UNUSUAL = r"^(trailer|extensions)\.|^core\.(fsync.*|sharedrepository|comment.*|hookspath)$"
 _REMOTE = 900.0  # and for one that does: a push of much, with the hooks of both sides
 
 
 class Worktree:
     """The repository in `folder`. What stands in HEAD is what is pushed."""
 
-    def __init__(self, folder: str, *, config: str = "") -> None:
-        """`config`: settings for talking to the remote that `folder` itself lacks, as a fresh clone does."""
+    def __init__(self, folder: str, *, config: str = "", memory: Memory | None = None) -> None:
+        """`config`: settings for talking to the remote that `folder` itself lacks, as a fresh clone does.
+        `memory`: what a gate's earlier pushes have learned."""
         self.folder = os.path.abspath(folder)
+        self._plain = Plain(self.folder)
+        self._memory = memory or Memory()
+        self._moving: command.Running | None = None
         self._config = ("-c", f"include.path={config}") if config else ()
         # Unlike the store's pushes these are the holder's work, and end with it.
         self._env = {**environment(), **{name: os.environ[name] for name in (tree.LINEAGE,) if name in os.environ}}
@@ -38,6 +47,8 @@ class Worktree:
         return out
 
     def tip(self) -> str:
+        if known := self._plain.tip():
+            return known
         code, out, said = self.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
         if code:
             raise UsageError(f"there is no commit to push in {self.folder} ({_last(said) or 'HEAD is empty'})")
@@ -54,6 +65,8 @@ class Worktree:
 
     def common(self, url: str, ref: str, base: str, tip: str) -> str:
         """The newest commit that `base`, which the branch has, and `tip` share; "" if none. Fetches what is missing."""
+        if base == tip or base in self._plain.behind(tip):
+            return base
         code, out, _ = self.run("merge-base", base, tip)
         if code > 1:  # base is not here yet
             self.fetch(url, ref, base)
@@ -93,23 +106,84 @@ class Worktree:
 
         A commit with a signature, or one that others have already, keeps its name.
         """
-        code, out, said = self.run("cat-file", "commit", tip)
-        if code:
-            raise UsageError(f"{tip} cannot be read in {self.folder} ({_last(said)})")
-        head, _, message = out.partition("\n\n")
-        shared = self.run("for-each-ref", "--count=1", "--contains", tip, "refs/remotes", "refs/tags")[1]
-        if shared or "\ngpgsig" in head:
+        content = self._plain.commit(tip)
+        if content is None:
+            code, out, said = self.run("cat-file", "commit", tip)
+            if code:
+                raise UsageError(f"{tip} cannot be read in {self.folder} ({_last(said)})")
+            content = f"{out}\n".encode(errors="surrogateescape")
+        head, _, message = content.partition(b"\n\n")
+        if b"\ngpgsig" in head or self._is_shared(tip):
             return tip
-        words = [word for name, text in trailers.items() for word in ("--trailer", f"{name}: {text}")]
-        code, signed, _ = self.run(
-            "interpret-trailers", "--if-exists", "replace", *words, stdin=f"{message.rstrip()}\n"
-        )
-        if code or signed.strip() == message.strip():
+        signed = self._with_trailers(message, trailers)
+        if signed.strip() == message.strip():
             return tip
-        _, made, _ = self.run("hash-object", "-t", "commit", "-w", "--stdin", stdin=f"{head}\n\n{signed}\n")
+        made = self._write(head + b"\n\n" + signed)
         # The content is the same, so whatever is checked out stays right; only if nobody moved HEAD meanwhile.
-        self.run("update-ref", "-m", "nightlatch push: trailers", "HEAD", made, tip)
+        self._moving = self._start("update-ref", "-m", "nightlatch push: trailers", "HEAD", made, tip)
+        if not self._is_usual() or self._plain.has_hook("pre-push"):
+            self.settle()  # a hook sees HEAD as it is pushed
         return made
+
+    def settle(self) -> None:
+        """HEAD is moved beside the push; when this returns, it is."""
+        moving, self._moving = self._moving, None
+        if moving:
+            try:
+                moving.finish(_LOCAL)
+            except command.Unfinished:
+                pass  # as if somebody else had moved it: what was pushed counts, and the next push finds it there
+
+    def _is_shared(self, tip: str) -> bool:
+        """Whether a remote branch or a tag contains it: then others may have it."""
+        memory, values = self._memory, self._plain.others()
+        line, apart = memory.line, memory.apart
+        memory.line, memory.apart = "", values or frozenset()
+        if values is not None:
+            unclear = set(values)
+            for older in self._plain.behind(tip):
+                unclear.discard(older)  # what points behind the tip does not contain it,
+                if older == line:
+                    unclear -= apart  # nor does what does not contain its ancestor
+                if not unclear:
+                    return False
+        return bool(self.run("for-each-ref", "--count=1", "--contains", tip, "refs/remotes", "refs/tags")[1])
+
+    def _with_trailers(self, message: bytes, trailers: Mapping[str, str]) -> bytes:
+        signed = trailing.add(message, trailers) if self._is_usual() else None
+        if signed is not None:
+            return signed
+        words = [word for name, text in trailers.items() for word in ("--trailer", f"{name}: {text}")]
+        text = message.decode(errors="surrogateescape").rstrip()
+        code, out, _ = self.run("interpret-trailers", "--if-exists", "replace", *words, stdin=f"{text}\n")
+        return message if code else f"{out}\n".encode(errors="surrogateescape")
+
+    def _write(self, content: bytes) -> str:
+        """A new commit, of which nobody can know."""
+        if self._is_usual():
+            made = objects.name_of("commit", content)
+            try:
+                new = objects.write(self._plain.objects, made, "commit", content)
+            except OSError as error:
+                raise self._no_commit(str(error)) from error
+            self._memory.line = made if new else ""
+            return made
+        text = content.decode(errors="surrogateescape")
+        code, made, said = self.run("hash-object", "-t", "commit", "-w", "--stdin", stdin=text)
+        if code:
+            raise self._no_commit(_last(said) or "git says nothing")
+        return made
+
+    def _no_commit(self, said: str) -> GateUnreachable:
+        return GateUnreachable(f"no commit can be written in {self.folder} ({said}). Nothing was pushed")
+
+    def _is_usual(self) -> bool:
+        """Whether git would write a commit just as we do."""
+        memory, settings = self._memory, self._plain.settings()
+        if not settings or memory.settings != settings:
+            code, _, _ = self.run("config", "--get-regexp", _UNUSUAL)
+            memory.settings, memory.usual = settings, bool(settings) and code == 1
+        return memory.usual
 
     def push(self, repository: Repository, words: Sequence[str]) -> tuple[int, str, str]:
         """`git push` from here, of objects that are here or in the gate's own repository."""
@@ -120,13 +194,15 @@ class Worktree:
         self, *words: str, stdin: str = "", timeout: float = _LOCAL, env: Mapping[str, str] | None = None
     ) -> tuple[int, str, str]:
         """(exit code, what it printed, what it complained of). Raises `command.Unfinished` when it hangs."""
-        argv = ["git", "-C", self.folder, *words]
+        code, out, err = self._start(*words, stdin=stdin, env=env).finish(timeout)
+        return code, out.decode(errors="surrogateescape").strip("\n"), err.decode(errors="replace")
+
+    def _start(self, *words: str, stdin: str = "", env: Mapping[str, str] | None = None) -> command.Running:
         fed = stdin.encode(errors="surrogateescape")  # a message may be in any encoding
         try:
-            code, out, err = command.run(argv, env={**self._env, **(env or {})}, stdin=fed, timeout=timeout)
+            return command.start(["git", "-C", self.folder, *words], env={**self._env, **(env or {})}, stdin=fed)
         except FileNotFoundError as error:
             raise GateUnreachable("git is not installed: install git 2.24 or newer") from error
-        return code, out.decode(errors="surrogateescape").strip("\n"), err.decode(errors="replace")
 
 
 def _last(said: str) -> str:

@@ -1,13 +1,12 @@
-"""git's objects as bytes: what is written goes through one `git unpack-objects`, however many there are."""
+"""git's objects as bytes, made and written without a git process: each costs as much as a tenth of a push."""
 
 from __future__ import annotations
 
 import hashlib
+import os
 import zlib
 
 from ...core.value import value
-
-_KINDS = {"commit": 1, "tree": 2, "blob": 3}
 
 TREE, BLOB = b"40000", b"100644"  # modes of a tree's entries
 
@@ -28,8 +27,7 @@ class Pack:
 
     def add(self, kind: str, content: bytes) -> str:
         """Returns the object's id."""
-        # Not a matter of security: it is how git names objects.
-        oid = hashlib.sha1(b"%s %d\0" % (kind.encode(), len(content)) + content, usedforsecurity=False).hexdigest()
+        oid = name_of(kind, content)
         self._objects[oid] = kind, content
         return oid
 
@@ -40,23 +38,47 @@ class Pack:
         content = "\n".join([*lines, f"author {who}", f"committer {who}", "", message, ""]).encode()
         return read_commit(self.add("commit", content), content)
 
-    def bytes(self) -> bytes:
-        parts = [b"PACK" + (2).to_bytes(4, "big") + len(self._objects).to_bytes(4, "big")]
-        for kind, content in self._objects.values():
-            parts += [_header(_KINDS[kind], len(content)), zlib.compress(content, 1)]
-        whole = b"".join(parts)
-        return whole + hashlib.sha1(whole, usedforsecurity=False).digest()
+    def write(self, folder: str) -> None:
+        for oid, (kind, content) in self._objects.items():
+            write(folder, oid, kind, content)
 
 
-def _header(kind: int, size: int) -> bytes:
-    """Kind and size: four bits of the size in the first byte, seven in each one after it."""
-    byte, size = kind << 4 | size & 15, size >> 4
-    out = bytearray()
-    while size:
-        out.append(byte | 128)
-        byte, size = size & 127, size >> 7
-    out.append(byte)
-    return bytes(out)
+def name_of(kind: str, content: bytes) -> str:
+    # Not a matter of security: it is how git names objects.
+    return hashlib.sha1(b"%s %d\0" % (kind.encode(), len(content)) + content, usedforsecurity=False).hexdigest()
+
+
+def write(folder: str, oid: str, kind: str, content: bytes) -> bool:
+    """Write one object as a file of its own among the objects in `folder`; False if it was there."""
+    place = os.path.join(folder, oid[:2])
+    path = os.path.join(place, oid[2:])
+    try:
+        os.utime(path)  # as git does: what is wanted again is young again, and nobody tidies it away
+        return False
+    except FileNotFoundError:
+        os.makedirs(place, exist_ok=True)
+    aside = os.path.join(place, f"tmp_obj_{os.urandom(8).hex()}")  # what is left of it after a kill, git clears away
+    fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o444)
+    try:
+        with open(fd, "wb", buffering=0) as file:
+            packed = memoryview(zlib.compress(b"%s %d\0" % (kind.encode(), len(content)) + content, 1))
+            while packed:
+                packed = packed[file.write(packed) :]
+        os.rename(aside, path)
+    except BaseException:
+        os.unlink(aside)
+        raise
+    return True
+
+
+def read(folder: str, oid: str, kind: str) -> bytes | None:
+    """The content of an object that has a file of its own in `folder`; None for any other."""
+    try:
+        with open(os.path.join(folder, oid[:2], oid[2:]), "rb") as file:
+            head, _, content = zlib.decompress(file.read()).partition(b"\0")
+    except (OSError, zlib.error):
+        return None
+    return content if head.startswith(kind.encode() + b" ") and name_of(kind, content) == oid else None
 
 
 def read_commit(oid: str, content: bytes) -> Commit:

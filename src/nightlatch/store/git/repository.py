@@ -107,7 +107,11 @@ class Repository:
         return found
 
     def write(self, pack: Pack) -> None:
-        self.git("unpack-objects", "-q", stdin=pack.bytes())
+        self._ready()
+        try:
+            pack.write(os.path.join(self.folder, "objects"))
+        except OSError as error:
+            raise self.unreachable(str(error)) from error
 
     def swap(self, moves: Sequence[Move], *, timeout: float) -> None:
         """Move all refs or none, each only from where it was seen: `Moved` if one stands elsewhere.
@@ -189,7 +193,7 @@ class Repository:
         return out
 
     def try_git(self, *words: str, stdin: bytes = b"", timeout: float) -> tuple[int, bytes, str]:
-        env = self._env if self._env and os.path.isdir(self.folder) else self._prepare()
+        env = self._ready()
         config = ["-c", f"include.path={self.remote.config}"] if self.remote.config else []
         code, out, err = _run(["git", *config, *words], env, stdin, timeout)
         return code, out, err.decode(errors="replace")
@@ -197,7 +201,10 @@ class Repository:
     def unreachable(self, said: str) -> StoreUnreachable:
         return trouble.unreachable(self.shown, self.folder, said)
 
-    def _prepare(self) -> dict[str, str]:
+    def _ready(self) -> dict[str, str]:
+        """The environment for a git in our repository, which is made if it is not there."""
+        if self._env and os.path.isdir(self.folder):
+            return self._env
         env = {**environment(), "GIT_DIR": self.folder}
         if self.remote.url.startswith("ssh:") or "://" not in self.remote.url:
             env |= _ssh_that_never_asks(env, self.remote.config)

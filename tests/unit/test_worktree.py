@@ -1,0 +1,218 @@
+"""What a push does in the repository it comes from: with few processes, and as git itself would do it."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from nightlatch import gates
+from nightlatch.core.model import Mark
+from nightlatch.errors import GateUnreachable
+from nightlatch.gates import trailers
+from nightlatch.system import identity
+from tests.git_server import git_repository
+from tests.workdirs import clone, commit, git
+
+TRAILERS = {"Nightlatch-Job": "articles", "Nightlatch-Run": "run-7", "Nightlatch-Token": "1000"}
+LINES = [
+    "Fix it", "plain text.", "é title", "- item", "x=y", "https://a/b", "", "", "", "Signed-off-by: A <a@b>",
+    "Acked-by: Bö", "See: http://x", "a: b: c", "a: ", "Note:", "Key : v", "a b: c", "key:value", "  indented", "\tx",
+    "(cherry picked from commit abc)", "---", "--- a", "# comment", "Conflicts:", "trail  ", "nightlatch-job: k",
+]  # fmt: skip
+
+
+def by_git(message: bytes) -> bytes:
+    words = [word for name, text in TRAILERS.items() for word in ("--trailer", f"{name}: {text}")]
+    argv = ["git", "interpret-trailers", "--if-exists", "replace", *words]
+    return subprocess.run(argv, input=message.rstrip() + b"\n", capture_output=True, check=True).stdout
+
+
+def test_trailers_are_added_as_git_adds_them():
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    chance, taken = random.Random(seed), 0
+    for _ in range(600):
+        message = "\n".join(chance.choice(LINES) for _ in range(chance.randint(1, 7))).encode()
+        added = trailers.add(message, TRAILERS)
+        if added is not None:
+            taken += 1
+            assert added == by_git(message).strip(b"\n") + b"\n", message
+    assert taken > 60, "too few are added without git"
+
+
+@pytest.mark.parametrize(
+    "message", ["A title", "A title\n\nWith a text.\n", "A title\n\nText.\n\nSigned-off-by: Ann <ann@example.org>\n"]
+)
+def test_an_everyday_message_needs_no_process(message: str) -> None:
+    assert trailers.add(message.encode(), TRAILERS) == by_git(message.encode())
+
+
+def test_a_message_in_another_encoding_keeps_its_bytes():
+    assert trailers.add(b"Gr\xfc\xdfe", TRAILERS) == by_git(b"Gr\xfc\xdfe")
+
+
+class Work:
+    """A clone whose pushes go through a gate that is sealed."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.remote = root, git_repository(root / "site.git")
+        self.folder = clone(self.remote, root / "work")
+        self.gate = gates.Git(f"file://{self.remote}", "main")
+        self.mark = Mark(store=identity.new_id(), name="articles", token=1000, grant=identity.new_id())
+        self.gate.seal(self.mark, "ann@here")
+        self.number = 0
+
+    def commit(self, folder: Path | None = None, message: str = "A change") -> str:
+        self.number += 1
+        return commit(folder or self.folder, "page", b"%d\n" % self.number, message)
+
+    def push(self, folder: Path | None = None) -> str:
+        return self.gate.push(self.mark, folder=str(folder or self.folder))
+
+    def said(self) -> str:
+        return git(self.remote, "log", "-1", "--format=%B", "main")
+
+
+@pytest.fixture
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Work:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return Work(tmp_path)
+
+
+def test_a_push_costs_two_processes(work: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that pushes, and beside it one that moves HEAD to the commit with the trailers."""
+    work.commit()
+    work.push()
+    work.commit()
+    trace = tmp_path / "trace"
+    monkeypatch.setenv("GIT_TRACE2_EVENT", str(trace))
+    landed = work.push()
+    monkeypatch.delenv("GIT_TRACE2_EVENT")
+    events = [json.loads(line) for line in trace.read_text().splitlines()]
+    started = [event["argv"][3] for event in events if event["event"] == "start" and "/" not in event["sid"]]
+    assert sorted(started) == ["push", "update-ref"]
+    assert git(work.remote, "rev-parse", "main") == git(work.folder, "rev-parse", "HEAD") == landed
+    assert git(work.folder, "status", "--porcelain") == ""
+
+
+def usual(work: Work) -> Path:
+    return work.folder
+
+
+def packed(work: Work) -> Path:
+    git(work.folder, "gc", "--quiet", "--prune=now")
+    return work.folder
+
+
+def subfolder(work: Work) -> Path:
+    (work.folder / "deep").mkdir()
+    return work.folder / "deep"
+
+
+def shared(work: Work) -> Path:
+    git(work.folder, "config", "core.sharedRepository", "group")
+    return work.folder
+
+
+def own_branch(work: Work) -> Path:
+    git(work.folder, "worktree", "add", "--quiet", "-b", "other", str(work.root / "other"))
+    return work.root / "other"
+
+
+def detached(work: Work) -> Path:
+    git(work.folder, "checkout", "--quiet", "--detach")
+    return work.folder
+
+
+def many_tags(work: Work) -> Path:
+    git(work.folder, "tag", "-a", "-m", "one", "one", "HEAD~1")
+    git(work.folder, "tag", "two", "HEAD~1")
+    git(work.folder, "pack-refs", "--all")
+    return work.folder
+
+
+@pytest.mark.parametrize("shape", [usual, packed, subfolder, shared, own_branch, detached, many_tags])
+def test_whatever_a_repository_looks_like_its_tip_lands_with_trailers(work: Work, shape) -> None:
+    work.commit()
+    work.push()
+    work.commit()
+    place = shape(work)
+    for round in range(2):
+        if round or shape is not packed:
+            commit(place, "page", b"round %d\n" % round)
+        landed = work.push(place)
+        assert landed == git(work.remote, "rev-parse", "main") == git(place, "rev-parse", "HEAD")
+        assert work.said() == "A change\n\nNightlatch-Job: articles\nNightlatch-Token: 1000"
+        assert git(place, "fsck", "--strict") == "" and git(place, "status", "--porcelain") == ""
+        assert "nightlatch push: trailers" in git(place, "reflog", "-1")
+    if shape is shared:
+        made = Path(git(place, "rev-parse", "--git-path", f"objects/{landed[:2]}"))
+        assert (place / made).stat().st_mode & stat.S_IWGRP, "others of the group can write there too"
+
+
+def test_a_tag_put_on_a_commit_between_two_pushes_keeps_that_commits_name(work: Work) -> None:
+    for _ in range(2):
+        work.commit()
+        work.push()
+    tagged = work.commit()
+    git(work.folder, "tag", "-a", "-m", "a release", "v1")
+    assert work.push() == tagged == git(work.remote, "rev-parse", "main")
+    later = work.commit()
+    assert work.push() != later, "what comes after it is ours again"
+
+
+def test_settings_that_say_how_trailers_look_are_followed(work: Work) -> None:
+    work.commit()
+    work.push()
+    git(work.folder, "config", "trailer.separators", "=:")
+    git(work.folder, "config", "trailer.Nightlatch-Job.key", "Job=")
+    work.commit()
+    work.push()
+    assert "Job=articles" in work.said()
+
+
+def test_a_hook_before_the_push_sees_what_is_pushed_in_head(work: Work, tmp_path: Path) -> None:
+    hook = work.folder / ".git" / "hooks" / "pre-push"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\ngit rev-parse HEAD > {tmp_path}/seen\n")
+    hook.chmod(0o755)
+    work.commit()
+    assert (tmp_path / "seen").exists() is False
+    landed = work.push()
+    assert (tmp_path / "seen").read_text().strip() == landed
+
+
+def no_room(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No file may grow."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
+
+
+def git_that_fails(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    git(work.folder, "config", "core.sharedRepository", "group")  # git itself is to write
+    failing = work.root / "bin" / "git"
+    failing.parent.mkdir()
+    failing.write_text(f'#!/bin/sh\ncase "$*" in *hash-object*) exit 1;; esac\nexec {shutil.which("git")} "$@"\n')
+    failing.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{failing.parent}:{os.environ['PATH']}")
+
+
+@pytest.mark.parametrize("trouble", [no_room, git_that_fails])
+def test_a_repository_that_takes_no_commit_loses_no_branch(work: Work, monkeypatch, trouble) -> None:
+    work.commit()
+    before = work.push()
+    work.commit()
+    trouble(work, monkeypatch)
+    try:
+        with pytest.raises(GateUnreachable, match=r"no commit can be written in .* Nothing was pushed"):
+            work.push()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert git(work.remote, "rev-parse", "main") == before
