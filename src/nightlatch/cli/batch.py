@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from ..core import duration, effects
+from ..core import budget, duration, effects
 from ..core.model import check_name
 from ..errors import UsageError
 from ..runtime.job import LOST_POLICIES, seconds
@@ -26,11 +26,17 @@ shell looks at it unless --shell is given. The item also comes as JSON on standa
 its key in NIGHTLATCH_KEY, and NIGHTLATCH_IDEMPOTENCY_KEY is for an API that knows one.
 
 An item is known by its key in the scope of NAME. Exit code 0 is done, and done for good: whatever the order,
-also when items were added or removed. Any other end is failed, and tried again by the next start. An item whose
-command exits 76, as `nightlatch once` does, is in doubt: asked again by the next start. Items that were in
-flight when the batch itself died follow --lost: doubt (they wait for --resolve) or again. A key that stands
-there twice is done once. When most of the last ten items failed in the same way, the batch pauses, unless
+also when items were added or removed. Any other end is failed, and tried again by --retries and by the next
+start; but codes 64 to 78 without 69 and 75 say that trying is in vain (`nightlatch fail` picks one): such an
+item is set aside until --retry-failed or `nightlatch resolve KEY again --batch NAME`. An item whose command
+exits 76, as `nightlatch once` does, is in doubt: asked again by the next start. Items that were in flight when
+the batch itself died follow --lost: doubt (they wait for `nightlatch resolve`) or again. A key that stands there
+twice is done once. When most of the last ten items failed in the same way, the batch pauses, unless
 --max-failures says how many may.
+
+With --publish an item runs in a fresh folder, and is done when its result has landed, through a gate: after a
+crash what was published is found and not published again. --budget ends an item (usd/item=0.1) or the whole
+batch (usd=5, usd/day=10) from outside when more was used than that.
 
 exit code: 0 all are done; 1 with failed items; 76 with items in doubt; 75 another works on it; 130/143 ended by
 Ctrl-C or a signal, after finishing what was in flight; 123 lease lost, 69 store unreachable, 64 usage."""
@@ -40,8 +46,10 @@ _EXAMPLES = """\
   nightlatch batch thumbs - -- convert {} -resize 200x {}.thumb.png < names.txt
   nightlatch batch mails people.csv --key '{email}' --lost again -- \\
       nightlatch once 'mail/{email}' --probe './was-sent {email}' -- ./send {email}
+  nightlatch batch pages pages.jsonl --key '{slug}' --publish page.md=out/{slug}.md \\
+      --budget usd/item=0.2,usd=10 --meter output -- claude -p --output-format json 'Write page.md about {title}'
   nightlatch batch posts posts.jsonl --key '{site}/{slug}' --dry-run -- ./write-post {slug}
-  nightlatch batch posts --resolve again example.org/hello"""
+  nightlatch resolve example.org/hello again --batch posts"""
 
 
 def main(argv: list[str]) -> int:
@@ -62,12 +70,19 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--backoff", metavar="TIME", default="1s", help="before the first of them; doubles (1s)")
     parser.add_argument("--fail-fast", action="store_true", help="start nothing more after the first failed item")
     parser.add_argument("--max-failures", metavar="N|P%", default="", help="start nothing more after so many failed")
-    parser.add_argument("--lost", metavar="POLICY", default="doubt", choices=list(LOST_POLICIES),
-                        help="doubt or again: items in flight when the batch died (default doubt)")  # fmt: skip
+    parser.add_argument("--lost", metavar="POLICY", default="", choices=list(LOST_POLICIES),
+                        help="doubt (default) or again (with --publish): items in flight when it died")  # fmt: skip
+    parser.add_argument("--retry-failed", action="store_true", help="also what was set aside, since it failed for good")
+    parser.add_argument("--publish", metavar="FROM=TO", action="append",
+                        help="from the item's own fresh folder, where it runs, to a file, folder or s3://")  # fmt: skip
+    parser.add_argument("--budget", metavar="CAPS", help="usd/item=0.1,usd=5,usd/day=10: of an item, of the batch")
+    parser.add_argument("--meter", metavar="HOW", choices=["report", "output"],
+                        help="report or output: who tells usage")  # fmt: skip
     parser.add_argument("--shell", action="store_true", help="give CMD, one line, to sh; values are quoted")
     parser.add_argument("--dry-run", action="store_true", help="show what would be done; claim and start nothing")
     parser.add_argument("--resolve", metavar="OUTCOME", choices=list(effects.RESOLUTIONS),
-                        help="done, failed or again: what became of items in doubt")  # fmt: skip
+                        help="done, failed or again: what becomes of items in doubt or set aside")  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON; what items print, on stderr")
     args = parser.parse_args(ours)
     check_name(args.name)
     if args.resolve:
@@ -77,8 +92,13 @@ def main(argv: list[str]) -> int:
         return _show(batch, args.store or store_of_run())
     from ..runtime.batch import run
 
-    told = run(batch, store=args.store or store_of_run())
+    told, summary = run(batch, store=args.store or store_of_run())
     print(told.line(), file=sys.stderr)
+    if args.json:
+        from .desk import print_json
+
+        print_json({"version": 1, "batch": batch.name, "run": told.run, "status": told.status} | summary
+                   | {"exit_code": told.exit_code})  # fmt: skip
     return told.exit_code
 
 
@@ -87,6 +107,7 @@ def _batch(args: Namespace, command: list[str], argv: list[str]) -> Batch:
 
     from ..core.breaker import Limit
     from ..runtime.batch import Batch
+    from ..runtime.item_place import check
     from ..runtime.items import Command, Reader
 
     if not args.items:
@@ -102,6 +123,13 @@ def _batch(args: Namespace, command: list[str], argv: list[str]) -> Batch:
         _keep_standard_input()
     Command(command, shell=args.shell)
     Reader(args.items, args.format or "", args.key)  # says what is wrong before anything is claimed
+    check(args.publish)
+    caps = budget.parse(args.budget, (*budget.PERIODS, budget.ITEM)) if args.budget else ()
+    if caps and not args.meter:
+        raise UsageError(
+            "a budget needs a meter: add --meter report (each item calls `nightlatch spend`), or --meter output (usage "
+            "is read from the final JSON of claude -p --output-format json or codex exec --json)"
+        )
     return Batch(
         name=args.name,
         items=args.items,
@@ -115,6 +143,11 @@ def _batch(args: Namespace, command: list[str], argv: list[str]) -> Batch:
         fail_fast=args.fail_fast,
         max_failures=args.max_failures,
         lost=args.lost,
+        retry_failed=args.retry_failed,
+        publish=tuple(args.publish),
+        caps=caps,
+        meter=args.meter or "",
+        json=args.json,
         shell=args.shell,
         again=f"nightlatch batch {shlex.join(argv)}",
     )
@@ -139,17 +172,19 @@ def _show(batch: Batch, store: str | None) -> int:
 
     from ..ledger import open_for
     from ..runtime.batch import known
+    from ..runtime.item_place import Places
     from ..runtime.items import BadItem, Command, Reader, Selection
 
     reader = Reader(batch.items, batch.format, batch.key)
-    selection = Selection(reader, known(open_for(store), batch.name, batch.lost))
-    command, count = Command(batch.command, shell=batch.shell), 0
+    selection = Selection(reader, known(open_for(store), batch))
+    command, places, count = Command(batch.command, shell=batch.shell), Places(list(batch.publish), ""), 0
     while not selection.over:
         item = selection.next()
         if item is None:
             continue
         try:
-            print(f"would do {item.key}: {shlex.join(command.argv(item.content))}")
+            lands = "".join(f", publish {target}" for target in places.targets(item.content))
+            print(f"would do {item.key}: {shlex.join(command.argv(item.content))}{lands}")
             count += 1
         except BadItem as error:
             selection.bad.append(reader.bad(item.line, error))
@@ -159,7 +194,7 @@ def _show(batch: Batch, store: str | None) -> int:
         print(f"nightlatch: line {double.line}: {double.key} stands there more than once", file=sys.stderr)
     print(
         f"{count} to do, {selection.skipped} done, {len(selection.in_doubt)} in doubt, {selection.doubled} doubled, "
-        f"{len(selection.bad)} unreadable"
+        f"{len(selection.bad)} unreadable" + (f", {len(selection.aside)} set aside" if selection.aside else "")
     )
     return 1 if selection.bad else 0
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 UNITS = ("usd", "tokens", "calls", "units")
 PERIODS = ("run", "day", "month")
+ITEM = "item"  # of a batch
 
 _HINT = 'write it as in "usd=2,usd/day=10,tokens=500000": usd, tokens, calls or units, for a run, a day or a month'
 
@@ -25,13 +26,13 @@ class Cap:
         return f"{self.unit}{'' if self.period == 'run' else '/' + self.period}={self.amount:g}"
 
 
-def parse(text: str) -> tuple[Cap, ...]:
+def parse(text: str, periods: tuple[str, ...] = PERIODS) -> tuple[Cap, ...]:
     """The caps in "usd=2,usd/day=10"."""
     caps = []
     for item in text.split(","):
         name, equals, amount = item.strip().partition("=")
         unit, _, period = name.partition("/")
-        if not equals or unit not in UNITS or (period or "run") not in PERIODS:
+        if not equals or unit not in UNITS or (period or "run") not in periods:
             raise UsageError(f"the budget {item.strip()!r} is not understood: {_HINT}")
         caps.append(Cap(unit=unit, period=period or "run", amount=_amount(amount, item)))
     return tuple(caps)

@@ -58,7 +58,18 @@ ORDER BY digest LIMIT :most
 _SUCCEEDED = "SELECT COALESCE(MAX(attempt), 0) FROM {prefix}attempt WHERE run = :run AND state = 'succeeded'"
 _RESOLVE = """
 UPDATE {prefix}step SET state = :state, reason = :reason, changed = :at
-WHERE scope = :scope AND state = 'in-doubt' AND (:key = '' OR key = :key) RETURNING key
+WHERE scope = :scope AND state IN ('in-doubt', 'needs-attention') AND (:key = '' OR key = :key) RETURNING key
+"""
+_COUNTS = "SELECT state, COUNT(*) FROM {prefix}step WHERE scope = :scope GROUP BY state"
+# From scope to scope by the index: a million items that are done are not looked at.
+_ASKING = """
+WITH RECURSIVE seen (scope) AS (
+  SELECT MIN(scope) FROM {prefix}step
+  UNION ALL SELECT (SELECT MIN(scope) FROM {prefix}step WHERE scope > seen.scope) FROM seen WHERE seen.scope IS NOT NULL
+)
+SELECT seen.scope, step.state, COUNT(*), MIN(step.key), MAX(step.changed) FROM seen
+JOIN {prefix}step AS step ON step.scope = seen.scope AND step.state IN ('in-doubt', 'needs-attention')
+WHERE :key = '' OR step.key = :key GROUP BY seen.scope, step.state ORDER BY seen.scope, step.state
 """
 
 
@@ -133,8 +144,18 @@ class Steps:
     def in_doubt(self, scope: str) -> list[Step]:
         return self.every(scope, IN_DOUBT)
 
+    def counts(self, scope: str) -> dict[str, int]:
+        """How many items there are in each state."""
+        return dict(self._tables.read(_COUNTS, scope=scope))
+
+    def asking(self, key: str = "") -> list[tuple[str, str, int, str, float]]:
+        """(batch, state, how many, one of their keys, last change) of all items that wait for a person, or of those
+        with this key."""
+        rows = self._tables.read(_ASKING, key=key)
+        return [(scope, state, count, key, at / 1000) for scope, state, count, key, at in rows]
+
     def resolve(self, scope: str, key: str, state: str, *, reason: str) -> list[str]:
-        """A person says what became of an item in doubt, or with key "" of all of them. Returns their keys."""
+        """A person says what becomes of an item in doubt or set aside, or with key "" of all. Returns their keys."""
         with self._tables.on_chain(scope) as chain:
             rows = chain(_RESOLVE, scope=scope, key=key, state=state, reason=clean(reason), at=chain.at)
             keys = sorted(key for (key,) in rows)

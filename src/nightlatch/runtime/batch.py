@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 import sys
 
-from ..core import effects
-from ..core.effects import BEGUN, DONE, FAILED, IN_DOUBT
+from ..core import budget, effects
+from ..core.effects import BEGUN, DONE, FAILED, IN_DOUBT, SET_ASIDE
 from ..core.model import check_name
 from ..core.value import value
 from ..errors import Error, UsageError
@@ -20,6 +20,7 @@ from ..ledger.chain import clean
 from ..ledger.steps import STEP
 from ..store import url
 from ..system import clock, identity
+from . import bar
 from .effects import apart
 from .job import Job
 from .lease import Lease
@@ -27,12 +28,17 @@ from .listener import Told
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
+    from ..core.budget import Cap
     from ..core.protocols import Store
     from ..ledger.ledger import Ledger
+    from ..ledger.steps import Step
     from ..ledger.writer import Writer
+    from .item_publish import Publishing
     from .verdict import Verdict
+    from .workspace import Workspace
 
 IN_DOUBT_ITSELF = 76  # a command that exits so says it does not know; asked again it will look, as `once` does
 
@@ -54,57 +60,84 @@ class Batch:
     backoff: float = 1.0  # before the first of them; doubles
     fail_fast: bool = False
     max_failures: str = ""
-    lost: str = "doubt"
+    lost: str = ""  # "": again where all writes go through gates, else doubt
+    retry_failed: bool = False  # also what was set aside
+    publish: tuple[str, ...] = ()  # FROM=TO with placeholders
+    caps: tuple[Cap, ...] = ()  # of an item, and of the batch
+    meter: str = ""  # "report" or "output"
     shell: bool = False
+    json: bool = False  # standard output is for the summary alone
     again: str = ""  # the command line that goes on with this batch
+
+    @property
+    def item_caps(self) -> tuple[Cap, ...]:
+        return tuple(cap for cap in self.caps if cap.period == budget.ITEM)
+
+    @property
+    def when_lost(self) -> str:
+        return self.lost or ("again" if self.publish else "doubt")
 
     def plan(self) -> dict[str, object]:
         """As the driver gets it."""
-        return {**self.__dict__, "items": self.items if self.items == "-" else os.path.abspath(self.items)}
+        items = self.items if self.items == "-" else os.path.abspath(self.items)
+        return {**self.__dict__, "items": items, "caps": bool(self.item_caps)}
 
 
-def run(batch: Batch, *, store: str | None = None) -> Verdict:
-    """Do what is unfinished. Raises Busy while another works on the batch. For a process of its own."""
+def run(batch: Batch, *, store: str | None = None) -> tuple[Verdict, dict[str, Any]]:
+    """Do what is unfinished: how the run ended, and the driver's summary ({} if it was ended before it had one).
+
+    Raises Busy while another works on the batch. For a process of its own.
+    """
     from . import pipeline
 
     driver = [sys.executable, "-P", "-m", "nightlatch.runtime.worker", batch.name, "--", *batch.command]
-    job = Job(name=batch.name, command=driver, timeout=None, lost="again")
+    caps = tuple(cap for cap in batch.caps if cap.period != budget.ITEM)
+    meter = "report" if batch.meter else ""  # what stands in an item's output, the driver reports
+    job = Job(name=batch.name, command=driver, timeout=None, lost="again", caps=caps, meter=meter)
     the_store = url.connect(store)
     _at_home(the_store, open_for(url.resolve(store)), batch.name)
     the_store.close()
-    return pipeline.run(job, store=store, steps=Checkpoints(batch))
+    steps = Checkpoints(batch)
+    return pipeline.run(job, store=store, steps=steps), steps.summary
 
 
-def known(ledger: Ledger, name: str, lost: str) -> dict[bytes, int]:
+def known(ledger: Ledger, batch: Batch) -> dict[bytes, int]:
     """Digests of the items that are not to be done, as `items.Selection` wants them; for a plan that is only shown."""
     from .items import Selection
 
-    found = dict.fromkeys(map(bytes.fromhex, ledger.steps.digests(name, DONE)), Selection.DONE)
-    waiting = [*_waiting(ledger, name), *(ledger.steps.in_flight(name) if lost == "doubt" else ())]
+    name, steps = batch.name, ledger.steps
+    found = dict.fromkeys(map(bytes.fromhex, steps.digests(name, DONE)), Selection.DONE)
+    waiting = [*_waiting(ledger, name), *(steps.in_flight(name) if batch.when_lost == "doubt" else ())]
     found.update((bytes.fromhex(step.digest), Selection.DOUBT) for step in waiting)
+    if not batch.retry_failed:
+        found.update((bytes.fromhex(digest), Selection.ASIDE) for digest in steps.digests(name, SET_ASIDE))
     return found
 
 
 def resolve(name: str, key: str, outcome: str, *, by: str = "", store: str | None = None) -> list[str]:
-    """A person's word on an item in doubt, or with key "" on all of them; returns their keys. Raises Busy while
-    the batch is worked on."""
+    """A person's word on an item in doubt or set aside, or with key "" on all of them; returns their keys. Raises
+    Busy while the batch is worked on."""
     state, by = effects.resolution(outcome), by or identity.user()
     the_store = url.connect(store)
     with Lease(the_store, check_name(name), ttl=the_store.default_ttl, wait=0.0):
         keys = open_for(url.resolve(store)).steps.resolve(name, key, state, reason=f"resolved as {outcome} by {by}")
     if not keys:
-        raise UsageError(f"{key or 'no item'} of the batch {name} is in doubt: nothing to resolve")
+        raise UsageError(f"{key or 'no item'} of the batch {name} is in doubt or set aside: nothing to resolve")
     return keys
 
 
 class Checkpoints:
     """The items' side of a run: made before it, told of its writer when the attempt is sealed."""
 
-    WORDS = ("plan", "steps", "told")  # what the driver says
+    WORDS = ("plan", "steps", "told", "publish", "spent", "over")  # what the driver says
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
         self._told: dict[str, Told] = {}
+        self._publishing: Publishing | None = None
+        self._home: Workspace | None = None  # has a folder for each item that publishes
+        self.bar = bar.Bar(batch.name) if bar.wanted() else None
+        self.summary: dict[str, Any] = {}
 
     def told_of(self, item: str) -> Told:
         """What an item has said of itself, by its digest."""
@@ -117,26 +150,83 @@ class Checkpoints:
         if apart(store, ledger):
             store.settle(lease.name, lease.grant, _HOMES, name, value=_machine())
             _at_home(store, ledger, name)
-        lost = ledger.steps.in_flight(name)
-        if lost:
-            state = IN_DOUBT if self._batch.lost == "doubt" else FAILED
-            why = "in flight when its batch died"
-            self._write("steps-lost", [(s.digest, s.key, state, s.tries, None, "", why) for s in lost])
-        self._files = {state: os.path.join(folder, f"items-{state}") for state in (DONE, IN_DOUBT)}
+        if self._batch.publish:
+            from .item_publish import Publishing
+            from .workspace import Workspace
+
+            self._publishing = Publishing(lease, writer.run.id, name)
+            self._home = Workspace.make(store.folder, f"{writer.run.id}-{writer.run.attempt}", None)
+        self._recover(ledger.steps.in_flight(name))
+        self._files = {state: os.path.join(folder, f"items-{state}") for state in (DONE, IN_DOUBT, SET_ASIDE)}
         _put(self._files[DONE], ledger.steps.digests(name, DONE))
         _put(self._files[IN_DOUBT], (step.digest for step in _waiting(ledger, name)))
+        _put(self._files[SET_ASIDE], () if self._batch.retry_failed else ledger.steps.digests(name, SET_ASIDE))
+
+    def _recover(self, lost: list[Step]) -> None:
+        """What the last driver left in flight: what it had published is done, the rest follows --lost."""
+        landed = {step.digest for step in lost if self._publishing and self._publishing.recover(step)}
+        state, why = IN_DOUBT if self._batch.when_lost == "doubt" else FAILED, "in flight when its batch died"
+        found = [(step, DONE if step.digest in landed else state) for step in lost]
+        if found:
+            rows = [
+                (
+                    step.digest,
+                    step.key,
+                    became,
+                    step.tries,
+                    None,
+                    "",
+                    "published before its batch died" if became == DONE else why,
+                )
+                for step, became in found
+            ]
+            self._write("steps-lost", rows)
+        if self._publishing:
+            for digest in landed:
+                self._publishing.done(digest)
 
     def answer(self, word: str, request: dict[str, Any]) -> dict[str, Any]:
-        if word == "plan":
-            return {"plan": self._batch.plan(), "done": self._files[DONE], "in_doubt": self._files[IN_DOUBT]}
-        if word == "told":
-            return dict(self._told.pop(str(request["digest"]), Told()).__dict__)
+        match word:
+            case "plan":
+                home = self._home.path if self._home else ""
+                return {"plan": self._batch.plan(), "known": self._files, "home": home, "bar": self.bar is not None}
+            case "told":
+                told = self._told.pop(str(request["digest"]), Told())
+                if told.used and request.get("again"):
+                    self.told_of(str(request["digest"])).add(told.used)  # the cap is for all its tries
+                return {"failure": told.failure, "retry_after": told.retry_after, "used": told.used}
+            case "spent":
+                return {"over": {item: str(cap) for item, told in self._told.items() if (cap := self._over(told))}}
+            case "publish":
+                return self._publish(**request)
+            case "over":
+                self.summary = request
+                if self.bar:
+                    self.bar.clear()
+                return {}
         # The begun ones after the ended ones: a slot is free before it is filled.
         begun = [(digest, key, BEGUN, tries, None, "", "") for digest, key, tries in request.get("begun", ())]
-        self._write("steps", [*map(_ended, request.get("ended", ())), *begun])
+        ended = [_ended(told) for told in request.get("ended", ())]
+        self._write("steps", [*ended, *begun])
+        for digest, _, state, *_ in ended:
+            if state == DONE and self._publishing:
+                self._publishing.done(digest)
+        if self.bar and "counts" in request:
+            self.bar.update(**request["counts"])
         return {}
 
-    def _write(self, kind: str, steps: list[tuple[str, str, str, int, int | None, str, str]]) -> None:
+    def _over(self, told: Told) -> Cap | None:
+        return budget.exceeded(self._batch.item_caps, told.used, lambda *_: 0.0)
+
+    def _publish(self, digest: str, key: str, tries: int, targets: list[str], workspace: str) -> dict[str, Any]:
+        assert self._publishing
+
+        def intend(what: str) -> None:
+            self._write("steps-publishing", [(digest, key, BEGUN, tries, None, what, "publishing")])
+
+        return self._publishing.publish(digest, key, targets, workspace, intend)
+
+    def _write(self, kind: str, steps: Sequence[tuple[str, str, str, int, int | None, str, str]]) -> None:
         run, at = self._writer.run, int(clock.wall() * 1000)
         rows = [
             (
@@ -162,7 +252,7 @@ class Checkpoints:
 
 def _ended(told: list[Any]) -> tuple[str, str, str, int, int | None, str, str]:
     digest, key, state, tries, exit_code, result, reason = told
-    if state not in (DONE, FAILED, IN_DOUBT):
+    if state not in (DONE, FAILED, IN_DOUBT, SET_ASIDE):
         raise ValueError(f"an item cannot end as {state!r}")
     return str(digest), str(key), state, int(tries), int(exit_code), str(result), str(reason)
 

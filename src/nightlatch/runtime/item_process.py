@@ -19,18 +19,27 @@ RESULT = 1024  # bytes of standard output that are kept as an item's result
 _FITS_PIPE = 4096  # bytes that a pipe takes without anybody reading
 _FITS_ENVIRONMENT = 100_000
 _TAIL = 4096
+_REPORT = 1 << 18
 
 
 class Child:
     """In a process group of its own. Output of items that run side by side does not mix: it is shown at the end."""
 
     def __init__(
-        self, item: Item, argv: list[str], env: dict[str, str], tries: int, timeout: float | None, grace: float
+        self,
+        item: Item,
+        argv: list[str],
+        env: dict[str, str],
+        tries: int,
+        *,
+        timeout: float | None,
+        grace: float,
+        place: str = "",  # where it runs; "" for here
     ) -> None:
-        self.item, self.tries, self._env = item, tries, env
+        self.item, self.tries, self._env, self.place = item, tries, env, place
         self._argv, self._timeout, self._grace = argv, timeout, grace
         self.exit_code = 0  # 128 + N if signal N ended it
-        self.timed_out = False
+        self.timed_out = self.over_budget = False
         self._pid = 0
         self._why = ""
         self._end_at = self._kill_at = float("inf")
@@ -45,8 +54,11 @@ class Child:
         if len(given) <= _FITS_ENVIRONMENT and b"\0" not in given:
             env["NIGHTLATCH_ITEM"] = os.fsdecode(given)
         stdin = -1
+        here = os.open(".", os.O_RDONLY | os.O_CLOEXEC) if self.place else -1
         try:
             stdin = _readable(given + b"\n")
+            if self.place:
+                os.chdir(self.place)  # this program has one thread
             self._pid = self._spawn(self._argv, env, stdin)
         except OSError as error:
             self.exit_code = 127 if error.errno in (errno.ENOENT, errno.ENOTDIR) else 126
@@ -56,6 +68,9 @@ class Child:
         finally:
             if stdin >= 0:
                 os.close(stdin)
+            if here >= 0:
+                os.fchdir(here)
+                os.close(here)
         if self._timeout is not None:
             self._end_at = clock.now() + self._timeout
         return True
@@ -102,13 +117,23 @@ class Child:
         self._end_at, self._kill_at = float("inf"), clock.now() + self._grace
         self._signal(signal.SIGTERM)
 
+    def spent(self, cap: str) -> None:
+        """It has used more than it may: ended from outside, never asked."""
+        if not self.over_budget:
+            self.over_budget = True
+            self.end(f"its budget {cap} is spent")
+
     def kill(self) -> None:
         """At once; the warden proves that nothing is left."""
         self._signal(signal.SIGKILL)
 
     @property
+    def succeeded(self) -> bool:
+        return self.exit_code == 0 and not self.timed_out
+
+    @property
     def reason(self) -> str:
-        if self.exit_code == 0 and not self.timed_out:
+        if self.succeeded:
             return ""
         return self._why or f"exit code {self.exit_code}"
 
@@ -116,14 +141,19 @@ class Child:
         self._out.seek(0)
         return self._out.read(RESULT).decode(errors="backslashreplace")
 
+    def tail(self) -> bytes:
+        """The last of what it printed, where an agent's usage stands."""
+        self._out.seek(max(self._out.seek(0, os.SEEK_END) - _REPORT, 0))
+        return self._out.read()
+
     def complaint(self) -> str:
         """The last of what it said on standard error."""
         self._err.seek(max(self._err.seek(0, os.SEEK_END) - _TAIL, 0))
         return self._err.read().decode(errors="backslashreplace")
 
-    def show(self) -> None:
-        """Pass on what it printed, and let go of it."""
-        for source, screen in ((self._out, sys.stdout), (self._err, sys.stderr)):
+    def show(self, *, aside: bool = False) -> None:
+        """Pass on what it printed, and let go of it. `aside`: all of it to standard error."""
+        for source, screen in ((self._out, sys.stderr if aside else sys.stdout), (self._err, sys.stderr)):
             source.seek(0)
             screen.flush()
             shutil.copyfileobj(source, screen.buffer)

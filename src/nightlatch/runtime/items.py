@@ -183,15 +183,16 @@ class Reader:
 class Selection:
     """The items that are to be done, and counts of those that are not: done, in doubt, doubled, unreadable.
 
-    `known` maps digests to DONE or DOUBT; it is used up as memory of what was seen.
+    `known` maps digests to DONE, DOUBT or ASIDE; it is used up as memory of what was seen.
     """
 
-    DONE, DOUBT, SEEN = 1, 2, 4
+    DONE, DOUBT, SEEN, ASIDE = 1, 2, 4, 8
 
     def __init__(self, reader: Reader, known: dict[bytes, int]) -> None:
         self._reader, self._found, self._known = reader, iter(reader), known
         self.skipped = self.doubled = 0
         self.in_doubt: list[str] = []
+        self.aside: list[str] = []
         self.bad: list[BadItem] = []
         self.doubles: list[Item] = []  # the first of them, to be named
 
@@ -221,7 +222,7 @@ class Selection:
             known[digest] = state | self.SEEN
             if not state:
                 return item
-            self.in_doubt.append(item.key)
+            (self.in_doubt if state == self.DOUBT else self.aside).append(item.key)
         self.over = True
         return None
 

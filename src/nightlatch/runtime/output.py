@@ -10,6 +10,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from .bar import Bar
+
 CAP = 16 << 20  # bytes of one file; then it becomes `output.1`, and the one before that goes
 
 _SHORTEST_SECRET = 8  # shorter values would take innocent words out of every line
@@ -67,8 +69,10 @@ class Stream:
     With secrets to take out, a line waits until it is whole (or long): a secret may come in two reads.
     """
 
-    def __init__(self, source: int, screen: int, kept: Kept, hidden: list[tuple[bytes, bytes]]) -> None:
-        self.source, self._screen, self._kept, self._hidden = source, screen, kept, hidden
+    def __init__(
+        self, source: int, screen: int, kept: Kept, hidden: list[tuple[bytes, bytes]], bar: Bar | None = None
+    ) -> None:
+        self.source, self._screen, self._kept, self._hidden, self._bar = source, screen, kept, hidden, bar
         self._line = b""
         self.tail = b""  # the last of it, for whoever reads usage out of a final JSON
 
@@ -97,9 +101,13 @@ class Stream:
         if not data:
             return
         self._kept.write(data)
+        if self._bar:
+            self._bar.clear()
         try:
             view = memoryview(data)
             while view:
                 view = view[os.write(self._screen, view) :]
         except OSError:
             self._screen = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)  # nobody looks any more; the run goes on
+        if self._bar and data.endswith(b"\n"):
+            self._bar.draw()

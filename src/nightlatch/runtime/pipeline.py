@@ -280,8 +280,9 @@ class _Pipeline:
             environment = self.delivery.environment(environment)
         environment.pop(url.ENV, None)  # the store's password is not the agent's business
         listener.hidden = hidden = output.secrets(environment)
+        bar = self.steps.bar if self.steps else None
         screens = zip(self.pipes, (1, 2), strict=True)
-        self.streams = {ends[0]: output.Stream(ends[0], screen, kept, hidden) for ends, screen in screens}
+        self.streams = {ends[0]: output.Stream(ends[0], screen, kept, hidden, bar) for ends, screen in screens}
         supervise.forward_signals(self.guard)
         if job.timeout is not None:
             self.guard.tell("limit", started + job.timeout)

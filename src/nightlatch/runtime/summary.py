@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import shlex
+from typing import Any
 
 _NAMED = 10  # items that are named; the ledger knows them all
+_LISTED = 200  # of each, in JSON
 
 
 class Summary:
     def __init__(self, name: str, again: str) -> None:
         self.name, self.again = name, again
         self.done = self.skipped = self.doubled = 0
-        self.failed: list[tuple[str, str]] = []  # (key, why)
+        self.failed: list[tuple[str, str]] = []  # (key, why): the next start does them again
+        self.aside: list[tuple[str, str]] = []  # it does not: trying them again is in vain, they say
+        self.before: list[str] = []  # set aside by an earlier start
         self.doubts: list[tuple[str, str]] = []  # their command said so
         self.waiting: list[str] = []  # in doubt since before: a person has to look
         self.doubles: list[str] = []
@@ -19,31 +23,67 @@ class Summary:
         self.stopped = ""
 
     def short(self) -> str:
-        doubt = len(self.doubts) + len(self.waiting)
-        return f"{self.done} done, {self.skipped} skipped, {len(self.failed)} failed, {doubt} in doubt"
+        doubt, aside = len(self.doubts) + len(self.waiting), len(self.aside) + len(self.before)
+        told = f"{self.done} done, {self.skipped} skipped, {len(self.failed)} failed, {doubt} in doubt"
+        return told + (f", {aside} set aside" if aside else "")
 
     def text(self) -> str:
         lines = [f"nightlatch: {self.name}: {self.short()}" + (f" ({self.stopped})" if self.stopped else "")]
-        lines += _listed("failed", [f"{key}{' (' + why + ')' if why else ''}" for key, why in self.failed])
+        lines += _listed("failed", _named(self.failed))
+        lines += _listed("set aside, they failed for good", [*_named(self.aside), *self.before])
         lines += _listed("in doubt, by their command's word", [key for key, _ in self.doubts])
         lines += _listed("in doubt, not done again", self.waiting)
         lines += _listed("a key that stands there more than once was done once", self.doubles, self.doubled)
         lines += _listed("ended, but not recorded: in doubt for the next start", self.unrecorded)
         if self.waiting:
             name, key = shlex.quote(self.name), shlex.quote(self.waiting[0])
-            lines.append(
-                f"  look, then: nightlatch batch {name} --resolve done {key}   (or failed, or again; no key: all)"
-            )
+            lines.append(f"  look, then: nightlatch resolve {key} done --batch {name}   (or failed, or again)")
         if self.failed or self.doubts or self.stopped or self.unrecorded:
             lines.append(f"  go on with what is unfinished: {self.again}")
+        if self.aside or self.before:
+            lines.append(f"  and with what was set aside: {self.again_with('--retry-failed')}")
         return "\n".join(lines)
+
+    def again_with(self, option: str) -> str:
+        command, _, rest = self.again.partition(" batch ")
+        return self.again if option in rest.split(" -- ")[0].split() else f"{command} batch {option} {rest}"
+
+    def facts(self, exit_code: int) -> dict[str, Any]:
+        """As JSON has it."""
+        of = {
+            "failed": self.failed,
+            "in-doubt": [*self.doubts, *((key, "") for key in (*self.waiting, *self.unrecorded))],
+            "needs-attention": [*self.aside, *((key, "set aside by an earlier start") for key in self.before)],
+        }
+        return {
+            "version": 1,
+            "batch": self.name,
+            "exit_code": exit_code,
+            "done": self.done,
+            "skipped": self.skipped,
+            "failed": len(self.failed),
+            "in_doubt": len(of["in-doubt"]),
+            "set_aside": len(of["needs-attention"]),
+            "doubled": self.doubled,
+            "stopped": self.stopped,
+            "items": [
+                {"key": key, "state": state, "reason": why.strip()[-500:]}
+                for state, found in of.items()
+                for key, why in found[:_LISTED]
+            ],
+            "again": self.again,
+        }
 
     def exit_code(self, signum: int) -> int:
         if signum:
             return 128 + signum
         if self.doubts or self.waiting or self.unrecorded:
             return 76
-        return 1 if self.failed or self.stopped else 0
+        return 1 if self.failed or self.aside or self.before or self.stopped else 0
+
+
+def _named(found: list[tuple[str, str]]) -> list[str]:
+    return [f"{key}{' (' + why + ')' if why else ''}" for key, why in found]
 
 
 def _listed(title: str, what: list[str], count: int | None = None) -> list[str]:

@@ -40,6 +40,7 @@ class Replaced:
     """`FROM=TO`: the file, folder or object TO becomes what FROM in the workspace is."""
 
     def __init__(self, text: str) -> None:
+        self.text = text
         self.source, equals, to = text.partition("=")
         if not equals or not self.source or not to:
             raise UsageError(f"--publish {text!r}: write FROM=TO, as in page.html=/srv/www/page.html; or git")
@@ -72,7 +73,7 @@ class Replaced:
             raise NothingToPublish(f"nothing was published: {self.source} is a {what}. Write {hint}")
         return {"from": self.source, "sha256": fingerprint.of(path)}
 
-    def landed(self, facts: Facts, fresh: Workspace) -> bool:
+    def landed(self, facts: Facts, fresh: Workspace | None) -> bool:
         """Does the target hold it? Asked after the seal, so nothing older can still arrive."""
         if not hasattr(self.gate, "path"):
             try:

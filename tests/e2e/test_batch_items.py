@@ -1,0 +1,247 @@
+"""Items of a batch that publish, spend and fail for good."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+from pathlib import Path
+
+import pytest
+
+from nightlatch.ledger import open_for
+from tests.programs import NIGHTLATCH, children, environment, kill_all, nightlatch, start, until
+
+SPEND = [*NIGHTLATCH, "spend"]
+
+
+def jsonl(folder: Path, *items: object) -> str:
+    path = folder / "items.jsonl"
+    path.write_text("".join(json.dumps(item) + "\n" for item in items))
+    return str(path)
+
+
+def slugs(*names: str) -> list[dict[str, str]]:
+    return [{"slug": name} for name in names]
+
+
+WRITE = ("sh", "-c", 'echo "$0 by $$" > page.md; pwd', "{slug}")
+
+
+def workspaces(store: str) -> list[Path]:
+    return sorted(Path(store.removeprefix("sqlite:///") + ".d").glob("workspaces/*/*"))
+
+
+# ── publish ──
+
+
+def test_each_item_works_in_a_fresh_folder_and_its_result_lands(sqlite_url, tmp_path):
+    items = jsonl(tmp_path, *slugs("a", "b"))
+    publish = ("--publish", "page.md=out/{slug}.md")
+    done = nightlatch(sqlite_url, "batch", "b", items, "--key", "{slug}", *publish, "--", *WRITE, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert {path.name: path.read_text()[0] for path in (tmp_path / "out").glob("*.md")} == {"a.md": "a", "b.md": "b"}
+    assert len(set(done.stdout.split())) == 2, "each had a folder of its own"
+    assert not workspaces(sqlite_url)
+    assert nightlatch(sqlite_url, "lease", "show", "b", "--json").stdout.count("file:") == 0, "no gate stays registered"
+
+
+def test_an_item_that_leaves_nothing_to_publish_is_not_done(sqlite_url, tmp_path):
+    items = jsonl(tmp_path, *slugs("a", "b"))
+    words = ("batch", "b", items, "--key", "{slug}", "--publish", "page.md=out/{slug}.md", "--")
+    done = nightlatch(sqlite_url, *words, "sh", "-c", "[ {slug} = a ] || touch page.md", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "left no page.md in its workspace" in done.stderr and "1 done, 0 skipped, 1 failed" in done.stderr
+    assert [path.name for path in (tmp_path / "out").glob("*.md")] == ["b.md"]
+    assert len(workspaces(sqlite_url)) == 1, "kept for whoever looks"
+    assert nightlatch(sqlite_url, *words, *WRITE, cwd=tmp_path).returncode == 0
+    assert (tmp_path / "out" / "a.md").exists()
+
+
+@pytest.mark.parametrize("survives", ["landed", "workspace", "nothing"])
+def test_a_batch_killed_while_it_published_does_not_publish_twice(sqlite_url, tmp_path, survives):
+    """The row has the intent; what the target or the folder holds decides."""
+    items, out = jsonl(tmp_path, *slugs("a")), tmp_path / "out" / "a.md"
+    words = ("batch", "b", items, "--key", "{slug}", "--publish", f"page.md={tmp_path}/out/{{slug}}.md", "--")
+    out.parent.mkdir()
+    mark = os.urandom(8).hex()
+    # Its supervisor is stopped at the gate: somebody else has the lock beside the target.
+    hold = tmp_path / "out" / ".a.md.nightlatch"
+    hold.mkdir(mode=0o700)
+    with (hold / "lock").open("w") as lock:
+        import fcntl
+
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        batch = start(sqlite_url, *words, *WRITE, env={"MARK": mark})
+        steps = open_for(sqlite_url).steps
+        until(lambda: [step for step in steps.in_flight("b") if step.result])
+        kill_all(mark)
+        batch.communicate()
+    (step,) = open_for(sqlite_url).steps.in_flight("b")
+    folder = Path(json.loads(step.result)["workspace"])
+    first = (folder / "page.md").read_text()
+    if survives == "landed":
+        out.write_text(first)
+    if survives != "workspace":
+        (folder / "page.md").unlink()
+    again = nightlatch(sqlite_url, *words, *WRITE)
+    assert again.returncode == 0, again.stderr
+    assert (out.read_text() == first) == (survives != "nothing")
+    assert ("1 done" in again.stderr) == (survives == "nothing")
+    assert not open_for(sqlite_url).verify().breaks
+
+
+@pytest.mark.parametrize(
+    ("publish", "said"),
+    [("page.md=out.md", "every item would replace the one before it"), ("git", "items push to no branch"),
+     ("page.md", "write FROM=TO")],
+)  # fmt: skip
+def test_a_publish_that_makes_no_sense_is_refused_at_once(sqlite_url, tmp_path, publish, said):
+    items = jsonl(tmp_path, *slugs("a"))
+    refused = nightlatch(sqlite_url, "batch", "b", items, "--key", "{slug}", "--publish", publish, "--", "true")
+    assert refused.returncode == 64 and said in refused.stderr
+
+
+def test_an_item_cannot_lead_out_of_the_place_it_publishes_to(sqlite_url, tmp_path):
+    items = jsonl(tmp_path, *slugs("../../evil", "/etc/evil", "good"))
+    words = ("batch", "b", items, "--key", "{slug}", "--publish", f"page.md={tmp_path}/out/{{slug}}.md", "--", *WRITE)
+    done = nightlatch(sqlite_url, *words)
+    assert done.returncode == 1 and "line 1: '../../evil' cannot be part of a path" in done.stderr
+    assert "1 done, 0 skipped, 2 failed" in done.stderr
+
+
+def test_two_items_that_go_to_one_place_are_told_apart(sqlite_url, tmp_path):
+    items = jsonl(tmp_path, {"id": 1, "slug": "same"}, {"id": 2, "slug": "same"})
+    words = ("batch", "b", items, "--key", "{id}", "--publish", f"page.md={tmp_path}/{{slug}}.md", "--", *WRITE)
+    done = nightlatch(sqlite_url, *words)
+    assert done.returncode == 1 and "was published to by the item 1: two items go to one place" in done.stderr
+    assert "1 done, 0 skipped, 0 failed, 0 in doubt, 1 set aside" in done.stderr
+
+
+# ── budget ──
+
+
+def test_an_item_over_its_budget_is_ended_from_outside_and_set_aside(sqlite_url, tmp_path):
+    items = jsonl(tmp_path, {"id": 1, "usd": 0.5}, {"id": 2, "usd": 0.01})
+    work = ("sh", "-c", 'usd=$1; shift; "$@" usd=$usd; [ $usd = 0.01 ] || sleep 600', "sh", "{usd}", *SPEND)
+    budget = ("--budget", "usd/item=0.1,usd=5", "--meter", "report", "--retries", "3")
+    done = nightlatch(sqlite_url, "batch", "b", items, "--key", "{id}", *budget, "--", *work)
+    assert done.returncode == 1
+    assert "1 (its budget usd/item=0.1 is spent" in done.stderr and "1 done" in done.stderr
+    assert "1 set aside" in done.stderr
+    (run,) = open_for(sqlite_url).runs()
+    assert run.usage.usd == pytest.approx(0.51)
+
+
+def test_the_whole_batch_ends_when_its_budget_is_spent(sqlite_url, tmp_path):
+    items = jsonl(tmp_path, *({"id": number} for number in range(50)))
+    words = ("batch", "b", items, "--key", "{id}", "--budget", "calls=3", "--meter", "report", "--")
+    done = nightlatch(sqlite_url, *words, *SPEND, "calls=1")
+    assert done.returncode == 121
+    (run,) = open_for(sqlite_url).runs()
+    assert run.state == "over-budget" and 4 <= run.usage.calls < 50
+
+
+def test_usage_is_read_from_what_each_item_prints(sqlite_url, tmp_path):
+    items = jsonl(tmp_path, {"id": 1}, {"id": 2})
+    agent = ("echo", '{{"type": "result", "total_cost_usd": 0.25, "usage": {{"input_tokens": 7}}}}')
+    words = ("batch", "b", items, "--key", "{id}", "--budget", "usd/item=1", "--meter", "output", "--", *agent)
+    assert nightlatch(sqlite_url, *words).returncode == 0
+    (run,) = open_for(sqlite_url).runs()
+    assert (run.usage.usd, run.usage.tokens) == (0.5, 14)
+
+
+def test_a_budget_without_a_meter_is_refused(sqlite_url, tmp_path):
+    words = ("batch", "b", jsonl(tmp_path, {"id": 1}), "--key", "{id}", "--budget", "usd=1", "--", "true")
+    refused = nightlatch(sqlite_url, *words)
+    assert refused.returncode == 64 and "--meter" in refused.stderr
+
+
+# ── set aside ──
+
+
+def test_what_fails_for_good_is_set_aside_until_somebody_says_otherwise(sqlite_url, tmp_path):
+    acts = tmp_path / "acts"
+    items = jsonl(tmp_path, {"id": 1, "code": 70}, {"id": 2, "code": 1}, {"id": 3, "code": 0})
+    words = ("b", items, "--key", "{id}", "--", "sh", "-c", 'echo {id} >> "$0"; exit {code}', str(acts))
+    first = nightlatch(sqlite_url, "batch", *words)
+    assert first.returncode == 1
+    assert "1 done, 0 skipped, 1 failed, 0 in doubt, 1 set aside" in first.stderr
+    assert f"and with what was set aside: nightlatch batch --retry-failed b {items}" in first.stderr
+    again = nightlatch(sqlite_url, "batch", *words)
+    assert again.returncode == 1 and "0 done, 1 skipped, 1 failed, 0 in doubt, 1 set aside" in again.stderr
+    assert acts.read_text().split() == ["1", "2", "3", "2"]
+    nightlatch(sqlite_url, "batch", "--retry-failed", *words)
+    assert acts.read_text().split() == ["1", "2", "3", "2", "1", "2"]
+    assert nightlatch(sqlite_url, "batch", "b", "--resolve", "done", "1").returncode == 0
+    last = nightlatch(sqlite_url, "batch", *words)
+    assert "0 done, 2 skipped, 1 failed, 0 in doubt\n" in last.stderr
+
+
+def test_what_most_items_fail_of_is_no_items_fault(sqlite_url, tmp_path):
+    """A wrong password says 77, which is for good; but when it is put right all of them are to be done."""
+    items, ready = jsonl(tmp_path, *({"id": number} for number in range(30))), tmp_path / "ready"
+    words = ("batch", "b", items, "--key", "{id}", "--", "sh", "-c", f"[ -e {ready} ] || exit 77")
+    paused = nightlatch(sqlite_url, *words)
+    assert paused.returncode == 1
+    assert "paused: most of the last items failed in the same way" in paused.stderr
+    assert "set aside" not in paused.stderr
+    ready.touch()
+    done = nightlatch(sqlite_url, *words)
+    assert done.returncode == 0 and "30 done" in done.stderr, done.stderr
+
+
+# ── telling ──
+
+
+def test_the_summary_as_json_has_standard_output_for_itself(sqlite_url, tmp_path):
+    items = jsonl(tmp_path, {"id": 1, "code": 0}, {"id": 2, "code": 3}, {"id": 3, "code": 70})
+    words = ("batch", "b", items, "--key", "{id}", "--json", "--", "sh", "-c", "echo hello; exit {code}")
+    done = nightlatch(sqlite_url, *words)
+    told = json.loads(done.stdout)
+    assert done.returncode == told["exit_code"] == 1 and told["version"] == 1
+    assert (told["batch"], told["done"], told["failed"], told["in_doubt"], told["set_aside"]) == ("b", 1, 1, 0, 1)
+    assert [(item["key"], item["state"]) for item in told["items"]] == [("2", "failed"), ("3", "needs-attention")]
+    assert "hello" in done.stderr
+    (run,) = open_for(sqlite_url).runs()
+    assert told["run"] == run.id and run.reason == "1 done, 0 skipped, 1 failed, 0 in doubt, 1 set aside"
+
+
+def on_a_terminal(store: str, *words: str) -> str:
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execve(NIGHTLATCH[0], [*NIGHTLATCH, *words], environment(store, TERM="xterm"))
+    shown = b""
+    try:
+        while data := os.read(terminal, 4096):
+            shown += data
+    except OSError:
+        pass  # how a terminal says that everybody is gone
+    os.waitpid(pid, 0)
+    return shown.decode()
+
+
+def test_a_bar_on_a_terminal_and_plain_lines_elsewhere(sqlite_url, tmp_path):
+    items = jsonl(tmp_path, *({"id": number} for number in range(6)))
+    work = ("--key", "{id}", "--", "sh", "-c", "sleep 0.15; echo item {id}")
+    shown = on_a_terminal(sqlite_url, "batch", "b", items, *work)
+    assert "\r\x1b[Kb 2/6 33%, " in shown and " left" in shown
+    lines = [line.rpartition("\x1b[K")[2].strip() for line in shown.splitlines()]
+    assert [line for line in lines if line.startswith("item")] == [f"item {number}" for number in range(6)]
+    elsewhere = nightlatch(sqlite_url, "batch", "c", items, *work)
+    assert "\x1b" not in elsewhere.stderr + elsewhere.stdout
+    kept = nightlatch(sqlite_url, "logs", next(run.id for run in open_for(sqlite_url).runs(job="b"))).stdout
+    assert "\x1b" not in kept and "33%" not in kept
+
+
+def test_a_supervisor_killed_in_the_middle_leaves_nothing_that_works_on(sqlite_url, tmp_path):
+    items, begun = jsonl(tmp_path, *slugs("a")), tmp_path / "begun"
+    work = ("sh", "-c", f"echo $$ > {begun}; sleep 600")
+    words = ("batch", "b", items, "--key", "{slug}", "--publish", f"x={tmp_path}/{{slug}}", "--", *work)
+    batch = start(sqlite_url, *words)
+    pid = int(until(lambda: begun.exists() and begun.read_text().strip()))
+    os.kill(batch.pid, signal.SIGKILL)
+    batch.communicate()
+    until(lambda: not Path(f"/proc/{pid}").exists())
+    assert children(batch.pid) == []
