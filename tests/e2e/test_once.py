@@ -49,7 +49,7 @@ def test_any_other_end_is_in_doubt_and_not_repeated(sqlite_url, acts, end):
     command = ("once", "k", "--not-done", "6,7", "--", "sh", "-c", f"{ACT}; {end}", str(acts))
     first, again = nightlatch(sqlite_url, *command), nightlatch(sqlite_url, *command)
     assert (first.returncode, again.returncode) == (76, 76)
-    assert "nightlatch once --resolve done k (or failed, or again" in again.stderr
+    assert "nightlatch resolve k done (or failed, or again" in again.stderr
     assert count(acts) == 1
 
 

@@ -62,13 +62,13 @@ class Desk:
         """How another attempt is started. The command's own words are not repeated: their quoting is not recorded."""
         return self.command("run", run.job, "--key", screen.quoted(run.key), "-- …")
 
-    def rows(self, seen: list[tuple[Run, str]]) -> list[str]:
-        """One line a run, ending in the command to type."""
-        cells = [
+    def rows(self, seen: list[tuple[Run, str]], first: list[list[str]] | None = None) -> list[str]:
+        """One line a run, ending in the command to type; before them what else is to stand in the same columns."""
+        cells = [*(first or ())] + [
             [state, run.job, key_of(run), _when(run, state), note_of(run, state), self.next(run, state)]
             for run, state in seen
         ]
-        return screen.columns(cells, elastic=(4, 2), colours=[colour_of(state) for _, state in seen])
+        return screen.columns(cells, elastic=(4, 2), colours=[colour_of(row[0]) for row in cells])
 
 
 def who() -> str:

@@ -26,7 +26,7 @@ COMMANDS = {
     "usage": "what was used, by job or by day",
     "cancel": "end a run, from any machine that shares the store",
     "retry": "have another attempt made",
-    "resolve": "say how a run ended that nobody knows about: done, failed or again",
+    "resolve": "say what became of a run, an effect or an item that nobody knows about: done, failed or again",
     "lock": "run a command while holding a lease (flock with a fencing token)",
     "lease": "acquire, renew, release, show, list or raise a lease from a script",
     "publish": "replace a file, a folder or an object, if the lease is still yours",

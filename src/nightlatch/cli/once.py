@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from ..core import duration, effects
-from ..errors import UsageError
+from ..errors import Busy, InDoubt, UsageError
 from .arguments import Parser, split_command
 from .told import store_of_run
 
@@ -23,8 +23,8 @@ every machine that shares the store, and what the command printed then (its firs
 Exit code 0 of the command means done. A code listed in --not-done means that surely nothing was done: it may
 be tried again. Everything else is in doubt: another code, a timeout, a kill, a crash of the machine. It may
 have acted, so it is never done again unasked. Then either a probe looks (--probe: exit 0 it is done, 1 it is
-not, anything else unknown; believed only when the old command's time is over), or a person does, and says so:
---resolve done, failed (it was not done) or again.
+not, anything else unknown; believed only when the old command's time is over), or a person does, and says so
+with `nightlatch resolve KEY done`, or failed (it was not done), or again.
 
 The command gets NIGHTLATCH_KEY, and NIGHTLATCH_IDEMPOTENCY_KEY to hand to an API that knows one: it is the
 same at every try.
@@ -38,7 +38,7 @@ _EXAMPLES = """\
   nightlatch once post/42 --not-done 6,7 --probe './is-posted 42' -- curl -fsS -d @42.json https://example.org/posts
   nightlatch once charge/9 -- sh -c 'curl -fsS -H "Idempotency-Key: $NIGHTLATCH_IDEMPOTENCY_KEY" …'
   nightlatch once deploy/v3 --input @build.sha256 --timeout 5m -- ./deploy v3
-  nightlatch once --resolve done invoice/2026-117"""
+  nightlatch resolve invoice/2026-117 done"""
 
 
 def main(argv: list[str]) -> int:
@@ -68,13 +68,16 @@ def main(argv: list[str]) -> int:
         "--resolve",
         metavar="OUTCOME",
         choices=list(effects.RESOLUTIONS),
-        help="done, failed or again: what became of an effect in doubt",
+        help="as nightlatch resolve: done, failed or again",
     )
+    parser.add_argument("--json", action="store_true", help="print the outcome as JSON; what CMD prints, on stderr")
     args = parser.parse_args(ours)
     if args.resolve:
         return _resolve(args, command)
     if not command:
         raise UsageError("no command given: nightlatch once KEY -- CMD …")
+    if args.json:
+        return _tell_json(args, command)
     return _tell(_do(args, command))
 
 
@@ -95,7 +98,7 @@ def _do(args: Namespace, command: list[str]) -> Outcome:
         settling=duration.parse(args.settle, what="--settle"),
         wait=duration.parse(args.wait, what="--wait"),
     )
-    return once(wanted, store=args.store or store_of_run())
+    return once(wanted, store=args.store or store_of_run(), screen=2 if args.json else 1)
 
 
 def _words(line: str) -> tuple[str, ...]:
@@ -128,6 +131,32 @@ def _tell(outcome: Outcome) -> int:
         print(outcome.said, file=sys.stderr)
     elif outcome.said:
         print(f"nightlatch: {outcome.said}", file=sys.stderr)
+    return outcome.exit_code
+
+
+def _tell_json(args: Namespace, command: list[str]) -> int:
+    """One object, also when it is in doubt or being done by another: whoever asked in JSON reads no sentences."""
+    from .desk import print_json
+
+    told: dict[str, object] = {"version": 1, "key": args.key, "scope": args.scope}
+    try:
+        outcome = _do(args, command)
+    except (InDoubt, Busy) as error:
+        status = "in-doubt" if isinstance(error, InDoubt) else "busy"
+        print_json(told | {"status": status, "exit_code": error.exit_code, "reason": str(error), "result": ""})
+        return error.exit_code
+    attempt = outcome.effect.attempt if outcome.effect else None
+    reason = outcome.said if outcome.status != "skipped" else ""
+    print_json(
+        told
+        | {
+            "status": outcome.status,
+            "exit_code": outcome.exit_code,
+            "reason": reason,
+            "result": outcome.result,
+            "attempt": attempt,
+        }
+    )
     return outcome.exit_code
 
 

@@ -3,54 +3,131 @@
 from __future__ import annotations
 
 from ..core import duration
+from ..core.effects import STORE_WIDE
 from ..errors import RunEnded, UsageError
 from ..runtime import decide
-from . import screen
+from . import asking, screen
 from .arguments import Parser
 from .desk import ASKING, Desk, facts, print_json, who
+from .told import store_of_run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..ledger.model import Run
+    from .arguments import Namespace
+    from .asking import Asking
 
 _PURPOSE = """\
-Decide a run that is in doubt, needs attention, or was left behind by its holder (lapsed). Look first: only
-the world outside knows what it did.
+Say what became of what nobody knows about: a run that is in doubt, needs attention or was left behind by its
+holder (lapsed), an effect in doubt (nightlatch once), or an item of a batch that is in doubt or was set aside.
+Look first: only the world outside knows what it did.
 
-done     it did its work: its key is settled in the store, and no machine does it again
+done     it did its work: no machine does it again
 failed   it did not: whoever names its key next makes another attempt
-again    the same, and the run is pending until then
+again    the same, whatever became of it; a run is pending until then
 
-Who decided is in the journal. `done`, and a run that has lapsed, need the job's lease for a moment.
+WHAT is a run, or the beginning of its id, or the key of an effect or an item. If several go by it, the commands
+that name each are printed. Without an outcome the choices are. Who decided is in the journal. The lease is
+needed for a moment, of the batch or the effect, and of the job for `done` and for a run that has lapsed.
 
-exit code: 0; 64 there is no such run, or nothing to resolve; 75 another run of the job holds its lease."""
+exit code: 0; 64 there is no such thing, several, or nothing to resolve; 75 it is being worked on."""
 
 _EXAMPLES = """\
   nightlatch resolve 7k3f
   nightlatch resolve 7k3f done
-  nightlatch resolve 7k3f again --wait 10m"""
+  nightlatch resolve 7k3f again --wait 10m
+  nightlatch resolve invoice/2026-117 done
+  nightlatch resolve example.org/hello again --batch posts"""
+
+_CHOICES = (
+    ("done", "it did its work"),
+    ("failed", "it did not, and may be tried again"),
+    ("again", "the same, whatever became of it"),
+)
 
 
 def main(argv: list[str]) -> int:
     parser = Parser("resolve", _PURPOSE, _EXAMPLES)
-    parser.add_argument("run", metavar="RUN", help="the run, or the beginning of its id")
+    parser.add_argument("what", metavar="WHAT", help="a run, or the key of an effect or of a batch's item")
     parser.add_argument("outcome", metavar="OUTCOME", nargs="?", choices=decide.OUTCOMES, help="done, failed or again")
-    parser.add_argument("--wait", metavar="TIME", default="5s", help="for the job's lease, while it is held")
-    parser.add_argument("--json", action="store_true", help="print the run as JSON")
+    parser.add_argument("--batch", metavar="NAME", default="", help="the batch that has the item")
+    parser.add_argument("--scope", metavar="NAME", default="", help="the scope that has the effect")
+    parser.add_argument("--wait", metavar="TIME", default="5s", help="for the lease, while it is held (default 5s)")
+    parser.add_argument("--json", action="store_true", help="print what was decided as JSON")
     args = parser.parse_args(argv)
-    wait = duration.parse(args.wait, what="--wait")
+    args.__dict__.update(wait=duration.parse(args.wait, what="--wait"), store=args.store or store_of_run())
     desk = Desk(args.store)
-    run = desk.find(args.run)
+    found = asking.named(desk, args.what, scope=args.scope, batch=args.batch)
+    run = None if args.batch or args.scope else desk.ledger.run(args.what)
+    waiting = run is not None and desk.state(run) in ASKING
+    if len(found) + waiting > 1:
+        raise _several(desk, args.what, found, run if waiting else None)
+    if found:
+        return _decide(desk, found[0], args)
+    if run:
+        return _decide_run(desk, run, args)
+    return _decide_elsewhere(desk, args)
+
+
+def _decide(desk: Desk, one: Asking, args: Namespace) -> int:
+    if not args.outcome:
+        print(f"{one.title} is {one.state}: {screen.harmless(one.reason) or 'only the world outside knows more'}")
+        _print_choices([(one.command(desk, word), what) for word, what in _CHOICES])
+        return 64
+    state = asking.decide(one, args.outcome, who(), store=args.store, wait=args.wait)
+    if args.json:
+        print_json({**one.facts(), "state": state})
+    else:
+        print(f"{one.title} is {state}" + ("" if state == "done" else ": the next start does it"))
+    return 0
+
+
+def _decide_elsewhere(desk: Desk, args: Namespace) -> int:
+    """With a ledger on each machine, only the store may know of an effect that another machine has begun."""
+    what, scope = args.what, args.scope or STORE_WIDE
+    known = None if args.batch else desk.ledger.effects.find(scope, what)
+    if known:
+        raise UsageError(f"the effect {screen.harmless(what)} is {known.state}: there is nothing to resolve")
+    where = (
+        f"no item {what} of the batch {args.batch}" if args.batch else f"neither a run nor an effect nor an item {what}"
+    )
+    look = f"What does: {desk.command('status')}; all runs: {desk.command('runs')}"
+    nothing = f"{screen.harmless(where)} waits for a decision. {look}"
+    if args.batch or not args.outcome:
+        raise UsageError(nothing)
+    from ..runtime.effects import resolve
+
+    try:
+        effect = resolve(what, args.outcome, by=who(), scope=scope, store=args.store, wait=args.wait)
+    except UsageError:
+        raise UsageError(nothing) from None
+    print(f"the effect {screen.harmless(what)} is {effect.state}")
+    return 0
+
+
+def _several(desk: Desk, what: str, found: list[Asking], run: Run | None) -> UsageError:
+    # An effect of the whole store needs its scope here, or it would stay one of several.
+    whole = [
+        one.command(desk) + ("" if one.batch or one.scope != STORE_WIDE else f" --scope {STORE_WIDE}") for one in found
+    ]
+    commands = [*([desk.command("resolve", run.id)] if run else []), *whole]
+    return UsageError(f"several wait for a decision under {screen.harmless(what)!r}: " + "; ".join(commands))
+
+
+def _decide_run(desk: Desk, run: Run, args: Namespace) -> int:
     state = desk.state(run)
     if state not in ASKING:
         raise UsageError(
             f"run {run.id} of {run.job} is {state}: there is nothing to resolve. Look: {desk.command('show', run.id)}"
         )
     if not args.outcome:
-        _ask(desk, run, state)
+        reason = screen.harmless(run.reason) if run.state == state else "its holder is gone, and nobody has taken over"
+        print(f"run {run.id} of {run.job} is {state}: {reason or 'nobody knows whether it acted'}")
+        look = (desk.command("show", run.id), "look at it first")
+        _print_choices([look, *((desk.command("resolve", run.id, word), what) for word, what in _CHOICES)])
         return 64
     try:
-        decided = decide.resolve(run, args.outcome, who(), ledger=desk.ledger, store=desk.store, wait=wait)
+        decided = decide.resolve(run, args.outcome, who(), ledger=desk.ledger, store=desk.store, wait=args.wait)
     except RunEnded as ended:
         raise UsageError(str(ended)) from None  # another was faster
     if args.json:
@@ -62,15 +139,7 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _ask(desk: Desk, run: Run, state: str) -> None:
-    """What there is to decide. Each choice is a line of its own: a | would be a pipe to a shell."""
-    reason = screen.harmless(run.reason) if run.state == state else "its holder is gone, and nobody has taken over"
-    print(f"run {run.id} of {run.job} is {state}: {reason or 'nobody knows whether it acted'}")
-    choices = (
-        (desk.command("show", run.id), "look at it first"),
-        (desk.command("resolve", run.id, "done"), "it did its work"),
-        (desk.command("resolve", run.id, "failed"), "it did not, and may be tried again"),
-        (desk.command("resolve", run.id, "again"), "the same, and it waits for its next attempt"),
-    )
+def _print_choices(choices: list[tuple[str, str]]) -> None:
+    """Each choice is a line of its own: a | would be a pipe to a shell."""
     for line in screen.columns([list(choice) for choice in choices], elastic=()):
         print(line)

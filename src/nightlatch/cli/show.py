@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..core import duration, states
 from ..core.logline import logfmt
 from ..runtime import kept, lapse
-from . import screen
+from . import asking, screen
 from .arguments import Parser
 from .desk import (
     Desk,
@@ -53,6 +53,7 @@ def main(argv: list[str]) -> int:
                 "timeline": [entry_facts(entry) for entry in entries],
                 "refusals": [entry_facts(entry) for entry in refusals],
                 "tail": tail,
+                "items": desk.ledger.steps.counts(run.job),
             }
         )
         return 0
@@ -63,8 +64,22 @@ def main(argv: list[str]) -> int:
     _section("timeline", _entries([entry for entry in entries if entry not in refusals]))
     _section("refused", _entries(refusals))
     _section("output, its end", ["  | " + screen.cut(screen.harmless(line), _LONGEST) for line in tail])
+    _section("items", _items(desk, run))
     _section("next", _next(desk, run, state))
     return 0
+
+
+def _items(desk: Desk, run: Run) -> list[str]:
+    """Of a batch: how many there are in each state, and what to type about those that wait for a person."""
+    counts = desk.ledger.steps.counts(run.job)
+    if not counts:
+        return []
+    waiting = [one for one in asking.everything(desk) if one.batch == run.job]
+    cells = [[one.state, f"{one.count}, as {screen.harmless(one.key)}", one.command(desk)] for one in waiting]
+    return [
+        "  " + ", ".join(f"{count} {state}" for state, count in sorted(counts.items())),
+        *screen.columns(cells, elastic=()),
+    ]
 
 
 def _timeline(desk: Desk, run: Run) -> list[Entry]:

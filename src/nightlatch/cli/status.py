@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..core import states
 from ..runtime import lapse
-from . import screen
+from . import asking, screen
 from .arguments import Parser
 from .desk import ASKING, FAILED, Desk, facts, print_json, since_of
 
@@ -32,11 +32,14 @@ def main(argv: list[str]) -> int:
     desk = Desk(args.store)
     since = since_of(args.since)
     groups, capped = _look(desk, since)
+    waiting = asking.everything(desk)
     if args.json:
         told = {name.replace(" ", "_"): [facts(*seen) for seen in group] for name, group in groups.items()}
-        print_json({"version": 1, "since": since, "capped": sorted(capped), **told})
+        effects, items = ([one.facts() for one in waiting if bool(one.batch) == of_batch] for of_batch in (False, True))
+        also = {"effects": effects, "items": items}
+        print_json({"version": 1, "since": since, "capped": sorted(capped), **told, **also})
     else:
-        _show(desk, groups, args.since, capped)
+        _show(desk, groups, args.since, capped, waiting)
     return 0
 
 
@@ -72,19 +75,26 @@ def _group(state: str) -> str:
     return "waiting" if state in states.OPEN else "done"
 
 
-def _show(desk: Desk, groups: dict[str, list[Seen]], since: str, capped: set[str]) -> None:
-    if not any(groups.values()):
+def _show(
+    desk: Desk, groups: dict[str, list[Seen]], since: str, capped: set[str], waiting: list[asking.Asking]
+) -> None:
+    if not any(groups.values()) and not waiting:
         print(f"nothing needs you, nothing runs, and nothing ran in the last {since}.")
         print(f"Start something: {desk.command('run NAME -- CMD …')}; all commands: nightlatch --help")
         return
-    if not groups["needs you"]:
+    if not groups["needs you"] and not waiting:
         print(screen.paint("nothing needs you", screen.GREEN) + "\n")
-    shown = {name: group[: _GROUPS[name]] for name, group in groups.items() if group}
-    rows = iter(desk.rows([seen for group in shown.values() for seen in group]))  # together, so that columns align
+    first = [one.cells(desk) for one in waiting[: _GROUPS["needs you"]]]
+    shown = {name: group[: _GROUPS[name]] for name, group in groups.items() if group or (first and name == "needs you")}
+    # Together, so that columns align.
+    rows = iter(desk.rows([seen for group in shown.values() for seen in group], first))
     for number, (name, group) in enumerate(shown.items()):
-        count, more = len(groups[name]), len(groups[name]) - len(group)
+        besides = len(waiting) if name == "needs you" else 0
+        count, more = len(groups[name]) + besides, len(groups[name]) - len(group)
         print(("\n" if number else "") + screen.paint(f"{name} ({count}{'+' if name in capped else ''})", screen.BOLD))
-        for _ in group:
+        for _ in (*group, *(first if besides else ())):
             print(next(rows))
+        if besides > len(first):
+            print(f"  … {besides - len(first)} more effects and items: {desk.command('status --json')}")
         if more:
             print(f"  … {more} more: {desk.command('runs --since', since)}")

@@ -152,7 +152,11 @@ class Steps:
         """(batch, state, how many, one of their keys, last change) of all items that wait for a person, or of those
         with this key."""
         rows = self._tables.read(_ASKING, key=key)
-        return [(scope, state, count, key, at / 1000) for scope, state, count, key, at in rows]
+        return [
+            (scope, state, count, key, at / 1000)
+            for scope, state, count, key, at in rows
+            if not scope.startswith(RUN_SCOPE)
+        ]
 
     def resolve(self, scope: str, key: str, state: str, *, reason: str) -> list[str]:
         """A person says what becomes of an item in doubt or set aside, or with key "" of all. Returns their keys."""

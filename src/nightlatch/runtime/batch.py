@@ -114,12 +114,14 @@ def known(ledger: Ledger, batch: Batch) -> dict[bytes, int]:
     return found
 
 
-def resolve(name: str, key: str, outcome: str, *, by: str = "", store: str | None = None) -> list[str]:
+def resolve(
+    name: str, key: str, outcome: str, *, by: str = "", store: str | None = None, wait: float = 0.0
+) -> list[str]:
     """A person's word on an item in doubt or set aside, or with key "" on all of them; returns their keys. Raises
     Busy while the batch is worked on."""
     state, by = effects.resolution(outcome), by or identity.user()
     the_store = url.connect(store)
-    with Lease(the_store, check_name(name), ttl=the_store.default_ttl, wait=0.0):
+    with Lease(the_store, check_name(name), ttl=the_store.default_ttl, wait=wait):
         keys = open_for(url.resolve(store)).steps.resolve(name, key, state, reason=f"resolved as {outcome} by {by}")
     if not keys:
         raise UsageError(f"{key or 'no item'} of the batch {name} is in doubt or set aside: nothing to resolve")

@@ -160,17 +160,19 @@ def hint(scope: str, key: str) -> str:
     import shlex
 
     scoped = "" if scope == rules.STORE_WIDE else f" --scope {shlex.quote(scope)}"
-    return f"nightlatch once --resolve done {shlex.quote(key)}{scoped} (or failed, or again, in place of done)"
+    return f"nightlatch resolve {shlex.quote(key)} done{scoped} (or failed, or again, in place of done)"
 
 
-def resolve(key: str, outcome: str, *, by: str = "", scope: str = rules.STORE_WIDE, store: str | None = None) -> Effect:
+def resolve(
+    key: str, outcome: str, *, by: str = "", scope: str = rules.STORE_WIDE, store: str | None = None, wait: float = 0.0
+) -> Effect:
     """A person's word on an effect in doubt: `done`, `failed` (it was not done), or `again` (do it again, whatever
     became of it). Raises Busy while somebody works on it, UsageError if it is not in doubt.
     """
     state, by = rules.resolution(outcome), by or identity.user()
     the_store = url.connect(store)
     book = Book(the_store, open_for(url.resolve(store)), scope, key)
-    with Lease(the_store, book.lease_name, ttl=the_store.default_ttl, wait=0.0) as lease:
+    with Lease(the_store, book.lease_name, ttl=the_store.default_ttl, wait=wait) as lease:
         effect = book.look(lease, "")
         if effect is None:
             raise UsageError(f"there is no effect {key} in the scope {scope}. Was it done under --scope, or elsewhere?")

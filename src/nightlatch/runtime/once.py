@@ -59,17 +59,17 @@ class Outcome:
     result: str = ""
 
 
-def once(wanted: Wanted, *, store: str | None = None) -> Outcome:
+def once(wanted: Wanted, *, store: str | None = None, screen: int = 1) -> Outcome:
     """Do it unless it is done. Raises InDoubt when nobody knows whether it was done, Busy while another does it.
 
     For a process of its own, as `supervise` is.
     """
-    return _Once(wanted, store).go()
+    return _Once(wanted, store, screen).go()
 
 
 class _Once:
-    def __init__(self, wanted: Wanted, store: str | None) -> None:
-        self.wanted = wanted
+    def __init__(self, wanted: Wanted, store: str | None, screen: int) -> None:
+        self.wanted, self.screen = wanted, screen  # where what the command prints is shown
         self.store = url.connect(store)
         self.book = Book(self.store, open_for(url.resolve(store)), wanted.scope, wanted.key)
         self.started = clock.now()
@@ -181,7 +181,7 @@ class _Once:
         self.guard.tell("limit", clock.now() + self.wanted.timeout)
         self.guard.start(self.wanted.command, supervise.environment(lease) | self._told(), grace=self.grace)
         report: tuple[object, ...] | None = None
-        kept, screen = b"", 1
+        kept, screen = b"", self.screen
         heard = {self.guard.fileno(), self.out}
         while heard:
             poll = select.poll()

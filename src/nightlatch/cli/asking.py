@@ -1,0 +1,101 @@
+"""What waits for a person besides runs: effects in doubt, and items of batches in doubt or set aside."""
+
+from __future__ import annotations
+
+from ..core import effects
+from ..core.effects import BEGUN, IN_DOUBT, STORE_WIDE
+from ..core.value import value
+from . import screen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .desk import Desk
+
+_MOST = 200
+
+
+@value(frozen=True, kw_only=True)
+class Asking:
+    """Something that a person has to decide: an effect, or one or many items of a batch."""
+
+    key: str
+    state: str
+    changed: float
+    scope: str = ""  # of an effect
+    batch: str = ""  # of an item
+    count: int = 1
+    reason: str = ""
+
+    @property
+    def title(self) -> str:
+        if self.batch:
+            return f"the item {screen.harmless(self.key)} of the batch {self.batch}"
+        return f"the effect {screen.harmless(self.key)}" + (f" in {self.scope}" if self.scope != STORE_WIDE else "")
+
+    def command(self, desk: Desk, *words: str) -> str:
+        named = ["--batch", self.batch] if self.batch else []
+        named += ["--scope", screen.quoted(self.scope)] if self.scope not in ("", STORE_WIDE) else []
+        return desk.command("resolve", screen.quoted(self.key), *words, *named)
+
+    def cells(self, desk: Desk) -> list[str]:
+        """As a row among runs."""
+        what = f"{self.count} items" if self.count > 1 else screen.harmless(self.key)
+        note = screen.harmless(self.reason) or (f"as {screen.harmless(self.key)}" if self.count > 1 else "")
+        return [self.state, self.batch or self.scope, what, screen.ago(self.changed), note, self.command(desk)]
+
+    def facts(self) -> dict[str, object]:
+        where = {"batch": self.batch, "items": self.count} if self.batch else {"scope": self.scope}
+        return {
+            "version": 1,
+            **where,
+            "key": self.key,
+            "state": self.state,
+            "changed": self.changed,
+            "reason": self.reason,
+        }
+
+
+def everything(desk: Desk) -> list[Asking]:
+    """All of it; the items of a batch are one row for each state."""
+    doubts = desk.ledger.effects.every(IN_DOUBT, limit=_MOST)
+    found = [
+        Asking(key=each.key, state=each.state, changed=each.changed, scope=each.scope, reason=each.reason)
+        for each in doubts
+    ]
+    return [*found, *_items(desk, "")]
+
+
+def named(desk: Desk, key: str, *, scope: str = "", batch: str = "") -> list[Asking]:
+    """What goes by this key and may be decided, in one scope or batch or in all of them."""
+    found: list[Asking] = []
+    if not batch:
+        every = [
+            effect for state in (IN_DOUBT, BEGUN) for effect in desk.ledger.effects.every(state, scope, limit=100_000)
+        ]
+        found = [
+            Asking(key=key, state=each.state, changed=each.changed, scope=each.scope, reason=each.reason)
+            for each in every
+            if each.key == key
+        ]
+    if not scope:
+        found += [item for item in _items(desk, key) if batch in ("", item.batch)]
+    return found
+
+
+def _items(desk: Desk, key: str) -> list[Asking]:
+    return [
+        Asking(key=one, state=state, changed=changed, batch=batch, count=count)
+        for batch, state, count, one, changed in desk.ledger.steps.asking(key)
+    ]
+
+
+def decide(asking: Asking, outcome: str, by: str, *, store: str | None, wait: float) -> str:
+    """The state it is in now."""
+    if asking.batch:
+        from ..runtime.batch import resolve as resolve_items
+
+        resolve_items(asking.batch, asking.key, outcome, by=by, store=store, wait=wait)
+        return effects.resolution(outcome)
+    from ..runtime.effects import resolve
+
+    return resolve(asking.key, outcome, by=by, scope=asking.scope, store=store, wait=wait).state

@@ -1,0 +1,128 @@
+"""`nightlatch resolve`: one command for runs, effects and items; and where those are shown that wait for it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.git_server import git_repository
+from tests.programs import nightlatch
+
+
+def doubtful_effect(store: str, key: str, *more: str) -> None:
+    assert nightlatch(store, "once", key, *more, "--", "sh", "-c", "exit 5").returncode == 76
+
+
+def items_that_fail_for_good(store: str, folder: Path, batch: str, *keys: str) -> tuple[str, ...]:
+    (folder / "items").write_text("".join(f"{key}\n" for key in keys))
+    words = ("batch", batch, str(folder / "items"), "--")
+    assert nightlatch(store, *words, "sh", "-c", "exit 70").returncode == 1
+    return words
+
+
+@pytest.mark.parametrize(("word", "done"), [("done", "skipped"), ("failed", "did"), ("again", "did")])
+def test_an_effect_by_its_key(sqlite_url, word, done):
+    doubtful_effect(sqlite_url, "invoice/7")
+    asked = nightlatch(sqlite_url, "resolve", "invoice/7")
+    assert asked.returncode == 64 and "nightlatch resolve invoice/7 again" in asked.stdout
+    assert nightlatch(sqlite_url, "resolve", "invoice/7", word).returncode == 0
+    after = nightlatch(sqlite_url, "once", "invoice/7", "--", "echo", "did")
+    assert after.returncode == 0 and done in after.stdout + after.stderr
+
+
+def test_an_effect_in_a_scope_of_its_own(sqlite_url):
+    doubtful_effect(sqlite_url, "k", "--scope", "mails")
+    told = json.loads(nightlatch(sqlite_url, "resolve", "k", "done", "--json").stdout)
+    assert (told["version"], told["scope"], told["key"], told["state"]) == (1, "mails", "k", "done")
+
+
+def test_an_item_by_its_key(sqlite_url, tmp_path):
+    words = items_that_fail_for_good(sqlite_url, tmp_path, "posts", "a", "b")
+    assert nightlatch(sqlite_url, "resolve", "a", "done").returncode == 0
+    assert nightlatch(sqlite_url, "resolve", "b", "again", "--batch", "posts").returncode == 0
+    done = nightlatch(sqlite_url, *words, "echo", "did {}")
+    assert (done.returncode, done.stdout) == (0, "did b\n")
+
+
+def test_what_goes_by_one_key_is_told_apart(sqlite_url, tmp_path):
+    items_that_fail_for_good(sqlite_url, tmp_path, "posts", "same")
+    items_that_fail_for_good(sqlite_url, tmp_path, "mails", "same")
+    doubtful_effect(sqlite_url, "same")
+    several = nightlatch(sqlite_url, "resolve", "same", "done")
+    assert several.returncode == 64
+    for command in ("resolve same --batch posts", "resolve same --batch mails", "resolve same --scope once"):
+        assert f"nightlatch {command}" in several.stderr
+        assert nightlatch(sqlite_url, *command.split(), "done").returncode == 0
+    assert nightlatch(sqlite_url, "resolve", "same", "done").returncode == 64
+
+
+@pytest.mark.parametrize(
+    "words", [("never",), ("never", "done"), ("never", "done", "--batch", "b"), ("x" * 2000, "done")]
+)
+def test_what_is_not_there_is_64(sqlite_url, words):
+    refused = nightlatch(sqlite_url, "resolve", *words)
+    assert refused.returncode == 64 and "nightlatch status" in refused.stderr
+
+
+def test_what_is_done_is_not_resolved(sqlite_url):
+    nightlatch(sqlite_url, "once", "k", "--", "true")
+    refused = nightlatch(sqlite_url, "resolve", "k", "again")
+    assert refused.returncode == 64 and "the effect k is done: there is nothing to resolve" in refused.stderr
+
+
+def test_an_effect_that_another_machine_began_can_be_resolved_here(tmp_path):
+    git_repository(tmp_path / "shared.git")
+    store = f"git+file://{tmp_path}/shared.git"
+    here, there = ({"XDG_STATE_HOME": str(tmp_path / machine)} for machine in ("here", "there"))
+    assert nightlatch(store, "once", "k", "--", "sh", "-c", "exit 1", env=here).returncode == 76
+    resolved = nightlatch(store, "resolve", "k", "done", env=there)
+    assert resolved.returncode == 0, resolved.stderr
+    assert "skipped" in nightlatch(store, "once", "k", "--", "true", env=here).stderr
+
+
+def test_the_first_screen_shows_what_waits_until_somebody_decides(sqlite_url, tmp_path):
+    items_that_fail_for_good(sqlite_url, tmp_path, "posts", "a", "b")
+    doubtful_effect(sqlite_url, "invoice/7")
+    shown = nightlatch(sqlite_url, env={"COLUMNS": "200"}).stdout.splitlines()
+    assert shown[0] == "needs you (3)"
+    (effect,) = [line for line in shown if "invoice/7" in line]
+    assert effect.split()[0] == "in-doubt" and effect.endswith("nightlatch resolve invoice/7")
+    (items,) = [line for line in shown if "2 items" in line]
+    assert items.split()[:2] == ["needs-attention", "posts"] and items.endswith("nightlatch resolve a --batch posts")
+    told = json.loads(nightlatch(sqlite_url, "status", "--json").stdout)
+    assert [(one["key"], one["state"]) for one in told["effects"]] == [("invoice/7", "in-doubt")]
+    assert [(one["batch"], one["items"]) for one in told["items"]] == [("posts", 2)]
+    for key in ("invoice/7", "a", "b"):
+        assert nightlatch(sqlite_url, "resolve", key, "done").returncode == 0
+    assert "needs-attention" not in nightlatch(sqlite_url).stdout
+
+
+def test_show_counts_the_items_of_a_batch(sqlite_url, tmp_path):
+    items_that_fail_for_good(sqlite_url, tmp_path, "posts", "a", "b")
+    run = json.loads(nightlatch(sqlite_url, "runs", "--json").stdout)["run"]
+    shown = nightlatch(sqlite_url, "show", run).stdout
+    assert "2 needs-attention" in shown and "nightlatch resolve a --batch posts" in shown
+    assert json.loads(nightlatch(sqlite_url, "show", run, "--json").stdout)["items"] == {"needs-attention": 2}
+
+
+def test_on_postgresql(postgres_url, tmp_path):
+    items_that_fail_for_good(postgres_url, tmp_path, "posts", "a")
+    doubtful_effect(postgres_url, "k")
+    assert nightlatch(postgres_url).stdout.splitlines()[0] == "needs you (3)"
+    assert [nightlatch(postgres_url, "resolve", key, "done").returncode for key in ("a", "k")] == [0, 0]
+
+
+def test_once_as_json(sqlite_url):
+    def once(key: str, *command: str) -> tuple[int, dict[str, object]]:
+        done = nightlatch(sqlite_url, "once", key, "--not-done", "7", "--json", "--", *command)
+        return done.returncode, json.loads(done.stdout)
+
+    code, told = once("k", "echo", "posted")
+    assert (code, told["version"], told["status"], told["result"]) == (0, 1, "done", "posted\n")
+    assert once("k", "echo", "posted")[1]["status"] == "skipped"
+    assert once("l", "sh", "-c", "exit 7")[1]["status"] == "failed"
+    code, told = once("m", "sh", "-c", "exit 5")
+    assert (code, told["status"], told["exit_code"]) == (76, "in-doubt", 76)
+    assert "nightlatch resolve m done" in str(told["reason"])
