@@ -7,7 +7,18 @@ import sys
 
 from . import timing
 
-PARTS = ["lease", "postgres", "git", "gates_file", "gates_sql", "gates_git", "ledger", "steps", "overnight"]
+PARTS = [
+    "lease",
+    "supervisor",
+    "postgres",
+    "git",
+    "gates_file",
+    "gates_sql",
+    "gates_git",
+    "ledger",
+    "steps",
+    "overnight",
+]
 
 if __name__ == "__main__":
     timing.precompile()

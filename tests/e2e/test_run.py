@@ -251,32 +251,33 @@ def test_a_machine_is_kept_awake_while_it_runs(sqlite_url, tmp_path):
 
 
 def test_a_supervisor_at_rest_costs_little(sqlite_url):
-    """Not a timed assertion: ticks of the CPU and pages of memory, over seconds in which nothing happens."""
+    """Not a timed assertion: time on a CPU and pages of memory, over seconds in which nothing happens. `make bench` has
+    the figures over a minute; here a tenth of a percent more is left for what the kernel counts on a busy machine."""
     running = start(sqlite_url, "run", "job", "--timeout", "60s", "--", "sleep", "60")
     try:
         (warden,) = until(
             lambda: children(running.pid) and children(children(running.pid)[0]) and children(running.pid)
         )
         pids = (running.pid, warden)
-        before = sum(_ticks(pid) for pid in pids)
-        time.sleep(3)
-        used = sum(_ticks(pid) for pid in pids) - before
-        memory = sum(_own_memory(pid) for pid in pids)
+        time.sleep(1)  # what it does at its start is not what it does at rest
+        before = sum(_used(pid) for pid in pids)
+        time.sleep(4)
+        used = sum(_used(pid) for pid in pids) - before
+        memory = sum(_resident(pid) for pid in pids)
     finally:
         running.terminate()
         running.communicate()
-    assert used <= 3 * os.sysconf("SC_CLK_TCK") * 0.02
-    assert memory < 60_000
+    assert used < 4 * 0.003
+    assert memory < 40_000_000
 
 
-def _ticks(pid: int) -> int:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return int(fields[11]) + int(fields[12])
+def _used(pid: int) -> float:
+    """Seconds on a CPU, all threads."""
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in Path(f"/proc/{pid}/task").iterdir()) / 1e9
 
 
-def _own_memory(pid: int) -> int:
-    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+def _resident(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def test_a_failed_command_is_tried_again_with_a_new_token_each_time(sqlite_url, tmp_path):

@@ -42,6 +42,7 @@ class Machine:
         self._path.write_bytes(struct.pack("d", 0.0))
         self._slept = mmap.mmap(os.open(self._path, os.O_RDWR), 8)
         self.target, self.go = folder / "target", folder / "go"
+        self.started: list[subprocess.Popen[str]] = []
 
     def start(self, *options: str, work: str = "exec sleep 600") -> subprocess.Popen[str]:
         """A run that writes its page, says who it is, and goes on with `work`."""
@@ -62,7 +63,8 @@ class Machine:
             str(self.folder / "said"),
         )
         program = [sys.executable, "-c", SLEEPY, str(self._path), *words]
-        return subprocess.Popen(program, env=environment(self.store), text=True, stderr=subprocess.PIPE)
+        self.started.append(subprocess.Popen(program, env=environment(self.store), text=True, stderr=subprocess.PIPE))
+        return self.started[-1]
 
     def working(self) -> int:
         """The pid of the command that has said who it is."""
@@ -94,7 +96,12 @@ class Machine:
 
 @pytest.fixture
 def machine(tmp_path, sqlite_url):
-    return Machine(tmp_path, sqlite_url)
+    made = Machine(tmp_path, sqlite_url)
+    yield made
+    for running in made.started:
+        if running.poll() is None:
+            made.wake(children(running.pid))  # its warden ends the rest
+            running.kill()
 
 
 def test_slept_past_its_timeout_the_run_has_timed_out(machine):

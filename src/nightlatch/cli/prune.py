@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..core import duration
 from ..errors import UsageError
-from ..runtime import retention
+from ..runtime import pruning, retention
 from ..system import clock
 from . import screen
 from .arguments import Parser
@@ -39,7 +39,7 @@ def main(argv: list[str]) -> int:
         raise UsageError(f"everything is kept, as {'--keep' if args.keep else retention.ENV} says: name a time, "
                          f"as in nightlatch prune --keep 90d")  # fmt: skip
     desk = Desk(args.store)
-    gone = retention.prune(desk.store.folder, desk.ledger, keep, who(), dry=args.dry_run)
+    gone = pruning.prune(desk.store.folder, desk.ledger, keep, who(), dry=args.dry_run)
     if args.json:
         lists = {"runs": list(gone.runs), "outputs": list(gone.outputs), "workspaces": list(gone.workspaces)}
         print_json({"version": 1, "dry_run": args.dry_run, "keep": keep, "entries": gone.entries, **lists})

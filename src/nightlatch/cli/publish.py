@@ -9,9 +9,8 @@ from ..gates import address
 from ..gates.file import File
 from ..gates.folder import KEEP, Folder
 from ..runtime.inherited import Inherited
-from ..runtime.refused import note_in_run
 from .arguments import Parser
-from .told import store_of_run
+from .told import note_refusal, store_of_run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ def main(argv: list[str]) -> int:
         lease = Inherited.from_environment(store)
         release = _write(gate, lease, source, args.adopt)
     except (StaleToken, LeaseLost) as refused:
-        note_in_run(store, gate.url, refused)
+        note_refusal(store, gate.url, refused)
         raise
     if args.json:
         import json

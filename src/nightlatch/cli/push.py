@@ -7,9 +7,8 @@ import os
 from ..errors import LeaseLost, StaleToken
 from ..gates.git import Git
 from ..runtime.inherited import Inherited
-from ..runtime.refused import note_in_run
 from .arguments import Parser
-from .told import store_of_run
+from .told import note_refusal, store_of_run
 
 _PURPOSE = """\
 Push HEAD to BRANCH of REMOTE, unless a newer holder of the lease has taken over.
@@ -53,7 +52,7 @@ def main(argv: list[str]) -> int:
         done = (args.scope or lease.name, args.done) if args.done else None
         landed = gate.push(lease, done=done, trailers=told)
     except (StaleToken, LeaseLost) as refused:
-        note_in_run(store, gate.url, refused)
+        note_refusal(store, gate.url, refused)
         raise
     print(f"{gate.branch} {landed}" if landed else f"skipped: {args.done} is done")
     return 0

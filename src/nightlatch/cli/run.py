@@ -7,7 +7,7 @@ import sys
 
 from ..core import duration, retry
 from ..errors import Busy, Error, Stop, UsageError
-from ..runtime import backoff, verdict
+from ..runtime import verdict
 from ..runtime.job import Job, caps, seconds
 from .arguments import Parser, split_command
 
@@ -91,6 +91,8 @@ def main(argv: list[str]) -> int:
             if not retry.worth_another(told.status, told.exit_code):
                 break
             print(told.line(), file=sys.stderr)
+            from ..runtime import backoff
+
             backoff.pause(number, base=duration.parse(args.backoff, what="--backoff"), asked=told.retry_after)
             told = run(job, store=args.store)
     except (Error, Stop) as error:

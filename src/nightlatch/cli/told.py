@@ -6,7 +6,11 @@ import os
 
 from ..runtime.tell import tell
 
-__all__ = ["store_of_run", "tell"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..errors import LeaseLost, StaleToken
+
+__all__ = ["note_refusal", "store_of_run", "tell"]
 
 
 def store_of_run() -> str | None:
@@ -15,3 +19,13 @@ def store_of_run() -> str | None:
     if "NIGHTLATCH_SOCKET" not in os.environ or os.environ.get("NIGHTLATCH_STORE"):
         return None
     return str(tell(do="store")["url"])
+
+
+def note_refusal(store: str | None, what: str, refused: StaleToken | LeaseLost) -> None:
+    """Inside a run: have it in the run's record that this came too late. Elsewhere there is no run to show it."""
+    told = {name: os.environ.get(f"NIGHTLATCH_{name}", "") for name in ("JOB", "RUN", "ATTEMPT", "TOKEN")}
+    if all(told.values()):
+        from ..ledger import open_for
+
+        place = told["JOB"], told["RUN"], int(told["ATTEMPT"]), int(told["TOKEN"])
+        open_for(store).note_refusal(*place, what, refused)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..core import states
-from ..errors import RunEnded, UsageError
+from ..errors import RunEnded, StaleToken, StoreUnreachable, UsageError
 from ..system import clock
 from . import deciding, opening, sealing
 from .amounts import SCALE, shown
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..core.model import Holder
     from ..database.postgres import Postgres
     from ..database.sqlite import Sqlite
+    from ..errors import LeaseLost
     from .audit import Verdict
     from .effects import Effects
     from .model import Attempt, Entry, Pruned, Run, Usage
@@ -203,6 +204,17 @@ class Ledger:
         """What somebody saw without holding anything: a refusal, a lapse. Returns the head of the job's chain."""
         with self._tables.on_chain(job) as chain:
             return chain.append(kind, **facts)
+
+    def note_refusal(
+        self, job: str, run: str, attempt: int, token: int, what: str, refused: StaleToken | RunEnded | LeaseLost
+    ) -> None:
+        """What came too late, for `nightlatch show` of the run it belongs to. It changes nothing of that run, and that
+        it cannot be written does not hide what was refused."""
+        stands = refused.stands.token if isinstance(refused, StaleToken) and refused.stands else None
+        try:
+            self.note(job, "refused", run=run, attempt=attempt, what=what, token=token, stands=stands, reason=refused)
+        except StoreUnreachable:
+            pass
 
     @property
     def many_machines(self) -> bool:

@@ -76,6 +76,11 @@ class Stream:
         self._line = b""
         self.tail = b""  # the last of it, for whoever reads usage out of a final JSON
 
+    @property
+    def unfinished(self) -> bool:
+        """Is there a line that waits for its end?"""
+        return bool(self._line)
+
     def pump(self) -> bool:
         """Read what there is; False at the end."""
         data = os.read(self.source, _LONGEST_LINE)

@@ -33,7 +33,6 @@ from . import output, retention, supervise, usage, verdict, watch
 from .lease import Lease
 from .listener import Listener, Told
 from .socket import Socket
-from .unsealed import Unsealed, back_off, record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,10 +58,14 @@ def run(job: Job, *, store: str | None = None, steps: Checkpoints | None = None)
         pipeline = _Pipeline(job.check(), store, steps)
         try:
             told = pipeline.go()
-        except Unsealed as unsealed:
-            if back_off(number, unsealed.why):
+        except (GateUnreachable, OtherStore) as why:
+            if not pipeline.unsealed:
+                raise
+            from . import unsealed
+
+            if unsealed.back_off(number, why):
                 continue
-            told = pipeline.give_up(unsealed)
+            told = pipeline.give_up(why)
         retention.daily(pipeline.store.folder, pipeline.ledger, pipeline.host)
         return told
 
@@ -78,6 +81,7 @@ class _Pipeline:
         self.delivery: Delivery | None = None
         self.told = Told()
         self.earlier: dict[str, float] = {}  # what earlier attempts of the run have used
+        self.unsealed = ""  # the key that there is no lease for, since a gate could not be sealed
         self.recovered = ""  # how an earlier attempt's work came to be published
 
     def go(self) -> Verdict:
@@ -98,8 +102,9 @@ class _Pipeline:
                 self.delivery = Delivery(self.job)
             try:
                 lease = self._hold()
-            except (GateUnreachable, OtherStore) as error:
-                raise Unsealed(key, error) from error
+            except (GateUnreachable, OtherStore):
+                self.unsealed = key
+                raise
             with lease:
                 try:
                     return self._attempt(lease, key)
@@ -176,9 +181,11 @@ class _Pipeline:
             on_lost=lambda _: guard.tell("end", warden.LOST, ttl * 0.1, int(signal.SIGTERM)),
         )
 
-    def give_up(self, unsealed: Unsealed) -> Verdict:
+    def give_up(self, why: Error) -> Verdict:
         """No lease, nothing begun: a person has to see to the gate."""
-        waits = record(self.ledger, self._open(unsealed.key), unsealed.why, self.host)
+        from .unsealed import record
+
+        waits = record(self.ledger, self._open(self.unsealed), why, self.host)
         return self._tell(waits, states.exit_code(waits.state))
 
     def _open(self, key: str) -> Run:
@@ -309,7 +316,8 @@ class _Pipeline:
             poll = select.poll()
             for fd in (*([self.guard.fileno()] if self.ended is None else []), *reading, *socket.descriptors):
                 poll.register(fd, select.POLLIN)
-            pause = min(self.watch.next_at(clock.now()) - clock.now(), _IDLE if reading else clock.SLICE)
+            unfinished = any(self.streams[fd].unfinished for fd in reading)
+            pause = min(self.watch.next_at(clock.now()) - clock.now(), _IDLE if unfinished else clock.SLICE)
             ready = [fd for fd, _ in poll.poll(max(pause, 0.0) * 1000 + 1)]
             if not ready:
                 for fd in reading:
@@ -370,9 +378,7 @@ class _Pipeline:
             ) from None
 
     def _note_refusal(self, what: str, refused: StaleToken | RunEnded) -> None:
-        from .refused import note
-
-        note(self.ledger, self.job.name, self.opened.id, self.opened.attempt, self.lease.token, what, refused)
+        self.ledger.note_refusal(self.job.name, self.opened.id, self.opened.attempt, self.lease.token, what, refused)
 
     def _mark_done(self, key: str) -> None:
         """The work is done; a store that is away for a moment must not make it look undone."""

@@ -17,14 +17,6 @@ TRIES = 5
 PAUSE = 1.0  # seconds at most before the second try; doubles, so that a server may restart meanwhile
 
 
-class Unsealed(Exception):
-    """There is no lease, and nothing was begun. `why` names the gate."""
-
-    def __init__(self, key: str, why: Error) -> None:
-        super().__init__(str(why))
-        self.key, self.why = key, why
-
-
 def back_off(number: int, why: Error) -> bool:
     """Wait for the next try, while whoever reaches the gate may take the lease; False: there is no point in one."""
     if number == TRIES or not isinstance(why, GateUnreachable):
