@@ -1,7 +1,8 @@
-"""A real S3 server on loopback (moto), and one that ignores the conditions of a put."""
+"""A real S3 server on loopback (moto), one that ignores the conditions of a put, and a network that loses replies."""
 
 from __future__ import annotations
 
+import http.client
 import os
 import threading
 import urllib.request
@@ -78,4 +79,55 @@ def careless_server() -> Iterator[tuple[str, dict[str, bytes]]]:
     finally:
         http.shutdown()
         http.server_close()
+        thread.join()
+
+
+class _Lossy(BaseHTTPRequestHandler):
+    """Hands requests on to a real server, and loses the replies that it is told to."""
+
+    protocol_version = "HTTP/1.1"
+    endpoint: str
+    lost: list[str]  # how the paths end whose next put is answered by nobody; one that was lost is taken off
+
+    def do_GET(self) -> None:
+        self._hand_on()
+
+    do_PUT = do_DELETE = do_POST = do_HEAD = do_GET
+
+    def _hand_on(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0)) or None
+        server = http.client.HTTPConnection(self.endpoint.removeprefix("http://"))
+        server.request(self.command, self.path, body, dict(self.headers))
+        reply = server.getresponse()
+        content = reply.read()
+        server.close()
+        ends = next((end for end in self.lost if self.command == "PUT" and self.path.endswith(end)), None)
+        if ends and reply.status == 200:
+            self.lost.remove(ends)
+            self.close_connection = True
+            return
+        self.send_response_only(reply.status)
+        for name, text in reply.getheaders():
+            if name.lower() not in ("connection", "transfer-encoding", "content-length"):
+                self.send_header(name, text)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def lossy(endpoint: str) -> Iterator[tuple[str, list[str]]]:
+    """A network in front of a server: (endpoint, how the paths end whose next put happens and is not answered)"""
+    lost: list[str] = []
+    proxy = ThreadingHTTPServer(("127.0.0.1", 0), type("Lossy", (_Lossy,), {"endpoint": endpoint, "lost": lost}))
+    thread = threading.Thread(target=proxy.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{proxy.server_port}", lost
+    finally:
+        proxy.shutdown()
+        proxy.server_close()
         thread.join()

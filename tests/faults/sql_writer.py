@@ -2,8 +2,7 @@
 
 python sql_writer.py GATE STORE NAME TOKEN GRANT CONTENT POINT
 
-POINT: before   the write is decided and not begun
-       inside   in the transaction, past the check, before the write
+POINT: inside   in the transaction, past the check, before the write
        written  in the transaction, after the write, before the commit
        copy     in the middle of COPY
        fetch    in the middle of a large result
@@ -57,8 +56,6 @@ def main() -> int:
     gate = gates.Sql.from_url(url)
     connection = connect(gate)
     mark = Mark(store=store, name=name, token=int(token), grant=grant)
-    if point == "before":
-        stop()
     try:
         with gate.transaction(connection, mark):
             write(connection, mark, content, point)

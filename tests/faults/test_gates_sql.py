@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,10 +17,9 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-import nightlatch
 from nightlatch import gates
 from nightlatch.core.model import Mark
-from nightlatch.errors import GateUnreachable, InDoubt, OtherStore, StaleToken
+from nightlatch.errors import GateUnreachable, InDoubt, StaleToken
 from nightlatch.gates import sql_postgres, sql_sqlite
 from nightlatch.system import filelock, identity, process
 from tests import programs, sql_target
@@ -47,18 +45,6 @@ def writer(started: list[subprocess.Popen[str]], target: Target, its: Mark, cont
     argv = [target.url, its.store, its.name, str(its.token), its.grant, content, point]
     started.append(subprocess.Popen([sys.executable, "-m", "tests.faults.sql_writer", *argv], text=True, cwd=ROOT))
     return started[-1]
-
-
-def test_a_holder_stopped_before_its_write_is_refused_after_the_takeover(target, writers):
-    gate = target.gate()
-    gate.seal(mark(1), "old")
-    old = writer(writers, target, mark(1), "old", "before")
-    until_stopped(old.pid)
-    gate.seal(mark(2), "new")
-    target.write(mark(2), "new")
-    assert go_on(old) == 73
-    assert target.read() == ["new"]
-    assert [refusal.offered for refusal in gate.refusals()] == [1]
 
 
 POINTS = [("sqlite", "inside"), ("sqlite", "written")] + [
@@ -215,12 +201,6 @@ def _ended(connection: Any) -> bool:
         return other.execute(query, (connection.info.backend_pid,)).fetchone() == (0,)
 
 
-def test_a_holder_that_is_stale_from_the_start_is_refused(target, writers):
-    target.gate().seal(mark(2), "new")
-    assert writer(writers, target, mark(1), "old", "never").wait(30) == 73
-    assert target.read() == []
-
-
 def test_kills_at_random_points_leave_nothing_torn_stale_or_lost(target):
     seed = random.randrange(10**6)
     print(f"seed {seed}")
@@ -232,38 +212,6 @@ def test_kills_at_random_points_leave_nothing_torn_stale_or_lost(target):
     found = json.loads(killed.stdout)
     assert {**found, "writes": 0} == {"torn": 0, "behind": 0, "lost": 0, "stale": 0, "kills": 100, "writes": 0}, found
     assert found["writes"] > 20, "too few writes for a kill to hit one"
-
-
-HOLD = """
-import os, signal, sys, nightlatch
-from nightlatch import gates
-from nightlatch.errors import StaleToken
-from tests import sql_target
-gate = gates.Sql.from_url(sys.argv[1])
-lease = nightlatch.lease("job", ttl="1s").acquire()
-lease.use(gate)
-mark = lease.mark
-connection = sql_target.connect(gate)
-os.kill(os.getpid(), signal.SIGSTOP)
-try:
-    with gate.transaction(connection, mark):  # its last check of the lease was before the stop
-        sql_target.replace(connection, mark, "old")
-except StaleToken:
-    os._exit(73)
-os._exit(0)
-"""
-
-
-def test_a_gate_that_the_new_holder_does_not_know_of_is_sealed_for_it(target, sqlite_url, writers):
-    old = subprocess.Popen(
-        [sys.executable, "-c", HOLD, target.url], env=programs.environment(sqlite_url), text=True, cwd=ROOT
-    )
-    writers.append(old)
-    until_stopped(old.pid)
-    done = programs.nightlatch(sqlite_url, "lock", "job", "--wait", "10s", "--", "true")
-    assert not done.returncode, done.stderr
-    assert go_on(old) == 73
-    assert target.read() == []
 
 
 def test_with_no_seal_an_acknowledged_update_is_lost_and_with_it_the_late_one_is_refused(target):
@@ -286,42 +234,6 @@ def test_with_no_seal_an_acknowledged_update_is_lost_and_with_it_the_late_one_is
 
     assert trial(mark(1), mark(2), sealing=False) == (2, 1), "two were told it is done, one is there"
     assert trial(mark(3), mark(4), sealing=True) == (1, 1)
-
-
-def test_a_store_restored_from_before_a_grant_raises_its_token_above_the_marks(target, tmp_path, sqlite_url):
-    database = Path(sqlite_url.removeprefix("sqlite:///"))
-    store = nightlatch.connect(sqlite_url)
-    with nightlatch.lease("job", gates=[target.gate()], store=store):
-        pass
-    store.close()
-    shutil.copytree(database.parent, tmp_path / "backup")
-    store.raise_token("job", int(time.time() * 1000) + 10**9)  # as if its clock had been wrong
-    with nightlatch.lease("job", store=store) as lease:
-        forgotten = lease.mark
-    store.close()
-    gate = target.gate()
-    with nightlatch.lease("job", store=sqlite_url.replace("state", "backup")) as lease:
-        assert lease.token > forgotten.token
-        with closing(target.connect()) as connection, gate.transaction(connection, lease):
-            sql_target.replace(connection, lease.mark, "restored")
-        with pytest.raises(StaleToken):
-            target.write(forgotten, "forgotten")
-    assert target.read() == ["restored"]
-
-
-def test_another_store_is_refused_until_the_gate_is_adopted(target, tmp_path):
-    mine, theirs = f"sqlite:///{tmp_path}/mine.db", f"sqlite:///{tmp_path}/theirs.db"
-    gate = target.gate()
-    with nightlatch.lease("job", gates=[gate], store=mine) as lease:
-        refused = programs.nightlatch(theirs, "lock", "job", "--gate", target.url, "--", "true")
-        assert refused.returncode == OtherStore.exit_code == 73
-        assert "gate adopt" in refused.stderr
-        adopted = programs.nightlatch(theirs, "gate", "adopt", target.url)
-        assert adopted.returncode == 0, adopted.stderr
-        with closing(target.connect()) as connection, pytest.raises(OtherStore), gate.transaction(connection, lease):
-            sql_target.replace(connection, lease.mark, "mine")
-    assert programs.nightlatch(theirs, "lock", "job", "--gate", target.url, "--", "true").returncode == 0
-    assert target.read() == []
 
 
 def test_a_reply_to_the_commit_that_is_lost_is_settled_by_asking_the_server(postgres, postgres_target):

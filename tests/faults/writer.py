@@ -2,8 +2,7 @@
 
 python writer.py GATE STORE NAME TOKEN GRANT CONTENT POINT
 
-POINT: before   the write is decided and not begun
-       inside   after the check, before the write
+POINT: inside   after the check, before the write
        unsigned the lock is taken, and nobody can read yet by whom
        slow     inside too, but it goes on by itself after 3 s
        never    it does not stop
@@ -72,8 +71,6 @@ def main() -> int:
     url, store, name, token, grant, content, point = sys.argv[1:]
     gate = gates.open(url)
     mark = Mark(store=store, name=name, token=int(token), grant=grant)
-    if point == "before":
-        stop()
     pause_at(point, gate)
     try:
         write(gate, mark, content.encode())

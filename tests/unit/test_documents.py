@@ -48,3 +48,10 @@ def test_links_lead_somewhere(document):
 def test_commands_named_in_documents_exist(document):
     for command in re.findall(r"`nightlatch ([a-z]+)\b", document.read_text()):
         assert command in COMMANDS, f"{document.name} names `nightlatch {command}`"
+
+
+def test_tests_named_in_the_guarantees_exist():
+    named = re.findall(r"`(test_\w+\.py)::(test_\w+)`", (ROOT / "docs" / "guarantees.md").read_text())
+    assert len(named) > 12
+    for file, test in named:
+        assert f"def {test}(" in (ROOT / "tests" / "faults" / file).read_text(), f"{file} has no {test}"
