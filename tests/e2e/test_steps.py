@@ -230,7 +230,7 @@ def test_a_run_done_again_begins_with_no_steps(local):
 
 def test_a_result_that_cannot_be_recorded_is_named_and_not_done(local):
     said = local.run("unserialisable.run()")
-    assert said.startswith("failed 1") and "'bad'" in said and "JSON" in said
+    assert said.startswith("failed 64") and "'bad'" in said and "JSON" in said
     assert list(local.steps("unserialisable", "done")) == ["good"]
     assert "JSON" in local.steps("unserialisable", "failed")["bad"]
 

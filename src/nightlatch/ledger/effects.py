@@ -143,10 +143,10 @@ class Effects:
         why = f"{effect.holder} was gone before it could say how it ended"
         return self._move(effect, BEGUN, IN_DOUBT, "effect-in-doubt", reason=why)
 
-    def decide(self, effect: Effect, state: str, *, by: str) -> Effect:
+    def decide(self, effect: Effect, state: str, *, by: str, result: str = "") -> Effect:
         """A probe or a person says what became of an effect in doubt."""
         assert state in (DONE, FAILED)
-        return self._move(effect, IN_DOUBT, state, "effect-resolved", result=effect.result, reason=by, by=by)
+        return self._move(effect, IN_DOUBT, state, "effect-resolved", result=result or effect.result, reason=by, by=by)
 
     def learn(
         self,

@@ -52,7 +52,7 @@ SELECT digest, key, state, tries, run, exit_code, result, reason, changed FROM {
 WHERE scope = :scope AND state = :state ORDER BY digest LIMIT :most
 """
 _FACTS = """
-SELECT digest, state, tries, result FROM {prefix}step WHERE scope = :scope AND digest > :after
+SELECT digest, state, tries, attempt, result FROM {prefix}step WHERE scope = :scope AND digest > :after
 ORDER BY digest LIMIT :most
 """
 _SUCCEEDED = "SELECT COALESCE(MAX(attempt), 0) FROM {prefix}attempt WHERE run = :run AND state = 'succeeded'"
@@ -105,8 +105,8 @@ class Steps:
                 return
             after = page[-1][0]
 
-    def facts(self, scope: str) -> Iterator[tuple[str, str, int, str]]:
-        """(digest, state, tries, result) of every step, in pages."""
+    def facts(self, scope: str) -> Iterator[tuple[str, str, int, int, str]]:
+        """(digest, state, tries, attempt, result) of every step, in pages."""
         after, most = "", _FACTS_PAGE
         while True:
             page = self._tables.read(_FACTS, scope=scope, after=after, most=most)

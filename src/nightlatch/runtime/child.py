@@ -1,8 +1,8 @@
 """The child of a Python job: python -m nightlatch.runtime.child MODULE:QUALNAME ARGUMENTS
 
 MODULE is a module's name or a file. ARGUMENTS is a JSON object: `args`, `kwargs`, and the `path` that modules
-are imported from. What the function raises is reported with its traceback, and the exit code is 1; 76 if a person
-has to look.
+are imported from. What the function raises is reported with its traceback, and the exit code is 1, or
+that of an error of Nightlatch's own: 76 if a person has to look.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def main(argv: list[str]) -> int:
         print(f"nightlatch: {stop}", file=sys.stderr)
         return stop.exit_code
     except Exception as error:  # noqa: BLE001 - whatever it is, it is recorded
-        waits = isinstance(error, Error) and error.exit_code == InDoubt.exit_code
-        _report(error, attention=waits)
-        return InDoubt.exit_code if waits else 1
+        code = error.exit_code if isinstance(error, Error) else 1
+        _report(error, attention=code == InDoubt.exit_code)
+        return code
 
 
 def _find(name: str) -> Any:

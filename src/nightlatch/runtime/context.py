@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
+    from .effecting import Proof
     from .mapping import Key
     from .steps import Memory, Retry
 
@@ -129,6 +130,49 @@ class Run:
             for _ in range(min(concurrency, max(todo, 1))):
                 group.create_task(drive_async(work.worker()))
         return work.result(failures)
+
+    def effect(
+        self,
+        name: str,
+        *,
+        do: Callable[[], Any],
+        key: str = "",
+        probe: Callable[[], Any] | None = None,
+        input: Any = None,
+        not_done: tuple[Proof, ...] = (),
+        deadline: str = "10m",
+        settle: str = "10s",
+        retry: Retry = 0,
+        scope: str = "",
+    ) -> Any:
+        """Do something to the outside world once: never again once it is done, and never unasked when nobody knows.
+
+            run.effect("post", key=slug, do=lambda: post(text), probe=lambda: find_post(slug))
+
+        `name` and `key` (together `post/the-slug`) are known in the whole store, or in `scope`. The intent is
+        recorded, `do` is called, and its result is recorded; who asks for the same effect later gets that. With
+        another `input` than the first time it is refused (`InputChanged`).
+
+        What `do` raises means that it was not done if that is certain: `NotDone`, a refused connection, a class or
+        an HTTP status listed in `not_done`. Then it may be tried again, and `retry` says how often. Anything else
+        leaves it in doubt, and so does a crash. Then `probe` is asked, once `deadline` and `settle` are over: it
+        returns the result, or True, if it was done, and None or False if not. Without a probe `InDoubt` is raised,
+        and the run waits for a person. An effect that is not over at its `deadline` is ended, with the run.
+        """
+        from ..core import duration
+        from ..core.effects import STORE_WIDE
+        from .drive import drive, drive_async, is_async
+        from .effecting import Wanted, effect
+
+        seconds = duration.parse(deadline, what="deadline")
+        if not seconds:
+            raise UsageError("a deadline of 0s leaves the effect no time: give it some")
+        wanted = Wanted(
+            f"{name}/{key}" if key else name, scope or STORE_WIDE, do, probe, input, not_done, seconds,
+            duration.parse(settle, what="settle"),
+        )  # fmt: skip
+        work = effect(self._remembered(), wanted, retry)
+        return drive_async(work) if is_async(do) or (probe and is_async(probe)) else drive(work)
 
     def progress(self, done: int, total: int = 0, message: str = "") -> None:
         """How far it is; a total of 0 is unknown. What advances is not stalled."""

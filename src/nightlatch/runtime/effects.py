@@ -18,10 +18,15 @@ from .lease import Lease
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import TypeAlias
+
     from ..core.model import Done
     from ..core.protocols import Store
     from ..ledger.effects import Effect
     from ..ledger.ledger import Ledger
+    from .effect_desk import Borrowed
+
+    Held: TypeAlias = Lease | Borrowed
 
 
 def apart(store: Store, ledger: Ledger) -> bool:
@@ -47,7 +52,7 @@ class Book:
         self._same_input(done.input if done else known.input if known and known.state != FAILED else "", input)
         return done, known
 
-    def look(self, lease: Lease, input: str) -> Effect | None:
+    def look(self, lease: Held, input: str) -> Effect | None:
         """What is true now, brought together under the lease. None: it was never begun."""
         done, known = self.peek(input)
         if known and known.state == BEGUN:
@@ -61,7 +66,7 @@ class Book:
             known = self._look_elsewhere(known)
         return known
 
-    def begin(self, lease: Lease, known: Effect | None, *, command: str, input: str, lasting: float) -> Effect:
+    def begin(self, lease: Held, known: Effect | None, *, command: str, input: str, lasting: float) -> Effect:
         """The intent, durable when this returns, before anything is done."""
         attempt = known.attempt + 1 if known else 1
         if self.apart:
@@ -81,27 +86,27 @@ class Book:
         )
 
     def finish(
-        self, lease: Lease, effect: Effect, state: str, *, exit_code: int | None, result: str, reason: str
+        self, lease: Held, effect: Effect, state: str, *, exit_code: int | None, result: str, reason: str
     ) -> Effect:
         """How it ended. This machine's ledger first: the exit code is known nowhere else."""
         ended = self._effects.finish(effect, state, exit_code=exit_code, result=result, reason=reason)
         self._publish(lease, ended)
         return ended
 
-    def decide(self, lease: Lease, effect: Effect, state: str, *, by: str) -> Effect:
+    def decide(self, lease: Held, effect: Effect, state: str, *, by: str, result: str = "") -> Effect:
         """A probe or a person says what became of an effect in doubt."""
-        decided = self._effects.decide(effect, state, by=by)
+        decided = self._effects.decide(effect, state, by=by, result=result)
         self._publish(lease, decided)
         return decided
 
-    def _publish(self, lease: Lease, effect: Effect) -> None:
+    def _publish(self, lease: Held, effect: Effect) -> None:
         if effect.state == DONE:
             self._settle(lease, effect)
         elif effect.state == FAILED and self.apart:
             place = f"{effect.attempt} {self.key}"
             self._store.settle(lease.name, lease.grant, f"failed:{self.scope}", place, value=effect.reason)
 
-    def _settle(self, lease: Lease, effect: Effect) -> None:
+    def _settle(self, lease: Held, effect: Effect) -> None:
         self._store.settle(
             lease.name, lease.grant, f"once:{self.scope}", self.key, value=effect.result, input=effect.input
         )
@@ -153,6 +158,14 @@ class Book:
                 f"the key {self.key} was used with other input before. A key names what is done: use another key for "
                 f"other work"
             )
+
+
+def doubtful(effect: Effect, more: str = "") -> str:
+    """What is said of an effect in doubt."""
+    return (
+        f"the effect {effect.key} is in doubt: {effect.reason}{'; ' if more else ''}{more}. It is not done again "
+        f"unasked. Look whether it was done, then: {hint(effect.scope, effect.key)}"
+    )
 
 
 def hint(scope: str, key: str) -> str:

@@ -7,7 +7,7 @@ from ..errors import Error, Stop
 from ..system import clock
 from . import output
 from .recorder import Recorder
-from .socket import refusal, reply
+from .socket import Later, refusal, reply
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
     from ..ledger.writer import Writer
     from .batch import Checkpoints
+    from .effect_desk import EffectDesk
     from .lease import Lease
-    from .socket import Later
     from .watch import Watch
 
-_KNOWN = "progress, spend, retry-after, check, fail, store, known and step"
+_EFFECTS = ("effect", "effect-probed", "effect-ended")
+_KNOWN = "progress, spend, retry-after, check, fail, store, known, step, effect, effect-probed and effect-ended"
 
 
 class Told:
@@ -31,6 +32,7 @@ class Told:
         self.retry_after = 0.0  # seconds it wants to be left alone for
         self.failure = ""  # what it says it failed of
         self.attention = False  # a person has to look
+        self.doubts: set[str] = set()  # effects that nobody knows the end of, and nothing can tell
 
     def add(self, amounts: dict[str, float]) -> None:
         for unit, amount in amounts.items():
@@ -55,14 +57,44 @@ class Listener:
         self._lease, self._ledger, self._writer, self._watch = lease, ledger, writer, watch
         self._steps = Recorder(ledger, writer, folder, self._redacted)
         self._batch = batch
+        self._effects: EffectDesk | None = None
 
     def answers(self, requests: list[dict[str, Any]]) -> list[dict[str, Any] | Later]:
         """An answer for each. Steps that came together are one commit; the others are answered one by one."""
         steps = [request for request in requests if request.get("do") == "step"]
-        if not steps:
-            return [reply(self.answer, request) for request in requests]
-        told = iter(self._step(steps))
-        return [next(told) if request.get("do") == "step" else reply(self.answer, request) for request in requests]
+        told = iter(self._step(steps) if steps else ())
+        return [
+            next(told) if word == "step" else self._effect(word, request) if word in _EFFECTS else self._reply(request)
+            for word, request in ((request.get("do"), request) for request in requests)
+        ]
+
+    def warm_up(self) -> None:
+        """Import what may be needed later: in an hour the package's folder may hold another version."""
+        import json  # noqa: F401 - for the socket
+
+        from . import effect_desk  # noqa: F401
+
+    def overdue(self, now: float) -> tuple[str, str, float] | None:
+        """(state, reason, grace) if the run has to end now, since an effect takes longer than it may."""
+        return self._effects.overdue(now) if self._effects else None
+
+    def over(self) -> None:
+        """Nothing of the command is left: what it has not told the end of is in doubt."""
+        if self._effects:
+            self._effects.abandon()
+
+    def _effect(self, word: str, request: dict[str, Any]) -> Later:
+        """In a thread: it may take several words with a store that is far away."""
+        if self._effects is None:
+            from .effect_desk import EffectDesk
+
+            self._effects = EffectDesk(self._lease, self._ledger, self._writer, self.told, self._redacted)
+        desk = self._effects
+        self._watch.progressed(clock.now())
+        return Later(lambda: desk.answer(word, request))
+
+    def _reply(self, request: dict[str, Any]) -> dict[str, Any]:
+        return reply(self.answer, request)
 
     def _step(self, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
         try:

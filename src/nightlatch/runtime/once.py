@@ -21,7 +21,7 @@ from ..system import clock, command, warden
 from ..system.lifetime import Lifetime
 from ..system.light import signal
 from . import supervise
-from .effects import Book, hint
+from .effects import Book, doubtful, hint
 from .lease import Lease
 
 TYPE_CHECKING = False
@@ -234,10 +234,7 @@ class _Once:
 
     def _doubt(self, effect: Effect, more: str = "") -> InDoubt:
         probe = "" if self.wanted.probe else ", or run it again with --probe CMD (exit 0: done, 1: not done)"
-        return InDoubt(
-            f"the effect {effect.key} is in doubt: {effect.reason}{'; ' if more else ''}{more}. It is not done again "
-            f"unasked. Look whether it was done, then: {hint(effect.scope, effect.key)}{probe}"
-        )
+        return InDoubt(f"{doubtful(effect, more)}{probe}")
 
 
 def _skipped(key: str, result: str, at: float, effect: Effect | None = None) -> Outcome:

@@ -273,7 +273,7 @@ class _Pipeline:
         kept = output.Kept(folder)
         if self.steps:
             self.steps.prepare(self.store, self.ledger, lease, self.writer, folder)
-        listener = Listener(self.told, lease, self.ledger, self.writer, self.watch, folder, self.steps)
+        self.listener = listener = Listener(self.told, lease, self.ledger, self.writer, self.watch, folder, self.steps)
         socket = Socket(lease.grant, listener.answers)
         environment = supervise.environment(lease) | dict(job.env) | {
             "NIGHTLATCH_RUN": opened.id,
@@ -301,6 +301,7 @@ class _Pipeline:
         try:
             self._attend(socket)
         finally:
+            listener.over()
             socket.close()
             kept.close()
         if job.meter == "output":
@@ -320,6 +321,7 @@ class _Pipeline:
             pause = min(self.watch.next_at(clock.now()) - clock.now(), _IDLE if unfinished else clock.SLICE)
             ready = [fd for fd, _ in poll.poll(max(pause, 0.0) * 1000 + 1)]
             if not ready:
+                self.listener.warm_up()
                 for fd in reading:
                     self.streams[fd].flush()
             asking = []
@@ -333,9 +335,13 @@ class _Pipeline:
             socket.serve(asking)
 
     def _judge(self, now: float) -> None:
-        if self.ended is None and self.ending is None and (judged := self.watch.judge(now)):
+        if self.ended is not None or self.ending is not None:
+            return
+        late = self.listener.overdue(now)
+        judged = late[:2] if late else self.watch.judge(now)
+        if judged:
             self.ending = judged
-            self.guard.tell("end", judged[0], self.job.grace, int(signal.SIGTERM))
+            self.guard.tell("end", judged[0], late[2] if late else self.job.grace, int(signal.SIGTERM))
 
     def _take_report(self) -> None:
         match self.guard.report():
@@ -409,8 +415,9 @@ class _Pipeline:
             return states.CANCELLED, "its supervisor was told to end"
         if own:
             # What an effect in doubt, or an item set aside, leaves behind is for a person: no retry is spent on it.
-            state = states.NEEDS_ATTENTION if self.told.attention else states.FAILED
-            return state, self.told.failure or f"exit code {own}"
+            doubts = ", ".join(sorted(self.told.doubts))
+            state = states.NEEDS_ATTENTION if self.told.attention or doubts else states.FAILED
+            return state, self.told.failure or (f"in doubt: {doubts}" if doubts else f"exit code {own}")
         # Usage that is only known at the end cannot undo what is done: failing it would do and pay it again.
         cap = self._over()
         return states.SUCCEEDED, self.recovered or (f"passed its budget {cap}" if cap else "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from ..core.effects import BEGUN, DONE, FAILED
+from ..core.states import LOST
 from ..ledger.chain import clean
 from ..ledger.steps import STEP
 from ..system import clock
@@ -45,11 +46,14 @@ class Recorder:
             return {"path": ""}  # nobody was here before
         self._asked += 1  # who asks removes the file, and two may ask at once
         path, some = os.path.join(self._folder, f"steps-{self._writer.run.id}-{self._asked}"), False
+        lost = {one.attempt for one in self._ledger.attempts(self._writer.run.id) if one.state == LOST}
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
-            for digest, state, tries, result in self._ledger.steps.facts(self.scope):
+            for digest, state, tries, attempt, result in self._ledger.steps.facts(self.scope):
                 some = True
-                file.write(f"{digest} {state} {tries} {result}\n")
+                # Where the supervisor died too, it was not the step that ended the attempt.
+                counted = tries - (state == BEGUN and attempt in lost)
+                file.write(f"{digest} {state} {counted} {result}\n")
         return {"path": path if some else ""}
 
     def write(self, requests: Sequence[dict[str, Any]]) -> None:

@@ -12,7 +12,7 @@ from ..core import retry as rules
 from ..core import transient
 from ..core.effects import DONE, FAILED
 from ..core.keys import key as derive
-from ..errors import UsageError
+from ..errors import Busy, UsageError
 from ..system import clock
 from .drive import Ask, Call, Pause, Work
 
@@ -128,9 +128,11 @@ def pause_after(retry: Retry, error: Exception, tries: int) -> float | None:
         return None
     if callable(retry):
         return retry(error, tries)
-    if tries > retry or not transient.transient(error):
+    # Who is told to wait for another may; what is proven not done is as passing as what it was raised from.
+    passing = isinstance(error, Busy) or transient.transient(error.__cause__ or error)
+    if tries > retry or not passing:
         return None
-    asked = transient.retry_after(error, clock.wall())
+    asked = transient.retry_after(error.__cause__ or error, clock.wall())
     # Not a secret: it only keeps what failed together from trying together.
     return rules.pause(tries, longest=_LONGEST_PAUSE, chance=random.random(), asked=asked)  # noqa: S311
 

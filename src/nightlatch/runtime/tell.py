@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from _thread import _local
 
-from ..errors import BudgetSpent, Cancelled, Error, InDoubt, InputChanged, LeaseLost, StaleToken, Stop, UsageError
+from ..errors import BudgetSpent, Busy, Cancelled, Error, InDoubt, InputChanged, LeaseLost, StaleToken, Stop, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def _refused(said: str, exit_code: int) -> Error | Stop:
     """A stop stays a stop on this side: a broad `except Exception` in the work does not swallow it."""
     if exit_code == LeaseLost.exit_code:
         return LeaseLost(said, reason="taken")
-    for kind in (Cancelled, BudgetSpent, StaleToken, UsageError, InDoubt, InputChanged):
+    for kind in (Cancelled, BudgetSpent, StaleToken, UsageError, InDoubt, InputChanged, Busy):
         if exit_code == kind.exit_code:
             return kind(said)
     refused = Error(said)

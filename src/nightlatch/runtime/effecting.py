@@ -1,0 +1,128 @@
+"""An effect, on the child's side: intent, act, confirm. What failed without proof that nothing happened is in doubt."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from ..core import transient
+from ..core.effects import DONE, FAILED, IN_DOUBT
+from ..core.keys import key as derive
+from ..errors import Error, NotDone, UsageError
+from .drive import Call, Pause, Work
+from .steps import Memory, Retry, as_recorded, pause_after, reason_of, serialised
+
+Proof = type[BaseException] | int  # an exception's class, or an HTTP status
+
+_LONGEST_RESULT = 60_000  # characters of JSON
+
+
+class Wanted:
+    """What is to be done once. Times are seconds."""
+
+    def __init__(
+        self,
+        key: str,
+        scope: str,
+        do: Callable[[], Any],
+        probe: Callable[[], Any] | None,
+        input: Any,
+        not_done: tuple[Proof, ...],
+        deadline: float,
+        settle: float,
+    ) -> None:
+        self.key, self.scope, self.do, self.probe, self.not_done = key, scope, do, probe, not_done
+        self.deadline, self.settle = deadline, settle
+        self.input = "" if input is None else derive("input", input.encode() if isinstance(input, str) else input)
+
+    def proven(self, error: Exception) -> bool:
+        """Does the error say that nothing was done?"""
+        kinds = tuple(one for one in self.not_done if isinstance(one, type))
+        if isinstance(error, (NotDone, *kinds)) or transient.status(error) in self.not_done:
+            return True
+        return transient.never_sent(error)
+
+
+def effect(memory: Memory, wanted: Wanted, retry: Retry) -> Work[Any]:
+    whose = {"key": wanted.key, "scope": wanted.scope}
+    failure: Exception | None = None  # of this call
+    tries = 0
+    while True:
+        told = yield memory.ask(
+            "effect", **whose, input=wanted.input, lasting=wanted.deadline, settle=wanted.settle,
+            probes=wanted.probe is not None,
+        )  # fmt: skip
+        if told["state"] == DONE:
+            return _read(told["result"])
+        if told["state"] == "wait":
+            yield Pause(told["seconds"])
+            continue
+        if told["state"] == "probe":
+            found = yield from _probe(memory, wanted, whose)
+            if found is not None and found is not False:
+                return None if found is True else found
+            if failure is not None:
+                pause = pause_after(retry, failure, tries)
+                if pause is None:
+                    raise NotDone(f"the effect {wanted.key} was not done, its probe says") from failure
+                yield Pause(pause)
+            continue
+        tries += 1
+        try:
+            result = yield Call(wanted.do)
+        except Exception as error:
+            proven = wanted.proven(error)
+            # Without a probe a doubt is raised by this: nobody but a person can tell.
+            yield memory.ask(
+                "effect-ended", **whose, state=FAILED if proven else IN_DOUBT, reason=_why(error, proven)
+            )  # fmt: skip
+            failure = error
+            if proven:
+                pause = pause_after(retry, error, tries)
+                if pause is None:
+                    raise
+                yield Pause(pause)
+            continue
+        except BaseException as stop:  # told to stop in the middle of it
+            try:
+                yield memory.ask("effect-ended", **whose, state=IN_DOUBT, reason=_why(stop, False))
+            except Error:
+                pass  # what matters is that it stops; its supervisor says the same when it is gone
+            raise
+        text = ""
+        try:
+            text = serialised("effect", wanted.key, result)
+            if len(text) > _LONGEST_RESULT:
+                raise UsageError(f"the result of the effect {wanted.key!r} is too long to be recorded: return an id")
+        finally:  # what is done is done, also if what it returned cannot be kept
+            yield memory.ask("effect-ended", **whose, state=DONE, result=text if len(text) <= _LONGEST_RESULT else "")
+        return as_recorded(result, text)
+
+
+def _probe(memory: Memory, wanted: Wanted, whose: dict[str, str]) -> Work[Any]:
+    """What the probe says: the result, True for done without one, None or False for not done."""
+    assert wanted.probe
+    try:
+        found = yield Call(wanted.probe)
+        text = "" if found is None or isinstance(found, bool) else serialised("probe of", wanted.key, found)
+    except Exception as error:
+        yield memory.ask("effect-probed", **whose, outcome="unknown", reason=reason_of(error))
+        raise
+    outcome = FAILED if found is None or found is False else DONE
+    yield memory.ask("effect-probed", **whose, outcome=outcome, result=text)
+    return found
+
+
+def _why(error: BaseException, proven: bool) -> str:
+    return f"{reason_of(error)}, which {'says that nothing was done' if proven else 'does not say whether it acted'}"
+
+
+def _read(result: str) -> Any:
+    """As JSON; else as the text that a command has printed. None where only that it is done is known."""
+    if not result:
+        return None
+    try:
+        return json.loads(result)
+    except ValueError:
+        return result
