@@ -151,7 +151,7 @@ def test_an_async_effect_is_awaited(local):
 
 def test_a_lost_reply_is_in_doubt_ends_the_attempt_and_is_not_repeated(jobs):
     said = jobs.run("posting.run('a', do='lost_reply', retry=3)")
-    assert said.startswith("needs-attention 76") and "once --resolve done post/42" in said
+    assert said.startswith("needs-attention 76") and "nightlatch resolve post/42 done" in said
     assert (jobs.effect, jobs.notes) == ("in-doubt", ["posted"])
     assert jobs.run("posting.run('a')").startswith("InDoubt")
     assert jobs.run("posting.run('b')").startswith("needs-attention 76")
