@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shlex
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from nightlatch.ledger import open_for
+from tests.e2e.test_bad_input import mounting
 from tests.programs import NIGHTLATCH, children, environment, kill_all, nightlatch, start, until
 
 SPEND = [*NIGHTLATCH, "spend"]
@@ -245,3 +248,50 @@ def test_a_supervisor_killed_in_the_middle_leaves_nothing_that_works_on(sqlite_u
     batch.communicate()
     until(lambda: not Path(f"/proc/{pid}").exists())
     assert children(batch.pid) == []
+
+
+# ── what an item leaves behind ──
+
+
+def test_a_result_that_is_no_text_or_too_long_is_kept_as_far_as_it_can_be(sqlite_url, tmp_path):
+    """Nothing of that makes an item fail: it has done its work."""
+    items = jsonl(
+        tmp_path, {"id": 1, "print": r"printf '\377\376\000x'"}, {"id": 2, "print": "head -c 3000000 /dev/zero"}
+    )
+    words = ("batch", "b", items, "--key", "{id}", "--shell", "--", "eval {print}")
+    done = subprocess.run(
+        [*NIGHTLATCH, *words], env=environment(sqlite_url), capture_output=True, timeout=60
+    )  # not as text
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(b"\xff\xfe\x00x") and len(done.stdout) == 3_000_004, "shown as it came"
+    results = {step.key: step.result for step in open_for(sqlite_url).steps.every("b", "done")}
+    assert results["1"].startswith("\\xff\\xfe") and len(results["2"]) <= 4 * 1024
+    assert not open_for(sqlite_url).verify().breaks
+
+
+@mounting
+def test_a_disk_that_is_full_where_items_publish_fails_them_by_name_and_the_rest_goes_on(sqlite_url, tmp_path):
+    items, place = jsonl(tmp_path, {"id": 1, "kb": 900}, {"id": 2, "kb": 1}), tmp_path / "small"
+    place.mkdir()
+    words = ["batch", "b", items, "--key", "{id}", "--publish", "page=small/{id}", "--"]
+    line = shlex.join([*NIGHTLATCH, *words, "sh", "-c", "head -c {kb}000 /dev/zero > page"])
+    script = f"mount -t tmpfs -o size=512k tmpfs {place} && {line}; code=$?; ls {place}; exit $code"
+    alone = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script]
+    done = subprocess.run(alone, env=environment(sqlite_url), cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1, done.stderr
+    assert "failed: 1 (" in done.stderr and "No space left on device" in done.stderr
+    assert "1 done, 0 skipped, 1 failed" in done.stderr and done.stdout.split() == ["2"]
+
+
+@mounting
+def test_a_disk_that_is_full_where_output_is_kept_starts_nothing(sqlite_url, tmp_path):
+    """What is on it then is the item's own complaint; nothing is begun that could not be kept."""
+    items, place = jsonl(tmp_path, *({"id": number} for number in range(3))), tmp_path / "small"
+    place.mkdir()
+    line = shlex.join([*NIGHTLATCH, "batch", "b", items, "--key", "{id}", "--", "sh", "-c", "head -c 400000 /dev/zero"])
+    script = f"mount -t tmpfs -o size=256k tmpfs {place} && export TMPDIR={place} && {line}"
+    alone = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script]
+    done = subprocess.run(alone, env=environment(sqlite_url), cwd=tmp_path, capture_output=True, timeout=60)
+    assert done.returncode == 1
+    assert b"0 done" in done.stderr and b"3 failed" in done.stderr
+    assert nightlatch(sqlite_url, "batch", "b", items, "--key", "{id}", "--", "true").returncode == 0, "nothing is lost"

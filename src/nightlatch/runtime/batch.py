@@ -14,7 +14,7 @@ from ..core import budget, effects
 from ..core.effects import BEGUN, DONE, FAILED, IN_DOUBT, SET_ASIDE
 from ..core.model import check_name
 from ..core.value import value
-from ..errors import Error, UsageError
+from ..errors import Busy, UsageError
 from ..ledger import open_for
 from ..ledger.chain import clean
 from ..ledger.steps import STEP
@@ -278,7 +278,7 @@ def _at_home(store: Store, ledger: Ledger, name: str) -> None:
     """With a ledger on each machine, a batch goes on where it was begun: elsewhere all of it would be done again."""
     home = store.look(_HOMES, name) if apart(store, ledger) else None
     if home and home.value.split(" ")[0] != identity.machine():
-        raise Error(
+        raise Busy(
             f"the batch {name} was begun on {home.value.partition(' ')[2]}, and which of its items are done stands in "
             f"that machine's ledger. Go on there, or share a store that has the ledger in it (postgresql://…)"
         )
