@@ -436,3 +436,30 @@ def test_under_once_a_command_still_reaches_its_batch(sqlite_url, tmp_path):
 )  # fmt: skip
 def test_fail_exits_with_what_it_says(sqlite_url, words, code):
     assert nightlatch(sqlite_url, "fail", *words).returncode == code
+
+
+def test_ctrl_c_twice_ends_what_is_in_flight_too(sqlite_url, tmp_path, acts):
+    items = jsonl(tmp_path, *ids(1, 2))
+    pid, terminal = pty.fork()
+    if pid == 0:
+        program = [
+            *NIGHTLATCH,
+            "batch",
+            "b",
+            items,
+            "--key",
+            "{id}",
+            "--",
+            "sh",
+            "-c",
+            f"touch {acts}.begun; sleep 600",
+        ]
+        os.execve(program[0], program, environment(sqlite_url))
+    until(Path(f"{acts}.begun").exists)
+    shown = b""
+    for said in (b"finishing what is in flight", b"go on with what is unfinished"):
+        os.write(terminal, b"\x03")
+        while said not in shown:
+            shown += os.read(terminal, 1000)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 130
+    assert b"0 done, 0 skipped, 1 failed, 0 in doubt (interrupted)" in shown

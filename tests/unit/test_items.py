@@ -9,7 +9,8 @@ import pytest
 from nightlatch.core import effects
 from nightlatch.core.breaker import Breaker, Limit, alike
 from nightlatch.errors import UsageError
-from nightlatch.runtime.items import BadItem, Command, Digest, Item, Reader, Selection, Template
+from nightlatch.runtime.items import BadItem, Command, Digest, Item, Reader, Template
+from nightlatch.runtime.selection import Selection
 
 KEY = Template("{site}/{slug}")
 
@@ -109,3 +110,33 @@ def test_exit_codes_that_prove_that_nothing_was_done():
 )
 def test_only_a_commands_own_end_proves_anything(exit_code, ended_by, state):
     assert effects.judge(exit_code, ended_by, {7})[0] == state
+
+
+@pytest.mark.parametrize("template", ["{a}/{b}", "{a}", "{a}-{b}-{a}"])
+def test_a_line_that_is_plain_and_one_that_is_not_give_one_digest(tmp_path: Path, template):
+    """The short way over a million lines may differ in nothing but its time."""
+    path = tmp_path / "items.jsonl"
+    lines = [
+        '{"a": "x", "b": "y"}',
+        ' {"a": "x", "b": "y"} ',
+        '{"b": "y", "a": "x", "c": [1]}',
+        '{"a": "\\u0078", "b": "y"}',
+    ]
+    path.write_text("\n".join([*lines, '{"a": 1, "b": "y"}', '{"a": "1", "b": "y"}', '{"a": "é", "b": "y"}', lines[0]]))
+    found = [each for each in Reader(str(path), "", template) if not isinstance(each, BadItem)]
+    expected = [Digest(Template(template))(content) for _, content, _ in found]
+    assert [digest for *_, digest in found] == expected and len(found) == 8
+    assert len(set(expected)) == 3
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [('{"a": "x\\u0000y"}', "NUL"), ('{"a": "\\ud800"}', "half a character"), ('{"a": "x"} more', "not JSON"),
+     ('"a"', "no field 'a'"), ("[" * 100_000, "nested too deeply"), ('{"b": 1}', "no field 'a'"), ('{"a": null}', "null")],
+)  # fmt: skip
+def test_a_line_that_cannot_be_read_is_named(tmp_path: Path, line, said):
+    path = tmp_path / "items.jsonl"
+    path.write_text(f'{{"a": "good"}}\n{line}\n{{"a": "too"}}\n')
+    first, bad, last = Reader(str(path), "", "{a}")
+    assert isinstance(bad, BadItem) and "line 2: " in str(bad) and said in str(bad)
+    assert not isinstance(first, BadItem) and not isinstance(last, BadItem)

@@ -173,7 +173,8 @@ def _show(batch: Batch, store: str | None) -> int:
     from ..ledger import open_for
     from ..runtime.batch import known
     from ..runtime.item_place import Places
-    from ..runtime.items import BadItem, Command, Reader, Selection
+    from ..runtime.items import BadItem, Command, Reader
+    from ..runtime.selection import Selection
 
     reader = Reader(batch.items, batch.format, batch.key)
     selection = Selection(reader, known(open_for(store), batch))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+from itertools import islice
 
 from ..core import budget, effects
 from ..core.effects import BEGUN, DONE, FAILED, IN_DOUBT, SET_ASIDE
@@ -28,7 +29,7 @@ from .listener import Told
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from typing import Any
 
     from ..core.budget import Cap
@@ -102,8 +103,8 @@ def run(batch: Batch, *, store: str | None = None) -> tuple[Verdict, dict[str, A
 
 
 def known(ledger: Ledger, batch: Batch) -> dict[bytes, int]:
-    """Digests of the items that are not to be done, as `items.Selection` wants them; for a plan that is only shown."""
-    from .items import Selection
+    """Digests of the items that are not to be done, as `Selection` wants them; for a plan that is only shown."""
+    from .selection import Selection
 
     name, steps = batch.name, ledger.steps
     found = dict.fromkeys(map(bytes.fromhex, steps.digests(name, DONE)), Selection.DONE)
@@ -264,10 +265,11 @@ def _waiting(ledger: Ledger, name: str) -> list[Any]:
     return [step for step in ledger.steps.in_doubt(name) if step.exit_code != IN_DOUBT_ITSELF]
 
 
-def _put(path: str, digests: Any) -> None:
+def _put(path: str, digests: Iterable[str]) -> None:
+    digests = iter(digests)
     with open(path, "wb") as file:
-        for digest in digests:
-            file.write(bytes.fromhex(digest))
+        while some := "".join(islice(digests, 4096)):
+            file.write(bytes.fromhex(some))
 
 
 def _machine() -> str:

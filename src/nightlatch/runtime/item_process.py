@@ -113,6 +113,9 @@ class Child:
             self.end(f"not done after {duration.show(self._timeout or 0)}")
 
     def end(self, why: str) -> None:
+        """Ask it to end; a second time does nothing."""
+        if self._kill_at != float("inf"):
+            return
         self._why = self._why or why
         self._end_at, self._kill_at = float("inf"), clock.now() + self._grace
         self._signal(signal.SIGTERM)

@@ -24,7 +24,9 @@ FORMATS = ("jsonl", "csv", "lines")
 _ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv"}
 _PLACE = re.compile(r"\{\{|\}\}|\{([A-Za-z_][\w.\-]*)?\}")
 _LONGEST_KEY = 1000
-_NAMED = 10
+_decoder: Any = json.JSONDecoder()
+
+DONE, DOUBT, SEEN, ASIDE = 1, 2, 4, 8  # what may be known of a digest
 
 Found = tuple[int, Any, bytes]  # line, content, digest: as little as it takes to skip a million of them
 
@@ -116,16 +118,68 @@ class Reader:
         return total - (self.format == "csv")
 
     def __iter__(self) -> Iterator[Found | BadItem]:
+        return self.unfinished({}, lambda _: None)
+
+    def unfinished(self, known: dict[bytes, int], done: Callable[[int], None]) -> Iterator[Found | BadItem]:
+        """All but those that are DONE in `known`: such are marked there as seen, and `done` is told how many.
+
+        There may be a million of those, so the plain line (an object, its fields all ASCII text) takes the shortest
+        way; whatever is the least unusual about it takes the careful one.
+        """
         self._file.seek(0)
         digest_of = Digest(self._template)
+        if self.format == "jsonl" and digest_of.plain:
+            yield from self._quickly(known, done, digest_of)
+            return
         for line, content in self._rows() if self.format == "csv" else self._texts():
-            if isinstance(content, BadItem):
-                yield content
-                continue
+            found = self._found(line, content, digest_of)
+            if isinstance(found, BadItem) or known.get(found[2]) != DONE:
+                yield found
+            else:
+                known[found[2]] = DONE | SEEN
+                done(1)
+
+    def _quickly(
+        self, known: dict[bytes, int], done: Callable[[int], None], digest_of: Digest
+    ) -> Iterator[Found | BadItem]:
+        plain, several, nuls, copy = digest_of.plain, digest_of.nuls > 1, digest_of.nuls - 1, digest_of.begun.copy
+        scan, look, seen, count = _decoder.scan_once, known.get, DONE | SEEN, 0
+        for number, raw in enumerate(self._file, 1):
             try:
-                yield line, content, digest_of(content)
-            except BadItem as bad:
-                yield self.bad(line, bad)
+                line = raw.decode()
+                content, end = scan(line, 0)
+                whole = "\0".join(plain(content)) if several else plain(content)
+                if line[end:] != "\n" or not whole.isascii() or whole.count("\0") != nuls:
+                    raise TypeError
+            except (ValueError, StopIteration, LookupError, TypeError, AttributeError, RecursionError):
+                found = self._carefully(number, raw, digest_of)
+                if found is None:
+                    continue
+            else:
+                hashing = copy()
+                hashing.update(whole.encode())
+                found = number, content, hashing.digest()
+            if not isinstance(found, BadItem) and look(found[2]) == DONE:
+                known[found[2]] = seen
+                count += 1
+                continue
+            done(count)
+            count = 0
+            yield found
+        done(count)
+
+    def _carefully(self, number: int, raw: bytes, digest_of: Digest) -> Found | BadItem | None:
+        """Any line; None for a blank one."""
+        content = self._text(number, raw)
+        return None if content is None else self._found(number, content[0], digest_of)
+
+    def _found(self, line: int, content: Any, digest_of: Digest) -> Found | BadItem:
+        if isinstance(content, BadItem):
+            return content
+        try:
+            return line, content, digest_of(content)
+        except BadItem as bad:
+            return self.bad(line, bad)
 
     def item(self, found: Found) -> Item:
         """What was found, as an item to be done."""
@@ -141,18 +195,24 @@ class Reader:
         return BadItem(f"{self._path}, line {line}: {what}")
 
     def _texts(self) -> Iterator[tuple[int, Any]]:
-        decode = _json if self.format == "jsonl" else _plain
         for number, raw in enumerate(self._file, 1):
-            if raw.isspace():
-                continue
-            try:
-                yield number, decode(raw.decode())
-            except UnicodeDecodeError:
-                yield number, self.bad(number, "not UTF-8")
-            except ValueError as error:
-                yield number, self.bad(number, f"not JSON ({error})")
-            except RecursionError:
-                yield number, self.bad(number, "nested too deeply")
+            content = self._text(number, raw)
+            if content is not None:
+                yield number, content[0]
+
+    def _text(self, number: int, raw: bytes) -> tuple[Any] | None:
+        """What stands in a line, or what is wrong with it; None if nothing does."""
+        if raw.isspace():
+            return None
+        try:
+            text = raw.decode()
+            return (json.loads(text) if self.format == "jsonl" else text.rstrip("\r\n"),)
+        except UnicodeDecodeError:
+            return (self.bad(number, "not UTF-8"),)
+        except ValueError as error:
+            return (self.bad(number, f"not JSON ({error})"),)
+        except RecursionError:
+            return (self.bad(number, "nested too deeply"),)
 
     def _rows(self) -> Iterator[tuple[int, Any]]:
         lines = (raw.decode("utf-8-sig" if not n else "utf-8", "surrogateescape") for n, raw in enumerate(self._file))
@@ -180,94 +240,27 @@ class Reader:
         return "jsonl" if first in (b"{", b"[") else "lines"
 
 
-class Selection:
-    """The items that are to be done, and counts of those that are not: done, in doubt, doubled, unreadable.
-
-    `known` maps digests to DONE, DOUBT or ASIDE; it is used up as memory of what was seen.
-    """
-
-    DONE, DOUBT, SEEN, ASIDE = 1, 2, 4, 8
-
-    def __init__(self, reader: Reader, known: dict[bytes, int]) -> None:
-        self._reader, self._found, self._known = reader, iter(reader), known
-        self.skipped = self.doubled = 0
-        self.in_doubt: list[str] = []
-        self.aside: list[str] = []
-        self.bad: list[BadItem] = []
-        self.doubles: list[Item] = []  # the first of them, to be named
-
-    def next(self) -> Item | None:
-        """The next one to do; None when there is none, or when a line could not be read: look at `bad` first."""
-        known = self._known
-        for found in self._found:
-            if isinstance(found, BadItem):
-                self.bad.append(found)
-                return None
-            digest = found[2]
-            state = known.get(digest, 0)
-            if state == self.DONE:
-                known[digest] = self.DONE | self.SEEN
-                self.skipped += 1
-                continue
-            try:
-                item = self._reader.item(found)
-            except BadItem as bad:
-                self.bad.append(bad)
-                return None
-            if state & self.SEEN:
-                self.doubled += 1
-                if len(self.doubles) < _NAMED:
-                    self.doubles.append(item)
-                continue
-            known[digest] = state | self.SEEN
-            if not state:
-                return item
-            (self.in_doubt if state == self.DOUBT else self.aside).append(item.key)
-        self.over = True
-        return None
-
-    over = False  # has everything been read?
-
-
 class Digest:
     """Of a template and what fills it: 16 bytes. The values stand apart by NUL, which no key may hold, so
     (a/b, c) and (a, b/c) differ. Frozen: a changed byte here would make every finished item look unfinished."""
 
     def __init__(self, template: Template) -> None:
         self._template = template
-        self._plain = itemgetter(*template.fields) if len(template.fields) > 1 else None
-        self._nuls = len(template.fields)
+        # The plain case, of which there may be a million: an object's own fields.
+        self.plain: Any = itemgetter(*template.fields) if template.text.isascii() and all(template.fields) else None
+        self.nuls = len(template.fields)
+        self.begun = blake2b(f"{template.text}\0".encode(errors="replace"), digest_size=16)
 
     def __call__(self, content: Any) -> bytes:
-        try:
-            # The plain case, of which there may be a million: an object's own fields, all of them text.
-            whole = "\0".join((self._template.text, *self._plain(content)))  # type: ignore[misc]
-        except (KeyError, TypeError):
-            whole = "\0".join((self._template.text, *self._template.values(content)))
+        whole = "\0".join((self._template.text, *self._template.values(content)))
         if not whole.isascii():
             whole = unicodedata.normalize("NFC", whole)  # an "é" typed on macOS and one typed on Linux are the same
-        if whole.count("\0") != self._nuls:
+        if whole.count("\0") != self.nuls:
             raise BadItem("a NUL character cannot be part of a key")
         try:
             return blake2b(whole.encode(), digest_size=16).digest()
         except UnicodeEncodeError:
             raise BadItem("it holds half a character, or is not UTF-8") from None
-
-
-_decoder = json.JSONDecoder()
-
-
-def _json(line: str, raw_decode: Callable[[str], tuple[Any, int]] = _decoder.raw_decode) -> Any:
-    """One JSON value. The plain line, with nothing before it and one line end behind it, takes the short way."""
-    if line[0] not in " \t\r\n":
-        content, end = raw_decode(line)
-        if line[end:] in ("\n", ""):
-            return content
-    return _decoder.decode(line)
-
-
-def _plain(line: str) -> str:
-    return line.rstrip("\r\n")
 
 
 def _field(content: Any, name: str) -> str:

@@ -14,15 +14,19 @@ import select
 import signal
 import sys
 import time
+from itertools import repeat
+from operator import itemgetter
+from struct import iter_unpack
 from typing import Any
 
 from ..core.effects import DONE, IN_DOUBT, SET_ASIDE, idempotency_key
 from ..system import clock
 from .item_place import Places
 from .item_process import Child
-from .items import BadItem, Command, Item, Reader, Selection
+from .items import BadItem, Command, Item, Reader
 from .judge import Judge
 from .line import Line, Refused
+from .selection import Selection
 from .summary import Summary
 
 _GRACE = 5.0  # seconds between asking an item to end and ending it
@@ -49,6 +53,7 @@ class Worker:
         self.summary = Summary(self.plan["name"], self.plan["again"])
         self.judge = Judge(self.plan, line, self.places, self.summary, self.total)
         self.signal = 0
+        self.asked_twice = self.heeded = False
         self.said_at = self.looked_at = clock.now()
         self.wake = self._listen()
 
@@ -175,16 +180,22 @@ class Worker:
         return reads
 
     def _asked(self, signum: int, _frame: object) -> None:
-        """Asked to end: finish what is in flight; asked twice: end that too."""
-        if self.signal:
-            for child in self.running:
-                child.end(f"ended by signal {signum} to the batch")
-        elif self.running and signum == signal.SIGINT:
-            print("nightlatch: finishing what is in flight; Ctrl-C again ends it", file=sys.stderr)
+        """Asked to end. Only noted here: it may come between the start of a child and the line that lists it."""
+        self.asked_twice = bool(self.signal)
         self.signal = self.signal or signum
         self.judge.stopping = self.judge.stopping or "interrupted"
 
+    def _heed(self) -> None:
+        """Asked to end: finish what is in flight; asked twice: end that too."""
+        if self.asked_twice:
+            for child in self.running:
+                child.end(f"ended by signal {self.signal} to the batch")
+        elif self.signal == signal.SIGINT and self.running and not self.heeded:
+            self.heeded = True
+            print("nightlatch: finishing what is in flight; Ctrl-C again ends it", file=sys.stderr)
+
     def _wait(self, pausing: bool) -> None:
+        self._heed()
         if self.judge.stopping and self.judge.waiting:
             self.judge.stop(self.judge.stopping)
         now = clock.now()
@@ -259,7 +270,7 @@ def _known(files: dict[str, str]) -> dict[bytes, int]:
     for name, state in ((DONE, Selection.DONE), (IN_DOUBT, Selection.DOUBT), (SET_ASIDE, Selection.ASIDE)):
         with open(files[name], "rb") as file:
             while chunk := file.read(16 << 12):
-                known.update(dict.fromkeys([chunk[at : at + 16] for at in range(0, len(chunk), 16)], state))
+                known.update(zip(map(itemgetter(0), iter_unpack("16s", chunk)), repeat(state)))
     return known
 
 
