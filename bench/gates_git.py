@@ -33,12 +33,12 @@ def run() -> None:
 
 
 def _pushes(about: str, root: Path, url: Callable[[str], str]) -> None:
-    bare, two, gated, fresh = (
-        _Work(Path(f"{root}-{name}"), url(name)) for name in ("bare", "two", "gated", "fresh")
-    )  # fmt: skip
+    bare, two, gated, fresh, blank = (
+        _Work(Path(f"{root}-{name}"), url(name)) for name in ("bare", "two", "gated", "fresh", "blank")
+    )
     gate = gates.Git(gated.url, "main")
-    gate.seal(MARK, "bench")
-    gates.Git(fresh.url, "main").seal(MARK, "bench")
+    for one in (gate, gates.Git(fresh.url, "main"), gates.Git(blank.url, "main")):
+        one.seal(MARK, "bench")
 
     def bare_push() -> float:
         bare.commit()
@@ -54,17 +54,24 @@ def _pushes(about: str, root: Path, url: Callable[[str], str]) -> None:
         gated.commit()
         return _timed(lambda: gate.push(MARK, folder=str(gated.folder)))
 
-    def first_push() -> float:
+    def in_a_new_process() -> float:
         fresh.commit()
         newcomer = gates.Git(fresh.url, "main")
         return _timed(lambda: newcomer.push(MARK, folder=str(fresh.folder)))
+
+    def nothing_remembered() -> float:
+        blank.commit()
+        newcomer = gates.Git(blank.url, "main")
+        os.unlink(newcomer._seen)
+        return _timed(lambda: newcomer.push(MARK, folder=str(blank.folder)))
 
     rows = timing.in_turns(
         {
             "git push": bare_push,
             "git push --atomic of two refs": two_refs,
             "through the gate": through_the_gate,
-            "through a gate that knows nothing yet": first_push,
+            "through the gate, the first push of a process": in_a_new_process,
+            "through the gate, nothing remembered": nothing_remembered,
         },
         ROUNDS,
     )

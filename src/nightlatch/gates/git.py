@@ -15,7 +15,7 @@ from ..store.git.repository import Move, Moved, Refused, Repository, verdict
 from ..store.git.store import GitStore
 from ..store.git.trouble import line_with
 from ..system import clock, command, durable, identity
-from . import refusals
+from . import git_seen, refusals
 from .bearer import present
 from .plain import Memory
 from .worktree import Worktree
@@ -59,11 +59,10 @@ class Git:
         self._repository = Repository(remote, folder)
         self._branch_ref = f"refs/heads/{branch}"
         self._fence_ref = names.fence(branch)
-        self._refusals = os.path.join(folder, "refusals", names.encode(branch).replace("/", ""))
+        file = names.encode(branch).replace("/", "")
+        self._refusals = os.path.join(folder, "refusals", file)
+        self._seen = os.path.join(folder, "seen", file)
         self._sealed: Mark | None = None
-        # What stood there after our own last push: the next one may try without a look. If it is old news, the
-        # push, which compares, is refused, and then we look.
-        self._remembered: dict[str, str] = {}
         self._known: tuple[str, dict[str, Standing]] = ("", {})  # a fence and its marks
         self._memory = Memory()  # and of the repository that was pushed from
 
@@ -186,13 +185,22 @@ class Git:
         return Move(ref=self._fence_ref, old=old, new=commit.oid)
 
     def _remember(self, branch: str, seen: str, marks: dict[str, Standing]) -> None:
-        self._remembered = {self._branch_ref: branch, self._fence_ref: seen}
+        git_seen.keep(self._seen, branch, seen)
         self._known = (seen, marks)
 
-    def _recall(self) -> dict[str, str]:
-        """What we remember, once: whoever finds it wrong looks."""
-        stands, self._remembered = self._remembered, {}
-        return stands
+    def _recall(self, mark: Mark) -> dict[str, str]:
+        """What this machine remembers, if that would let `mark` in: nobody is refused from memory."""
+        branch, seen = git_seen.recall(self._seen) or ("", "")
+        if seen and seen != self._known[0]:
+            here = self._repository.commits_here({"": seen})
+            if not here:
+                return {}
+            self._known = (seen, _marks(here[""]))
+        try:
+            fence.admit(self.url, self._known[1], mark)
+        except StaleToken:
+            return {}
+        return {self._branch_ref: branch, self._fence_ref: seen} if seen else {}
 
     def _marks(self, seen: str) -> dict[str, Standing]:
         if seen != self._known[0] or not seen:
@@ -241,8 +249,8 @@ class _Push:
     def _run(self) -> str:
         gate, work, followed = self.gate, self.work, 0
         tip = plain = work.tip()
-        for _ in range(_CROWD):
-            recalled = gate._recall()
+        for turn in range(_CROWD):
+            recalled = {} if turn else gate._recall(self.mark)
             stands = recalled or gate._look()
             base, seen = stands.get(gate._branch_ref, ""), stands.get(gate._fence_ref, "")
             marks = self._admitted(seen, base)
@@ -250,8 +258,8 @@ class _Push:
                 return self.unsure  # refused now, but what we sent before that did land
             if base:
                 common = work.common(gate._repository.remote.url, gate._branch_ref, base, tip)
-                if common == tip and recalled:
-                    continue  # that it stands there is not said from memory
+                if recalled and (common == tip or common != base):
+                    continue  # neither that it stands there nor what to follow is said from memory
                 if common == tip and (tip == self.unsure or self.settling is None):
                     return tip  # it stands there: nothing to push, or only the reply was lost
                 if common != base:

@@ -11,7 +11,7 @@ import os
 from ...core.value import value
 from ...errors import StoreUnreachable
 from ...system import clock, command, durable
-from . import trouble
+from . import objects, trouble
 from .objects import Commit, Pack, read_commit
 from .remote import environment
 
@@ -73,11 +73,11 @@ class Repository:
 
     def commits(self, stands: Mapping[str, str], *, timeout: float) -> dict[str, Commit]:
         """The commits that refs were seen to point at; one whose ref has moved on since may be missing."""
-        found = self._commits(stands)
+        found = self.commits_here(stands)
         absent = [ref for ref in stands if ref not in found]
         if absent:
             self.fetch(absent, timeout=timeout)
-            found |= self._commits({ref: stands[ref] for ref in absent})
+            found |= self.commits_here({ref: stands[ref] for ref in absent})
         return found
 
     def fetch(self, refs: Iterable[str], *, timeout: float) -> None:
@@ -160,12 +160,19 @@ class Repository:
             return False, str(error)
         return verdict(code, out.decode(errors="replace"), said, [move.ref for move in moves])
 
-    def _commits(self, stands: Mapping[str, str]) -> dict[str, Commit]:
-        found = self.read(*stands.values()) if stands else []
-        return {
-            ref: read_commit(there[0], there[2])
-            for ref, there in zip(stands, found, strict=True)
-            if there and there[1] == "commit"
+    def commits_here(self, stands: Mapping[str, str]) -> dict[str, Commit]:
+        """Those of them that are in our own repository."""
+        found: dict[str, Commit] = {}
+        for ref, oid in stands.items():
+            content = objects.read(os.path.join(self.folder, "objects"), oid, "commit")
+            if content is not None:
+                found[ref] = read_commit(oid, content)
+        packed = [ref for ref in stands if ref not in found]
+        there = self.read(*(stands[ref] for ref in packed)) if packed else []
+        return found | {
+            ref: read_commit(one[0], one[2])
+            for ref, one in zip(packed, there, strict=True)
+            if one and one[1] == "commit"
         }
 
     def tidy(self) -> None:
