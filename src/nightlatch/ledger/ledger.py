@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ..errors import LeaseLost
     from .audit import Verdict
     from .effects import Effects
+    from .inside import Inside
     from .model import Attempt, Entry, Pruned, Run, Usage
     from .steps import Steps
     from .writer import Writer
@@ -35,6 +36,7 @@ ORDER BY changed DESC, id LIMIT :most
 """
 # Open runs and those that wait for a person are few among many: found by their state, without a look at the others.
 _FEW = _RUNS.replace("(:state = '' OR state = :state)", "state = :state")
+_NEWEST = f"SELECT {RUN} FROM {{prefix}}run WHERE job = :job AND parent = '' ORDER BY changed DESC, id LIMIT 1"
 _SPENT = """
 SELECT CAST(COALESCE(SUM({unit}), 0) AS BIGINT) FROM {{prefix}}usage
 WHERE (:job = '' OR job = :job) AND at >= :since AND run <> :besides
@@ -270,6 +272,17 @@ class Ledger:
     def _entries(self, chain: str, since: float | None = None) -> Iterator[Entry]:
         sql = f"SELECT {ENTRY} FROM {{prefix}}journal WHERE chain = :chain AND at >= :since ORDER BY seq"
         return map(entry_of, self._tables.read(sql, chain=chain, since=_ms(since)))
+
+    def inside(self, writer: Writer) -> Inside:
+        """Runs that are handled inside the writer's run, under its grant."""
+        from .inside import Inside
+
+        return Inside(self._tables, self._watching, writer)
+
+    def newest(self, job: str) -> Run | None:
+        """The run of a job that changed last, runs inside others left out."""
+        rows = self._tables.read(_NEWEST, job=job)
+        return run_of(rows[0]) if rows else None
 
     def _existing(self, run_id: str) -> Run:
         run = self.run(run_id)

@@ -57,6 +57,7 @@ class Run:
     seq: int  # of its newest journal entry
     head: str  # and that entry's hash
     anchor: str  # its job's chain when it was last linked there: the head for log lines
+    parent: str = ""  # the run that it is handled in; "" for one with a supervisor of its own
 
 
 @value(frozen=True, kw_only=True)
@@ -100,7 +101,7 @@ class Pruned:
 RUN = (
     "id, job, key, slot, command, definition, host, state, attempt, token, grant_id, holder, cancel, exit_code, "
     "reason, created, changed, started, ended, due, elapsed, done, total, message, usd, tokens, calls, units, seq, "
-    "head, anchor"
+    "head, anchor, parent"
 )
 ATTEMPT = "run, attempt, token, grant_id, holder, state, exit_code, reason, started, ended, elapsed"
 ENTRY = "chain, seq, at, kind, body, hash"
@@ -136,6 +137,7 @@ def run_of(row: Row) -> Run:
         seq=row[28],
         head=row[29],
         anchor=row[30],
+        parent=row[31],
     )
 
 

@@ -22,7 +22,7 @@ _FIND = f"SELECT {RUN} FROM {{prefix}}run WHERE job = :job AND key = :key"
 _CREATE = f"""
 INSERT INTO {{prefix}}run ({RUN})
 VALUES (:id, :job, :key, :slot, :command, :definition, :host, 'pending', 0, 0, '', '', '', NULL, '',
-        :at, :at, NULL, NULL, NULL, 0, 0, 0, '', 0, 0, 0, 0, 1, :head, '')
+        :at, :at, NULL, NULL, NULL, 0, 0, 0, '', 0, 0, 0, 0, 1, :head, '', '')
 ON CONFLICT DO NOTHING RETURNING id
 """
 

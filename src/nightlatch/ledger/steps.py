@@ -55,7 +55,8 @@ _FACTS = """
 SELECT digest, state, tries, attempt, result FROM {prefix}step WHERE scope = :scope AND digest > :after
 ORDER BY digest LIMIT :most
 """
-_SUCCEEDED = "SELECT COALESCE(MAX(attempt), 0) FROM {prefix}attempt WHERE run = :run AND state = 'succeeded'"
+_RESULT = "SELECT result FROM {prefix}step WHERE scope = :scope AND digest = :digest AND state = 'done'"
+_SUCCEEDED = "SELECT attempt FROM {prefix}attempt WHERE run = :run AND state = 'succeeded' ORDER BY attempt DESC"
 _RESOLVE = """
 UPDATE {prefix}step SET state = :state, reason = :reason, changed = :at
 WHERE scope = :scope AND state IN ('in-doubt', 'needs-attention') AND (:key = '' OR key = :key) RETURNING key
@@ -115,9 +116,16 @@ class Steps:
                 return
             after = page[-1][0]
 
-    def scope_of(self, run: str) -> str:
-        """The scope of a run's steps. A run that succeeded and is done `--again` begins with none."""
-        succeeded = self._tables.read(_SUCCEEDED, run=run)[0][0]
+    def result(self, scope: str, digest: str) -> str:
+        """The result of one step that is done; "" if there is none."""
+        rows = self._tables.read(_RESULT, scope=scope, digest=digest)
+        return str(rows[0][0]) if rows else ""
+
+    def scope_of(self, run: str, *, before: bool = False) -> str:
+        """The scope of a run's steps. A run that succeeded and is done `--again` begins with none; `before` is the
+        scope that it succeeded with."""
+        attempts = [row[0] for row in self._tables.read(_SUCCEEDED, run=run)]
+        succeeded = next(iter(attempts[1:] if before else attempts), 0)
         return f"{RUN_SCOPE}{run}" + (f"#{succeeded}" if succeeded else "")
 
     def every(self, scope: str, state: str, limit: int = 1_000_000) -> list[Step]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from _contextvars import ContextVar
 
 from ..errors import UsageError
 from .tell import tell
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from .steps import Memory, Retry
 
 _current: Run | None = None
+_inner: ContextVar[Run] = ContextVar("nightlatch run inside a run")
 
 
 class Run:
@@ -131,6 +133,31 @@ class Run:
                 group.create_task(drive_async(work.worker()))
         return work.result(failures)
 
+    def handle(self, key: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Handle one piece of work of many, a message of a queue say, as a run of its own; returns its result.
+
+            for message in queue:
+                run.handle(message.id, post, message)
+
+        It has the same job, a key of its own, and in `function` `nightlatch.current()` gives it, with steps of its
+        own. A key that is done is not handled again: its recorded result is returned, as long as the run is kept.
+        An exception fails that run and is raised here; the key's next `handle` is its next attempt. All of them work
+        under the one lease and the bounds of this process. A coroutine function is to be awaited.
+        """
+        from .drive import Call, drive, drive_async, is_async
+        from .handling import handle
+
+        work = handle(self, key, Call(function, args, kwargs))
+        return drive_async(work) if is_async(function) else drive(work)
+
+    def _inside(self, run: str, key: str, attempt: int) -> _Inside:
+        from .steps import Memory
+
+        made = object.__new__(Run)
+        made.__dict__ |= {**self.__dict__, "run": run, "key": key, "slot": "", "attempt": attempt}
+        made._memory = Memory(run)
+        return _Inside(made)
+
     def effect(
         self,
         name: str,
@@ -199,8 +226,24 @@ class Run:
         return f"<Run {self.run} of {self.job}, key {self.key}, attempt {self.attempt}, token {self.token}>"
 
 
+class _Inside:
+    """While it lasts, `current()` is the run inside."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def __enter__(self) -> None:
+        self._before = _inner.set(self._run)
+
+    def __exit__(self, *_: object) -> None:
+        _inner.reset(self._before)
+
+
 def current() -> Run:
-    """The run this process works in. Raises `UsageError` if there is none."""
+    """The run this process works in, or the one that it handles right now. Raises `UsageError` if there is none."""
+    inside = _inner.get(None)
+    if inside is not None:
+        return inside
     global _current  # noqa: PLW0603 - a process is started in one run, and stays in it
     if _current is None or _current.run != os.environ.get("NIGHTLATCH_RUN"):
         _current = Run()

@@ -17,11 +17,14 @@ if TYPE_CHECKING:
     from ..ledger.writer import Writer
     from .batch import Checkpoints
     from .effect_desk import EffectDesk
+    from .inner import Inner
     from .lease import Lease
     from .watch import Watch
 
 _EFFECTS = ("effect", "effect-probed", "effect-ended")
-_KNOWN = "progress, spend, retry-after, check, fail, store, known, step, effect, effect-probed and effect-ended"
+_KNOWN = (
+    "progress, spend, retry-after, check, fail, store, known, step, effect, effect-probed, effect-ended, open and close"
+)
 
 
 class Told:
@@ -57,7 +60,9 @@ class Listener:
         self._lease, self._ledger, self._writer, self._watch = lease, ledger, writer, watch
         self._steps = Recorder(ledger, writer, folder, self._redacted)
         self._batch = batch
+        self._folder = folder
         self._effects: EffectDesk | None = None
+        self._inside: Inner | None = None
 
     def answers(self, requests: list[dict[str, Any]]) -> list[dict[str, Any] | Later]:
         """An answer for each. Steps that came together are one commit; the others are answered one by one."""
@@ -72,7 +77,7 @@ class Listener:
         """Import what may be needed later: in an hour the package's folder may hold another version."""
         import json  # noqa: F401 - for the socket
 
-        from . import effect_desk  # noqa: F401
+        from . import effect_desk, inner  # noqa: F401
 
     def overdue(self, now: float) -> tuple[str, str, float] | None:
         """(state, reason, grace) if the run has to end now, since an effect takes longer than it may."""
@@ -82,6 +87,19 @@ class Listener:
         """Nothing of the command is left: what it has not told the end of is in doubt."""
         if self._effects:
             self._effects.abandon()
+        if self._inside:
+            self._inside.abandon()
+
+    @property
+    def _inner(self) -> Inner:
+        if self._inside is None:
+            from .inner import Inner
+
+            self._inside = Inner(self._lease, self._ledger, self._writer, self._folder, self._redacted)
+        return self._inside
+
+    def _recorder(self, run: str) -> Recorder:
+        return self._inner.recorder(run) if run else self._steps
 
     def _effect(self, word: str, request: dict[str, Any]) -> Later:
         """In a thread: it may take several words with a store that is far away."""
@@ -97,8 +115,10 @@ class Listener:
         return reply(self.answer, request)
 
     def _step(self, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """One commit for the run, and one for each run inside it."""
         try:
-            self._steps.write(requests)
+            for run in {str(request.get("run") or "") for request in requests}:
+                self._recorder(run).write([one for one in requests if str(one.get("run") or "") == run])
         except (Error, Stop) as error:
             return [refusal(error)] * len(requests)
         except (ValueError, TypeError, KeyError) as error:
@@ -137,7 +157,13 @@ class Listener:
                 told.failure, told.attention = facts["reason"], bool(request.get("attention"))
                 return {}
             case "known":
-                return self._steps.known()
+                return self._recorder(str(request.get("run") or "")).known()
+            case "open":
+                self._watch.progressed(clock.now())
+                return self._inner.open(str(request["key"]))
+            case "close":
+                self._watch.progressed(clock.now())
+                return self._inner.close(request)
             case word if self._batch and word in self._batch.WORDS:
                 answer = self._batch.answer(word, request)
                 self._watch.progressed(clock.now())

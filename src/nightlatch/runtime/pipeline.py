@@ -137,7 +137,7 @@ class _Pipeline:
     def _unfinished(self) -> str:
         """A run by hand goes on with the newest unfinished one, unless a new one is asked for."""
         if not self.job.new:
-            newest = next(iter(self.ledger.runs(job=self.job.name, limit=1)), None)
+            newest = self.ledger.newest(self.job.name)
             if newest and newest.state not in (states.SUCCEEDED, states.CANCELLED):
                 return newest.key
         return f"by-hand-{identity.new_id()[:12]}"

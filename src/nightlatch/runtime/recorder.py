@@ -7,7 +7,7 @@ import os
 from ..core.effects import BEGUN, DONE, FAILED
 from ..core.states import LOST
 from ..ledger.chain import clean
-from ..ledger.steps import STEP
+from ..ledger.steps import RUN_SCOPE, STEP
 from ..system import clock
 
 TYPE_CHECKING = False
@@ -34,7 +34,10 @@ class Recorder:
 
     @property
     def scope(self) -> str:
-        self._scope = self._scope or self._ledger.steps.scope_of(self._writer.run.id)
+        if not self._scope:
+            run = self._writer.run
+            # A first attempt has no success behind it that would have to be looked for.
+            self._scope = f"{RUN_SCOPE}{run.id}" if run.attempt <= 1 else self._ledger.steps.scope_of(run.id)
         return self._scope
 
     def known(self) -> dict[str, Any]:

@@ -1,0 +1,33 @@
+"""A piece of work as a run of its own, on the child's side."""
+
+from __future__ import annotations
+
+import json
+import traceback
+from typing import TYPE_CHECKING, Any
+
+from ..core import states
+from .drive import Ask, Call, Work
+from .mapping import error_waits
+from .steps import as_recorded, reason_of, serialised
+
+if TYPE_CHECKING:
+    from .context import Run
+
+
+def handle(run: Run, key: str, call: Call) -> Work[Any]:
+    told = yield Ask(do="open", key=key)
+    if told["state"] == "done":
+        return json.loads(told["result"]) if told["result"] else None
+    name = told["run"]
+    try:
+        with run._inside(name, key, told["attempt"]):
+            result = yield call
+        text = serialised("run", key, result)
+    except BaseException as error:
+        state = states.NEEDS_ATTENTION if error_waits(error) else states.FAILED
+        said = "".join(traceback.format_exception(error))
+        yield Ask(do="close", run=name, state=state, reason=reason_of(error), traceback=said)
+        raise
+    yield Ask(do="close", run=name, state=states.SUCCEEDED, result=text)
+    return as_recorded(result, text)

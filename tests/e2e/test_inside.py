@@ -1,0 +1,199 @@
+"""`run.handle`: many pieces of work in one supervised process, each a run of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import nightlatch
+from nightlatch.errors import StaleToken
+from nightlatch.ledger import open_for
+from nightlatch.ledger.writer import Writer
+from nightlatch.system import identity
+from tests.programs import environment
+
+JOBS = """
+import asyncio, os, pathlib, sys
+import nightlatch
+
+OUT = pathlib.Path(os.environ["OUT"])
+
+def note(*words):
+    with OUT.open("a") as out:
+        out.write(" ".join(map(str, words)) + "\\n")
+
+def double(number):
+    note("double", number)
+    return number * 2
+
+def message(number, fails=False):
+    run = nightlatch.current()
+    result = run.step("double", double, number)
+    if fails:
+        raise ValueError("cannot be sent")
+    return {"key": run.key, "attempt": run.attempt, "result": result}
+
+@nightlatch.job(key="{name}", lost="again")
+def queue(name, fails=(), dies=None):
+    run = nightlatch.current()
+    for number in range(3):
+        if number == dies:
+            os.kill(os.getpid(), 9)
+        try:
+            note(run.handle(f"m-{number}", message, number, number in fails))
+        except ValueError as error:
+            note("failed", error)
+    assert nightlatch.current() is run
+
+@nightlatch.job(key="{name}")
+async def queue_async(name):
+    run = nightlatch.current()
+    async def one(number):
+        await asyncio.sleep(0)
+        return nightlatch.current().key, await nightlatch.current().step("d", asyncio.to_thread, double, number)
+    note(await asyncio.gather(*(run.handle(f"m-{number}", one, number) for number in range(5))))
+
+@nightlatch.job(key="k")
+def itself():
+    nightlatch.current().handle("k", double, 1)
+
+def in_doubt():
+    raise nightlatch.InDoubt("nobody knows")
+
+@nightlatch.job(key="{name}")
+def doubtful(name):
+    try:
+        nightlatch.current().handle("m", in_doubt)
+    except nightlatch.InDoubt as doubt:
+        note(doubt)
+
+def dies():
+    os.kill(os.getpid(), 9)
+
+@nightlatch.job(key="{name}")
+def dying(name):
+    nightlatch.current().handle("m", dies)
+"""
+
+
+class Jobs:
+    def __init__(self, folder: Path, store: str) -> None:
+        self.folder, self.store, self.out = folder, store, folder / "out"
+        (folder / "nightly.py").write_text(JOBS)
+        self.out.touch()
+        self.ledger = open_for(store)
+
+    def run(self, call: str) -> str:
+        program = f"import nightly\nv = nightly.{call}\nprint(v.status, v.exit_code, v.reason)"
+        env = environment(self.store, OUT=str(self.out))
+        ran = subprocess.run(
+            [sys.executable, "-c", program], env=env, cwd=self.folder, text=True, capture_output=True, timeout=60
+        )
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout.strip().splitlines()[-1]
+
+    @property
+    def notes(self) -> list[str]:
+        lines = self.out.read_text().splitlines()
+        self.out.write_text("")
+        return lines
+
+    def state(self, job: str, key: str) -> tuple[str, int]:
+        run = self.ledger.find(job, key)
+        assert run
+        return run.state, run.attempt
+
+
+@pytest.fixture
+def jobs(tmp_path: Path, ledger_url: str) -> Jobs:
+    return Jobs(tmp_path, ledger_url)
+
+
+def test_each_piece_is_a_run_with_its_own_steps_and_verdict_and_is_done_once(jobs):
+    assert jobs.run("queue.run('a', fails=[1])").startswith("succeeded")
+    first = {number: f"{{'key': 'm-{number}', 'attempt': 1, 'result': {number * 2}}}" for number in range(3)}
+    assert jobs.notes == ["double 0", first[0], "double 1", "failed cannot be sent", "double 2", first[2]]
+    assert [jobs.state("queue", f"m-{number}")[0] for number in range(3)] == ["succeeded", "failed", "succeeded"]
+    failed = jobs.ledger.find("queue", "m-1")
+    assert failed and failed.reason == "ValueError: cannot be sent"
+    assert jobs.run("queue.run('b')").startswith("succeeded")
+    again = first[1].replace("'attempt': 1", "'attempt': 2")
+    assert jobs.notes == [first[0], again, first[2]]  # its step is recorded, and not called again
+    assert jobs.state("queue", "m-1") == ("succeeded", 2)
+    assert all(nightlatch.connect(jobs.store).look("queue", f"m-{number}") for number in range(3))
+    assert not jobs.ledger.verify(jobs.ledger.heads()).breaks
+
+
+def test_what_a_killed_process_left_is_begun_again(jobs):
+    assert jobs.run("dying.run('a')").startswith("failed 137")
+    assert jobs.state("dying", "m") == ("failed", 1)
+    assert jobs.run("dying.run('b')").startswith("failed 137")
+    assert jobs.state("dying", "m") == ("failed", 2)
+    assert not jobs.ledger.verify().breaks
+
+
+def test_coroutines_are_handled_side_by_side(jobs):
+    assert jobs.run("queue_async.run('a')").startswith("succeeded")
+    assert jobs.notes[-1] == str([[f"m-{number}", number * 2] for number in range(5)])
+
+
+def test_the_key_of_the_run_itself_is_refused(tmp_path, sqlite_url):
+    assert "in this very run" in Jobs(tmp_path, sqlite_url).run("itself.run()")
+
+
+def test_a_doubt_waits_for_a_person(tmp_path, sqlite_url):
+    jobs = Jobs(tmp_path, sqlite_url)
+    assert jobs.run("doubtful.run('a')").startswith("succeeded")
+    assert jobs.state("doubtful", "m") == ("needs-attention", 1)
+    assert jobs.run("doubtful.run('b')").startswith("succeeded")
+    first, second = jobs.notes
+    assert first == "nobody knows" and "nightlatch resolve" in second
+    assert jobs.state("doubtful", "m") == ("needs-attention", 1)
+
+
+def test_a_run_by_hand_does_not_go_on_with_a_run_inside_another(tmp_path, sqlite_url):
+    jobs = Jobs(tmp_path, sqlite_url)
+    jobs.run("queue.run('a', fails=[2])")
+    newest = jobs.ledger.newest("queue")
+    assert newest and newest.key == "a"
+
+
+def test_a_holder_that_was_overtaken_begins_and_ends_nothing(ledger_url):
+    book, holder = open_for(ledger_url), identity.holder(pid=0)
+    around = book.open_run("queue", "a")
+    old = book.inside(book.seal(around.id, token=1, grant="1" * 32, holder=holder))
+    left = old.begin("m-1", holder)
+    also = old.begin("m-2", holder)
+    assert isinstance(left, Writer) and isinstance(also, Writer)
+    new = book.inside(book.seal(around.id, token=2, grant="2" * 32, holder=holder))
+    taken = new.begin("m-1", holder)
+    assert isinstance(taken, Writer) and (taken.lost, taken.run.attempt) == (True, 2)
+    with pytest.raises(StaleToken):
+        old.begin("m-3", holder)
+    with pytest.raises(StaleToken):
+        old.finish(left, "succeeded", reason="", elapsed=1.0)
+    with pytest.raises(StaleToken):
+        left.event("step")
+    assert book.find("queue", "m-3") is None
+    ended = new.finish(taken, "succeeded", reason="", elapsed=1.0)
+    assert (ended.state, ended.attempt, ended.parent) == ("succeeded", 2, around.id)
+    assert [attempt.state for attempt in book.attempts(ended.id)] == ["lost", "succeeded"]
+    assert not book.verify(book.heads()).breaks
+
+
+def test_another_who_writes_on_the_jobs_chain_disturbs_nothing(ledger_url):
+    book, holder = open_for(ledger_url), identity.holder(pid=0)
+    around = book.open_run("queue", "a")
+    inside = book.inside(book.seal(around.id, token=1, grant="1" * 32, holder=holder))
+    book.note("queue", "seen", what="something")
+    begun = inside.begin("m-1", holder)
+    assert isinstance(begun, Writer)
+    begun.event("step-done")
+    book.note("queue", "seen", what="more")
+    inside.finish(begun, "failed", reason="no", elapsed=1.0)
+    found = book.find("queue", "m-1")
+    assert found and (found.state, found.reason) == ("failed", "no")
+    assert not book.verify(book.heads()).breaks
