@@ -60,6 +60,7 @@ class Listener:
         self._lease, self._ledger, self._writer, self._watch = lease, ledger, writer, watch
         self._steps = Recorder(ledger, writer, folder, self._redacted)
         self._batch = batch
+        self.warm = False
         self._folder = folder
         self._effects: EffectDesk | None = None
         self._inside: Inner | None = None
@@ -78,6 +79,8 @@ class Listener:
         import json  # noqa: F401 - for the socket
 
         from . import effect_desk, inner  # noqa: F401
+
+        self.warm = True
 
     def overdue(self, now: float) -> tuple[str, str, float] | None:
         """(state, reason, grace) if the run has to end now, since an effect takes longer than it may."""

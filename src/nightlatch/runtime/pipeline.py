@@ -317,7 +317,7 @@ class _Pipeline:
             poll = select.poll()
             for fd in (*([self.guard.fileno()] if self.ended is None else []), *reading, *socket.descriptors):
                 poll.register(fd, select.POLLIN)
-            unfinished = any(self.streams[fd].unfinished for fd in reading)
+            unfinished = not self.listener.warm or any(self.streams[fd].unfinished for fd in reading)
             pause = min(self.watch.next_at(clock.now()) - clock.now(), _IDLE if unfinished else clock.SLICE)
             ready = [fd for fd, _ in poll.poll(max(pause, 0.0) * 1000 + 1)]
             if not ready:
