@@ -232,6 +232,7 @@ def test_a_bar_on_a_terminal_and_plain_lines_elsewhere(sqlite_url, tmp_path):
     assert "\r\x1b[Kb 2/6 33%, " in shown and " left" in shown
     lines = [line.rpartition("\x1b[K")[2].strip() for line in shown.splitlines()]
     assert [line for line in lines if line.startswith("item")] == [f"item {number}" for number in range(6)]
+    assert "\x1b" not in shown.partition("nightlatch: b: 6 done")[2], "the summary has the last word"
     elsewhere = nightlatch(sqlite_url, "batch", "c", items, *work)
     assert "\x1b" not in elsewhere.stderr + elsewhere.stdout
     kept = nightlatch(sqlite_url, "logs", next(run.id for run in open_for(sqlite_url).runs(job="b"))).stdout

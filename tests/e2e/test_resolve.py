@@ -126,3 +126,10 @@ def test_once_as_json(sqlite_url):
     code, told = once("m", "sh", "-c", "exit 5")
     assert (code, told["status"], told["exit_code"]) == (76, "in-doubt", 76)
     assert "nightlatch resolve m done" in str(told["reason"])
+
+
+def test_retry_names_the_command_that_goes_on_with_a_batch(sqlite_url, tmp_path):
+    words = items_that_fail_for_good(sqlite_url, tmp_path, "posts", "a b")
+    run = json.loads(nightlatch(sqlite_url, "runs", "--json").stdout)["run"]
+    retried = nightlatch(sqlite_url, "retry", run)
+    assert f"nightlatch batch posts {words[2]} -- sh -c 'exit 70'" in retried.stdout

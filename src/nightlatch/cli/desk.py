@@ -59,7 +59,11 @@ class Desk:
         return self.command("show", run.id)
 
     def start(self, run: Run) -> str:
-        """How another attempt is started. The command's own words are not repeated: their quoting is not recorded."""
+        """How another attempt is started. The command's own words are not repeated: their quoting is not recorded. Of
+        a batch it is."""
+        again = [entry.facts["again"] for entry in self.ledger.entries(run.id) if entry.kind == "batch"]
+        if again:
+            return screen.harmless(again[-1])
         return self.command("run", run.job, "--key", screen.quoted(run.key), "-- …")
 
     def rows(self, seen: list[tuple[Run, str]], first: list[list[str]] | None = None) -> list[str]:

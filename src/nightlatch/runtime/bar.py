@@ -16,7 +16,7 @@ class Bar:
     def __init__(self, name: str, screen: int = 2) -> None:
         self._name, self._screen = name, screen
         self._started = self._drawn_at = clock.now()
-        self._shown = False
+        self._shown = self._closed = False
         self.done = self.failed = self.doubt = self.skipped = self.total = 0
 
     def update(self, *, skipped: int, total: int, done: int = 0, failed: int = 0, doubt: int = 0) -> None:
@@ -37,6 +37,8 @@ class Bar:
         return ", ".join(parts)[:width]
 
     def draw(self) -> None:
+        if self._closed:
+            return
         self._drawn_at = clock.now()
         try:
             width = os.get_terminal_size(self._screen).columns or 80
@@ -44,6 +46,11 @@ class Bar:
             width = 80
         self._write(f"\r\x1b[K{self.text(max(width - 1, 10))}")
         self._shown = True
+
+    def close(self) -> None:
+        """It is over: what comes now is the summary."""
+        self.clear()
+        self._closed = True
 
     def clear(self) -> None:
         """Before anything else is shown."""

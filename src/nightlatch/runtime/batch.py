@@ -99,7 +99,11 @@ def run(batch: Batch, *, store: str | None = None) -> tuple[Verdict, dict[str, A
     _at_home(the_store, open_for(url.resolve(store)), batch.name)
     the_store.close()
     steps = Checkpoints(batch)
-    return pipeline.run(job, store=store, steps=steps), steps.summary
+    try:
+        return pipeline.run(job, store=store, steps=steps), steps.summary
+    finally:
+        if steps.bar:
+            steps.bar.close()
 
 
 def known(ledger: Ledger, batch: Batch) -> dict[bytes, int]:
@@ -150,6 +154,7 @@ class Checkpoints:
         """Before the driver starts: what the last one left in flight, and files with the digests of what is done."""
         self._writer = writer
         name = self._batch.name
+        writer.event("batch", again=self._batch.again)
         if apart(store, ledger):
             store.settle(lease.name, lease.grant, _HOMES, name, value=_machine())
             _at_home(store, ledger, name)
@@ -205,13 +210,15 @@ class Checkpoints:
             case "over":
                 self.summary = request
                 if self.bar:
-                    self.bar.clear()
+                    self.bar.close()
                 return {}
         # The begun ones after the ended ones: a slot is free before it is filled.
         begun = [(digest, key, BEGUN, tries, None, "", "") for digest, key, tries in request.get("begun", ())]
         ended = [_ended(told) for told in request.get("ended", ())]
         self._write("steps", [*ended, *begun])
         for digest, _, state, *_ in ended:
+            if state != FAILED:  # no other try follows
+                self._told.pop(digest, None)
             if state == DONE and self._publishing:
                 self._publishing.done(digest)
         if self.bar and "counts" in request:
