@@ -18,7 +18,7 @@ from tests.git_server import git_repository
 from tests.programs import children, nightlatch, start, until
 from tests.workdirs import clone, commit, git
 
-ROUNDS = 30
+ROUNDS = int(os.environ.get("NIGHTLATCH_ROUNDS", "30"))
 
 # An article and a page of the same content, large enough to be torn; the attempt and the token tell whose it is.
 WORK = """
@@ -92,9 +92,10 @@ def kill(*pids: int) -> None:
             pass
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(600 + 10 * ROUNDS)
 def test_killed_at_random_points_around_the_publish_there_is_one_article_for_each_key(place):
-    seed = random.randrange(10**6)
+    seed = int(os.environ.get("NIGHTLATCH_SEED", random.randrange(10**6)))
+    print(f"NIGHTLATCH_SEED={seed}")
     chance = random.Random(seed)
     clean = place.start("clean")
     until(lambda: place.attempts("clean"))
