@@ -10,6 +10,8 @@ import time
 from functools import partial
 from pathlib import Path
 
+from tests.servers import PostgresServer
+
 from . import timing
 
 _REST = float(os.environ.get("NIGHTLATCH_REST", "60"))  # seconds of watching a supervisor that has nothing to do
@@ -17,9 +19,15 @@ _REST = float(os.environ.get("NIGHTLATCH_REST", "60"))  # seconds of watching a 
 
 def run() -> None:
     with tempfile.TemporaryDirectory(prefix="nightlatch-bench-") as folder:
-        env = timing.environment() | {"NIGHTLATCH_STORE": f"sqlite:///{folder}/store.db", "LOGNAME": "bench"}
-        _command(env)
-        _at_rest(env)
+        env = timing.environment() | {"LOGNAME": "bench", "XDG_STATE_HOME": f"{folder}/state"}
+        _command(env | {"NIGHTLATCH_STORE": f"sqlite:///{folder}/store.db"})
+        server = PostgresServer()
+        try:
+            print(f"\nSupervisor and warden, while it sleeps for {_REST:.0f} s (goal: 40 MB of RSS, 0.2 % of a CPU)")
+            _at_rest(env | {"NIGHTLATCH_STORE": f"sqlite:///{folder}/store.db"}, "SQLite")
+            _at_rest(env | {"NIGHTLATCH_STORE": server.url("bench")}, "PostgreSQL, with its driver")
+        finally:
+            server.remove()
 
 
 def _command(env: dict[str, str]) -> None:
@@ -32,10 +40,7 @@ def _command(env: dict[str, str]) -> None:
     timing.show("A supervised command (goal: at most 4 ×)", timing.in_turns(contestants, 40), "python -c pass")
 
 
-def _at_rest(env: dict[str, str]) -> None:
-    print(
-        f"\nSupervisor and warden while the command sleeps, {_REST:.0f} s (goal: under 40 MB of RSS and 0.2 % of a CPU)"
-    )
+def _at_rest(env: dict[str, str], store: str) -> None:
     words = [_nightlatch(), "run", "y", "--timeout", "1h", "--", "sleep", "3600"]
     with subprocess.Popen(words, env=env, stderr=subprocess.DEVNULL) as running:
         try:
@@ -50,8 +55,9 @@ def _at_rest(env: dict[str, str]) -> None:
         finally:
             running.terminate()
     rows["together"] = tuple(a + b for a, b in zip(*rows.values(), strict=True))
+    print(f"  {store}")
     for who, (rss, pss, seconds) in rows.items():
-        print(f"  {who:<12} RSS {rss / 1000:6.1f} MB   PSS {pss / 1000:6.1f} MB   CPU {seconds / _REST * 100:6.3f} %")
+        print(f"    {who:<12} RSS {rss / 1000:6.1f} MB   PSS {pss / 1000:6.1f} MB   CPU {seconds / _REST * 100:6.3f} %")
 
 
 def _used(pid: int) -> float:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.programs import environment, nightlatch, until
+from tests.programs import children, environment, nightlatch, start, until
 from tests.proxy import Proxy
 from tests.servers import PostgresServer, free_port
 
@@ -164,3 +164,16 @@ def test_without_psycopg(tmp_path: Path, state_home: Path) -> None:
     (tmp_path / "psycopg.py").write_text("raise ImportError('No module named psycopg')")
     url = f"postgresql://me:{SECRET}@127.0.0.1/db"
     _one_line(url, 69, "pip install 'nightlatch[postgres]'", env={"PYTHONPATH": str(tmp_path)})
+
+
+def test_the_warden_does_without_the_driver(postgres_url: str) -> None:
+    running = start(postgres_url, "run", "job", "--timeout", "60s", "--", "sleep", "60")
+    try:
+        (warden,) = until(
+            lambda: children(running.pid) and children(children(running.pid)[0]) and children(running.pid)
+        )
+        loaded = {pid: "psycopg" in Path(f"/proc/{pid}/maps").read_text() for pid in (running.pid, warden)}
+    finally:
+        running.terminate()
+        running.communicate()
+    assert loaded == {running.pid: True, warden: False}, "it is forked after tens of megabytes were loaded"

@@ -222,6 +222,13 @@ def test_bad_bounds_are_refused_with_what_to_add(sqlite_url, words, hint):
     assert hint in done.stderr
 
 
+def test_what_is_not_begun_leaves_no_lifetime_behind(sqlite_url):
+    words = ("--key", "k", "--budget", "usd/day=1", "--meter", "report", "--")
+    assert run(sqlite_url, *words, "sh", "-c", f"{ME} spend usd=1; exit 1").returncode == 1
+    assert run(sqlite_url, *words, "true").returncode == 121
+    assert not list((Path(sqlite_url.removeprefix("sqlite:///") + ".d") / "live").iterdir())
+
+
 def test_dry_run_claims_and_starts_nothing(sqlite_url):
     done = run(sqlite_url, "--key", "k", "--dry-run", "--", "echo", "hello")
     assert done.returncode == 0

@@ -12,6 +12,7 @@ import os
 import select
 
 from ..core import budget, duration, states
+from ..database import dsn
 from ..errors import (
     Conflict,
     Error,
@@ -72,9 +73,11 @@ def run(job: Job, *, store: str | None = None, steps: Checkpoints | None = None)
 
 class _Pipeline:
     def __init__(self, job: Job, store: str | None, steps: Checkpoints | None = None) -> None:
-        self.job, self.steps = job, steps
-        self.store = url.connect(store)
-        self.ledger: Ledger = open_for(url.resolve(store))
+        self.job, self.steps, self.where = job, steps, url.resolve(store)
+        # A server's driver is large: the warden, which does without, is forked before it is loaded.
+        self.server = self.where.startswith(dsn.SCHEMES)
+        if not self.server:
+            self._name_store()
         self.host = identity.host()
         self.ended: tuple[int, str, int] | None = None  # wait status, why, how many it left behind
         self.ending: tuple[str, str] | None = None  # the state and reason we are ending it with
@@ -84,22 +87,32 @@ class _Pipeline:
         self.unsealed = ""  # the key that there is no lease for, since a gate could not be sealed
         self.recovered = ""  # how an earlier attempt's work came to be published
 
+    def _name_store(self) -> None:
+        self.store = url.connect(self.where)
+        self.ledger: Ledger = open_for(self.where)
+
     def go(self) -> Verdict:
-        self.lifetime = Lifetime(self.store.folder)
+        self.lifetime = Lifetime(url.folder_of(self.where) if self.server else self.store.folder)
         self.pipes = os.pipe(), os.pipe()
         # Forked before any thread or connection exists: a fork copies neither in a usable state.
         self.guard = warden.Warden(self.lifetime.grant, (self.pipes[0][1], self.pipes[1][1]))
         for _, writing_end in self.pipes:
             os.close(writing_end)
         try:
-            key = self._look()
+            try:
+                if self.server:
+                    self._name_store()
+                key = self._look()
+                if self.job.workspace and isinstance(key, str):
+                    from .delivery import Delivery
+
+                    self.delivery = Delivery(self.job)
+            except BaseException:
+                self.lifetime.end()  # no grant was asked for
+                raise
             if isinstance(key, verdict.Verdict):
                 self.lifetime.end()
                 return key
-            if self.job.workspace:
-                from .delivery import Delivery
-
-                self.delivery = Delivery(self.job)
             try:
                 lease = self._hold()
             except (GateUnreachable, OtherStore):
