@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -73,7 +74,7 @@ def test_what_waits_for_a_person_stays(nights):
     time.sleep(0.002)
     assert nightlatch(nights, "prune", "--keep", "0s").returncode == 0
     assert keys(nights) == {"asks"}
-    whole(nights)
+    assert nightlatch(nights, "audit", "verify").returncode == 0
 
 
 def a_day_passes(store: str) -> None:
@@ -135,6 +136,33 @@ def test_the_log_loses_its_old_lines_and_no_line_that_comes_meanwhile(nights):
         late.write(f"ts={stamp} job=job key=late\n".encode())
     assert prune.returncode == 0
     assert [line.split(" key=")[1].split()[0] for line in log.read_text().splitlines()] == ["today", "late"]
+
+
+STEPS = """
+import nightlatch
+for number in range(3):
+    nightlatch.current().step(str(number), lambda: number)
+"""
+
+
+def test_a_runs_steps_go_with_it_and_a_batchs_items_stay(sqlite_url, tmp_path):
+    job = ("run", "job", "--key", "k", "--again", "--", sys.executable, "-c", STEPS)
+    for _ in range(2):
+        assert nightlatch(sqlite_url, *job, env=LONG_AGO).returncode == 0
+    items = tmp_path / "items.jsonl"
+    items.write_text('{"id": 1}\n{"id": 2}\n')
+    batch = ("batch", "b", str(items), "--key", "{id}", "--", "true")
+    assert nightlatch(sqlite_url, *batch, env=LONG_AGO).returncode == 0
+
+    def scopes() -> list[str]:
+        return sorted(
+            scope.split()[0] for (scope,) in open_for(sqlite_url)._tables.read("SELECT scope FROM {prefix}step")
+        )
+
+    assert scopes() == ["b"] * 2 + ["run"] * 6
+    assert nightlatch(sqlite_url, "prune").returncode == 0
+    assert scopes() == ["b"] * 2
+    assert "2 skipped" in nightlatch(sqlite_url, *batch).stderr
 
 
 def test_cuts_are_not_cut_for_ever(sqlite_url):

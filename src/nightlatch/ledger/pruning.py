@@ -36,6 +36,7 @@ SELECT seq, hash FROM {prefix}journal WHERE chain = :chain AND seq <
   (SELECT COALESCE(MIN(seq), 0) FROM {prefix}journal WHERE chain = :chain AND at >= :before)
 ORDER BY seq DESC LIMIT 1
 """
+_SUCCEEDED = "SELECT attempt FROM {prefix}attempt WHERE run = :run AND state = 'succeeded'"
 _BEHIND = "SELECT COUNT(*) FROM {prefix}journal WHERE chain = :chain AND seq <= :seq"
 _CUT = "DELETE FROM {prefix}journal WHERE chain = :chain AND seq <= :seq RETURNING seq"
 
@@ -81,10 +82,11 @@ def _prune_some(tables: Tables, job: str, before: int, by: str) -> tuple[list[st
         gone, entries = [], 0
         for (run,) in chain(_OLD, job=job, before=before, most=_MOST):
             if chain(_REMOVE, run=run, before=before):
+                # Each by its name: what stands between two names depends on the database's collation.
+                for number in (0, *(attempt for (attempt,) in chain(_SUCCEEDED, run=run))):
+                    scope = f"{RUN_SCOPE}{run}" + (f"#{number}" if number else "")
+                    chain("DELETE FROM {prefix}step WHERE scope = :scope", scope=scope)
                 chain("DELETE FROM {prefix}attempt WHERE run = :run", run=run)
-                # From its first scope to behind its last one, "#" and digits: read from the index.
-                scope = f"{RUN_SCOPE}{run}"
-                chain("DELETE FROM {prefix}step WHERE scope >= :first AND scope < :last", first=scope, last=f"{scope}$")
                 entries += len(chain("DELETE FROM {prefix}journal WHERE chain = :run RETURNING seq", run=run))
                 gone.append(run)
         last = chain(_LAST_OLD, chain=chain_name, before=before)
