@@ -219,3 +219,12 @@ def test_it_all_stands_in_the_journal(sqlite_url):
 )  # fmt: skip
 def test_words_that_make_no_sense_are_refused(sqlite_url, words):
     assert nightlatch(sqlite_url, "once", *words).returncode == 64
+
+
+@pytest.mark.parametrize(("probe", "code", "again"), [("exit 0", 0, 1), ("exit 1", 5, 2), ("exit 2", 76, 1)])
+def test_with_time_to_wait_the_same_call_asks_the_probe(sqlite_url, acts, probe, code, again):
+    words = ("once", "k", "--settle", "200ms", "--wait", "20s", "--probe", f"sh -c '{probe}'")
+    done = nightlatch(sqlite_url, *words, "--", "sh", "-c", f"{ACT}; exit 5", str(acts))
+    assert (done.returncode, count(acts)) == (code, 1), done.stderr
+    nightlatch(sqlite_url, *words, "--", "sh", "-c", ACT, str(acts))
+    assert count(acts) == again

@@ -23,8 +23,9 @@ every machine that shares the store, and what the command printed then (its firs
 Exit code 0 of the command means done. A code listed in --not-done means that surely nothing was done: it may
 be tried again. Everything else is in doubt: another code, a timeout, a kill, a crash of the machine. It may
 have acted, so it is never done again unasked. Then either a probe looks (--probe: exit 0 it is done, 1 it is
-not, anything else unknown; believed only when the old command's time is over), or a person does, and says so
-with `nightlatch resolve KEY done`, or failed (it was not done), or again.
+not, anything else unknown; believed only when the old command's time is over, so at once only with a --wait
+longer than --settle), or a person does, and says so with `nightlatch resolve KEY done`, or failed (it was not
+done), or again.
 
 The command gets NIGHTLATCH_KEY, and NIGHTLATCH_IDEMPOTENCY_KEY to hand to an API that knows one: it is the
 same at every try.

@@ -73,6 +73,7 @@ class _Once:
         self.store = url.connect(store)
         self.book = Book(self.store, open_for(url.resolve(store)), wanted.scope, wanted.key)
         self.started = clock.now()
+        self.doubtful: Effect | None = None  # as it ended now
         self.grace = min(supervise.GRACE, wanted.timeout)
 
     def go(self) -> Outcome:
@@ -136,7 +137,23 @@ class _Once:
             input=self.wanted.input,
             lasting=self.wanted.timeout + self.grace,
         )
-        return self._record(lease, effect, *self._act(lease))
+        report, printed = self._act(lease)
+        try:
+            return self._record(lease, effect, report, printed)
+        except InDoubt:
+            if self.doubtful is None or not self.wanted.probe or (report and warden.ASKED in report):
+                raise
+            return self._look_at_once(lease, self.doubtful)
+
+    def _look_at_once(self, lease: Lease, doubtful: Effect) -> Outcome:
+        """It has just ended in doubt, and there is a probe: with time to wait for it, nobody has to come back."""
+        self.started = clock.now()
+        decided, code = self._probe(lease, doubtful), doubtful.exit_code or 1
+        if decided.state == DONE:
+            return Outcome(
+                status=DONE, exit_code=0, said=f"{doubtful.reason}; the probe says that it is done", effect=decided
+            )
+        return Outcome(status=FAILED, exit_code=code, said="the probe says that it was not done", effect=decided)
 
     # ── probe ──
 
@@ -229,6 +246,7 @@ class _Once:
                 f"then: {hint(self.wanted.scope, self.wanted.key)}"
             ) from None
         if state == IN_DOUBT:
+            self.doubtful = ended
             raise self._doubt(ended)
         return Outcome(status=state, exit_code=exit_code, said=said or reason, effect=ended, result=result)
 
