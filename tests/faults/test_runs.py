@@ -117,7 +117,7 @@ def test_a_run_is_cancelled_through_the_ledger(sqlite_url, tmp_path):
     assert (told["status"], told["reason"]) == ("cancelled", "cancelled by ann@laptop")
 
 
-ROUNDS = int(os.environ.get("NIGHTLATCH_ROUNDS", "60"))
+ROUNDS = int(os.environ.get("NIGHTLATCH_ROUNDS", "50"))
 
 
 # What is spent is acknowledged when `spend` returns.
@@ -166,7 +166,7 @@ def test_killed_anywhere_a_run_ends_and_nothing_acknowledged_is_lost(sqlite_url,
     print(ends)
 
 
-KEYS = int(os.environ.get("NIGHTLATCH_KEYS", "60"))
+KEYS = int(os.environ.get("NIGHTLATCH_KEYS", "40"))
 GIT_KEYS = int(os.environ.get("NIGHTLATCH_GIT_KEYS", "6"))
 
 # One of two machines: both come to each key at the same moment.
