@@ -50,6 +50,15 @@ def test_each_item_works_in_a_fresh_folder_and_its_result_lands(sqlite_url, tmp_
     assert nightlatch(sqlite_url, "lease", "show", "b", "--json").stdout.count("file:") == 0, "no gate stays registered"
 
 
+def test_an_item_may_publish_a_folder_and_a_file(sqlite_url, tmp_path):
+    items = jsonl(tmp_path, *slugs("a"))
+    publish = ("--publish", "site=out/{slug}/", "--publish", "page.md=out/{slug}.md")
+    work = ("sh", "-c", "touch page.md; mkdir site; echo hello > site/index.html")
+    done = nightlatch(sqlite_url, "batch", "b", items, "--key", "{slug}", *publish, "--", *work, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out/a/index.html").read_text() == "hello\n" and (tmp_path / "out/a.md").exists()
+
+
 def test_an_item_that_leaves_nothing_to_publish_is_not_done(sqlite_url, tmp_path):
     items = jsonl(tmp_path, *slugs("a", "b"))
     words = ("batch", "b", items, "--key", "{slug}", "--publish", "page.md=out/{slug}.md", "--")

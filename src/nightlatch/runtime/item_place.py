@@ -70,4 +70,4 @@ def _fill(template: Template, content: Any, what: str) -> str:
 
 def _place(template: Template, content: Any) -> str:
     to = _fill(template, content, "TO")
-    return to if "://" in to else os.path.abspath(to)
+    return to if "://" in to else os.path.abspath(to) + ("/" if to.endswith("/") else "")
