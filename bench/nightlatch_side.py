@@ -1,0 +1,56 @@
+"""Nightlatch's side of `bench.dbos`: jobs whose children leave, in the file $TOOK, the seconds from the beginning of
+the work to its end, start-up left out."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import nightlatch
+
+
+def work(number: int) -> int:
+    return number
+
+
+def took(started: float) -> None:
+    Path(os.environ["TOOK"]).write_text(str(time.perf_counter() - started))
+
+
+@nightlatch.job(key="{key}", timeout="10m")
+def steps(key: str, count: int) -> None:
+    run, started = nightlatch.current(), time.perf_counter()
+    for number in range(count):
+        run.step(f"step-{number}", work, number)
+    took(started)
+
+
+@nightlatch.job(key="{key}", timeout="10m")
+def mapped(key: str, count: int) -> None:
+    run, started = nightlatch.current(), time.perf_counter()
+    run.map(work, range(count), concurrency=8)
+    took(started)
+
+
+def message(number: int) -> int:
+    return int(nightlatch.current().step("one", work, number))
+
+
+@nightlatch.job(key="{key}", timeout="10m")
+def runs(key: str, count: int) -> None:
+    run, started = nightlatch.current(), time.perf_counter()
+    for number in range(count):
+        run.handle(f"{key}-{number}", message, number)
+    took(started)
+
+
+@nightlatch.job(key="{key}", timeout="10m")
+def resumed(key: str, count: int) -> None:
+    """Stopped ten steps before its end the first time."""
+    run, started = nightlatch.current(), time.perf_counter()
+    for number in range(count):
+        if run.attempt == 1 and number == count - 10:
+            os._exit(9)
+        run.step(f"step-{number}", work, number)
+    took(started)
