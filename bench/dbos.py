@@ -138,7 +138,7 @@ def _environment() -> str:
     if not ready.exists() or ready.read_text() != "\n".join(WANTED):
         print(f"\nInstalling {WANTED[0]} into {place}", file=sys.stderr)
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", place], check=True)
-        pip = [sys.executable, "-m", "pip", "--python", python, "install"]
+        pip = [sys.executable, "-m", "pip", "--python", str(python), "install"]
         subprocess.run([*pip, "--quiet", "--disable-pip-version-check", *WANTED], check=True)
         ready.write_text("\n".join(WANTED))
     return str(python)
