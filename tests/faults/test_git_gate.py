@@ -413,6 +413,13 @@ def test_nightlatch_push_says_76_in_a_conflict_and_64_without_a_lease(site: Site
 
 
 @pytest.mark.parametrize("site", ["file"], indirect=True)
+def test_after_a_push_git_knows_where_the_remote_stands(site: Site, sqlite_url: str) -> None:
+    did = shell(site, sqlite_url, "echo a > article; git add article; git commit -qm a; nightlatch push")
+    assert did.returncode == 0, did.stderr
+    assert git(site.work, "rev-parse", "origin/main") == site.main()
+
+
+@pytest.mark.parametrize("site", ["file"], indirect=True)
 def test_a_gate_of_another_store_can_be_looked_at_and_adopted(site: Site, sqlite_url: str) -> None:
     old = sealed(site, 1000)
     refused = shell(site, sqlite_url, "echo a > article; git add article; git commit -qm a; nightlatch push")

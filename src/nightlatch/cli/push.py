@@ -6,6 +6,7 @@ import os
 
 from ..errors import LeaseLost, StaleToken
 from ..gates.git import Git
+from ..gates.worktree import Worktree
 from ..runtime.inherited import Inherited
 from .arguments import Parser
 from .told import note_refusal, store_of_run
@@ -54,5 +55,7 @@ def main(argv: list[str]) -> int:
     except (StaleToken, LeaseLost) as refused:
         note_refusal(store, gate.url, refused)
         raise
+    if landed:
+        Worktree(".").track(args.remote, gate.branch, landed)
     print(f"{gate.branch} {landed}" if landed else f"skipped: {args.done} is done")
     return 0

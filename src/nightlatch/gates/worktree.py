@@ -60,6 +60,12 @@ class Worktree:
         if code:
             raise GateUnreachable(f"HEAD of {self.folder} could not be set to {commit} ({_last(said)})")
 
+    def track(self, remote: str, branch: str, commit: str) -> None:
+        """Remember where the remote's branch stands, as `git push` does for a remote that is fetched as usual."""
+        _, specs, _ = self.run("config", "--get-all", f"remote.{remote}.fetch")
+        if f"+refs/heads/*:refs/remotes/{remote}/*" in specs.splitlines():
+            self.run("update-ref", "-m", "nightlatch push", f"refs/remotes/{remote}/{branch}", commit)
+
     def contains(self, ancestor: str, commit: str) -> bool:
         return self.run("merge-base", "--is-ancestor", ancestor, commit)[0] == 0
 
