@@ -169,6 +169,10 @@ def test_a_holder_that_was_overtaken_begins_and_ends_nothing(ledger_url):
     also = old.begin("m-2", holder)
     assert isinstance(left, Writer) and isinstance(also, Writer)
     new = book.inside(book.seal(around.id, token=2, grant="2" * 32, holder=holder))
+    with pytest.raises(StaleToken):
+        old.begin("m-3", holder)
+    with pytest.raises(StaleToken):
+        old.finish(also, "succeeded", reason="", elapsed=1.0)
     taken = new.begin("m-1", holder)
     assert isinstance(taken, Writer) and (taken.lost, taken.run.attempt) == (True, 2)
     with pytest.raises(StaleToken):

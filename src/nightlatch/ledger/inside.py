@@ -1,7 +1,7 @@
 """Runs inside a run: one process that handles many pieces of work, each with its own key, steps and verdict.
 
 They are begun and ended under the grant of the run around them, each by one statement: it advances the job's
-chain where that is as it was left, and only if the run around it, or the run itself, still has this grant.
+chain where that is as it was left, and only if the run around still has this grant and the run is as it was seen.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Inside:
                 exit_code=None, reason="", seq=entries.seq, head=entries.head, done=0, total=0, message="",
             )  # fmt: skip
             kind = "opened-again" if seen else "opened"
-            written = self._write(begun, kind, first, seen, around, entries, attempts)
+            written = self._write(begun, kind, first, seen, entries, attempts)
             if written:
                 return Writer(self._tables, self._watching, written, lost=run.state == states.RUNNING, skew=self._skew)
 
@@ -107,7 +107,7 @@ class Inside:
                 exit_code=0 if state == states.SUCCEEDED else 1, seq=entries.seq, head=entries.head,
             )  # fmt: skip
             attempts = [_attempt(run, state, clean(reason), at)]
-            written = self._write(ended, "ended", (entries.seq, entries.head), run, run, entries, attempts, steps)
+            written = self._write(ended, "ended", (entries.seq, entries.head), run, entries, attempts, steps)
             if written:
                 return written
             now = fence.look()
@@ -122,7 +122,6 @@ class Inside:
         kind: str,
         place: tuple[int, str],
         seen: Run | None,
-        fence: Run,
         entries: _Entries,
         attempts: Rows,
         steps: Rows = (),
@@ -133,8 +132,8 @@ class Inside:
         head = link(self._head, self._chain, seq, at, kind, body)
         run = replace(run, anchor=head_text(self._chain, seq, head))
         values: dict[str, object] = {
-            "chain": self._chain, "seq": seq, "head": head, "was_chain": self._head, "fence": fence.id,
-            "token": fence.token, "grant": fence.grant, "id": seen.id if seen else "",
+            "chain": self._chain, "seq": seq, "head": head, "was_chain": self._head, "fence": self._around.id,
+            "token": self._around.token, "grant": self._around.grant, "id": seen.id if seen else "",
             "was": seen.head if seen else "",
         }  # fmt: skip
         journal = [*entries.rows, (self._chain, seq, at, kind, body, head)]
