@@ -249,6 +249,31 @@ def test_whoever_of_them_is_killed_no_item_works_on(sqlite_url, tmp_path, acts, 
     assert again.returncode == 76 and "0 done, 0 skipped, 0 failed, 2 in doubt" in again.stderr, again.stderr
 
 
+@pytest.mark.parametrize(
+    ("lost", "code", "said"), [("doubt", 76, "0 failed, 1 in doubt"), ("again", 1, "1 failed, 0 in")]
+)
+def test_an_item_that_is_killed_from_outside_may_have_acted(sqlite_url, tmp_path, lost, code, said):
+    items = jsonl(tmp_path, *ids(1, 2))
+    words = (
+        "batch",
+        "b",
+        items,
+        "--key",
+        "{id}",
+        "--lost",
+        lost,
+        "--",
+        "sh",
+        "-c",
+        "test $0 = 1 || kill -9 $$",
+        "{id}",
+    )
+    did = nightlatch(sqlite_url, *words)
+    assert did.returncode == code and f"1 done, 0 skipped, {said}" in did.stderr, did.stderr
+    again = nightlatch(sqlite_url, "batch", "b", items, "--key", "{id}", "--lost", lost, "--", "true")
+    assert again.returncode == (76 if lost == "doubt" else 0), again.stderr
+
+
 @pytest.mark.parametrize(("word", "done"), [("done", "1 2 3"), ("again", "1 2 3 2")])
 def test_a_person_resolves_an_item_in_doubt(sqlite_url, tmp_path, acts, word, done):
     items = killed_in_flight(sqlite_url, tmp_path, acts)

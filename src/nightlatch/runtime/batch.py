@@ -81,7 +81,7 @@ class Batch:
     def plan(self) -> dict[str, object]:
         """As the driver gets it."""
         items = self.items if self.items == "-" else os.path.abspath(self.items)
-        return {**self.__dict__, "items": items, "caps": bool(self.item_caps)}
+        return {**self.__dict__, "items": items, "lost": self.when_lost, "caps": bool(self.item_caps)}
 
 
 def run(batch: Batch, *, store: str | None = None) -> tuple[Verdict, dict[str, Any]]:

@@ -40,6 +40,7 @@ class Child:
         self._argv, self._timeout, self._grace = argv, timeout, grace
         self.exit_code = 0  # 128 + N if signal N ended it
         self.timed_out = self.over_budget = False
+        self.killed = False  # by somebody else: a sweep of the whole batch, the kernel for want of memory
         self._pid = 0
         self._why = ""
         self._end_at = self._kill_at = float("inf")
@@ -98,6 +99,7 @@ class Child:
         _, status = os.waitpid(self._pid, 0)
         code = os.waitstatus_to_exitcode(status)
         self.exit_code = 128 - code if code < 0 else code
+        self.killed = code == -signal.SIGKILL and not self._why
         return True
 
     @property
@@ -128,6 +130,7 @@ class Child:
 
     def kill(self) -> None:
         """At once; the warden proves that nothing is left."""
+        self._why = self._why or "its batch was ended"
         self._signal(signal.SIGKILL)
 
     @property
@@ -138,7 +141,7 @@ class Child:
     def reason(self) -> str:
         if self.succeeded:
             return ""
-        return self._why or f"exit code {self.exit_code}"
+        return self._why or ("killed from outside" if self.killed else f"exit code {self.exit_code}")
 
     def result(self) -> str:
         self._out.seek(0)

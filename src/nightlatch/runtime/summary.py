@@ -17,7 +17,8 @@ class Summary:
         self.aside: list[tuple[str, str]] = []  # it does not: trying them again is in vain, they say
         self.before: list[str] = []  # set aside by an earlier start
         self.doubts: list[tuple[str, str]] = []  # their command said so
-        self.waiting: list[str] = []  # in doubt since before: a person has to look
+        self.killed: list[str] = []  # from outside: nobody knows
+        self.waiting: list[str] = []  # in doubt, those that were killed and those of before: a person has to look
         self.doubles: list[str] = []
         self.unrecorded: list[str] = []
         self.stopped = ""

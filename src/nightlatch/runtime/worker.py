@@ -237,7 +237,7 @@ class Worker:
         return {
             "done": summary.done,
             "failed": len(summary.failed) + len(summary.aside),
-            "doubt": len(summary.doubts) + len(self.selection.in_doubt),
+            "doubt": len(summary.doubts) + len(summary.killed) + len(self.selection.in_doubt),
             "skipped": self.selection.skipped,
             "total": self.total,
         }
@@ -246,7 +246,7 @@ class Worker:
         summary, selection = self.summary, self.selection
         summary.skipped, summary.doubled = selection.skipped, selection.doubled
         summary.doubles = [f"{item.key} (line {item.line})" for item in selection.doubles]
-        summary.waiting, summary.before = selection.in_doubt, selection.aside
+        summary.waiting, summary.before = [*summary.killed, *selection.in_doubt], selection.aside
         summary.stopped = self.judge.stopping
         code = summary.exit_code(self.signal)
         if self.home and not os.listdir(self.home):
