@@ -31,8 +31,8 @@ start; but codes 64 to 78 without 69 and 75 say that trying is in vain (`nightla
 item is set aside until --retry-failed or `nightlatch resolve KEY again --batch NAME`. An item whose command
 exits 76, as `nightlatch once` does, is in doubt: asked again by the next start. Items that were killed from
 outside (SIGKILL), alone or with the whole batch, follow --lost: doubt (they wait for `nightlatch resolve`) or
-again. A key that stands there twice is done once. When most of the last ten items failed in the same way, the batch pauses, unless
---max-failures says how many may.
+again. A key that stands there twice is done once. When most of the last ten items failed in the same way,
+the batch pauses, unless --max-failures says how many may.
 
 With --publish an item runs in a fresh folder, and is done when its result has landed, through a gate: after a
 crash what was published is found and not published again. --budget ends an item (usd/item=0.1) or the whole
