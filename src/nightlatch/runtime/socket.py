@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     Answers = Callable[[list[Request]], list["dict[str, Any] | Later"]]
 
 _LONGEST_LINE = 1 << 22  # bytes; who says more than that at once is cut off
+_PATIENCE = 1.0  # seconds for a child that does not read its answers
 _LONGEST_PATH = 100  # bytes that fit into a socket's address on every system
 
 
@@ -61,6 +62,7 @@ class Socket:
             if fd == self._listener.fileno():
                 client, _ = self._listener._accept()
                 os.set_inheritable(client, False)
+                os.set_blocking(client, False)
                 self._unread[client], self._life[client] = b"", object()
             elif self._wake and fd == self._wake[0]:
                 os.read(fd, 1 << 16)
@@ -101,7 +103,7 @@ class Socket:
                     raise ValueError("every line is a JSON object whose `grant` is $NIGHTLATCH_GRANT")
                 number = request.pop("id", None)
             except ValueError as error:
-                self._send(fd, self._life[fd], number, refusal(error))
+                self._send(fd, self._life.get(fd), number, refusal(error))
             else:
                 asked.append((fd, number, request))
         if not data or len(self._unread.get(fd, b"")) > _LONGEST_LINE:
@@ -115,7 +117,11 @@ class Socket:
         view = memoryview(json.dumps(answer if number is None else {"id": number, **answer}).encode() + b"\n")
         try:
             while view:
-                view = view[os.write(fd, view) :]
+                try:
+                    view = view[os.write(fd, view) :]
+                except BlockingIOError:
+                    if not _has_room(fd):
+                        raise  # who asks and does not listen is cut off: the watch must not wait for it
         except OSError:
             self._drop(fd)
 
@@ -134,6 +140,14 @@ class Socket:
         if self._life.pop(fd, None):
             del self._unread[fd]
             os.close(fd)
+
+
+def _has_room(fd: int) -> bool:
+    import select
+
+    poll = select.poll()
+    poll.register(fd, select.POLLOUT)
+    return bool(poll.poll(_PATIENCE * 1000))
 
 
 def one_by_one(answer: Answer) -> Answers:
