@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Generator
+from types import FunctionType
 from typing import Any, TypeVar
 
 from ..system import clock
@@ -99,6 +100,8 @@ async def drive_async(work: Work[T]) -> T:
 
 def is_async(function: object) -> bool:
     """Is it a coroutine function, or an object that is called like one?"""
+    if type(function) is FunctionType:
+        return bool(function.__code__.co_flags & inspect.CO_COROUTINE)  # the plain case, of which there are many
     while hasattr(function, "func"):  # functools.partial
         function = function.func
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004

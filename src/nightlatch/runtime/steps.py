@@ -22,6 +22,7 @@ Retry = int | Callable[[Exception, int], float | None]
 
 LONGEST_RESULT = 1_000_000  # characters of JSON
 _LONGEST_PAUSE = 60.0  # seconds; only what a server asks for is longer
+_encode = json.JSONEncoder(allow_nan=False).encode  # made once: json.dumps makes one for each call
 _PLAIN = (str, int, bool, type(None))
 
 
@@ -103,7 +104,7 @@ def digest_of(key: str) -> str:
 def serialised(what: str, key: str, result: Any) -> str:
     """As JSON, all of it ASCII, so that every database keeps it as it is."""
     try:
-        text = json.dumps(result, allow_nan=False)
+        text = _encode(result)
     except (TypeError, ValueError, RecursionError) as error:
         raise UsageError(
             f"the result of the {what} {key!r} cannot be recorded, since JSON cannot carry it ({error}): return text, "
