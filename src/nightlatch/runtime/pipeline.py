@@ -9,9 +9,8 @@ the keeper; what ends the tree is the warden.
 from __future__ import annotations
 
 import os
-import select
 
-from ..core import budget, duration, states
+from ..core import states
 from ..database import dsn
 from ..errors import (
     Conflict,
@@ -20,7 +19,6 @@ from ..errors import (
     InDoubt,
     LeaseLost,
     OtherStore,
-    OverBudget,
     RunEnded,
     StaleToken,
     StoreUnreachable,
@@ -30,24 +28,23 @@ from ..store import url
 from ..system import clock, identity, warden
 from ..system.lifetime import Lifetime
 from ..system.light import signal
-from . import output, retention, supervise, usage, verdict, watch
+from . import retention, verdict
+from .attend import Attendance
+from .ending import Ending
 from .lease import Lease
-from .listener import Listener, Told
-from .socket import Socket
+from .listener import Told
+from .spending import Spending
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..core.budget import Cap
     from ..ledger.ledger import Ledger
     from ..ledger.model import Run
     from .batch import Checkpoints
     from .delivery import Delivery
     from .job import Job
     from .verdict import Verdict
-
-_IDLE = 0.2  # seconds without output after which an unfinished line is shown
 
 
 def run(job: Job, *, store: str | None = None, steps: Checkpoints | None = None) -> Verdict:
@@ -74,22 +71,20 @@ def run(job: Job, *, store: str | None = None, steps: Checkpoints | None = None)
 class _Pipeline:
     def __init__(self, job: Job, store: str | None, steps: Checkpoints | None = None) -> None:
         self.job, self.steps, self.where = job, steps, url.resolve(store)
+        self.ending, self.told = Ending(), Told()
         # A server's driver is large: the warden, which does without, is forked before it is loaded.
         self.server = self.where.startswith(dsn.SCHEMES)
         if not self.server:
             self._name_store()
         self.host = identity.host()
-        self.ended: tuple[int, str, int] | None = None  # wait status, why, how many it left behind
-        self.ending: tuple[str, str] | None = None  # the state and reason we are ending it with
         self.delivery: Delivery | None = None
-        self.told = Told()
-        self.earlier: dict[str, float] = {}  # what earlier attempts of the run have used
         self.unsealed = ""  # the key that there is no lease for, since a gate could not be sealed
         self.recovered = ""  # how an earlier attempt's work came to be published
 
     def _name_store(self) -> None:
         self.store = url.connect(self.where)
         self.ledger: Ledger = open_for(self.where)
+        self.spending = Spending(self.job.name, self.job.caps, self.ledger, self.told.used)
 
     def go(self) -> Verdict:
         self.lifetime = Lifetime(url.folder_of(self.where) if self.server else self.store.folder)
@@ -144,7 +139,8 @@ class _Pipeline:
                 job=self.job.name, key=key, slot=self.job.slot, status=verdict.SKIPPED, exit_code=0, host=self.host,
                 run=known.id if known else "", reason="its key is done", at=clock.wall(),
             )  # fmt: skip
-        self._afford(known)
+        self.spending.count_earlier(known)
+        self.spending.afford()
         return key
 
     def _unfinished(self) -> str:
@@ -154,30 +150,6 @@ class _Pipeline:
             if newest and newest.state not in (states.SUCCEEDED, states.CANCELLED):
                 return newest.key
         return f"by-hand-{identity.new_id()[:12]}"
-
-    def _afford(self, known: Run | None) -> None:
-        self._count_earlier(known)
-        cap = budget.exceeded(self.job.caps, {}, self._spent_before, starting=True)
-        if cap:
-            until = "" if cap.period == "run" else f"when the {cap.period} is over, or "
-            raise OverBudget(
-                f"{self.job.name} is not started: its budget {cap} is spent. It may again {until}with a higher --budget"
-            )
-
-    def _count_earlier(self, run: Run | None) -> None:
-        """What earlier attempts have used of a cap for a run: a retried run does not spend it once more."""
-        if run and run.attempt and any(cap.period == "run" for cap in self.job.caps):
-            self.earlier = usage.since_success(self.ledger.entries(run.id))
-
-    def _spent_before(self, unit: str, period: str) -> float:
-        """Before this attempt: what the run has used, or its job in the current local day or month."""
-        if period == "run":
-            return self.earlier.get(unit, 0.0)
-        import time
-
-        now = time.localtime(clock.wall())
-        first = (now.tm_year, now.tm_mon, now.tm_mday if period == "day" else 1, 0, 0, 0, 0, 0, -1)
-        return self.ledger.spent(self.job.name, unit, time.mktime(first)) - self.told.used.get(unit, 0.0)
 
     # ── hold ──
 
@@ -225,7 +197,7 @@ class _Pipeline:
         if settled:
             return self._tell(writer.finish(states.SUCCEEDED, exit_code=0, reason="settled before its holder died"), 0)
         self.writer, self.lease, self.opened = writer, lease, writer.run
-        self._count_earlier(writer.run)  # again: another may have made an attempt while we waited for the lease
+        self.spending.count_earlier(writer.run)  # again: another may have made an attempt while we waited for the lease
         started = clock.now()
         if self._prepare():
             self._work(started)
@@ -235,7 +207,7 @@ class _Pipeline:
     # ── prepare and publish ──
 
     def _prepare(self) -> bool:
-        """Record what goes in, make the workspace. False: there is nothing to start, and `ended` says why."""
+        """Record what goes in, make the workspace. False: there is nothing to start, and `ending` says why."""
 
         def steps() -> None:
             if self.job.inputs:
@@ -246,14 +218,14 @@ class _Pipeline:
             if self.delivery:
                 self.recovered = self.delivery.begin(self.lease, self.ledger, self.writer)
                 if self.recovered:
-                    self.ended = (0, "", 0)
+                    self.ending.report(0, "", 0)
 
         self._guarded(steps)
-        return self.ended is None
+        return not self.ending.over
 
     def _publish(self) -> None:
         """Let the result land, if there is one; nothing of the command is left that could still change it."""
-        if self.delivery and self._outcome()[0] == states.SUCCEEDED:
+        if self.delivery and self._judged()[0] == states.SUCCEEDED:
             self._guarded(self.delivery.publish)
 
     def _guarded(self, steps: Callable[[], None]) -> None:
@@ -264,124 +236,45 @@ class _Pipeline:
             self._note_refusal("result", refused)
             raise
         except LeaseLost as lost:
-            self.ending, self.ended = (states.LOST, str(lost)), (lost.exit_code << 8, "", 0)
+            self.ending.decide(states.LOST, str(lost), lost.exit_code)
         except Error as error:
             state = states.NEEDS_ATTENTION if isinstance(error, Conflict) else states.FAILED
-            self.ending, self.ended = (state, str(error)), (error.exit_code << 8, "", 0)
+            self.ending.decide(state, str(error), error.exit_code)
 
     # ── start and attend ──
 
     def _work(self, started: float) -> None:
-        job, lease, opened = self.job, self.lease, self.opened
-        place = self.delivery.path if self.delivery else job.cwd
-        self.watch = watch.Watch(
-            now=started,
-            stall=job.stall,
-            paths=[os.path.join(self.delivery.path, path) if self.delivery else path for path in job.watched],
-            caps=job.caps,
-            spent_before=self._spent_before,
-            cancelled_by=self.writer.cancel_requested,
-        )
-        folder = os.path.join(self.store.folder, "runs", opened.id)
-        kept = output.Kept(folder)
+        folder = os.path.join(self.store.folder, "runs", self.opened.id)
         if self.steps:
-            self.steps.prepare(self.store, self.ledger, lease, self.writer, folder)
-        self.listener = listener = Listener(self.told, lease, self.ledger, self.writer, self.watch, folder, self.steps)
-        socket = Socket(lease.grant, listener.answers)
-        environment = supervise.environment(lease) | dict(job.env) | {
-            "NIGHTLATCH_RUN": opened.id,
-            "NIGHTLATCH_JOB": job.name,
-            "NIGHTLATCH_KEY": opened.key,
-            "NIGHTLATCH_SLOT": job.slot,
-            "NIGHTLATCH_ATTEMPT": str(opened.attempt),
-            "NIGHTLATCH_SOCKET": socket.path,
-        }  # fmt: skip
-        if self.delivery:
-            environment = self.delivery.environment(environment)
-        environment.pop(url.ENV, None)  # the store's password is not the agent's business
-        listener.hidden = hidden = output.secrets(environment)
-        bar = self.steps.bar if self.steps else None
-        screens = zip(self.pipes, (1, 2), strict=True)
-        self.streams = {ends[0]: output.Stream(ends[0], screen, kept, hidden, bar) for ends, screen in screens}
-        supervise.forward_signals(self.guard)
-        if job.timeout is not None:
-            self.guard.tell("limit", started + job.timeout)
-        if job.keep_awake:
-            from ..system.awake import keep_awake
-
-            keep_awake(os.getpid())  # a child of ours, ended with the rest when the warden is dismissed
-        self.guard.start(job.command, environment, cwd=place, grace=job.grace)
-        try:
-            self._attend(socket)
-        finally:
-            listener.over()
-            socket.close()
-            kept.close()
-        if job.meter == "output":
-            found = usage.from_output(self.streams[self.pipes[0][0]].tail)
-            if found:
-                listener.spend(found)
-
-    def _attend(self, socket: Socket) -> None:
-        """Serve the command until the warden has proven its tree empty and all its output is read."""
-        reading = set(self.streams)
-        while self.ended is None or reading:
-            self._judge(clock.now())
-            poll = select.poll()
-            for fd in (*([self.guard.fileno()] if self.ended is None else []), *reading, *socket.descriptors):
-                poll.register(fd, select.POLLIN)
-            unfinished = not self.listener.warm or any(self.streams[fd].unfinished for fd in reading)
-            pause = min(self.watch.next_at(clock.now()) - clock.now(), _IDLE if unfinished else clock.SLICE)
-            ready = [fd for fd, _ in poll.poll(max(pause, 0.0) * 1000 + 1)]
-            if not ready:
-                self.listener.warm_up()
-                for fd in reading:
-                    self.streams[fd].flush()
-            asking = []
-            for fd in ready:
-                if fd == self.guard.fileno():
-                    self._take_report()
-                elif fd not in reading:
-                    asking.append(fd)
-                elif not self.streams[fd].pump():
-                    reading.discard(fd)
-            socket.serve(asking)
-
-    def _judge(self, now: float) -> None:
-        if self.ended is not None or self.ending is not None:
-            return
-        late = self.listener.overdue(now)
-        judged = late[:2] if late else self.watch.judge(now)
-        if judged:
-            self.ending = judged
-            self.guard.tell("end", judged[0], late[2] if late else self.job.grace, int(signal.SIGTERM))
-
-    def _take_report(self) -> None:
-        match self.guard.report():
-            case ("started", int()):
-                pass
-            case ("failed", int(number), str(where)):
-                failure = supervise.not_started(self.job.command[0], number, where)
-                self.ending, self.ended = (states.FAILED, failure.said), (failure.exit_code << 8, "", 0)
-            case ("ended", int(status), str(why), int(left)):
-                self.ended = self.ended or (status, why, left)
-            case None:
-                self.guard.dismiss()  # and with it whatever it left behind
-                self.ending = (states.FAILED, "its warden was killed; all it had started was ended")
-                self.ended = (125 << 8, "", 0)
+            self.steps.prepare(self.store, self.ledger, self.lease, self.writer, folder)
+        Attendance(
+            self.job,
+            self.lease,
+            self.ledger,
+            self.writer,
+            self.told,
+            self.spending,
+            self.ending,
+            guard=self.guard,
+            streams=(self.pipes[0][0], self.pipes[1][0]),
+            folder=folder,
+            delivery=self.delivery,
+            steps=self.steps,
+        ).run(started)
 
     # ── settle ──
 
     def _settle(self, key: str, elapsed: float) -> Verdict:
         """Mark the key done, and record how it ended: never over the verdict of a holder that has overtaken us."""
-        state, reason, own, why, left = self._outcome()
+        state, reason = self._judged()
+        own, left = self.ending.exit_code, self.ending.left
         if state == states.SUCCEEDED and not (self.delivery and self.delivery.settled):
             self._mark_done(key)
         if left and not reason:
             reason = f"left {left} process{'es' if left > 1 else ''} behind; ended"
         if self.delivery and state != states.SUCCEEDED:
             reason = self.delivery.kept(reason)
-        asked = why == warden.ASKED
+        asked = self.ending.why == warden.ASKED
         shown = own if state in (states.SUCCEEDED, states.FAILED) or asked else states.exit_code(state)
         try:
             ended = self.writer.finish(state, exit_code=own, reason=reason, elapsed=elapsed)
@@ -409,34 +302,13 @@ class _Pipeline:
                 self.lease.check()
                 clock.sleep(clock.SLICE)
 
-    def _outcome(self) -> tuple[str, str, int, str, int]:
-        """(state, reason, the command's own exit code, why it was ended, how many it left behind)"""
-        assert self.ended
-        status, why, left = self.ended
-        code = os.waitstatus_to_exitcode(status) if status >= 0 else -9
-        own = 128 - code if code < 0 else code
-        return *self._judged(why, own), own, why, left
-
-    def _judged(self, why: str, own: int) -> tuple[str, str]:
-        if self.lease.lost or why == warden.LOST:
-            return states.LOST, str(self.lease.lost or "the lease was lost")
-        if why == warden.TIMED_OUT:
-            return states.TIMED_OUT, f"not done after {duration.show(self.job.timeout or 0)}"
-        if self.ending:
-            return self.ending
-        if why == warden.ASKED:
-            return states.CANCELLED, "its supervisor was told to end"
-        if own:
-            # What an effect in doubt, or an item set aside, leaves behind is for a person: no retry is spent on it.
-            doubts = ", ".join(sorted(self.told.doubts))
-            state = states.NEEDS_ATTENTION if self.told.attention or doubts else states.FAILED
-            return state, self.told.failure or (f"in doubt: {doubts}" if doubts else f"exit code {own}")
+    def _judged(self) -> tuple[str, str]:
+        state, reason = self.ending.judged(self.lease.lost, self.job.timeout, self.told)
+        if state != states.SUCCEEDED:
+            return state, reason
         # Usage that is only known at the end cannot undo what is done: failing it would do and pay it again.
-        cap = self._over()
-        return states.SUCCEEDED, self.recovered or (f"passed its budget {cap}" if cap else "")
-
-    def _over(self) -> Cap | None:
-        return budget.exceeded(self.job.caps, self.told.used, self._spent_before)
+        cap = self.spending.over()
+        return state, self.recovered or (f"passed its budget {cap}" if cap else "")
 
     # ── tell ──
 
