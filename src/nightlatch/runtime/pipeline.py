@@ -26,6 +26,7 @@ from ..errors import (
 from ..ledger import open_for
 from ..store import url
 from ..system import clock, identity, warden
+from ..system.durable import private_folder
 from ..system.lifetime import Lifetime
 from ..system.light import signal
 from . import retention, verdict
@@ -244,7 +245,7 @@ class _Pipeline:
     # ── start and attend ──
 
     def _work(self, started: float) -> None:
-        folder = os.path.join(self.store.folder, "runs", self.opened.id)
+        folder = private_folder(os.path.join(self.store.folder, "runs", self.opened.id))
         if self.steps:
             self.steps.prepare(self.store, self.ledger, self.lease, self.writer, folder)
         Attendance(
