@@ -64,17 +64,18 @@ def _compare(
     print(f"\nIn one supervised process on {title}, against DBOS (by turns, median of {ROUNDS})")
     insert = raw()
     known: dict[str, str] = {}  # DBOS makes its tables at the first start: not counted
-    rates: dict[str, list[tuple[float, ...]]] = {"steps": [], "map": [], "runs": []}
+    rates: dict[str, list[tuple[float, ...]]] = {"steps": [], "map": [], "runs": [], "runs_beside": []}
     for number in range(ROUNDS):
-        for what, count in (("steps", STEPS), ("map", STEPS), ("runs", RUNS)):
+        for what, count in (("steps", STEPS), ("map", STEPS), ("runs", RUNS), ("runs_beside", RUNS)):
             if what not in known:
                 known[what] = theirs(what)
                 _dbos(python, known[what], what, 10)
             mine = _nightlatch(folder, ours(f"ours_{what}"), what if what != "map" else "mapped", f"k{number}", count)
             rates[what].append((count / mine, count / _dbos(python, known[what], what, count), _rate(insert)))
-    _show("steps, one after the other (goal: 6 ×)", rates["steps"], raw=True)
+    _show("steps, one by one (goal: 6 ×)", rates["steps"], raw=True)
     _show("a map of steps, 8 at a time", rates["map"], raw=True)
-    _show(f"{RUNS} runs of one step (goal: 4 ×)", rates["runs"])
+    _show(f"{RUNS} runs of one step, one by one (goal: 4 ×)", rates["runs"])
+    _show("the same, 8 at a time", rates["runs_beside"])
     _resume(title, python, folder, ours("ours_resume"), theirs("resume"))
 
 

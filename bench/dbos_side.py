@@ -11,6 +11,7 @@ import json
 import os
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 try:  # the system's SQLite may be too old for it
     import pysqlite3
@@ -71,6 +72,9 @@ def timed() -> float:
     elif what == "runs":
         for number in range(count):
             single(number)
+    elif what == "runs_beside":
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(single, range(count)))
     elif what == "map":
 
         async def go() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import nightlatch
@@ -42,6 +43,14 @@ def runs(key: str, count: int) -> None:
     run, started = nightlatch.current(), time.perf_counter()
     for number in range(count):
         run.handle(f"{key}-{number}", message, number)
+    took(started)
+
+
+@nightlatch.job(key="{key}", timeout="10m")
+def runs_beside(key: str, count: int) -> None:
+    run, started = nightlatch.current(), time.perf_counter()
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: run.handle(f"{key}-{number}", message, number), range(count)))
     took(started)
 
 

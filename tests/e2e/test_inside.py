@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -125,6 +126,18 @@ def test_each_piece_is_a_run_with_its_own_steps_and_verdict_and_is_done_once(job
     assert jobs.state("queue", "m-1") == ("succeeded", 2)
     assert all(nightlatch.connect(jobs.store).look("queue", f"m-{number}") for number in range(3))
     assert not jobs.ledger.verify(jobs.ledger.heads()).breaks
+
+
+def test_a_done_key_that_a_power_failure_took_is_put_back_and_nothing_is_done_again(tmp_path, sqlite_url):
+    jobs = Jobs(tmp_path, sqlite_url)
+    assert jobs.run("queue.run('a')").startswith("succeeded")
+    with sqlite3.connect(sqlite_url.removeprefix("sqlite:///")) as store:
+        assert store.execute("DELETE FROM done WHERE key LIKE 'm-%'").rowcount == 3
+    store.close()
+    jobs.out.write_text("")
+    assert jobs.run("queue.run('b')").startswith("succeeded")
+    assert not [note for note in jobs.notes if note.startswith("double")]
+    assert all(nightlatch.connect(sqlite_url).look("queue", f"m-{number}") for number in range(3))
 
 
 def test_what_a_killed_process_left_is_begun_again(jobs):

@@ -97,10 +97,19 @@ class Postgres:
                             raise
 
     def guarded(
-        self, update: str, values: dict[str, object], inserts: Inserts, *, patience: float = PATIENCE
+        self,
+        update: str,
+        values: dict[str, object],
+        inserts: Inserts,
+        *,
+        lazy: bool = False,
+        patience: float = PATIENCE,
     ) -> list[Row]:
-        """`update`, and the rows if it hits, in one statement. [] if it does not hit."""
-        sql = one_statement(update, inserts, self.prefix)
+        """`update`, which ends in RETURNING, and the rows if it hits, in one statement. [] if it does not hit.
+
+        `lazy`: it need not be on the server's disk yet; it is with the next commit, of whatever.
+        """
+        sql = one_statement(update.rstrip() + self.lazy if lazy else update, inserts, self.prefix)
         for table, rows in inserts:
             values = values | table.values(rows)
         return self.write(sql, patience=patience, **values)

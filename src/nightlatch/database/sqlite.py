@@ -79,12 +79,23 @@ class Sqlite:
             return self._in_turn(lambda: connection.execute(sql, self._timed(values)).fetchall(), patience)
 
     def guarded(
-        self, update: str, values: dict[str, object], inserts: Inserts, *, patience: float = PATIENCE
+        self,
+        update: str,
+        values: dict[str, object],
+        inserts: Inserts,
+        *,
+        lazy: bool = False,
+        patience: float = PATIENCE,
     ) -> list[Row]:
-        """`update`, and the rows if it hits: all or nothing, durable when this returns. [] if it does not hit."""
+        """`update`, and the rows if it hits: all or nothing, durable when this returns. [] if it does not hit.
+
+        `lazy`: it need not be on the disk yet; it is with the next commit, of whatever.
+        """
 
         def transaction() -> list[Row]:
             try:
+                if lazy:
+                    connection.execute("PRAGMA synchronous = NORMAL")
                 connection.execute("BEGIN IMMEDIATE")
                 hit = connection.execute(update, values).fetchall()
                 if hit:
@@ -95,6 +106,8 @@ class Sqlite:
             finally:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
+                if lazy:
+                    connection.execute("PRAGMA synchronous = FULL")
 
         with self._thread, self._explained:
             connection = self._connect()

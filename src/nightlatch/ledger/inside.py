@@ -91,7 +91,8 @@ class Inside:
                 exit_code=None, reason="", seq=entries.seq, head=entries.head, done=0, total=0, message="",
             )  # fmt: skip
             kind = "opened-again" if seen else "opened"
-            written = self._write(begun, kind, first, seen, entries, attempts)
+            # Not waited for: its first step, or its end, brings it to the disk, and without them nothing is promised.
+            written = self._write(begun, kind, first, seen, entries, attempts, lazy=True)
             if written:
                 return Writer(self._tables, self._watching, written, lost=run.state == states.RUNNING, skew=self._skew)
 
@@ -125,6 +126,8 @@ class Inside:
         entries: _Entries,
         attempts: Rows,
         steps: Rows = (),
+        *,
+        lazy: bool = False,
     ) -> Run | None:
         """The run's row, its attempts, its entries and the job's, at once; None if something has moved."""
         body = pack({"run": run.id, "attempt": run.attempt, "state": run.state, "seq": place[0], "head": place[1]})
@@ -138,7 +141,7 @@ class Inside:
         }  # fmt: skip
         journal = [*entries.rows, (self._chain, seq, at, kind, body, head)]
         inserts = [(_ROW, [_row(run)]), (ATTEMPT, attempts), (JOURNAL, journal)]
-        if self._tables.guarded(self._update, values, [*inserts, (STEP, steps)] if steps else inserts):
+        if self._tables.guarded(self._update, values, [*inserts, (STEP, steps)] if steps else inserts, lazy=lazy):
             self._seq, self._head = seq, head
             return run
         self._judge()

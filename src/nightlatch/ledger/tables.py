@@ -47,8 +47,8 @@ class Tables:
     def read(self, sql: str, **values: Any) -> list[Row]:
         return self.database.read(self.sql(sql), **values)
 
-    def guarded(self, update: str, values: dict[str, object], inserts: Inserts) -> list[Row]:
-        return self.database.guarded(self.sql(update), values, inserts)
+    def guarded(self, update: str, values: dict[str, object], inserts: Inserts, *, lazy: bool = False) -> list[Row]:
+        return self.database.guarded(self.sql(update), values, inserts, lazy=lazy)
 
     def now(self) -> int:
         """The clock that all users of the ledger share, in ms."""

@@ -91,7 +91,7 @@ class Socket:
         import json
 
         try:
-            data = os.read(fd, 1 << 18)
+            data = os.read(fd, 1 << 16)  # more would be mapped and unmapped each time
         except OSError:
             data = b""  # it is gone in the middle of a word
         *lines, self._unread[fd] = (self._unread[fd] + data).split(b"\n")
