@@ -15,10 +15,22 @@ if TYPE_CHECKING:
     from . import gates
     from .core.effects import idempotency_header
     from .core.keys import key
-    from .errors import Busy, Error, InDoubt, LeaseLost, MapFailed, NotDone, StaleToken, Stop, StoreUnreachable
+    from .errors import (
+        Busy,
+        Error,
+        InDoubt,
+        LeaseLost,
+        MapFailed,
+        NotDone,
+        OnlyPlanned,
+        StaleToken,
+        Stop,
+        StoreUnreachable,
+    )
     from .runtime.context import Run, current
     from .runtime.jobs import job
     from .runtime.lease import Lease, lease
+    from .runtime.plan import Plan
     from .runtime.start import run
     from .runtime.verdict import Verdict
     from .store.url import connect
@@ -33,6 +45,8 @@ _WHERE = {
     "LeaseLost": "errors",
     "MapFailed": "errors",
     "NotDone": "errors",
+    "OnlyPlanned": "errors",
+    "Plan": "runtime.plan",
     "Run": "runtime.context",
     "StaleToken": "errors",
     "Stop": "errors",
@@ -55,6 +69,8 @@ __all__ = [
     "LeaseLost",
     "MapFailed",
     "NotDone",
+    "OnlyPlanned",
+    "Plan",
     "Run",
     "StaleToken",
     "Stop",

@@ -101,6 +101,16 @@ class NotDone(Error):
     exit_code = 1
 
 
+class OnlyPlanned(Error):
+    """In a dry-run: the result of an effect was read, which was not done. `planned` stands for that result."""
+
+    exit_code = 1
+
+    def __init__(self, effect: str, planned: object) -> None:
+        super().__init__(f"the result of the effect {effect} is not known: this is a dry-run, and nothing was done")
+        self.planned = planned
+
+
 class MapFailed(Error):
     """Some items of a `map` are not done; the others are. `results` has them all, `failed` names those."""
 

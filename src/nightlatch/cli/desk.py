@@ -33,7 +33,7 @@ class Desk:
     def __init__(self, store: str | None) -> None:
         self.store = url.connect(store)
         self.ledger = open_for(url.resolve(store))
-        self._named = f" --store {shlex.quote(store)}" if store else ""
+        self._store = store
 
     def find(self, text: str) -> Run:
         """The run by its id, or by the beginning of it."""
@@ -48,7 +48,7 @@ class Desk:
 
     def command(self, *words: str) -> str:
         """A command as it can be typed."""
-        return " ".join(["nightlatch" + self._named, *words])
+        return command(self._store, *words)
 
     def next(self, run: Run, state: str) -> str:
         """What to type about a run."""
@@ -73,6 +73,11 @@ class Desk:
             for run, state in seen
         ]
         return screen.columns(cells, elastic=(4, 2), colours=[colour_of(row[0]) for row in cells])
+
+
+def command(store: str | None, *words: str) -> str:
+    """As it can be typed, about the store that `--store` named."""
+    return " ".join(["nightlatch", *(["--store", shlex.quote(store)] if store else []), *words])
 
 
 def who() -> str:

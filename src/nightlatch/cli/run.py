@@ -31,6 +31,7 @@ executed / not found; 73 a gate refused its result, a newer holder stands there;
 125 Nightlatch itself failed."""
 
 _TIMEOUT = "1h"
+_PYTHON_JOB = ["-P", "-m", "nightlatch.runtime.child"]  # behind the interpreter; runtime/jobs.py makes it
 
 _EXAMPLES = """\
   nightlatch run articles --timeout 30m -- claude -p "$(cat prompt.md)"
@@ -83,7 +84,7 @@ def main(argv: list[str]) -> int:
     try:
         job = _job(args, command).check()
         if args.dry_run:
-            return _say(job)
+            return _say(job) if command[1:4] != _PYTHON_JOB else _rehearse(job, args)
         from ..runtime.pipeline import run
 
         told = run(job, store=args.store)
@@ -159,6 +160,20 @@ def _pair(text: str) -> tuple[str, str]:
     if not equals or not name:
         raise UsageError(f"--env {text!r}: write NAME=VALUE")
     return name, value
+
+
+def _rehearse(job: Job, args: Namespace) -> int:
+    """A Python job is run for its effects to be found, none of which is done."""
+    from ..runtime.rehearsal import rehearse
+    from .desk import command
+
+    plan = rehearse(job, store=args.store)
+    if args.verdict:
+        verdict.write(args.verdict, plan)
+    if plan.reason:
+        print(f"nightlatch: {plan.reason}", file=sys.stderr)
+    print(f"nightlatch: {plan.summary()}. Look: {command(args.store, 'show', job.name, '--plan')}", file=sys.stderr)
+    return plan.exit_code
 
 
 def _say(job: Job) -> int:

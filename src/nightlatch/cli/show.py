@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from ..core import duration, states
+from ..core.effects import STORE_WIDE
 from ..core.logline import logfmt
-from ..runtime import kept, lapse
+from ..errors import UsageError
+from ..runtime import kept, lapse, plan
 from . import asking, screen
 from .arguments import Parser
 from .desk import (
@@ -21,10 +23,20 @@ from .desk import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..ledger.model import Attempt, Entry, Run
+    from ..runtime.plan import Plan
 
 _PURPOSE = """\
 One run: what it is, its attempts, its timeline from the journal, what was refused, the end of its output,
-and what to type next. Looking changes nothing."""
+and what to type next. Of a job: its newest run. Looking changes nothing.
+
+With --plan: what the job's newest dry-run found, effect by effect: `planned` would be done, `done` would not be
+done again, `in-doubt` and `begun` wait for a probe, a person, or whoever is doing it."""
+
+_EXAMPLES = """\
+  nightlatch show 7k3f
+  nightlatch show posts                      # the job's newest run
+  nightlatch show posts --plan
+  nightlatch show 7k3f --json | jq .timeline"""
 
 _TAIL = 10  # lines of output
 _LONGEST = 400  # characters of a command, or of a line of output
@@ -35,12 +47,20 @@ _FENCE = ("grant", "seq", "head", "run", "definition")  # facts for the audit, n
 
 
 def main(argv: list[str]) -> int:
-    parser = Parser("show", _PURPOSE, "  nightlatch show 7k3f\n  nightlatch show 7k3f --json | jq .timeline")
-    parser.add_argument("run", metavar="RUN", help="the run, or the beginning of its id")
+    parser = Parser("show", _PURPOSE, _EXAMPLES)
+    parser.add_argument("run", metavar="RUN", help="the run, or the beginning of its id; or a job")
+    parser.add_argument("--plan", action="store_true", help="the job's newest dry-run")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     args = parser.parse_args(argv)
     desk = Desk(args.store)
-    run = desk.find(args.run)
+    run = desk.ledger.run(args.run) or desk.ledger.newest(args.run)
+    job = run.job if run else args.run
+    noted = desk.ledger.noted(job, plan.KIND)
+    if args.plan and not noted:
+        raise UsageError(f"there is no plan of {screen.harmless(job)!r}: the .dry_run() of a Python job makes one")
+    if noted and (args.plan or not run):
+        return _plan(plan.from_journal(job, noted), args.json)
+    run = run or desk.find(args.run)  # which says that there is none
     state, attempts = desk.state(run), desk.ledger.attempts(run.id)
     entries = _timeline(desk, run)
     refusals = [entry for entry in entries if entry.kind.startswith("refus")]
@@ -66,6 +86,29 @@ def main(argv: list[str]) -> int:
     _section("output, its end", ["  | " + screen.cut(screen.harmless(line), _LONGEST) for line in tail])
     _section("items", _items(desk, run))
     _section("next", _next(desk, run, state))
+    return 0
+
+
+def _plan(made: Plan, json: bool) -> int:
+    if json:
+        print_json(made.facts())
+        return 0
+    print(f"dry-run of {made.job} {screen.moment(made.at)}: {screen.paint(made.status, screen.BOLD)}")
+    lines = [("key", made.key), ("reason", made.reason), ("steps", f"{made.steps} done, none recorded")]
+    for word, text in lines:
+        if text:
+            print(f"  {word:<9} {screen.harmless(text)}")
+    cells = [
+        [
+            effect.state,
+            screen.harmless(effect.key),
+            "" if effect.scope == STORE_WIDE else f"scope {screen.harmless(effect.scope)}",
+            screen.harmless(effect.reason),
+        ]
+        for effect in made.effects
+    ]
+    more = [f"  … and {made.left_out} more"] if made.left_out else []
+    _section("effects", [*screen.columns(cells, elastic=(3,)), *more] or ["  none"])
     return 0
 
 

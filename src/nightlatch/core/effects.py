@@ -18,6 +18,7 @@ BEGUN = "begun"
 DONE = "done"
 FAILED = "failed"
 IN_DOUBT = "in-doubt"
+PLANNED = "planned"  # in a dry-run, in place of doing it
 SET_ASIDE = "needs-attention"  # of an item: by its own word, trying it again as it stands is in vain
 
 RESOLUTIONS = {"done": DONE, "failed": FAILED, "again": FAILED}  # a person's word → the state it leads to

@@ -37,6 +37,7 @@ ORDER BY changed DESC, id LIMIT :most
 # Open runs and those that wait for a person are few among many: found by their state, without a look at the others.
 _FEW = _RUNS.replace("(:state = '' OR state = :state)", "state = :state")
 _NEWEST = f"SELECT {RUN} FROM {{prefix}}run WHERE job = :job AND parent = '' ORDER BY changed DESC, id LIMIT 1"
+_NOTED = f"SELECT {ENTRY} FROM {{prefix}}journal WHERE chain = :chain AND kind = :kind ORDER BY seq DESC LIMIT 1"
 _SPENT = """
 SELECT CAST(COALESCE(SUM({unit}), 0) AS BIGINT) FROM {{prefix}}usage
 WHERE (:job = '' OR job = :job) AND at >= :since AND run <> :besides
@@ -206,6 +207,11 @@ class Ledger:
         """What somebody saw without holding anything: a refusal, a lapse. Returns the head of the job's chain."""
         with self._tables.on_chain(job) as chain:
             return chain.append(kind, **facts)
+
+    def noted(self, job: str, kind: str) -> Entry | None:
+        """The last note of that kind on a job's chain."""
+        rows = self._tables.read(_NOTED, chain=job_chain(job), kind=kind)
+        return entry_of(rows[0]) if rows else None
 
     def note_refusal(
         self, job: str, run: str, attempt: int, token: int, what: str, refused: StaleToken | RunEnded | LeaseLost

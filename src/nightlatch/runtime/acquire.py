@@ -6,7 +6,7 @@ import os
 
 from ..core.model import Takeover
 from ..core.tenure import Tenure
-from ..errors import Busy, Nested, StoreUnreachable
+from ..errors import Busy, Nested, StoreUnreachable, UsageError
 from ..store import held, proof, sightings
 from ..system import clock, durable, filelock, tree
 
@@ -20,6 +20,11 @@ _RETRY = 0.5  # seconds between two tries of a waiter whose store does not answe
 
 def acquire(store: Store, name: str, grant: str, holder: Holder, ttl: float, wait: float) -> tuple[Granted, Tenure]:
     """Take the lease within `wait` seconds or raise Busy. The tenure counts from before the request."""
+    if tree.DRY_RUN in os.environ:
+        raise UsageError(
+            f"{name} is not taken: this is a dry-run ({tree.DRY_RUN} is set), which takes no lease. What needs one "
+            f"belongs into an effect of the job"
+        )
     started = clock.now()
     if wait <= 0:
         return _attempt(store, name, grant, holder, ttl)

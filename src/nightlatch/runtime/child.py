@@ -11,11 +11,12 @@ import importlib
 import importlib.util
 import inspect
 import json
+import os
 import sys
 import traceback
 from typing import Any
 
-from ..errors import Error, InDoubt, Stop, UsageError
+from ..errors import Error, InDoubt, OnlyPlanned, Stop, UsageError
 from .tell import tell
 
 
@@ -34,6 +35,8 @@ def main(argv: list[str]) -> int:
     except Stop as stop:
         print(f"nightlatch: {stop}", file=sys.stderr)
         return stop.exit_code
+    except OnlyPlanned as read:
+        return _planned_so_far(read)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is recorded
         code = error.exit_code if isinstance(error, Error) else 1
         _report(error, attention=code == InDoubt.exit_code)
@@ -57,6 +60,15 @@ def _from_file(path: str) -> Any:
     sys.modules[spec.name] = module  # as an import does: dataclasses and pickle look there
     spec.loader.exec_module(module)
     return module
+
+
+def _planned_so_far(read: OnlyPlanned) -> int:
+    """A dry-run ends, not in vain, where it would need a result that there is not."""
+    frames = traceback.extract_tb(read.__traceback__)
+    theirs = [frame for frame in frames if os.path.dirname(frame.filename) != os.path.dirname(__file__)]
+    where = f", at {theirs[-1].filename}:{theirs[-1].lineno}" if theirs else ""
+    tell(do="fail", reason=f"{read}{where}", planned=True)
+    return 0
 
 
 def _report(error: Exception, *, attention: bool) -> None:

@@ -40,6 +40,7 @@ class Run:
             )
         self.run, self.job, self.key, self.slot = text("RUN"), text("JOB"), text("KEY"), text("SLOT")
         self.attempt, self.token = int(text("ATTEMPT")), int(text("TOKEN"))
+        self.dry_run = bool(text("DRY_RUN"))  # steps are done, and not recorded; effects are only planned
         self._memory: Memory | None = None
 
     @property
@@ -185,6 +186,9 @@ class Run:
         leaves it in doubt, and so does a crash. Then `probe` is asked, once `deadline` and `settle` are over: it
         returns the result, or True, if it was done, and None or False if not. Without a probe `InDoubt` is raised,
         and the run waits for a person. An effect that is not over at its `deadline` is ended, with the run.
+
+        In a dry-run nothing is called. An effect that is done returns its result, every other one a `Planned`,
+        which raises `OnlyPlanned` when it is read.
         """
         from ..core import duration
         from ..core.effects import STORE_WIDE

@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator
 from types import FunctionType
 from typing import Any, TypeVar
 
+from ..errors import OnlyPlanned
 from ..system import clock
 from .tell import tell
 
@@ -44,11 +45,17 @@ class Call:
         self.function, self.args, self.kwargs = function, args, kwargs or {}
 
     def now(self) -> Any:
-        return self.function(*self.args, **self.kwargs)
+        try:
+            return self.function(*self.args, **self.kwargs)
+        except OnlyPlanned as read:
+            return read.planned  # in a dry-run: what is made of a result that is not known is not known either
 
     async def later(self) -> Any:
-        result = self.function(*self.args, **self.kwargs)
-        return await result if inspect.isawaitable(result) else result
+        try:
+            result = self.function(*self.args, **self.kwargs)
+            return await result if inspect.isawaitable(result) else result
+        except OnlyPlanned as read:
+            return read.planned
 
 
 class Pause:

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core import transient
-from ..core.effects import DONE, FAILED, IN_DOUBT
+from ..core.effects import DONE, FAILED, IN_DOUBT, PLANNED
 from ..core.keys import key as derive
 from ..errors import Error, NotDone, UsageError
 from .drive import Call, Pause, Work
+from .planned import Planned, holds
 from .steps import Memory, Retry, as_recorded, pause_after, reason_of, serialised
 
 Proof = type[BaseException] | int  # an exception's class, or an HTTP status
@@ -34,7 +35,8 @@ class Wanted:
     ) -> None:
         self.key, self.scope, self.do, self.probe, self.not_done = key, scope, do, probe, not_done
         self.deadline, self.settle = deadline, settle
-        self.input = "" if input is None else derive("input", input.encode() if isinstance(input, str) else input)
+        unknown = input is None or holds(input)
+        self.input = "" if unknown else derive("input", input.encode() if isinstance(input, str) else input)
 
     def proven(self, error: Exception) -> bool:
         """Does the error say that nothing was done?"""
@@ -55,6 +57,8 @@ def effect(memory: Memory, wanted: Wanted, retry: Retry) -> Work[Any]:
         )  # fmt: skip
         if told["state"] == DONE:
             return _read(told["result"])
+        if told["state"] == PLANNED:
+            return Planned(wanted.key)
         if told["state"] == "wait":
             yield Pause(told["seconds"])
             continue

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import traceback
 from typing import TYPE_CHECKING, Any
 
 from ..core import states
 from .drive import Ask, Call, Work
 from .mapping import error_waits
+from .planned import loads
 from .steps import as_recorded, reason_of, serialised
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def handle(run: Run, key: str, call: Call) -> Work[Any]:
     told = yield Ask(do="open", key=key)
     if told["state"] == "done":
-        return json.loads(told["result"]) if told["result"] else None
+        return loads(told["result"]) if told["result"] else None
     name = told["run"]
     try:
         with run._inside(name, key, told["attempt"]):

@@ -11,7 +11,8 @@ from typing import Any, Protocol, TypeVar, cast
 
 from ..core.model import check_name
 from ..errors import UsageError
-from .start import flags, supervised
+from .plan import Plan
+from .start import flags, rehearsed, supervised
 from .verdict import Verdict
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -26,6 +27,9 @@ class Supervisable(Protocol):
 
     def run(self, *args: Any, **kwargs: Any) -> Verdict:
         """Run it in a child process under a supervisor, and return how it ended."""
+
+    def dry_run(self, *args: Any, **kwargs: Any) -> Plan:
+        """Run it in a child process, with effects that are only planned, and return the plan."""
 
 
 def job(
@@ -55,6 +59,7 @@ def job(
 
         article("example.org", "first")              # a plain call, here
         verdict = article.run("example.org", "first")  # supervised, in a child process
+        plan = article.dry_run("example.org", "first")  # which effects would it have?
 
     `name` is the function's own if it is not given. `key` is made from the arguments: a text with their names in
     braces, or a function of them. `stall` counts from the last `progress`. The rest is as `nightlatch run` has it.
@@ -62,6 +67,9 @@ def job(
     `.run()` takes arguments that JSON can carry and returns the verdict, not what the function returned: a result
     is published, or written through a gate. An exception fails the run and is recorded with its traceback. The
     function is imported again in the child, so it has to stand at the top of a module.
+
+    `.dry_run()` takes the same and claims nothing: steps are computed and not recorded, effects are not done but
+    planned. It returns the plan, which `nightlatch show NAME --plan` prints.
     """
 
     def decorate(function: F) -> Supervisable:
@@ -76,8 +84,12 @@ def job(
             options = [*bounds, *flags(key=_key(key, function, args, kwargs))]
             return supervised(told, options, _command(function, args, kwargs), store=store)
 
+        def dry_run(*args: Any, **kwargs: Any) -> Plan:
+            options = [*bounds, *flags(key=_key(key, function, args, kwargs))]
+            return rehearsed(told, options, _command(function, args, kwargs), store=store)
+
         made = cast(Supervisable, function)
-        made.run = run  # type: ignore[method-assign]
+        made.run, made.dry_run = run, dry_run  # type: ignore[method-assign]
         return made
 
     return decorate

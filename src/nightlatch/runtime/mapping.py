@@ -18,6 +18,7 @@ from ..core.keys import key as derive
 from ..errors import Error, InDoubt, MapFailed, UsageError
 from .drive import Call, Pause, Work
 from .items import BadItem, Template
+from .planned import loads
 from .steps import Memory, Retry, as_recorded, pause_after, reason_of, serialised
 
 Key = str | Callable[[Any], Any] | None
@@ -85,7 +86,7 @@ class Map:
             if known is None:
                 self._places.append((index, key, digest))
             else:
-                self.results[index] = json.loads(known)
+                self.results[index] = loads(known)
                 self.results.resumed += 1
         if self.results.duplicates:
             names = ", ".join(self.results.duplicates[:_NAMED])

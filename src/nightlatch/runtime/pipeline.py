@@ -54,7 +54,7 @@ def run(job: Job, *, store: str | None = None, steps: Checkpoints | None = None)
     number = 0
     while True:
         number += 1
-        pipeline = _Pipeline(job.check(), store, steps)
+        pipeline = Pipeline(job.check(), store, steps)
         try:
             told = pipeline.go()
         except (GateUnreachable, OtherStore) as why:
@@ -69,7 +69,7 @@ def run(job: Job, *, store: str | None = None, steps: Checkpoints | None = None)
         return told
 
 
-class _Pipeline:
+class Pipeline:
     def __init__(self, job: Job, store: str | None, steps: Checkpoints | None = None) -> None:
         self.job, self.steps, self.where = job, steps, url.resolve(store)
         self.ending, self.told = Ending(), Told()

@@ -26,6 +26,9 @@ from .verdict import Verdict
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from .plan import Plan
 
     Budget = str | Mapping[str, float]
 
@@ -73,6 +76,17 @@ def flags(**given: object) -> list[str]:
 
 def supervised(name: str, options: Sequence[str], command: Sequence[str], *, store: str | None) -> Verdict:
     """Start `nightlatch run`, wait for its end, and read its verdict."""
+    return Verdict(**_start(name, options, command, store))
+
+
+def rehearsed(name: str, options: Sequence[str], command: Sequence[str], *, store: str | None) -> Plan:
+    """The same with --dry-run, and its plan."""
+    from .plan import read
+
+    return read(_start(name, ["--dry-run", *options], command, store))
+
+
+def _start(name: str, options: Sequence[str], command: Sequence[str], store: str | None) -> dict[str, Any]:
     import subprocess
     import tempfile
 
@@ -86,12 +100,12 @@ def supervised(name: str, options: Sequence[str], command: Sequence[str], *, sto
         return _read(file, name, code)
 
 
-def _read(file: str, name: str, code: int) -> Verdict:
+def _read(file: str, name: str, code: int) -> dict[str, Any]:
     import json
 
     try:
         with open(file, encoding="utf-8") as opened:
-            facts = json.load(opened)
+            facts: dict[str, Any] = json.load(opened)
     except FileNotFoundError:
         raise Error(
             f"the supervisor of {name} ended without a verdict (exit code {code}). The next start of the same key "
@@ -100,7 +114,7 @@ def _read(file: str, name: str, code: int) -> Verdict:
     del facts["version"]
     kind = facts.pop("error", "")
     if not kind:
-        return Verdict(**facts)
+        return facts
     raise _again(kind, facts["reason"], code)
 
 

@@ -15,6 +15,7 @@ from ..core.keys import key as derive
 from ..errors import Busy, UsageError
 from ..system import clock
 from .drive import Ask, Call, Pause, Work
+from .planned import loads, plain
 
 # How many more tries a transient failure gets; or a function of (error, tries so far) that returns the seconds to
 # wait before the next one, None for no other.
@@ -22,7 +23,7 @@ Retry = int | Callable[[Exception, int], float | None]
 
 LONGEST_RESULT = 1_000_000  # characters of JSON
 _LONGEST_PAUSE = 60.0  # seconds; only what a server asks for is longer
-_encode = json.JSONEncoder(allow_nan=False).encode  # made once: json.dumps makes one for each call
+_encode = json.JSONEncoder(allow_nan=False, default=plain).encode  # made once: json.dumps makes one for each call
 _PLAIN = (str, int, bool, type(None))
 
 
@@ -75,7 +76,7 @@ def step(memory: Memory, key: str, call: Call, retry: Retry) -> Work[Any]:
     memory.use(key, digest, call)
     known = memory.recall(digest)
     if known is not None:
-        return json.loads(known)
+        return loads(known)
     tries = 0
     while True:
         tries += 1
@@ -120,7 +121,7 @@ def serialised(what: str, key: str, result: Any) -> str:
 
 def as_recorded(result: Any, text: str) -> Any:
     """What the next attempt would get: a tuple is a list by then, and code that sees both should see it now."""
-    return result if isinstance(result, _PLAIN) else json.loads(text)
+    return result if isinstance(result, _PLAIN) else loads(text)
 
 
 def pause_after(retry: Retry, error: Exception, tries: int) -> float | None:

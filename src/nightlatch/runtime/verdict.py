@@ -13,6 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..errors import Error, Stop
     from ..ledger.model import Run
+    from .plan import Plan
 
 SKIPPED = "skipped"
 
@@ -102,7 +103,7 @@ def append(folder: str, verdict: Verdict) -> None:
         os.close(fd)
 
 
-def write(path: str, verdict: Verdict) -> None:
+def write(path: str, verdict: Verdict | Plan) -> None:
     """The verdict as JSON, whole or not at all."""
     import json
 

@@ -15,6 +15,7 @@ from . import clock, process
 from .light import signal
 
 LINEAGE = "NIGHTLATCH_LINEAGE"  # every grant this process works under, the outermost first
+DRY_RUN = "NIGHTLATCH_DRY_RUN"  # set in every process that a dry-run starts
 
 _PR_SET_CHILD_SUBREAPER = 36
 
