@@ -80,6 +80,11 @@ def hangs():
     note("pid", os.getpid())
     time.sleep(60)
 
+@nightlatch.job(key="k", budget={"usd": 1})
+def spends():
+    nightlatch.current().spend(usd=2)
+    time.sleep(60)
+
 @nightlatch.job(key="k")
 def fails():
     posted(1)
@@ -147,7 +152,8 @@ def test_all_effects_are_planned_and_none_is_done(place):
     assert shown.startswith("dry-run of whole ") and "\n  planned  post/5\n" in shown
 
 
-def test_nothing_is_claimed(place):
+def test_nothing_is_claimed(tmp_path, ledger_url):
+    place = Place(tmp_path, ledger_url)
     place.call("whole.dry_run()")
     ledger, store = open_for(place.url), connect(place.url)
     assert not list(ledger.runs()) and not ledger.effects.every() and not ledger.usage()
@@ -192,6 +198,12 @@ def test_its_timeout_ends_it(place):
     assert place.plan("hangs")["status"] == "timed-out" and place.effects("hangs") == {"post/1": "planned"}
     pid = int(place.noted[-1].split()[1])
     assert not Path(f"/proc/{pid}").exists()
+
+
+def test_its_budget_ends_it_and_is_not_used_up(place):
+    for _ in range(2):
+        place.call("spends.dry_run()", exits=121)
+    assert not open_for(place.url).usage()
 
 
 def test_an_exception_fails_it(place):
