@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +12,7 @@ from nightlatch.errors import StaleToken
 from nightlatch.ledger import open_for
 from nightlatch.ledger.writer import Writer
 from nightlatch.system import identity
-from tests.programs import environment
+from tests import nightly
 
 JOBS = """
 import asyncio, os, pathlib, sys
@@ -80,27 +78,10 @@ def dying(name):
 """
 
 
-class Jobs:
+class Jobs(nightly.Jobs):
     def __init__(self, folder: Path, store: str) -> None:
-        self.folder, self.store, self.out = folder, store, folder / "out"
-        (folder / "nightly.py").write_text(JOBS)
-        self.out.touch()
+        super().__init__(folder, store, JOBS)
         self.ledger = open_for(store)
-
-    def run(self, call: str) -> str:
-        program = f"import nightly\nv = nightly.{call}\nprint(v.status, v.exit_code, v.reason)"
-        env = environment(self.store, OUT=str(self.out))
-        ran = subprocess.run(
-            [sys.executable, "-c", program], env=env, cwd=self.folder, text=True, capture_output=True, timeout=60
-        )
-        assert ran.returncode == 0, ran.stderr
-        return ran.stdout.strip().splitlines()[-1]
-
-    @property
-    def notes(self) -> list[str]:
-        lines = self.out.read_text().splitlines()
-        self.out.write_text("")
-        return lines
 
     def state(self, job: str, key: str) -> tuple[str, int]:
         run = self.ledger.find(job, key)

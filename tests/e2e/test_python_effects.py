@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from nightlatch.ledger import open_for
 from nightlatch.runtime.effects import resolve
-from tests.programs import environment, nightlatch
+from tests import nightly
+from tests.programs import nightlatch
 
 JOBS = """
 import asyncio, os, pathlib, socket, sys, time
@@ -89,34 +88,9 @@ def many():
 """
 
 
-class Jobs:
+class Jobs(nightly.Jobs):
     def __init__(self, folder: Path, store: str) -> None:
-        self.folder, self.store, self.out = folder, store, folder / "out"
-        (folder / "nightly.py").write_text(JOBS)
-        self.out.touch()
-
-    def run(self, call: str) -> str:
-        program = f"""
-import nightlatch, nightly
-try:
-    v = nightly.{call}
-    print(v.status, v.exit_code, v.reason)
-except nightlatch.Error as error:
-    print(type(error).__name__, error)
-"""
-        env = environment(self.store, OUT=str(self.out))
-        ran = subprocess.run(
-            [sys.executable, "-c", program], env=env, cwd=self.folder, text=True, capture_output=True, timeout=60
-        )
-        self.said = ran.stderr
-        assert ran.returncode == 0, ran.stderr
-        return ran.stdout.strip().splitlines()[-1]
-
-    @property
-    def notes(self) -> list[str]:
-        lines = self.out.read_text().splitlines()
-        self.out.write_text("")
-        return lines
+        super().__init__(folder, store, JOBS)
 
     @property
     def effect(self) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from nightlatch.ledger import open_for
+from tests import nightly
 from tests.programs import environment
 
 JOBS = """
@@ -148,29 +149,9 @@ def stopped():
 """
 
 
-class Jobs:
+class Jobs(nightly.Jobs):
     def __init__(self, folder: Path, store: str) -> None:
-        self.folder, self.store, self.out = folder, store, folder / "out"
-        (folder / "nightly.py").write_text(JOBS)
-        self.out.touch()
-
-    def run(self, call: str) -> str:
-        """Supervise it once; returns the verdict's status and reason."""
-        program = f"import nightly\nv = nightly.{call}\nprint(v.status, v.exit_code, v.reason)"
-        env = environment(self.store, OUT=str(self.out))
-        ran = subprocess.run(
-            [sys.executable, "-c", program], env=env, cwd=self.folder, text=True, capture_output=True, timeout=60
-        )
-        self.said = ran.stderr
-        assert ran.returncode == 0, ran.stderr
-        return ran.stdout.strip().splitlines()[-1]
-
-    @property
-    def notes(self) -> list[str]:
-        """What the jobs have written since the last look."""
-        lines = self.out.read_text().splitlines()
-        self.out.write_text("")
-        return lines
+        super().__init__(folder, store, JOBS)
 
     def steps(self, job: str, state: str) -> dict[str, str]:
         ledger = open_for(self.store)

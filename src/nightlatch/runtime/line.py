@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import os
-import socket
 from typing import Any
+
+from ..errors import Error, Stop
+from . import tell
 
 
 class Refused(Exception):
@@ -14,17 +14,12 @@ class Refused(Exception):
 
 class Line:
     def __init__(self) -> None:
-        self._grant = os.environ["NIGHTLATCH_GRANT"]
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._socket.connect(os.environ["NIGHTLATCH_SOCKET"])
-        self._answers = self._socket.makefile("rb")
+        self._line = tell.Line()
 
     def ask(self, **request: Any) -> dict[str, Any]:
         try:
-            self._socket.sendall(json.dumps({"grant": self._grant, **request}).encode() + b"\n")
-            answer = json.loads(self._answers.readline() or b'{"error": "the supervisor hung up"}')
+            return tell.judged(self._line.ask(request))
         except OSError as error:
-            raise Refused(f"the supervisor does not answer: {error.strerror}") from error
-        if not answer.get("ok"):
-            raise Refused(answer.get("error", "refused"))
-        return dict(answer)
+            raise Refused(str(tell.unheard(error))) from error
+        except (Error, Stop) as refused:
+            raise Refused(str(refused)) from refused
