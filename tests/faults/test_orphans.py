@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from nightlatch.system import tree
 from tests.programs import alive, carrying, children, nightlatch, start, until
 
 ROUNDS = 100
@@ -151,3 +152,9 @@ def test_nested_leases_are_ended_with_the_outer_one(sqlite_url, tmp_path):
     outer.wait()
     assert nightlatch(sqlite_url, "lock", "job", "--wait", "50s", "--", "true").returncode == 0
     assert not carrying(mark)
+
+
+@pytest.mark.parametrize("grant", ["", "PATH"])
+def test_nobody_is_ended_by_a_grant_that_is_none(grant: str) -> None:
+    assert tree.carriers(grant) == ([], False)
+    assert not tree.sweep(grant, 0)

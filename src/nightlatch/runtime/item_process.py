@@ -167,6 +167,7 @@ class Child:
             source.close()
 
     def _signal(self, signum: int) -> None:
+        assert self._pid > 0, "0 would be our own group"
         try:
             os.killpg(self._pid, signum)
         except (ProcessLookupError, PermissionError):

@@ -20,6 +20,7 @@ DRY_RUN = "NIGHTLATCH_DRY_RUN"  # set in every process that a dry-run starts
 _PR_SET_CHILD_SUBREAPER = 36
 
 asking: set[int] = set()  # programs that this process itself has asked something, by system/command.py
+_SHORTEST = 16  # characters of a grant that processes are ended by
 _ANSWER = 5.0  # seconds for their answers when the tree is ended
 
 
@@ -120,6 +121,8 @@ def carriers(grant: str, since: int = 0) -> tuple[list[tuple[int, int]], bool]:
 
     None of them is older than the holder, whose start `since` is.
     """
+    if len(grant) < _SHORTEST:
+        return [], False  # it would be found in the environment of strangers
     wanted, me, found, complete = grant.encode(), os.getuid(), [], True
     for pid in process.pids():
         start = process.start_of(pid)
