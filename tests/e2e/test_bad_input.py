@@ -41,6 +41,13 @@ def said(done: subprocess.CompletedProcess[str], code: int) -> str:
         (["lease", "raise", "x", "--above", "-1"], "out of range"),
         (["lease", "acquire"], "cannot name a lease"),
         (["key"], "PART is missing"),
+        (["run", "x", "true"], "a command goes behind --"),
+        (["run", "x", "--key", "", "--", "true"], "--key is empty"),
+        (["run", "x", "--key", "k" * 1001, "--", "true"], "up to 1000"),
+        (["run", "x", "--key", b"\xe9".decode(errors="surrogateescape"), "--", "true"], "in UTF-8"),
+        (["run", "x", "--ttl", "1ms", "--", "true"], "at least 1s"),
+        (["run", "x", "--retries", "-1", "--", "true"], "0 is the least"),
+        (["run", "x", "--verdict", "/no/such/folder/v", "--", "true"], "no such folder"),
     ],
 )
 def test_usage_is_64(sqlite_url, words, hint):

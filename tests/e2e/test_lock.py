@@ -6,6 +6,7 @@ import os
 import pty
 import signal
 import stat
+import subprocess
 import time
 from pathlib import Path
 
@@ -186,3 +187,20 @@ def test_many_grants_leave_no_files_behind(sqlite_url):
         nightlatch(sqlite_url, "lock", "x", "--", "true")
     live = Path(sqlite_url.removeprefix("sqlite:///") + ".d") / "live"
     assert list(live.iterdir()) == []
+
+
+def test_what_the_command_calls_asks_the_store_that_was_named(sqlite_url, tmp_path):
+    other = f"sqlite:///{tmp_path}/other/nightlatch.db"
+    (tmp_path / "new").write_text("new")
+    publish = ["lock", "x", "--", *NIGHTLATCH, "publish", "new", "out"]
+    done = nightlatch(other, "--store", sqlite_url, *publish, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out").read_text() == "new"
+
+
+def test_a_lease_that_was_acquired_names_its_store(sqlite_url, tmp_path):
+    other = f"sqlite:///{tmp_path}/other/nightlatch.db"
+    me = " ".join(f"'{word}'" for word in NIGHTLATCH)
+    script = f'eval "$({me} --store {sqlite_url} lease acquire x)" && {me} lease renew && {me} lease release'
+    done = subprocess.run(["sh", "-c", script], env=environment(other), text=True, capture_output=True, timeout=60)
+    assert done.returncode == 0, done.stderr

@@ -242,6 +242,18 @@ def test_a_run_by_hand_goes_on_with_the_unfinished_one(sqlite_url):
     assert run(sqlite_url, "--", "sh", "-c", "echo $NIGHTLATCH_ATTEMPT").stdout == "1\n"
 
 
+def test_a_run_by_hand_does_not_go_on_with_one_that_has_a_key(sqlite_url):
+    run(sqlite_url, "--key", "january", "--", "false")
+    assert run(sqlite_url, "--", "sh", "-c", "echo $NIGHTLATCH_KEY").stdout.startswith("by-hand-")
+    assert run(sqlite_url, "--key", "january", "--", "echo", "not done yet").stdout == "not done yet\n"
+
+
+def test_what_a_run_calls_asks_the_store_of_the_run(sqlite_url):
+    script = f"{ME} lock inner -- true && {ME} run inner2 --timeout 1m -- true && {ME} lease list"
+    listed = run(sqlite_url, "--", "sh", "-c", script).stdout
+    assert [line.split()[0] for line in listed.splitlines()] == ["inner", "inner2", "job"]
+
+
 def test_a_machine_is_kept_awake_while_it_runs(sqlite_url, tmp_path):
     """With a stand-in for systemd-inhibit that says how it was called."""
     tool = tmp_path / "systemd-inhibit"

@@ -136,7 +136,8 @@ class Parser:
             if missing:
                 raise UsageError(f"{argument.metavar} is missing")
         if words:
-            raise UsageError(f"{words[0]!r} is one word too many")
+            hint = "; a command goes behind --" if " -- CMD" in self.usage else ""
+            raise UsageError(f"{words[0]!r} is one word too many{hint}")
 
     def help(self) -> str:
         shown = [(argument.shown, argument.help) for argument in self._arguments]
@@ -162,5 +163,5 @@ def split_command(argv: list[str]) -> tuple[list[str], list[str]]:
 def _nearest(name: str, known: Iterable[str]) -> str:
     import difflib
 
-    near = difflib.get_close_matches(name, list(known), n=1)
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.7)
     return f" (did you mean {near[0]}?)" if near else ""

@@ -8,6 +8,7 @@ from ..core import duration, states
 from ..errors import Error, RunEnded, UsageError
 from ..ledger import open_for
 from ..runtime import lapse
+from ..runtime.job import BY_HAND
 from ..store import url
 from ..system import clock, identity
 from . import screen
@@ -99,7 +100,7 @@ def colour_of(state: str) -> str:
 
 
 def key_of(run: Run) -> str:
-    return "by hand" if run.key.startswith("by-hand-") else screen.harmless(run.key)
+    return "by hand" if run.key.startswith(BY_HAND) else screen.harmless(run.key)
 
 
 def note_of(run: Run, state: str) -> str:

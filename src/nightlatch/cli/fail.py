@@ -7,9 +7,9 @@ import sys
 
 from ..core import retry
 from ..errors import UsageError
+from ..runtime.tell import tell
 from ..system import clock
 from .arguments import Parser
-from .told import tell
 
 _PURPOSE = """\
 Inside a run or a batch's item: say what it failed of, and whether trying again may help. It exits with the code

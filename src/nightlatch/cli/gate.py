@@ -9,6 +9,7 @@ from ..errors import UsageError
 from ..gates import at
 from ..store import url
 from .arguments import Parser
+from .told import store_of_run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def main(argv: list[str]) -> int:
     if args.verb == "show":
         (_show_json if args.json else _show)(gate)
         return 0
-    store = url.connect(args.store)
+    store = url.connect(args.store or store_of_run())
     foreign = gate.adopt(store.id)
     print(
         f"{args.target}: {foreign} mark{'' if foreign == 1 else 's'} adopted for {store.url} (store id {store.id[:8]})"
@@ -81,7 +82,7 @@ def _forget(args: Namespace) -> int:
         raise UsageError("which lease? nightlatch gate forget TARGET --lease NAME")
     # A gate that is gone may not open any more; then what it was registered as has to be named.
     gate_url = args.target if "://" in args.target else at(args.target).url
-    if not url.connect(args.store).unregister(args.lease, gate_url):
+    if not url.connect(args.store or store_of_run()).unregister(args.lease, gate_url):
         raise UsageError(f"{gate_url} is not registered under {args.lease}; the error that names it shows its URL")
     print(f"{gate_url} is sealed no longer by holders of {args.lease}")
     return 0

@@ -14,6 +14,7 @@ from ..runtime.lease import ttl_seconds
 from ..store import held, url
 from ..system import identity, process
 from .arguments import Namespace, Parser
+from .told import store_of_run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON; a list is one object a line")
     args = parser.parse_args(argv)
     args.name = check_name(args.name or os.environ.get("NIGHTLATCH_LEASE", "")) if args.verb != "list" else ""
-    return _VERBS[args.verb](url.connect(args.store), args)
+    return _VERBS[args.verb](url.connect(args.store or store_of_run()), args)
 
 
 def _acquire(store: Store, args: Namespace) -> int:
@@ -78,6 +79,7 @@ def _acquire(store: Store, args: Namespace) -> int:
     if args.json:
         _print_json(facts)
     else:
+        facts |= {"store": args.store} if args.store else {}  # what asks for the lease must ask the same one
         print("export", *(f"NIGHTLATCH_{word.upper()}={shlex.quote(str(fact))}" for word, fact in facts.items()))
     return 0
 

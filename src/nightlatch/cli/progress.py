@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..errors import UsageError
+from ..runtime.tell import tell
 from .arguments import Parser
-from .told import tell
 
 _PURPOSE = """\
 Inside a run: report how far it is. What advances is not stalled.

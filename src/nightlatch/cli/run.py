@@ -10,6 +10,7 @@ from ..errors import Busy, Error, Stop, UsageError
 from ..runtime import verdict
 from ..runtime.job import Job, caps, seconds
 from .arguments import Parser, split_command
+from .told import store_of_run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -80,14 +81,22 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--verdict", metavar="FILE", help="write how it ended, or why it did not begin, as JSON")
     parser.add_argument("--held-ok", action="store_true", help="exit 0 instead of 75 when another holds it")
     parser.add_argument("--dry-run", action="store_true", help="say what would be done; claim and start nothing")
-    args = parser.parse_args(ours)
+    return _run(parser.parse_args(ours), command)
+
+
+def _run(args: Namespace, command: list[str]) -> int:
+    if args.verdict and not os.path.isdir(os.path.dirname(os.path.abspath(args.verdict))):
+        raise UsageError(f"--verdict {args.verdict}: there is no such folder")
     try:
         job = _job(args, command).check()
         if args.dry_run:
             return _say(job) if command[1:4] != _PYTHON_JOB else _rehearse(job, args)
+        if args.timeout is None:
+            print(f"nightlatch: {args.name} may run for {_TIMEOUT}, since no --timeout is given", file=sys.stderr)
         from ..runtime.pipeline import run
 
-        told = run(job, store=args.store)
+        store = args.store or store_of_run()
+        told = run(job, store=store)
         for number in range(1, args.retries + 1):
             if not retry.worth_another(told.status, told.exit_code):
                 break
@@ -95,7 +104,7 @@ def main(argv: list[str]) -> int:
             from ..runtime import backoff
 
             backoff.pause(number, base=duration.parse(args.backoff, what="--backoff"), asked=told.retry_after)
-            told = run(job, store=args.store)
+            told = run(job, store=store)
     except (Error, Stop) as error:
         if args.verdict:
             verdict.write_error(args.verdict, args.name, args.key or "", error)
@@ -111,13 +120,15 @@ def main(argv: list[str]) -> int:
 
 def _job(args: Namespace, command: list[str]) -> Job:
     slot, key = "", args.key or ""
+    if args.key == "":
+        raise UsageError("--key is empty: name what is processed, or leave --key away for a run by hand")
+    if args.retries < 0:
+        raise UsageError(f"--retries {args.retries}: 0 is the least")
     if args.slot:
         if key:
             raise UsageError("--slot names the key by itself: leave --key away")
         slot = key = _slot(args.slot, args.tz)
     sources = args.progress
-    if args.timeout is None:
-        print(f"nightlatch: {args.name} may run for {_TIMEOUT}, since no --timeout is given", file=sys.stderr)
     timeout = seconds(args.timeout or _TIMEOUT, "--timeout")
     if args.cwd and not args.workspace and not os.path.isdir(args.cwd):
         raise UsageError(f"--cwd {args.cwd}: there is no such folder")

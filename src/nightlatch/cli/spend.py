@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..core import budget
+from ..runtime.tell import tell
 from .arguments import Parser
-from .told import tell
 
 _PURPOSE = """\
 Inside a run: report what was used, in usd, tokens, calls or units. A run that passes its budget is ended."""

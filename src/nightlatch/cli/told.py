@@ -1,16 +1,12 @@
-"""Speaking to the run's supervisor, from inside a run."""
+"""What a command has to know when it is called from inside a run."""
 
 from __future__ import annotations
 
 import os
 
-from ..runtime.tell import tell
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..errors import LeaseLost, StaleToken
-
-__all__ = ["note_refusal", "store_of_run", "tell"]
 
 
 def store_of_run() -> str | None:
@@ -18,6 +14,8 @@ def store_of_run() -> str | None:
     the environment names one."""
     if "NIGHTLATCH_SOCKET" not in os.environ or os.environ.get("NIGHTLATCH_STORE"):
         return None
+    from ..runtime.tell import tell
+
     return str(tell(do="store")["url"])
 
 

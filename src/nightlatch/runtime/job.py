@@ -8,11 +8,13 @@ from ..core import budget, duration
 from ..core.model import check_name
 from ..core.value import value
 from ..errors import UsageError
+from .lease import MINIMUM_TTL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..core.budget import Cap
 
+BY_HAND = "by-hand-"  # how the key of a run without one begins
 LOST_POLICIES = ("again", "doubt")
 
 
@@ -48,6 +50,10 @@ class Job:
         check_name(self.name)
         if not self.command:
             raise UsageError(f"no command given: nightlatch run {self.name} -- CMD …")
+        if len(self.key) > 1000 or self.key != self.key.encode(errors="replace").decode():
+            raise UsageError(f"{self.key[:200]!r} cannot be a key: use up to 1000 characters, in UTF-8")
+        if self.ttl is not None and self.ttl < MINIMUM_TTL:
+            raise UsageError(f"--ttl: use at least {duration.show(MINIMUM_TTL)}, to renew it in time")
         if self.stall is not None and not self.watched and not self.reports:
             raise UsageError(
                 "--stall needs a source of progress: add --progress report (the command calls `nightlatch progress`), "

@@ -66,7 +66,8 @@ def job(
 
     `.run()` takes arguments that JSON can carry and returns the verdict, not what the function returned: a result
     is published, or written through a gate. An exception fails the run and is recorded with its traceback. The
-    function is imported again in the child, so it has to stand at the top of a module.
+    function is imported again in the child, so it has to stand at the top of a module, and what starts it in a
+    script under `if __name__ == "__main__":`.
 
     `.dry_run()` takes the same and claims nothing: steps are computed and not recorded, effects are not done but
     planned. It returns the plan, which `nightlatch show NAME --plan` prints.

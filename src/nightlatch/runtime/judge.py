@@ -101,7 +101,8 @@ class Judge:
             pause = retry.pause(child.tries, base=self.plan["backoff"], chance=chance, asked=asked)
             self.waiting.append((clock.now() + pause, item, child.tries))
             return record
-        shown = (item.key, said or f"{reason}{_last(child.complaint())}")
+        last = "" if reason in child.complaint() else _last(child.complaint())
+        shown = (item.key, said or f"{reason}{last}")
         if child.place:
             record[6] = f"{reason}. Its workspace: {child.place}"
         if again or code in _NOT_THE_ITEMS_FAULT:

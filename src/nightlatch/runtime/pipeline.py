@@ -32,6 +32,7 @@ from ..system.light import signal
 from . import retention, verdict
 from .attend import Attendance
 from .ending import Ending
+from .job import BY_HAND
 from .lease import Lease
 from .listener import Told
 from .spending import Spending
@@ -145,12 +146,13 @@ class Pipeline:
         return key
 
     def _unfinished(self) -> str:
-        """A run by hand goes on with the newest unfinished one, unless a new one is asked for."""
+        """A run by hand goes on with the newest, if that is by hand and unfinished, and no new one is asked for. Never
+        with one that has a key: its work would count as done by whatever is run now."""
         if not self.job.new:
             newest = self.ledger.newest(self.job.name)
-            if newest and newest.state not in (states.SUCCEEDED, states.CANCELLED):
+            if newest and newest.key.startswith(BY_HAND) and newest.state not in (states.SUCCEEDED, states.CANCELLED):
                 return newest.key
-        return f"by-hand-{identity.new_id()[:12]}"
+        return f"{BY_HAND}{identity.new_id()[:12]}"
 
     # ── hold ──
 

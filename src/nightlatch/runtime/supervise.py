@@ -79,7 +79,8 @@ def supervise(
         )
         try:
             forward_signals(guard)
-            guard.start(argv, environment(lease), grace=GRACE)
+            named = {url.ENV: store} if store else {}  # what the command calls must ask the same one
+            guard.start(argv, environment(lease) | named, grace=GRACE)
             ended = _await_end(guard, argv)
         finally:
             guard.dismiss()
