@@ -85,8 +85,8 @@ def main(argv: list[str]) -> int:
 
 
 def _run(args: Namespace, command: list[str]) -> int:
-    if args.verdict and not os.path.isdir(os.path.dirname(os.path.abspath(args.verdict))):
-        raise UsageError(f"--verdict {args.verdict}: there is no such folder")
+    if args.verdict and not os.access(os.path.dirname(os.path.abspath(args.verdict)), os.W_OK):
+        raise UsageError(f"--verdict {args.verdict}: there is no such folder, or it cannot be written to")
     try:
         job = _job(args, command).check()
         if args.dry_run:
