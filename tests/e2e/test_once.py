@@ -228,3 +228,9 @@ def test_with_time_to_wait_the_same_call_asks_the_probe(sqlite_url, acts, probe,
     assert (done.returncode, count(acts)) == (code, 1), done.stderr
     nightlatch(sqlite_url, *words, "--", "sh", "-c", ACT, str(acts))
     assert count(acts) == again
+
+
+def test_what_the_command_calls_asks_the_store_that_was_named(sqlite_url, tmp_path):
+    other = f"sqlite:///{tmp_path}/other/nightlatch.db"
+    nightlatch(other, "--store", sqlite_url, "once", "outer", "--", *NIGHTLATCH, "once", "inner", "--", "true")
+    assert "skipped" in nightlatch(sqlite_url, "once", "inner", "--", "true").stderr

@@ -71,6 +71,7 @@ class _Once:
     def __init__(self, wanted: Wanted, store: str | None, screen: int) -> None:
         self.wanted, self.screen = wanted, screen  # where what the command prints is shown
         self.store = url.connect(store)
+        self.named = {url.ENV: store} if store else {}  # what the command calls must ask the same one
         self.book = Book(self.store, open_for(url.resolve(store)), wanted.scope, wanted.key)
         self.started = clock.now()
         self.doubtful: Effect | None = None  # as it ended now
@@ -190,7 +191,7 @@ class _Once:
     def _told(self) -> dict[str, str]:
         """The idempotency key is made of scope and key alone: a server sees the same one at every try."""
         key, scope = self.wanted.key, self.wanted.scope
-        return {"NIGHTLATCH_KEY": key, "NIGHTLATCH_IDEMPOTENCY_KEY": rules.idempotency_key(key, scope)}
+        return {**self.named, "NIGHTLATCH_KEY": key, "NIGHTLATCH_IDEMPOTENCY_KEY": rules.idempotency_key(key, scope)}
 
     def _act(self, lease: Lease) -> tuple[tuple[object, ...] | None, bytes]:
         """Run the command under the warden: its last report, and the first of what it printed."""
