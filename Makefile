@@ -26,8 +26,8 @@ $(READY): pyproject.toml
 demo: $(READY) ## the whole story in a few seconds, with real processes
 	@$(BIN)/nightlatch demo
 
-test: $(READY) ## all tests, with real processes and signals
-	@$(BIN)/python -m pytest
+test: $(READY) ## all tests, with real processes and signals, one worker a core
+	@$(BIN)/python -m pytest -n auto --dist worksteal
 
 lint: $(READY) ## ruff check and format, mypy --strict
 	@$(BIN)/ruff check -q . && $(BIN)/ruff format --check . && $(BIN)/mypy

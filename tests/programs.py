@@ -17,7 +17,8 @@ NIGHTLATCH = [sys.executable, "-c", "from nightlatch.cli.main import main; main(
 
 
 def environment(store: str, **more: str) -> dict[str, str]:
-    clean = {name: text for name, text in os.environ.items() if not name.startswith("NIGHTLATCH_")}
+    """COLUMNS is what several test workers have instead of a terminal."""
+    clean = {n: text for n, text in os.environ.items() if not n.startswith("NIGHTLATCH_") and n != "COLUMNS"}
     return {**clean, "NIGHTLATCH_STORE": store, **more}
 
 

@@ -8,6 +8,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -63,12 +64,18 @@ def test_root_keeps_owner_and_set_user_id(path):
     assert (path.stat().st_uid, path.stat().st_gid, mode(path)) == (12345, 12345, 0o4755)
 
 
+def open_to_others(folder: Path) -> None:
+    while folder != Path(tempfile.gettempdir()):
+        folder.chmod(0o755)
+        folder = folder.parent
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may become somebody else")
 def test_a_file_that_changes_hands_loses_set_user_id(tmp_path):
     folder = tmp_path / "shared"
     folder.mkdir()
-    for part in (folder, *list(folder.parents)[:3]):
-        part.chmod(0o777)
+    folder.chmod(0o777)
+    open_to_others(tmp_path)
     path = folder / "tool"
     path.write_bytes(b"old")
     path.chmod(0o4755)
@@ -224,8 +231,7 @@ def test_a_network_disk_is_refused_and_the_way_out_named(path, monkeypatch):
 def test_a_stopped_process_of_another_user_in_the_lock_is_named(tmp_path):
     folder = tmp_path / "theirs"
     folder.mkdir()
-    for part in [*list(tmp_path.parents)[:2], tmp_path]:
-        part.chmod(0o755)
+    open_to_others(tmp_path)
     program = (
         "import os, sys, threading\nfrom nightlatch import gates\nfrom nightlatch.core.model import Mark\n"
         "from nightlatch.errors import GateUnreachable\ngates.File\nos.setgid(12345); os.setuid(12345)\n"
