@@ -155,6 +155,16 @@ def test_the_whole_batch_ends_when_its_budget_is_spent(sqlite_url, tmp_path):
     assert run.state == "over-budget" and 4 <= run.usage.calls < 50
 
 
+def test_a_batch_that_is_done_when_its_budget_is_passed_is_done(sqlite_url, tmp_path):
+    words = ("--key", "{id}", "--budget", "calls=2", "--meter", "report", "--", *SPEND, "calls=1")
+    done = nightlatch(sqlite_url, "batch", "b", jsonl(tmp_path, *({"id": number} for number in range(3))), *words)
+    assert done.returncode == 0 and "3 done" in done.stderr, done.stderr
+    (run,) = open_for(sqlite_url).runs()
+    assert run.state == "succeeded" and "passed its budget calls=2" in run.reason
+    more = nightlatch(sqlite_url, "batch", "b", jsonl(tmp_path, *({"id": number} for number in range(5))), *words)
+    assert more.returncode == 0 and "2 done, 3 skipped" in more.stderr, more.stderr
+
+
 def test_usage_is_read_from_what_each_item_prints(sqlite_url, tmp_path):
     items = jsonl(tmp_path, {"id": 1}, {"id": 2})
     agent = ("echo", '{{"type": "result", "total_cost_usd": 0.25, "usage": {{"input_tokens": 7}}}}')

@@ -104,7 +104,8 @@ class Worktree:
             f"somebody else's push to {branch} conflicts with this one"
             + (f" in {', '.join(files)}" if files else f" ({_last(said)})")
             + f". It needs a person: nothing was pushed, and the work is kept in {self.folder} as {before[:12]}. "
-            f"There: git pull --rebase, resolve, then push again"
+            f"There: git pull --rebase, resolve, then push it (from a run's workspace, whose own push is off, with git "
+            f"push URL HEAD:{branch}, and then nightlatch resolve RUN done)"
         )
 
     def sign(self, tip: str, trailers: Mapping[str, str]) -> str:

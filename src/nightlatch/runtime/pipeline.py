@@ -306,7 +306,8 @@ class Pipeline:
                 clock.sleep(clock.SLICE)
 
     def _judged(self) -> tuple[str, str]:
-        state, reason = self.ending.judged(self.lease.lost, self.job.timeout, self.told)
+        batch = self.steps is not None
+        state, reason = self.ending.judged(self.lease.lost, self.job.timeout, self.told, knows=batch)
         if state != states.SUCCEEDED:
             return state, reason
         # Usage that is only known at the end cannot undo what is done: failing it would do and pay it again.

@@ -23,6 +23,10 @@ class Summary:
         self.unrecorded: list[str] = []
         self.stopped = ""
 
+    @property
+    def unfinished(self) -> bool:
+        return bool(self.failed or self.aside or self.before or self.doubts or self.waiting or self.unrecorded)
+
     def short(self) -> str:
         doubt, aside = len(self.doubts) + len(self.waiting), len(self.aside) + len(self.before)
         told = f"{self.done} done, {self.skipped} skipped, {len(self.failed)} failed, {doubt} in doubt"

@@ -247,15 +247,17 @@ class Worker:
         summary.skipped, summary.doubled = selection.skipped, selection.doubled
         summary.doubles = [f"{item.key} (line {item.line})" for item in selection.doubles]
         summary.waiting, summary.before = [*summary.killed, *selection.in_doubt], selection.aside
-        summary.stopped = self.judge.stopping
-        code = summary.exit_code(self.signal)
+        more = not self.exhausted and (self.selection.next() or not self.selection.over)
+        unfinished = more or self.judge.waiting or summary.unfinished
+        summary.stopped = self.judge.stopping if unfinished else ""  # told to stop when there was no more to do
+        code = summary.exit_code(self.signal if unfinished else 0)
         if self.home and not os.listdir(self.home):
             os.rmdir(self.home)
         try:
             self._say(last=True)
             if code:
                 self.line.ask(
-                    do="fail", reason=summary.short() + (f" ({self.judge.stopping})" if self.judge.stopping else "")
+                    do="fail", reason=summary.short() + (f" ({summary.stopped})" if summary.stopped else "")
                 )
             self.line.ask(do="over", **summary.facts(code))
         except Refused as refused:
