@@ -256,9 +256,7 @@ class Worker:
         try:
             self._say(last=True)
             if code:
-                self.line.ask(
-                    do="fail", reason=summary.short() + (f" ({summary.stopped})" if summary.stopped else "")
-                )
+                self.line.ask(do="fail", reason=summary.short() + (f" ({summary.stopped})" if summary.stopped else ""))
             self.line.ask(do="over", **summary.facts(code))
         except Refused as refused:
             print(f"nightlatch: {refused}", file=sys.stderr)
