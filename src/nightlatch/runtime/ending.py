@@ -32,14 +32,16 @@ class Ending:
         self.decided, self.over, self.exit_code, self.why, self.left = (state, reason), True, exit_code, "", 0
 
     def judged(
-        self, lost: LeaseLost | None, timeout: float | None, told: Told, *, knows: bool = False
+        self, lost: LeaseLost | None, timeout: float | None, told: Told, *, done: bool = False
     ) -> tuple[str, str]:
-        """(state, reason). `knows`: its exit code 0 says that all is done, also when it was asked to end."""
+        """(state, reason). `done`: it has said that all is done, whatever it was asked for after that."""
         if lost or self.why == warden.LOST:
             return states.LOST, str(lost or "the lease was lost")
         if self.why == warden.TIMED_OUT:
             return states.TIMED_OUT, f"not done after {duration.show(timeout or 0)}"
-        if self.decided and not (knows and self.exit_code == 0):
+        if done:
+            return states.SUCCEEDED, ""
+        if self.decided:
             return self.decided
         if self.why == warden.ASKED:
             return states.CANCELLED, "its supervisor was told to end"

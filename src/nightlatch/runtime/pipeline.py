@@ -270,7 +270,7 @@ class Pipeline:
     def _settle(self, key: str, elapsed: float) -> Verdict:
         """Mark the key done, and record how it ended: never over the verdict of a holder that has overtaken us."""
         state, reason = self._judged()
-        own, left = self.ending.exit_code, self.ending.left
+        own, left = 0 if state == states.SUCCEEDED else self.ending.exit_code, self.ending.left
         if state == states.SUCCEEDED and not (self.delivery and self.delivery.settled):
             self._mark_done(key)
         if left and not reason:
@@ -306,8 +306,8 @@ class Pipeline:
                 clock.sleep(clock.SLICE)
 
     def _judged(self) -> tuple[str, str]:
-        batch = self.steps is not None
-        state, reason = self.ending.judged(self.lease.lost, self.job.timeout, self.told, knows=batch)
+        done = self.steps is not None and self.steps.summary.get("exit_code") == 0
+        state, reason = self.ending.judged(self.lease.lost, self.job.timeout, self.told, done=done)
         if state != states.SUCCEEDED:
             return state, reason
         # Usage that is only known at the end cannot undo what is done: failing it would do and pay it again.
