@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 import signal
 import threading
@@ -72,20 +73,23 @@ def test_work_that_was_given_up_is_never_done(tmp_path: Path) -> None:
     assert done == [3]
 
 
-def test_a_waiter_that_is_interrupted_leaves_nothing_behind(tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", ["run", "acquire", "acquire_from_stopped"])
+def test_a_waiter_that_is_interrupted_leaves_nothing_behind(tmp_path: Path, way: str) -> None:
     path = f"{tmp_path}/lock"
     first, second = FairLock(path), FairLock(path)
     done: list[int] = []
+    threads = _thread._count()
     assert first.acquire(1)
     before = signal.signal(signal.SIGALRM, signal.default_int_handler)
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.05)
         with pytest.raises(KeyboardInterrupt):
-            second.run(lambda: done.append(2), 30)
+            second.run(lambda: done.append(2), 30) if way == "run" else getattr(second, way)(30)
     finally:
         signal.signal(signal.SIGALRM, before)
     first.release()
-    assert first.acquire(10)
+    until(lambda: _thread._count() == threads)  # whoever waited has had its turn
+    assert first.acquire(0)
     first.release()
     assert not done
 

@@ -49,14 +49,7 @@ class FairLock:
 
     def acquire(self, timeout: float) -> bool:
         """Wait in the queue for up to `timeout` seconds."""
-        fd = self._at_once()
-        if fd < 0:
-            waiter = _Waiter(self._open(), None)
-            if not waiter.wait(timeout) and waiter.give_up():
-                return False
-            fd = waiter.fd
-        self._fd = fd
-        return True
+        return self._take(timeout, end_stopped=False)
 
     def acquire_from_stopped(self, patience: float) -> bool:
         """Wait in the queue for up to `patience` seconds, and end whoever is found stopped inside the lock.
@@ -64,14 +57,7 @@ class FairLock:
         It would keep everybody out for good and, continued, go on with what it checked long ago. Raises
         PermissionError if it belongs to another user.
         """
-        fd = self._at_once()
-        if fd < 0:
-            waiter = _Waiter(self._open(), None)
-            if not self._wait(waiter, patience):
-                return False
-            fd = waiter.fd
-        self._fd = fd
-        return True
+        return self._take(patience, end_stopped=True)
 
     def run(self, work: Callable[[], T], patience: float) -> T:
         """What `work` returns, done inside the lock, waited for as in `acquire_from_stopped`. TimeoutError: no turn.
@@ -86,7 +72,7 @@ class FairLock:
             finally:
                 _give_back(fd)
         waiter = _Waiter(self._open(), work)
-        if not self._wait(waiter, patience):
+        if not self._wait(waiter, patience, end_stopped=True):
             raise TimeoutError
         if waiter.error is not None:
             raise waiter.error
@@ -135,11 +121,21 @@ class FairLock:
             return -1
         return fd
 
-    def _wait(self, waiter: _Waiter, patience: float) -> bool:
+    def _take(self, patience: float, *, end_stopped: bool) -> bool:
+        fd = self._at_once()
+        if fd < 0:
+            waiter = _Waiter(self._open(), None)
+            if not self._wait(waiter, patience, end_stopped=end_stopped):
+                return False
+            fd = waiter.fd
+        self._fd = fd
+        return True
+
+    def _wait(self, waiter: _Waiter, patience: float, *, end_stopped: bool) -> bool:
         deadline = clock.now() + patience
         try:
             while not waiter.wait(min(LOOK_AFTER, max(deadline - clock.now(), 0.0))):
-                stopped = self.stopped_holder()
+                stopped = self.stopped_holder() if end_stopped else None
                 if stopped:
                     process.send(*stopped, signal.SIGKILL)
                     deadline = max(deadline, clock.now() + _PARTING)
