@@ -90,10 +90,40 @@ def in_doubt(sqlite_url: str, lapsed: str) -> str:
 
 
 def test_nothing_ran_yet_says_how_to_begin(sqlite_url):
-    done = nightlatch(sqlite_url)
+    run(sqlite_url, "report", "true")
+    done = nightlatch(sqlite_url, "status", "--since", "0s")
     assert done.returncode == 0
     assert "nothing needs you" in done.stdout
     assert "nightlatch run NAME" in done.stdout
+
+
+LOOKING = [(), ("status",), ("runs",), ("usage",), ("show", "zzzzzz"), ("logs", "zzzzzz"), ("audit", "verify")]
+
+
+@pytest.mark.parametrize("words", LOOKING)
+def test_looking_at_a_store_that_is_not_there_says_so_and_makes_none(state_home, tmp_path, words):
+    lists = not words or words[0] in ("status", "runs", "usage")
+    default = said(nightlatch("", *words), 0 if lists else 64)
+    assert "there is no store at " in default and "nightlatch run NAME" in default
+    for named in (
+        nightlatch("", "--store", f"sqlite:///{tmp_path}/misspelt.db", *words),
+        nightlatch(f"sqlite:///{tmp_path}/misspelt.db", *words),
+    ):
+        assert f"there is no store at {tmp_path}/misspelt.db" in said(named, 64)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_status_as_json_is_an_object_also_without_a_store(state_home):
+    done = nightlatch("", "status", "--json")
+    assert done.returncode == 0 and json.loads(done.stdout)["needs_you"] == []
+
+
+def test_looking_from_inside_a_run_shows_the_runs_own_store(sqlite_url, state_home):
+    script = f"{TOOL} status && {TOOL} runs && {TOOL} show report && {TOOL} audit verify"
+    done = nightlatch("", "run", "report", "--store", sqlite_url, "--key", "k", "--", "sh", "-c", script)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("running") >= 3 and "the journal is whole" in done.stdout
+    assert not state_home.exists()
 
 
 def test_help_is_still_the_help(sqlite_url):
@@ -222,6 +252,7 @@ def test_show_has_what_a_gate_refused_to_the_command_itself(sqlite_url, tmp_path
 
 
 def test_an_unknown_run_is_64_with_what_to_type(sqlite_url):
+    run(sqlite_url, "report", "true")
     for command in ("show", "logs", "cancel", "retry", "resolve"):
         assert "nightlatch runs" in said(nightlatch(sqlite_url, command, "zzzzzz"), 64)
 

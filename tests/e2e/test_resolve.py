@@ -62,6 +62,7 @@ def test_what_goes_by_one_key_is_told_apart(sqlite_url, tmp_path):
     "words", [("never",), ("never", "done"), ("never", "done", "--batch", "b"), ("x" * 2000, "done")]
 )
 def test_what_is_not_there_is_64(sqlite_url, words):
+    nightlatch(sqlite_url, "once", "k", "--", "true")
     refused = nightlatch(sqlite_url, "resolve", *words)
     assert refused.returncode == 64 and "nightlatch status" in refused.stderr
 

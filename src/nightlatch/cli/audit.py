@@ -36,8 +36,9 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="one JSON object (verify), JSON Lines (head)")
     args = parser.parse_args(argv)
     from ..ledger import open_for
+    from .desk import existing
 
-    ledger = open_for(args.store)
+    ledger = open_for(existing(args.store))
     if args.action == "verify":
         return _verify(ledger.verify([*args.head, *(_kept(args.heads) if args.heads else [])]), args.json)
     if args.head or args.heads:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 
 from ..core import duration, states
 from ..errors import Error, RunEnded, UsageError
-from ..ledger import open_for
+from ..ledger import open_for, place
 from ..runtime import lapse
 from ..runtime.job import BY_HAND
 from ..store import url
 from ..system import clock, identity
 from . import screen
+from .told import store_of_run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,12 +30,17 @@ _COLOURS = (
 )
 
 
-class Desk:
-    """The ledger and the store that `--store` names. Looking changes nothing."""
+class NoStore(UsageError):
+    """There is nothing to look at, and looking makes nothing."""
 
-    def __init__(self, store: str | None) -> None:
-        self.store = url.connect(store)
-        self.ledger = open_for(url.resolve(store))
+
+class Desk:
+    """The ledger and the store that `--store` names, or the run that this is called in. Looking changes nothing."""
+
+    def __init__(self, store: str | None, *, listing: bool = False) -> None:
+        self.url = existing(store, listing=listing)
+        self.store = url.connect(self.url)
+        self.ledger = open_for(self.url)
         self._store = store
 
     def find(self, text: str) -> Run:
@@ -74,6 +81,21 @@ class Desk:
             for run, state in seen
         ]
         return screen.columns(cells, elastic=(4, 2), colours=[colour_of(row[0]) for row in cells])
+
+
+def existing(store: str | None, *, listing: bool = False) -> str:
+    """The URL of a store that is there. To list what is in the default one that nobody has used yet is no error."""
+    where = url.resolve(store or store_of_run())
+    file = place.missing(where)
+    if not file:
+        return where
+    named = "--store" if store else url.ENV if os.environ.get(url.ENV) else ""
+    yet = f", which {named} names: is that what you meant?" if named else " yet."
+    first = f"The first run makes it: {command(store, 'run NAME -- CMD …')}; all commands: nightlatch --help"
+    error = NoStore(f"there is no store at {screen.harmless(file)}{yet} {first}")
+    if listing and not named:
+        error.exit_code = 0
+    raise error
 
 
 def command(store: str | None, *words: str) -> str:

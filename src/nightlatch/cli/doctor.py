@@ -13,6 +13,7 @@ from ..errors import Error
 from ..store import url
 from ..system import clock, identity, lifetime, storage, tree
 from .arguments import Parser
+from .told import store_of_run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="one JSON object a finding")
     args = parser.parse_args(argv)
     failed = False
-    for grade, about, found, advice in findings(url.resolve(args.store)):
+    for grade, about, found, advice in findings(url.resolve(args.store or store_of_run())):
         failed = failed or grade == "fail"
         if args.json:
             import json

@@ -6,6 +6,7 @@ from ..errors import UsageError
 from ..store import url
 from ..store.sql import SqlStore
 from .arguments import Parser
+from .told import store_of_run
 
 _PURPOSE = """\
 Bring the store's tables up to date. Any command does so at its first use; this is for a database where the
@@ -22,7 +23,7 @@ def main(argv: list[str]) -> int:
     parser = Parser("migrate", _PURPOSE, _EXAMPLES)
     parser.add_argument("--dump-sql", action="store_true", help="print what would be run, and change nothing")
     args = parser.parse_args(argv)
-    store = url.connect(args.store)
+    store = url.connect(args.store or store_of_run())
     if not isinstance(store, SqlStore):
         raise UsageError(f"{store.url} has no tables: there is nothing to migrate")
     pending = store.pending()

@@ -9,7 +9,6 @@ from ..runtime import decide
 from . import asking, screen
 from .arguments import Parser
 from .desk import ASKING, Desk, facts, print_json, who
-from .told import store_of_run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--wait", metavar="TIME", default="5s", help="for the lease, while it is held (default 5s)")
     parser.add_argument("--json", action="store_true", help="print what was decided as JSON")
     args = parser.parse_args(argv)
-    args.__dict__.update(wait=duration.parse(args.wait, what="--wait"), store=args.store or store_of_run())
+    args.__dict__.update(wait=duration.parse(args.wait, what="--wait"))
     desk = Desk(args.store)
     found = asking.named(desk, args.what, scope=args.scope, batch=args.batch)
     run = None if args.batch or args.scope else desk.ledger.run(args.what)
@@ -74,7 +73,7 @@ def _decide(desk: Desk, one: Asking, args: Namespace) -> int:
         print(f"{one.title} is {one.state}: {screen.harmless(one.reason) or 'only the world outside knows more'}")
         _print_choices([(one.command(desk, word), what) for word, what in _CHOICES])
         return 64
-    state = asking.decide(one, args.outcome, who(), store=args.store, wait=args.wait)
+    state = asking.decide(one, args.outcome, who(), store=desk.url, wait=args.wait)
     if args.json:
         print_json({**one.facts(), "state": state})
     else:
@@ -98,7 +97,7 @@ def _decide_elsewhere(desk: Desk, args: Namespace) -> int:
     from ..runtime.effects import resolve
 
     try:
-        effect = resolve(what, args.outcome, by=who(), scope=scope, store=args.store, wait=args.wait)
+        effect = resolve(what, args.outcome, by=who(), scope=scope, store=desk.url, wait=args.wait)
     except UsageError:
         raise UsageError(nothing) from None
     print(f"the effect {screen.harmless(what)} is {effect.state}")

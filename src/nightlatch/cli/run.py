@@ -178,7 +178,7 @@ def _rehearse(job: Job, args: Namespace) -> int:
     from ..runtime.rehearsal import rehearse
     from .desk import command
 
-    plan = rehearse(job, store=args.store)
+    plan = rehearse(job, store=args.store or store_of_run())
     if args.verdict:
         verdict.write(args.verdict, plan)
     if plan.reason:

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from ..ledger.model import Run
 
 _PURPOSE = """\
-The runs, the newest change first. `lapsed` is a run whose holder is gone and that nobody has taken over."""
+The runs, the newest change first. `lapsed` is a run whose holder is gone and that nobody has taken over.
+
+exit code: 0, also when the default store was never used; 64 usage, or the store that is named is not there;
+69 store unreachable."""
 
 _EXAMPLES = """\
   nightlatch runs --since 24h
@@ -36,7 +39,7 @@ def main(argv: list[str]) -> int:
     args = parser.parse_args(argv)
     if args.limit < 1:
         raise UsageError(f"--limit {args.limit}: give a number of at least 1")
-    desk = Desk(args.store)
+    desk = Desk(args.store, listing=True)
     recorded = states.RUNNING if args.state == lapse.LAPSED else args.state
     found = desk.ledger.runs(job=args.job, state=recorded, since=since_of(args.since), limit=args.limit + 1)
     seen = [(run, state) for run, state in _seen(desk, found) if args.state in (None, state)]

@@ -6,7 +6,7 @@ from ..core import states
 from ..runtime import lapse
 from . import asking, screen
 from .arguments import Parser
-from .desk import ASKING, FAILED, Desk, facts, print_json, since_of
+from .desk import ASKING, FAILED, Desk, NoStore, facts, print_json, since_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +18,11 @@ _PURPOSE = """\
 The last night in one screen: what needs you first, then what runs, waits and is done.
 
 Each row ends in the command to type. What is in doubt, needs attention or has lapsed stays here until
-somebody decides; the rest is of the last 24 hours. Looking changes nothing."""
+somebody decides; the rest is of the last 24 hours. Looking changes nothing, and makes
+no store.
+
+exit code: 0, also when the default store was never used; 64 usage, or the store that is named is not there;
+69 store unreachable."""
 
 _MOST = 200  # runs of one state that are looked at: no night's screen scans years
 _GROUPS = {"needs you": 15, "running": 10, "waiting": 5, "done": 10}  # and how many rows are shown
@@ -29,18 +33,29 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--since", metavar="TIME", default="24h", help="how far to look back (default 24h)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     args = parser.parse_args(argv)
-    desk = Desk(args.store)
     since = since_of(args.since)
+    try:
+        desk = Desk(args.store, listing=True)
+    except NoStore as error:
+        if args.json and not error.exit_code:
+            _print_json(since, {name: [] for name in _GROUPS}, set(), [])
+        raise
     groups, capped = _look(desk, since)
     waiting = asking.everything(desk)
     if args.json:
-        told = {name.replace(" ", "_"): [facts(*seen) for seen in group] for name, group in groups.items()}
-        effects, items = ([one.facts() for one in waiting if bool(one.batch) == of_batch] for of_batch in (False, True))
-        also = {"effects": effects, "items": items}
-        print_json({"version": 1, "since": since, "capped": sorted(capped), **told, **also})
+        _print_json(since, groups, capped, waiting)
     else:
         _show(desk, groups, args.since, capped, waiting)
     return 0
+
+
+def _print_json(
+    since: float | None, groups: dict[str, list[Seen]], capped: set[str], waiting: list[asking.Asking]
+) -> None:
+    told = {name.replace(" ", "_"): [facts(*seen) for seen in group] for name, group in groups.items()}
+    effects, items = ([one.facts() for one in waiting if bool(one.batch) == of_batch] for of_batch in (False, True))
+    also = {"effects": effects, "items": items}
+    print_json({"version": 1, "since": since, "capped": sorted(capped), **told, **also})
 
 
 def _look(desk: Desk, since: float | None) -> tuple[dict[str, list[Seen]], set[str]]:

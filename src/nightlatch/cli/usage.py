@@ -11,7 +11,10 @@ if TYPE_CHECKING:
     from ..ledger.model import Usage
 
 _PURPOSE = """\
-What runs have used: usd, tokens, calls, units. For each job, or for each job and local day."""
+What runs have used: usd, tokens, calls, units. For each job, or for each job and local day.
+
+exit code: 0, also when the default store was never used; 64 usage, or the store that is named is not there;
+69 store unreachable."""
 
 _EXAMPLES = """\
   nightlatch usage
@@ -27,7 +30,8 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     args = parser.parse_args(argv)
     by_day = args.by == "day"
-    used = Desk(args.store).ledger.usage(job=args.job, since=since_of(args.since), by_day=by_day)
+    desk = Desk(args.store, listing=True)
+    used = desk.ledger.usage(job=args.job, since=since_of(args.since), by_day=by_day)
     if args.json:
         for one in used:
             print_json({"version": 1, "job": one.job, **({"day": one.day} if by_day else {}), **_amounts(one)})
