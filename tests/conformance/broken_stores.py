@@ -207,6 +207,12 @@ class RegisterIsNotFenced(PageStore):
 
 
 @caught_by(stores.Fencing)
+class UnregisterIsNotFenced(PageStore):
+    def unregister(self, name: str, gate: str, grant: str = "") -> bool:
+        return super().unregister(name, gate)
+
+
+@caught_by(stores.Fencing)
 class RaiseIsNotFenced(PageStore):
     def raise_token(self, name: str, above: int, grant: str = "") -> int:
         return super().raise_token(name, above)
@@ -320,6 +326,18 @@ class RegisterChecksBeforeItIsLocked(PageStore):
             self._mine(page, name, grant)
         time.sleep(0.01)
         return _Unchecked(self.path).register(name, grant, gate)
+
+
+@caught_by(stores.GateRegistry)
+class UnregisterChecksBeforeItIsLocked(PageStore):
+    """The lease moves between check and write: the taker has sealed a gate that its successors will not."""
+
+    def unregister(self, name: str, gate: str, grant: str = "") -> bool:
+        with self._page() as page:
+            if grant:
+                self._mine(page, name, grant)
+        time.sleep(0.01)
+        return super().unregister(name, gate)
 
 
 # Lost replies

@@ -115,9 +115,10 @@ class PageStore:
             gates.append(gate)
             return True
 
-    def unregister(self, name: str, gate: str) -> bool:
+    def unregister(self, name: str, gate: str, grant: str = "") -> bool:
         with self._page() as page:
-            gates = page["leases"].get(name, {"gates": []})["gates"]
+            lease = self._mine(page, name, grant) if grant else page["leases"].get(name, {"gates": []})
+            gates = lease["gates"]
             if gate not in gates:
                 return False
             gates.remove(gate)

@@ -13,10 +13,16 @@ import pytest
 
 from nightlatch.core import states
 from nightlatch.ledger import open_for
+from nightlatch.system import identity
 from tests.programs import children, environment, nightlatch, start, until
 
 # The same command line, less patient; and one that is patient enough for somebody to mend the gate.
 HASTY = "from nightlatch.runtime import unsealed; unsealed.PAUSE = {}\nfrom nightlatch.cli.main import main; main()"
+
+
+def hasty(store: str, *words: str, pause: float = 0.01) -> subprocess.CompletedProcess[str]:
+    program = [sys.executable, "-c", HASTY.format(pause), *words]
+    return subprocess.run(program, env=environment(store), text=True, capture_output=True, timeout=60)
 
 
 class Place:
@@ -30,8 +36,7 @@ class Place:
         return ["run", "job", "--key", key, *publish, "--", "sh", "-c", work or self.work]
 
     def run(self, key: str, pause: float = 0.01) -> subprocess.CompletedProcess[str]:
-        program = [sys.executable, "-c", HASTY.format(pause), *self.words(key)]
-        return subprocess.run(program, env=environment(self.store), text=True, capture_output=True, timeout=60)
+        return hasty(self.store, *self.words(key), pause=pause)
 
     def block(self) -> None:
         """The folder of the page is no folder any more."""
@@ -103,3 +108,37 @@ def test_an_attempt_that_was_left_behind_is_shown_as_lapsed_with_what_stands_in_
     assert told["state"] == "lapsed" and any(entry["kind"] == "unsealed" for entry in told["timeline"])
     place.mend()
     assert place.run("k").returncode == 0
+
+
+@pytest.fixture(params=["sqlite", "postgres", "git"])
+def any_store(request, tmp_path):
+    if request.param != "git":
+        return str(request.getfixturevalue(f"{request.param}_url"))
+    request.getfixturevalue("state_home")
+    subprocess.run(["git", "init", "--quiet", "--bare", tmp_path / "bare.git"], check=True)
+    return f"git+{tmp_path}/bare.git"
+
+
+def test_a_mistyped_target_is_not_in_the_way_of_the_right_one(any_store, tmp_path):
+    (tmp_path / "file").touch()
+    wrong, right = tmp_path / "file" / "page", tmp_path / "www" / "page"
+
+    def run(key, *targets):
+        published = [word for target in targets for word in ("--publish", f"page={target}")]
+        words = ["run", "job", "--key", key, "--workspace", "scratch", *published, "--", "sh", "-c", "echo $$ > page"]
+        return hasty(any_store, *words)
+
+    mistyped = run("k", right, wrong)
+    assert mistyped.returncode == 76 and not right.exists()
+    assert f"{wrong} could not be sealed" in mistyped.stderr and "is it the right target?" in mistyped.stderr
+    assert "gate forget" not in mistyped.stderr, "there is nothing to forget"
+    assert run("another", right).returncode == 0
+    waits = open_for(any_store).find("job", "k")
+    assert waits and nightlatch(any_store, "retry", waits.id).returncode == 0
+    assert run("k", right).returncode == 0 and right.exists()
+    # A target that was in use is remembered, whoever fails to name it: there an old holder may still want to write.
+    right.parent.rename(tmp_path / "away")
+    right.parent.touch()
+    blocked = run("l", wrong)
+    assert blocked.returncode == 76 and f"nightlatch gate forget file://{identity.machine()}{right}" in blocked.stderr
+    assert run("m", tmp_path / "elsewhere").returncode == 76

@@ -74,8 +74,12 @@ class Store(Protocol):
     def register(self, name: str, grant: str, gate: str) -> bool:
         """Put a gate on the list that every later acquire of `name` returns. False: it was there."""
 
-    def unregister(self, name: str, gate: str) -> bool:
-        """Take a gate off that list, on a person's word that it is gone for good. False: it was not there."""
+    def unregister(self, name: str, gate: str, grant: str = "") -> bool:
+        """Take a gate off that list. False: it was not there.
+
+        With a grant: for its holder, who has written nothing there, or is done with it for good. Without: on a
+        person's word that the gate is gone for good.
+        """
 
     def listen(self, name: str) -> Ear:
         """Begin to wait for `name`: what is released from now on, the ear hears, if the store sends word at all.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 
-from ..errors import Conflict, GateUnreachable, NothingToPublish, StoreUnreachable, UsageError
+from ..errors import Conflict, GateUnreachable, LeaseLost, NothingToPublish, StoreUnreachable, UsageError
 from .targets import For, Replaced
 from .workspace import Workspace
 
@@ -90,8 +90,8 @@ class Publishing:
         """It is recorded as done. A gate that stays on the list is sealed once more than needed, no harm."""
         for gate in self._under_way.pop(digest, ()):
             try:
-                self._lease.store.unregister(self._lease.name, gate)
-            except StoreUnreachable:
+                self._lease.store.unregister(self._lease.name, gate, self._lease.grant)
+            except (StoreUnreachable, LeaseLost):
                 return
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..errors import GateUnreachable, OtherStore, StaleToken, StoreUnreachable
+from ..errors import GateUnreachable, LeaseLost, OtherStore, StaleToken, StoreUnreachable
 from ..gates import open as open_gate
 
 TYPE_CHECKING = False
@@ -44,14 +44,27 @@ def seal_all(lease: Lease | Inherited, registered: Iterable[str], declared: Iter
 
     A mark above our token means that the store has forgotten grants (it was restored from a backup):
     the token is raised above that mark and every gate sealed again, the first ones too.
+
+    If that fails, what was not registered before is so no more: a mistyped target must not be in the way of
+    those who name the right one. Nobody has written there under this lease, nor will.
     """
     gates = _opened(registered)
-    for gate in declared:
-        if gate.url not in gates:
-            lease.store.register(lease.name, lease.grant, gate.url)
-        gates[gate.url] = gate  # the caller's own object, which may know more than its URL: a password
+    known = set(gates)
+    try:
+        for gate in declared:
+            gates[gate.url] = gate  # the caller's own object, which may know more than its URL: a password
+            if gate.url not in known:
+                lease.store.register(lease.name, lease.grant, gate.url)
+        _seal(lease, gates, known)
+    except BaseException:
+        _drop(lease, [url for url in gates if url not in known])
+        raise
+
+
+def _seal(lease: Lease | Inherited, gates: dict[str, Gate], known: set[str]) -> None:
     for _ in range(_TRIES):
-        highest = max((_refusal(gate, lease.mark, str(lease.holder)) for gate in gates.values()), default=0)
+        mark, by = lease.mark, str(lease.holder)
+        highest = max((_refusal(gate, mark, by, known=url in known) for url, gate in gates.items()), default=0)
         if not highest:
             return
         # Then all of them again: sealed under the lower token, one would let in a grant that the store has forgotten.
@@ -59,11 +72,19 @@ def seal_all(lease: Lease | Inherited, registered: Iterable[str], declared: Iter
     raise StoreUnreachable(f"the gates of {lease.name} could not be sealed: their marks keep rising. Try again")
 
 
+def _drop(lease: Lease | Inherited, urls: Iterable[str]) -> None:
+    try:
+        for url in urls:
+            lease.store.unregister(lease.name, url, lease.grant)
+    except (StoreUnreachable, LeaseLost):
+        pass  # they stay on the list, and the next holder, who cannot seal them either, is told what to type
+
+
 def _opened(urls: Iterable[str]) -> dict[str, Gate]:
     return {url: open_gate(url) for url in urls if not _elsewhere(url)}
 
 
-def _refusal(gate: Gate, mark: Mark, by: str) -> int:
+def _refusal(gate: Gate, mark: Mark, by: str, *, known: bool) -> int:
     """Seal; 0, or the token of the mark that stands in the way."""
     try:
         gate.seal(mark, by)
@@ -75,9 +96,12 @@ def _refusal(gate: Gate, mark: Mark, by: str) -> int:
             raise
         return stale.stands.token
     except GateUnreachable as unreachable:
-        raise GateUnreachable(
-            f"{unreachable}. If it is gone for good: nightlatch gate forget {gate.url} --lease {mark.name}"
-        ) from unreachable
+        hint = (
+            f"If it is gone for good: nightlatch gate forget {gate.url} --lease {mark.name}"
+            if known
+            else f"Nothing was ever written there under {mark.name}: is it the right target?"
+        )
+        raise GateUnreachable(f"{unreachable}. {hint}") from unreachable
 
 
 def _elsewhere(url: str) -> bool:

@@ -114,7 +114,9 @@ UPDATE {prefix}cursor SET next_due = :next_due, definition = :definition
 WHERE job = :job AND next_due = :seen AND next_due <= {wall} RETURNING job
 """
 
-_COUNT_GATE = "UPDATE {prefix}lease SET gates = gates + 1 WHERE name = :name AND grant_id = :grant RETURNING token"
+# Counts the changes of the list of gates, 0: there is none; and locks the lease's row before the list is changed:
+# a takeover sees the change, or the change sees the takeover.
+_CHANGE_GATES = "UPDATE {prefix}lease SET gates = gates + 1 WHERE name = :name AND grant_id = :grant RETURNING token"
 
 _UNREGISTER = "DELETE FROM {prefix}gate WHERE name = :name AND gate = :gate RETURNING gate"
 
@@ -216,15 +218,19 @@ class SqlStore:
         return bool(self._write(_ADVANCE, seen=round(seen * 1000), **values))
 
     def register(self, name: str, grant: str, gate: str) -> bool:
+        return self._change_gates(_REGISTER, name, grant, gate)
+
+    def unregister(self, name: str, gate: str, grant: str = "") -> bool:
+        if grant:
+            return self._change_gates(_UNREGISTER, name, grant, gate)
+        return bool(self._write(_UNREGISTER, name=name, gate=gate))
+
+    def _change_gates(self, change: str, name: str, grant: str, gate: str) -> bool:
         with self._db.transaction() as execute:
-            # Counting first locks the lease's row: a takeover sees this gate, or this sees the takeover.
-            held_by_me = execute(self._sql(_COUNT_GATE), name=name, grant=grant)
+            held_by_me = execute(self._sql(_CHANGE_GATES), name=name, grant=grant)
             if not held_by_me:
                 raise self._lost(name)
-            return bool(execute(self._sql(_REGISTER), name=name, gate=gate, token=held_by_me[0][0]))
-
-    def unregister(self, name: str, gate: str) -> bool:
-        return bool(self._write(_UNREGISTER, name=name, gate=gate))
+            return bool(execute(self._sql(change), name=name, gate=gate, token=held_by_me[0][0]))
 
     def listen(self, name: str) -> Ear:
         return self._db.listen(name) or Polling(every=self._db.poll_every)

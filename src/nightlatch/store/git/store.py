@@ -233,15 +233,18 @@ class GitStore:
         self._change_mine(name, grant, change)
         return not there
 
-    def unregister(self, name: str, gate: str) -> bool:
+    def unregister(self, name: str, gate: str, grant: str = "") -> bool:
         there = False
 
-        def change(stands: Standing | None, _version: str) -> Standing | None:
+        def change(stands: Standing | None, _version: str = "") -> Standing | None:
             nonlocal there
             there = stands is not None and gate in stands.gates
             return replace(stands, gates=tuple(g for g in stands.gates if g != gate)) if stands and there else None
 
-        self._change(name, change)
+        if grant:
+            self._change_mine(name, grant, change)
+        else:
+            self._change(name, change)
         return there
 
     def listen(self, name: str) -> Ear:

@@ -28,6 +28,15 @@ class Fencing(StoreCase):
             self.store.evict(name)
             assert self.take(name)[1].gates == ()
 
+    def test_unregister_with_an_old_grant_is_refused(self) -> None:
+        """Otherwise a stale holder could drop a gate that is in use."""
+        for name in self._refused(lambda name, grant: self.store.unregister(name, "file:///none", grant)):
+            self.store.evict(name)
+            grant, _ = self.take(name)
+            self.store.register(name, grant, "file:///used")
+            raises(LeaseLost, self.store.unregister, name, "file:///used", identity.new_id())
+            assert self.take(name, over=self.ground(name, proven=True))[1].gates == ("file:///used",)
+
     def test_raise_with_an_old_grant_is_refused(self) -> None:
         self._refused(lambda name, grant: self.store.raise_token(name, 2**50, grant))
 
@@ -39,6 +48,7 @@ class Fencing(StoreCase):
         raises(LeaseLost, self.store.release, theirs, grant)
         raises(LeaseLost, self.store.settle, theirs, grant, self.name("scope"), "key")
         raises(LeaseLost, self.store.register, theirs, grant, "file:///x")
+        raises(LeaseLost, self.store.unregister, theirs, "file:///x", grant)
         raises(LeaseLost, self.store.raise_token, theirs, 1, grant)
         assert self.record(theirs).grant == other
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 from ...core.protocols import Store
 from ...errors import Busy, LeaseLost
 from ...system import clock, identity
@@ -48,6 +50,19 @@ class GateRegistry(StoreCase):
         self.store.release(name, grant)
         assert self.take(name)[1].gates == ("file:///stays",)
 
+    def test_a_holder_takes_off_the_list_what_it_put_there(self) -> None:
+        name = self.name()
+        grant, _ = self.take(name)
+        for gate in ("file:///mistyped", "file:///stays"):
+            self.store.register(name, grant, gate)
+        assert self.store.unregister(name, "file:///mistyped", grant) is True
+        assert self.store.unregister(name, "file:///mistyped", grant) is False
+        self.store.release(name, grant)
+        grant, granted = self.take(name)
+        assert granted.gates == ("file:///stays",)
+        assert self.store.unregister(name, "file:///stays", grant) is True
+        assert self.take(name, over=self.ground(name, proven=True))[1].gates == ()
+
     def test_a_gate_stands_on_the_list_once(self) -> None:
         name = self.name()
         grant, _ = self.take(name)
@@ -82,32 +97,54 @@ class GateRegistry(StoreCase):
 
     def test_a_gate_registered_during_a_takeover_is_seen_by_the_taker_or_refused(self) -> None:
         """Otherwise the new holder would not seal it, and the old one could still write there."""
-        mine, theirs, name = self.connect(), self.connect(), self.name()
-        grant, _ = self.take(name)
-        theirs.read(name)
-        span = timed(lambda: mine.register(name, grant, "file:///first"))
-        for delay in moments(span, self.rounds):
-            registered, taken = self._register_during_takeover(mine, theirs, delay)
+        for registered, taken, listed in self._during_takeovers(lambda s, n, g: s.register(n, g, "file:///out")):
+            assert taken == listed
             if isinstance(registered, LeaseLost):
                 assert taken == ()
             else:
                 assert (registered, taken) == (True, ("file:///out",))
 
-    def _register_during_takeover(self, mine: Store, theirs: Store, delay: float) -> list[object]:
-        """What became of the register, and which gates the taker is told of."""
-        name = self.name()
+    def test_a_gate_taken_off_during_a_takeover_is_not_the_takers_or_that_is_refused(self) -> None:
+        """Otherwise the old holder drops a gate that the new one has sealed and goes on to use."""
+        drop = self._during_takeovers(lambda s, n, g: s.unregister(n, "file:///out", g), gates=("file:///out",))
+        for dropped, taken, listed in drop:
+            assert taken == listed
+            if isinstance(dropped, LeaseLost):
+                assert taken == ("file:///out",)
+            else:
+                assert (dropped, taken) == (True, ())
+
+    def _during_takeovers(
+        self, verb: Callable[[Store, str, str], bool], gates: tuple[str, ...] = ()
+    ) -> Iterator[tuple[object, object, tuple[str, ...]]]:
+        """What became of the old holder's verb, which gates the taker is told of, and which its successor."""
+        mine, theirs, name = self.connect(), self.connect(), self.name()
         grant, _ = self.take(name)
+        theirs.read(name)
+        for delay in moments(timed(lambda: mine.register(name, grant, "file:///first")), self.rounds):
+            name = self.name()
+            acted, taken = self._during_takeover(mine, theirs, name, delay, verb, gates)
+            yield acted, taken, self.take(name, over=self.ground(name, proven=True))[1].gates
+
+    def _during_takeover(
+        self,
+        mine: Store,
+        theirs: Store,
+        name: str,
+        delay: float,
+        verb: Callable[[Store, str, str], bool],
+        gates: tuple[str, ...],
+    ) -> list[object]:
+        grant, _ = self.take(name)
+        for gate in gates:
+            mine.register(name, grant, gate)
         over = self.ground(name, proven=True)
 
         def take() -> tuple[str, ...]:
             clock.sleep(delay)
             try:
                 return self.take(name, over=over, store=theirs)[1].gates
-            except Busy:  # registering changed the version, so the proof was void
+            except Busy:  # the verb changed the version, so the proof was void
                 return self.take(name, over=self.ground(name, proven=True), store=theirs)[1].gates
 
-        return list(
-            together(
-                lambda store: store.register(name, grant, "file:///out") if store is mine else take(), [mine, theirs]
-            )
-        )
+        return list(together(lambda store: verb(store, name, grant) if store is mine else take(), [mine, theirs]))
