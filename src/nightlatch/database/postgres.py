@@ -36,6 +36,7 @@ CONNECTIONS = 4  # at once, for all threads of a process
 
 _UNDEFINED_TABLE, _UNDEFINED_SCHEMA = "42P01", "3F000"
 _ABORTED = ("40001", "40P01")  # serialization failure, deadlock: certainly not done, and worth another try
+_LAZY = ", set_config('synchronous_commit', 'off', true)"  # in RETURNING; for this transaction alone
 
 # Where a server has gone without a word, the kernel should not wait for a quarter of an hour.
 _DEFAULTS: dict[str, str | int] = {
@@ -53,7 +54,6 @@ class Postgres:
     # The server's clock at this very moment, in ms; now() would be when the transaction began.
     now = wall = "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)"
     share = "FOR SHARE"
-    lazy = ", set_config('synchronous_commit', 'off', true)"  # for this transaction alone
     clock_name = "server"
     many_machines = True  # a record that no clock can judge may be another machine's: it is watched, not refused
     poll_every = 0.05
@@ -82,10 +82,15 @@ class Postgres:
         return self._id
 
     def read(self, sql: str, *, patience: float = PATIENCE, **values: object) -> list[Row]:
-        return self.write(sql, patience=patience, **values)
+        return self.write(sql, lazy=False, patience=patience, **values)
 
-    def write(self, sql: str, *, patience: float = PATIENCE, **values: object) -> list[Row]:
-        """One statement, one transaction; committed when this returns."""
+    def write(self, sql: str, *, lazy: bool = False, patience: float = PATIENCE, **values: object) -> list[Row]:
+        """One statement, one transaction; committed when this returns.
+
+        `lazy`: it ends in RETURNING, and need not be on the server's disk yet; it is with the next commit, of whatever.
+        """
+        if lazy:
+            sql = sql.rstrip() + _LAZY
         deadline = clock.now() + patience
         with explained(self.url):
             while True:
@@ -107,12 +112,12 @@ class Postgres:
     ) -> list[Row]:
         """`update`, which ends in RETURNING, and the rows if it hits, in one statement. [] if it does not hit.
 
-        `lazy`: it need not be on the server's disk yet; it is with the next commit, of whatever.
+        `lazy` as in `write`.
         """
-        sql = one_statement(update.rstrip() + self.lazy if lazy else update, inserts, self.prefix)
+        sql = one_statement(update.rstrip() + _LAZY if lazy else update, inserts, self.prefix)
         for table, rows in inserts:
             values = values | table.values(rows)
-        return self.write(sql, patience=patience, **values)
+        return self.write(sql, lazy=False, patience=patience, **values)
 
     def transaction(self, *, patience: float = PATIENCE) -> _Transaction:
         """Several statements as one: `with db.transaction() as execute: execute(sql, **values)`."""

@@ -4,6 +4,10 @@ Writers queue on an OS lock in front of the database. SQLite's own busy handler 
 fastest of eight processes have thousands of turns and another one of them a single one. A process
 that was stopped inside its transaction would hold up everybody; whoever has waited for two seconds
 looks at it, and ends it if it is stopped.
+
+The flush to the disk is not done inside that lock: whoever has committed lets the next one in and flushes
+then, so that the flushes of many processes overlap. Flushing the log makes all durable that was committed to it
+before, in the order of the commits; what a checkpoint has taken out of it meanwhile it has flushed itself.
 """
 
 from __future__ import annotations
@@ -12,8 +16,7 @@ import os
 from _thread import RLock
 
 from ..errors import StoreUnreachable
-from ..system import clock, filelock, identity, storage
-from ..system.durable import private_folder
+from ..system import clock, durable, filelock, identity, storage
 from ..system.light import sqlite3
 from . import schema
 
@@ -39,7 +42,6 @@ class Sqlite:
     share = ""  # a writer is alone here, so a row that is read needs no lock
     prefix = ""  # the tables stand in a file of their own
     notify = ""  # nobody can be told of a release
-    lazy = ""
     alone = "TRUE"
     many_machines = False
     poll_every = 0.02
@@ -53,6 +55,8 @@ class Sqlite:
         self._explained = _Explained(self.path)
         self._connection: sqlite3.Connection | None = None
         self._opened_by = 0
+        self._log = -1  # SQLite's write-ahead log, to be flushed
+        self._unflushed: OSError | None = None
         self._id = ""
 
     @property
@@ -71,12 +75,16 @@ class Sqlite:
         with self._thread, self._explained:
             return self._connect().execute(sql, self._timed(values)).fetchall()
 
-    def write(self, sql: str, *, patience: float = PATIENCE, **values: object) -> list[Row]:
-        """One statement, one transaction, durable when this returns."""
+    def write(self, sql: str, *, lazy: bool = False, patience: float = PATIENCE, **values: object) -> list[Row]:
+        """One statement, one transaction, durable when this returns.
+
+        `lazy`: it need not be on the disk yet; it is with the next commit, of whatever.
+        """
         with self._thread, self._explained:
             connection = self._connect()
             # The clock is read before the statement: a pause in between can only make us too careful.
-            return self._in_turn(lambda: connection.execute(sql, self._timed(values)).fetchall(), patience)
+            work = lambda: connection.execute(sql, self._timed(values)).fetchall()  # noqa: E731
+            return self._in_turn(work, patience, lazy=lazy)
 
     def guarded(
         self,
@@ -89,13 +97,11 @@ class Sqlite:
     ) -> list[Row]:
         """`update`, and the rows if it hits: all or nothing, durable when this returns. [] if it does not hit.
 
-        `lazy`: it need not be on the disk yet; it is with the next commit, of whatever.
+        `lazy` as in `write`.
         """
 
         def transaction() -> list[Row]:
             try:
-                if lazy:
-                    connection.execute("PRAGMA synchronous = NORMAL")
                 connection.execute("BEGIN IMMEDIATE")
                 hit = connection.execute(update, values).fetchall()
                 if hit:
@@ -106,12 +112,10 @@ class Sqlite:
             finally:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
-                if lazy:
-                    connection.execute("PRAGMA synchronous = FULL")
 
         with self._thread, self._explained:
             connection = self._connect()
-            return self._in_turn(transaction, patience)
+            return self._in_turn(transaction, patience, lazy=lazy)
 
     def transaction(self, *, patience: float = PATIENCE) -> _Transaction:
         """Several statements as one: `with db.transaction() as execute: execute(sql, **values)`."""
@@ -142,8 +146,13 @@ class Sqlite:
             if self._connection is not None and self._opened_by == os.getpid():
                 self._connection.close()
             self._connection = None
+            if self._log >= 0:
+                os.close(self._log)
+                self._log = -1
 
     def _connect(self) -> sqlite3.Connection:
+        if self._unflushed:
+            raise self._unflushed
         if self._connection is not None and self._opened_by != os.getpid():
             _inherited.append(self._connection)  # closing the parent's connection here would harm the parent
             self._connection = None
@@ -160,15 +169,15 @@ class Sqlite:
                 f"Name another file (--store sqlite:////path/to/file), or share leases between machines "
                 f"with --store postgresql://… or --store git+origin"
             )
-        private_folder(os.path.dirname(self.path))
+        durable.private_folder(os.path.dirname(self.path))
         try:
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         except FileExistsError:
             pass
         connection = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
-        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA synchronous = NORMAL")  # no flush inside a commit: it comes after it
         meta = self._meta(connection)
-        if not schema.check(meta, self.area, self.path):
+        if not schema.check(meta, self.area, self.path) or _mode(connection) != "wal":
             meta = self._migrate(connection)
         self._id = meta[f"{self.area}.id"]
         return connection
@@ -184,13 +193,18 @@ class Sqlite:
     def _migrate(self, connection: sqlite3.Connection) -> dict[str, str]:
         self._line_up(PATIENCE)
         try:
-            connection.execute("PRAGMA journal_mode = WAL")
+            if _mode(connection, " = WAL") != "wal":
+                raise StoreUnreachable(
+                    f"the store {self.path} cannot be used: SQLite keeps no write-ahead log there. Name a file on "
+                    f"another disk (--store sqlite:////path/to/file)"
+                )
             connection.execute("BEGIN IMMEDIATE")
             connection.execute(schema.META)
             meta = self._meta(connection)
             if not schema.check(meta, self.area, self.path):  # not done by another while we queued
                 self._apply(meta, connection.execute)
             connection.execute("COMMIT")
+            self._flush()
             return self._meta(connection)
         except BaseException:
             if connection.in_transaction:
@@ -202,11 +216,26 @@ class Sqlite:
     def _apply(self, meta: dict[str, str], execute: Callable[[str, dict[str, str]], object]) -> None:
         schema.apply(meta, self.area, lambda sql, values: execute(schema.for_sqlite(sql), values), identity.new_id())
 
-    def _in_turn(self, work: Callable[[], list[Row]], patience: float) -> list[Row]:
+    def _in_turn(self, work: Callable[[], list[Row]], patience: float, *, lazy: bool = False) -> list[Row]:
+        connection = self._connect()
+        before = connection.total_changes
         try:
-            return self._queue.run(work, patience)
+            rows = self._queue.run(work, patience)
         except TimeoutError:
             raise self._kept_busy(patience) from None
+        if not lazy and connection.total_changes != before:
+            self._flush()
+        return rows
+
+    def _flush(self) -> None:
+        """What was committed is on the disk when this returns. A log that cannot be flushed is not trusted again."""
+        if self._log < 0:
+            self._log = os.open(f"{self.path}-wal", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            durable.flush(self._log)
+        except OSError as error:
+            self._unflushed = error
+            raise
 
     def _line_up(self, patience: float) -> None:
         if not self._queue.acquire_from_stopped(patience):
@@ -251,12 +280,17 @@ class _Transaction:
             return self._connection.execute(sql, self._database._timed(values)).fetchall()
 
     def __exit__(self, kind: object, *_: object) -> None:
+        database = self._database
         try:
-            with self._database._explained:
-                self._connection.execute("COMMIT" if kind is None else "ROLLBACK")
+            with database._explained:
+                try:
+                    self._connection.execute("COMMIT" if kind is None else "ROLLBACK")
+                finally:
+                    database._queue.release()
+                if kind is None:
+                    database._flush()
         finally:
-            self._database._queue.release()
-            self._database._thread.release()
+            database._thread.release()
 
 
 class _Explained:
@@ -277,6 +311,10 @@ class _Explained:
                 + (f" ({error.filename})" if error.filename not in (None, self._path) else "")
                 + ". Name another place with --store sqlite:////path/to/file"
             ) from error
+
+
+def _mode(connection: sqlite3.Connection, change: str = "") -> str:
+    return str(connection.execute(f"PRAGMA journal_mode{change}").fetchone()[0])
 
 
 def _explain(text: str) -> str:

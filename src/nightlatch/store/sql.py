@@ -3,8 +3,8 @@
 Each verb is one statement, atomic by itself, so nothing here depends on isolation levels or on one
 connection. `{now}` is the clock that decides (the server's, or this boot's), `{wall}` the wall clock,
 `{share}` what it takes to read a row that must not change before we commit, `{prefix}` the schema that
-the tables stand in, `{notify}` what tells waiters of a release, `{lazy}` what lets a commit return early,
-`{alone}` whether nobody else is acquiring the same name in this moment.
+the tables stand in, `{notify}` what tells waiters of a release, `{alone}` whether nobody else is acquiring
+the same name in this moment.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ SET expires = {now} + :ttl, until = {wall} + :ttl, ttl = :ttl, clock = :clock, v
 WHERE name = :name AND grant_id = :grant RETURNING token
 """
 
-# It need not wait for the disk ({lazy}): a release that a crash of the server forgets costs its TTL, no more,
-# and the next grant's own commit takes it along.
+# It need not wait for the disk: a release that a crash of the server forgets costs its TTL, no more, and the next
+# grant's own commit takes it along.
 _RELEASE = """
 UPDATE {prefix}lease SET grant_id = NULL, until = {wall}, version = version + 1
-WHERE name = :name AND grant_id = :grant RETURNING token{notify}{lazy}
+WHERE name = :name AND grant_id = :grant RETURNING token{notify}
 """
 
 _EVICT = """
@@ -168,7 +168,7 @@ class SqlStore:
             raise self._lost(name)
 
     def release(self, name: str, grant: str) -> None:
-        if not self._write(_RELEASE, name=name, grant=grant):
+        if not self._db.write(self._sql(_RELEASE), lazy=True, name=name, grant=grant):
             raise self._lost(name)
 
     def evict(self, name: str) -> bool:
@@ -274,7 +274,7 @@ class SqlStore:
     def _sql(self, sql: str) -> str:
         """The statement as this database speaks it, made once."""
         if sql not in self._spoken:
-            words = ("now", "wall", "share", "prefix", "notify", "lazy", "alone")
+            words = ("now", "wall", "share", "prefix", "notify", "alone")
             self._spoken[sql] = sql.format(**{word: getattr(self._db, word) for word in words})
         return self._spoken[sql]
 

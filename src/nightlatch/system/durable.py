@@ -16,6 +16,14 @@ def fsync(fd: int) -> None:
         os.fsync(fd)
 
 
+def flush(fd: int) -> None:
+    """As fsync, but a file's times may stay behind: all that is needed to read its bytes again is flushed."""
+    if sys.platform == "linux":
+        os.fdatasync(fd)
+    else:
+        fsync(fd)
+
+
 def fsync_folder(path: str) -> None:
     """Make the names in a folder durable: a rename is not, before this."""
     fd = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY)

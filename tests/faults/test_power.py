@@ -1,0 +1,141 @@
+"""What SQLite acknowledged is on the disk: what a flush has seen is all that is left after the power fails."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from nightlatch import connect, ledger
+from nightlatch.core.model import Holder
+from nightlatch.database.sqlite import Sqlite
+from nightlatch.errors import StoreUnreachable
+from nightlatch.ledger.steps import STEP
+from nightlatch.system import durable
+
+ME = Holder(incarnation="i", user="ann", host="here")
+
+
+class Disk:
+    """Keeps, of every database, what was there when its log was last flushed."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder, self.flushes = folder, 0
+        self._flush = durable.flush
+        monkeypatch.setattr(durable, "flush", self.flush)
+
+    def flush(self, fd: int) -> None:
+        self._flush(fd)
+        log = Path(os.readlink(f"/proc/self/fd/{fd}"))
+        for file in (log, log.with_name(log.name.removesuffix("-wal"))):
+            shutil.copy(file, self.folder / file.name)
+        self.flushes += 1
+
+    def url(self) -> str:
+        """The store as it is after the power came back: a place of its own each time."""
+        after = self.folder / f"after-{self.flushes}"
+        after.mkdir(exist_ok=True)
+        for file in self.folder.glob("nightlatch*"):
+            shutil.copy(file, after / file.name)
+        return f"sqlite:///{after}/nightlatch.db"
+
+
+@pytest.fixture
+def disk(tmp_path, monkeypatch):
+    if not os.path.exists("/proc/self/fd"):
+        pytest.skip("which file is flushed is seen in /proc, which only Linux has")
+    (tmp_path / "disk").mkdir()
+    return Disk(tmp_path / "disk", monkeypatch)
+
+
+def test_what_the_ledger_acknowledged_is_there_after_the_power_failed(disk, sqlite_url):
+    book = ledger.open_for(sqlite_url)
+    run = book.open_run("job", "k", command="true", host="here")
+    assert ledger.open_for(disk.url()).run(run.id) == run
+    writer = book.seal(run.id, token=1, grant="g", holder=ME)
+    assert ledger.open_for(disk.url()).run(run.id) == writer.run
+    writer.event("seen", what="this")
+    assert [entry.kind for entry in ledger.open_for(disk.url()).entries(run.id)][-1] == "seen"
+    writer.usage(usd=0.5)
+    assert ledger.open_for(disk.url()).usage()[0].usd == 0.5
+    writer.record("steps", [(STEP, [("batch", "d", "k", "done", 1, run.id, 1, 0, "", "", 0)])])
+    assert list(ledger.open_for(disk.url()).steps.digests("batch", "done")) == ["d"]
+    with writer.together():
+        writer.event("one")
+        writer.event("two")
+    assert [entry.kind for entry in ledger.open_for(disk.url()).entries(run.id)][-2:] == ["one", "two"]
+    ended = writer.finish("succeeded", exit_code=0)
+    assert ledger.open_for(disk.url()).run(run.id) == ended
+    assert not ledger.open_for(disk.url()).verify(book.heads()).breaks
+
+
+def test_what_the_store_acknowledged_is_there_after_the_power_failed(disk, sqlite_url):
+    store = connect(sqlite_url)
+    granted = store.acquire("job", "grant", ME, 30.0)
+    assert [record.token for record in connect(disk.url()).records()] == [granted.token]
+    done = store.settle("job", "grant", "job", "k", value="v")
+    assert connect(disk.url()).look("job", "k") == done
+    store.renew("job", "grant", 3000.0)
+    assert [record.ttl for record in connect(disk.url()).records()] == [3000.0]
+
+
+def test_nothing_is_flushed_where_nothing_was_written(disk, sqlite_url):
+    store = connect(sqlite_url)
+    store.acquire("job", "grant", ME, 30.0)
+    before = disk.flushes
+    assert store.look("job", "k") is None and not store.advance("job", 5.0, 6.0, "d")
+    assert disk.flushes == before
+
+
+def test_a_checkpoint_between_a_commit_and_its_flush_loses_nothing(disk, sqlite_url):
+    """The log begins anew then: what was committed stands in the database, flushed by the checkpoint."""
+    book, other = ledger.open_for(sqlite_url), ledger.open_for(sqlite_url)
+    run = book.open_run("job", "k", command="true", host="here")
+    writer = book.seal(run.id, token=1, grant="g", holder=ME)
+    flush, database = durable.flush, other._tables.database
+    assert isinstance(database, Sqlite)
+
+    def after_a_checkpoint(fd: int) -> None:
+        durable.flush = flush  # once
+        assert database._connect().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
+        flush(fd)
+
+    durable.flush = after_a_checkpoint
+    writer.event("seen")
+    assert [entry.kind for entry in ledger.open_for(disk.url()).entries(run.id)][-1] == "seen"
+
+
+def test_a_log_that_could_not_be_flushed_is_not_trusted_again(sqlite_url, monkeypatch):
+    book = ledger.open_for(sqlite_url)
+    run = book.open_run("job", "k", command="true", host="here")
+    writer = book.seal(run.id, token=1, grant="g", holder=ME)
+
+    def broken(fd: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(durable, "flush", broken)
+    with pytest.raises(StoreUnreachable, match="Input/output error"):
+        writer.event("seen")
+    monkeypatch.undo()
+    # The kernel tells of such an error once; the next flush would say that all is well.
+    with pytest.raises(StoreUnreachable, match="Input/output error"):
+        writer.event("seen")
+
+
+def test_others_write_while_one_flushes(sqlite_url, monkeypatch):
+    """The lock that writers queue for is free by then: a slow disk holds up nobody but who asked for it."""
+    book, other = ledger.open_for(sqlite_url), ledger.open_for(sqlite_url)
+    flush, seen = durable.flush, []
+
+    def meanwhile(fd: int) -> None:
+        monkeypatch.setattr(durable, "flush", flush)
+        seen.append(other.open_run("job", "b").key)
+        flush(fd)
+
+    assert book.id and other.id
+    monkeypatch.setattr(durable, "flush", meanwhile)
+    book.open_run("job", "a")
+    assert seen == ["b"]
