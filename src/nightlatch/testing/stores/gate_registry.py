@@ -118,10 +118,10 @@ class GateRegistry(StoreCase):
         self, verb: Callable[[Store, str, str], bool], gates: tuple[str, ...] = ()
     ) -> Iterator[tuple[object, object, tuple[str, ...]]]:
         """What became of the old holder's verb, which gates the taker is told of, and which its successor."""
-        mine, theirs, name = self.connect(), self.connect(), self.name()
-        grant, _ = self.take(name)
-        theirs.read(name)
-        for delay in moments(timed(lambda: mine.register(name, grant, "file:///first")), self.rounds):
+        mine, theirs, first = self.connect(), self.connect(), self.name()
+        grant, _ = self.take(first)
+        theirs.read(first)
+        for delay in moments(timed(lambda: mine.register(first, grant, "file:///first")), self.rounds):
             name = self.name()
             acted, taken = self._during_takeover(mine, theirs, name, delay, verb, gates)
             yield acted, taken, self.take(name, over=self.ground(name, proven=True))[1].gates
