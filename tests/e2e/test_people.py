@@ -189,6 +189,13 @@ def test_runs_are_filtered_by_job_state_time_and_number(sqlite_url):
     assert keys("--since", "0s") == []
 
 
+def test_a_long_reason_does_not_push_the_key_away(sqlite_url):
+    run(sqlite_url, "posts", f"exec {TOOL} fail '{'every post was refused ' * 20}'", key="2026-11-16T02:00Z")
+    for words in ((), ("runs",)):
+        shown = nightlatch(sqlite_url, *words, env={"COLUMNS": "100"}).stdout
+        assert "2026-11-16T02:00Z" in shown and "every post was" in shown
+
+
 def test_runs_as_json_have_the_glossarys_words_and_exact_times(sqlite_url):
     run(sqlite_url, "a", "exit 4")
     told = one(sqlite_url, "a")

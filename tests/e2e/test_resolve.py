@@ -94,7 +94,8 @@ def test_the_first_screen_shows_what_waits_until_somebody_decides(sqlite_url, tm
     assert items.split()[:2] == ["needs-attention", "posts"] and items.endswith("nightlatch resolve a --batch posts")
     told = json.loads(nightlatch(sqlite_url, "status", "--json").stdout)
     assert [(one["key"], one["state"]) for one in told["effects"]] == [("invoice/7", "in-doubt")]
-    assert [(one["batch"], one["items"]) for one in told["items"]] == [("posts", 2)]
+    assert [(one["batch"], one["items"], one["reason"]) for one in told["items"]] == [("posts", 2, "exit code 70")]
+    assert "as a: exit code 70" in items
     for key in ("invoice/7", "a", "b"):
         assert nightlatch(sqlite_url, "resolve", key, "done").returncode == 0
     assert "needs-attention" not in nightlatch(sqlite_url).stdout
@@ -104,14 +105,15 @@ def test_show_counts_the_items_of_a_batch(sqlite_url, tmp_path):
     items_that_fail_for_good(sqlite_url, tmp_path, "posts", "a", "b")
     run = json.loads(nightlatch(sqlite_url, "runs", "--json").stdout)["run"]
     shown = nightlatch(sqlite_url, "show", run).stdout
-    assert "2 needs-attention" in shown and "nightlatch resolve a --batch posts" in shown
+    assert "2 needs-attention" in shown and "exit code 70  nightlatch resolve a --batch posts" in shown
     assert json.loads(nightlatch(sqlite_url, "show", run, "--json").stdout)["items"] == {"needs-attention": 2}
 
 
 def test_on_postgresql(postgres_url, tmp_path):
     items_that_fail_for_good(postgres_url, tmp_path, "posts", "a")
     doubtful_effect(postgres_url, "k")
-    assert nightlatch(postgres_url).stdout.splitlines()[0] == "needs you (3)"
+    shown = nightlatch(postgres_url).stdout.splitlines()
+    assert shown[0] == "needs you (3)" and any("exit code 70" in line and "--batch posts" in line for line in shown)
     assert [nightlatch(postgres_url, "resolve", key, "done").returncode for key in ("a", "k")] == [0, 0]
 
 

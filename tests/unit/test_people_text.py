@@ -67,6 +67,21 @@ def test_the_command_to_type_is_never_cut(monkeypatch):
     assert "reason" not in line
 
 
+@pytest.mark.parametrize("width", ["40", "80", "120", "160"])
+def test_the_key_is_always_there_and_the_reason_is_shortened(monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", width)
+    row = ["failed", "posts", "2026-11-16T02:00Z", "a long reason " * 20, "nightlatch show 7k3fabcdefgh"]
+    (line,) = screen.columns([row], elastic=(2, 3))
+    assert ("2026-11" if width == "40" else row[2]) in line and line.endswith(row[-1])
+    assert ("a long" in line) == (width != "40")
+
+
+def test_a_long_key_leaves_room_for_a_reason(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    (line,) = screen.columns([["failed", "k" * 200, "exit code 3: no room", "nightlatch show 7k3fabcdefgh"]], (1, 2))
+    assert "exit code 3: no room" in line and len(line) <= 120
+
+
 def test_output_that_is_moved_while_it_is_followed_is_read_once_and_whole(tmp_path: Path):
     output = tmp_path / "output"
     output.write_bytes(b"one ")

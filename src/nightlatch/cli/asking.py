@@ -40,7 +40,7 @@ class Asking:
     def cells(self, desk: Desk) -> list[str]:
         """As a row among runs."""
         what = f"{self.count} items" if self.count > 1 else screen.harmless(self.key)
-        note = screen.harmless(self.reason) or (f"as {screen.harmless(self.key)}" if self.count > 1 else "")
+        note = screen.harmless(": ".join(filter(None, (f"as {self.key}" if self.count > 1 else "", self.reason))))
         return [self.state, self.batch or self.scope, what, screen.ago(self.changed), note, self.command(desk)]
 
     def facts(self) -> dict[str, object]:
@@ -84,8 +84,8 @@ def named(desk: Desk, key: str, *, scope: str = "", batch: str = "") -> list[Ask
 
 def _items(desk: Desk, key: str) -> list[Asking]:
     return [
-        Asking(key=one, state=state, changed=changed, batch=batch, count=count)
-        for batch, state, count, one, changed in desk.ledger.steps.asking(key)
+        Asking(key=one, state=state, changed=changed, batch=batch, count=count, reason=reason)
+        for batch, state, count, one, changed, reason in desk.ledger.steps.asking(key)
     ]
 
 

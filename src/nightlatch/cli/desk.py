@@ -80,7 +80,7 @@ class Desk:
             [state, run.job, key_of(run), _when(run, state), note_of(run, state), self.next(run, state)]
             for run, state in seen
         ]
-        return screen.columns(cells, elastic=(4, 2), colours=[colour_of(row[0]) for row in cells])
+        return screen.columns(cells, elastic=(2, 4), colours=[colour_of(row[0]) for row in cells])
 
 
 def existing(store: str | None, *, listing: bool = False) -> str:

@@ -14,12 +14,13 @@ from ..system import clock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
 RED, GREEN, YELLOW, CYAN, BOLD, DIM = "31", "32", "33", "36", "1", "2"
 
 _PIPED = 160  # columns when nobody knows how many there are
 _NARROWEST = 8  # a column that gets less is left away
+_READABLE = 24  # what a column is left as long as it can be
 _GAP = "  "
 
 
@@ -87,16 +88,19 @@ def local(wall: float) -> str:
     return time.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M:%S", shown)
 
 
-def columns(rows: Sequence[Sequence[str]], elastic: Iterable[int], colours: Sequence[str] = ()) -> list[str]:
-    """One line a row. Columns in `elastic` share what the others leave, the first of them first; the last column,
-    the command to type, is never cut. `colours` has a style for the first cell of each row."""
+def columns(rows: Sequence[Sequence[str]], elastic: Sequence[int], colours: Sequence[str] = ()) -> list[str]:
+    """One line a row. Columns in `elastic` share what the others leave; the first of them is always there, however
+    narrow, and the last column, the command to type, is never cut. `colours` has a style for the first cell of
+    each row."""
     if not rows:
         return []
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     kept = set(range(len(widths))) - set(elastic)
     spare = width() - sum(widths[index] + len(_GAP) for index in kept)
-    for index in elastic:
-        room = min(widths[index], spare - len(_GAP))
+    for place, index in enumerate(elastic):
+        all_of_it = spare - len(_GAP)
+        others = sum(min(widths[later], _READABLE) + len(_GAP) for later in elastic[place + 1 :])
+        room = min(widths[index], max(all_of_it - others, min(all_of_it, _READABLE), 0 if place else _NARROWEST))
         if room >= min(_NARROWEST, widths[index]) and room > 0:
             widths[index] = room
             spare -= room + len(_GAP)

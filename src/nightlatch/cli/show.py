@@ -120,10 +120,13 @@ def _items(desk: Desk, run: Run) -> list[str]:
     if not counts:
         return []
     waiting = [one for one in asking.everything(desk) if one.batch == run.job]
-    cells = [[one.state, f"{one.count}, as {screen.harmless(one.key)}", one.command(desk)] for one in waiting]
+    cells = [
+        [one.state, f"{one.count}, as {screen.harmless(one.key)}", screen.harmless(one.reason), one.command(desk)]
+        for one in waiting
+    ]
     return [
         "  " + ", ".join(f"{count} {state}" for state, count in sorted(counts.items())),
-        *screen.columns(cells, elastic=()),
+        *screen.columns(cells, elastic=(2,)),
     ]
 
 

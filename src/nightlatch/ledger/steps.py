@@ -68,9 +68,12 @@ WITH RECURSIVE seen (scope) AS (
   SELECT MIN(scope) FROM {prefix}step
   UNION ALL SELECT (SELECT MIN(scope) FROM {prefix}step WHERE scope > seen.scope) FROM seen WHERE seen.scope IS NOT NULL
 )
-SELECT seen.scope, step.state, COUNT(*), MIN(step.key), MAX(step.changed) FROM seen
-JOIN {prefix}step AS step ON step.scope = seen.scope AND step.state IN ('in-doubt', 'needs-attention')
-WHERE :key = '' OR step.key = :key GROUP BY seen.scope, step.state ORDER BY seen.scope, step.state
+SELECT found.*, (SELECT MIN(reason) FROM {prefix}step AS step
+                WHERE step.scope = found.scope AND step.state = found.state AND step.key = found.one) FROM (
+  SELECT seen.scope, step.state, COUNT(*), MIN(step.key) AS one, MAX(step.changed) FROM seen
+  JOIN {prefix}step AS step ON step.scope = seen.scope AND step.state IN ('in-doubt', 'needs-attention')
+  WHERE :key = '' OR step.key = :key GROUP BY seen.scope, step.state
+) AS found ORDER BY found.scope, found.state
 """
 
 
@@ -156,13 +159,13 @@ class Steps:
         """How many items there are in each state."""
         return dict(self._tables.read(_COUNTS, scope=scope))
 
-    def asking(self, key: str = "") -> list[tuple[str, str, int, str, float]]:
-        """(batch, state, how many, one of their keys, last change) of all items that wait for a person, or of those
-        with this key."""
+    def asking(self, key: str = "") -> list[tuple[str, str, int, str, float, str]]:
+        """(batch, state, how many, one of their keys, last change, why that one) of all items that wait for a person,
+        or of those with this key."""
         rows = self._tables.read(_ASKING, key=key)
         return [
-            (scope, state, count, key, at / 1000)
-            for scope, state, count, key, at in rows
+            (scope, state, count, key, at / 1000, reason)
+            for scope, state, count, key, at, reason in rows
             if not scope.startswith(RUN_SCOPE)
         ]
 
