@@ -244,6 +244,22 @@ def on_a_terminal(store: str, *words: str) -> str:
     return shown.decode()
 
 
+@pytest.mark.parametrize("store", ["sqlite_url", "postgres_url"])
+def test_the_reason_of_an_item_stays_with_it_at_the_next_start(request, store, tmp_path):
+    url = request.getfixturevalue(store)
+    items = jsonl(tmp_path, *slugs("killed", "refused"))
+    refuse = shlex.join([*NIGHTLATCH, "fail", "the post was refused", "--permanent"])
+    work = f'[ "$0" = refused ] && exec {refuse}; kill -9 $$'
+    for _ in range(2):
+        done = nightlatch(url, "batch", "b", items, "--key", "{slug}", "--json", "--", "sh", "-c", work, "{slug}")
+        told = {item["key"]: (item["state"], item["reason"]) for item in json.loads(done.stdout)["items"]}
+        assert told == {
+            "killed": ("in-doubt", "killed from outside"),
+            "refused": ("needs-attention", "the post was refused"),
+        }
+        assert "killed (killed from outside)" in done.stderr and "refused (the post was refused)" in done.stderr
+
+
 def test_a_bar_on_a_terminal_and_plain_lines_elsewhere(sqlite_url, tmp_path):
     items = jsonl(tmp_path, *({"id": number} for number in range(6)))
     work = ("--key", "{id}", "--", "sh", "-c", "sleep 0.15; echo item {id}")

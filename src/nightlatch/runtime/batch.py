@@ -136,7 +136,7 @@ def resolve(
 class Checkpoints:
     """The items' side of a run: made before it, told of its writer when the attempt is sealed."""
 
-    WORDS = ("plan", "steps", "told", "publish", "spent", "over")  # what the driver says
+    WORDS = ("plan", "steps", "told", "publish", "spent", "reasons", "over")  # what the driver says
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
@@ -152,7 +152,7 @@ class Checkpoints:
 
     def prepare(self, store: Store, ledger: Ledger, lease: Lease, writer: Writer, folder: str) -> None:
         """Before the driver starts: what the last one left in flight, and files with the digests of what is done."""
-        self._writer = writer
+        self._writer, self._steps = writer, ledger.steps
         name = self._batch.name
         writer.event("batch", again=self._batch.again)
         if apart(store, ledger):
@@ -205,6 +205,8 @@ class Checkpoints:
                 return {"failure": told.failure, "retry_after": told.retry_after, "used": told.used}
             case "spent":
                 return {"over": {item: str(cap) for item, told in self._told.items() if (cap := self._over(told))}}
+            case "reasons":
+                return {"reasons": self._steps.reasons(self._batch.name, request["digests"])}
             case "publish":
                 return self._publish(**request)
             case "over":

@@ -60,10 +60,11 @@ class Judge:
             return [item.digest.hex(), item.key, DONE, child.tries, code, child.result(), ""]
         doubt = [item.digest.hex(), item.key, IN_DOUBT, child.tries, code, "", child.reason]
         if code == IN_DOUBT_ITSELF:
-            self.summary.doubts.append((item.key, child.complaint()))
+            self.summary.doubts.append((item.key, child.complaint() or child.reason))
             return doubt
         if child.killed and self.plan["lost"] == "doubt":
-            self.summary.killed.append(item.key)  # as one in flight when its batch dies: that may be happening now
+            # As one in flight when its batch dies: that may be happening now.
+            self.summary.killed.append((item.key, child.reason))
             return doubt
         trying = child.tries <= self.plan["retries"] and not child.over_budget
         told = self.line.ask(do="told", digest=item.digest.hex(), again=trying)

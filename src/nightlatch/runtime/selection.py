@@ -18,8 +18,8 @@ class Selection:
     def __init__(self, reader: Reader, known: dict[bytes, int]) -> None:
         self._reader, self._found, self._known = reader, reader.unfinished(known, self._skip), known
         self.skipped = self.doubled = 0
-        self.in_doubt: list[str] = []
-        self.aside: list[str] = []
+        self.in_doubt: list[tuple[str, bytes]] = []  # (key, digest)
+        self.aside: list[tuple[str, bytes]] = []
         self.bad: list[BadItem] = []
         self.doubles: list[Item] = []  # the first of them, to be named
 
@@ -45,7 +45,7 @@ class Selection:
             known[digest] = state | SEEN
             if not state:
                 return item
-            (self.in_doubt if state == DOUBT else self.aside).append(item.key)
+            (self.in_doubt if state == DOUBT else self.aside).append((item.key, digest))
         self.over = True
         return None
 

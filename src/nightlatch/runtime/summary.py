@@ -6,7 +6,7 @@ import shlex
 from typing import Any
 
 _NAMED = 10  # items that are named; the ledger knows them all
-_LISTED = 200  # of each, in JSON
+LISTED = 200  # of each, in JSON
 
 
 class Summary:
@@ -15,10 +15,10 @@ class Summary:
         self.done = self.skipped = self.doubled = 0
         self.failed: list[tuple[str, str]] = []  # (key, why): the next start does them again
         self.aside: list[tuple[str, str]] = []  # it does not: trying them again is in vain, they say
-        self.before: list[str] = []  # set aside by an earlier start
+        self.before: list[tuple[str, str]] = []  # set aside by an earlier start
         self.doubts: list[tuple[str, str]] = []  # their command said so
-        self.killed: list[str] = []  # from outside: nobody knows
-        self.waiting: list[str] = []  # in doubt, those that were killed and those of before: a person has to look
+        self.killed: list[tuple[str, str]] = []  # from outside: nobody knows
+        self.waiting: list[tuple[str, str]] = []  # those that were killed and those in doubt of before: for a person
         self.doubles: list[str] = []
         self.unrecorded: list[str] = []
         self.stopped = ""
@@ -35,13 +35,13 @@ class Summary:
     def text(self) -> str:
         lines = [f"nightlatch: {self.name}: {self.short()}" + (f" ({self.stopped})" if self.stopped else "")]
         lines += _listed("failed", _named(self.failed))
-        lines += _listed("set aside, they failed for good", [*_named(self.aside), *self.before])
+        lines += _listed("set aside, they failed for good", _named([*self.aside, *self.before]))
         lines += _listed("in doubt, by their command's word", [key for key, _ in self.doubts])
-        lines += _listed("in doubt, not done again", self.waiting)
+        lines += _listed("in doubt, not done again", _named(self.waiting))
         lines += _listed("a key that stands there more than once was done once", self.doubles, self.doubled)
         lines += _listed("ended, but not recorded: in doubt for the next start", self.unrecorded)
         if self.waiting:
-            name, key = shlex.quote(self.name), shlex.quote(self.waiting[0])
+            name, key = shlex.quote(self.name), shlex.quote(self.waiting[0][0])
             lines.append(f"  look, then: nightlatch resolve {key} done --batch {name}   (or failed, or again)")
         if self.failed or self.doubts or self.stopped or self.unrecorded:
             lines.append(f"  go on with what is unfinished: {self.again}")
@@ -57,8 +57,8 @@ class Summary:
         """As JSON has it."""
         of = {
             "failed": self.failed,
-            "in-doubt": [*self.doubts, *((key, "") for key in (*self.waiting, *self.unrecorded))],
-            "needs-attention": [*self.aside, *((key, "set aside by an earlier start") for key in self.before)],
+            "in-doubt": [*self.doubts, *self.waiting, *((key, "ended, but not recorded") for key in self.unrecorded)],
+            "needs-attention": [*self.aside, *self.before],
         }
         return {
             "version": 1,
@@ -74,7 +74,7 @@ class Summary:
             "items": [
                 {"key": key, "state": state, "reason": why.strip()[-500:]}
                 for state, found in of.items()
-                for key, why in found[:_LISTED]
+                for key, why in found[:LISTED]
             ],
             "again": self.again,
         }

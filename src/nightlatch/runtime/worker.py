@@ -27,7 +27,7 @@ from .items import BadItem, Command, Item, Reader
 from .judge import Judge
 from .line import Line, Refused
 from .selection import Selection
-from .summary import Summary
+from .summary import LISTED, Summary
 
 _GRACE = 5.0  # seconds between asking an item to end and ending it
 _SAY_EVERY = 10.0
@@ -246,7 +246,8 @@ class Worker:
         summary, selection = self.summary, self.selection
         summary.skipped, summary.doubled = selection.skipped, selection.doubled
         summary.doubles = [f"{item.key} (line {item.line})" for item in selection.doubles]
-        summary.waiting, summary.before = [*summary.killed, *selection.in_doubt], selection.aside
+        summary.waiting = [*summary.killed, *self._with_reasons(selection.in_doubt)]
+        summary.before = self._with_reasons(selection.aside)
         more = not self.exhausted and (self.selection.next() or not self.selection.over)
         unfinished = more or self.judge.waiting or summary.unfinished
         summary.stopped = self.judge.stopping if unfinished else ""  # told to stop when there was no more to do
@@ -262,6 +263,16 @@ class Worker:
             print(f"nightlatch: {refused}", file=sys.stderr)
         print(summary.text(), file=sys.stderr)
         return code
+
+    def _with_reasons(self, found: list[tuple[str, bytes]]) -> list[tuple[str, str]]:
+        """What earlier starts have left: as many as are ever listed with why, as it was recorded."""
+        told = {}
+        try:
+            if found:
+                told = self.line.ask(do="reasons", digests=[digest.hex() for _, digest in found[:LISTED]])["reasons"]
+        except Refused:
+            pass
+        return [(key, told.get(digest.hex(), "")) for key, digest in found]
 
 
 def _known(files: dict[str, str]) -> dict[bytes, int]:
