@@ -14,7 +14,7 @@ from nightlatch.ledger import open_for
 from nightlatch.ledger.model import Run
 from nightlatch.runtime.planned import Planned
 from nightlatch.store.url import connect
-from tests.programs import environment, nightlatch
+from tests.programs import environment, kill_all, nightlatch, start, until
 
 JOBS = """
 import asyncio, os, pathlib, subprocess, sys, time
@@ -225,8 +225,33 @@ def test_no_lease_is_taken_by_what_it_starts(place):
 def test_a_plain_command_is_not_started(place):
     done = nightlatch(place.url, "run", "plain", "--dry-run", "--timeout", "1m", "--", "touch", str(place.out))
     assert done.stdout.startswith("would run plain ") and not place.out.exists()
+    assert not Path(place.url.removeprefix("sqlite:///")).exists(), "and no store is made"
+    nightlatch(place.url, "run", "plain", "--timeout", "1m", "--", "true")
     missing = nightlatch(place.url, "show", "plain", "--plan")
     assert missing.returncode == 64 and "no plan of 'plain'" in missing.stderr
+
+
+def test_a_plain_command_whose_key_is_done_would_be_skipped(tmp_path, ledger_url):
+    words = ("run", "plain", "--key", "k", "--timeout", "1m")
+    assert nightlatch(ledger_url, *words, "--", "true").returncode == 0
+    done = nightlatch(ledger_url, *words, "--dry-run", "--", "true")
+    assert done.returncode == 0 and done.stdout.startswith("would skip plain (key k): its key is done, by run ")
+    assert nightlatch(ledger_url, *words, "--dry-run", "--again", "--", "true").stdout.startswith("would run plain ")
+
+
+def test_a_plain_command_in_doubt_would_not_run(sqlite_url, tmp_path):
+    words, ready = ("run", "plain", "--key", "k", "--timeout", "1m"), tmp_path / "ready"
+    running = start(sqlite_url, *words, "--", "sh", "-c", f"touch {ready}; sleep 60")
+    until(ready.exists)
+    held = nightlatch(sqlite_url, *words, "--dry-run", "--", "true")
+    assert held.returncode == 75 and "would not run: plain (k) is being worked on by " in held.stderr
+    kill_all(sqlite_url)
+    running.communicate()
+    for _ in range(2):  # left behind by its holder; and in doubt, as the run has found it in between
+        done = nightlatch(sqlite_url, *words, "--dry-run", "--", "true")
+        assert done.returncode == 76 and "would not run: plain (k) is in doubt: " in done.stderr.replace("-", " ")
+        assert "nightlatch resolve" in done.stderr
+        assert nightlatch(sqlite_url, *words, "--", "true").returncode == 76
 
 
 def test_show_of_a_job_shows_its_newest_run(place):

@@ -80,7 +80,8 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--new", action="store_true", help="without a key: a new run, not the unfinished one")
     parser.add_argument("--verdict", metavar="FILE", help="write how it ended, or why it did not begin, as JSON")
     parser.add_argument("--held-ok", action="store_true", help="exit 0 instead of 75 when another holds it")
-    parser.add_argument("--dry-run", action="store_true", help="say what would be done; claim and start nothing")
+    parser.add_argument("--dry-run", action="store_true",
+                        help="say what would be done, or why nothing would; claim and start nothing")  # fmt: skip
     return _run(parser.parse_args(ours), command)
 
 
@@ -90,7 +91,7 @@ def _run(args: Namespace, command: list[str]) -> int:
     try:
         job = _job(args, command).check()
         if args.dry_run:
-            return _say(job) if command[1:4] != _PYTHON_JOB else _rehearse(job, args)
+            return _say(job, args.store or store_of_run()) if command[1:4] != _PYTHON_JOB else _rehearse(job, args)
         if args.timeout is None:
             print(f"nightlatch: {args.name} may run for {_TIMEOUT}, since no --timeout is given", file=sys.stderr)
         from ..runtime.pipeline import run
@@ -187,7 +188,19 @@ def _rehearse(job: Job, args: Namespace) -> int:
     return plan.exit_code
 
 
-def _say(job: Job) -> int:
+def _say(job: Job, store: str | None) -> int:
+    from ..ledger import place
+    from ..runtime.pipeline import Pipeline
+
+    try:
+        key = "" if place.missing(store) else Pipeline(job, store).look()
+    except Error as error:
+        error.args = (f"would not run: {error}",)
+        raise
+    if isinstance(key, verdict.Verdict):
+        done = f"run {key.run}: nightlatch show {key.run}" if key.run else "elsewhere"
+        print(f"would skip {job.name} (key {job.key}): {key.reason}, by {done}. With --again it would run")
+        return 0
     bound = "none" if job.timeout is None else duration.show(job.timeout)
     print(f"would run {job.name} (key {job.key or 'of its own'}, timeout {bound}): {' '.join(job.command)}")
     return 0

@@ -13,6 +13,7 @@ import os
 from ..core import states
 from ..database import dsn
 from ..errors import (
+    Busy,
     Conflict,
     Error,
     GateUnreachable,
@@ -124,6 +125,24 @@ class Pipeline:
             self.guard.dismiss()
 
     # ── look ──
+
+    def look(self) -> str | Verdict:
+        """The key that `go` would work on now, or why it would not: with nothing claimed and nothing changed."""
+        if self.server:
+            self._name_store()
+        key = self._look()
+        known = self.ledger.find(self.job.name, key) if isinstance(key, str) else None
+        if known and known.state == states.RUNNING:
+            from . import lapse
+
+            if lapse.state_of(known, self.ledger, self.store) != lapse.LAPSED:
+                raise Busy(f"{self.job.name} ({key}) is being worked on by {known.holder}")
+            if self.job.when_lost == "doubt":
+                raise InDoubt(
+                    f"{self.job.name} ({key}) is in doubt: its holder {known.holder} is gone, and it may have acted. "
+                    f"Look: nightlatch show {known.id}; then decide: nightlatch resolve {known.id}"
+                )
+        return key
 
     def _look(self) -> str | Verdict:
         """The key to work on; or the verdict, when there is nothing to do."""
