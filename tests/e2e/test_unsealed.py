@@ -62,12 +62,13 @@ def test_after_some_tries_it_waits_for_a_person_who_sees_the_gate_and_what_to_ty
     run = open_for(place.store).find("job", "k")
     assert run and (run.state, run.attempt) == (states.NEEDS_ATTENTION, 0)
     bare = nightlatch(place.store, env={"COLUMNS": "300"}).stdout
-    assert str(place.target) in bare and f"nightlatch resolve {run.id}" in bare.split("done")[0]
+    assert str(place.target) in bare and bare.splitlines()[1].endswith(f"nightlatch retry {run.id}")
     shown = nightlatch(place.store, "show", run.id).stdout
-    for words in (str(place.target), "nightlatch gate forget file://", f"nightlatch retry {run.id}"):
+    for words in (str(place.target), "nightlatch gate forget file://"):
         assert words in shown
+    assert shown.endswith(f"next\n  nightlatch retry {run.id}\n  nightlatch resolve {run.id}\n")
     again = place.run("k")
-    assert again.returncode == 76 and f"nightlatch resolve {run.id}" in again.stderr, "it is not tried all night"
+    assert again.returncode == 76 and f"nightlatch retry {run.id}" in again.stderr, "it is not tried all night"
     place.mend()
     assert nightlatch(place.store, "retry", run.id).returncode == 0
     assert place.run("k").returncode == 0

@@ -8,7 +8,7 @@ import shlex
 from ..core import duration, states
 from ..errors import Error, RunEnded, UsageError
 from ..ledger import open_for, place
-from ..runtime import lapse
+from ..runtime import lapse, unsealed
 from ..runtime.job import BY_HAND
 from ..store import url
 from ..system import clock, identity
@@ -60,6 +60,8 @@ class Desk:
 
     def next(self, run: Run, state: str) -> str:
         """What to type about a run."""
+        if unsealed.waits(run):
+            return self.command("retry", run.id)
         if state in ASKING:
             return self.command("resolve", run.id)
         if state == states.RUNNING:

@@ -6,7 +6,7 @@ from ..core import duration, states
 from ..core.effects import STORE_WIDE
 from ..core.logline import logfmt
 from ..errors import UsageError
-from ..runtime import kept, lapse, plan
+from ..runtime import kept, lapse, plan, unsealed
 from . import asking, screen
 from .arguments import Parser
 from .desk import (
@@ -201,8 +201,8 @@ def _said(entry: Entry) -> str:
 
 def _next(desk: Desk, run: Run, state: str) -> list[str]:
     if state in (*states.ASKING, lapse.LAPSED):
-        again = ["  " + desk.command("retry", run.id)] if state == states.NEEDS_ATTENTION else []
-        return ["  " + desk.command("resolve", run.id), *again]
+        words = ["resolve", "retry"] if state == states.NEEDS_ATTENTION else ["resolve"]
+        return ["  " + desk.command(word, run.id) for word in (reversed(words) if unsealed.waits(run) else words)]
     if state == states.RUNNING:
         return ["  " + desk.command("logs -f", run.id), "  " + desk.command("cancel", run.id)]
     if state in states.OPEN:

@@ -150,9 +150,12 @@ class Pipeline:
         done = None if self.job.again else self.store.look(self.job.name, key)
         known = self.ledger.find(self.job.name, key)
         if known and states.needs_person(known.state):
+            from . import unsealed
+
+            then = "when it is mended: nightlatch retry" if unsealed.waits(known) else "then decide: nightlatch resolve"
             raise InDoubt(
                 f"{self.job.name} ({key}) is {known.state}: {known.reason or 'nobody knows whether it acted'}. Look: "
-                f"nightlatch show {known.id}; then decide: nightlatch resolve {known.id}"
+                f"nightlatch show {known.id}; {then} {known.id}"
             )
         settled = done is not None or (known is not None and known.state == states.SUCCEEDED and not self.job.again)
         if settled and not (known and known.state in states.OPEN):

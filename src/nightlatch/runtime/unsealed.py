@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 
+from ..core import states
 from ..errors import GateUnreachable, RunEnded
 
 TYPE_CHECKING = False
@@ -15,6 +16,14 @@ if TYPE_CHECKING:
 
 TRIES = 5
 PAUSE = 1.0  # seconds at most before the second try; doubles, so that a server may restart meanwhile
+
+
+_NOT_STARTED = "not started: "
+
+
+def waits(run: Run) -> bool:
+    """Does it wait for its gate to be mended? Its work has not begun, so there is nothing to decide about."""
+    return run.state == states.NEEDS_ATTENTION and run.reason.startswith(_NOT_STARTED)
 
 
 def back_off(number: int, why: Error) -> bool:
@@ -35,7 +44,7 @@ def record(ledger: Ledger, run: Run, why: Error, by: str) -> Run:
     what was seen here in its timeline, and `why` is raised.
     """
     try:
-        return ledger.attention(run.id, f"not started: {why}", by)
+        return ledger.attention(run.id, f"{_NOT_STARTED}{why}", by)
     except RunEnded:
         ledger.note(run.job, "unsealed", run=run.id, reason=why, by=by)
         raise why from None
