@@ -439,7 +439,9 @@ def test_what_is_in_doubt_is_not_retried_before_it_is_resolved(sqlite_url, in_do
 
 def test_resolve_without_an_outcome_lists_the_choices_each_ready_to_type(sqlite_url, in_doubt):
     done = nightlatch(sqlite_url, "resolve", in_doubt)
-    assert done.returncode == 64
+    assert done.returncode == 76 and "is in-doubt: " in done.stdout
+    told = nightlatch(sqlite_url, "resolve", in_doubt, "--json")
+    assert told.returncode == 76 and json.loads(told.stdout)["outcomes"] == ["done", "failed", "again"]
     for outcome in ("done", "failed", "again"):
         assert f"nightlatch resolve {in_doubt} {outcome} " in done.stdout
     assert "|" not in done.stdout

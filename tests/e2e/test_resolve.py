@@ -26,7 +26,7 @@ def items_that_fail_for_good(store: str, folder: Path, batch: str, *keys: str) -
 def test_an_effect_by_its_key(sqlite_url, word, done):
     doubtful_effect(sqlite_url, "invoice/7")
     asked = nightlatch(sqlite_url, "resolve", "invoice/7")
-    assert asked.returncode == 64 and "nightlatch resolve invoice/7 again" in asked.stdout
+    assert asked.returncode == 76 and "nightlatch resolve invoice/7 again" in asked.stdout
     assert nightlatch(sqlite_url, "resolve", "invoice/7", word).returncode == 0
     after = nightlatch(sqlite_url, "once", "invoice/7", "--", "echo", "did")
     assert after.returncode == 0 and done in after.stdout + after.stderr

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..core import duration
 from ..core.effects import STORE_WIDE
-from ..errors import RunEnded, UsageError
+from ..errors import InDoubt, RunEnded, UsageError
 from ..runtime import decide
 from . import asking, screen
 from .arguments import Parser
@@ -26,10 +26,12 @@ failed   it did not: whoever names its key next makes another attempt
 again    the same, whatever became of it; a run is pending until then
 
 WHAT is a run, or the beginning of its id, or the key of an effect or an item. If several go by it, the commands
-that name each are printed. Without an outcome the choices are. Who decided is in the journal. The lease is
-needed for a moment, of the batch or the effect, and of the job for `done` and for a run that has lapsed.
+that name each are printed. Without an outcome, what is known of it and the choices are. Who decided is in the
+journal. The lease is needed for a moment, of the batch or the effect, and of the job for `done` and for a run
+that has lapsed.
 
-exit code: 0; 64 there is no such thing, several, or nothing to resolve; 75 it is being worked on."""
+exit code: 0; 64 there is no such thing, several, or nothing to resolve; 75 it is being worked on;
+76 without an outcome: it waits for one."""
 
 _EXAMPLES = """\
   nightlatch resolve 7k3f
@@ -70,9 +72,9 @@ def main(argv: list[str]) -> int:
 
 def _decide(desk: Desk, one: Asking, args: Namespace) -> int:
     if not args.outcome:
-        print(f"{one.title} is {one.state}: {screen.harmless(one.reason) or 'only the world outside knows more'}")
-        _print_choices([(one.command(desk, word), what) for word, what in _CHOICES])
-        return 64
+        why = screen.harmless(one.reason) or "only the world outside knows more"
+        choices = [(one.command(desk, word), what) for word, what in _CHOICES]
+        return _ask(f"{one.title} is {one.state}: {why}", choices, one.facts() if args.json else None)
     state = asking.decide(one, args.outcome, who(), store=desk.url, wait=args.wait)
     if args.json:
         print_json({**one.facts(), "state": state})
@@ -121,10 +123,10 @@ def _decide_run(desk: Desk, run: Run, args: Namespace) -> int:
         )
     if not args.outcome:
         reason = screen.harmless(run.reason) if run.state == state else "its holder is gone, and nobody has taken over"
-        print(f"run {run.id} of {run.job} is {state}: {reason or 'nobody knows whether it acted'}")
         look = (desk.command("show", run.id), "look at it first")
-        _print_choices([look, *((desk.command("resolve", run.id, word), what) for word, what in _CHOICES)])
-        return 64
+        choices = [look, *((desk.command("resolve", run.id, word), what) for word, what in _CHOICES)]
+        said = f"run {run.id} of {run.job} is {state}: {reason or 'nobody knows whether it acted'}"
+        return _ask(said, choices, facts(run, state) if args.json else None)
     try:
         decided = decide.resolve(run, args.outcome, who(), ledger=desk.ledger, store=desk.store, wait=args.wait)
     except RunEnded as ended:
@@ -138,7 +140,12 @@ def _decide_run(desk: Desk, run: Run, args: Namespace) -> int:
     return 0
 
 
-def _print_choices(choices: list[tuple[str, str]]) -> None:
-    """Each choice is a line of its own: a | would be a pipe to a shell."""
+def _ask(said: str, choices: list[tuple[str, str]], known: dict[str, object] | None) -> int:
+    """Nothing is decided yet. Each choice is a line of its own: a | would be a pipe to a shell."""
+    if known is not None:
+        print_json({**known, "outcomes": list(decide.OUTCOMES)})
+        return InDoubt.exit_code
+    print(said)
     for line in screen.columns([list(choice) for choice in choices], elastic=()):
         print(line)
+    return InDoubt.exit_code
