@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import time
 from typing import cast
 
@@ -67,7 +69,10 @@ def main(argv: list[str]) -> int:
         raise UsageError("--table and --name are for install and remove")
     gate = _inspectable(args.target)
     if args.verb == "show":
-        (_show_json if args.json else _show)(gate)
+        if args.json:
+            _show_json(gate)
+        else:
+            _show(gate, args.target)
         return 0
     store = url.connect(args.store or store_of_run())
     foreign = gate.adopt(store.id)
@@ -134,9 +139,14 @@ def _inspectable(target: str) -> Inspectable:
     return cast("Inspectable", gate)
 
 
-def _show(gate: Inspectable) -> None:
+def _show(gate: Inspectable, target: str) -> None:
     print(f"gate     {gate.url}")
-    for name, stands in gate.standing().items():
+    marks = gate.standing()
+    if not marks:
+        there = "" if "://" in target or target.startswith("git+") or os.path.exists(target) else ", nor does it exist"
+        print(f"no mark  no holder of a lease has sealed or written {target} yet{there}: it keeps nobody out")
+        print(f"         to have it fenced: nightlatch lock NAME --gate {shlex.quote(target)} -- CMD …")
+    for name, stands in marks.items():
         print(
             f"mark     {name}  token {stands.mark.token}  {stands.by}  since {_time(stands.at)}  "
             f"store {stands.mark.store[:8]}"
