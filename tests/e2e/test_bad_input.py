@@ -47,6 +47,12 @@ def said(done: subprocess.CompletedProcess[str], code: int) -> str:
         (["run", "x", "--key", b"\xe9".decode(errors="surrogateescape"), "--", "true"], "in UTF-8"),
         (["run", "x", "--ttl", "1ms", "--", "true"], "at least 1s"),
         (["run", "x", "--retries", "-1", "--", "true"], "0 is the least"),
+        (["run", "x", "--timeout", "1 h", "--", "true"], "write it in one word, as in 1h"),
+        (["run", "x", "--timeout", "1,5h", "--", "true"], "not understood"),
+        (["run", "x", "--timeout", "0", "--", "true"], "as in 30m or 1h30m, or none"),
+        (["run", "x", "--stall", "0s", "--progress", "report", "--", "true"], "--stall 0s leaves no time"),
+        (["run", "x", "--timeout", "", "--", "true"], "--timeout is empty"),
+        (["once", "x", "--timeout", "0", "--", "true"], "as in 30s or 10m"),
         (["run", "x", "--verdict", "/no/such/folder/v", "--", "true"], "no such folder"),
     ],
 )

@@ -101,6 +101,12 @@ def test_a_finished_run_prunes_once_a_day_by_itself(nights):
     whole(nights)
 
 
+def test_a_keep_that_is_not_understood_is_told_by_every_run(sqlite_url):
+    for _ in range(2):
+        done = nightlatch(sqlite_url, "run", "a", "--timeout", "1m", "--", "true", env={"NIGHTLATCH_KEEP": "foo"})
+        assert done.returncode == 0 and "NIGHTLATCH_KEEP 'foo' is not understood" in done.stderr
+
+
 def test_a_run_does_not_fail_because_nothing_can_be_pruned(nights):
     a_day_passes(nights)
     odd = nightlatch(nights, "run", "job", "--key", "1", "--", "true", env={"NIGHTLATCH_KEEP": "soon"})

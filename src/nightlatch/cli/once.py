@@ -85,9 +85,9 @@ def main(argv: list[str]) -> int:
 def _do(args: Namespace, command: list[str]) -> Outcome:
     from ..runtime.once import Wanted, once
 
+    if args.timeout.strip() in ("0", "0s", "none"):
+        raise UsageError(f"--timeout {args.timeout}: write how long the command may take, as in 30s or 10m")
     timeout = duration.parse(args.timeout, what="--timeout")
-    if not timeout:
-        raise UsageError("--timeout 0s leaves the command no time: give it some")
     wanted = Wanted(
         key=args.key,
         command=command,

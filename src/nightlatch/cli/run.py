@@ -130,7 +130,7 @@ def _job(args: Namespace, command: list[str]) -> Job:
             raise UsageError("--slot names the key by itself: leave --key away")
         slot = key = _slot(args.slot, args.tz)
     sources = args.progress
-    timeout = seconds(args.timeout or _TIMEOUT, "--timeout")
+    timeout = seconds(_TIMEOUT if args.timeout is None else args.timeout, "--timeout")
     if args.cwd and not args.workspace and not os.path.isdir(args.cwd):
         raise UsageError(f"--cwd {args.cwd}: there is no such folder")
     return Job(

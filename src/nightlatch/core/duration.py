@@ -14,12 +14,14 @@ def parse(text: str, *, what: str = "duration") -> float:
     total, last = 0.0, float("inf")
     if not rest:
         raise UsageError(f"{what} is empty: {_HINT}")
+    if len(rest.split()) > 1:
+        raise UsageError(f"{what} {text!r} has a space in it: write it in one word, as in {''.join(rest.split())}")
     while rest:
         digits = len(rest) - len(rest.lstrip("0123456789."))
         number, rest = rest[:digits], rest[digits:]
         letters = len(rest) - len(rest.lstrip("abcdefghijklmnopqrstuvwxyzµ"))
         unit, rest = rest[:letters], rest[letters:]
-        if number and not unit:
+        if number and not unit and not rest:
             raise UsageError(f"{what} {text!r} is ambiguous without a unit: {_HINT}")
         scale = _UNITS.get(unit)
         if scale is None or number.count(".") > 1 or not number.strip("."):

@@ -86,7 +86,12 @@ class Job:
 
 def seconds(text: str | None, what: str) -> float | None:
     """A bound: a duration, or `none`."""
-    return None if text is None or text.strip().lower() == "none" else duration.parse(text, what=what)
+    if text is None or text.strip().lower() == "none":
+        return None
+    found = 0.0 if text.strip() == "0" else duration.parse(text, what=what)
+    if not found:
+        raise UsageError(f"{what} {text} leaves no time: write how long, as in 30m or 1h30m, or none")
+    return found
 
 
 def caps(text: str | None) -> tuple[Cap, ...]:

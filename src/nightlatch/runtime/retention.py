@@ -21,14 +21,15 @@ _MOMENT = 2.0  # seconds that a finished run may wait for it; the rest is the ne
 
 def keep_seconds(text: str = "") -> float | None:
     """How long runs are kept: as `text` says, else the environment, else 90 days. None: for ever."""
-    text = text or os.environ.get(ENV) or KEEP
-    return None if text == "none" else duration.parse(text, what=f"keep (--keep, {ENV})")
+    what, text = ("--keep", text) if text else (ENV, os.environ.get(ENV) or KEEP)
+    return None if text == "none" else duration.parse(text, what=what)
 
 
 def daily(folder: str, ledger: Ledger, by: str) -> None:
     """After a run: prune, unless this machine has within a day. What goes wrong is told, and fails nothing."""
     stamp = os.path.join(folder, _STAMP)
     try:
+        keep = keep_seconds()  # first: a setting that is not understood is told by every run, not once a day
         try:
             if 0 <= clock.wall() - os.stat(stamp).st_mtime < _DAY:
                 return
@@ -37,12 +38,11 @@ def daily(folder: str, ledger: Ledger, by: str) -> None:
             return
         from . import pruning
 
-        keep = keep_seconds()
         _touch(stamp)  # before, not after: one run is enough to do it, and one that fails at it is enough for a day
         if keep is not None and not pruning.prune(folder, ledger, keep, by, within=_MOMENT).complete:
             os.utime(stamp, (0, 0))
     except Exception as error:  # noqa: BLE001 - the run is over, and nothing here may change how it ended
-        print(f"nightlatch: old runs stay: {error}. To see why: nightlatch prune", file=sys.stderr)
+        print(f"nightlatch: old runs stay, since they could not be pruned: {error}", file=sys.stderr)
 
 
 def _touch(stamp: str) -> None:
