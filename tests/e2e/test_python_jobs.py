@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import select
 import subprocess
 import sys
@@ -274,6 +275,28 @@ def keyed(word: str) -> None: ...
 
 @nightlatch.job()
 def at_top(word: object) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("bounds", "hint"),
+    [
+        ({"timeout": "x"}, "timeout 'x' is not understood"),
+        ({"timeout": 30}, "timeout is 30: write it as a text"),
+        ({"timeout": "0s"}, "timeout 0s leaves no time"),
+        ({"stall": "10"}, "stall '10' is ambiguous"),
+        ({"ttl": "10ms"}, "ttl: use at least 1s"),
+        ({"backoff": "soon"}, "backoff 'soon' is not understood"),
+        ({"budget": {"eur": 2}}, "the budget 'eur=2' is not understood"),
+        ({"budget": 2}, "budget is 2: write it as"),
+        ({"slot": "at night"}, "'at night' is no cron expression"),
+        ({"lost": "never"}, "lost 'never' is none of"),
+        ({"publish": ("a=b",)}, "publish takes from a workspace"),
+        ({"retries": -1}, "retries is -1"),
+    ],
+)
+def test_a_bound_that_is_not_understood_is_refused_where_it_is_written(bounds, hint):
+    with pytest.raises(UsageError, match="^the job night: " + re.escape(hint)):
+        nightlatch.job(name="night", **bounds)(lambda: None)
 
 
 def test_a_key_that_names_no_argument_is_refused():

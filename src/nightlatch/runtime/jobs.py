@@ -9,8 +9,10 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar, cast
 
+from ..core import duration
 from ..core.model import check_name
 from ..errors import UsageError
+from .job import Job, caps, seconds
 from .plan import Plan
 from .start import flags, rehearsed, supervised
 from .verdict import Verdict
@@ -75,10 +77,15 @@ def job(
 
     def decorate(function: F) -> Supervisable:
         told = check_name(name or function.__name__)
+        try:
+            _check(told, {"ttl": ttl, "timeout": timeout, "stall": stall, "backoff": backoff}, budget=budget, slot=slot,
+                   workspace=workspace, publish=publish, lost=lost, retries=retries)  # fmt: skip
+        except UsageError as error:
+            raise UsageError(f"the job {told}: {str(error).removeprefix('--')}") from None
         bounds = flags(
-            slot=slot, ttl=ttl, timeout=timeout or "none", stall=stall, progress="report" if stall else None,
-            budget=budget, meter="report" if budget else None, workspace=workspace, publish=publish, lost=lost,
-            retries=retries or None, backoff=backoff,
+            slot=slot, ttl=ttl, timeout="none" if timeout is None else timeout, stall=stall,
+            progress="report" if stall else None, budget=budget, meter="report" if budget else None,
+            workspace=workspace, publish=publish, lost=lost, retries=retries or None, backoff=backoff,
         )  # fmt: skip
 
         def run(*args: Any, **kwargs: Any) -> Verdict:
@@ -94,6 +101,36 @@ def job(
         return made
 
     return decorate
+
+
+def _check(
+    name: str, times: dict[str, object], *, budget: Any, slot: str | None, workspace: str | None,
+    publish: tuple[str, ...], lost: str | None, retries: object,
+) -> None:  # fmt: skip
+    """As `nightlatch run` will check it, but where it is written and not at night."""
+    for field, text in times.items():
+        if not isinstance(text, str | None):
+            raise UsageError(f'{field} is {text!r}: write it as a text with units, as in "90s", "10m" or "1h30m"')
+    if not isinstance(retries, int) or retries < 0:
+        raise UsageError(f"retries is {retries!r}: write a whole number, 0 or more")
+    if not isinstance(budget, str | Mapping | None):
+        raise UsageError(f'budget is {budget!r}: write it as in {{"usd": 2, "usd/day": 10}}')
+    bounds = {field: seconds(cast("str | None", text), field) for field, text in times.items() if field != "backoff"}
+    if times["backoff"] is not None:
+        duration.parse(cast(str, times["backoff"]), what="backoff")
+    if slot is not None:
+        from datetime import UTC
+
+        from ..core import schedule
+        from ..system import clock
+
+        schedule.newest_due(slot, clock.wall(), UTC)  # its zone is the business of the machine that runs it
+    allowed = caps("".join(flags(budget=budget)).removeprefix("--budget="))
+    results = (publish,) if isinstance(publish, str) else tuple(publish)
+    Job(
+        name=name, command=[sys.executable], reports=True, caps=allowed, meter="report", workspace=workspace or "",
+        publish=results, lost=lost or "", ttl=bounds["ttl"], timeout=bounds["timeout"], stall=bounds["stall"],
+    ).check()  # fmt: skip
 
 
 def _key(key: str | Callable[..., str] | None, function: Any, args: Any, kwargs: Any) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 
 from ..errors import (
     BadConfig,
@@ -25,7 +26,7 @@ from .verdict import Verdict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from typing import Any
 
     from .plan import Plan
@@ -67,7 +68,7 @@ def flags(**given: object) -> list[str]:
     """As options of `nightlatch run`; None is left out, a sequence becomes a repeated option."""
     found = []
     for name, value in given.items():
-        if isinstance(value, dict):
+        if isinstance(value, Mapping):
             value = ",".join(f"{cap}={amount}" for cap, amount in value.items())  # noqa: PLW2901
         values = value if isinstance(value, list | tuple) else [] if value is None else [value]
         found += [f"--{name}={one}" for one in values]
@@ -109,7 +110,7 @@ def _read(file: str, name: str, code: int) -> dict[str, Any]:
     except FileNotFoundError:
         raise Error(
             f"the supervisor of {name} ended without a verdict (exit code {code}). The next start of the same key "
-            f"finds out what became of it; or look: nightlatch runs {name}"
+            f"finds out what became of it; or look: nightlatch runs --job {name}"
         ) from None
     del facts["version"]
     kind = facts.pop("error", "")
