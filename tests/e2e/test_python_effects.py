@@ -155,7 +155,7 @@ def test_a_refused_connection_is_retried_if_wanted(local):
     [
         ("yes", "succeeded", ["posted", "got {'id': 8}"]),
         ("surely", "succeeded", ["posted", "got None"]),
-        ("no", "failed 1 nightlatch.errors.NotDone", ["posted"]),
+        ("no", "failed 1 NotDone", ["posted"]),
         ("never", "needs-attention 76", ["posted"]),
     ],
 )

@@ -76,9 +76,10 @@ def _report(error: Exception, *, attention: bool) -> None:
     trace = error.__traceback__.tb_next if error.__traceback__ else None
     text = "".join(traceback.format_exception(type(error), error, trace))
     print(text, end="", file=sys.stderr)
-    reason = "".join(traceback.format_exception_only(type(error), error)).strip().splitlines()[-1]
+    from .steps import reason_of
+
     try:
-        tell(do="fail", reason=reason, traceback=text, attention=attention)
+        tell(do="fail", reason=reason_of(error), traceback=text, attention=attention)
     except Error as unheard:
         print(f"nightlatch: the exception could not be recorded: {unheard}", file=sys.stderr)
 
