@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,4 +61,16 @@ def target(request: pytest.FixtureRequest) -> Target:
 @pytest.fixture(params=["sqlite", "postgres"])
 def ledger_url(request: pytest.FixtureRequest) -> str:
     """A store on each database that keeps the ledger itself."""
+    return str(request.getfixturevalue(f"{request.param}_url"))
+
+
+@pytest.fixture
+def git_url(tmp_path: Path, state_home: Path) -> str:
+    """A store in a repository of its own."""
+    subprocess.run(["git", "init", "--quiet", "--bare", tmp_path / "store.git"], check=True)
+    return f"git+{tmp_path}/store.git"
+
+
+@pytest.fixture(params=["sqlite", "postgres", "git"])
+def any_store(request: pytest.FixtureRequest) -> str:
     return str(request.getfixturevalue(f"{request.param}_url"))

@@ -47,6 +47,15 @@ class PostgresServer:
     def url(self, schema: str = "nightlatch", *, port: int = 0) -> str:
         return f"postgresql://postgres@127.0.0.1:{port or self.port}/postgres?schema={schema}"
 
+    def url_with_password(self, schema: str, role: str) -> str:
+        """For a role of its own that is let in with a password only."""
+        password = f"only-in-the-url-of-{role}"
+        self.psql(f"CREATE ROLE {role} LOGIN PASSWORD '{password}'; GRANT CREATE ON DATABASE postgres TO {role}")
+        rules = self.folder / "data" / "pg_hba.conf"
+        rules.write_text(f"host all {role} 127.0.0.1/32 scram-sha-256\n{rules.read_text()}")
+        self.psql("SELECT pg_reload_conf()")
+        return f"postgresql://{role}:{password}@127.0.0.1:{self.port}/postgres?schema={schema}"
+
     def start(self) -> None:
         arguments = ["-D", "data", "-p", str(self.port), "-k", str(self.folder), "-h", "127.0.0.1"]
         for setting in ("max_connections=200", *self._settings):

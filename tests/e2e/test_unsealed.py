@@ -111,15 +111,6 @@ def test_an_attempt_that_was_left_behind_is_shown_as_lapsed_with_what_stands_in_
     assert place.run("k").returncode == 0
 
 
-@pytest.fixture(params=["sqlite", "postgres", "git"])
-def any_store(request, tmp_path):
-    if request.param != "git":
-        return str(request.getfixturevalue(f"{request.param}_url"))
-    request.getfixturevalue("state_home")
-    subprocess.run(["git", "init", "--quiet", "--bare", tmp_path / "bare.git"], check=True)
-    return f"git+{tmp_path}/bare.git"
-
-
 def test_a_mistyped_target_is_not_in_the_way_of_the_right_one(any_store, tmp_path):
     (tmp_path / "file").touch()
     wrong, right = tmp_path / "file" / "page", tmp_path / "www" / "page"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shlex
 import signal
 import subprocess
 import time
@@ -14,8 +15,9 @@ import pytest
 
 from nightlatch.core import states
 from nightlatch.ledger import open_for
+from nightlatch.system import identity
 from tests.git_server import git_repository
-from tests.programs import children, nightlatch, start, until
+from tests.programs import NIGHTLATCH, children, nightlatch, start, until
 from tests.workdirs import clone, commit, git
 
 ROUNDS = int(os.environ.get("NIGHTLATCH_ROUNDS", "30"))
@@ -259,3 +261,29 @@ def test_stopped_in_the_middle_of_a_folder_and_overtaken_it_is_refused(tmp_path,
     assert run and run.attempt == 2 and run.state == states.SUCCEEDED
     refused = nightlatch(sqlite_url, "show", run.id).stdout.partition("\nrefused\n")[2]
     assert "attempt=1 what=result" in refused
+
+
+@pytest.mark.parametrize("store", ["sqlite_url", "postgres_url", "git_url"])
+def test_stopped_in_a_publish_of_its_command_and_overtaken_it_is_refused_and_shown(store, request, tmp_path):
+    """The command asks for it, its supervisor is stopped in the middle, and goes on when another has taken over."""
+    store, site = request.getfixturevalue(store), tmp_path / "site"
+    work = f'mkdir -p $1; for i in $(seq "$1"); do echo $1 > $1/$i; done; {shlex.join(NIGHTLATCH)} publish $1 {site}'
+    words = ["run", "job", "--key", "k", "--ttl", "2s", "--wait", "30s", "--lost", "again"]
+    words += ["--", "sh", "-c", work, "sh"]
+    stale = start(store, *words, "2000", cwd=tmp_path)
+    releases = tmp_path / "site.releases"
+    until(lambda: releases.exists() and any(name.startswith("new.") for name in os.listdir(releases)))
+    os.kill(stale.pid, signal.SIGSTOP)
+    try:
+        assert not site.exists(), "it was stopped too late to show anything"
+        new = nightlatch(store, *words, "3", cwd=tmp_path)
+        assert new.returncode == 0, new.stderr
+    finally:
+        os.kill(stale.pid, signal.SIGCONT)
+    _, said = stale.communicate(timeout=60)
+    assert stale.returncode == 123, said
+    assert sorted(os.listdir(site)) == ["1", "2", "3"]
+    run = open_for(store).find("job", "k")
+    assert run and (run.attempt, run.state) == (2, states.SUCCEEDED)
+    refused = nightlatch(store, "show", run.id, env={"COLUMNS": "300"}).stdout.partition("\nrefused\n")[2]
+    assert "attempt=1" in refused and f"what=folder://{identity.machine()}{site}" in refused

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
-
 from ..errors import LeaseLost, StaleToken, UsageError
-from ..gates import address
-from ..gates.file import File
-from ..gates.folder import KEEP, Folder
+from ..runtime import asking_publish
+from ..runtime.asked import Copied
 from ..runtime.inherited import Inherited
 from .arguments import Parser
 from .told import note_refusal, store_of_run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..gates.objects import Object
+    from .arguments import Namespace
 
 _PURPOSE = """\
 Replace DST by SRC as a whole, unless a newer holder of the lease has taken over.
@@ -22,7 +19,8 @@ Replace DST by SRC as a whole, unless a newer holder of the lease has taken over
 DST is a file; or a folder, when SRC is one; or an object (s3://bucket/key). The token is verified at DST
 itself, in one step with the write: a holder that was paused, however long, cannot write once its
 successor has begun. Run it inside `nightlatch lock NAME -- CMD …`, or after
-eval "$(nightlatch lease acquire NAME)".
+eval "$(nightlatch lease acquire NAME)". Inside `nightlatch run` the supervisor does it, and journals it:
+what an attempt published before it died is not published again by the next one.
 
 A folder is a symbolic link to one of DST.releases/, switched in one step. What is there when this
 returns 0 stays there, power failure included.
@@ -51,45 +49,27 @@ def main(argv: list[str]) -> int:
     if args.keep is not None and args.keep < 1:
         raise UsageError("--keep needs a number of at least 1: what was just published is kept")
     source, target = (None if args.rollback else args.places[0]), args.places[-1]
-    store = args.store or store_of_run()
-    gate = _gate(source, target, args.keep)
-    try:
-        lease = Inherited.from_environment(store)
-        release = _write(gate, lease, source, args.adopt)
-    except (StaleToken, LeaseLost) as refused:
-        note_refusal(store, gate.url, refused)
-        raise
+    told = _in_run if asking_publish.is_runs_own() and not args.store else _here
+    facts = told(source, target, args)
     if args.json:
         import json
 
-        facts = {"gate": gate.url, "lease": lease.name, "token": lease.token, "release": release}
         print(json.dumps({"version": 1, **facts}))
     return 0
 
 
-def _write(gate: File | Folder | Object, lease: Inherited, source: str | None, adopt: bool) -> str | None:
-    """The release that is shown now; None for a file, which has none."""
-    if adopt and not (isinstance(gate, Folder) and source is not None):
-        raise UsageError("--adopt is for publishing a folder")
-    if isinstance(gate, File):
-        if source is None:
-            raise UsageError(f"{gate.path} is a file: releases are kept of folders and objects only")
-        gate.publish(lease, source)
-        return None
-    if source is None:
-        return gate.rollback(lease)
-    return gate.publish(lease, source, adopt=adopt) if isinstance(gate, Folder) else gate.publish(lease, source)
+def _in_run(source: str | None, target: str, args: Namespace) -> dict[str, object]:
+    """The supervisor does it: it has the store, and the run's record."""
+    done = asking_publish.publish(source, target, keep=args.keep, adopt=args.adopt)
+    return {word: done[word] for word in ("gate", "lease", "token")} | {"release": done["landed"] or None}
 
 
-def _gate(source: str | None, target: str, keep: int | None) -> File | Folder | Object:
-    """By DST; on this machine's disk a folder is what a folder is published to, and what is rolled back."""
-    if target.startswith(("s3:", "gs:", "az:")):
-        from ..gates.objects import Object
-
-        return Object(target, keep=keep or KEEP)
-    path = address.to_path(target) if "://" in target else target
-    if os.path.isdir(path if source is None else source):
-        return Folder(path, keep=keep or KEEP)
-    if path.endswith("/"):
-        raise UsageError(f"{target} names a folder, and a file is published to a file: write {target}NAME")
-    return File(path)
+def _here(source: str | None, target: str, args: Namespace) -> dict[str, object]:
+    copied = Copied(source, target, keep=args.keep, adopt=args.adopt)
+    try:
+        lease = Inherited.from_environment(args.store or store_of_run())
+        release = copied.write(lease)
+    except (StaleToken, LeaseLost) as refused:
+        note_refusal(copied.gate.url, refused)
+        raise
+    return {"gate": copied.gate.url, "lease": lease.name, "token": lease.token, "release": release or None}

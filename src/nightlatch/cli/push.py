@@ -7,9 +7,14 @@ import os
 from ..errors import LeaseLost, StaleToken
 from ..gates.git import Git
 from ..gates.worktree import Worktree
+from ..runtime import asking_publish
 from ..runtime.inherited import Inherited
 from .arguments import Parser
 from .told import note_refusal, store_of_run
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .arguments import Namespace
 
 _PURPOSE = """\
 Push HEAD to BRANCH of REMOTE, unless a newer holder of the lease has taken over.
@@ -17,7 +22,8 @@ Push HEAD to BRANCH of REMOTE, unless a newer holder of the lease has taken over
 The branch and its fence go in one atomic push, so a holder that was paused, however long, cannot push once
 its successor has begun. A branch that somebody else has moved is followed: fetch, rebase, push, three
 times. Never a forced push. Run it inside `nightlatch lock NAME -- CMD …`, or after
-eval "$(nightlatch lease acquire NAME)".
+eval "$(nightlatch lease acquire NAME)". Inside `nightlatch run` the supervisor does it, and journals it: with
+--done KEY, what an attempt pushed before it died is not pushed again by the next one.
 
 The commit at the tip gets trailers (Nightlatch-Job, Nightlatch-Run, Nightlatch-Token), unless it is signed or
 others have it already. With --done KEY the key is settled in the same push if the lease is kept in the
@@ -41,7 +47,20 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--done", metavar="KEY", help="settle this key with the push")
     parser.add_argument("--scope", help="of the key (default: the lease's name)")
     args = parser.parse_args(argv)
-    store = args.store or store_of_run()
+    branch, landed = (_in_run if asking_publish.is_runs_own() and not args.store else _here)(args)
+    if landed:
+        Worktree(".").track(args.remote, branch, landed)
+    print(f"{branch} {landed}" if landed else f"skipped: {args.done} is done")
+    return 0
+
+
+def _in_run(args: Namespace) -> tuple[str, str]:
+    """The supervisor does it: it has the store, and the run's record."""
+    told = asking_publish.push(args.remote, args.branch, key=args.done, scope=args.scope or "")
+    return str(told["gate"]).rpartition("#")[2], str(told["landed"])
+
+
+def _here(args: Namespace) -> tuple[str, str]:
     gate = Git(args.remote, args.branch)
     told = {
         trailer: os.environ[name]
@@ -49,13 +68,9 @@ def main(argv: list[str]) -> int:
         if os.environ.get(name)
     }
     try:
-        lease = Inherited.from_environment(store)
+        lease = Inherited.from_environment(args.store or store_of_run())
         done = (args.scope or lease.name, args.done) if args.done else None
-        landed = gate.push(lease, done=done, trailers=told)
+        return gate.branch, gate.push(lease, done=done, trailers=told)
     except (StaleToken, LeaseLost) as refused:
-        note_refusal(store, gate.url, refused)
+        note_refusal(gate.url, refused)
         raise
-    if landed:
-        Worktree(".").track(args.remote, gate.branch, landed)
-    print(f"{gate.branch} {landed}" if landed else f"skipped: {args.done} is done")
-    return 0

@@ -19,11 +19,9 @@ def store_of_run() -> str | None:
     return str(tell(do="store")["url"])
 
 
-def note_refusal(store: str | None, what: str, refused: StaleToken | LeaseLost) -> None:
+def note_refusal(what: str, refused: StaleToken | LeaseLost) -> None:
     """Inside a run: have it in the run's record that this came too late. Elsewhere there is no run to show it."""
-    told = {name: os.environ.get(f"NIGHTLATCH_{name}", "") for name in ("JOB", "RUN", "ATTEMPT", "TOKEN")}
-    if all(told.values()):
-        from ..ledger import open_for
+    if os.environ.get("NIGHTLATCH_RUN") and os.environ.get("NIGHTLATCH_SOCKET"):
+        from ..runtime.asking_publish import note_refusal as tell_of
 
-        place = told["JOB"], told["RUN"], int(told["ATTEMPT"]), int(told["TOKEN"])
-        open_for(store).note_refusal(*place, what, refused)
+        tell_of(what, refused)

@@ -47,10 +47,10 @@ class Git:
     A branch on one machine's own disk is sealed by holders that find it under the same path only.
     """
 
-    def __init__(self, remote: str = "origin", branch: str = "") -> None:
-        """`remote`: a name in the repository of the current folder, or a URL. `branch` "": the one checked out."""
-        place = resolve(remote if remote.startswith("git+") else f"git+{remote}")
-        self._open(place, branch or Worktree(".").branch())
+    def __init__(self, remote: str = "origin", branch: str = "", *, folder: str = ".") -> None:
+        """`remote`: a name in the repository of `folder`, or a URL. `branch` "": the one checked out there."""
+        place = resolve(remote if remote.startswith("git+") else f"git+{remote}", folder)
+        self._open(place, branch or Worktree(folder).branch())
 
     def _open(self, remote: Remote, branch: str) -> None:
         self.branch = branch
@@ -121,6 +121,14 @@ class Git:
         landed = _Push(self, mark, by, folder, told).run()
         store.settle(mark.name, mark.grant, *done, value=landed)
         return landed
+
+    def fetch(self, folder: str = ".") -> str:
+        """Bring what the branch has into the repository in `folder`; returns its tip, "" if there is no branch."""
+        tip = self._look().get(self._branch_ref, "")
+        if tip:
+            work = Worktree(folder, config=self._repository.remote.config)
+            work.fetch(self._repository.remote.url, self._branch_ref, tip)
+        return tip
 
     def standing(self) -> dict[str, Standing]:
         """Every mark by lease name."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from ..errors import Conflict, GateUnreachable, UsageError
+from ..store import url as store_url
 from ..store.git import objects
 from ..store.git.remote import environment
 from ..system import command, tree
@@ -36,6 +37,7 @@ class Worktree:
         self._config = ("-c", f"include.path={config}") if config else ()
         # Unlike the store's pushes these are the holder's work, and end with it.
         self._env = {**environment(), **{name: os.environ[name] for name in (tree.LINEAGE,) if name in os.environ}}
+        self._env.pop(store_url.ENV, None)  # the store's password is none of the business of the repository's hooks
         # Nobody is there to edit anything.
         self._env |= {"GIT_EDITOR": "true", "GIT_SEQUENCE_EDITOR": "true"}
 

@@ -136,7 +136,7 @@ def resolve(
 class Checkpoints:
     """The items' side of a run: made before it, told of its writer when the attempt is sealed."""
 
-    WORDS = ("plan", "steps", "told", "publish", "spent", "reasons", "over")  # what the driver says
+    WORDS = ("plan", "steps", "told", "land", "spent", "reasons", "over")  # what the driver says
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
@@ -207,7 +207,7 @@ class Checkpoints:
                 return {"over": {item: str(cap) for item, told in self._told.items() if (cap := self._over(told))}}
             case "reasons":
                 return {"reasons": self._steps.reasons(self._batch.name, request["digests"])}
-            case "publish":
+            case "land":
                 return self._publish(**request)
             case "over":
                 self.summary = request

@@ -16,7 +16,8 @@ import sys
 import traceback
 from typing import Any
 
-from ..errors import Error, InDoubt, OnlyPlanned, Stop, UsageError
+from ..errors import Error, InDoubt, OnlyPlanned, StaleToken, Stop, UsageError
+from .asking_publish import note_refusal
 from .tell import tell
 
 
@@ -39,6 +40,8 @@ def main(argv: list[str]) -> int:
         return _planned_so_far(read)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is recorded
         code = error.exit_code if isinstance(error, Error) else 1
+        if isinstance(error, StaleToken) and error.offered:
+            note_refusal(error.offered.name, error)  # by a gate, of a lease that was taken in here
         _report(error, attention=code == InDoubt.exit_code)
         return code
 

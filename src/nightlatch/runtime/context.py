@@ -205,6 +205,31 @@ class Run:
         work = effect(self._remembered(), wanted, retry)
         return drive_async(work) if is_async(do) or (probe and is_async(probe)) else drive(work)
 
+    def publish(
+        self, source: str | os.PathLike[str], target: str | os.PathLike[str], *, keep: int | None = None
+    ) -> str:
+        """Replace `target` (a file, a folder, or s3://bucket/key) by `source`, unless a newer holder has taken over.
+
+            run.publish("build", "/srv/www/site")
+
+        The supervisor does it, through the gate there. Durable when it returns. What an earlier attempt of this run
+        has published just so is not published again. Returns the release, "" for a file; in a dry-run nothing is
+        done. `StaleToken`: a newer holder stands there; `nightlatch show` of the run lists it.
+        """
+        from .asking_publish import publish
+
+        return str(publish(os.fspath(source), os.fspath(target), keep=keep)["landed"])
+
+    def push(self, remote: str = "origin", branch: str = "", *, folder: str = ".", done: str = "") -> str:
+        """Push HEAD of the repository in `folder` to a branch that only the newest holder can move; returns the commit.
+
+        `branch` "": the one checked out. `done` is a key of this job that is settled with the push; if it is done,
+        or an earlier attempt has pushed for it, nothing is pushed, and "" is returned.
+        """
+        from .asking_publish import push
+
+        return str(push(remote, branch, folder=folder, key=done or None, scope=self.job if done else "")["landed"])
+
     def progress(self, done: int, total: int = 0, message: str = "") -> None:
         """How far it is; a total of 0 is unknown. What advances is not stalled."""
         tell(do="progress", done=done, total=total, message=message)

@@ -77,7 +77,7 @@ class Judge:
             return {}
         item = child.item
         answer = self.line.ask(
-            do="publish",
+            do="land",
             digest=item.digest.hex(),
             key=item.key,
             tries=child.tries,

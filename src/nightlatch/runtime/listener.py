@@ -19,11 +19,14 @@ if TYPE_CHECKING:
     from .effect_desk import EffectDesk
     from .inner import Inner
     from .lease import Lease
+    from .publish_desk import PublishDesk
     from .watch import Watch
 
 _EFFECTS = ("effect", "effect-probed", "effect-ended")
+_PUBLISHES = ("publish", "push")
 _KNOWN = (
-    "progress, spend, retry-after, check, fail, store, known, step, effect, effect-probed, effect-ended, open and close"
+    "progress, spend, retry-after, check, fail, store, known, step, effect, effect-probed, effect-ended, open, close, "
+    "publish, push and refused"
 )
 
 
@@ -63,6 +66,7 @@ class Listener:
         self.warm = False
         self._folder = folder
         self._effects: EffectDesk | None = None
+        self._published: PublishDesk | None = None
         self._inside: Inner | None = None
 
     def answers(self, requests: list[dict[str, Any]]) -> list[dict[str, Any] | Later]:
@@ -70,15 +74,16 @@ class Listener:
         steps = [request for request in requests if request.get("do") == "step"]
         told = iter(self._step(steps) if steps else ())
         return [
-            next(told) if word == "step" else self._effect(word, request) if word in _EFFECTS else self._reply(request)
-            for word, request in ((request.get("do"), request) for request in requests)
+            next(told) if request.get("do") == "step" else self._later(request) or self._reply(request)
+            for request in requests
         ]
 
     def warm_up(self) -> None:
         """Import what may be needed later: in an hour the package's folder may hold another version."""
         import json  # noqa: F401 - for the socket
 
-        from . import effect_desk, inner  # noqa: F401
+        from ..gates import git  # noqa: F401
+        from . import effect_desk, inner, publish_desk  # noqa: F401
 
         self.warm = True
 
@@ -90,6 +95,8 @@ class Listener:
         """Nothing of the command is left: what it has not told the end of is in doubt."""
         if self._effects:
             self._effects.abandon()
+        if self._published:
+            self._published.over()
         if self._inside:
             self._inside.abandon()
 
@@ -104,8 +111,32 @@ class Listener:
     def _recorder(self, run: str) -> Recorder:
         return self._inner.recorder(run) if run else self._steps
 
+    def _later(self, request: dict[str, Any]) -> Later | None:
+        """What is answered from a thread: it may take several words with a store, or a target, that is far away."""
+        word = request.get("do")
+        if word in _EFFECTS:
+            return self._effect(str(word), request)
+        if word in _PUBLISHES:
+            return self._publish(str(word), request)
+        return Later(lambda: self._refused(request)) if word == "refused" else None
+
+    def _publish(self, word: str, request: dict[str, Any]) -> Later:
+        if self._published is None:
+            from .publish_desk import PublishDesk
+
+            self._published = PublishDesk(self._lease, self._ledger, self._writer)
+        self._watch.progressed(clock.now())
+        return self._published.later(word, request)
+
+    def _refused(self, request: dict[str, Any]) -> dict[str, Any]:
+        """A gate has refused what the command wrote under a lease of its own."""
+        run, token, stands = self._writer.run, request.get("token"), request.get("stands")
+        what, reason = (self._redacted(str(request.get(word) or "")) for word in ("what", "reason"))
+        facts = {"attempt": run.attempt, "what": what, "token": token, "stands": stands, "reason": reason}
+        self._ledger.note(run.job, "refused", run=run.id, **facts)
+        return {}
+
     def _effect(self, word: str, request: dict[str, Any]) -> Later:
-        """In a thread: it may take several words with a store that is far away."""
         if self._effects is None:
             from .effect_desk import EffectDesk
 

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from ..ledger.model import Entry
     from ..ledger.writer import Writer
     from .clone import Source
-    from .targets import Facts
+    from .targets import Facts, Place
+
+    Target = Replaced | Pushed
 
 INTENT, LANDED, NOT_LANDED = "publishing", "published", "not-published"
 
@@ -33,7 +35,7 @@ class Publication:
         words = list(targets)
         replaced = [Replaced(text) for text in words if text != "git"]
         pushed = [Pushed(source)] if "git" in words and source else []
-        self.targets: list[Replaced | Pushed] = [*replaced, *pushed]
+        self.targets: list[Target] = [*replaced, *pushed]
         urls = [target.gate.url for target in self.targets]
         if len(set(urls)) < len(urls):
             raise UsageError("two --publish go to one place, and the second would replace the first: name two")
@@ -47,23 +49,9 @@ class Publication:
         """Make everything land. Raises at the first that does not; what landed before it stays."""
         self._publish(self.targets, workspace, writer, whom)
 
-    def _publish(self, targets: Sequence[Replaced | Pushed], workspace: Workspace, writer: Writer, whom: For) -> None:
-        attempt = writer.run.attempt
-        described = [(target, target.describe(workspace, whom)) for target in targets]
-        for target, facts in described:
-            url = target.gate.url
-            writer.event(INTENT, **{"attempt": attempt, "target": url, "workspace": workspace.path} | facts)
-        for target, facts in described:
-            url = target.gate.url
-            try:
-                landed = target.land(workspace, facts, whom)
-            except StaleToken:
-                raise  # refused: the run is another's, and so is its journal
-            except (Conflict, UsageError, NothingToPublish) as error:
-                writer.event(NOT_LANDED, attempt=attempt, target=url, reason=error)
-                raise
+    def _publish(self, targets: Sequence[Target], workspace: Workspace, writer: Writer, whom: For) -> None:
+        for target, facts, _ in land(targets, workspace, writer, whom):
             self.settled = isinstance(target, Pushed) and whom.done is not None and facts["commit"] != facts["base"]
-            writer.event(LANDED, attempt=attempt, target=url, landed=landed or None)
 
     def recover(self, entries: Iterable[Entry], fresh: Workspace, writer: Writer, whom: For) -> str:
         """Finish what an earlier attempt had begun to publish. Returns how; "" if the work has to be done (again).
@@ -71,7 +59,7 @@ class Publication:
         All of it is there: adopted. Some is missing, and the earlier workspace is here and as it was: published
         from there. Else the work is done again, and what is replaced is replaced by that.
         """
-        intents, outcomes = _left(entries)
+        intents, outcomes = left(entries)
         if any(target.gate.url not in intents for target in self.targets):
             return ""
         missing = []
@@ -102,7 +90,34 @@ class Publication:
         return f"the work of attempt {before}, published by attempt {writer.run.attempt}"
 
 
-def _left(entries: Iterable[Entry]) -> tuple[dict[str, Facts], dict[str, str]]:
+def land(
+    targets: Sequence[Target], place: Workspace | Place, writer: Writer, whom: For, by: str | None = None
+) -> list[tuple[Target, Facts, str]]:
+    """Make everything land, the intents of all of it journaled first. Returns what was to land, and what it is now.
+
+    Raises at the first that does not; what landed before it stays. `by`: who asked for it, if not the run itself.
+    """
+    told = {"attempt": writer.run.attempt, "by": by}
+    where = place.path if isinstance(place, Workspace) else None
+    described = [(target, target.describe(place, whom)) for target in targets]
+    for target, facts in described:
+        writer.event(INTENT, **told | {"target": target.gate.url, "workspace": where} | facts)
+    done = []
+    for target, facts in described:
+        url = target.gate.url
+        try:
+            landed = target.land(place, facts, whom)
+        except StaleToken:
+            raise  # refused: the run is another's, and so is its journal
+        except (Conflict, UsageError, NothingToPublish) as error:
+            writer.event(NOT_LANDED, **told, target=url, reason=error)
+            raise
+        writer.event(LANDED, **told, target=url, landed=landed or None)
+        done.append((target, facts, landed))
+    return done
+
+
+def left(entries: Iterable[Entry], by: str | None = None) -> tuple[dict[str, Facts], dict[str, str]]:
     """The newest intent for each target since the run last succeeded, and what became of it."""
     intents: dict[str, Facts] = {}
     outcomes: dict[str, str] = {}
@@ -110,6 +125,8 @@ def _left(entries: Iterable[Entry]) -> tuple[dict[str, Facts], dict[str, str]]:
         facts = entry.facts
         if entry.kind == "ended" and facts["state"] == states.SUCCEEDED:
             intents, outcomes = {}, {}  # with --again all of it is wanted again
+        elif facts.get("by") != by:
+            continue
         elif entry.kind == INTENT:
             intents[facts["target"]] = facts
             outcomes.pop(facts["target"], None)

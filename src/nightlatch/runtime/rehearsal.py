@@ -186,7 +186,11 @@ class _Rehearsal(Pipeline):
                 return {"token": 0}
             case "store":
                 return {"url": self.store.url}
-            case "close" | "retry-after":
+            case "publish" | "push" as word:
+                where = request.get("target") or f"{request.get('remote')} {request.get('branch') or ''}".rstrip()
+                self._add(PlannedEffect(key=f"{word} {where}", state=PLANNED))
+                return {"gate": "", "lease": "", "token": 0, "landed": ""}
+            case "close" | "retry-after" | "refused":
                 pass
             case other:
                 raise ValueError(f"{other!r} is nothing that a dry-run can answer")

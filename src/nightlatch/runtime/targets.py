@@ -27,6 +27,14 @@ if TYPE_CHECKING:
 
 
 @value(frozen=True, kw_only=True)
+class Place:
+    """A folder of the command's own, seen as a workspace is."""
+
+    path: str
+    commit: str = ""
+
+
+@value(frozen=True, kw_only=True)
 class For:
     """For whom it is published."""
 
@@ -61,7 +69,7 @@ class Replaced:
         self.gate: Any = Folder(to) if folder else at(to)
         self._is_folder = isinstance(self.gate, Folder)
 
-    def describe(self, workspace: Workspace, whom: For) -> Facts:
+    def describe(self, workspace: Workspace | Place, whom: For) -> Facts:
         """sha256 of what is to be published. `NothingToPublish`: the command did not make it."""
         path = os.path.join(workspace.path, self.source)
         if not os.path.exists(path):
@@ -73,7 +81,7 @@ class Replaced:
             raise NothingToPublish(f"nothing was published: {self.source} is a {what}. Write {hint}")
         return {"from": self.source, "sha256": fingerprint.of(path)}
 
-    def landed(self, facts: Facts, fresh: Workspace | None) -> bool:
+    def landed(self, facts: Facts, fresh: Workspace | Place | None) -> bool:
         """Does the target hold it? Asked after the seal, so nothing older can still arrive."""
         if not hasattr(self.gate, "path"):
             try:
@@ -87,7 +95,7 @@ class Replaced:
         path = os.path.join(left.path, facts["from"])
         return os.path.exists(path) and fingerprint.of(path) == facts["sha256"]
 
-    def land(self, workspace: Workspace, facts: Facts, whom: For) -> str:
+    def land(self, workspace: Workspace | Place, facts: Facts, whom: For) -> str:
         return str(self.gate.publish(whom.lease, os.path.join(workspace.path, self.source)) or "")
 
 
@@ -104,7 +112,7 @@ class Pushed:
 
         self.gate: Git = Git(source.remote.url, source.branch)
 
-    def describe(self, workspace: Workspace, whom: For) -> Facts:
+    def describe(self, workspace: Workspace | Place, whom: For) -> Facts:
         """The commit at the tip, with its trailers: the gate changes it only if it has to follow the branch."""
         work = self._work(workspace)
         if work.run("status", "--porcelain")[1]:
@@ -124,7 +132,7 @@ class Pushed:
             work.settle()  # the push reads HEAD
         return {"commit": tip, "base": workspace.commit, "run": whom.run, "token": str(whom.lease.token)}
 
-    def landed(self, facts: Facts, fresh: Workspace) -> bool:
+    def landed(self, facts: Facts, fresh: Workspace | Place) -> bool:
         """Does the branch have it? By its name; or by its trailers, if it had to follow the branch on its way."""
         work, tip = self._work(fresh), fresh.commit
         if not facts["commit"] or not tip:
@@ -144,13 +152,13 @@ class Pushed:
         code, tip, _ = work.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
         return code == 0 and tip == facts["commit"] and not work.run("status", "--porcelain")[1]
 
-    def land(self, workspace: Workspace, facts: Facts, whom: For) -> str:
+    def land(self, workspace: Workspace | Place, facts: Facts, whom: For) -> str:
         if facts["commit"] == facts["base"]:
             return facts["commit"]  # the command found nothing to change
         return self.gate.push(whom.lease, folder=workspace.path, done=whom.done, trailers={"Nightlatch-Run": whom.run})
 
     @staticmethod
-    def _work(workspace: Workspace) -> Any:
+    def _work(workspace: Workspace | Place) -> Any:
         from ..gates.worktree import Worktree
 
         return Worktree(workspace.path)

@@ -51,24 +51,24 @@ def environment() -> dict[str, str]:
     return {**env, "GIT_TERMINAL_PROMPT": "0", "GCM_INTERACTIVE": "never", "LC_ALL": "C", "LANGUAGE": ""}
 
 
-def resolve(url: str) -> Remote:
-    """Which remote `git+…` means, seen from the current folder."""
+def resolve(url: str, folder: str = ".") -> Remote:
+    """Which remote `git+…` means, seen from `folder`."""
     place = url.removeprefix("git+")
     scheme, mark, rest = place.partition("://")
     if mark:
         if scheme not in SCHEMES or not rest.strip("/") or (scheme == "file" and not rest.startswith("/")):
             raise UsageError(f"{url!r} names no git remote. {_USE}")
-        return Remote(url=place) if scheme == "file" else Remote(url=place, config=_config_for(place))
+        return Remote(url=place) if scheme == "file" else Remote(url=place, config=_config_for(place, folder))
     if place.startswith("/"):
         return Remote(url=f"file://{os.path.normpath(place)}")
     if _HOST_AND_PATH.fullmatch(place):
-        return Remote(url=place, config=_config_for(place))
+        return Remote(url=place, config=_config_for(place, folder))
     if _REMOTE_NAME.fullmatch(place):
-        return _named(place)
+        return _named(place, folder)
     raise UsageError(f"{url!r} names no git remote. {_USE}")
 
 
-def _named(name: str, folder: str = ".") -> Remote:
+def _named(name: str, folder: str) -> Remote:
     code, top, said = _ask(folder, "rev-parse", "--git-common-dir")
     if code:
         raise UsageError(
@@ -88,13 +88,13 @@ def _named(name: str, folder: str = ".") -> Remote:
     return Remote(url=url, config=os.path.join(top, "config"))
 
 
-def _config_for(url: str) -> str:
-    """Settings of the repository in this folder, if the URL is a remote of it: its credentials may stand there."""
-    code, found, _ = _ask(".", "config", "--get-regexp", r"^remote\..*\.(push)?url$")
+def _config_for(url: str, folder: str) -> str:
+    """Settings of the repository in `folder`, if the URL is a remote of it: its credentials may stand there."""
+    code, found, _ = _ask(folder, "config", "--get-regexp", r"^remote\..*\.(push)?url$")
     if code or url not in (line.partition(" ")[2] for line in found.splitlines()):
         return ""
-    code, folder, _ = _ask(".", "rev-parse", "--git-common-dir")
-    return "" if code else os.path.join(os.path.abspath(folder), "config")
+    code, top, _ = _ask(folder, "rev-parse", "--git-common-dir")
+    return "" if code else os.path.join(os.path.abspath(os.path.join(folder, top)), "config")
 
 
 def _ask(folder: str, *words: str) -> tuple[int, str, str]:
