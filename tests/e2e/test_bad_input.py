@@ -39,7 +39,7 @@ def said(done: subprocess.CompletedProcess[str], code: int) -> str:
         (["lease", "acquire", "x", "--pid", "me"], "not a whole number"),
         (["lease", "raise", "x"], "--above N is missing"),
         (["lease", "raise", "x", "--above", "-1"], "out of range"),
-        (["lease", "acquire"], "cannot name a lease"),
+        (["lease", "acquire"], "which lease?"),
         (["key"], "PART is missing"),
         (["run", "x", "true"], "a command goes behind --"),
         (["run", "x", "--key", "", "--", "true"], "--key is empty"),
@@ -53,11 +53,68 @@ def said(done: subprocess.CompletedProcess[str], code: int) -> str:
         (["run", "x", "--stall", "0s", "--progress", "report", "--", "true"], "--stall 0s leaves no time"),
         (["run", "x", "--timeout", "", "--", "true"], "--timeout is empty"),
         (["once", "x", "--timeout", "0", "--", "true"], "as in 30s or 10m"),
+        (["run", "x", "--ttl", "10000000000w", "--", "true"], "longer than three centuries"),
+        (["run", "x", "--", ""], "the command behind -- is empty"),
+        (["once", "x", "--", ""], "the command behind -- is empty"),
+        (["lock", "x", "--", ""], "the command behind -- is empty"),
+        (["batch", "x", "/dev/null", "--", ""], "the command behind -- is empty"),
+        (["run", "x", "--verdict", "/", "--", "true"], "that is a folder"),
+        (["run", "x", "--slot", "", "--", "true"], "--slot is empty"),
+        (["run", "x", "--budget=", "--", "true"], "--budget is empty"),
+        (["run", "x", "--tz", "UTC", "--", "true"], "add --slot"),
+        (["run", "x", "--new", "--key", "k", "--", "true"], "--new is for a run without a key"),
+        (["run", "x", "--lost", "never", "--", "true"], "--lost 'never' is none of"),
+        (["run", "x", "--retries", "1", "--backoff", "x", "--", "false"], "--backoff 'x' is not understood"),
+        (["--store", "", "status"], "--store is empty"),
+        (["--store"], "--store is empty"),
+        (["once", "x", "--probe", "", "--", "true"], "--probe is empty"),
+        (["lock", "x", "--gate", "", "--", "true"], "--gate is empty"),
+        (["gate", "show"], "TARGET is missing"),
+        (["gate", "show", ""], "TARGET is empty"),
+        (["lease", "show"], "which lease?"),
+        (["lease", "list", "x"], "nightlatch lease show x"),
+        (["RUN"], "did you mean 'run'"),
+        (["spend", "usd=x"], "as in usd=0.03"),
+        (["batch", "x", "k", "--resolve", "done"], "no item 'k' of the batch x"),
         (["run", "x", "--verdict", "/no/such/folder/v", "--", "true"], "no such folder"),
     ],
 )
 def test_usage_is_64(sqlite_url, words, hint):
     assert hint in said(nightlatch(sqlite_url, *words), 64)
+
+
+@pytest.mark.parametrize("words", [["show", "\udcff"], ["runs", "--job", "\udcff"], ["resolve", "\udcff", "done"]])
+def test_a_word_that_is_not_utf8_names_nothing(sqlite_url, words):
+    nightlatch(sqlite_url, "run", "x", "--timeout", "1m", "--", "true")
+    assert "not UTF-8" in said(nightlatch(sqlite_url, *words), 64)
+
+
+def test_looking_at_a_file_that_is_no_store_is_69_and_makes_nothing_beside_it(tmp_path):
+    (tmp_path / "notes.txt").write_text("milk, bread\n" * 100)
+    (tmp_path / "folder").mkdir()
+    for name in ("notes.txt", "folder"):
+        said(nightlatch(f"sqlite:///{tmp_path}/{name}", "status"), 69)
+    assert not list(tmp_path.glob("*-ledger*"))
+
+
+def test_more_runs_than_any_store_has_may_be_asked_for(sqlite_url):
+    nightlatch(sqlite_url, "run", "x", "--timeout", "1m", "--", "true")
+    assert nightlatch(sqlite_url, "runs", "--limit", "9" * 30).returncode == 0
+
+
+def test_heads_in_a_file_that_is_no_text_are_none(sqlite_url, tmp_path):
+    nightlatch(sqlite_url, "run", "x", "--timeout", "1m", "--", "true")
+    (tmp_path / "heads").write_bytes(b"\xff\xfe some words\n")
+    assert "has no head" in said(nightlatch(sqlite_url, "audit", "verify", "--heads", str(tmp_path / "heads")), 64)
+
+
+def test_items_that_are_no_csv_or_name_no_program_fail_by_line(sqlite_url, tmp_path):
+    for content in (b"a,b\rc\xff\n", b"cmd,b\n,2\n"):
+        (tmp_path / "items.csv").write_bytes(content)
+        words = ("batch", "x", str(tmp_path / "items.csv"), "--key", "{b}", "--", "{cmd}")
+        done = nightlatch(sqlite_url, *words)
+        assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
+        assert "items.csv, line " in done.stderr
 
 
 @pytest.mark.parametrize("url", ["mysql://x", "sqlite://", "sqlite:///", "sqlite::memory:", "leases.db"])

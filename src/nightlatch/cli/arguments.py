@@ -40,6 +40,7 @@ class _Argument:
         action: str = "store",
         nargs: str = "",
         choices: Iterable[str] = (),
+        empty: bool = False,
         help: str = "",
     ) -> None:
         self.name = name
@@ -51,10 +52,14 @@ class _Argument:
         self.default = False if self.flag else [] if self.many and default is None else default
         self.metavar = metavar or self.dest.upper()
         self.convert, self.choices, self.help = type, tuple(choices), help
+        self.empty = empty or self.positional
 
     def read(self, text: str) -> object:
+        if not text and not self.empty:  # "$STORE" that nobody has set is not the wish for the default store
+            raise UsageError(f"{self.name} is empty: give it a value, or leave it away")
         if self.choices and text not in self.choices:
-            raise UsageError(f"{self.metavar} {text!r} is none of {', '.join(self.choices)}")
+            name = self.metavar if self.positional else self.name
+            raise UsageError(f"{name} {text!r} is none of {', '.join(self.choices)}")
         try:
             return self.convert(text)
         except ValueError:
@@ -76,7 +81,8 @@ class Parser:
         self.add_argument("--store", metavar="URL", help="where leases are kept (default: $NIGHTLATCH_STORE)")
 
     def add_argument(self, name: str, **how: Any) -> None:
-        """As argparse's: metavar, default, type, action (store_true, append), nargs (?, +, *), choices, help."""
+        """As argparse's: metavar, default, type, action (store_true, append), nargs (?, +, *), choices, help; and
+        whether the value of an option may be `empty`."""
         self._arguments.append(_Argument(name, **how))
 
     def parse_args(self, argv: list[str]) -> Namespace:
@@ -128,7 +134,7 @@ class Parser:
                 taken, words = words[: len(words) - behind], words[len(words) - behind :]
                 values[argument.dest] = [argument.read(word) for word in taken]
                 missing = argument.required and not taken
-            elif len(words) > behind:
+            elif len(words) > (0 if argument.required else behind):
                 values[argument.dest], words = argument.read(words[0]), words[1:]
                 missing = False
             else:
@@ -156,6 +162,8 @@ def split_command(argv: list[str]) -> tuple[list[str], list[str]]:
     """Our own arguments, and the command behind `--`, which is never looked into."""
     if "--" in argv:
         at = argv.index("--")
+        if argv[at + 1 : at + 2] == [""]:
+            raise UsageError("the command behind -- is empty: its first word names a program")
         return argv[:at], argv[at + 1 :]
     return argv, []
 

@@ -86,7 +86,7 @@ def _kept(path: str) -> list[str]:
     """The heads in a file: a line is one, or is a log line that has one."""
     found = []
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8", errors="replace") as file:
             for line in file:
                 words = line.split()
                 found += [word.removeprefix("head=") for word in words if word.startswith("head=") or len(words) == 1]

@@ -88,8 +88,11 @@ class Desk:
 def existing(store: str | None, *, listing: bool = False) -> str:
     """The URL of a store that is there. To list what is in the default one that nobody has used yet is no error."""
     where = url.resolve(store or store_of_run())
-    file = place.missing(where)
-    if not file:
+    file, ledger = place.files(where) if where.startswith("sqlite:") else ("", "")
+    if not file or os.path.exists(ledger):
+        return where
+    if os.path.exists(file):
+        url.connect(where).id  # noqa: B018 - a file that is no store is refused before a ledger is made beside it
         return where
     named = "--store" if store else url.ENV if os.environ.get(url.ENV) else ""
     yet = f", which {named} names: is that what you meant?" if named else " yet."

@@ -31,7 +31,9 @@ def main(argv: list[str]) -> int:
     parser = Parser("fail", _PURPOSE, _EXAMPLES)
     parser.add_argument("reason", metavar="REASON", nargs="?", default="")
     parser.add_argument("--http", metavar="STATUS", type=int, help="the HTTP status it failed with")
-    parser.add_argument("--retry-after", metavar="TIME", default="", help="seconds or a date, as the header has it")
+    parser.add_argument(
+        "--retry-after", metavar="TIME", default="", empty=True, help="seconds or a date, as the header has it"
+    )
     parser.add_argument("--permanent", action="store_true", help="trying again is in vain")
     args = parser.parse_args(argv)
     if args.http is not None and not 400 <= args.http <= 599:

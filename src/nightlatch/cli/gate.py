@@ -59,6 +59,8 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--lease", metavar="NAME", help="forget: the lease it is registered under")
     parser.add_argument("--branch", metavar="B", action="append", default=[], help="install-hook: a branch (repeat)")
     args = parser.parse_args(argv)
+    if not args.target:
+        raise UsageError("TARGET is empty: name a path, or the URL of a gate")
     if args.verb in ("install", "remove"):
         return (_install if args.verb == "install" else _remove)(_in_database(args), args.table)
     if args.verb == "install-hook":

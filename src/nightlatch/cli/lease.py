@@ -58,7 +58,12 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--held-ok", action="store_true", help="acquire: exit 0 when another holds it")
     parser.add_argument("--json", action="store_true", help="print JSON; a list is one object a line")
     args = parser.parse_args(argv)
-    args.name = check_name(args.name or os.environ.get("NIGHTLATCH_LEASE", "")) if args.verb != "list" else ""
+    if args.verb == "list" and args.name:
+        raise UsageError(f"list shows them all; for one: nightlatch lease show {args.name}")
+    named = args.name or os.environ.get("NIGHTLATCH_LEASE", "")
+    if args.verb != "list" and not named:
+        raise UsageError(f"which lease? nightlatch lease {args.verb} NAME")
+    args.name = check_name(named) if args.verb != "list" else ""
     return _VERBS[args.verb](url.connect(args.store or store_of_run()), args)
 
 

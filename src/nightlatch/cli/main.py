@@ -90,6 +90,11 @@ def run(argv: list[str]) -> int:
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else 0
     except Exception as error:
+        if isinstance(error, UnicodeEncodeError) and any(
+            error.object[error.start : error.end] in word for word in argv
+        ):
+            print("nightlatch: a word on the command line is not UTF-8, so nothing goes by that name", file=sys.stderr)
+            return 64
         if os.environ.get("NIGHTLATCH_DEBUG"):
             raise
         print(
@@ -143,7 +148,7 @@ def _unknown(word: str) -> Error:
 
     from ..errors import UsageError
 
-    near = difflib.get_close_matches(word, COMMANDS, n=1)
+    near = difflib.get_close_matches(word.lower(), COMMANDS, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     kind = "option" if word.startswith("-") else "command"
     return UsageError(f"unknown {kind} {word!r}: {hint}`nightlatch --help` lists what there is")

@@ -53,7 +53,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--probe", metavar="CMD", help="looks whether it was done; split into words, no shell")
     parser.add_argument("--not-done", metavar="CODES", default="", help="exit codes that prove that nothing was done")
     parser.add_argument(
-        "--input", metavar="TEXT|@FILE", help="what it is done with: the same key with other input is 65"
+        "--input", metavar="TEXT|@FILE", empty=True, help="what it is done with: the same key with other input is 65"
     )
     parser.add_argument("--timeout", metavar="TIME", default="10m", help="then it is ended, and in doubt (default 10m)")
     parser.add_argument(
@@ -92,7 +92,7 @@ def _do(args: Namespace, command: list[str]) -> Outcome:
         key=args.key,
         command=command,
         scope=args.scope,
-        probe=_words(args.probe) if args.probe else (),
+        probe=_words(args.probe) if args.probe is not None else (),
         not_done=effects.codes(args.not_done),
         input=_fingerprint(args.input) if args.input is not None else "",
         timeout=timeout,

@@ -46,6 +46,8 @@ def main(argv: list[str]) -> int:
     args = parser.parse_args(argv)
     if len(args.places) != (1 if args.rollback else 2):
         raise UsageError("give SRC and DST; with --rollback only DST. `nightlatch publish --help` shows how")
+    if not all(args.places):
+        raise UsageError("SRC or DST is empty: name a file, a folder or an object")
     if args.keep is not None and args.keep < 1:
         raise UsageError("--keep needs a number of at least 1: what was just published is kept")
     source, target = (None if args.rollback else args.places[0]), args.places[-1]

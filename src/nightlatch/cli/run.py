@@ -88,10 +88,12 @@ def main(argv: list[str]) -> int:
 def _run(args: Namespace, command: list[str]) -> int:
     if args.verdict and not os.access(os.path.dirname(os.path.abspath(args.verdict)), os.W_OK):
         raise UsageError(f"--verdict {args.verdict}: there is no such folder, or it cannot be written to")
+    if args.verdict and os.path.isdir(args.verdict):
+        raise UsageError(f"--verdict {args.verdict}: that is a folder; name a file")
     try:
         job = _job(args, command).check()
         if args.dry_run:
-            return _say(job, args.store or store_of_run()) if command[1:4] != _PYTHON_JOB else _rehearse(job, args)
+            return _say(job, args.store) if command[1:4] != _PYTHON_JOB else _rehearse(job, args)
         if args.timeout is None:
             print(f"nightlatch: {args.name} may run for {_TIMEOUT}, since no --timeout is given", file=sys.stderr)
         from ..runtime.pipeline import run
@@ -121,8 +123,11 @@ def _run(args: Namespace, command: list[str]) -> int:
 
 def _job(args: Namespace, command: list[str]) -> Job:
     slot, key = "", args.key or ""
-    if args.key == "":
-        raise UsageError("--key is empty: name what is processed, or leave --key away for a run by hand")
+    if args.tz and not args.slot:
+        raise UsageError("--tz is the zone of a schedule: add --slot CRON")
+    if args.new and (key or args.slot):
+        raise UsageError("--new is for a run without a key: leave it away, or --key and --slot")
+    duration.parse(args.backoff, what="--backoff")
     if args.retries < 0:
         raise UsageError(f"--retries {args.retries}: 0 is the least")
     if args.slot:
@@ -189,11 +194,13 @@ def _rehearse(job: Job, args: Namespace) -> int:
 
 
 def _say(job: Job, store: str | None) -> int:
-    from ..ledger import place
     from ..runtime.pipeline import Pipeline
+    from .desk import NoStore, existing
 
     try:
-        key = "" if place.missing(store) else Pipeline(job, store).look()
+        key = Pipeline(job, existing(store)).look()
+    except NoStore:
+        key = job.key  # nothing was ever done
     except Error as error:
         error.args = (f"would not run: {error}",)
         raise

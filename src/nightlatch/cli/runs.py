@@ -22,6 +22,8 @@ The runs, the newest change first. `lapsed` is a run whose holder is gone and th
 exit code: 0, also when the default store was never used; 64 usage, or the store that is named is not there;
 69 store unreachable."""
 
+_MOST = 10**9  # more than any store has, and less than a database cannot count to
+
 _EXAMPLES = """\
   nightlatch runs --since 24h
   nightlatch runs --job articles --state failed
@@ -41,7 +43,7 @@ def main(argv: list[str]) -> int:
         raise UsageError(f"--limit {args.limit}: give a number of at least 1")
     desk = Desk(args.store, listing=True)
     recorded = states.RUNNING if args.state == lapse.LAPSED else args.state
-    found = desk.ledger.runs(job=args.job, state=recorded, since=since_of(args.since), limit=args.limit + 1)
+    found = desk.ledger.runs(job=args.job, state=recorded, since=since_of(args.since), limit=min(args.limit, _MOST) + 1)
     seen = [(run, state) for run, state in _seen(desk, found) if args.state in (None, state)]
     if args.json:
         for run, state in seen[: args.limit]:

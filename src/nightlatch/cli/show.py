@@ -62,7 +62,9 @@ def main(argv: list[str]) -> int:
         raise UsageError(f"there is no plan of {screen.harmless(job)!r}: the .dry_run() of a Python job makes one")
     if noted and (args.plan or not run):
         return _plan(plan.from_journal(job, noted), args.json)
-    run = run or desk.find(args.run)  # which says that there is none
+    if not run:
+        hint = f"{desk.command('runs')} lists them"
+        raise UsageError(f"there is neither a run nor a job {screen.harmless(args.run)!r}: {hint}")
     state, attempts = desk.state(run), desk.ledger.attempts(run.id)
     entries = _timeline(desk, run)
     refusals = [entry for entry in entries if entry.kind.startswith("refus")]

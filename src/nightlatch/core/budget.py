@@ -45,7 +45,7 @@ def amounts(words: Iterable[str]) -> dict[str, float]:
         unit, equals, amount = word.partition("=")
         if not equals or unit not in UNITS:
             raise UsageError(f"{word!r} is not understood: say what was used, as in usd=0.03 tokens=900 calls=1")
-        used[unit] = used.get(unit, 0.0) + _amount(amount, word)
+        used[unit] = used.get(unit, 0.0) + _amount(amount, word, "say what was used, as in usd=0.03 tokens=900")
     return used
 
 
@@ -65,11 +65,11 @@ def exceeded(
     return None
 
 
-def _amount(text: str, item: str) -> float:
+def _amount(text: str, item: str, hint: str = _HINT) -> float:
     try:
         amount = float(text)
     except ValueError:
         amount = -1.0
     if not 0 <= amount < 1e15:
-        raise UsageError(f"{item.strip()!r} does not name an amount: {_HINT}")
+        raise UsageError(f"{item.strip()!r} does not name an amount: {hint}")
     return amount

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..errors import UsageError
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_LONGEST = 1e10  # seconds: every clock and database here can count so far
 _HINT = 'write it with units, as in "90s", "10m" or "1h30m"'
 
 
@@ -29,6 +30,8 @@ def parse(text: str, *, what: str = "duration") -> float:
         if scale >= last:
             raise UsageError(f"{what} {text!r} names its units out of order or twice: {_HINT}")
         total, last = total + float(number) * scale, scale
+    if total > _LONGEST:
+        raise UsageError(f"{what} {text!r} is longer than three centuries: what is without an end needs no number")
     return total
 
 

@@ -14,7 +14,7 @@ def open_for(store_url: str | None = None) -> Ledger:
     the same database for PostgreSQL, and for every other store a file of this machine."""
     url = store.resolve(store_url)
     if url.startswith("sqlite:"):
-        return _in_file(_beside(store.folder_of(url).removesuffix(".d")))
+        return _in_file(files(url)[1])
     store.connect(url).close()  # a URL that names no store names no ledger
     if url.startswith(dsn.SCHEMES):
         from ..database.postgres import Postgres
@@ -24,16 +24,11 @@ def open_for(store_url: str | None = None) -> Ledger:
     return _in_file(os.path.join(store.folder_of(url), "ledger.db"))
 
 
-def missing(store_url: str | None = None) -> str:
-    """The file of an SQLite store that is not there, and whose ledger is not either; "" for every other store."""
-    url = store.resolve(store_url)
-    path = store.folder_of(url).removesuffix(".d") if url.startswith("sqlite:") else ""
-    return "" if not path or os.path.exists(path) or os.path.exists(_beside(path)) else path
-
-
-def _beside(path: str) -> str:
+def files(url: str) -> tuple[str, str]:
+    """Of an SQLite store: where it stands, and where its ledger does."""
+    path = store.folder_of(url).removesuffix(".d")
     stem, ending = os.path.splitext(path)
-    return f"{stem}-ledger{ending}"
+    return path, f"{stem}-ledger{ending}"
 
 
 def _in_file(path: str) -> Ledger:

@@ -129,7 +129,8 @@ def resolve(
     with Lease(the_store, check_name(name), ttl=the_store.default_ttl, wait=wait):
         keys = open_for(url.resolve(store)).steps.resolve(name, key, state, reason=f"resolved as {outcome} by {by}")
     if not keys:
-        raise UsageError(f"{key or 'no item'} of the batch {name} is in doubt or set aside: nothing to resolve")
+        item = f"no item {key!r}" if key else "no item"
+        raise UsageError(f"there is nothing to resolve: {item} of the batch {name} is in doubt or set aside")
     return keys
 
 

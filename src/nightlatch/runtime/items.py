@@ -89,6 +89,8 @@ class Command:
         argv = [word.fill(word.values(content)) for word in self._words]
         if any("\0" in word for word in argv):
             raise BadItem("a NUL character cannot be part of a command")
+        if not argv[0]:
+            raise BadItem("the name of its program is empty")
         return argv
 
 
@@ -217,7 +219,11 @@ class Reader:
     def _rows(self) -> Iterator[tuple[int, Any]]:
         lines = (raw.decode("utf-8-sig" if not n else "utf-8", "surrogateescape") for n, raw in enumerate(self._file))
         rows = csv.reader(lines, strict=True)
-        names = next(rows, [])
+        try:
+            names = next(rows, [])
+        except csv.Error as error:
+            yield 1, self.bad(1, f"it should name the fields, and is no CSV ({error})")
+            return
         while True:
             try:
                 row = next(rows)

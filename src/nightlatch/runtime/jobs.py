@@ -84,8 +84,8 @@ def job(
             raise UsageError(f"the job {told}: {str(error).removeprefix('--')}") from None
         bounds = flags(
             slot=slot, ttl=ttl, timeout="none" if timeout is None else timeout, stall=stall,
-            progress="report" if stall else None, budget=budget, meter="report" if budget else None,
-            workspace=workspace, publish=publish, lost=lost, retries=retries or None, backoff=backoff,
+            progress="report" if stall else None, budget=budget or None, meter="report" if budget else None,
+            workspace=workspace or None, publish=publish, lost=lost, retries=retries or None, backoff=backoff,
         )  # fmt: skip
 
         def run(*args: Any, **kwargs: Any) -> Verdict:

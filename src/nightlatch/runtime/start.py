@@ -60,7 +60,9 @@ def run(
     A supervisor process does the work: it goes on if this one is killed.
     """
     words = ["sh", "-c", command] if isinstance(command, str) else list(command)
-    options = flags(key=key, slot=slot, timeout=timeout or "none", budget=budget, meter="report" if budget else None)
+    options = flags(
+        key=key, slot=slot, timeout=timeout or "none", budget=budget or None, meter="report" if budget else None
+    )
     return supervised(name, options, words, store=store)
 
 
