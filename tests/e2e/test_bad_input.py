@@ -34,7 +34,7 @@ def said(done: subprocess.CompletedProcess[str], code: int) -> str:
         (["lock", "x", "--wait", "1", "--", "true"], "ambiguous"),
         (["lock", "a b", "--", "true"], "cannot name a lease"),
         (["lease", "steal", "x"], "none of acquire"),
-        (["lease", "show", "never-held"], "there is no lease"),
+        (["lease", "show", "never-held"], "there is no store"),
         (["lease", "acquire", "x", "--pid", "99999999"], "no such process"),
         (["lease", "acquire", "x", "--pid", "me"], "not a whole number"),
         (["lease", "raise", "x"], "--above N is missing"),
@@ -95,6 +95,23 @@ def test_looking_at_a_file_that_is_no_store_is_69_and_makes_nothing_beside_it(tm
     for name in ("notes.txt", "folder"):
         said(nightlatch(f"sqlite:///{tmp_path}/{name}", "status"), 69)
     assert not list(tmp_path.glob("*-ledger*"))
+
+
+def test_a_lease_that_was_never_held_is_64(sqlite_url):
+    nightlatch(sqlite_url, "lock", "x", "--", "true")
+    assert "there is no lease never-held" in said(nightlatch(sqlite_url, "lease", "show", "never-held"), 64)
+
+
+def test_the_doctor_says_that_a_store_was_not_there(sqlite_url):
+    first, second = (nightlatch(sqlite_url, "doctor").stdout for _ in range(2))
+    assert "there was none: it is made now" in first and "there was none" not in second
+
+
+def test_a_batchs_dry_run_makes_no_store(sqlite_url, tmp_path):
+    (tmp_path / "items").write_text("a\n")
+    done = nightlatch(sqlite_url, "batch", "b", str(tmp_path / "items"), "--dry-run", "--", "echo", "{}")
+    assert done.returncode == 0 and "1 to do" in done.stdout
+    assert not Path(sqlite_url.removeprefix("sqlite:///")).parent.exists()
 
 
 def test_more_runs_than_any_store_has_may_be_asked_for(sqlite_url):

@@ -97,13 +97,13 @@ def test_nothing_ran_yet_says_how_to_begin(sqlite_url):
     assert "nightlatch run NAME" in done.stdout
 
 
-LOOKING = [(), ("status",), ("runs",), ("usage",), ("show", "zzzzzz"), ("logs", "zzzzzz"), ("audit", "verify")]
+LISTS = [(), ("status",), ("runs",), ("usage",), ("lease", "list")]
+LOOKING = [*LISTS, ("show", "zzzzzz"), ("logs", "zzzzzz"), ("audit", "verify"), ("lease", "show", "x")]
 
 
 @pytest.mark.parametrize("words", LOOKING)
 def test_looking_at_a_store_that_is_not_there_says_so_and_makes_none(state_home, tmp_path, words):
-    lists = not words or words[0] in ("status", "runs", "usage")
-    default = said(nightlatch("", *words), 0 if lists else 64)
+    default = said(nightlatch("", *words), 0 if words in LISTS else 64)
     assert "there is no store at " in default and "nightlatch run NAME" in default
     for named in (
         nightlatch("", "--store", f"sqlite:///{tmp_path}/misspelt.db", *words),

@@ -89,7 +89,7 @@ def main(argv: list[str]) -> int:
         return _resolve(args, command)
     batch = _batch(args, command, argv)
     if args.dry_run:
-        return _show(batch, args.store or store_of_run())
+        return _show(batch, args.store)
     from ..runtime.batch import run
 
     told, summary = run(batch, store=args.store or store_of_run())
@@ -175,9 +175,14 @@ def _show(batch: Batch, store: str | None) -> int:
     from ..runtime.item_place import Places
     from ..runtime.items import BadItem, Command, Reader
     from ..runtime.selection import Selection
+    from .desk import NoStore, existing
 
     reader = Reader(batch.items, batch.format, batch.key)
-    selection = Selection(reader, known(open_for(store), batch))
+    try:
+        seen = known(open_for(existing(store)), batch)
+    except NoStore:
+        seen = {}  # nothing was ever done, and to say so makes no store
+    selection = Selection(reader, seen)
     command, places, count = Command(batch.command, shell=batch.shell), Places(list(batch.publish), ""), 0
     while not selection.over:
         item = selection.next()

@@ -64,6 +64,10 @@ def main(argv: list[str]) -> int:
     if args.verb != "list" and not named:
         raise UsageError(f"which lease? nightlatch lease {args.verb} NAME")
     args.name = check_name(named) if args.verb != "list" else ""
+    if args.verb in ("show", "list"):
+        from .desk import existing  # looking makes no store
+
+        return _VERBS[args.verb](url.connect(existing(args.store, listing=args.verb == "list")), args)
     return _VERBS[args.verb](url.connect(args.store or store_of_run()), args)
 
 
