@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.programs import children, environment, nightlatch, start, until
+from tests.programs import NIGHTLATCH, children, environment, nightlatch, start, until
 from tests.proxy import Proxy
 from tests.servers import PostgresServer, free_port
 
@@ -32,6 +34,24 @@ def test_the_default_store_does_not_load_psycopg(sqlite_url: str) -> None:
         capture_output=True,
     )
     assert ran.stdout == "False\n", ran.stderr
+
+
+def test_a_password_in_the_url_is_neither_shown_nor_recorded_and_looking_inside_a_run_asks_pgpass(
+    postgres: PostgresServer, state_home: Path, tmp_path: Path
+) -> None:
+    url = postgres.url_with_password("test_unseen", "unseen")
+    password = url.split(":")[2].split("@")[0]
+    (tmp_path / "items").write_text("a\n")
+    tool = shlex.join(NIGHTLATCH)
+    words = ("--store", url, "batch", "b", str(tmp_path / "items"), "--json", "--")
+    done = nightlatch("", *words, "sh", "-c", f"{tool} status; exit 70", env={"PGPASSWORD": password})
+    assert "running (1)" in done.stderr and "nightlatch logs -f" in done.stderr, done.stderr
+    assert json.loads(done.stdout)["again"].startswith("nightlatch batch --store 'postgresql://unseen@127.")
+    shown = nightlatch("", "--store", url, "status")
+    assert "nightlatch --store 'postgresql://unseen@127.0.0.1:" in shown.stdout
+    run = json.loads(nightlatch(url, "runs", "--json").stdout)["run"]
+    for said in (done.stdout, done.stderr, shown.stdout, nightlatch(url, "show", run, "--json").stdout):
+        assert password not in said and "***" not in said
 
 
 # migrate

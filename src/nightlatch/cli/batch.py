@@ -10,7 +10,7 @@ from ..core.model import check_name
 from ..errors import UsageError
 from ..runtime.job import LOST_POLICIES, seconds
 from .arguments import Parser, split_command
-from .told import store_of_run
+from .told import store_of_run, without_password
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def _batch(args: Namespace, command: list[str], argv: list[str]) -> Batch:
         raise UsageError("ITEMS is missing: a file, or - for standard input")
     if not command:
         raise UsageError(f"no command given: nightlatch batch {args.name} ITEMS -- CMD …")
-    jobs = args.jobs if args.j is None else args.j
+    jobs, store = args.jobs if args.j is None else args.j, args.store or ""
     if jobs < 1 or args.retries < 0:
         raise UsageError("-j needs at least 1, and --retries at least 0")
     if args.max_failures:
@@ -149,7 +149,7 @@ def _batch(args: Namespace, command: list[str], argv: list[str]) -> Batch:
         meter=args.meter or "",
         json=args.json,
         shell=args.shell,
-        again=f"nightlatch batch {shlex.join(argv)}",
+        again=f"nightlatch batch {shlex.join(word.replace(store, without_password(store)) for word in argv)}",
     )
 
 

@@ -13,7 +13,7 @@ from ..runtime.job import BY_HAND
 from ..store import url
 from ..system import clock, identity
 from . import screen
-from .told import store_of_run
+from .told import store_of_run, without_password
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def existing(store: str | None, *, listing: bool = False) -> str:
 
 def command(store: str | None, *words: str) -> str:
     """As it can be typed, about the store that `--store` named."""
-    return " ".join(["nightlatch", *(["--store", shlex.quote(store)] if store else []), *words])
+    return " ".join(["nightlatch", *(["--store", shlex.quote(without_password(store))] if store else []), *words])
 
 
 def who() -> str:

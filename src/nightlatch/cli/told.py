@@ -16,7 +16,16 @@ def store_of_run() -> str | None:
         return None
     from ..runtime.tell import tell
 
-    return str(tell(do="store")["url"])
+    return without_password(str(tell(do="store")["url"]))
+
+
+def without_password(url: str) -> str:
+    """As it may be shown, recorded and typed again: the password then comes from ~/.pgpass or PGPASSWORD."""
+    if url.startswith("sqlite:"):
+        return url
+    from ..database.dsn import redact
+
+    return redact(url).replace(":***@", "@", 1)
 
 
 def note_refusal(what: str, refused: StaleToken | LeaseLost) -> None:
