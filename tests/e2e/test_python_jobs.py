@@ -281,7 +281,7 @@ def at_top(word: object) -> None: ...
     ("bounds", "hint"),
     [
         ({"timeout": "x"}, "timeout 'x' is not understood"),
-        ({"timeout": 30}, "timeout is 30: write it as a text"),
+        ({"timeout": 30}, "timeout 30 is no text: write it with units"),
         ({"timeout": "0s"}, "timeout 0s leaves no time"),
         ({"stall": "10"}, "stall '10' is ambiguous"),
         ({"ttl": "10ms"}, "ttl: use at least 1s"),
@@ -297,6 +297,21 @@ def at_top(word: object) -> None: ...
 def test_a_bound_that_is_not_understood_is_refused_where_it_is_written(bounds, hint):
     with pytest.raises(UsageError, match="^the job night: " + re.escape(hint)):
         nightlatch.job(name="night", **bounds)(lambda: None)
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [("", "key is empty"), ("{", "cannot be made"), (lambda: None, "is None: return a text"), (5, "cannot be made")],
+)
+def test_a_key_that_cannot_be_made_starts_nothing(key, hint):
+    with pytest.raises(UsageError, match=hint):
+        nightlatch.job(name="night", key=key)(lambda: None).run()
+
+
+def test_an_empty_word_is_refused_before_anything_is_started():
+    for bounds in ({"key": ""}, {"slot": ""}, {"timeout": ""}):
+        with pytest.raises(UsageError, match="is empty"):
+            nightlatch.run("night", "true", **bounds)
 
 
 def test_a_key_that_names_no_argument_is_refused():

@@ -11,6 +11,8 @@ _HINT = 'write it with units, as in "90s", "10m" or "1h30m"'
 
 def parse(text: str, *, what: str = "duration") -> float:
     """Seconds in `text`. A bare number is refused: 90 could be seconds or minutes."""
+    if not isinstance(text, str):
+        raise UsageError(f"{what} {text!r} is no text: {_HINT}")
     rest = text.strip().lower()
     total, last = 0.0, float("inf")
     if not rest:

@@ -86,9 +86,10 @@ class Job:
 
 def seconds(text: str | None, what: str) -> float | None:
     """A bound: a duration, or `none`."""
-    if text is None or text.strip().lower() == "none":
+    word = text.strip().lower() if isinstance(text, str) else text
+    if word is None or word == "none":
         return None
-    found = 0.0 if text.strip() == "0" else duration.parse(text, what=what)
+    found = 0.0 if word == "0" else duration.parse(word, what=what)
     if not found:
         raise UsageError(f"{what} {text} leaves no time: write how long, as in 30m or 1h30m, or none")
     return found

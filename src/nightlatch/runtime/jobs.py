@@ -104,20 +104,17 @@ def job(
 
 
 def _check(
-    name: str, times: dict[str, object], *, budget: Any, slot: str | None, workspace: str | None,
+    name: str, times: dict[str, str | None], *, budget: Any, slot: str | None, workspace: str | None,
     publish: tuple[str, ...], lost: str | None, retries: object,
 ) -> None:  # fmt: skip
     """As `nightlatch run` will check it, but where it is written and not at night."""
-    for field, text in times.items():
-        if not isinstance(text, str | None):
-            raise UsageError(f'{field} is {text!r}: write it as a text with units, as in "90s", "10m" or "1h30m"')
     if not isinstance(retries, int) or retries < 0:
         raise UsageError(f"retries is {retries!r}: write a whole number, 0 or more")
     if not isinstance(budget, str | Mapping | None):
         raise UsageError(f'budget is {budget!r}: write it as in {{"usd": 2, "usd/day": 10}}')
-    bounds = {field: seconds(cast("str | None", text), field) for field, text in times.items() if field != "backoff"}
+    bounds = {field: seconds(text, field) for field, text in times.items() if field != "backoff"}
     if times["backoff"] is not None:
-        duration.parse(cast(str, times["backoff"]), what="backoff")
+        duration.parse(times["backoff"], what="backoff")
     if slot is not None:
         from datetime import UTC
 
@@ -135,7 +132,10 @@ def _check(
 
 def _key(key: str | Callable[..., str] | None, function: Any, args: Any, kwargs: Any) -> str | None:
     if callable(key):
-        return str(key(*args, **kwargs))
+        made = key(*args, **kwargs)
+        if not isinstance(made, str):
+            raise UsageError(f"the key of {function.__name__} is {made!r}: return a text that names what is processed")
+        return made
     if key is None:
         return None
     bound = inspect.signature(function).bind(*args, **kwargs)
@@ -144,6 +144,8 @@ def _key(key: str | Callable[..., str] | None, function: Any, args: Any, kwargs:
         return key.format(**bound.arguments)
     except (KeyError, IndexError) as error:
         raise UsageError(f"the key {key!r} names {error}, which is no argument of {function.__name__}") from None
+    except (ValueError, AttributeError) as error:
+        raise UsageError(f"the key {key!r} of {function.__name__} cannot be made: {error}") from None
 
 
 def _command(function: Any, args: Any, kwargs: Any) -> list[str]:

@@ -61,7 +61,11 @@ def run(
     """
     words = ["sh", "-c", command] if isinstance(command, str) else list(command)
     options = flags(
-        key=key, slot=slot, timeout=timeout or "none", budget=budget or None, meter="report" if budget else None
+        key=key,
+        slot=slot,
+        timeout="none" if timeout is None else timeout,
+        budget=budget or None,
+        meter="report" if budget else None,
     )
     return supervised(name, options, words, store=store)
 
@@ -73,6 +77,8 @@ def flags(**given: object) -> list[str]:
         if isinstance(value, Mapping):
             value = ",".join(f"{cap}={amount}" for cap, amount in value.items())  # noqa: PLW2901
         values = value if isinstance(value, list | tuple) else [] if value is None else [value]
+        if "" in values:
+            raise UsageError(f"{name} is empty: give it a value, or leave it away")
         found += [f"--{name}={one}" for one in values]
     return found
 
