@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -93,6 +93,10 @@ class PageStore:
             if input and done["input"] not in ("", input):
                 raise InputChanged(f"{key} is done with other input")
             return Done(**done)
+
+    def settle_many(self, name: str, grant: str, scope: str, keys: Mapping[str, str]) -> None:
+        for key, value in keys.items():
+            self.settle(name, grant, scope, key, value=value)
 
     def cursor(self, job: str) -> Cursor | None:
         with self._page() as page:

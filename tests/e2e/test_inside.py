@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 import nightlatch
+from nightlatch.core.model import Holder
 from nightlatch.errors import StaleToken
 from nightlatch.ledger import open_for
-from nightlatch.ledger.writer import Writer
+from nightlatch.ledger.inside import InnerRun, Inside
 from nightlatch.system import identity
 from tests import nightly
 
@@ -155,29 +156,68 @@ def test_a_run_by_hand_does_not_go_on_with_a_run_inside_another(tmp_path, sqlite
     assert newest and newest.key == "a"
 
 
+STEP = ("0" * 32, "one", "done", 1, "1", "")
+
+
+def begun(inside: Inside, key: str, holder: Holder) -> InnerRun:
+    run = inside.begin(key, holder)
+    assert isinstance(run, InnerRun)
+    return run
+
+
+def test_several_are_begun_and_ended_in_one_commit(ledger_url):
+    book, holder = open_for(ledger_url), identity.holder(pid=0)
+    around = book.open_run("queue", "a")
+    inside = book.inside(book.seal(around.id, token=1, grant="1" * 32, holder=holder))
+    first, second, third = (begun(inside, f"m-{number}", holder) for number in (1, 2, 3))
+    inside.commit([first.beginning([STEP]), second.beginning([STEP, STEP])])
+    ends = [one.ending("succeeded", reason="", elapsed=1.0, steps=[STEP]) for one in (first, third)]
+    inside.commit([*ends, second.ending("failed", reason="no", elapsed=1.0)])
+    runs = [book.find("queue", f"m-{number}") for number in (1, 2, 3)]
+    assert [run and run.state for run in runs] == ["succeeded", "failed", "succeeded"]
+    assert [len(list(book.step_log.entries(run.id))) for run in runs if run] == [2, 2, 1]
+    assert not book.verify(book.heads()).breaks
+
+
+def test_one_that_was_taken_over_keeps_none_of_the_others_from_ending(ledger_url):
+    """Another run of the same job, with a newer token, took one of the keys: the rest is still this run's."""
+    book, holder = open_for(ledger_url), identity.holder(pid=0)
+    old = book.inside(book.seal(book.open_run("queue", "a").id, token=1, grant="1" * 32, holder=holder))
+    new = book.inside(book.seal(book.open_run("queue", "b").id, token=2, grant="2" * 32, holder=holder))
+    taken, kept = (begun(old, key, holder) for key in ("m-1", "m-2"))
+    old.commit([taken.beginning(), kept.beginning()])
+    new.commit([begun(new, "m-1", holder).beginning()])
+    with pytest.raises(StaleToken):
+        old.commit([one.ending("succeeded", reason="", elapsed=1.0) for one in (kept, taken)])
+    assert [(run.state, run.token) for key in ("m-1", "m-2") if (run := book.find("queue", key))] == [
+        ("running", 2), ("running", 1),
+    ]  # fmt: skip
+    old.commit([kept.ending("succeeded", reason="", elapsed=1.0)])
+    assert not book.verify(book.heads()).breaks
+
+
 def test_a_holder_that_was_overtaken_begins_and_ends_nothing(ledger_url):
     book, holder = open_for(ledger_url), identity.holder(pid=0)
     around = book.open_run("queue", "a")
     old = book.inside(book.seal(around.id, token=1, grant="1" * 32, holder=holder))
-    left = old.begin("m-1", holder)
-    also = old.begin("m-2", holder)
-    assert isinstance(left, Writer) and isinstance(also, Writer)
+    left, also, unwritten = (begun(old, f"m-{number}", holder) for number in (1, 2, 3))
+    old.commit([left.beginning([STEP]), also.beginning()])
     new = book.inside(book.seal(around.id, token=2, grant="2" * 32, holder=holder))
+    for due in (unwritten.beginning([STEP]), also.ending("succeeded", reason="", elapsed=1.0)):
+        with pytest.raises(StaleToken):
+            old.commit([due])
+    taken = begun(new, "m-1", holder)
+    assert (taken.lost, taken.run.attempt) == (True, 2)
+    new.commit([taken.beginning()])
     with pytest.raises(StaleToken):
-        old.begin("m-3", holder)
+        old.commit([left.ending("succeeded", reason="", elapsed=1.0)])
     with pytest.raises(StaleToken):
-        old.finish(also, "succeeded", reason="", elapsed=1.0)
-    taken = new.begin("m-1", holder)
-    assert isinstance(taken, Writer) and (taken.lost, taken.run.attempt) == (True, 2)
-    with pytest.raises(StaleToken):
-        old.begin("m-3", holder)
-    with pytest.raises(StaleToken):
-        old.finish(left, "succeeded", reason="", elapsed=1.0)
-    with pytest.raises(StaleToken):
-        left.event("step")
+        left.append([STEP])
     assert book.find("queue", "m-3") is None
-    ended = new.finish(taken, "succeeded", reason="", elapsed=1.0)
-    assert (ended.state, ended.attempt, ended.parent) == ("succeeded", 2, around.id)
+    new.commit([taken.ending("succeeded", reason="", elapsed=1.0)])
+    ended = book.find("queue", "m-1")
+    assert ended and (ended.state, ended.attempt, ended.parent) == ("succeeded", 2, around.id)
+    assert len(list(book.step_log.entries(ended.id))) == 1
     assert [attempt.state for attempt in book.attempts(ended.id)] == ["lost", "succeeded"]
     assert not book.verify(book.heads()).breaks
 
@@ -187,11 +227,11 @@ def test_another_who_writes_on_the_jobs_chain_disturbs_nothing(ledger_url):
     around = book.open_run("queue", "a")
     inside = book.inside(book.seal(around.id, token=1, grant="1" * 32, holder=holder))
     book.note("queue", "seen", what="something")
-    begun = inside.begin("m-1", holder)
-    assert isinstance(begun, Writer)
-    begun.event("step-done")
+    made = begun(inside, "m-1", holder)
+    inside.commit([made.beginning()])
+    made.append([STEP])
     book.note("queue", "seen", what="more")
-    inside.finish(begun, "failed", reason="no", elapsed=1.0)
+    inside.commit([made.ending("failed", reason="no", elapsed=1.0)])
     found = book.find("queue", "m-1")
     assert found and (found.state, found.reason) == ("failed", "no")
     assert not book.verify(book.heads()).breaks

@@ -157,7 +157,9 @@ class Jobs(nightly.Jobs):
         ledger = open_for(self.store)
         run = ledger.find(job, "k")
         assert run
-        return {step.key: step.reason for step in ledger.steps.every(ledger.steps.scope_of(run.id), state)}
+        said = {entry.facts["key"]: entry for entry in ledger.step_log.entries(run.id)}
+        last = {key: entry for key, entry in said.items() if entry.kind == f"step-{state}"}
+        return {key: entry.facts.get("reason", "") for key, entry in last.items()}
 
 
 @pytest.fixture

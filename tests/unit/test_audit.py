@@ -374,3 +374,52 @@ def test_heads_that_prove_nothing_are_no_success(book, sqlite_url, capsys):
 def test_audit_says_what_is_wrong_with_its_words(sqlite_url, capsys, words):
     assert cli(["audit", *words, "--store", sqlite_url]) == 64
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def stepped(book: Ledger, *, ends: bool = True) -> Run:
+    """A run with three steps, on a chain of their own."""
+    run = book.open_run("job", "k")
+    writer = book.seal(run.id, token=1, grant="g", holder=ME)
+    writer.steps.append([(f"{number:032x}", str(number), "done", 1, "1", "") for number in range(3)])
+    return writer.finish("succeeded") if ends else writer._fence.look()
+
+
+@pytest.mark.parametrize(
+    ("sql", "seq"),
+    [
+        ("UPDATE {prefix}journal SET body = body || '0' WHERE chain = :chain AND seq = 2", 2),
+        ("DELETE FROM {prefix}journal WHERE chain = :chain AND seq = 2", 2),
+        ("DELETE FROM {prefix}journal WHERE chain = :chain AND seq = 3", 3),
+        ("DELETE FROM {prefix}journal WHERE chain = :chain", 3),
+    ],
+    ids=["changed", "removed", "cut", "gone"],
+)
+def test_a_step_that_was_touched_is_named(each_book, sql, seq):
+    run = stepped(each_book)
+    assert not each_book.verify().breaks
+    tamper(each_book, sql, chain=f"steps:{run.id}")
+    assert first(each_book.verify()) == (f"steps:{run.id}", seq)
+
+
+def test_steps_that_were_recomputed_do_not_fit_their_run(book):
+    run = stepped(book)
+    tamper(
+        book, "UPDATE {prefix}journal SET body = body || '0' WHERE chain = :chain AND seq = 2", chain=f"steps:{run.id}"
+    )
+    rewritten(book, f"steps:{run.id}")
+    assert first(book.verify()) == (f"steps:{run.id}", 3)
+
+
+def test_steps_of_a_lost_attempt_are_held_by_the_entry_that_says_so(book):
+    run = stepped(book, ends=False)
+    assert not book.verify().breaks  # it goes on
+    book.seal(run.id, token=2, grant="h", holder=ME)
+    assert not book.verify().breaks
+    tamper(book, "DELETE FROM {prefix}journal WHERE chain = :chain AND seq = 3", chain=f"steps:{run.id}")
+    assert first(book.verify()) == (f"steps:{run.id}", 3)
+
+
+def test_steps_whose_run_was_removed_are_named(book):
+    run = stepped(book, ends=False)
+    tamper(book, "DELETE FROM {prefix}run WHERE id = :run", run=run.id)
+    assert f"steps:{run.id}" in [found.chain for found in book.verify().breaks]

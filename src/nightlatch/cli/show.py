@@ -45,7 +45,7 @@ _LONGEST = 400  # characters of a command, or of a line of output
 _TIMELINE = 40  # entries that are shown; --json has all
 _OFTEN = ("progress", "usage")  # of several in a row only the last is shown
 _LINKS = ("opened", "ended")  # on the job's chain: they point to the run's own entries
-_FENCE = ("grant", "seq", "head", "run", "definition")  # facts for the audit, not for a timeline
+_FENCE = ("grant", "seq", "head", "run", "definition", "digest", "steps")  # facts for the audit, not for a timeline
 
 
 def main(argv: list[str]) -> int:
@@ -133,14 +133,15 @@ def _items(desk: Desk, run: Run) -> list[str]:
 
 
 def _timeline(desk: Desk, run: Run) -> list[Entry]:
-    """The run's own journal, and what people and observers put on its job's."""
+    """The run's own journal, its steps, and what people and observers put on its job's."""
     # A second before it: the job's chain and the run's are stamped by two readings of the clock.
     theirs = [
         entry
         for entry in desk.ledger.job_entries(run.job, run.created - 1)
         if entry.facts.get("run") == run.id and entry.kind not in _LINKS
     ]
-    return sorted([*desk.ledger.entries(run.id), *theirs], key=lambda entry: entry.at)
+    mine = [*desk.ledger.entries(run.id), *desk.ledger.step_log.entries(run.id)]
+    return sorted([*mine, *theirs], key=lambda entry: entry.at)
 
 
 def _lines(run: Run, state: str) -> list[tuple[str, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from .fence import Refusal, Standing
@@ -61,6 +61,9 @@ class Store(Protocol):
 
         Raises `InputChanged` if it was done with other input.
         """
+
+    def settle_many(self, name: str, grant: str, scope: str, keys: Mapping[str, str]) -> None:
+        """Mark many keys done as `settle` does, each with its value, all or none where the store can."""
 
     def cursor(self, job: str) -> Cursor | None:
         """Where the job's schedule stands."""

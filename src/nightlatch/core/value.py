@@ -45,7 +45,11 @@ else:
         return cls
 
     def replace(old, **changes):
-        return type(old)(**{**old.__dict__, **changes})
+        if not changes.keys() <= old.__dict__.keys():
+            raise TypeError(f"{type(old).__name__} has no field {', '.join(changes.keys() - old.__dict__.keys())}")
+        new = object.__new__(type(old))
+        new.__dict__.update(old.__dict__, **changes)
+        return new
 
 
 __all__ = ["replace", "value"]

@@ -55,6 +55,7 @@ class Postgres:
     now = wall = "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)"
     share = "FOR SHARE"
     clock_name = "server"
+    path = ""  # of a file on this machine
     many_machines = True  # a record that no clock can judge may be another machine's: it is watched, not refused
     poll_every = 0.05
     look_first = False  # a look of its own would be a round trip more
@@ -307,4 +308,4 @@ def _translate(sql: str) -> tuple[bytes, list[str]]:
             names.append(found[1])
         return f"${names.index(found[1]) + 1}"
 
-    return re.sub(r"(?<!:):([a-z_]+)", number, sql).encode(), names
+    return re.sub(r"(?<!:):([a-z_][a-z_0-9]*)", number, sql).encode(), names

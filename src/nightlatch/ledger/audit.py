@@ -9,6 +9,7 @@ from __future__ import annotations
 from ..core.value import value
 from ..errors import UsageError
 from .chain import head_text, job_chain, link, unpack
+from .step_chain import STEPS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,13 +24,15 @@ _PAGE = 5000
 _ELSEWHERE = "a head kept elsewhere"
 _ENTRIES = """
 SELECT chain, seq, at, kind, body, hash FROM {{prefix}}journal
-WHERE chain {which} 'job:%' AND (chain, seq) > (:chain, :seq) ORDER BY chain, seq LIMIT :most
+WHERE {which} AND (chain, seq) > (:chain, :seq) ORDER BY chain, seq LIMIT :most
 """
-_JOBS, _RUNS = _ENTRIES.format(which="LIKE"), _ENTRIES.format(which="NOT LIKE")
+_JOBS, _STEPS = (_ENTRIES.format(which=f"chain LIKE '{which}%'") for which in ("job:", STEPS))
+_RUNS = _ENTRIES.format(which=f"chain NOT LIKE 'job:%' AND chain NOT LIKE '{STEPS}%'")
 _HEADS = """
 SELECT name, seq, head, '' FROM {prefix}chain WHERE :chain IN ('', name)
 UNION ALL SELECT id, seq, head, job FROM {prefix}run WHERE :chain IN ('', id)
 """
+_LEAVING = ("ended", "lost")  # entries of a run's chain that tell how far its steps had come
 _CUTS = "SELECT chain, body FROM {prefix}journal WHERE kind = 'cut' ORDER BY chain, seq"
 
 
@@ -101,7 +104,8 @@ class _Audit:
         for chain, body in self._cuts:
             self._note_cut(chain, unpack(body))
         self._walk(_JOBS, stand)  # first: they say what the runs' chains must hold
-        self._walk(_RUNS, stand)
+        self._walk(_RUNS, stand)  # then: they say what their steps' chains must hold
+        self._walk(_STEPS, stand)
         self._check_missing(stand)
         for hash_ in self._bare:
             self._break("", 0, f"is nowhere: no entry has the hash {hash_}, so the journal was cut off or rewritten")
@@ -136,7 +140,9 @@ class _Audit:
             else:
                 self._meet(chain, number, hash_)
                 if sql is _JOBS:
-                    self._follow(kind, body)
+                    self._follow(body)
+                elif sql is _RUNS and kind in _LEAVING:
+                    self._follow_steps(body)
             broken = chain in self._breaks
             seq, before = number, hash_
         self._end(chain, seq, stand)
@@ -158,6 +164,11 @@ class _Audit:
         if points:
             (_, says), *_ = points[max(points)]
             self._break(chain, last + 1, f"is missing: the chain goes on to entry {max(points)}, by {says}")
+        elif chain.startswith(STEPS):
+            # Its head stands in no row while the run goes on: it may be longer than anybody knows, but not alone.
+            run = chain.removeprefix(STEPS).partition("#")[0]
+            if run not in stand and not self._tables.read(_HEADS, chain=run):
+                self._break(chain, last, f"belongs to no run: the row of {run} was removed")
         elif last > stand.get(chain, (0,))[0]:
             now = self._tables.read(_HEADS, chain=chain)  # begun, or gone on, since the heads were read?
             if not now:
@@ -176,13 +187,18 @@ class _Audit:
         """Nothing is left to compare it with."""
         self._behind += sum(says is _ELSEWHERE for _, says in point)
 
-    def _follow(self, kind: str, body: str) -> None:
+    def _follow(self, body: str) -> None:
         """An entry of a job's chain may link to its run's chain as it stood then."""
         facts = unpack(body)
         run = facts.get("run", "")
         if "head" in facts and run not in self._pruned:
             self._linked.add(run)
             self._expect(run, int(facts["seq"]), facts["head"], "its job's chain")
+
+    def _follow_steps(self, body: str) -> None:
+        head = unpack(body).get("steps")
+        if head:
+            self._expect(*parse_head(head), "its run's chain")
 
     def _note_cut(self, chain: str, facts: dict[str, str]) -> None:
         self._pruned |= set(facts.get("runs", "").split())

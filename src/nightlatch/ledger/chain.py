@@ -32,6 +32,11 @@ def clean(value: object) -> str:
     text = str(value)
     if len(text) > _LONGEST:
         text = f"{text[:_LONGEST]}… ({len(text)} characters)"
+    return kept(text)
+
+
+def kept(text: str) -> str:
+    """A text of any length as every database keeps it."""
     if text.isascii():
         return text.replace("\0", "\\0") if "\0" in text else text
     return text.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()

@@ -29,7 +29,7 @@ class Fence:
     """For one thread at a time."""
 
     def __init__(self, tables: Tables, run: Run, skew: float) -> None:
-        self._tables, self._run, self._skew = tables, run, skew
+        self._tables, self._run, self.skew = tables, run, skew
         self.seq, self.head = run.seq, run.head
         self._unsure: dict[str, int] = {}  # heads whose commit was never confirmed → seq
 
@@ -38,7 +38,7 @@ class Fence:
 
     def now(self) -> int:
         """The ledger's clock, in ms, as far as it was known at the seal: machines' clocks differ."""
-        return int((clock.wall() + self._skew) * 1000)
+        return int((clock.wall() + self.skew) * 1000)
 
     def look(self) -> Run:
         return run_of(self._tables.read(_LOOK, id=self._run.id)[0])
@@ -54,7 +54,7 @@ class Fence:
                 hit = write()
             except StoreUnreachable:
                 self._unsure[head] = seq
-                hit = self.look().head == head  # only the reply may have been lost
+                hit = self.stands(self.look()) == head  # only the reply may have been lost
                 if not hit:
                     raise
             except BaseException:
@@ -66,6 +66,10 @@ class Fence:
                 return
             self._catch_up(self.look())
 
+    def stands(self, run: Run) -> str:
+        """The head, wherever it is kept."""
+        return run.head
+
     def was_mine(self, run: Run) -> bool:
         """Did a write of this fence whose reply was lost bring the run where it is?"""
         return run.head in self._unsure
@@ -76,6 +80,9 @@ class Fence:
             raise stale(self._tables.database.identity(), run, self._run.token, self._run.grant)
         if run.state != states.RUNNING:
             raise RunEnded(f"{title(run)} has ended: {run.state}. Nothing more is recorded for it", run)
+        self._go_on(run)
+
+    def _go_on(self, run: Run) -> None:
         if run.head not in self._unsure:
             raise StaleToken(
                 f"{title(run)} is written by another with this very grant (token {run.token}), and a run has one "

@@ -1,7 +1,9 @@
 """Runs inside a run: one process that handles many pieces of work, each with its own key, steps and verdict.
 
-They are begun and ended under the grant of the run around them, each by one statement: it advances the job's
-chain where that is as it was left, and only if the run around still has this grant and the run is as it was seen.
+They are begun and ended under the grant of the run around them. Nothing is written when one is begun: its
+beginning goes with its first step, or with its end, so that a short piece of work costs two commits. What is due for
+several of them is one commit: it advances the job's chain where that is as it was left, and only if the run around
+still has this grant and every run is as it was seen.
 """
 
 from __future__ import annotations
@@ -9,22 +11,27 @@ from __future__ import annotations
 from ..core import states
 from ..core.value import replace
 from ..database.guarded import Table
-from ..errors import RunEnded, StaleToken, UsageError
+from ..errors import RunEnded, StaleToken, StoreUnreachable, UsageError
 from ..system import clock
 from .chain import clean, head_text, job_chain, link, pack
 from .deciding import title
 from .model import RUN, Run, Usage, run_of
 from .opening import find, new_id
 from .sealing import ATTEMPT, _attempt, _Entries, closed, stale
-from .steps import STEP
+from .step_chain import head_of
+from .step_log import StepWriter
 from .tables import JOURNAL
-from .writer import Writer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..core.model import Holder
-    from ..database.guarded import Rows
-    from .tables import Tables
+    from .step_log import Step
+    from .tables import Row, Tables
+    from .writer import Writer
+
+MOST = 8  # runs in one commit
 
 _NUMBERS = (
     "attempt", "token", "exit_code", "created", "changed", "started", "ended", "due", "elapsed", "done", "total",
@@ -41,127 +48,103 @@ _ROW = Table(
 )
 
 _ADVANCE = """
-UPDATE {{prefix}}chain SET seq = :seq, head = :head WHERE name = :chain AND head = :was_chain
+UPDATE {{prefix}}chain SET seq = :seq, head = :head WHERE name = :chain AND head = :was
   AND EXISTS (SELECT 1 FROM {{prefix}}run WHERE id = :fence AND token = :token AND grant_id = :grant
               AND state = 'running' {share})
-  AND (:id = '' OR EXISTS (SELECT 1 FROM {{prefix}}run WHERE id = :id AND head = :was {share}))
+  {seen}
 RETURNING seq
 """
+_SEEN = "AND EXISTS (SELECT 1 FROM {{prefix}}run WHERE id = :id{0} AND head = :head{0} {share})"
+_LOOK = f"SELECT {RUN} FROM {{prefix}}run WHERE id = :id"
 
 
 class Inside:
     """Made by `Ledger.inside`. For one thread at a time."""
 
-    def __init__(self, tables: Tables, watching: Tables, around: Writer) -> None:
-        self._tables, self._watching, self._around = tables, watching, around.run
+    def __init__(self, tables: Tables, around: Writer) -> None:
+        self._tables, self._around = tables, around.run
         self._skew = tables.now() / 1000 - clock.wall()
         self._chain = job_chain(around.run.job)
-        self._update = _ADVANCE.format(share=tables.database.share)
+        self._updates = [self._update(seen) for seen in range(MOST + 1)]
         self._seq, self._head = self._look()
 
-    def begin(self, key: str, holder: Holder) -> Writer | Run:
-        """The writer of the key's next attempt; or the run, if it is done or waits for a person."""
-        around = self._around
-        while True:
-            run = find(self._tables, around.job, key)
-            at = self._now()
-            if run and (run.id == around.id or (run.state == states.RUNNING and run.grant == around.grant)):
-                raise UsageError(f"the key {key} of {around.job} is being worked on in this very run: {title(run)}")
-            if run and (run.state == states.SUCCEEDED or states.needs_person(run.state)):
-                return run
-            if run and run.token >= around.token:
-                raise stale(self._tables.database.identity(), run, around.token, around.grant)
-            seen = run
-            if run is None:
-                run = self._new(key, at)
-            entries, attempts = _Entries(run, at), []
-            if seen is None:
-                entries.add("opened", job=run.job, key=run.key, parent=run.parent)
-            first = entries.seq, entries.head
-            if run.state == states.RUNNING:
-                entries.add("lost", attempt=run.attempt, token=run.token, holder=run.holder)
-                attempts.append(_attempt(run, states.LOST, "its holder is gone", at))
-            entries.add("started", attempt=run.attempt + 1, token=around.token, grant=around.grant, holder=holder)
-            attempts.append(
-                (run.id, run.attempt + 1, around.token, around.grant, holder.pack(), "running", None, "", at, None, 0)
-            )
-            begun = replace(
-                run, state=states.RUNNING, attempt=run.attempt + 1, token=around.token, grant=around.grant,
-                holder=holder, host=holder.host, changed=at / 1000, started=at / 1000, ended=None, due=None,
-                exit_code=None, reason="", seq=entries.seq, head=entries.head, done=0, total=0, message="",
-            )  # fmt: skip
-            kind = "opened-again" if seen else "opened"
-            # Not waited for: its first step, or its end, brings it to the disk, and without them nothing is promised.
-            written = self._write(begun, kind, first, seen, entries, attempts, lazy=True)
-            if written:
-                return Writer(self._tables, self._watching, written, lost=run.state == states.RUNNING, skew=self._skew)
-
-    def finish(self, writer: Writer, state: str, *, reason: str, elapsed: float, steps: Rows = ()) -> Run:
-        """End it, with its last steps. `StaleToken`, `RunEnded`: nothing was written."""
-        fence, at = writer._fence, self._now()
-        while True:
-            run = replace(writer.run, seq=fence.seq, head=fence.head)
-            entries = _Entries(run, at)
-            entries.add("ended", attempt=run.attempt, state=state, reason=reason or None, elapsed=elapsed)
-            ended = replace(
-                run, state=state, reason=clean(reason), elapsed=elapsed, changed=at / 1000, ended=at / 1000,
-                exit_code=0 if state == states.SUCCEEDED else 1, seq=entries.seq, head=entries.head,
-            )  # fmt: skip
-            attempts = [_attempt(run, state, clean(reason), at)]
-            written = self._write(ended, "ended", (entries.seq, entries.head), run, entries, attempts, steps)
-            if written:
-                return written
-            now = fence.look()
-            if (now.token, now.grant) != (run.token, run.grant):
-                raise stale(self._tables.database.identity(), now, run.token, run.grant)
-            if now.state != states.RUNNING:
-                raise RunEnded(closed(now), now)
-
-    def _write(
-        self,
-        run: Run,
-        kind: str,
-        place: tuple[int, str],
-        seen: Run | None,
-        entries: _Entries,
-        attempts: Rows,
-        steps: Rows = (),
-        *,
-        lazy: bool = False,
-    ) -> Run | None:
-        """The run's row, its attempts, its entries and the job's, at once; None if something has moved."""
-        body = pack({"run": run.id, "attempt": run.attempt, "state": run.state, "seq": place[0], "head": place[1]})
-        seq, at = self._seq + 1, entries.at
-        head = link(self._head, self._chain, seq, at, kind, body)
-        run = replace(run, anchor=head_text(self._chain, seq, head))
-        values: dict[str, object] = {
-            "chain": self._chain, "seq": seq, "head": head, "was_chain": self._head, "fence": self._around.id,
-            "token": self._around.token, "grant": self._around.grant, "id": seen.id if seen else "",
-            "was": seen.head if seen else "",
-        }  # fmt: skip
-        journal = [*entries.rows, (self._chain, seq, at, kind, body, head)]
-        inserts = [(_ROW, [_row(run)]), (ATTEMPT, attempts), (JOURNAL, journal)]
-        if self._tables.guarded(self._update, values, [*inserts, (STEP, steps)] if steps else inserts, lazy=lazy):
-            self._seq, self._head = seq, head
+    def begin(self, key: str, holder: Holder) -> InnerRun | Run:
+        """The key's next attempt, of which nothing is written yet; or the run, if it is done or waits for a person."""
+        around, run = self._around, find(self._tables, self._around.job, key)
+        if run and (run.id == around.id or (run.state == states.RUNNING and run.grant == around.grant)):
+            raise UsageError(f"the key {key} of {around.job} is being worked on in this very run: {title(run)}")
+        if run and (run.state == states.SUCCEEDED or states.needs_person(run.state)):
             return run
-        self._judge()
-        return None
+        if run and run.token >= around.token:
+            raise stale(self._tables.database.identity(), run, around.token, around.grant)
+        at = int((clock.wall() + self._skew) * 1000)
+        return InnerRun(self._tables, around, run or self._new(key, at), holder, at, self._skew)
 
-    def _judge(self) -> None:
-        """Something missed: is it only that another wrote on the job's chain?"""
-        around = run_of(self._tables.read(f"SELECT {RUN} FROM {{prefix}}run WHERE id = :id", id=self._around.id)[0])
-        if (around.token, around.grant) != (self._around.token, self._around.grant):
-            raise stale(self._tables.database.identity(), around, self._around.token, self._around.grant)
-        if around.state != states.RUNNING:
-            raise StaleToken(f"{title(around)} has ended: nothing more is recorded inside it")
-        self._seq, self._head = self._look()
+    def commit(self, dues: Sequence[Due], *, lazy: bool = False) -> None:
+        """All of it, durable when this returns. `StaleToken`, `RunEnded`: nothing was written."""
+        assert len(dues) <= MOST
+        while dues and not self._write(dues, lazy):
+            around = self._row(self._around)
+            if (around.token, around.grant) != (self._around.token, self._around.grant):
+                raise stale(self._tables.database.identity(), around, self._around.token, self._around.grant)
+            if around.state != states.RUNNING:
+                raise StaleToken(f"{title(around)} has ended: nothing more is recorded inside it")
+            for due in dues:
+                self._judge(due)
+            self._seq, self._head = self._look()  # it was only that another wrote on the job's chain
+        for due in dues:
+            due.of.went_on(due)
+
+    def _write(self, dues: Sequence[Due], lazy: bool) -> bool:
+        """False if something has moved."""
+        seq, head, rows, journal, attempts = self._seq, self._head, [], [], []
+        for due in dues:
+            for kind, facts in due.links:
+                seq, body = seq + 1, pack(facts)
+                head = link(head, self._chain, seq, due.at, kind, body)
+                journal.append((self._chain, seq, due.at, kind, body, head))
+            due.run = replace(due.run, anchor=head_text(self._chain, seq, head))
+            rows.append(_row(due.run))
+            journal += due.journal
+            attempts += due.attempts
+        seen = [due for due in dues if due.was]
+        values: dict[str, object] = {
+            "chain": self._chain, "seq": seq, "head": head, "was": self._head, "fence": self._around.id,
+            "token": self._around.token, "grant": self._around.grant,
+        }  # fmt: skip
+        for number, due in enumerate(seen):
+            values |= {f"id{number}": due.run.id, f"head{number}": due.was}
+        inserts = [(_ROW, rows), (ATTEMPT, attempts), (JOURNAL, journal)]
+        try:
+            hit = bool(self._tables.guarded(self._updates[len(seen)], values, inserts, lazy=lazy))
+        except StoreUnreachable:
+            landed = self._tables.read(_LOOK, id=dues[0].run.id)  # only the reply may have been lost
+            hit = bool(landed) and run_of(landed[0]).head == dues[0].run.head
+            if not hit:
+                raise
+        if hit:
+            self._seq, self._head = seq, head
+        return hit
+
+    def _judge(self, due: Due) -> None:
+        if due.was:
+            now = self._row(due.run)
+            if now.head != due.was and (now.token, now.grant) == (due.run.token, due.run.grant):
+                raise RunEnded(closed(now), now)
+            if now.head != due.was:
+                raise stale(self._tables.database.identity(), now, due.run.token, due.run.grant)
+
+    def _row(self, run: Run) -> Run:
+        return run_of(self._tables.read(_LOOK, id=run.id)[0])
 
     def _look(self) -> tuple[int, str]:
         rows = self._tables.read("SELECT seq, head FROM {prefix}chain WHERE name = :chain", chain=self._chain)
         return rows[0][0], rows[0][1]  # the run around is on it
 
-    def _now(self) -> int:
-        return int((clock.wall() + self._skew) * 1000)
+    def _update(self, seen: int) -> str:
+        share = self._tables.database.share
+        guards = "\n  ".join(_SEEN.format(number, share=share) for number in range(seen))
+        return _ADVANCE.format(share=share, seen=guards)
 
     def _new(self, key: str, at: int) -> Run:
         around = self._around
@@ -172,12 +155,105 @@ class Inside:
         )  # fmt: skip
 
 
-def _row(run: Run) -> tuple[object, ...]:
+class Due:
+    """What is to be written of one of them: its row as it will be, and what goes with it."""
+
+    def __init__(self, of: InnerRun, run: Run, was: str, at: int) -> None:
+        self.of, self.run, self.was, self.at = of, run, was, at
+        self.links: list[tuple[str, dict[str, object]]] = []  # on the job's chain: kind, facts
+        self.journal: list[Row] = []
+        self.attempts: list[Row] = []
+        self.steps: list[Row] = []
+
+
+class InnerRun:
+    """One attempt of one of them."""
+
+    def __init__(self, tables: Tables, around: Run, seen: Run, holder: Holder, at: int, skew: float) -> None:
+        entries = _Entries(seen, at)
+        fresh, self.lost = not seen.head, seen.state == states.RUNNING
+        if fresh:
+            entries.add("opened", job=seen.job, key=seen.key, parent=seen.parent)
+        place = entries.seq, entries.head
+        attempts = [_attempt(seen, states.LOST, "its holder is gone", at)] if self.lost else []
+        if self.lost:
+            steps = head_of(tables.read, seen.id)
+            entries.add("lost", attempt=seen.attempt, token=seen.token, holder=seen.holder, steps=steps)
+        number = seen.attempt + 1
+        entries.add("started", attempt=number, token=around.token, grant=around.grant, holder=holder)
+        attempts.append((seen.id, number, around.token, around.grant, holder.pack(), "running", None, "", at, None, 0))
+        self.run = replace(
+            seen, state=states.RUNNING, attempt=number, token=around.token, grant=around.grant, holder=holder,
+            host=holder.host, changed=at / 1000, started=at / 1000, ended=None, due=None, exit_code=None, reason="",
+            seq=entries.seq, head=entries.head, done=0, total=0, message="",
+        )  # fmt: skip
+        self._steps, self._skew = StepWriter(tables, self.run, skew), skew
+        self.unwritten: Due | None = Due(self, self.run, seen.head, at)
+        self.unwritten.links.append(("opened" if fresh else "opened-again", _link(self.run, *place)))
+        self.unwritten.journal, self.unwritten.attempts = list(entries.rows), attempts
+
+    @property
+    def chain(self) -> str:
+        return self._steps.chain
+
+    def append(self, steps: Sequence[Step]) -> None:
+        """In one commit; for a run whose beginning is written."""
+        self._steps.append(steps)
+
+    def beginning(self, steps: Sequence[Step] = ()) -> Due:
+        """What was not written yet, and its first steps."""
+        due = self._due()
+        due.steps = self._steps.rows(steps, due.at)
+        due.journal += due.steps
+        return due
+
+    def ending(
+        self, state: str, *, reason: str, elapsed: float, steps: Sequence[Step] = (), traceback: str = ""
+    ) -> Due:
+        """Its end, with its last steps."""
+        due = self._due()
+        due.steps = self._steps.rows(steps, due.at)
+        entries = _Entries(due.run, due.at)
+        if traceback:
+            entries.add("exception", traceback=traceback)
+        head = self._steps.head_after(due.steps)
+        entries.add("ended", attempt=self.run.attempt, state=state, reason=reason or None, elapsed=elapsed, steps=head)
+        due.run = replace(
+            due.run, state=state, reason=clean(reason), elapsed=elapsed, changed=due.at / 1000, ended=due.at / 1000,
+            exit_code=0 if state == states.SUCCEEDED else 1, seq=entries.seq, head=entries.head,
+        )  # fmt: skip
+        due.links.append(("ended", _link(due.run, entries.seq, entries.head)))
+        due.journal += [*entries.rows, *due.steps]
+        due.attempts = [*due.attempts[:-1], _attempt(self.run, state, clean(reason), due.at)]
+        return due
+
+    def went_on(self, due: Due) -> None:
+        """It is written."""
+        self._steps.went_on(due.steps)
+        self.run, self.unwritten = due.run, None
+
+    def _due(self) -> Due:
+        at = int((clock.wall() + self._skew) * 1000)
+        due, before = Due(self, self.run, self.run.head, at), self.unwritten
+        if before:
+            due.was = before.was
+            due.links, due.journal, due.attempts = list(before.links), list(before.journal), list(before.attempts)
+        return due
+
+
+def _link(run: Run, seq: int, head: str) -> dict[str, object]:
+    return {"run": run.id, "attempt": run.attempt, "state": run.state, "seq": seq, "head": head}
+
+
+def _row(run: Run) -> Row:
     """In the columns' order. What was used is written by nobody here."""
-    given = {
-        **run.__dict__, "grant_id": run.grant, "holder": run.holder.pack(), "usd": 0, "tokens": 0, "calls": 0,
-        "units": 0, "elapsed": round(run.elapsed * 1000),
-    }  # fmt: skip
-    for moment in ("created", "changed", "started", "ended", "due"):
-        given[moment] = None if given[moment] is None else round(given[moment] * 1000)
-    return tuple(given[name] for name in _COLUMNS)
+    return (
+        run.id, run.job, run.key, run.slot, run.command, run.definition, run.host, run.state, run.attempt, run.token,
+        run.grant, run.holder.pack(), run.cancel, run.exit_code, run.reason, _ms(run.created), _ms(run.changed),
+        _ms(run.started), _ms(run.ended), _ms(run.due), _ms(run.elapsed), run.done, run.total, run.message, 0, 0, 0, 0,
+        run.seq, run.head, run.anchor, run.parent,
+    )  # fmt: skip
+
+
+def _ms(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * 1000)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .effects import Effects
     from .inside import Inside
     from .model import Attempt, Entry, Pruned, Run, Usage
+    from .step_log import StepLog, StepWriter
     from .steps import Steps
     from .writer import Writer
 
@@ -225,6 +226,11 @@ class Ledger:
             pass
 
     @property
+    def file(self) -> str:
+        """The file it stands in; "" if that is not on this machine."""
+        return self._tables.database.path
+
+    @property
     def many_machines(self) -> bool:
         """Do all machines that share the store share this ledger too?"""
         return self._tables.database.many_machines
@@ -235,6 +241,19 @@ class Ledger:
         from .steps import Steps
 
         return Steps(self._tables)
+
+    @property
+    def step_log(self) -> StepLog:
+        """Runs' steps, each run's on a chain of its own."""
+        from .step_log import StepLog
+
+        return StepLog(self._tables)
+
+    def step_writer(self, run: Run) -> StepWriter:
+        """For a process of the run that was lent the ledger: appends steps behind the run's own fence."""
+        from .step_log import StepWriter
+
+        return StepWriter(self._tables, run, skew=0.0)
 
     @property
     def effects(self) -> Effects:
@@ -283,7 +302,7 @@ class Ledger:
         """Runs that are handled inside the writer's run, under its grant."""
         from .inside import Inside
 
-        return Inside(self._tables, self._watching, writer)
+        return Inside(self._tables, writer)
 
     def newest(self, job: str) -> Run | None:
         """The run of a job that changed last, runs inside others left out."""

@@ -14,14 +14,14 @@ def open_for(store_url: str | None = None) -> Ledger:
     the same database for PostgreSQL, and for every other store a file of this machine."""
     url = store.resolve(store_url)
     if url.startswith("sqlite:"):
-        return _in_file(files(url)[1])
+        return in_file(files(url)[1])
     store.connect(url).close()  # a URL that names no store names no ledger
     if url.startswith(dsn.SCHEMES):
         from ..database.postgres import Postgres
 
         server = Postgres(url, "ledger")
         return Ledger(server, server)
-    return _in_file(os.path.join(store.folder_of(url), "ledger.db"))
+    return in_file(os.path.join(store.folder_of(url), "ledger.db"))
 
 
 def files(url: str) -> tuple[str, str]:
@@ -31,7 +31,7 @@ def files(url: str) -> tuple[str, str]:
     return path, f"{stem}-ledger{ending}"
 
 
-def _in_file(path: str) -> Ledger:
+def in_file(path: str) -> Ledger:
     from ..database.sqlite import Sqlite
 
     return Ledger(Sqlite(path, "ledger"), Sqlite(path, "ledger"))

@@ -6,7 +6,7 @@ from ..core import states
 from ..system import clock
 from .chain import job_chain
 from .model import Pruned
-from .steps import RUN_SCOPE
+from .step_chain import STEPS, chains_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +20,13 @@ _OLD = f"""
 SELECT id FROM {{prefix}}run WHERE job = :job AND state IN ({_ENDED}) AND changed < :before ORDER BY id LIMIT :most
 """
 _ALL_OLD = f"SELECT id FROM {{prefix}}run WHERE state IN ({_ENDED}) AND changed < :before"
+_ENTRIES = f"""
+SELECT COUNT(*) FROM {{prefix}}journal WHERE chain IN (
+  {_ALL_OLD} UNION ALL SELECT '{STEPS}' || id FROM ({_ALL_OLD}) AS old
+  UNION ALL SELECT '{STEPS}' || run || '#' || attempt FROM {{prefix}}attempt
+  WHERE state = 'succeeded' AND run IN ({_ALL_OLD})
+)
+"""
 # A chain whose old entries are nothing but cuts stays as it is: a cut of cuts would be made for ever. The first
 # entry is looked at first: of the chains that begin later not more than one is read.
 _JOBS = f"""
@@ -36,7 +43,6 @@ SELECT seq, hash FROM {prefix}journal WHERE chain = :chain AND seq <
   (SELECT COALESCE(MIN(seq), 0) FROM {prefix}journal WHERE chain = :chain AND at >= :before)
 ORDER BY seq DESC LIMIT 1
 """
-_SUCCEEDED = "SELECT attempt FROM {prefix}attempt WHERE run = :run AND state = 'succeeded'"
 _BEHIND = "SELECT COUNT(*) FROM {prefix}journal WHERE chain = :chain AND seq <= :seq"
 _CUT = "DELETE FROM {prefix}journal WHERE chain = :chain AND seq <= :seq RETURNING seq"
 
@@ -68,7 +74,7 @@ def prunable(tables: Tables, keep: float) -> Pruned:
     """What `prune` would remove now; nothing is."""
     before = tables.now() - round(keep * 1000)
     runs = [run for (run,) in tables.read(_ALL_OLD, before=before)]
-    entries = tables.read(f"SELECT COUNT(*) FROM {{prefix}}journal WHERE chain IN ({_ALL_OLD})", before=before)[0][0]
+    entries = tables.read(_ENTRIES, before=before)[0][0]
     for (job,) in tables.read(_JOBS, before=before):
         chain = job_chain(job)
         for seq, _ in tables.read(_LAST_OLD, chain=chain, before=before):
@@ -83,11 +89,9 @@ def _prune_some(tables: Tables, job: str, before: int, by: str) -> tuple[list[st
         for (run,) in chain(_OLD, job=job, before=before, most=_MOST):
             if chain(_REMOVE, run=run, before=before):
                 # Each by its name: what stands between two names depends on the database's collation.
-                for number in (0, *(attempt for (attempt,) in chain(_SUCCEEDED, run=run))):
-                    scope = f"{RUN_SCOPE}{run}" + (f"#{number}" if number else "")
-                    chain("DELETE FROM {prefix}step WHERE scope = :scope", scope=scope)
+                for name in (run, *chains_of(chain, run)):
+                    entries += len(chain("DELETE FROM {prefix}journal WHERE chain = :name RETURNING seq", name=name))
                 chain("DELETE FROM {prefix}attempt WHERE run = :run", run=run)
-                entries += len(chain("DELETE FROM {prefix}journal WHERE chain = :run RETURNING seq", run=run))
                 gone.append(run)
         last = chain(_LAST_OLD, chain=chain_name, before=before)
         if not gone and not last:

@@ -9,6 +9,7 @@ from ..errors import RunEnded, StaleToken
 from .chain import clean, link, pack
 from .deciding import ANCHOR, title
 from .model import RUN, run_of
+from .step_chain import head_of
 from .tables import JOURNAL
 
 TYPE_CHECKING = False
@@ -90,7 +91,8 @@ def take(
     left_behind = run.state == states.RUNNING and run.grant != grant
     number = run.attempt + (run.grant != grant or run.state != states.RUNNING)
     if left_behind:
-        entries.add("lost", attempt=run.attempt, token=run.token, holder=run.holder)
+        steps = head_of(tables.read, run.id)
+        entries.add("lost", attempt=run.attempt, token=run.token, holder=run.holder, steps=steps)
         attempts.append(_attempt(run, states.LOST, _LEFT, entries.at))
     facts = {"attempt": number, "token": token, "grant": grant, "holder": holder, "host": holder.host}
     edited = {"command": clean(command), "definition": clean(definition)}
@@ -123,7 +125,8 @@ def reap(tables: Tables, run: Run, token: int, grant: str, state: str) -> Run | 
     """End an attempt that its holder left behind, as `lost` or `in-doubt`; None if the run moved meanwhile."""
     with tables.on_chain(run.job) as chain:
         entries = _Entries(run, chain.at)
-        entries.add("lost", attempt=run.attempt, token=run.token, holder=run.holder, state=state, by_token=token)
+        facts = {"attempt": run.attempt, "token": run.token, "holder": run.holder, "steps": head_of(chain, run.id)}
+        entries.add("lost", **facts, state=state, by_token=token)
         values = _seen(run) | {
             "state": state,
             "token": token,

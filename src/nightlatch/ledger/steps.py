@@ -1,4 +1,4 @@
-"""Steps: pieces of a run in the run's scope, and the items of a batch in the scope of the batch's name.
+"""The items of batches, each in the scope of its batch's name. (The steps of a run: see step_log.)
 
 Rows are written by the run's writer, in the commit that checks its token. They are read here: a million
 digests at a time, in pages, from an index that has all that is needed.
@@ -20,10 +20,7 @@ if TYPE_CHECKING:
     from .tables import Tables
 
 _PAGE = 50_000
-_FACTS_PAGE = 5_000  # results may be long
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
-
-RUN_SCOPE = "run "  # and the run's id: no batch can have a name like that
 
 STEP = Table(
     "step",
@@ -54,13 +51,7 @@ _SOME = """
 SELECT digest, key, state, tries, run, exit_code, result, reason, changed FROM {prefix}step
 WHERE scope = :scope AND state = :state ORDER BY digest LIMIT :most
 """
-_FACTS = """
-SELECT digest, state, tries, attempt, result FROM {prefix}step WHERE scope = :scope AND digest > :after
-ORDER BY digest LIMIT :most
-"""
-_RESULT = "SELECT result FROM {prefix}step WHERE scope = :scope AND digest = :digest AND state = 'done'"
 _REASONS = "SELECT digest, reason FROM {prefix}step WHERE scope = :scope AND digest IN "
-_SUCCEEDED = "SELECT attempt FROM {prefix}attempt WHERE run = :run AND state = 'succeeded' ORDER BY attempt DESC"
 _RESOLVE = """
 UPDATE {prefix}step SET state = :state, reason = :reason, changed = :at
 WHERE scope = :scope AND state IN ('in-doubt', 'needs-attention') AND (:key = '' OR key = :key) RETURNING key
@@ -113,28 +104,6 @@ class Steps:
                 return
             after = page[-1][0]
 
-    def facts(self, scope: str) -> Iterator[tuple[str, str, int, int, str]]:
-        """(digest, state, tries, attempt, result) of every step, in pages."""
-        after, most = "", _FACTS_PAGE
-        while True:
-            page = self._tables.read(_FACTS, scope=scope, after=after, most=most)
-            yield from page
-            if len(page) < most:
-                return
-            after = page[-1][0]
-
-    def result(self, scope: str, digest: str) -> str:
-        """The result of one step that is done; "" if there is none."""
-        rows = self._tables.read(_RESULT, scope=scope, digest=digest)
-        return str(rows[0][0]) if rows else ""
-
-    def scope_of(self, run: str, *, before: bool = False) -> str:
-        """The scope of a run's steps. A run that succeeded and is done `--again` begins with none; `before` is the
-        scope that it succeeded with."""
-        attempts = [row[0] for row in self._tables.read(_SUCCEEDED, run=run)]
-        succeeded = next(iter(attempts[1:] if before else attempts), 0)
-        return f"{RUN_SCOPE}{run}" + (f"#{succeeded}" if succeeded else "")
-
     def reasons(self, scope: str, digests: list[str]) -> dict[str, str]:
         """Why each of these stands as it does: of 676 at most, in one question."""
         given = {"".join(name): digest for name, digest in zip(product(_LETTERS, repeat=2), digests, strict=False)}
@@ -173,11 +142,7 @@ class Steps:
         """(batch, state, how many, one of their keys, last change, why that one) of all items that wait for a person,
         or of those with this key."""
         rows = self._tables.read(_ASKING, key=key)
-        return [
-            (scope, state, count, key, at / 1000, reason)
-            for scope, state, count, key, at, reason in rows
-            if not scope.startswith(RUN_SCOPE)
-        ]
+        return [(scope, state, count, key, at / 1000, reason) for scope, state, count, key, at, reason in rows]
 
     def resolve(self, scope: str, key: str, state: str, *, reason: str) -> list[str]:
         """A person says what becomes of an item in doubt or set aside, or with key "" of all. Returns their keys."""

@@ -47,6 +47,9 @@ class Tables:
     def read(self, sql: str, **values: Any) -> list[Row]:
         return self.database.read(self.sql(sql), **values)
 
+    def write(self, sql: str, **values: Any) -> list[Row]:
+        return self.database.write(self.sql(sql), **values)
+
     def guarded(self, update: str, values: dict[str, object], inserts: Inserts, *, lazy: bool = False) -> list[Row]:
         return self.database.guarded(self.sql(update), values, inserts, lazy=lazy)
 

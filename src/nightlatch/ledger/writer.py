@@ -9,6 +9,7 @@ from .amounts import SCALE, counted
 from .chain import clean, link, pack
 from .fence import WHERE, Fence
 from .model import usage_of
+from .step_chain import head_of, tail
 from .tables import ENTER, JOURNAL
 from .turns import Turns
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from ..database.guarded import Rows
     from .model import Run, Usage
+    from .step_log import StepWriter
     from .tables import Tables
     from .turns import _Together
 
@@ -66,6 +68,8 @@ class Writer:
         self._turns = Turns(self._write)
         self._used = run.usage
         self._totals: tuple[int, ...] | None = None
+        self._steps: StepWriter | None = None
+        self._lent = False  # somebody else in the run appends steps too
 
     def event(self, kind: str, /, **facts: object) -> None:
         """Put an entry into the run's journal. Facts are kept as text; None is left out."""
@@ -92,6 +96,24 @@ class Writer:
         verb = _Verb(kind, facts)
         verb.records = records
         self._turns.take(verb)
+
+    @property
+    def steps(self) -> StepWriter:
+        """The writer of the run's steps, on a chain of their own."""
+        from .step_log import StepWriter
+
+        if self._steps is None:
+            self._steps = StepWriter(self._tables, self.run, self._fence.skew)
+        return self._steps
+
+    def lend(self, database: str) -> None:
+        """A process of the run writes its steps itself."""
+        self.event("lent", database=database)
+        self._lent = True
+
+    def steps_written(self) -> int:
+        """How many there are, whoever wrote them. Waits for no writer."""
+        return tail(self._watching.read, self.steps.chain)[0]
 
     def together(self) -> _Together[_Verb]:
         """`with writer.together(): …` verbs that this thread calls inside are written when it ends, in one commit.
@@ -126,6 +148,7 @@ class Writer:
                 "reason": reason or None,
                 "elapsed": elapsed,
                 "again_at": again_at,
+                "steps": head_of(self._tables.read, self.run.id) if self._steps or self._lent else None,
                 **facts,
             }
         )

@@ -102,13 +102,15 @@ class Attendance:
         """Serve the command until the warden has proven its tree empty and all its output is read."""
         reading = set(self._streams)
         while not self._ending.over or reading:
-            self._judge(clock.now())
+            now = clock.now()
+            self._judge(now)
+            again = self._listener.tick(now)
             poll = select.poll()
             reports = () if self._ending.over else (self._guard.fileno(),)
             for fd in (*reports, *reading, *self._socket.descriptors):
                 poll.register(fd, select.POLLIN)
             unfinished = not self._listener.warm or any(self._streams[fd].unfinished for fd in reading)
-            pause = min(self._watch.next_at(clock.now()) - clock.now(), _IDLE if unfinished else clock.SLICE)
+            pause = min(self._watch.next_at(now) - now, again - now, _IDLE if unfinished else clock.SLICE)
             ready = [fd for fd, _ in poll.poll(max(pause, 0.0) * 1000 + 1)]
             if not ready:
                 self._listener.warm_up()

@@ -156,7 +156,7 @@ class Run:
 
         made = object.__new__(Run)
         made.__dict__ |= {**self.__dict__, "run": run, "key": key, "slot": "", "attempt": attempt}
-        made._memory = Memory(run)
+        made._memory = Memory(run, attempt)
         return _Inside(made)
 
     def effect(
@@ -248,7 +248,7 @@ class Run:
         if self._memory is None:
             from .steps import Memory
 
-            self._memory = Memory("")
+            self._memory = Memory("", self.attempt)
         return self._memory
 
     def __repr__(self) -> str:

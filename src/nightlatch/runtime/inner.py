@@ -7,23 +7,30 @@ from _thread import allocate_lock, start_new_thread
 from ..core import states
 from ..core.effects import DONE
 from ..core.keys import key as derive
-from ..errors import Error, InDoubt, LeaseLost, RunEnded, UsageError
+from ..errors import Error, InDoubt, RunEnded, Stop, UsageError
 from ..ledger.chain import clean
-from ..ledger.writer import Writer
+from ..ledger.inside import MOST, InnerRun
 from ..system import clock
 from .effects import apart
 from .recorder import Recorder
+from .socket import refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
 
+    from ..ledger.inside import Due
     from ..ledger.ledger import Ledger
+    from ..ledger.model import Run
+    from ..ledger.writer import Writer
     from .lease import Lease
 
 RESULT = derive("result of the run")[:32]  # the digest its result stands under, among its steps
 
+_GATHER = 0.1  # seconds in which done keys come together
+_WAIT = 0.05  # seconds that a beginning waits for the first step, or the end, to be written with it
+_AGAIN = 1.0  # and after it could not be written
 _ENDS = (states.SUCCEEDED, states.FAILED, states.NEEDS_ATTENTION)
 
 
@@ -33,27 +40,28 @@ class Inner:
     ) -> None:
         self._lease, self._ledger, self._folder, self._redacted = lease, ledger, folder, redacted
         self._around, self._inside = writer.run, ledger.inside(writer)
-        self._open: dict[str, tuple[Writer, Recorder, float]] = {}
+        self._open: dict[str, _Open] = {}
         # Where all share the ledger, its verdict says that a key is done, and the done key may follow.
         self._settling = None if apart(lease.store, ledger) else _Settling(self._settle)
         self._reap()
 
     def recorder(self, run: str) -> Recorder:
-        if run not in self._open:
-            raise UsageError(f"the run {run} is not open here")
-        return self._open[run][1]
+        return self._find(run).recorder
 
     def open(self, key: str) -> dict[str, Any]:
         """Begin the key's next attempt, unless it is done. Raises `InDoubt` if a person has to decide first."""
         self._lease.check()
+        if any(one.run.run.key == clean(key) for one in self._open.values()):
+            raise UsageError(f"the key {key} of {self._around.job} is being worked on in this very run")
         done = self._lease.store.look(self._around.job, key)
         begun = self._inside.begin(key, self._lease.holder)
-        if isinstance(begun, Writer):
+        if isinstance(begun, InnerRun):
             if done:
-                self._inside.finish(begun, states.SUCCEEDED, reason="settled before its holder died", elapsed=0.0)
+                why = "settled before its holder died"
+                self._inside.commit([begun.ending(states.SUCCEEDED, reason=why, elapsed=0.0)])
                 return {"state": DONE, "result": ""}
-            made = Recorder(self._ledger, begun, self._folder, self._redacted)
-            self._open[begun.run.id] = begun, made, clock.now()
+            recorder = Recorder(self._ledger, begun, self._folder, self._redacted)
+            self._open[begun.run.id] = _Open(begun, recorder)
             return {"state": "begun", "run": begun.run.id, "attempt": begun.run.attempt}
         if states.needs_person(begun.state):
             raise InDoubt(
@@ -61,47 +69,100 @@ class Inner:
                 f"nightlatch resolve {begun.id}"
             )
         if not done:
-            self._settle(key, begun.id)  # its holder died between the two records
-        scope = self._ledger.steps.scope_of(begun.id, before=True)
-        return {"state": DONE, "result": self._ledger.steps.result(scope, RESULT)}
+            self._settle({key: begun.id})  # its holder died between the two records
+        log = self._ledger.step_log
+        return {"state": DONE, "result": log.result(log.chain_of(begun.id, before=True), RESULT)}
 
-    def close(self, request: dict[str, Any]) -> dict[str, Any]:
-        """End it, and mark its key done."""
-        state, run = request["state"], str(request["run"])
-        if state not in _ENDS:
-            raise ValueError(f"a run cannot end as {state!r} here")
-        self.recorder(run)
-        writer, recorder, started = self._open.pop(run)
-        steps = []
-        if state == states.SUCCEEDED:
-            if self._settling is None:
-                self._settle(writer.run.key, run)
-            at = int(clock.wall() * 1000)
-            result = str(request.get("result") or "")
-            steps = [(recorder.scope, RESULT, "result", DONE, 1, run, writer.run.attempt, 0, result, "", at)]
-        if request.get("traceback"):
-            writer.event("exception", traceback=self._redacted(str(request["traceback"])))
-        reason = clean(self._redacted(str(request.get("reason") or "")))
-        self._inside.finish(writer, state, reason=reason, elapsed=clock.now() - started, steps=steps)
-        if state == states.SUCCEEDED and self._settling:
-            self._settling.add(writer.run.key, run)
-        return {}
+    def record(self, requests: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Steps and ends of several, an answer for each: what can be written together is one commit."""
+        answers: list[dict[str, Any]] = [{"ok": True} for _ in requests]
+        waiting: list[tuple[int, Due]] = []
+        for place, request in enumerate(requests):
+            # Two words on one run: one after the other.
+            if len(waiting) == MOST or any(due.run.id == request["run"] for _, due in waiting):
+                self._commit(waiting, answers)
+            try:
+                due = self._due(request)
+            except (Error, Stop, ValueError, TypeError, KeyError) as error:
+                answers[place] = refusal(error)
+            else:
+                waiting += [(place, due)] if due else []
+        self._commit(waiting, answers)
+        return answers
+
+    def tick(self, now: float) -> float:
+        """Write the beginnings that have waited for long enough; returns when to look again."""
+        unwritten = [one for one in self._open.values() if one.run.unwritten]
+        late = [one for one in unwritten if now >= one.write_at][:MOST]
+        if late:
+            try:
+                # Lazily: the first step, or the end, brings it to the disk, and without them nothing is promised.
+                self._inside.commit([one.run.beginning() for one in late], lazy=True)
+            except (Error, Stop):  # as its first step will find out, and say
+                for one in late:
+                    one.write_at = now + _AGAIN
+        return min((one.write_at for one in unwritten if one.run.unwritten), default=float("inf"))
 
     def abandon(self) -> None:
         """The process that handled them is gone."""
-        for writer, _, started in self._open.values():
+        for one in self._open.values():
+            why, elapsed = "its process ended in the middle of it", clock.now() - one.started
             try:
-                self._inside.finish(
-                    writer, states.FAILED, reason="its process ended in the middle of it", elapsed=clock.now() - started
-                )
-            except (Error, LeaseLost):
+                self._inside.commit([one.run.ending(states.FAILED, reason=why, elapsed=elapsed)])
+            except (Error, Stop):
                 continue
         self._open.clear()
         if self._settling:
             self._settling.wait()
 
-    def _settle(self, key: str, run: str) -> None:
-        self._lease.store.settle(self._lease.name, self._lease.grant, self._around.job, key, value=run)
+    def _find(self, run: str) -> _Open:
+        if run not in self._open:
+            raise UsageError(f"the run {run} is not open here")
+        return self._open[run]
+
+    def _due(self, request: dict[str, Any]) -> Due | None:
+        """What has to be written for a request; None if that is done."""
+        one = self._find(str(request["run"]))
+        if request["do"] == "step":
+            if one.run.unwritten:
+                return one.run.beginning(one.recorder.steps([request]))
+            one.recorder.write([request])
+            return None
+        state, steps = request["state"], []
+        if state not in _ENDS:
+            raise ValueError(f"a run cannot end as {state!r} here")
+        if state == states.SUCCEEDED:
+            if self._settling is None:
+                self._settle({one.run.run.key: one.run.run.id})
+            steps = one.recorder.steps([{"steps": [[RESULT, "result", DONE, 1, request.get("result") or "", ""]]}])
+        reason, traceback = (self._redacted(str(request.get(word) or "")) for word in ("reason", "traceback"))
+        elapsed = clock.now() - one.started
+        return one.run.ending(state, reason=clean(reason), elapsed=elapsed, steps=steps, traceback=traceback)
+
+    def _commit(self, waiting: list[tuple[int, Due]], answers: list[dict[str, Any]]) -> None:
+        """Write what waits, and let it go; for what cannot be written there is another answer."""
+        try:
+            self._inside.commit([due for _, due in waiting])
+        except (Error, Stop) as error:
+            if len(waiting) == 1:
+                answers[waiting[0][0]] = refusal(error)
+            else:
+                for one in waiting:  # one of them is no good; the others are
+                    self._commit([one], answers)
+        else:
+            for _, due in waiting:
+                self._written(due.run)
+        waiting.clear()
+
+    def _written(self, run: Run) -> None:
+        if run.state != states.RUNNING:
+            del self._open[run.id]
+            if run.state == states.SUCCEEDED and self._settling:
+                self._settling.add(run.key, run.id)
+
+    def _settle(self, keys: dict[str, str]) -> None:
+        """Mark keys done; each has its run as its value."""
+        self._lease.store.settle_many(self._lease.name, self._lease.grant, self._around.job, keys)
 
     def _reap(self) -> None:
         """What an earlier holder of this lease left behind: some of it may never be asked for again."""
@@ -113,32 +174,45 @@ class Inner:
                     continue
 
 
-class _Settling:
-    """Marks keys done in a thread of its own, one after the other, while the work goes on."""
+class _Open:
+    """One that is being worked on."""
 
-    def __init__(self, settle: Callable[[str, str], None]) -> None:
+    def __init__(self, run: InnerRun, recorder: Recorder) -> None:
+        self.run, self.recorder, self.started = run, recorder, clock.now()
+        self.write_at = self.started + _WAIT
+
+
+class _Settling:
+    """Marks keys done in a thread of its own, those that come within a moment at once, while the work goes on."""
+
+    def __init__(self, settle: Callable[[dict[str, str]], None]) -> None:
         self._settle = settle
-        self._mutex, self._idle = allocate_lock(), allocate_lock()
-        self._todo: list[tuple[str, str]] = []
+        self._mutex, self._idle, self._hurry = allocate_lock(), allocate_lock(), allocate_lock()
+        self._todo: dict[str, str] = {}  # key → run
+        self._hurry.acquire()
 
     def add(self, key: str, run: str) -> None:
         with self._mutex:
-            self._todo.append((key, run))
+            self._todo[key] = run
             if self._idle.acquire(blocking=False):
                 start_new_thread(self._work, ())
 
     def wait(self) -> None:
+        """No more will come: return when all is done."""
+        self._hurry.release()
         with self._idle:
             pass
 
     def _work(self) -> None:
         while True:
+            if self._hurry.acquire(timeout=_GATHER):
+                self._hurry.release()
             with self._mutex:
-                if not self._todo:
+                todo, self._todo = self._todo, {}
+                if not todo:
                     self._idle.release()
                     return
-                key, run = self._todo.pop(0)
             try:
-                self._settle(key, run)
-            except (Error, LeaseLost):
-                continue  # the ledger knows it; whoever asks for the key again puts it right
+                self._settle(todo)
+            except (Error, Stop):
+                continue  # the ledger knows them; whoever asks for such a key again puts it right

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from ..core import budget
 from ..errors import Error, Stop
 from ..system import clock
@@ -22,11 +24,12 @@ if TYPE_CHECKING:
     from .publish_desk import PublishDesk
     from .watch import Watch
 
+_INSIDE = ("step", "close")  # of a run inside this one
 _EFFECTS = ("effect", "effect-probed", "effect-ended")
 _PUBLISHES = ("publish", "push")
 _KNOWN = (
-    "progress, spend, retry-after, check, fail, store, known, step, effect, effect-probed, effect-ended, open, close, "
-    "publish, push and refused"
+    "progress, spend, retry-after, check, fail, store, known, step, pen, effect, effect-probed, effect-ended, open, "
+    "close, publish, push and refused"
 )
 
 
@@ -61,7 +64,7 @@ class Listener:
         self.told = told
         self.hidden: list[tuple[bytes, bytes]] = []  # secrets, and what stands in their place
         self._lease, self._ledger, self._writer, self._watch = lease, ledger, writer, watch
-        self._steps = Recorder(ledger, writer, folder, self._redacted)
+        self._own: Recorder | None = None  # of steps
         self._batch = batch
         self.warm = False
         self._folder = folder
@@ -70,22 +73,36 @@ class Listener:
         self._inside: Inner | None = None
 
     def answers(self, requests: list[dict[str, Any]]) -> list[dict[str, Any] | Later]:
-        """An answer for each. Steps that came together are one commit; the others are answered one by one."""
-        steps = [request for request in requests if request.get("do") == "step"]
+        """An answer for each. Steps that came together are one commit, and so are steps and ends of runs inside; the
+        others are answered one by one."""
+        steps = [request for request in requests if request.get("do") == "step" and not request.get("run")]
+        inside = [request for request in requests if request.get("do") in _INSIDE and request.get("run")]
         told = iter(self._step(steps) if steps else ())
-        return [
-            next(told) if request.get("do") == "step" else self._later(request) or self._reply(request)
-            for request in requests
-        ]
+        told_inside = iter(self._inside_told(inside) if inside else ())
+        if steps or inside:
+            self._watch.progressed(clock.now())
+
+        def answer(request: dict[str, Any]) -> dict[str, Any] | Later:
+            if request.get("do") in _INSIDE and request.get("run"):
+                return next(told_inside)
+            return next(told) if request.get("do") == "step" else self._later(request) or self._reply(request)
+
+        return [answer(request) for request in requests]
 
     def warm_up(self) -> None:
         """Import what may be needed later: in an hour the package's folder may hold another version."""
-        import json  # noqa: F401 - for the socket
-
-        from ..gates import git  # noqa: F401
-        from . import effect_desk, inner, publish_desk  # noqa: F401
-
         self.warm = True
+        try:
+            import json  # noqa: F401 - for the socket
+
+            from ..gates import git  # noqa: F401
+            from . import effect_desk, inner, publish_desk  # noqa: F401
+        except Exception as error:  # noqa: BLE001 - whatever stands there now; what was imported before goes on
+            print(f"nightlatch: the package was replaced as the run began ({error!r})", file=sys.stderr)
+
+    def tick(self, now: float) -> float:
+        """Write what has waited for company; returns when to look again."""
+        return self._inside.tick(now) if self._inside else float("inf")
 
     def overdue(self, now: float) -> tuple[str, str, float] | None:
         """(state, reason, grace) if the run has to end now, since an effect takes longer than it may."""
@@ -109,7 +126,12 @@ class Listener:
         return self._inside
 
     def _recorder(self, run: str) -> Recorder:
-        return self._inner.recorder(run) if run else self._steps
+        if run:
+            return self._inner.recorder(run)
+        if self._own is None:
+            writer = self._writer
+            self._own = Recorder(self._ledger, writer.steps, self._folder, self._redacted, writer.progress)
+        return self._own
 
     def _later(self, request: dict[str, Any]) -> Later | None:
         """What is answered from a thread: it may take several words with a store, or a target, that is far away."""
@@ -149,18 +171,21 @@ class Listener:
         return reply(self.answer, request)
 
     def _step(self, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """One commit for the run, and one for each run inside it."""
         try:
-            for run in {str(request.get("run") or "") for request in requests}:
-                self._recorder(run).write([one for one in requests if str(one.get("run") or "") == run])
+            self._recorder("").write(requests)
         except (Error, Stop) as error:
             return [refusal(error)] * len(requests)
         except (ValueError, TypeError, KeyError) as error:
             if len(requests) == 1:
                 return [refusal(error)]
             return [self._step([request])[0] for request in requests]  # one of them is no good; the others are
-        self._watch.progressed(clock.now())
         return [{"ok": True}] * len(requests)
+
+    def _inside_told(self, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        try:
+            return self._inner.record(requests)
+        except (Error, Stop) as error:
+            return [refusal(error)] * len(requests)
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         word, item = request.pop("do", ""), request.pop("item", "")
@@ -195,13 +220,16 @@ class Listener:
             case "open":
                 self._watch.progressed(clock.now())
                 return self._inner.open(str(request["key"]))
-            case "close":
-                self._watch.progressed(clock.now())
-                return self._inner.close(request)
             case word if self._batch and word in self._batch.WORDS:
                 answer = self._batch.answer(word, request)
                 self._watch.progressed(clock.now())
                 return answer
+            case "pen":
+                file = self._ledger.file
+                if file:
+                    self._writer.lend(file)
+                    self._watch.follow(self._writer.steps_written)
+                return {"ledger": file}
             case "store":
                 return {"url": self._lease.store.url}  # without a password
             case other:

@@ -117,7 +117,7 @@ class Map:
                     begun = [[digest, key, BEGUN, deaths + 1, "", ""]]
                 count = {"of": len(self._items), "done": self.results.resumed + self._ended}
             if ended or begun:
-                yield self._memory.ask("step", steps=[*ended, *begun], message=self._name, **count)
+                yield self._memory.record([*ended, *begun], message=self._name, **count)
             if not place:
                 return
             ended = [(yield from self._do(index, key, digest))]

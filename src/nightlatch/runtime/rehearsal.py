@@ -184,6 +184,8 @@ class _Rehearsal(Pipeline):
                 self.told.attention, self.partial = bool(request.get("attention")), bool(request.get("planned"))
             case "check":
                 return {"token": 0}
+            case "pen":
+                return {"ledger": ""}
             case "store":
                 return {"url": self.store.url}
             case "publish" | "push" as word:
@@ -223,13 +225,15 @@ class _Rehearsal(Pipeline):
         return {"state": "begun", "run": run.id if run else f"dry-run {key}", "attempt": run.attempt + 1 if run else 1}
 
     def _result(self, run: Run) -> str:
-        return self.ledger.steps.result(self.ledger.steps.scope_of(run.id, before=True), RESULT)
+        log = self.ledger.step_log
+        return log.result(log.chain_of(run.id, before=True), RESULT)
 
     def _left_by(self, run: str) -> str:
         """A file with the steps that earlier attempts have done."""
+        log = self.ledger.step_log
         fd, path = tempfile.mkstemp(dir=self.folder)
         with open(fd, "w") as file:
-            for digest, state, _, _, result in self.ledger.steps.facts(self.ledger.steps.scope_of(run)) if run else ():
+            for digest, state, _, _, result in log.facts(log.chain_of(run)) if run else ():
                 if state == DONE:
                     file.write(f"{digest} {DONE} 0 {result}\n")
         return path

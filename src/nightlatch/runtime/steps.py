@@ -15,6 +15,7 @@ from ..core.keys import key as derive
 from ..errors import Busy, UsageError
 from ..system import clock
 from .drive import Ask, Call, Pause, Work
+from .pen import Pen, Record
 from .planned import loads, plain
 
 # How many more tries a transient failure gets; or a function of (error, tries so far) that returns the seconds to
@@ -30,12 +31,13 @@ _PLAIN = (str, int, bool, type(None))
 class Memory:
     """What is recorded of a scope's steps: read at the first use, all at once."""
 
-    def __init__(self, run: str) -> None:
+    def __init__(self, run: str, attempt: int) -> None:
         self.run = run  # "" for the supervisor's own
         self.done: dict[str, str] = {}  # digest → the result as JSON
         self.begun: dict[str, int] = {}  # begun and not ended when an earlier attempt died → how often
-        self._loaded = False
+        self._loaded = attempt <= 1  # nobody was here before
         self._uses: dict[str, tuple[str, Any]] = {}
+        self._pen = Pen()
 
     def load(self) -> Work[None]:
         if self._loaded:
@@ -57,6 +59,9 @@ class Memory:
 
     def ask(self, do: str, **more: Any) -> Ask:
         return Ask(do=do, run=self.run, **more) if self.run else Ask(do=do, **more)
+
+    def record(self, steps: list[list[Any]], **count: Any) -> Ask:
+        return self.ask("step", steps=steps, **count) if self.run else Record(self._pen, steps=steps, **count)
 
     def use(self, key: str, digest: str, call: Call) -> None:
         """A key names one piece of work: another function, or other arguments, would get what is not theirs."""
@@ -84,13 +89,13 @@ def step(memory: Memory, key: str, call: Call, retry: Retry) -> Work[Any]:
             result = yield call
             text = serialised("step", key, result)
         except Exception as error:
-            yield memory.ask("step", steps=[[digest, key, FAILED, tries, "", reason_of(error)]])
+            yield memory.record([[digest, key, FAILED, tries, "", reason_of(error)]])
             pause = pause_after(retry, error, tries)
             if pause is None:
                 raise
             yield Pause(pause)
             continue
-        yield memory.ask("step", steps=[[digest, key, DONE, tries, text, ""]])
+        yield memory.record([[digest, key, DONE, tries, text, ""]])
         memory.done[digest] = text
         return as_recorded(result, text)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from ..core.model import Cursor, Done, Granted, Holder, Record
 from ..core.tenure import request_timeout
+from ..database.guarded import Table
 from ..errors import Busy, InputChanged, LeaseLost, StoreUnreachable
 from ..system import identity
 from . import held
@@ -18,7 +19,7 @@ from .ear import Polling
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from typing import Any
 
     from ..core.model import Takeover
@@ -101,6 +102,14 @@ INSERT INTO {prefix}done (scope, key, value, input, token, at)
 SELECT :scope, :key, :value, :input, token, {wall} FROM {prefix}lease WHERE name = :name AND grant_id = :grant {share}
 ON CONFLICT (scope, key) DO NOTHING RETURNING scope, key, value, input, token, at
 """
+
+_MINE = "SELECT token, {wall} FROM {prefix}lease WHERE name = :name AND grant_id = :grant"
+_HOLDING = "SELECT token FROM {prefix}lease WHERE name = :name AND grant_id = :grant {share}"
+_DONE = Table(
+    "done",
+    {"scope": "TEXT", "key": "TEXT", "value": "TEXT", "input": "TEXT", "token": "BIGINT", "at": "BIGINT"},
+    "ON CONFLICT (scope, key) DO NOTHING",
+)
 
 _CURSOR = "SELECT job, next_due, definition FROM {prefix}cursor WHERE job = :job"
 
@@ -200,6 +209,14 @@ class SqlStore:
                 f"Use another key for other work; a key names what is processed"
             )
         return done
+
+    def settle_many(self, name: str, grant: str, scope: str, keys: Mapping[str, str]) -> None:
+        mine: dict[str, object] = {"name": name, "grant": grant}
+        for token, at in self._read(_MINE, **mine):
+            rows = [(scope, key, value, "", token, at) for key, value in keys.items()]
+            if self._db.guarded(self._sql(_HOLDING), mine, [(_DONE, rows)]):
+                return
+        raise self._lost(name)
 
     def _settled_before(self, name: str, grant: str, scope: str, key: str) -> Done:
         record, done = self.read(name), self.look(scope, key)

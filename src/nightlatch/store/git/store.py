@@ -25,7 +25,7 @@ from .repository import Move, Moved, Repository
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from ...core.model import Holder, Takeover
     from ...core.protocols import Ear
@@ -161,6 +161,10 @@ class GitStore:
                     continue
                 return plan.done
         raise self._refs.crowded(name)
+
+    def settle_many(self, name: str, grant: str, scope: str, keys: Mapping[str, str]) -> None:
+        for key, value in keys.items():
+            self.settle(name, grant, scope, key, value=value)
 
     def moves_to_settle(self, name: str, grant: str, scope: str, key: str, *, value: str) -> list[Move]:
         """The moves that make the key done, for a push that carries more than them. None: it is done already."""

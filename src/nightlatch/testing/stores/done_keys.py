@@ -95,6 +95,26 @@ class DoneKeys(StoreCase):
         raises(LeaseLost, self.store.settle, name, old, scope, "key", value="first")
         assert self.store.look(scope, "key") == done
 
+    def test_many_keys_are_settled_at_once(self) -> None:
+        name, scope = self.name(), self.name("scope")
+        grant, granted = self.take(name)
+        first = self.store.settle(name, grant, scope, "b", value="first")
+        self.store.settle_many(name, grant, scope, {"a": "1", "b": "2", "c": "ü"})
+        found = [self.connect().look(scope, key) for key in ("a", "b", "c")]
+        assert [done and (done.value, done.token) for done in found] == [
+            (value, granted.token) for value in ("1", "first", "ü")
+        ]
+        assert found[1] == first
+        self.store.settle_many(name, grant, scope, {"a": "again"})
+        assert self.store.look(scope, "a") == found[0]
+
+    def test_many_keys_need_the_current_grant_too(self) -> None:
+        name, scope = self.name(), self.name("scope")
+        old, _ = self.take(name)
+        self.take(name, over=self.ground(name, proven=True))
+        raises(LeaseLost, self.store.settle_many, name, old, scope, {"a": "1", "b": "2"})
+        assert self.store.look(scope, "a") is None
+
     def test_one_of_many_settles_and_all_are_told_the_same(self) -> None:
         stores, scope = self.connections(), self.name("scope")
         names = [self.name() for _ in stores]

@@ -1,0 +1,47 @@
+"""Where a run's steps stand in the journal: a chain for each run, and another after each of its successes."""
+
+from __future__ import annotations
+
+from .chain import head_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .tables import Row
+
+    Read = Callable[..., list[Row]]
+
+STEPS = "steps:"  # and the run's id
+
+_TAIL = "SELECT seq, hash FROM {prefix}journal WHERE chain = :chain ORDER BY seq DESC LIMIT 1"
+_SUCCEEDED = "SELECT attempt FROM {prefix}attempt WHERE run = :run AND state = 'succeeded' ORDER BY attempt DESC"
+
+
+def chain_of(read: Read, run: str, *, before: bool = False) -> str:
+    """A run that succeeded and is done `--again` begins with no steps; `before` is what it succeeded with."""
+    attempts = [attempt for (attempt,) in read(_SUCCEEDED, run=run)]
+    return chain_after(run, next(iter(attempts[1:] if before else attempts), 0))
+
+
+def chains_of(read: Read, run: str) -> list[str]:
+    """All that it has ever had."""
+    return [chain_after(run), *(chain_after(run, attempt) for (attempt,) in read(_SUCCEEDED, run=run))]
+
+
+def chain_after(run: str, succeeded: int = 0) -> str:
+    """The chain since the attempt that succeeded; 0: from the beginning."""
+    return f"{STEPS}{run}" + (f"#{succeeded}" if succeeded else "")
+
+
+def tail(read: Read, chain: str) -> tuple[int, str]:
+    """Where the chain ends: (seq, hash)."""
+    rows = read(_TAIL, chain=chain)
+    return (rows[0][0], rows[0][1]) if rows else (0, "")
+
+
+def head_of(read: Read, run: str) -> str | None:
+    """The head of a run's steps, as it is kept in the run's own chain; None if it has none."""
+    chain = chain_of(read, run)
+    seq, hash_ = tail(read, chain)
+    return head_text(chain, seq, hash_) if seq else None

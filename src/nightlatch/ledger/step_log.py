@@ -1,0 +1,168 @@
+"""A run's steps: a chain of the journal of its own, to which nothing but steps is appended.
+
+The entry is the step: no row is changed and no index kept for it, so that a checkpoint costs what an INSERT
+costs. The run's row is the fence, read in the statement that appends; and since a chain has one entry in each
+place, two writers cannot both go on from where it stood. The head goes into the run's own chain when it ends.
+"""
+
+from __future__ import annotations
+
+from ..core.effects import BEGUN, DONE, FAILED
+from . import step_chain
+from .chain import clean, head_text, kept, link, pack, unpack
+from .fence import Fence
+from .model import ENTRY, Entry
+from .tables import JOURNAL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from .model import Run
+    from .tables import Row, Tables
+
+    Step = tuple[str, str, str, int, str, str]  # digest, key, state, tries, result, reason
+
+KIND = "step-"  # and the step's state
+STATES = (BEGUN, DONE, FAILED)
+
+_RESULT = "\nresult="  # what comes after it is the result, whole
+_HEX = frozenset("0123456789abcdef")
+_PAGE = 5_000  # results may be long
+_SOME = """
+SELECT seq, kind, body FROM {prefix}journal WHERE chain = :chain AND seq > :after ORDER BY seq LIMIT :most
+"""
+_ALL = f"SELECT {ENTRY} FROM {{prefix}}journal WHERE chain = :chain ORDER BY seq"
+_ONE = """
+SELECT body FROM {prefix}journal WHERE chain = :chain AND kind = :kind AND body LIKE :begin ORDER BY seq DESC LIMIT 1
+"""
+
+# The place is looked at too: a commit of this writer whose reply was lost may have landed meanwhile.
+_FENCE = """
+FROM {{prefix}}run WHERE id = :id AND token = :token AND grant_id = :grant AND state = 'running'
+  AND NOT EXISTS (SELECT 1 FROM {{prefix}}journal WHERE chain = :chain AND seq = :next) {share}
+"""
+_FIELDS = ", ".join(f"CAST(:{name} AS {kind})" for name, kind in JOURNAL.columns.items())
+_ONLY = f"INSERT INTO {{{{prefix}}}}journal ({', '.join(JOURNAL.columns)}) SELECT {_FIELDS} {_FENCE} RETURNING seq"
+
+
+def step(digest: str, key: str, state: str, tries: int, result: str, reason: str) -> Step:
+    """A step as it can be recorded; `ValueError` if it cannot."""
+    if state not in STATES:
+        raise ValueError(f"a step cannot be {state!r}")
+    if len(digest) != 32 or not _HEX.issuperset(digest):
+        raise ValueError(f"{digest!r} is no digest: it takes 32 hexadecimal digits")
+    # A step is a line where the next attempt reads it, and JSON is the same without its line's ends.
+    return digest, clean(key), state, int(tries), kept(str(result)).replace("\n", " "), clean(reason)
+
+
+class StepLog:
+    """Made by `Ledger.step_log`: what was recorded of runs' steps."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def chain_of(self, run: str, *, before: bool = False) -> str:
+        """A run that succeeded and is done `--again` begins with no steps; `before` is what it succeeded with."""
+        return step_chain.chain_of(self._tables.read, run, before=before)
+
+    def facts(self, chain: str) -> Iterator[tuple[str, str, int, int, str]]:
+        """(digest, state, tries, attempt, result) of all that was said of steps, in its order, in pages."""
+        after, most = 0, _PAGE
+        while True:
+            page = self._tables.read(_SOME, chain=chain, after=after, most=most)
+            for _, kind, body in page:
+                yield _facts(kind, body)
+            if len(page) < most:
+                return
+            after = page[-1][0]
+
+    def entries(self, run: str) -> Iterator[Entry]:
+        """All that was said of a run's steps, as entries of the journal."""
+        for chain in step_chain.chains_of(self._tables.read, run):
+            for name, seq, at, kind, body, hash_ in self._tables.read(_ALL, chain=chain):
+                words, _, result = body.partition(_RESULT)
+                facts = {**unpack(words), "result": result}
+                yield Entry(chain=name, seq=seq, at=at / 1000, kind=kind, facts=facts, hash=hash_)
+
+    def result(self, chain: str, digest: str) -> str:
+        """The result of one step that is done; "" if there is none."""
+        rows = self._tables.read(_ONE, chain=chain, kind=KIND + DONE, begin=f"digest={digest}\n%")
+        return _facts(KIND + DONE, rows[0][0])[-1] if rows else ""
+
+
+class StepWriter:
+    """Made by `Writer.steps`. For one thread at a time."""
+
+    def __init__(self, tables: Tables, run: Run, skew: float) -> None:
+        self.run = run
+        # A first attempt has nothing behind it that would have to be looked for.
+        first = run.attempt <= 1
+        self.chain = step_chain.chain_after(run.id) if first else step_chain.chain_of(tables.read, run.id)
+        self._tables = tables
+        self._fence = _Tail(tables, run, skew, self.chain)
+        share = tables.database.share
+        self._only, self._guard = _ONLY.format(share=share), "SELECT id " + _FENCE.format(share=share)
+
+    def head_after(self, rows: Sequence[Row] = ()) -> str | None:
+        """The chain's head, after these rows too, as it is kept in the run's own chain; None if it has no entry."""
+        seq, hash_ = (rows[-1][1], rows[-1][5]) if rows else (self._fence.seq, self._fence.head)
+        return head_text(self.chain, seq, hash_) if seq else None
+
+    def append(self, steps: Sequence[Step]) -> None:
+        """In one commit, durable when this returns. Raises as the run's writer does."""
+        if steps:
+            self._fence.advance(lambda seq, head: self._composed(seq, head, steps))
+
+    def rows(self, steps: Sequence[Step], at: int) -> list[Row]:
+        """As rows of the journal, for a commit that has a fence of its own; tell `went_on` when it is done."""
+        return self._rows(self._fence.seq, self._fence.head, at, steps)
+
+    def went_on(self, rows: Sequence[Row]) -> None:
+        if rows:
+            self._fence.seq, self._fence.head = rows[-1][1], rows[-1][5]
+
+    def _composed(self, seq: int, head: str, steps: Sequence[Step]) -> tuple[int, str, Callable[[], bool]]:
+        rows = self._rows(seq, head, self._fence.now(), steps)
+        values = self._fence.values() | {"chain": self.chain, "next": seq + 1}
+        if len(rows) > 1:
+            write = lambda: bool(self._tables.guarded(self._guard, values, [(JOURNAL, rows)]))  # noqa: E731
+        else:
+            values |= dict(zip(JOURNAL.columns, rows[0], strict=True))
+            write = lambda: bool(self._tables.write(self._only, **values))  # noqa: E731
+        return rows[-1][1], rows[-1][5], write
+
+    def _rows(self, seq: int, head: str, at: int, steps: Sequence[Step]) -> list[Row]:
+        rows: list[Row] = []
+        for digest, key, state, tries, result, reason in steps:
+            body = f"digest={digest}\ntries={tries}\nattempt={self.run.attempt}\n{pack({'key': key})}"
+            if reason:
+                body += "\n" + pack({"reason": reason})
+            body += _RESULT + result
+            seq += 1
+            head = link(head, self.chain, seq, at, KIND + state, body)
+            rows.append((self.chain, seq, at, KIND + state, body, head))
+        return rows
+
+
+class _Tail(Fence):
+    """A fence whose place is the last entry of a chain, and not the head in the run's row.
+
+    It may be appended to by the supervisor and by whoever in the run was lent a pen: all have the run's grant.
+    """
+
+    def __init__(self, tables: Tables, run: Run, skew: float, chain: str) -> None:
+        super().__init__(tables, run, skew)
+        self._chain = chain
+        self.seq, self.head = step_chain.tail(tables.read, chain) if run.attempt > 1 else (0, "")
+
+    def stands(self, run: Run) -> str:
+        return step_chain.tail(self._tables.read, self._chain)[1]
+
+    def _go_on(self, run: Run) -> None:
+        self.seq, self.head = step_chain.tail(self._tables.read, self._chain)
+
+
+def _facts(kind: str, body: str) -> tuple[str, str, int, int, str]:
+    digest, tries, attempt, rest = body.split("\n", 3)
+    return digest[7:], kind[len(KIND) :], int(tries[6:]), int(attempt[8:]), rest.partition(_RESULT)[2]
