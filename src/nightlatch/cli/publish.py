@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ..errors import LeaseLost, StaleToken, UsageError
 from ..runtime import asking_publish
-from ..runtime.asked import Copied
-from ..runtime.inherited import Inherited
 from .arguments import Parser
 from .told import note_refusal, store_of_run
 
@@ -67,6 +65,9 @@ def _in_run(source: str | None, target: str, args: Namespace) -> dict[str, objec
 
 
 def _here(source: str | None, target: str, args: Namespace) -> dict[str, object]:
+    from ..runtime.asked import Copied
+    from ..runtime.inherited import Inherited
+
     copied = Copied(source, target, keep=args.keep, adopt=args.adopt)
     try:
         lease = Inherited.from_environment(args.store or store_of_run())
