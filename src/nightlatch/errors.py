@@ -65,6 +65,10 @@ class OtherStore(StaleToken):
     """The gate is fenced from another store, whose tokens cannot be compared with these."""
 
 
+class Forgotten(OtherStore):
+    """The gate knows a grant that the store has forgotten: it was restored from an older backup."""
+
+
 class Busy(Error):
     """The lease is held by another. `record` says by whom and until when."""
 

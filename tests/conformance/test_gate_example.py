@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nightlatch.core.fence import Standing, admit, pack, unpack
-from nightlatch.core.model import Mark
+from nightlatch.core.model import Known, Mark
 from nightlatch.errors import StaleToken
 from nightlatch.testing import GateConformance, run
 
@@ -24,19 +24,19 @@ class Shelf:
         self.path = path
         self.url = f"shelf:{path}"
 
-    def seal(self, mark: Mark, by: str) -> Mark | None:
+    def seal(self, mark: Mark, by: str, known: Known | None = None) -> Mark | None:
         with self._locked():
-            return self._pass(mark, by)
+            return self._pass(mark, by, known)
 
     def write(self, mark: Mark, content: bytes) -> None:
         with self._locked():
             self._pass(mark, "somebody")
             Path(self.path).write_bytes(content)
 
-    def _pass(self, mark: Mark, by: str) -> Mark | None:
+    def _pass(self, mark: Mark, by: str, known: Known | None = None) -> Mark | None:
         marks = self._marks()
         before = marks.get(mark.name)
-        if admit(self.url, marks, mark):
+        if admit(self.url, marks, mark, known):
             Path(self.path + ".marks").write_text(pack({**marks, mark.name: Standing(mark=mark, by=by, at=0.0)}))
         return before.mark if before else None
 
@@ -103,7 +103,7 @@ class Forgetful(Shelf):
         super().__init__(path)
         self._kept: dict[str, Standing] = {}
 
-    def _pass(self, mark: Mark, by: str) -> Mark | None:
+    def _pass(self, mark: Mark, by: str, known: Known | None = None) -> Mark | None:
         before = self._kept.get(mark.name)
         if admit(self.url, self._kept, mark):
             self._kept[mark.name] = Standing(mark=mark, by=by, at=0.0)
@@ -113,7 +113,7 @@ class Forgetful(Shelf):
 class Blind(Shelf):
     """Compares tokens and nothing else: no grant, no name, no store."""
 
-    def _pass(self, mark: Mark, by: str) -> Mark | None:
+    def _pass(self, mark: Mark, by: str, known: Known | None = None) -> Mark | None:
         before = next(iter(self._marks().values()), None)
         if before and before.mark.token > mark.token:
             raise StaleToken("behind", offered=mark, stands=before.mark)
@@ -133,10 +133,10 @@ class WritesFirst(Shelf):
 class HighestSeen(Shelf):
     """Has no seal: its mark rises with the first write of the new holder only."""
 
-    def seal(self, mark: Mark, by: str) -> Mark | None:
+    def seal(self, mark: Mark, by: str, known: Known | None = None) -> Mark | None:
         with self._locked():
             before = self._marks().get(mark.name)
-            admit(self.url, self._marks(), mark)
+            admit(self.url, self._marks(), mark, known)
             return before.mark if before else None
 
 

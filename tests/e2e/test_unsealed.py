@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from shutil import copytree, rmtree
 
 import pytest
 
@@ -134,3 +135,22 @@ def test_a_mistyped_target_is_not_in_the_way_of_the_right_one(any_store, tmp_pat
     blocked = run("l", wrong)
     assert blocked.returncode == 76 and f"nightlatch gate forget file://{identity.machine()}{right}" in blocked.stderr
     assert run("m", tmp_path / "elsewhere").returncode == 76
+
+
+def test_a_restored_store_stops_at_a_gate_that_knows_more_until_a_person_raises_the_token(place, tmp_path):
+    file = Path(place.store.removeprefix("sqlite:///"))
+    copytree(file.parent, tmp_path / "backup")
+    assert nightlatch(place.store, *place.words("second")).returncode == 0
+    rmtree(file.parent)
+    copytree(tmp_path / "backup", file.parent)
+    for key in ("second", "third"):
+        stopped = place.run(key)
+        assert stopped.returncode == 76 and "not started yet" not in stopped.stderr, "no waiting helps"
+    assert place.ran.read_text() == "1\n1\n", "the key that the store has forgotten is not done again"
+    shown = nightlatch(place.store, env={"COLUMNS": "900"}).stdout
+    above = shown.partition("nightlatch lease raise job --above ")[2].split(",")[0]
+    assert nightlatch(place.store, "lease", "raise", "job", "--above", above).returncode == 0
+    run = open_for(place.store).find("job", "third")
+    assert run and nightlatch(place.store, "retry", run.id).returncode == 0
+    for _ in range(2):
+        assert place.run("third").returncode == 0

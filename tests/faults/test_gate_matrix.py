@@ -19,7 +19,7 @@ import pytest
 import nightlatch
 from nightlatch import gates
 from nightlatch.core.model import Mark
-from nightlatch.errors import OtherStore, StaleToken
+from nightlatch.errors import Forgotten, OtherStore, StaleToken
 from nightlatch.system import identity
 from tests import programs, s3
 from tests.faults.targets import KINDS, Target, write
@@ -129,19 +129,28 @@ def test_a_holder_whose_wall_clock_is_off_neither_passes_nor_blocks(target: Targ
         refused(target, stale)
 
 
-def test_a_store_restored_from_before_a_grant_raises_its_token_above_the_marks(
-    target: Target, tmp_path: Path, sqlite_url: str
+@pytest.mark.parametrize("ahead", [0, 10**9], ids=["a sane clock", "a clock that was wrong"])
+def test_a_store_restored_from_before_a_grant_stops_at_the_mark_until_a_person_raises_the_token(
+    target: Target, tmp_path: Path, sqlite_url: str, ahead: int
 ) -> None:
     store = nightlatch.connect(sqlite_url)
     with nightlatch.lease("job", gates=[target.gate()], store=store):
         pass
     store.close()
     shutil.copytree(Path(sqlite_url.removeprefix("sqlite:///")).parent, tmp_path / "backup")
-    store.raise_token("job", int(time.time() * 1000) + 10**9)  # as if its clock had been wrong
+    if ahead:
+        store.raise_token("job", int(time.time() * 1000) + ahead)
     with nightlatch.lease("job", store=store) as lease:
         forgotten = lease.mark
     store.close()
-    with nightlatch.lease("job", store=sqlite_url.replace("state", "backup")) as lease:
+    restored = nightlatch.connect(sqlite_url.replace("state", "backup"))
+    for _ in range(3):
+        with pytest.raises(Forgotten, match=f"lease raise job --above {forgotten.token}"):
+            nightlatch.lease("job", store=restored).acquire()
+        # The evidence stays, also for who comes later with a higher token.
+        assert target.gate().standing()["job"].mark == forgotten
+    restored.raise_token("job", forgotten.token)
+    with nightlatch.lease("job", store=restored) as lease:
         assert lease.token > forgotten.token
         write(target.gate(), lease, "restored")
         refused(target, forgotten)
@@ -159,6 +168,7 @@ def test_another_store_is_refused_until_the_gate_is_adopted(target: Target, tmp_
         assert adopted.returncode == 0, adopted.stderr
         with pytest.raises(OtherStore):
             write(gate, lease, "mine again")
-    with nightlatch.lease("job", gates=[gate := target.gate()], store=theirs) as lease:
-        write(gate, lease, "theirs")
+    for _ in range(2):
+        with nightlatch.lease("job", gates=[gate := target.gate()], store=theirs) as lease:
+            write(gate, lease, "theirs")
     assert target.read() == "theirs"

@@ -20,7 +20,7 @@ import pytest
 import nightlatch
 from nightlatch import gates
 from nightlatch.core.model import Mark
-from nightlatch.errors import StaleToken
+from nightlatch.errors import Forgotten, LeaseLost, StaleToken
 from nightlatch.system import filelock, identity, process
 from tests import programs, s3
 from tests.faults.writer import write
@@ -270,32 +270,33 @@ def test_with_no_seal_an_acknowledged_update_is_lost_and_with_it_the_late_one_is
     assert trial(mark(3), mark(4), sealing=True) == (1, 1)
 
 
-def test_a_store_restored_from_before_a_grant_raises_its_token_above_the_marks(tmp_path, sqlite_url):
-    path, other = tmp_path / "out", tmp_path / "other"
-    database = Path(sqlite_url.removeprefix("sqlite:///"))
+def test_a_token_is_raised_above_an_adopted_mark_and_every_gate_is_sealed_again(tmp_path, sqlite_url):
+    other, adopted = gates.File(tmp_path / "other"), gates.File(tmp_path / "adopted")
     store = nightlatch.connect(sqlite_url)
-    with nightlatch.lease("job", store=store) as lease:
-        lease.use(gates.File(path))
-        lease.use(gates.File(other))
-    store.close()
-    backup = tmp_path / "backup"
-    shutil.copytree(database.parent, backup)
-    ahead = store.raise_token("job", int(time.time() * 1000) + 10**9)  # as if its clock had been wrong
-    with nightlatch.lease("job", store=store) as lease:
-        forgotten = lease.mark
-    store.close()
-    assert forgotten.token > ahead
-    # One gate was sealed by the holder that is forgotten, the other not: as if it had died in between.
-    restored = sqlite_url.replace("state", "backup")
-    (tmp_path / ".other.nightlatch" / "marks").unlink()
-    with nightlatch.lease("job", store=restored) as lease:
-        out = gates.File(path)
-        out.write(lease, b"restored")
-        assert lease.token > forgotten.token
-        for gate in (out, gates.File(other)):
-            assert gate.standing()["job"].mark == lease.mark, "after a raise every gate is sealed again"
+    ahead = mark(int(time.time() * 1000) + 10**9, store="another")  # as if that one's clock had been wrong
+    adopted.seal(ahead, "a holder of another store")
+    adopted.adopt(store.id)
+    with nightlatch.lease("job", store=store, gates=[other, adopted]) as lease:
+        assert lease.token > ahead.token
+        for gate in (other, adopted):
+            assert gate.standing()["job"].mark == lease.mark, "also the one that was sealed before the raise"
             with pytest.raises(StaleToken):
-                gate.write(forgotten, b"forgotten")
+                gate.write(ahead, b"another's")
+            gate.write(lease, b"mine")
+
+
+def test_a_holder_that_is_overtaken_while_it_seals_has_lost_its_lease(tmp_path, sqlite_url):
+    """It finds a newer mark there; that is no sign of a store that has forgotten anything."""
+
+    class Slow(gates.File):
+        def seal(self, *given):
+            store.evict("job")
+            with nightlatch.lease("job", store=sqlite_url, gates=[gates.File(self.path)]):
+                return super().seal(*given)
+
+    store = nightlatch.connect(sqlite_url)
+    with pytest.raises(LeaseLost):
+        nightlatch.lease("job", store=store, gates=[Slow(tmp_path / "out")]).acquire()
 
 
 def test_a_token_is_raised_before_the_work_and_never_in_the_middle_of_it(tmp_path, sqlite_url):
@@ -308,5 +309,8 @@ def test_a_token_is_raised_before_the_work_and_never_in_the_middle_of_it(tmp_pat
         with pytest.raises(StaleToken, match="nightlatch lease raise job"):
             lease.use(late)
         assert lease.token == before
+    with pytest.raises(Forgotten):
+        nightlatch.lease("job", store=sqlite_url, gates=[late]).acquire()
+    nightlatch.connect(sqlite_url).raise_token("job", ahead.token)
     with nightlatch.lease("job", store=sqlite_url, gates=[late]) as lease:
         assert lease.token > ahead.token

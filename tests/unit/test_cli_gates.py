@@ -82,9 +82,7 @@ def test_a_publish_overtaken_after_the_store_was_asked_is_73(sqlite_url, tmp_pat
     assert not (tmp_path / "out").exists()
 
 
-def test_a_mark_that_the_store_has_forgotten_stops_the_work_and_is_passed_by_the_next_acquire(
-    sqlite_url, tmp_path, new
-):
+def test_a_mark_that_the_store_has_forgotten_stops_everybody_until_a_person_raises_the_token(sqlite_url, tmp_path, new):
     """The store was restored from before it. Work that has begun under the lower token must not overtake it."""
     lease, path = acquired(sqlite_url), tmp_path / "out"
     store = nightlatch.connect(sqlite_url)
@@ -94,6 +92,10 @@ def test_a_mark_that_the_store_has_forgotten_stops_the_work_and_is_passed_by_the
     assert refused.returncode == 73
     assert f"lease raise job --above {ahead.token}" in refused.stderr
     command(sqlite_url, "lease", "release", "job", env=lease)
+    for _ in range(2):
+        stopped = command(sqlite_url, "lease", "acquire", "job")
+        assert stopped.returncode == 73 and f"lease raise job --above {ahead.token}" in stopped.stderr
+    assert command(sqlite_url, "lease", "raise", "job", "--above", str(ahead.token)).returncode == 0
     again = acquired(sqlite_url)
     assert int(again["NIGHTLATCH_TOKEN"]) > ahead.token
     assert command(sqlite_url, "publish", str(new), str(path), env=again).returncode == 0

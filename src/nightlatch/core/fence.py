@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 
-from ..errors import OtherStore, StaleToken
+from ..errors import Forgotten, OtherStore, StaleToken
 from .value import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .model import Mark
+    from .model import Known, Mark
 
 
 @value(frozen=True, kw_only=True)
@@ -59,9 +59,12 @@ class Refusal:
         )
 
 
-def admit(gate: str, standing: Mapping[str, Standing], offered: Mark) -> bool:
+def admit(gate: str, standing: Mapping[str, Standing], offered: Mark, known: Known | None = None) -> bool:
     """May a holder with this mark write here? True: yes, and the mark has to be raised first. False: yes,
     and its mark stands already. Otherwise raises StaleToken, or OtherStore.
+
+    `known`, when a gate is sealed: a mark that the store cannot explain stays where it is, the only evidence that
+    the store has forgotten grants (`Forgotten`).
 
     `standing` is every mark of the gate by lease name. Two jobs on one target do not fence each other;
     two stores do not know of each other's tokens, so the second one is refused whatever its token.
@@ -78,6 +81,8 @@ def admit(gate: str, standing: Mapping[str, Standing], offered: Mark) -> bool:
             )
     mine = standing.get(offered.name)
     if mine is None or offered.token > mine.mark.token:
+        if mine and known and not known.explains(mine.mark):
+            raise forgotten(gate, offered, mine.mark, f"{mine.by} since {_time(mine.at)}")
         return True
     if (offered.token, offered.grant) == (mine.mark.token, mine.mark.grant):
         return False
@@ -86,6 +91,17 @@ def admit(gate: str, standing: Mapping[str, Standing], offered: Mark) -> bool:
         f"since {_time(mine.at)}. Nothing was written. A newer holder has taken over; stop this one",
         offered=offered,
         stands=mine.mark,
+    )
+
+
+def forgotten(gate: str, offered: Mark, stands: Mark, by: str = "a holder") -> Forgotten:
+    return Forgotten(
+        f"{gate} was sealed by {by} under {offered.name}, with token {stands.token}, and the store knows nothing of "
+        f"that grant: it was restored from an older backup, or lost writes in a failover, and may have forgotten done "
+        f"keys and gates too. Nothing was written. See what was done since; then: nightlatch lease raise "
+        f"{offered.name} --above {stands.token}, and start it with every gate named again",
+        offered=offered,
+        stands=stands,
     )
 
 

@@ -60,6 +60,38 @@ class Holder:
 
 
 @value(frozen=True, kw_only=True)
+class Known:
+    """The grants of a lease that its store remembers: a gate's mark of another one tells that it has forgotten some.
+
+    Kept as one text, the newest grant first: `grant token grant token grant …`, each token that of the grant behind
+    it. A store puts a new grant and the token before it in front, and cuts the text at LENGTH.
+    """
+
+    grants: frozenset[str]
+    floor: int  # up to this token nothing is known: not any more, or not since the token was raised
+
+    LENGTH = 1500  # characters; some thirty grants
+
+    def explains(self, mark: Mark) -> bool:
+        """Does the store know where this mark comes from? One without a grant was adopted on a person's word."""
+        return not mark.grant or mark.grant in self.grants or mark.token <= self.floor
+
+    @staticmethod
+    def remember(past: str, token: int, grant: str) -> str:
+        """`past` with one more grant; `token` was the last one before it."""
+        return f"{grant} {token} {past}"[: Known.LENGTH]
+
+    @classmethod
+    def read(cls, past: str) -> Known:
+        words = past.split(" ")
+        if len(past) == cls.LENGTH:
+            words[-1] = ""  # it may be cut
+        tokens = [int(word) for word in words[1::2] if word]
+        whole = bool(words[-1])
+        return cls(grants=frozenset(words[::2]) - {""}, floor=0 if whole or not tokens else tokens[-1])
+
+
+@value(frozen=True, kw_only=True)
 class Record:
     """A lease as the store shows it. A record is never deleted: its token must outlive every holder."""
 
@@ -72,6 +104,7 @@ class Record:
     until: float  # wall clock of its end unless it is renewed, for people
     left: float | None  # seconds left by the store's own clock; None: no clock here can judge it
     version: str  # changes with every grant and every renewal
+    known: Known | None = None  # None: the store does not keep them
 
 
 @value(frozen=True, kw_only=True)
@@ -92,8 +125,9 @@ class Granted:
     """What an acquire returns."""
 
     token: int
-    previous: int  # the token before mine; a gate's mark above it means that the store forgot grants
+    previous: int  # the token before mine
     gates: tuple[str, ...]  # every gate registered under this name, to be sealed before any work
+    known: Known | None = None  # None: the store does not keep them
 
 
 @value(frozen=True, kw_only=True)

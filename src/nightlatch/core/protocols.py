@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from .fence import Refusal, Standing
-from .model import Cursor, Done, Granted, Holder, Mark, Record, Takeover
+from .model import Cursor, Done, Granted, Holder, Known, Mark, Record, Takeover
 
 
 class Store(Protocol):
@@ -126,11 +126,12 @@ class Gate(Protocol):
     def url(self) -> str:
         """What it is registered as; `gates.open(url)` makes it again, on any machine."""
 
-    def seal(self, mark: Mark, by: str) -> Mark | None:
+    def seal(self, mark: Mark, by: str, known: Known | None = None) -> Mark | None:
         """Raise the gate's mark, so that every older grant is refused from now on; returns the mark before.
 
         Durable when it returns. Raises `StaleToken` if a newer mark stands, `OtherStore` if the gate
-        is fenced from another store, `GateUnreachable` if it cannot be sealed.
+        is fenced from another store, `Forgotten`, and the mark stays, if it is of a grant that is not `known`,
+        `GateUnreachable` if it cannot be sealed.
         """
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..core.fence import Refusal, Standing
-    from ..core.model import Mark
+    from ..core.model import Known, Mark
     from ..core.protocols import Bearer
 
 _CHUNK = 1 << 20
@@ -48,10 +48,10 @@ class File:
     def from_url(cls, url: str) -> File:
         return cls(address.to_path(url))
 
-    def seal(self, mark: Mark, by: str) -> Mark | None:
+    def seal(self, mark: Mark, by: str, known: Known | None = None) -> Mark | None:
         """Refuse every older grant from now on; returns the mark before."""
         with self._marks.locked():
-            before = self._marks.admit(mark, by)
+            before = self._marks.admit(mark, by, known)
             self._marks.sweep()
             # What the last writer put there, killed before it could flush the name, is kept for good now:
             # the new holder may build on it.

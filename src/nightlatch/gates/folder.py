@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ..core.fence import Refusal, Standing
-    from ..core.model import Mark
+    from ..core.model import Known, Mark
     from ..core.protocols import Bearer
 
 KEEP = 5
@@ -50,10 +50,10 @@ class Folder:
     def from_url(cls, url: str) -> Folder:
         return cls(address.to_path(url))
 
-    def seal(self, mark: Mark, by: str) -> Mark | None:
+    def seal(self, mark: Mark, by: str, known: Known | None = None) -> Mark | None:
         """Refuse every older grant from now on; returns the mark before."""
         with self._marks.locked():
-            before = self._marks.admit(mark, by)
+            before = self._marks.admit(mark, by, known)
             self._marks.sweep()
             durable.fsync_folder(self._marks.parent)
         self._sealed = mark

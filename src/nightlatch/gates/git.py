@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ..core.fence import Refusal, Standing
-    from ..core.model import Mark
+    from ..core.model import Known, Mark
     from ..core.protocols import Bearer
     from ..store.git.objects import Commit
 
@@ -75,14 +75,14 @@ class Git:
         gate._open(resolve(place), branch)
         return gate
 
-    def seal(self, mark: Mark, by: str) -> Mark | None:
+    def seal(self, mark: Mark, by: str, known: Known | None = None) -> Mark | None:
         """Refuse every older grant from now on, by a push of the fence alone; returns the mark before."""
         before: Mark | None = None
 
         def raised(standing: dict[str, Standing]) -> dict[str, Standing] | None:
             nonlocal before
             before = standing[mark.name].mark if mark.name in standing else None
-            return self._raised(standing, mark, by)
+            return self._raised(standing, mark, by, known)
 
         self._change(raised)
         self._sealed = mark
@@ -145,7 +145,7 @@ class Git:
         def rekeyed(standing: dict[str, Standing]) -> dict[str, Standing] | None:
             nonlocal foreign
             foreign = sum(stands.mark.store != store for stands in standing.values())
-            new = {name: replace(s, mark=replace(s.mark, store=store)) for name, s in standing.items()}
+            new = {name: replace(s, mark=replace(s.mark, store=store, grant="")) for name, s in standing.items()}
             return new if foreign else None
 
         self._change(rekeyed)
@@ -171,10 +171,12 @@ class Git:
                 continue
         raise GateUnreachable(f"{self.url} is sealed by others all the time; no turn in {_CROWD} tries. Try again")
 
-    def _raised(self, standing: dict[str, Standing], mark: Mark, by: str) -> dict[str, Standing] | None:
+    def _raised(
+        self, standing: dict[str, Standing], mark: Mark, by: str, known: Known | None = None
+    ) -> dict[str, Standing] | None:
         """The marks with ours; None if ours stands already. A refusal is recorded here, on this machine."""
         try:
-            if not fence.admit(self.url, standing, mark):
+            if not fence.admit(self.url, standing, mark, known):
                 return None
         except StaleToken as refused:
             durable.private_folder(os.path.dirname(self._refusals))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..core.fence import Refusal, Standing
-    from ..core.model import Mark
+    from ..core.model import Known, Mark
 
 PATIENCE = 30.0  # seconds to wait for the lock; whoever has it flushes a file at the most
 
@@ -68,14 +68,14 @@ class Marks:
                     f"was written. Have it ended (kill -9 {stopped[0]}), then try again"
                 ) from error
 
-    def admit(self, mark: Mark, by: str) -> Mark | None:
+    def admit(self, mark: Mark, by: str, known: Known | None = None) -> Mark | None:
         """Inside `locked`: make the mark stand, durably, or refuse it. Returns the one that stood before.
 
         A mark that stands already is not written again: that would double what a write has to flush.
         """
         standing = self.read()
         try:
-            higher = fence.admit(self.target, standing, mark)
+            higher = fence.admit(self.target, standing, mark, known)
         except StaleToken as refused:
             refusals.record(self._refusals, refused, by)
             raise
@@ -94,7 +94,7 @@ class Marks:
             standing = self.read()
             foreign = sum(s.mark.store != store for s in standing.values())
             if foreign:
-                self._write({n: replace(s, mark=replace(s.mark, store=store)) for n, s in standing.items()})
+                self._write({n: replace(s, mark=replace(s.mark, store=store, grant="")) for n, s in standing.items()})
         return foreign
 
     def read(self) -> dict[str, Standing]:

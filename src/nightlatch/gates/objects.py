@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..core.model import Mark
+    from ..core.model import Known, Mark
     from ..core.protocols import Bearer
     from .pointer import Pointer
 
@@ -50,7 +50,7 @@ class Object:
     def from_url(cls, url: str) -> Object:
         return cls(url)
 
-    def seal(self, mark: Mark, by: str) -> Mark | None:
+    def seal(self, mark: Mark, by: str, known: Known | None = None) -> Mark | None:
         """Refuse every older grant from now on; returns the mark before."""
         before: Mark | None = None
 
@@ -58,7 +58,7 @@ class Object:
             nonlocal before
             stood = old.marks.get(mark.name)
             before = stood.mark if stood else None
-            return self._raised(old, mark, by)
+            return self._raised(old, mark, by, known)
 
         self._change(raised, by)
         self._sealed = mark
@@ -122,7 +122,7 @@ class Object:
         def rekeyed(old: Pointer) -> Pointer | None:
             nonlocal foreign
             foreign = sum(s.mark.store != store for s in old.marks.values())
-            marks = {n: replace(s, mark=replace(s.mark, store=store)) for n, s in old.marks.items()}
+            marks = {n: replace(s, mark=replace(s.mark, store=store, grant="")) for n, s in old.marks.items()}
             return replace(old, marks=marks) if foreign else None
 
         self._cell.change(rekeyed)
@@ -153,9 +153,9 @@ class Object:
             self._bucket.discard(name)
         return key
 
-    def _raised(self, old: Pointer, mark: Mark, by: str) -> Pointer | None:
+    def _raised(self, old: Pointer, mark: Mark, by: str, known: Known | None = None) -> Pointer | None:
         """The pointer with the mark raised; None if it stands already. Raises if it is refused."""
-        if not fence.admit(self.url, old.marks, mark):
+        if not fence.admit(self.url, old.marks, mark, known):
             return None
         here = Standing(mark=mark, by=" ".join(by.split()), at=clock.wall())
         return replace(old, marks={**old.marks, mark.name: here})

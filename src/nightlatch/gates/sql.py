@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any, Protocol
 
     from ..core.fence import Refusal, Standing
-    from ..core.model import Mark
+    from ..core.model import Known, Mark
     from ..core.protocols import Bearer
 
     class Fence(Protocol):
@@ -93,7 +93,7 @@ class Sql:
     def url(self) -> str:
         return f"{self._known.url}#{self.name}"
 
-    def seal(self, mark: Mark, by: str) -> Mark | None:
+    def seal(self, mark: Mark, by: str, known: Known | None = None) -> Mark | None:
         """Refuse every older grant from now on; returns the mark before.
 
         PostgreSQL: an older holder that is in the middle of a transaction is given 2 s, then its session
@@ -106,7 +106,7 @@ class Sql:
                 standing = marks.read()
                 before = standing.get(mark.name)
                 try:
-                    if fence.admit(self.url, standing, mark):
+                    if fence.admit(self.url, standing, mark, known):
                         marks.write(fence.Standing(mark=mark, by=" ".join(by.split()), at=clock.wall()))
                 except StaleToken as stale:
                     refused = stale

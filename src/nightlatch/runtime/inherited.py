@@ -11,7 +11,7 @@ from ..store import held, url
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..core.model import Holder
+    from ..core.model import Holder, Known
     from ..core.protocols import Gate, Store
 
 
@@ -25,7 +25,7 @@ class Inherited:
         self.store = store
         self.name = check_name(name)
         self.grant = grant
-        self.token, self.holder = self._ask()
+        self.token, self.holder, self.known = self._ask()
 
     @classmethod
     def from_environment(cls, store: str | None = None) -> Inherited:
@@ -49,7 +49,7 @@ class Inherited:
 
     def check(self) -> None:
         """Return if the store still shows our grant; raise `LeaseLost` otherwise."""
-        self.token, self.holder = self._ask()
+        self.token, self.holder, self.known = self._ask()
 
     def use(self, gate: Gate) -> None:
         """Register a gate under this lease, for every holder after us too, and seal it."""
@@ -61,8 +61,8 @@ class Inherited:
         """Lift the grant's token above one that a gate has seen; before any work is begun under it."""
         self.token = self.store.raise_token(self.name, token, self.grant)
 
-    def _ask(self) -> tuple[int, Holder]:
+    def _ask(self) -> tuple[int, Holder, Known | None]:
         record = self.store.read(self.name)
         if record is None or record.grant != self.grant:
             raise LeaseLost(held.lost_sentence(record, self.name), reason="taken")
-        return record.token, record.holder
+        return record.token, record.holder, record.known

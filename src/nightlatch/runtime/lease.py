@@ -65,7 +65,7 @@ class Lease:
         except BaseException:
             self._lifetime.end()
             raise
-        self.token = granted.token
+        self.token, self.known = granted.token, granted.known
         # Processes started from here inherit it, so that a challenger can find them if we are killed.
         os.environ[tree.LINEAGE] = " ".join([*lineage(), self.grant])
         on_tenure(tenure)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from ..core import fence
 from ..errors import GateUnreachable, LeaseLost, OtherStore, StaleToken, StoreUnreachable
 from ..gates import open as open_gate
+from ..store import held
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..core.model import Mark
     from ..core.protocols import Gate
     from .inherited import Inherited
     from .lease import Lease
@@ -25,7 +26,7 @@ def seal_in_work(lease: Lease | Inherited, gate: Gate) -> None:
     """
     lease.store.register(lease.name, lease.grant, gate.url)
     try:
-        gate.seal(lease.mark, str(lease.holder))
+        gate.seal(lease.mark, str(lease.holder), lease.known)
     except OtherStore:
         raise
     except StaleToken as stale:
@@ -42,8 +43,9 @@ def seal_in_work(lease: Lease | Inherited, gate: Gate) -> None:
 def seal_all(lease: Lease | Inherited, registered: Iterable[str], declared: Iterable[Gate]) -> None:
     """Before any work: seal what is registered under the lease's name, and what is declared besides.
 
-    A mark above our token means that the store has forgotten grants (it was restored from a backup):
-    the token is raised above that mark and every gate sealed again, the first ones too.
+    A mark that the store cannot explain means that it has forgotten grants (it was restored from a backup), and
+    perhaps done keys: `Forgotten`, and the mark stays, until a person raises the token. One that was adopted may
+    stand above our token: that is raised, and every gate sealed again, the first ones too.
 
     If that fails, what was not registered before is so no more: a mistyped target must not be in the way of
     those who name the right one. Nobody has written there under this lease, nor will.
@@ -63,8 +65,7 @@ def seal_all(lease: Lease | Inherited, registered: Iterable[str], declared: Iter
 
 def _seal(lease: Lease | Inherited, gates: dict[str, Gate], known: set[str]) -> None:
     for _ in range(_TRIES):
-        mark, by = lease.mark, str(lease.holder)
-        highest = max((_refusal(gate, mark, by, known=url in known) for url, gate in gates.items()), default=0)
+        highest = max((_refusal(gate, lease, new=url not in known) for url, gate in gates.items()), default=0)
         if not highest:
             return
         # Then all of them again: sealed under the lower token, one would let in a grant that the store has forgotten.
@@ -84,21 +85,27 @@ def _opened(urls: Iterable[str]) -> dict[str, Gate]:
     return {url: open_gate(url) for url in urls if not _elsewhere(url)}
 
 
-def _refusal(gate: Gate, mark: Mark, by: str, *, known: bool) -> int:
+def _refusal(gate: Gate, lease: Lease | Inherited, *, new: bool) -> int:
     """Seal; 0, or the token of the mark that stands in the way."""
+    mark = lease.mark
     try:
-        gate.seal(mark, by)
+        gate.seal(mark, str(lease.holder), lease.known)
         return 0
     except OtherStore:
         raise
     except StaleToken as stale:
         if stale.stands is None:
             raise
-        return stale.stands.token
+        if lease.known is None or lease.known.explains(stale.stands):
+            return stale.stands.token
+        record = lease.store.read(lease.name)
+        if record is None or record.grant != lease.grant:
+            raise LeaseLost(held.lost_sentence(record, lease.name), reason="taken") from stale
+        raise fence.forgotten(gate.url, mark, stale.stands) from stale
     except GateUnreachable as unreachable:
         hint = (
             f"If it is gone for good: nightlatch gate forget {gate.url} --lease {mark.name}"
-            if known
+            if not new
             else f"Nothing was ever written there under {mark.name}: is it the right target?"
         )
         raise GateUnreachable(f"{unreachable}. {hint}") from unreachable

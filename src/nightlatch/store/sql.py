@@ -9,7 +9,7 @@ the same name in this moment.
 
 from __future__ import annotations
 
-from ..core.model import Cursor, Done, Granted, Holder, Record
+from ..core.model import Cursor, Done, Granted, Holder, Known, Record
 from ..core.tenure import request_timeout
 from ..database.guarded import Table
 from ..errors import Busy, InputChanged, LeaseLost, StoreUnreachable
@@ -34,21 +34,24 @@ _NEXT = "CASE WHEN lease.token >= excluded.token THEN lease.token + 1 ELSE exclu
 # The first WHERE only looks, and lets one at a time go on: ON CONFLICT locks the row before it asks, so losers
 # would queue on it, and the winner's release behind them.
 _ACQUIRE = f"""
-INSERT INTO {{prefix}}lease (name, token, previous, grant_id, holder, ttl, clock, expires, since, until, version, gates)
-SELECT :name, {{wall}}, 0, :grant, :holder, :ttl, :clock, {{now}} + :ttl, {{wall}}, {{wall}} + :ttl, 1, 0
+INSERT INTO {{prefix}}lease (name, token, previous, grant_id, holder, ttl, clock, expires, since, until, version, gates,
+  past)
+SELECT :name, {{wall}}, 0, :grant, :holder, :ttl, :clock, {{now}} + :ttl, {{wall}}, {{wall}} + :ttl, 1, 0, :grant
 WHERE CASE WHEN EXISTS (SELECT 1 FROM {{prefix}}lease WHERE name = :name AND grant_id NOT IN (:grant, :over))
       THEN FALSE ELSE {{alone}} END
 ON CONFLICT (name) DO UPDATE SET
   token    = CASE WHEN lease.grant_id = excluded.grant_id THEN lease.token ELSE {_NEXT} END,
   previous = CASE WHEN lease.grant_id = excluded.grant_id THEN lease.previous ELSE lease.token END,
   since    = CASE WHEN lease.grant_id = excluded.grant_id THEN lease.since ELSE excluded.since END,
+  past     = CASE WHEN lease.grant_id = excluded.grant_id THEN lease.past
+                  ELSE substr(excluded.past || ' ' || lease.token || ' ' || lease.past, 1, {Known.LENGTH}) END,
   grant_id = excluded.grant_id, holder = excluded.holder, ttl = excluded.ttl, clock = excluded.clock,
   expires  = excluded.expires, until = excluded.until, version = lease.version + 1
 WHERE lease.grant_id IS NULL
    OR lease.grant_id = excluded.grant_id
    OR (lease.grant_id = :over AND lease.clock = excluded.clock AND lease.expires <= {{now}})
    OR (lease.grant_id = :over AND :proven = 1 AND lease.version = :version)
-RETURNING token, previous, gates
+RETURNING token, previous, gates, past
 """
 
 _RENEW = """
@@ -71,14 +74,14 @@ WHERE name = :name AND grant_id IS NOT NULL RETURNING token{notify}
 
 _READ = """
 SELECT name, token, grant_id, holder, ttl, since, until, version,
-       CASE WHEN clock = :clock THEN expires - {now} END
+       CASE WHEN clock = :clock THEN expires - {now} END, past
 FROM {prefix}lease
 """
 
 _HELD = "SELECT 1 FROM {prefix}lease WHERE name = :name AND grant_id IS NOT NULL AND grant_id <> :grant"
 
 # Above the clock too, as an acquire is: a store that forgot its grants may have handed out `above` + 1 before.
-# The clock is read once here too (`moment`).
+# The clock is read once here too (`moment`). A person who raises it answers for all older marks.
 _RAISE_MINE = """
 UPDATE {prefix}lease SET version = lease.version + 1, token =
   CASE WHEN lease.token >= moment.wall AND lease.token >= :above THEN lease.token + 1
@@ -91,7 +94,7 @@ _RAISE = f"""
 INSERT INTO {{prefix}}lease (name, token, previous, grant_id, holder, ttl, clock, expires, since, until, version, gates)
 SELECT :name, CASE WHEN :above >= wall THEN :above + 1 ELSE wall END, 0, NULL, '', 0, '', 0, wall, wall, 1, 0
 FROM (SELECT {{wall}} AS wall) AS moment WHERE TRUE
-ON CONFLICT (name) DO UPDATE SET token = {_NEXT}, version = lease.version + 1
+ON CONFLICT (name) DO UPDATE SET token = {_NEXT}, version = lease.version + 1, past = ''
 RETURNING token
 """
 
@@ -164,8 +167,8 @@ class SqlStore:
         if not rows:
             record = self.read(name)
             raise Busy(held.sentence(record, name), record)
-        token, previous, gates = rows[0]
-        return Granted(token=token, previous=previous, gates=self._gates(name) if gates else ())
+        token, previous, gates, past = rows[0]
+        return Granted(token=token, previous=previous, gates=self._gates(name) if gates else (), known=Known.read(past))
 
     def _look_first(self, name: str, grant: str) -> None:
         if self._read(_HELD, name=name, grant=grant):
@@ -300,7 +303,7 @@ class SqlStore:
 
 
 def _record(row: tuple[Any, ...]) -> Record:
-    name, token, grant, holder, ttl, since, until, version, left = row
+    name, token, grant, holder, ttl, since, until, version, left, past = row
     return Record(
         name=name,
         token=token,
@@ -311,6 +314,7 @@ def _record(row: tuple[Any, ...]) -> Record:
         until=until / 1000,
         left=None if left is None or left > ttl else left / 1000,
         version=str(version),
+        known=Known.read(past),
     )
 
 

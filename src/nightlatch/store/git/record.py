@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...core.model import Cursor, Holder, Record
+from ...core.model import Cursor, Holder, Known, Record
 from ...core.value import value
 from ...system import identity
 
@@ -21,6 +21,7 @@ class Standing:
     since: float
     until: float
     gates: tuple[str, ...] = ()
+    past: str = ""  # as `Known` reads it
 
     def message(self, name: str) -> str:
         holder = Holder.unpack(self.holder)
@@ -34,6 +35,7 @@ class Standing:
             f"ttl={self.ttl}",
             f"since={self.since:.3f}",
             f"until={self.until:.3f}",
+            *([f"past={self.past}"] if self.past else ()),
             *(f"gate={escape(gate)}" for gate in self.gates),
             *(f"{_HOLDER}{line}" for line in self.holder.split("\n") if line),
             _nonce(),
@@ -51,6 +53,7 @@ class Standing:
             until=self.until,
             left=None,  # no clock here: a challenger watches whether it changes
             version=version,
+            known=Known.read(self.past),
         )
 
 
@@ -65,6 +68,7 @@ def read_standing(message: str) -> Standing:
         since=float(given["since"]),
         until=float(given["until"]),
         gates=tuple(unescape(line.removeprefix("gate=")) for line in lines if line.startswith("gate=")),
+        past=given.get("past", ""),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...core.model import Cursor, Done, Granted, Record
+from ...core.model import Cursor, Done, Granted, Known, Record
 from ...core.tenure import request_timeout
 from ...core.value import replace
 from ...errors import Busy, InputChanged, LeaseLost, StoreUnreachable
@@ -88,7 +88,7 @@ class GitStore:
             now = clock.wall()
             until, packed, lowest = now + ttl, holder.pack(), int(now * 1000)
             if stands is None:
-                return Standing(token=lowest, since=now, grant=grant, holder=packed, ttl=ttl, until=until)
+                return Standing(token=lowest, since=now, grant=grant, holder=packed, ttl=ttl, until=until, past=grant)
             mine = replace(stands, grant=grant, holder=packed, ttl=ttl, until=until)
             if stands.grant == grant:
                 return mine
@@ -96,10 +96,11 @@ class GitStore:
             if stands.grant and not watched:
                 there = stands.record(name, version)
                 raise Busy(held.sentence(there, name), there)
-            return replace(mine, token=max(stands.token + 1, lowest), previous=stands.token, since=now)
+            past = Known.remember(stands.past, stands.token, grant)
+            return replace(mine, token=max(stands.token + 1, lowest), previous=stands.token, since=now, past=past)
 
         stands = self._change(name, change, ttl)
-        return Granted(token=stands.token, previous=stands.previous, gates=stands.gates)
+        return Granted(token=stands.token, previous=stands.previous, gates=stands.gates, known=Known.read(stands.past))
 
     def renew(self, name: str, grant: str, ttl: float) -> None:
         self._change_mine(name, grant, lambda mine: replace(mine, ttl=ttl, until=clock.wall() + ttl), ttl)
@@ -138,7 +139,8 @@ class GitStore:
             lowest = max(above + 1, int(now * 1000))
             if stands is None:
                 return Standing(token=lowest, since=now, until=now)
-            return replace(stands, token=max(stands.token + 1, lowest))
+            # A person who raises it answers for all older marks.
+            return replace(stands, token=max(stands.token + 1, lowest), past=stands.past if grant else "")
 
         return (self._change_mine(name, grant, change) if grant else self._change(name, change)).token
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ...errors import OtherStore, StaleToken
+from ...core.model import Known
+from ...errors import Forgotten, OtherStore, StaleToken
 from ..expect import raises
 from .case import BY, GateCase
 
@@ -33,6 +34,19 @@ class Seals(GateCase):
         stands, twin = self.sealed(1000), self.mark(1000)
         stale = raises(StaleToken, self.gate.seal, twin, BY)
         assert (stale.offered, stale.stands) == (twin, stands)
+
+    def test_a_mark_of_a_grant_that_the_store_has_forgotten_stays(self) -> None:
+        """It is the only evidence that the store was restored from a backup: every later seal has to find it."""
+        stands = self.sealed(1001)
+        for token in (1002, 1003):
+            mine = self.mark(token)
+            known = Known(grants=frozenset({mine.grant, self.mark().grant}), floor=1000)
+            stale = raises(Forgotten, self.gate.seal, mine, BY, known)
+            assert (stale.offered, stale.stands) == (mine, stands)
+        mine = self.mark(1004)
+        assert self.gate.seal(mine, BY, Known(grants=frozenset({mine.grant}), floor=1001)) == stands
+        later = self.mark(1005)
+        assert self.gate.seal(later, BY, Known(grants=frozenset({later.grant, mine.grant}), floor=0)) == mine
 
     def test_the_same_mark_is_accepted_again(self) -> None:
         mark = self.sealed(1000)
