@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from nightlatch import gates
 from nightlatch.ledger import open_for
 from nightlatch.system import filelock, identity
-from tests import nightly
+from tests import nightly, s3
 from tests.git_server import git_repository
 from tests.programs import NIGHTLATCH, alive, nightlatch, start, until
 from tests.servers import PostgresServer
@@ -87,6 +88,24 @@ def everything(store: str, folder: Path, site: Path) -> None:
 
 def test_files_folders_and_branches(any_store, tmp_path, site):
     everything(any_store, tmp_path, site)
+
+
+def test_an_object_is_published_adopted_and_rolled_back(sqlite_url, tmp_path):
+    with s3.server() as endpoint:
+        url = f"s3://bucket/report?endpoint={endpoint}"
+        script = f"""
+        publish() {{ echo $1 > new; me publish new '{url}' --json; }}
+        publish one && [ $NIGHTLATCH_ATTEMPT = 2 ] && publish two && me publish --rollback '{url}' --json
+        """
+        first = run(sqlite_url, tmp_path, script)
+        assert first.returncode == 1 and gates.Object(url).read() == b"one\n", first.stderr
+        again = run(sqlite_url, tmp_path, script)
+        assert again.returncode == 0, again.stderr
+        adopted, two, back = (json.loads(line)["release"] for line in again.stdout.splitlines())
+        assert adopted == back == json.loads(first.stdout)["release"] != two
+        assert gates.Object(url).read() == b"one\n"
+        third = run(sqlite_url, tmp_path, f"echo one > new; me publish new '{url}' --json", "--again")
+        assert json.loads(third.stdout)["release"] != back, "asked for again it is published again"
 
 
 def test_a_password_that_only_the_supervisor_has(postgres: PostgresServer, state_home, tmp_path, site):
