@@ -74,6 +74,15 @@ def dies():
     os.kill(os.getpid(), 9)
 
 @nightlatch.job(key="{name}")
+def slow(name):
+    from nightlatch.ledger import open_for
+    def seen():
+        while not (run := open_for(os.environ["STORE"]).find("slow", "m")):
+            pass
+        note(run.state, run.attempt)
+    nightlatch.current().handle("m", seen)
+
+@nightlatch.job(key="{name}")
 def dying(name):
     nightlatch.current().handle("m", dies)
 """
@@ -137,6 +146,14 @@ def test_coroutines_are_handled_side_by_side(jobs):
 
 def test_the_key_of_the_run_itself_is_refused(tmp_path, sqlite_url):
     assert "in this very run" in Jobs(tmp_path, sqlite_url).run("itself.run()")
+
+
+def test_one_that_takes_a_while_is_seen_before_its_first_step(tmp_path, ledger_url, monkeypatch):
+    monkeypatch.setenv("STORE", ledger_url)
+    jobs = Jobs(tmp_path, ledger_url)
+    assert jobs.run("slow.run('a')").startswith("succeeded")
+    assert jobs.notes == ["running 1"]
+    assert jobs.state("slow", "m") == ("succeeded", 1)
 
 
 def test_a_doubt_waits_for_a_person(tmp_path, sqlite_url):

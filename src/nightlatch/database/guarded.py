@@ -58,7 +58,7 @@ def one_statement(update: str, inserts: Inserts, prefix: str) -> str:
             f", put_{table.name} AS ({table.insert_behind('fence', prefix, many=len(rows) > 1)})"
             for table, rows in inserts
         )
-        _known[shape] = f"WITH fence AS ({update}){parts} SELECT * FROM fence"
+        _known[shape] = f"WITH fence AS ({update}){parts} SELECT fence.* FROM fence"
     return _known[shape]
 
 

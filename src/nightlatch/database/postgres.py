@@ -36,7 +36,7 @@ CONNECTIONS = 4  # at once, for all threads of a process
 
 _UNDEFINED_TABLE, _UNDEFINED_SCHEMA = "42P01", "3F000"
 _ABORTED = ("40001", "40P01")  # serialization failure, deadlock: certainly not done, and worth another try
-_LAZY = ", set_config('synchronous_commit', 'off', true)"  # in RETURNING; for this transaction alone
+_LAZY = "set_config('synchronous_commit', 'off', true)"  # for this transaction alone
 
 # Where a server has gone without a word, the kernel should not wait for a quarter of an hour.
 _DEFAULTS: dict[str, str | int] = {
@@ -91,7 +91,7 @@ class Postgres:
         `lazy`: it ends in RETURNING, and need not be on the server's disk yet; it is with the next commit, of whatever.
         """
         if lazy:
-            sql = sql.rstrip() + _LAZY
+            sql = f"{sql.rstrip()}, {_LAZY}"
         deadline = clock.now() + patience
         with explained(self.url):
             while True:
@@ -115,7 +115,7 @@ class Postgres:
 
         `lazy` as in `write`.
         """
-        sql = one_statement(update.rstrip() + _LAZY if lazy else update, inserts, self.prefix)
+        sql = one_statement(update, inserts, self.prefix) + (f", (SELECT {_LAZY}) AS lazy" if lazy else "")
         for table, rows in inserts:
             values = values | table.values(rows)
         return self.write(sql, lazy=False, patience=patience, **values)

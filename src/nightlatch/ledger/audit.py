@@ -30,7 +30,8 @@ _JOBS, _STEPS = (_ENTRIES.format(which=f"chain LIKE '{which}%'") for which in ("
 _RUNS = _ENTRIES.format(which=f"chain NOT LIKE 'job:%' AND chain NOT LIKE '{STEPS}%'")
 _HEADS = """
 SELECT name, seq, head, '' FROM {prefix}chain WHERE :chain IN ('', name)
-UNION ALL SELECT id, seq, head, job FROM {prefix}run WHERE :chain IN ('', id)
+UNION ALL SELECT id, seq, head, CASE WHEN parent <> '' AND state = 'running' THEN '' ELSE job END
+FROM {prefix}run WHERE :chain IN ('', id)
 """
 _LEAVING = ("ended", "lost")  # entries of a run's chain that tell how far its steps had come
 _CUTS = "SELECT chain, body FROM {prefix}journal WHERE kind = 'cut' ORDER BY chain, seq"
@@ -206,7 +207,8 @@ class _Audit:
             self._cut[chain] = int(facts["seq"]), facts["hash"]
 
     def _check_missing(self, stand: dict[str, tuple[int, str, str]]) -> None:
-        """Chains of which not one entry is left, and runs that their job's chain does not know."""
+        """Chains of which not one entry is left, and runs that their job's chain does not know: it knows those inside
+        another from their end on, and `stand` names no job for them until then."""
         for chain in list(self._points):
             points = self._points.pop(chain)
             if chain in self._pruned:

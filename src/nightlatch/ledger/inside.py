@@ -2,8 +2,8 @@
 
 They are begun and ended under the grant of the run around them. Nothing is written when one is begun: its
 beginning goes with its first step, or with its end, so that a short piece of work costs two commits. What is due for
-several of them is one commit: it advances the job's chain where that is as it was left, and only if the run around
-still has this grant and every run is as it was seen.
+several of them is one commit, made only if the run around still has this grant and every run is as it was seen. Ends
+are linked into the job's chain, which is advanced where it is as it was left.
 """
 
 from __future__ import annotations
@@ -47,14 +47,17 @@ _ROW = Table(
     + ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS if name not in _KEPT),
 )
 
-_ADVANCE = """
-UPDATE {{prefix}}chain SET seq = :seq, head = :head WHERE name = :chain AND head = :was
-  AND EXISTS (SELECT 1 FROM {{prefix}}run WHERE id = :fence AND token = :token AND grant_id = :grant
-              AND state = 'running' {share})
-  {seen}
-RETURNING seq
-"""
-_SEEN = "AND EXISTS (SELECT 1 FROM {{prefix}}run WHERE id = :id{0} AND head = :head{0} {share})"
+_HOLDS = "SELECT id FROM {prefix}run WHERE id = :fence AND token = :token AND grant_id = :grant AND state = 'running'"
+_SEEN = " AND EXISTS (SELECT 1 FROM {prefix}run WHERE id = :id# AND head = :head# {share})"
+# By the number of runs that were there before.
+_GUARDS = [
+    _HOLDS + "".join(_SEEN.replace("#", str(number)) for number in range(seen)) + " {share}" for seen in range(MOST + 1)
+]
+_ADVANCES = [
+    "UPDATE {prefix}chain SET seq = :seq, head = :head "
+    f"WHERE name = :chain AND head = :was AND EXISTS ({guard}) RETURNING seq"
+    for guard in _GUARDS
+]
 _LOOK = f"SELECT {RUN} FROM {{prefix}}run WHERE id = :id"
 
 
@@ -65,7 +68,6 @@ class Inside:
         self._tables, self._around = tables, around.run
         self._skew = tables.now() / 1000 - clock.wall()
         self._chain = job_chain(around.run.job)
-        self._updates = [self._update(seen) for seen in range(MOST + 1)]
         self._seq, self._head = self._look()
 
     def begin(self, key: str, holder: Holder) -> InnerRun | Run:
@@ -103,7 +105,8 @@ class Inside:
                 seq, body = seq + 1, pack(facts)
                 head = link(head, self._chain, seq, due.at, kind, body)
                 journal.append((self._chain, seq, due.at, kind, body, head))
-            due.run = replace(due.run, anchor=head_text(self._chain, seq, head))
+            if due.links:
+                due.run = replace(due.run, anchor=head_text(self._chain, seq, head))
             rows.append(_row(due.run))
             journal += due.journal
             attempts += due.attempts
@@ -115,8 +118,9 @@ class Inside:
         for number, due in enumerate(seen):
             values |= {f"id{number}": due.run.id, f"head{number}": due.was}
         inserts = [(_ROW, rows), (ATTEMPT, attempts), (JOURNAL, journal)]
+        guard = (_GUARDS if seq == self._seq else _ADVANCES)[len(seen)]
         try:
-            hit = bool(self._tables.guarded(self._updates[len(seen)], values, inserts, lazy=lazy))
+            hit = bool(self._tables.guarded(guard, values, inserts, lazy=lazy))
         except StoreUnreachable:
             landed = self._tables.read(_LOOK, id=dues[0].run.id)  # only the reply may have been lost
             hit = bool(landed) and run_of(landed[0]).head == dues[0].run.head
@@ -140,11 +144,6 @@ class Inside:
     def _look(self) -> tuple[int, str]:
         rows = self._tables.read("SELECT seq, head FROM {prefix}chain WHERE name = :chain", chain=self._chain)
         return rows[0][0], rows[0][1]  # the run around is on it
-
-    def _update(self, seen: int) -> str:
-        share = self._tables.database.share
-        guards = "\n  ".join(_SEEN.format(number, share=share) for number in range(seen))
-        return _ADVANCE.format(share=share, seen=guards)
 
     def _new(self, key: str, at: int) -> Run:
         around = self._around
@@ -174,7 +173,6 @@ class InnerRun:
         fresh, self.lost = not seen.head, seen.state == states.RUNNING
         if fresh:
             entries.add("opened", job=seen.job, key=seen.key, parent=seen.parent)
-        place = entries.seq, entries.head
         attempts = [_attempt(seen, states.LOST, "its holder is gone", at)] if self.lost else []
         if self.lost:
             steps = head_of(tables.read, seen.id)
@@ -189,7 +187,6 @@ class InnerRun:
         )  # fmt: skip
         self._steps, self._skew = StepWriter(tables, self.run, skew), skew
         self.unwritten: Due | None = Due(self, self.run, seen.head, at)
-        self.unwritten.links.append(("opened" if fresh else "opened-again", _link(self.run, *place)))
         self.unwritten.journal, self.unwritten.attempts = list(entries.rows), attempts
 
     @property

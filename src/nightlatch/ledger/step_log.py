@@ -39,11 +39,9 @@ SELECT body FROM {prefix}journal WHERE chain = :chain AND kind = :kind AND body 
 
 # The place is looked at too: a commit of this writer whose reply was lost may have landed meanwhile.
 _FENCE = """
-FROM {{prefix}}run WHERE id = :id AND token = :token AND grant_id = :grant AND state = 'running'
-  AND NOT EXISTS (SELECT 1 FROM {{prefix}}journal WHERE chain = :chain AND seq = :next) {share}
+SELECT id FROM {prefix}run WHERE id = :id AND token = :token AND grant_id = :grant AND state = 'running'
+  AND NOT EXISTS (SELECT 1 FROM {prefix}journal WHERE chain = :chain AND seq = :next) {share}
 """
-_FIELDS = ", ".join(f"CAST(:{name} AS {kind})" for name, kind in JOURNAL.columns.items())
-_ONLY = f"INSERT INTO {{{{prefix}}}}journal ({', '.join(JOURNAL.columns)}) SELECT {_FIELDS} {_FENCE} RETURNING seq"
 
 
 def step(digest: str, key: str, state: str, tries: int, result: str, reason: str) -> Step:
@@ -101,8 +99,6 @@ class StepWriter:
         self.chain = step_chain.chain_after(run.id) if first else step_chain.chain_of(tables.read, run.id)
         self._tables = tables
         self._fence = _Tail(tables, run, skew, self.chain)
-        share = tables.database.share
-        self._only, self._guard = _ONLY.format(share=share), "SELECT id " + _FENCE.format(share=share)
 
     def head_after(self, rows: Sequence[Row] = ()) -> str | None:
         """The chain's head, after these rows too, as it is kept in the run's own chain; None if it has no entry."""
@@ -125,12 +121,7 @@ class StepWriter:
     def _composed(self, seq: int, head: str, steps: Sequence[Step]) -> tuple[int, str, Callable[[], bool]]:
         rows = self._rows(seq, head, self._fence.now(), steps)
         values = self._fence.values() | {"chain": self.chain, "next": seq + 1}
-        if len(rows) > 1:
-            write = lambda: bool(self._tables.guarded(self._guard, values, [(JOURNAL, rows)]))  # noqa: E731
-        else:
-            values |= dict(zip(JOURNAL.columns, rows[0], strict=True))
-            write = lambda: bool(self._tables.write(self._only, **values))  # noqa: E731
-        return rows[-1][1], rows[-1][5], write
+        return rows[-1][1], rows[-1][5], lambda: bool(self._tables.guarded(_FENCE, values, [(JOURNAL, rows)]))
 
     def _rows(self, seq: int, head: str, at: int, steps: Sequence[Step]) -> list[Row]:
         rows: list[Row] = []

@@ -1,6 +1,7 @@
 """A database with the ledger's statements, written once for all of them, and transactions on a job's chain.
 
-`{prefix}` is the schema that the tables stand in, `{wall}` the clock that all users of the ledger share.
+`{prefix}` is the schema that the tables stand in, `{wall}` the clock that all users of the ledger share, `{share}`
+what it takes to read a row that must not change before we commit.
 """
 
 from __future__ import annotations
@@ -41,14 +42,12 @@ class Tables:
     def sql(self, text: str) -> str:
         known = self._rendered.get(text)
         if known is None:
-            known = self._rendered[text] = text.format(prefix=self.database.prefix, wall=self.database.wall)
+            words = {word: getattr(self.database, word) for word in ("prefix", "wall", "share")}
+            known = self._rendered[text] = text.format(**words)
         return known
 
     def read(self, sql: str, **values: Any) -> list[Row]:
         return self.database.read(self.sql(sql), **values)
-
-    def write(self, sql: str, **values: Any) -> list[Row]:
-        return self.database.write(self.sql(sql), **values)
 
     def guarded(self, update: str, values: dict[str, object], inserts: Inserts, *, lazy: bool = False) -> list[Row]:
         return self.database.guarded(self.sql(update), values, inserts, lazy=lazy)

@@ -101,14 +101,16 @@ class Attendance:
     def _attend(self) -> None:
         """Serve the command until the warden has proven its tree empty and all its output is read."""
         reading = set(self._streams)
+        poll, polled = _polling(set()), set[int]()
         while not self._ending.over or reading:
             now = clock.now()
             self._judge(now)
             again = self._listener.tick(now)
-            poll = select.poll()
-            reports = () if self._ending.over else (self._guard.fileno(),)
-            for fd in (*reports, *reading, *self._socket.descriptors):
-                poll.register(fd, select.POLLIN)
+            wanted = {*reading, *self._socket.descriptors}
+            if not self._ending.over:
+                wanted.add(self._guard.fileno())
+            if wanted != polled:
+                poll, polled = _polling(wanted), wanted
             unfinished = not self._listener.warm or any(self._streams[fd].unfinished for fd in reading)
             pause = min(self._watch.next_at(now) - now, again - now, _IDLE if unfinished else clock.SLICE)
             ready = [fd for fd, _ in poll.poll(max(pause, 0.0) * 1000 + 1)]
@@ -147,3 +149,10 @@ class Attendance:
             case None:
                 self._guard.dismiss()  # and with it whatever it left behind
                 self._ending.decide(states.FAILED, "its warden was killed; all it had started was ended", 125)
+
+
+def _polling(fds: set[int]) -> select.poll:
+    poll = select.poll()
+    for fd in fds:
+        poll.register(fd, select.POLLIN)
+    return poll
