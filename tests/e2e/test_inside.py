@@ -185,7 +185,7 @@ def begun(inside: Inside, key: str, holder: Holder) -> InnerRun:
 def test_several_are_begun_and_ended_in_one_commit(ledger_url):
     book, holder = open_for(ledger_url), identity.holder(pid=0)
     around = book.open_run("queue", "a")
-    inside = book.inside(book.seal(around.id, token=1, grant="1" * 32, holder=holder))
+    inside = book.inside(book.seal(around.id, token=1, grant="1" * 32, holder=holder).run)
     first, second, third = (begun(inside, f"m-{number}", holder) for number in (1, 2, 3))
     inside.commit([first.beginning([STEP]), second.beginning([STEP, STEP])])
     ends = [one.ending("succeeded", reason="", elapsed=1.0, steps=[STEP]) for one in (first, third)]
@@ -199,8 +199,8 @@ def test_several_are_begun_and_ended_in_one_commit(ledger_url):
 def test_one_that_was_taken_over_keeps_none_of_the_others_from_ending(ledger_url):
     """Another run of the same job, with a newer token, took one of the keys: the rest is still this run's."""
     book, holder = open_for(ledger_url), identity.holder(pid=0)
-    old = book.inside(book.seal(book.open_run("queue", "a").id, token=1, grant="1" * 32, holder=holder))
-    new = book.inside(book.seal(book.open_run("queue", "b").id, token=2, grant="2" * 32, holder=holder))
+    old = book.inside(book.seal(book.open_run("queue", "a").id, token=1, grant="1" * 32, holder=holder).run)
+    new = book.inside(book.seal(book.open_run("queue", "b").id, token=2, grant="2" * 32, holder=holder).run)
     taken, kept = (begun(old, key, holder) for key in ("m-1", "m-2"))
     old.commit([taken.beginning(), kept.beginning()])
     new.commit([begun(new, "m-1", holder).beginning()])
@@ -216,10 +216,10 @@ def test_one_that_was_taken_over_keeps_none_of_the_others_from_ending(ledger_url
 def test_a_holder_that_was_overtaken_begins_and_ends_nothing(ledger_url):
     book, holder = open_for(ledger_url), identity.holder(pid=0)
     around = book.open_run("queue", "a")
-    old = book.inside(book.seal(around.id, token=1, grant="1" * 32, holder=holder))
+    old = book.inside(book.seal(around.id, token=1, grant="1" * 32, holder=holder).run)
     left, also, unwritten = (begun(old, f"m-{number}", holder) for number in (1, 2, 3))
     old.commit([left.beginning([STEP]), also.beginning()])
-    new = book.inside(book.seal(around.id, token=2, grant="2" * 32, holder=holder))
+    new = book.inside(book.seal(around.id, token=2, grant="2" * 32, holder=holder).run)
     for due in (unwritten.beginning([STEP]), also.ending("succeeded", reason="", elapsed=1.0)):
         with pytest.raises(StaleToken):
             old.commit([due])
@@ -242,7 +242,7 @@ def test_a_holder_that_was_overtaken_begins_and_ends_nothing(ledger_url):
 def test_another_who_writes_on_the_jobs_chain_disturbs_nothing(ledger_url):
     book, holder = open_for(ledger_url), identity.holder(pid=0)
     around = book.open_run("queue", "a")
-    inside = book.inside(book.seal(around.id, token=1, grant="1" * 32, holder=holder))
+    inside = book.inside(book.seal(around.id, token=1, grant="1" * 32, holder=holder).run)
     book.note("queue", "seen", what="something")
     made = begun(inside, "m-1", holder)
     inside.commit([made.beginning()])

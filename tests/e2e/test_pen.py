@@ -1,16 +1,21 @@
-"""A run with many steps writes them itself: the same record, whoever holds the pen, and the same fence."""
+"""A run with much to record writes it itself: the same record, whoever holds the pen, and the same fence."""
 
 from __future__ import annotations
 
+import os
+import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from nightlatch import connect
 from nightlatch.ledger import open_for
 from tests import nightly
+from tests.programs import until
 
 JOBS = """
-import asyncio, os, time
+import asyncio, os, pathlib, time
 from concurrent.futures import ThreadPoolExecutor
 import nightlatch
 
@@ -55,6 +60,39 @@ def slow(hangs):
     if hangs:
         time.sleep(60)
 
+def message(number, fails=()):
+    run = nightlatch.current()
+    doubled = run.step("double", work, number) + run.step("again", work, number)
+    if number in fails:
+        raise ValueError("no: " + os.environ.get("API_TOKEN", ""))
+    return doubled
+
+@nightlatch.job(key="{name}", lost="again")
+def queue(name, count, fails=(), threads=1, dies=None):
+    run = nightlatch.current()
+    def one(number):
+        if number == dies:
+            os.kill(os.getpid(), 9)
+        try:
+            return run.handle(f"m-{number}", message, number, fails)
+        except ValueError as error:
+            return str(error)
+    with ThreadPoolExecutor(threads) as pool:
+        print(*pool.map(one, range(count)))
+
+def waits(number):
+    nightlatch.current().step("begun", work, number)
+    while nightlatch.current().attempt == 1:
+        time.sleep(1)
+    return number
+
+@nightlatch.job(key="{name}", lost="again", ttl="3s")
+def waiting(name):
+    for number in range(20):
+        nightlatch.current().handle(f"m-{number}", work, number)
+    pathlib.Path(os.environ["OUT"]).write_text(str(os.getpid()))
+    nightlatch.current().handle("m-last", waits, 7)
+
 @nightlatch.job(key="k")
 def secret():
     for number in range(20):
@@ -70,15 +108,54 @@ def jobs(tmp_path: Path, ledger_url: str) -> nightly.Jobs:
     return nightly.Jobs(tmp_path, ledger_url, JOBS)
 
 
-def test_it_is_lent_where_the_ledger_is_a_file_and_the_next_attempt_finds_all(jobs):
+def test_it_is_lent_and_the_next_attempt_finds_all(jobs):
     assert jobs.run("many.run(40)").startswith("failed 9")
     ledger = open_for(jobs.store)
     run = ledger.find("many", "k")
-    assert run
-    assert ("lent" in [entry.kind for entry in ledger.entries(run.id)]) is jobs.store.startswith("sqlite:")
+    assert run and "lent" in [entry.kind for entry in ledger.entries(run.id)]
     assert [entry.facts["key"] for entry in ledger.step_log.entries(run.id)] == [str(number) for number in range(40)]
     assert jobs.run("many.run(50)").startswith("succeeded")
     assert len(list(ledger.step_log.entries(run.id))) == 50
+    assert not ledger.verify(ledger.heads()).breaks
+
+
+def test_a_password_is_not_lent(tmp_path, postgres):
+    url = postgres.url_with_password("test_unlent", "unlent")
+    jobs = nightly.Jobs(tmp_path, url, JOBS)
+    assert jobs.run("many.run(40)").startswith("failed 9")
+    ledger = open_for(url)
+    run = ledger.find("many", "k")
+    assert run and "lent" not in [entry.kind for entry in ledger.entries(run.id)]
+    assert len(list(ledger.step_log.entries(run.id))) == 40
+
+
+@pytest.mark.parametrize("threads", [1, 6])
+def test_runs_inside_are_written_begun_again_and_done_once(jobs, threads):
+    assert jobs.run(f"queue.run('a', 40, fails=[3, 30], threads={threads}, dies=35)").startswith("failed 137")
+    assert jobs.run(f"queue.run('b', 40, threads={threads})").startswith("succeeded")
+    ledger, store = open_for(jobs.store), connect(jobs.store)
+    found = [ledger.find("queue", f"m-{number}") for number in range(40)]
+    assert [run and run.state for run in found] == ["succeeded"] * 40
+    again = {number for number, run in enumerate(found) if run and run.attempt == 2}
+    assert again >= {3, 30} and all(run and run.attempt <= 2 for run in found)
+    done = [store.look("queue", f"m-{number}") for number in range(40)]
+    assert [known and known.value for known in done] == [run and run.id for run in found]
+    assert jobs.run("queue.run('c', 40)").startswith("succeeded")
+    assert [run and ledger.run(run.id) for run in found] == found
+    assert not ledger.verify(ledger.heads()).breaks
+
+
+def test_what_its_process_left_in_the_middle_is_failed_by_the_supervisor(tmp_path, ledger_url):
+    jobs = nightly.Jobs(tmp_path, ledger_url, JOBS)
+    ledger = open_for(ledger_url)
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(jobs.run, "waiting.run('a')")
+        until(lambda: ledger.find("waiting", "m-last"))
+        os.kill(int(jobs.out.read_text()), signal.SIGKILL)
+        assert running.result().startswith("failed 137")
+    last = ledger.find("waiting", "m-last")
+    assert last and (last.state, last.reason) == ("failed", "its process ended in the middle of it")
+    assert jobs.run("waiting.run('b')").startswith("succeeded")
     assert not ledger.verify(ledger.heads()).breaks
 
 

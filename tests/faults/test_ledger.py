@@ -269,7 +269,7 @@ def commits(book: Ledger, writer: Writer) -> int:
     write-ahead log, and with synchronous = FULL syncs the log once for each.
     """
     database = book._tables.database
-    if not database.path:
+    if not hasattr(database, "path"):
         (row,) = book._tables.read(
             "SELECT count(DISTINCT CAST(xmin AS text)) FROM {prefix}journal WHERE chain = :run", run=writer.run.id
         )

@@ -44,6 +44,15 @@ def stepping():
         assert run.step(f"step-{number}", work, number) == number * number
         note("recorded", number)
 
+def handled(number):
+    return nightlatch.current().step("one", work, number)
+
+@nightlatch.job(key="k", lost="again", ttl="3s")
+def queueing():
+    for number in range(200):
+        assert nightlatch.current().handle(f"m-{number}", handled, number) == number * number
+        note("recorded", number)
+
 @nightlatch.job(key="k", lost="again", ttl="3s")
 def mapping():
     results = nightlatch.current().map(work, range(200), concurrency=4)
@@ -122,10 +131,12 @@ class Torment:
         return until(ended, timeout=120)
 
 
-def test_a_recorded_step_is_never_called_again(sqlite_url, tmp_path):
+@pytest.mark.parametrize("job", ["stepping", "queueing"])
+def test_a_recorded_step_is_never_called_again(sqlite_url, tmp_path, job):
+    """Nor is a run inside a run that has ended."""
     torment = Torment(tmp_path, sqlite_url)
-    torment.kill("stepping.run()", max(ROUNDS // 3, 5), 0.15)
-    assert torment.end("stepping.run()", "succeeded", "skipped")
+    torment.kill(f"{job}.run()", max(ROUNDS // 3, 5), 0.15)
+    assert torment.end(f"{job}.run()", "succeeded", "skipped")
     recorded = set()
     for line in torment.log.read_text().splitlines():
         word, number = line.split()

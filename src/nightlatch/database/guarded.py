@@ -9,7 +9,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     Rows = Sequence[tuple[object, ...]]
     Inserts = Sequence[tuple["Table", Rows]]
@@ -22,6 +22,7 @@ class Table:
         self.name = name
         self.columns = columns
         self.tail = tail
+        self._values = [f"{name}_{column}" for column in columns]  # what a statement calls them
         # For SQLite: one row at a time, values in the columns' order.
         self.insert = f"INSERT INTO {name} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))}) {tail}"
 
@@ -29,22 +30,22 @@ class Table:
         """For PostgreSQL: the row, or all rows, if `fence` has one."""
         columns = ", ".join(self.columns)
         if many:
-            arrays = ", ".join(f"CAST(:{self._value(name)} AS {kind}[])" for name, kind in self.columns.items())
+            arrays = ", ".join(f"CAST(:{value} AS {kind}[])" for value, kind in self._typed())
             chosen = ", ".join(f"given.{name}" for name in self.columns)
             source = f"{fence}, unnest({arrays}) AS given ({columns})"
         else:
-            chosen = ", ".join(f"CAST(:{self._value(name)} AS {kind})" for name, kind in self.columns.items())
+            chosen = ", ".join(f"CAST(:{value} AS {kind})" for value, kind in self._typed())
             source = fence
         return f"INSERT INTO {prefix}{self.name} ({columns}) SELECT {chosen} FROM {source} {self.tail}"
 
     def values(self, rows: Rows) -> dict[str, object]:
         """What `insert_behind` names."""
         if len(rows) == 1:
-            return {self._value(name): item for name, item in zip(self.columns, rows[0], strict=True)}
-        return {self._value(name): _array([row[place] for row in rows]) for place, name in enumerate(self.columns)}
+            return dict(zip(self._values, rows[0], strict=True))
+        return {value: _array(column) for value, column in zip(self._values, zip(*rows, strict=True), strict=True)}
 
-    def _value(self, column: str) -> str:
-        return f"{self.name}_{column}"
+    def _typed(self) -> Iterable[tuple[str, str]]:
+        return zip(self._values, self.columns.values(), strict=True)
 
 
 _known: dict[object, str] = {}

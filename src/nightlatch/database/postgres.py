@@ -55,13 +55,13 @@ class Postgres:
     now = wall = "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)"
     share = "FOR SHARE"
     clock_name = "server"
-    path = ""  # of a file on this machine
     many_machines = True  # a record that no clock can judge may be another machine's: it is watched, not refused
     poll_every = 0.05
     look_first = False  # a look of its own would be a round trip more
 
     def __init__(self, url: str, area: str) -> None:
         self.url = dsn.redact(url)
+        self.address = url if url == self.url else ""  # what opens it without a secret
         self.area = area
         libpq_url, self.schema = dsn.split(url)
         self.prefix = f"{self.schema}."

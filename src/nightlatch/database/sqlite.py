@@ -48,7 +48,7 @@ class Sqlite:
     look_first = True  # reading takes microseconds, a turn to write has to be waited for
 
     def __init__(self, path: str, area: str) -> None:
-        self.path = os.path.abspath(path)
+        self.path = self.address = os.path.abspath(path)
         self.area = area
         self._queue = filelock.FairLock(f"{self.path}.queue")
         self._thread = RLock()

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from ..core.model import Holder
     from .step_log import Step
     from .tables import Row, Tables
-    from .writer import Writer
 
 MOST = 8  # runs in one commit
 
@@ -64,10 +63,10 @@ _LOOK = f"SELECT {RUN} FROM {{prefix}}run WHERE id = :id"
 class Inside:
     """Made by `Ledger.inside`. For one thread at a time."""
 
-    def __init__(self, tables: Tables, around: Writer) -> None:
-        self._tables, self._around = tables, around.run
+    def __init__(self, tables: Tables, around: Run) -> None:
+        self._tables, self._around = tables, around
         self._skew = tables.now() / 1000 - clock.wall()
-        self._chain = job_chain(around.run.job)
+        self._chain = job_chain(around.job)
         self._seq, self._head = self._look()
 
     def begin(self, key: str, holder: Holder) -> InnerRun | Run:

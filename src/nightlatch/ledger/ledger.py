@@ -38,6 +38,7 @@ ORDER BY changed DESC, id LIMIT :most
 # Open runs and those that wait for a person are few among many: found by their state, without a look at the others.
 _FEW = _RUNS.replace("(:state = '' OR state = :state)", "state = :state")
 _NEWEST = f"SELECT {RUN} FROM {{prefix}}run WHERE job = :job AND parent = '' ORDER BY changed DESC, id LIMIT 1"
+_HANDLED = f"SELECT {RUN} FROM {{prefix}}run WHERE changed >= :since AND grant_id = :grant AND parent <> ''"
 _NOTED = f"SELECT {ENTRY} FROM {{prefix}}journal WHERE chain = :chain AND kind = :kind ORDER BY seq DESC LIMIT 1"
 _SPENT = """
 SELECT CAST(COALESCE(SUM({unit}), 0) AS BIGINT) FROM {{prefix}}usage
@@ -226,9 +227,9 @@ class Ledger:
             pass
 
     @property
-    def file(self) -> str:
-        """The file it stands in; "" if that is not on this machine."""
-        return self._tables.database.path
+    def address(self) -> str:
+        """What opens it from another process: a file, or a URL; "" if that would take a secret."""
+        return self._tables.database.address
 
     @property
     def many_machines(self) -> bool:
@@ -298,11 +299,15 @@ class Ledger:
         sql = f"SELECT {ENTRY} FROM {{prefix}}journal WHERE chain = :chain AND at >= :since ORDER BY seq"
         return map(entry_of, self._tables.read(sql, chain=chain, since=_ms(since)))
 
-    def inside(self, writer: Writer) -> Inside:
-        """Runs that are handled inside the writer's run, under its grant."""
+    def inside(self, run: Run) -> Inside:
+        """Runs that are handled inside this one, under its grant."""
         from .inside import Inside
 
-        return Inside(self._tables, writer)
+        return Inside(self._tables, run)
+
+    def handled_in(self, run: Run) -> list[Run]:
+        """The runs that this attempt has begun inside itself."""
+        return list(map(run_of, self._tables.read(_HANDLED, since=_ms(run.started), grant=run.grant)))
 
     def newest(self, job: str) -> Run | None:
         """The run of a job that changed last, runs inside others left out."""

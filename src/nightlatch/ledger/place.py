@@ -17,10 +17,7 @@ def open_for(store_url: str | None = None) -> Ledger:
         return in_file(files(url)[1])
     store.connect(url).close()  # a URL that names no store names no ledger
     if url.startswith(dsn.SCHEMES):
-        from ..database.postgres import Postgres
-
-        server = Postgres(url, "ledger")
-        return Ledger(server, server)
+        return at(url)
     return in_file(os.path.join(store.folder_of(url), "ledger.db"))
 
 
@@ -29,6 +26,16 @@ def files(url: str) -> tuple[str, str]:
     path = store.folder_of(url).removesuffix(".d")
     stem, ending = os.path.splitext(path)
     return path, f"{stem}-ledger{ending}"
+
+
+def at(address: str) -> Ledger:
+    """By what `Ledger.address` says."""
+    if not address.startswith(dsn.SCHEMES):
+        return in_file(address)
+    from ..database.postgres import Postgres
+
+    server = Postgres(address, "ledger")
+    return Ledger(server, server)
 
 
 def in_file(path: str) -> Ledger:

@@ -9,7 +9,7 @@ from .amounts import SCALE, counted
 from .chain import clean, link, pack
 from .fence import WHERE, Fence
 from .model import usage_of
-from .step_chain import head_of, tail
+from .step_chain import head_of
 from .tables import ENTER, JOURNAL
 from .turns import Turns
 
@@ -106,14 +106,10 @@ class Writer:
             self._steps = StepWriter(self._tables, self.run, self._fence.skew)
         return self._steps
 
-    def lend(self, database: str) -> None:
+    def lend(self) -> None:
         """A process of the run writes its steps itself."""
-        self.event("lent", database=database)
+        self.event("lent")
         self._lent = True
-
-    def steps_written(self) -> int:
-        """How many there are, whoever wrote them. Waits for no writer."""
-        return tail(self._watching.read, self.steps.chain)[0]
 
     def together(self) -> _Together[_Verb]:
         """`with writer.together(): …` verbs that this thread calls inside are written when it ends, in one commit.

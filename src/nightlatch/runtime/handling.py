@@ -6,8 +6,9 @@ import traceback
 from typing import TYPE_CHECKING, Any
 
 from ..core import states
-from .drive import Ask, Call, Work
+from .drive import Call, Work
 from .mapping import error_waits
+from .pen import Record
 from .planned import loads
 from .steps import as_recorded, reason_of, serialised
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def handle(run: Run, key: str, call: Call) -> Work[Any]:
-    told = yield Ask(do="open", key=key)
+    told = yield Record(do="open", key=key)
     if told["state"] == "done":
         return loads(told["result"]) if told["result"] else None
     name = told["run"]
@@ -27,7 +28,7 @@ def handle(run: Run, key: str, call: Call) -> Work[Any]:
     except BaseException as error:
         state = states.NEEDS_ATTENTION if error_waits(error) else states.FAILED
         said = "".join(traceback.format_exception(error))
-        yield Ask(do="close", run=name, state=state, reason=reason_of(error), traceback=said)
+        yield Record(do="close", run=name, state=state, reason=reason_of(error), traceback=said)
         raise
-    yield Ask(do="close", run=name, state=states.SUCCEEDED, result=text)
+    yield Record(do="close", run=name, state=states.SUCCEEDED, result=text)
     return as_recorded(result, text)

@@ -18,29 +18,43 @@ from .socket import refusal
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Any
+    from typing import Any, Protocol
 
+    from ..core.model import Holder
+    from ..core.protocols import Store
     from ..ledger.inside import Due
     from ..ledger.ledger import Ledger
     from ..ledger.model import Run
-    from ..ledger.writer import Writer
-    from .lease import Lease
+
+    class Hold(Protocol):
+        """A lease, as far as it is needed here."""
+
+        name: str
+        grant: str
+        holder: Holder
+        store: Store
+
+        def check(self) -> None: ...
+
 
 RESULT = derive("result of the run")[:32]  # the digest its result stands under, among its steps
 
 _GATHER = 0.1  # seconds in which done keys come together
 _WAIT = 0.05  # seconds that a beginning waits for the first step, or the end, to be written with it
 _AGAIN = 1.0  # and after it could not be written
+_GONE = "its process ended in the middle of it"
 _ENDS = (states.SUCCEEDED, states.FAILED, states.NEEDS_ATTENTION)
 
 
 class Inner:
-    def __init__(
-        self, lease: Lease, ledger: Ledger, writer: Writer, folder: str, redacted: Callable[[str], str]
-    ) -> None:
+    """Any thread may call it."""
+
+    def __init__(self, lease: Hold, ledger: Ledger, around: Run, folder: str, redacted: Callable[[str], str]) -> None:
         self._lease, self._ledger, self._folder, self._redacted = lease, ledger, folder, redacted
-        self._around, self._inside = writer.run, ledger.inside(writer)
-        self._open: dict[str, _Open] = {}
+        self._around, self._inside = around, ledger.inside(around)
+        self._mutex = allocate_lock()  # for what is written
+        self._open: dict[str, _Open] = {}  # by run
+        self._keys: dict[str, object] = {}  # that are being worked on
         # Where all share the ledger, its verdict says that a key is done, and the done key may follow.
         self._settling = None if apart(lease.store, ledger) else _Settling(self._settle)
         self._reap()
@@ -51,14 +65,25 @@ class Inner:
     def open(self, key: str) -> dict[str, Any]:
         """Begin the key's next attempt, unless it is done. Raises `InDoubt` if a person has to decide first."""
         self._lease.check()
-        if any(one.run.run.key == clean(key) for one in self._open.values()):
+        mine = object()
+        if self._keys.setdefault(clean(key), mine) is not mine:
             raise UsageError(f"the key {key} of {self._around.job} is being worked on in this very run")
+        told: dict[str, Any] = {}
+        try:
+            told = self._begin(key)
+        finally:
+            if told.get("state") != "begun":
+                del self._keys[clean(key)]
+        return told
+
+    def _begin(self, key: str) -> dict[str, Any]:
         done = self._lease.store.look(self._around.job, key)
         begun = self._inside.begin(key, self._lease.holder)
         if isinstance(begun, InnerRun):
             if done:
                 why = "settled before its holder died"
-                self._inside.commit([begun.ending(states.SUCCEEDED, reason=why, elapsed=0.0)])
+                with self._mutex:
+                    self._inside.commit([begun.ending(states.SUCCEEDED, reason=why, elapsed=0.0)])
                 return {"state": DONE, "result": ""}
             recorder = Recorder(self._ledger, begun, self._folder, self._redacted)
             self._open[begun.run.id] = _Open(begun, recorder)
@@ -75,6 +100,10 @@ class Inner:
 
     def record(self, requests: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """Steps and ends of several, an answer for each: what can be written together is one commit."""
+        with self._mutex:
+            return self._record(requests)
+
+    def _record(self, requests: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         answers: list[dict[str, Any]] = [{"ok": True} for _ in requests]
         waiting: list[tuple[int, Due]] = []
         for place, request in enumerate(requests):
@@ -92,28 +121,46 @@ class Inner:
 
     def tick(self, now: float) -> float:
         """Write the beginnings that have waited for long enough; returns when to look again."""
-        unwritten = [one for one in self._open.values() if one.run.unwritten]
-        late = [one for one in unwritten if now >= one.write_at][:MOST]
-        if late:
-            try:
-                # Lazily: the first step, or the end, brings it to the disk, and without them nothing is promised.
-                self._inside.commit([one.run.beginning() for one in late], lazy=True)
-            except (Error, Stop):  # as its first step will find out, and say
-                for one in late:
-                    one.write_at = now + _AGAIN
+        unwritten = [one for one in list(self._open.values()) if one.run.unwritten]
+        if any(now >= one.write_at for one in unwritten):
+            with self._mutex:
+                late = [one for one in unwritten if one.run.unwritten and now >= one.write_at][:MOST]
+                try:
+                    # Lazily: the first step, or the end, brings it to the disk, and without them nothing is promised.
+                    self._inside.commit([one.run.beginning() for one in late], lazy=True)
+                except (Error, Stop):  # as its first step will find out, and say
+                    for one in late:
+                        one.write_at = now + _AGAIN
         return min((one.write_at for one in unwritten if one.run.unwritten), default=float("inf"))
 
-    def abandon(self) -> None:
-        """The process that handled them is gone."""
+    def abandon(self, *, lent: bool) -> None:
+        """The process that handled them is gone; `lent`: it may have written some of them itself."""
         for one in self._open.values():
-            why, elapsed = "its process ended in the middle of it", clock.now() - one.started
+            elapsed = clock.now() - one.started
             try:
-                self._inside.commit([one.run.ending(states.FAILED, reason=why, elapsed=elapsed)])
+                self._inside.commit([one.run.ending(states.FAILED, reason=_GONE, elapsed=elapsed)])
             except (Error, Stop):
                 continue
         self._open.clear()
+        if lent:
+            self._sweep()
         if self._settling:
             self._settling.wait()
+
+    def _sweep(self) -> None:
+        """What it had begun is ended, and what it has done is marked so: it may not have come to it."""
+        for run in self._ledger.handled_in(self._around):
+            if run.state == states.RUNNING:
+                try:
+                    writer = self._ledger.seal(run.id, token=run.token, grant=run.grant, holder=run.holder)
+                    writer.finish(states.FAILED, exit_code=1, reason=_GONE)
+                except (Error, Stop):
+                    continue
+            elif run.state == states.SUCCEEDED and self._settling:
+                self._settling.add(run.key, run.id)
+
+    def is_open(self, run: str) -> bool:
+        return run in self._open
 
     def _find(self, run: str) -> _Open:
         if run not in self._open:
@@ -156,7 +203,7 @@ class Inner:
 
     def _written(self, run: Run) -> None:
         if run.state != states.RUNNING:
-            del self._open[run.id]
+            del self._open[run.id], self._keys[run.key]
             if run.state == states.SUCCEEDED and self._settling:
                 self._settling.add(run.key, run.id)
 

@@ -28,8 +28,8 @@ _INSIDE = ("step", "close")  # of a run inside this one
 _EFFECTS = ("effect", "effect-probed", "effect-ended")
 _PUBLISHES = ("publish", "push")
 _KNOWN = (
-    "progress, spend, retry-after, check, fail, store, known, step, pen, effect, effect-probed, effect-ended, open, "
-    "close, publish, push and refused"
+    "progress, spend, retry-after, check, fail, store, known, step, pen, moved, effect, effect-probed, effect-ended, "
+    "open, close, publish, push and refused"
 )
 
 
@@ -71,6 +71,7 @@ class Listener:
         self._effects: EffectDesk | None = None
         self._published: PublishDesk | None = None
         self._inside: Inner | None = None
+        self._lent = False  # the command writes steps, and runs inside this one, itself
 
     def answers(self, requests: list[dict[str, Any]]) -> list[dict[str, Any] | Later]:
         """An answer for each. Steps that came together are one commit, and so are steps and ends of runs inside; the
@@ -114,15 +115,15 @@ class Listener:
             self._effects.abandon()
         if self._published:
             self._published.over()
-        if self._inside:
-            self._inside.abandon()
+        if self._inside or self._lent:
+            self._inner.abandon(lent=self._lent)
 
     @property
     def _inner(self) -> Inner:
         if self._inside is None:
             from .inner import Inner
 
-            self._inside = Inner(self._lease, self._ledger, self._writer, self._folder, self._redacted)
+            self._inside = Inner(self._lease, self._ledger, self._writer.run, self._folder, self._redacted)
         return self._inside
 
     def _recorder(self, run: str) -> Recorder:
@@ -225,11 +226,16 @@ class Listener:
                 self._watch.progressed(clock.now())
                 return answer
             case "pen":
-                file = self._ledger.file
-                if file:
-                    self._writer.lend(file)
-                    self._watch.follow(self._writer.steps_written)
-                return {"ledger": file}
+                from .effects import apart
+
+                address, store = self._ledger.address, self._lease.store
+                if address:
+                    self._writer.lend()
+                self._lent = self._lent or bool(address)
+                return {"ledger": address, "store": "" if apart(store, self._ledger) else store.url}
+            case "moved":
+                self._watch.progressed(clock.now())
+                return {}
             case "store":
                 return {"url": self._lease.store.url}  # without a password
             case other:

@@ -1,28 +1,51 @@
-"""A pen for a run's steps: who has many of them is lent the ledger's file, and writes them without the supervisor.
+"""A pen: who has much to record is lent the ledger, and writes it without the supervisor.
 
 A word to the supervisor and back takes about as long as the write itself. What is written is the same, by the same
-code, behind the same fence; threads that write at once share a commit. Only for a ledger in a file of this machine:
-the password of a server is the supervisor's alone.
+code, behind the same fence; threads that write at once share a commit. It is lent for steps and for runs inside the
+run, to plain calls: an event loop, which must not wait for a disk, goes on asking the supervisor. It is lent where no
+secret is needed to open the ledger: the password in a store's URL is the supervisor's alone.
 """
 
 from __future__ import annotations
 
 import os
+import time
+from _thread import allocate_lock, start_new_thread
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from ..core import states
 from ..errors import Error
 from ..ledger import place, step_log
 from ..ledger.turns import Turns
+from ..store import url
 from ..system import clock
+from . import output
 from .drive import Ask
-from .tell import tell
+from .inner import Inner
+from .socket import reply
+from .tell import judged, tell
 
 if TYPE_CHECKING:
+    from ..core.model import Holder
+    from ..core.protocols import Store
+    from ..ledger.ledger import Ledger
+    from ..ledger.model import Run
     from ..ledger.step_log import Step
 
-_AFTER = 8  # words about steps: a ledger takes longer to open than they take to say
-_COUNT_EVERY = 1.0  # seconds between two words on how far a map is
+_AFTER = 8  # words: a ledger takes longer to open than they take to say
+_TELL_EVERY = 0.25  # seconds between two words to the supervisor that all goes on
+_COUNT_EVERY = 1.0  # and on how far a map is
+
+
+class Record(Ask):
+    """A word that the pen can write down."""
+
+    __slots__ = ()
+
+    def now(self) -> Any:
+        written = _pen.write(self.request)
+        return tell(**self.request) if written is None else written
 
 
 class Pen:
@@ -30,55 +53,136 @@ class Pen:
 
     def __init__(self) -> None:
         self._words, self._made_by = 0, os.getpid()
-        self._turns: Turns[Step] | None = None
-        self._counted_at = 0.0
+        self._lent: _Lent | None = None
 
-    def write(self, request: dict[str, Any]) -> bool:
-        """Record what a request tells of steps, durable when this returns True; False: ask the supervisor to.
-
-        It is asked where a reason is given, since it knows which words are secret.
-        """
+    def write(self, request: dict[str, Any]) -> dict[str, Any] | None:
+        """The answer, when it is recorded, durable; None: ask the supervisor."""
         if self._made_by != os.getpid():
-            return False  # a fork has the parent's locks in whatever state they were
+            return None  # a fork has the parent's locks in whatever state they were
         self._words += 1
         if self._words == _AFTER:
-            self._turns = _borrowed()
-        if self._turns is None or any(reason for *_, reason in request["steps"]):
-            return False
-        self._turns.take(*(step_log.step(*step) for step in request["steps"]))
-        self._count(request)
-        return True
+            self._borrow()
+        return self._lent.write(request) if self._lent else None
 
-    def _count(self, request: dict[str, Any]) -> None:
-        """How far a map is, for people who look."""
+    def _borrow(self) -> None:
+        told = tell(do="pen")
+        if told["ledger"].startswith("/"):
+            self._lent = _lent(told)
+        elif told["ledger"]:
+            # A driver has to be imported, and a connection made: meanwhile the supervisor is asked.
+            Thread(target=lambda: setattr(self, "_lent", _lent(told))).start()
+
+
+class _Lent:
+    """An open ledger, and what is written to it."""
+
+    def __init__(self, ledger: Ledger, run: Run, store: str) -> None:
+        self._steps: Turns[Step] = Turns(ledger.step_writer(run).append)
+        self._ledger, self._run, self._store = ledger, run, store
+        self._mutex = allocate_lock()
+        self._inside: _Inside | None = None
+        self._told_at = self._counted_at = clock.now()
+
+    def write(self, request: dict[str, Any]) -> dict[str, Any] | None:
+        if request["do"] == "step" and not request.get("run"):
+            # A reason is told to the supervisor, who knows which words are secret.
+            if any(reason for *_, reason in request["steps"]):
+                return None
+            self._steps.take(*(step_log.step(*step) for step in request["steps"]))
+            answer: dict[str, Any] | None = {}
+        else:
+            inside = self._store and (request["do"] == "open" or request["run"])
+            answer = self._inner.write(request) if inside else None
+        if answer is not None:
+            self._tell(request)
+        return answer
+
+    @property
+    def _inner(self) -> _Inside:
+        with self._mutex:
+            if self._inside is None:
+                self._inside = _Inside(self._ledger, self._run, url.connect(self._store))
+            return self._inside
+
+    def _tell(self, request: dict[str, Any]) -> None:
+        """That it goes on, for the watch; how far a map is, for people who look."""
         now = clock.now()
         if request.get("of") and (now - self._counted_at > _COUNT_EVERY or request["done"] == request["of"]):
-            self._counted_at = now
+            self._counted_at = self._told_at = now
             tell(do="progress", done=request["done"], total=request["of"], message=request["message"])
+        elif now - self._told_at > _TELL_EVERY:
+            self._told_at = now
+            tell(do="moved")
 
 
-class Record(Ask):
-    """Steps to be recorded: by the pen, where a plain call waits for it; an event loop asks the supervisor."""
+class _Inside:
+    """Runs inside the run, handled by the threads of this process."""
 
-    __slots__ = ("pen",)
+    def __init__(self, ledger: Ledger, run: Run, store: Store) -> None:
+        hidden = output.secrets(os.environ)
+        self._inner = Inner(
+            _Hold(run, store), ledger, run, os.path.dirname(os.environ["NIGHTLATCH_SOCKET"]),
+            lambda text: output.redacted(text.encode(errors="replace"), hidden).decode(errors="replace"),
+        )  # fmt: skip
+        self._turns: Turns[_Word] = Turns(self._record)
+        self._wake = allocate_lock()
+        self._wake.acquire()
+        start_new_thread(self._keep_time, ())
 
-    def __init__(self, pen: Pen, **request: Any) -> None:
-        super().__init__(do="step", **request)
-        self.pen = pen
+    def write(self, request: dict[str, Any]) -> dict[str, Any] | None:
+        if request["do"] == "open":
+            answer = reply(lambda _: self._inner.open(request["key"]), {})
+            if self._wake.locked():
+                self._wake.release()
+            return judged(answer)
+        if not self._inner.is_open(request["run"]):
+            return None  # the supervisor has opened it
+        if request["do"] == "known":
+            return judged(reply(lambda _: self._inner.recorder(request["run"]).known(), {}))
+        word = _Word(request)
+        self._turns.take(word)
+        return judged(word.answer)
 
-    def now(self) -> Any:
-        return {} if self.pen.write(self.request) else super().now()
+    def _record(self, words: Any) -> None:
+        for word, answer in zip(words, self._inner.record([word.request for word in words]), strict=True):
+            word.answer = answer
+
+    def _keep_time(self) -> None:
+        """Beginnings that have waited are written."""
+        while True:
+            self._wake.acquire()
+            while (again := self._inner.tick(clock.now())) < float("inf"):
+                time.sleep(max(again - clock.now(), 0.005))
 
 
-def _borrowed() -> Turns[Step] | None:
-    """The ledger's writer, if its file can be opened from here: a sandbox may stand between."""
-    path = tell(do="pen")["ledger"]
-    if not os.path.exists(path):
+class _Word:
+    def __init__(self, request: dict[str, Any]) -> None:
+        self.request, self.answer = request, dict[str, Any]()
+
+
+class _Hold:
+    """The lease as a process of its run has it."""
+
+    def __init__(self, run: Run, store: Store) -> None:
+        self.name, self.grant, self.store = run.job, run.grant, store
+        self.holder: Holder = run.holder
+
+    def check(self) -> None:
+        """Whether it is held is found out where something is written."""
+
+
+def _lent(told: dict[str, str]) -> _Lent | None:
+    """None if the ledger cannot be opened from here: a sandbox may stand between."""
+    address = told["ledger"]
+    if address.startswith("/") and not os.path.exists(address):
         return None
     try:
-        ledger = place.in_file(path)
+        ledger = place.at(address)
         run = ledger.run(os.environ["NIGHTLATCH_RUN"])
-    except Error:
+    except (Error, ImportError):
         return None
     mine = run and run.state == states.RUNNING and os.environ["NIGHTLATCH_SOCKET"].endswith("/" + run.grant[:24])
-    return Turns(ledger.step_writer(run).append) if run and mine else None
+    return _Lent(ledger, run, told["store"]) if run and mine else None
+
+
+_pen = Pen()

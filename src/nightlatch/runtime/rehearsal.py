@@ -185,7 +185,7 @@ class _Rehearsal(Pipeline):
             case "check":
                 return {"token": 0}
             case "pen":
-                return {"ledger": ""}
+                return {"ledger": "", "store": ""}
             case "store":
                 return {"url": self.store.url}
             case "publish" | "push" as word:

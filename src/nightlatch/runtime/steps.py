@@ -15,7 +15,7 @@ from ..core.keys import key as derive
 from ..errors import Busy, UsageError
 from ..system import clock
 from .drive import Ask, Call, Pause, Work
-from .pen import Pen, Record
+from .pen import Record
 from .planned import loads, plain
 
 # How many more tries a transient failure gets; or a function of (error, tries so far) that returns the seconds to
@@ -37,12 +37,11 @@ class Memory:
         self.begun: dict[str, int] = {}  # begun and not ended when an earlier attempt died → how often
         self._loaded = attempt <= 1  # nobody was here before
         self._uses: dict[str, tuple[str, Any]] = {}
-        self._pen = Pen()
 
     def load(self) -> Work[None]:
         if self._loaded:
             return
-        told = yield self.ask("known")
+        told = yield Record(do="known", run=self.run)
         if told["path"]:
             with open(told["path"], encoding="utf-8") as file:
                 for line in file:
@@ -61,7 +60,7 @@ class Memory:
         return Ask(do=do, run=self.run, **more) if self.run else Ask(do=do, **more)
 
     def record(self, steps: list[list[Any]], **count: Any) -> Ask:
-        return self.ask("step", steps=steps, **count) if self.run else Record(self._pen, steps=steps, **count)
+        return Record(do="step", run=self.run, steps=steps, **count)
 
     def use(self, key: str, digest: str, call: Call) -> None:
         """A key names one piece of work: another function, or other arguments, would get what is not theirs."""

@@ -38,7 +38,6 @@ class Watch:
         self._spent_before, self._cancelled_by = spent_before, cancelled_by
         self._moved_at = now
         self._look_at = now + _LOOK_EVERY
-        self._followed: Callable[[], int] | None = None
         self._seen = self._look()
         self.used: dict[str, float] = {}
         self._weigh = True  # the budget; again when something was used, since only this run can use it up
@@ -74,15 +73,11 @@ class Watch:
         stall_at = self._moved_at + self._stall if self._stall is not None else float("inf")
         return max(min(self._look_at, stall_at + 0.01), now)
 
-    def follow(self, count: Callable[[], int]) -> None:
-        """What is counted there is progress too, though nobody tells of it."""
-        self._followed = count
-
     def _look(self) -> list[tuple[str, int, int]]:
-        """Names, times and sizes of what is watched, a folder with everything in it; and what is followed."""
+        """Names, times and sizes of what is watched; a folder with everything in it."""
         if self._stall is None:
             return []
-        found = [("", 0, self._followed())] if self._followed else []
+        found = []
         for path in self._paths:
             places = [path]
             for base, folders, files in os.walk(path):
