@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import nightlatch
 from nightlatch.core.model import Holder
-from nightlatch.errors import StaleToken
+from nightlatch.errors import RunEnded, StaleToken, StoreUnreachable
 from nightlatch.ledger import open_for
 from nightlatch.ledger.inside import InnerRun, Inside
+from nightlatch.ledger.ledger import Ledger
 from nightlatch.system import identity
 from tests import nightly
 
@@ -72,6 +74,14 @@ def doubtful(name):
 
 def dies():
     os.kill(os.getpid(), 9)
+
+@nightlatch.job(key="{name}")
+def twice(name):
+    for fails in (True, False):
+        try:
+            note(nightlatch.current().handle("m", message, 1, fails))
+        except ValueError as error:
+            note("failed", error)
 
 @nightlatch.job(key="{name}")
 def slow(name):
@@ -154,6 +164,13 @@ def test_one_that_takes_a_while_is_seen_before_its_first_step(tmp_path, ledger_u
     assert jobs.run("slow.run('a')").startswith("succeeded")
     assert jobs.notes == ["running 1"]
     assert jobs.state("slow", "m") == ("succeeded", 1)
+
+
+def test_what_failed_is_handled_again_in_the_same_run(tmp_path, sqlite_url):
+    jobs = Jobs(tmp_path, sqlite_url)
+    assert jobs.run("twice.run('a')").startswith("succeeded")
+    assert jobs.notes[-2:] == ["failed cannot be sent", "{'key': 'm', 'attempt': 2, 'result': 2}"]
+    assert jobs.state("twice", "m") == ("succeeded", 2)
 
 
 def test_a_doubt_waits_for_a_person(tmp_path, sqlite_url):
@@ -252,3 +269,79 @@ def test_another_who_writes_on_the_jobs_chain_disturbs_nothing(ledger_url):
     found = book.find("queue", "m-1")
     assert found and (found.state, found.reason) == ("failed", "no")
     assert not book.verify(book.heads()).breaks
+
+
+class LosesReplies:
+    """The next commit lands; its reply is lost, and so is the look after it."""
+
+    def __init__(self, book: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+        database = book._tables.database
+        write, read = database.guarded, database.read
+
+        def commits(*args: Any, **kwargs: Any) -> Any:
+            write(*args, **kwargs)
+            monkeypatch.setattr(database, "guarded", write)
+            monkeypatch.setattr(database, "read", looks)
+            raise StoreUnreachable("the reply was lost")
+
+        def looks(*args: Any, **kwargs: Any) -> Any:
+            monkeypatch.setattr(database, "read", read)
+            raise StoreUnreachable("still down")
+
+        monkeypatch.setattr(database, "guarded", commits)
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_beginning_whose_reply_was_lost_is_not_written_twice_and_hides_nothing(ledger_url, monkeypatch, known):
+    book, holder = open_for(ledger_url), identity.holder(pid=0)
+    if known:
+        book.open_run("queue", "m-1")
+    inside = book.inside(book.seal(book.open_run("queue", "a").id, token=1, grant="1" * 32, holder=holder).run)
+    one, other = (begun(inside, key, holder) for key in ("m-1", "m-2"))
+    LosesReplies(book, monkeypatch)
+    with pytest.raises(StoreUnreachable):
+        inside.commit([one.beginning()])
+    inside.commit([one.beginning([STEP]), other.ending("succeeded", reason="", elapsed=1.0)])
+    one.append([STEP])
+    inside.commit([one.ending("succeeded", reason="", elapsed=1.0, steps=[STEP])])
+    assert [run.state for key in ("m-1", "m-2") if (run := book.find("queue", key))] == ["succeeded"] * 2
+    assert len(list(book.step_log.entries(one.run.id))) == 3
+    assert not book.verify(book.heads()).breaks
+
+
+def test_a_step_in_doubt_keeps_nothing_from_ending(ledger_url, monkeypatch):
+    book, holder = open_for(ledger_url), identity.holder(pid=0)
+    inside = book.inside(book.seal(book.open_run("queue", "a").id, token=1, grant="1" * 32, holder=holder).run)
+    one = begun(inside, "m-1", holder)
+    inside.commit([one.beginning()])
+    LosesReplies(book, monkeypatch)
+    with pytest.raises(StoreUnreachable):
+        one.append([STEP])
+    inside.commit([one.ending("succeeded", reason="", elapsed=1.0, steps=[STEP])])
+    assert len(list(book.step_log.entries(one.run.id))) == 2
+    assert not book.verify(book.heads()).breaks
+
+
+def test_steps_need_the_run_around_too(ledger_url):
+    """Sealed by the next holder, who has not come to what is inside: nothing of the old one is recorded there."""
+    book, holder = open_for(ledger_url), identity.holder(pid=0)
+    around = book.open_run("queue", "a")
+    old = book.inside(book.seal(around.id, token=1, grant="1" * 32, holder=holder).run)
+    one = begun(old, "m-1", holder)
+    old.commit([one.beginning([STEP])])
+    book.seal(around.id, token=2, grant="2" * 32, holder=holder)
+    with pytest.raises(StaleToken):
+        one.append([STEP])
+    assert len(list(book.step_log.entries(one.run.id))) == 1
+
+
+def test_what_a_person_cancelled_is_not_begun(ledger_url):
+    book, holder = open_for(ledger_url), identity.holder(pid=0)
+    asked = book.open_run("queue", "m-1")
+    inside = book.inside(book.seal(book.open_run("queue", "a").id, token=1, grant="1" * 32, holder=holder).run)
+    one = begun(inside, "m-1", holder)
+    book.request_cancel(asked.id, "ann")
+    with pytest.raises(RunEnded, match="cancelled"):
+        inside.commit([one.beginning([STEP])])
+    found = book.find("queue", "m-1")
+    assert found and found.state == "cancelled"

@@ -15,6 +15,7 @@ from nightlatch.database.sqlite import Sqlite
 from nightlatch.errors import StoreUnreachable
 from nightlatch.ledger.steps import STEP
 from nightlatch.system import durable
+from tests.programs import python
 
 ME = Holder(incarnation="i", user="ann", host="here")
 
@@ -139,3 +140,56 @@ def test_others_write_while_one_flushes(sqlite_url, monkeypatch):
     monkeypatch.setattr(durable, "flush", meanwhile)
     book.open_run("job", "a")
     assert seen == ["b"]
+
+
+def test_who_was_interrupted_before_the_flush_makes_up_for_it(disk, sqlite_url, monkeypatch):
+    """What is committed is seen by the next look, which so acknowledges it: it has to be on the disk by then."""
+    book, store = ledger.open_for(sqlite_url), connect(sqlite_url)
+    run = book.open_run("job", "k", command="true", host="here")
+    writer = book.seal(run.id, token=1, grant="g", holder=ME)
+    store.acquire("job", "grant", ME, 30.0)
+    flush = durable.flush
+
+    def interrupted(fd: int) -> None:
+        monkeypatch.setattr(durable, "flush", flush)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(durable, "flush", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        writer.finish("succeeded", exit_code=0)
+    ended = writer.finish("succeeded", exit_code=0)
+    assert ledger.open_for(disk.url()).run(run.id) == ended
+    monkeypatch.setattr(durable, "flush", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        store.settle("job", "grant", "job", "k", value="v")
+    done = store.settle("job", "grant", "job", "k", value="v")
+    assert connect(disk.url()).look("job", "k") == done
+
+
+IN_CHILD = """
+import os, sys
+from nightlatch import connect
+from nightlatch.core.model import Holder
+me = Holder(incarnation="i", user="ann", host="here")
+store = connect()
+store.acquire("parent", "p", me, 30.0)
+go, told = os.pipe(), os.pipe()
+if not os.fork():
+    store.acquire("child", "c", me, 30.0)
+    os.write(told[1], b"x")
+    os.read(go[0], 1)
+    store.acquire("child-again", "c", me, 30.0)
+    os.write(told[1], b"y")
+    os._exit(0)
+assert os.read(told[0], 1) == b"x"
+store.close()  # as the last one, it would take SQLite's log with it
+os.write(go[1], b"x")
+assert os.read(told[0], 1) == b"y"
+os.wait()
+print(*sorted(record.name for record in connect().records()))
+"""
+
+
+def test_a_fork_loses_nothing_when_its_parent_closes(sqlite_url):
+    said = python(sqlite_url, IN_CHILD).communicate(timeout=30)[0]
+    assert said.split() == ["child", "child-again", "parent"]

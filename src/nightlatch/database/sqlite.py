@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 from _thread import RLock
+from _weakrefset import WeakSet
 
 from ..errors import StoreUnreachable
 from ..system import clock, durable, filelock, identity, storage
@@ -32,10 +33,14 @@ if TYPE_CHECKING:
 PATIENCE = 30.0  # seconds a writer waits for its turn unless it says otherwise
 
 _inherited: list[sqlite3.Connection] = []
+_used: WeakSet[Sqlite] = WeakSet()  # by this process
 
 
 class Sqlite:
-    """One connection, shared by the threads of a process; opened at first use, and again after a fork."""
+    """One connection, shared by the threads of a process; opened at first use, closed before a fork, and opened again.
+
+    What SQLite knows of its locks would be copied by a fork: the child would believe in locks that are the parent's.
+    """
 
     now = ":now"  # how SQL written for several databases says "the store's clock, in ms"
     wall = ":wall"
@@ -54,8 +59,8 @@ class Sqlite:
         self._thread = RLock()
         self._explained = _Explained(self.path)
         self._connection: sqlite3.Connection | None = None
-        self._opened_by = 0
         self._log = -1  # SQLite's write-ahead log, to be flushed
+        self._behind = False  # something may be committed and not flushed
         self._unflushed: OSError | None = None
         self._id = ""
 
@@ -143,25 +148,23 @@ class Sqlite:
 
     def close(self) -> None:
         with self._thread:
-            if self._connection is not None and self._opened_by == os.getpid():
+            if self._connection is not None:
                 self._connection.close()
             self._connection = None
-            if self._log >= 0:
-                os.close(self._log)
-                self._log = -1
+            self._drop_log()
 
     def _connect(self) -> sqlite3.Connection:
         if self._unflushed:
             raise self._unflushed
-        if self._connection is not None and self._opened_by != os.getpid():
-            _inherited.append(self._connection)  # closing the parent's connection here would harm the parent
-            self._connection = None
+        if self._behind:
+            self._flush()  # whoever was interrupted before that: what is seen from now on is on the disk
         if self._connection is None:
             self._connection = self._open()
-            self._opened_by = os.getpid()
+            _used.add(self)
         return self._connection
 
     def _open(self) -> sqlite3.Connection:
+        self._drop_log()  # another connection's; its file may be gone
         reason = storage.not_local(self.path)
         if reason:
             raise StoreUnreachable(
@@ -219,11 +222,14 @@ class Sqlite:
     def _in_turn(self, work: Callable[[], list[Row]], patience: float, *, lazy: bool = False) -> list[Row]:
         connection = self._connect()
         before = connection.total_changes
+        self._behind = not lazy
         try:
             rows = self._queue.run(work, patience)
         except TimeoutError:
             raise self._kept_busy(patience) from None
-        if not lazy and connection.total_changes != before:
+        if connection.total_changes == before:
+            self._behind = False
+        elif not lazy:
             self._flush()
         return rows
 
@@ -236,6 +242,12 @@ class Sqlite:
         except OSError as error:
             self._unflushed = error
             raise
+        self._behind = False
+
+    def _drop_log(self) -> None:
+        if self._log >= 0:
+            os.close(self._log)
+            self._log = -1
 
     def _line_up(self, patience: float) -> None:
         if not self._queue.acquire_from_stopped(patience):
@@ -251,6 +263,30 @@ class Sqlite:
 
     def _timed(self, values: dict[str, object]) -> dict[str, object]:
         return {"now": int(clock.now() * 1000), "wall": int(clock.wall() * 1000), **values}
+
+
+def _before_fork() -> None:
+    for database in list(_used):
+        database._thread.acquire()  # another thread's statement is waited for
+        if database._connection is None or not database._connection.in_transaction:
+            database.close()
+
+
+def _after_fork() -> None:
+    for database in list(_used):
+        database._thread.release()
+    _used.clear()
+
+
+def _in_child() -> None:
+    for database in list(_used):
+        if database._connection is not None:
+            _inherited.append(database._connection)  # in a transaction of the parent's, which closing would harm
+            database._connection = None
+    _after_fork()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_child)
 
 
 class _Transaction:
@@ -281,6 +317,7 @@ class _Transaction:
 
     def __exit__(self, kind: object, *_: object) -> None:
         database = self._database
+        database._behind = kind is None
         try:
             with database._explained:
                 try:

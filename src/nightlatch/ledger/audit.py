@@ -211,7 +211,7 @@ class _Audit:
         another from their end on, and `stand` names no job for them until then."""
         for chain in list(self._points):
             points = self._points.pop(chain)
-            if chain in self._pruned:
+            if chain.removeprefix(STEPS).partition("#")[0] in self._pruned:
                 for point in points.values():
                     self._leave(point)
             elif points:

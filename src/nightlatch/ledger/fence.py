@@ -41,7 +41,12 @@ class Fence:
         return int((clock.wall() + self.skew) * 1000)
 
     def look(self) -> Run:
-        return run_of(self._tables.read(_LOOK, id=self._run.id)[0])
+        rows = self._tables.read(_LOOK, id=self._run.id)
+        if not rows:
+            raise StaleToken(
+                f"{title(self._run)} is gone: retention has removed it. Nothing was written; stop this one"
+            )
+        return run_of(rows[0])
 
     def advance(self, compose: Compose) -> None:
         """Write what `compose` makes of the place where the run stands; durable when this returns.
@@ -54,8 +59,9 @@ class Fence:
                 hit = write()
             except StoreUnreachable:
                 self._unsure[head] = seq
-                hit = self.stands(self.look()) == head  # only the reply may have been lost
-                if not hit:
+                stands = self.stands(self.look())
+                hit = stands == head  # only the reply may have been lost
+                if not hit and not self._taken(stands):
                     raise
             except BaseException:
                 self._unsure[head] = seq
@@ -64,23 +70,29 @@ class Fence:
                 self.seq, self.head = seq, head
                 self._unsure.clear()
                 return
-            self._catch_up(self.look())
+            # One of ours that was given up may have landed late; else it is over for this writer.
+            self._go_on(self.check())
 
     def stands(self, run: Run) -> str:
         """The head, wherever it is kept."""
         return run.head
 
+    def _taken(self, stands: str) -> bool:
+        """Has another taken the place, or gone on from it? What was given up cannot land any more, or has landed."""
+        return False
+
     def was_mine(self, run: Run) -> bool:
         """Did a write of this fence whose reply was lost bring the run where it is?"""
         return run.head in self._unsure
 
-    def _catch_up(self, run: Run) -> None:
-        """A write missed. One of ours that was given up may have landed late; else it is over for this writer."""
+    def check(self) -> Run:
+        """The run as it stands, if this writer is still the one it has; raises StaleToken or RunEnded."""
+        run = self.look()
         if (run.token, run.grant) != (self._run.token, self._run.grant):
             raise stale(self._tables.database.identity(), run, self._run.token, self._run.grant)
         if run.state != states.RUNNING:
             raise RunEnded(f"{title(run)} has ended: {run.state}. Nothing more is recorded for it", run)
-        self._go_on(run)
+        return run
 
     def _go_on(self, run: Run) -> None:
         if run.head not in self._unsure:

@@ -15,6 +15,7 @@ from ..errors import RunEnded, StaleToken, StoreUnreachable, UsageError
 from ..system import clock
 from .chain import clean, head_text, job_chain, link, pack
 from .deciding import title
+from .fence import Fence
 from .model import RUN, Run, Usage, run_of
 from .opening import find, new_id
 from .sealing import ATTEMPT, _attempt, _Entries, closed, stale
@@ -24,7 +25,7 @@ from .tables import JOURNAL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ..core.model import Holder
     from .step_log import Step
@@ -47,7 +48,9 @@ _ROW = Table(
 )
 
 _HOLDS = "SELECT id FROM {prefix}run WHERE id = :fence AND token = :token AND grant_id = :grant AND state = 'running'"
-_SEEN = " AND EXISTS (SELECT 1 FROM {prefix}run WHERE id = :id# AND head = :head# {share})"
+_SEEN = """
+AND EXISTS (SELECT 1 FROM {prefix}run WHERE id = :id# AND head = :head# AND state = :state# AND attempt = :attempt#
+            {share})"""
 # By the number of runs that were there before.
 _GUARDS = [
     _HOLDS + "".join(_SEEN.replace("#", str(number)) for number in range(seen)) + " {share}" for seen in range(MOST + 1)
@@ -57,6 +60,7 @@ _ADVANCES = [
     f"WHERE name = :chain AND head = :was AND EXISTS ({guard}) RETURNING seq"
     for guard in _GUARDS
 ]
+_ENTRY = "SELECT seq FROM {prefix}journal WHERE chain = :chain AND seq = :seq AND hash = :hash"
 _LOOK = f"SELECT {RUN} FROM {{prefix}}run WHERE id = :id"
 
 
@@ -76,7 +80,7 @@ class Inside:
             raise UsageError(f"the key {key} of {around.job} is being worked on in this very run: {title(run)}")
         if run and (run.state == states.SUCCEEDED or states.needs_person(run.state)):
             return run
-        if run and run.token >= around.token:
+        if run and (run.token > around.token or (run.token == around.token and run.grant != around.grant)):
             raise stale(self._tables.database.identity(), run, around.token, around.grant)
         at = int((clock.wall() + self._skew) * 1000)
         return InnerRun(self._tables, around, run or self._new(key, at), holder, at, self._skew)
@@ -84,12 +88,19 @@ class Inside:
     def commit(self, dues: Sequence[Due], *, lazy: bool = False) -> None:
         """All of it, durable when this returns. `StaleToken`, `RunEnded`: nothing was written."""
         assert len(dues) <= MOST
-        while dues and not self._write(dues, lazy):
-            around = self._row(self._around)
-            if (around.token, around.grant) != (self._around.token, self._around.grant):
-                raise stale(self._tables.database.identity(), around, self._around.token, self._around.grant)
-            if around.state != states.RUNNING:
-                raise StaleToken(f"{title(around)} has ended: nothing more is recorded inside it")
+        while dues:
+            try:
+                hit, begun = self._write(dues, lazy), False
+            except StoreUnreachable:
+                hit = self._stands(dues)  # only the reply may have been lost
+                begun = not hit and self._has_begun(dues)
+                if not hit and not begun:
+                    raise
+            if hit:
+                break
+            Fence(self._tables, self._around, self._skew).check()
+            if begun or self._has_begun(dues):
+                dues = [due for due in (due.again() for due in dues) if due.journal]
             for due in dues:
                 self._judge(due)
             self._seq, self._head = self._look()  # it was only that another wrote on the job's chain
@@ -109,36 +120,51 @@ class Inside:
             rows.append(_row(due.run))
             journal += due.journal
             attempts += due.attempts
-        seen = [due for due in dues if due.was]
+        seen = [due for due in dues if due.was.head]
         values: dict[str, object] = {
             "chain": self._chain, "seq": seq, "head": head, "was": self._head, "fence": self._around.id,
             "token": self._around.token, "grant": self._around.grant,
         }  # fmt: skip
         for number, due in enumerate(seen):
-            values |= {f"id{number}": due.run.id, f"head{number}": due.was}
-        inserts = [(_ROW, rows), (ATTEMPT, attempts), (JOURNAL, journal)]
+            was = {"head": due.was.head, "state": due.was.state, "attempt": due.was.attempt}
+            values |= {f"{word}{number}": what for word, what in {"id": due.run.id, **was}.items()}
+        inserts = [(table, given) for table, given in ((_ROW, rows), (ATTEMPT, attempts), (JOURNAL, journal)) if given]
         guard = (_GUARDS if seq == self._seq else _ADVANCES)[len(seen)]
-        try:
-            hit = bool(self._tables.guarded(guard, values, inserts, lazy=lazy))
-        except StoreUnreachable:
-            landed = self._tables.read(_LOOK, id=dues[0].run.id)  # only the reply may have been lost
-            hit = bool(landed) and run_of(landed[0]).head == dues[0].run.head
-            if not hit:
-                raise
+        hit = bool(self._tables.guarded(guard, values, inserts, lazy=lazy))
         if hit:
             self._seq, self._head = seq, head
         return hit
 
-    def _judge(self, due: Due) -> None:
-        if due.was:
-            now = self._row(due.run)
-            if now.head != due.was and (now.token, now.grant) == (due.run.token, due.run.grant):
-                raise RunEnded(closed(now), now)
-            if now.head != due.was:
-                raise stale(self._tables.database.identity(), now, due.run.token, due.run.grant)
+    def _stands(self, dues: Sequence[Due]) -> bool:
+        """Is the last entry of each there? All of a commit is, or nothing."""
+        return all(self._tables.read(_ENTRY, chain=row[0], seq=row[1], hash=row[5]) for *_, row in (
+            due.journal for due in dues
+        ))  # fmt: skip
 
-    def _row(self, run: Run) -> Run:
-        return run_of(self._tables.read(_LOOK, id=run.id)[0])
+    def _has_begun(self, dues: Sequence[Due]) -> bool:
+        """Has a beginning landed after all, which nobody was told of? Then it is not written again."""
+        found = False
+        for inner in (due.of for due in dues if due.of.unwritten):
+            now = self._found(inner.run)
+            if now and (now.head, now.token, now.grant) == (inner.run.head, inner.run.token, inner.run.grant):
+                inner.unwritten, found = None, True
+        return found
+
+    def _judge(self, due: Due) -> None:
+        if not due.was.head:
+            return
+        now, was = self._found(due.run), due.was
+        if now is None:
+            raise StaleToken(f"{title(due.run)} is gone: retention has removed it. Nothing was written")
+        if (now.head, now.state, now.attempt) == (was.head, was.state, was.attempt):
+            return
+        if (now.token, now.grant) in ((due.run.token, due.run.grant), (was.token, was.grant)):
+            raise RunEnded(closed(now), now)
+        raise stale(self._tables.database.identity(), now, due.run.token, due.run.grant)
+
+    def _found(self, run: Run) -> Run | None:
+        rows = self._tables.read(_LOOK, id=run.id)
+        return run_of(rows[0]) if rows else None
 
     def _look(self) -> tuple[int, str]:
         rows = self._tables.read("SELECT seq, head FROM {prefix}chain WHERE name = :chain", chain=self._chain)
@@ -156,8 +182,10 @@ class Inside:
 class Due:
     """What is to be written of one of them: its row as it will be, and what goes with it."""
 
-    def __init__(self, of: InnerRun, run: Run, was: str, at: int) -> None:
-        self.of, self.run, self.was, self.at = of, run, was, at
+    def __init__(self, of: InnerRun, run: Run, was: Run, at: int) -> None:
+        self.of, self.run, self.at = of, run, at
+        self.was = was  # as it was seen
+        self.again: Callable[[], Due] = lambda: self  # composed anew, from where its run stands now
         self.links: list[tuple[str, dict[str, object]]] = []  # on the job's chain: kind, facts
         self.journal: list[Row] = []
         self.attempts: list[Row] = []
@@ -184,8 +212,8 @@ class InnerRun:
             host=holder.host, changed=at / 1000, started=at / 1000, ended=None, due=None, exit_code=None, reason="",
             seq=entries.seq, head=entries.head, done=0, total=0, message="",
         )  # fmt: skip
-        self._steps, self._skew = StepWriter(tables, self.run, skew), skew
-        self.unwritten: Due | None = Due(self, self.run, seen.head, at)
+        self._steps, self._skew = StepWriter(tables, self.run, skew, around), skew
+        self.unwritten: Due | None = Due(self, self.run, seen, at)
         self.unwritten.journal, self.unwritten.attempts = list(entries.rows), attempts
 
     @property
@@ -201,6 +229,7 @@ class InnerRun:
         due = self._due()
         due.steps = self._steps.rows(steps, due.at)
         due.journal += due.steps
+        due.again = lambda: self.beginning(steps)
         return due
 
     def ending(
@@ -221,6 +250,8 @@ class InnerRun:
         due.links.append(("ended", _link(due.run, entries.seq, entries.head)))
         due.journal += [*entries.rows, *due.steps]
         due.attempts = [*due.attempts[:-1], _attempt(self.run, state, clean(reason), due.at)]
+        more = {"reason": reason, "traceback": traceback}
+        due.again = lambda: self.ending(state, elapsed=elapsed, steps=steps, **more)
         return due
 
     def went_on(self, due: Due) -> None:
@@ -230,7 +261,7 @@ class InnerRun:
 
     def _due(self) -> Due:
         at = int((clock.wall() + self._skew) * 1000)
-        due, before = Due(self, self.run, self.run.head, at), self.unwritten
+        due, before = Due(self, self.run, self.run, at), self.unwritten
         if before:
             due.was = before.was
             due.links, due.journal, due.attempts = list(before.links), list(before.journal), list(before.attempts)

@@ -38,7 +38,7 @@ ORDER BY changed DESC, id LIMIT :most
 # Open runs and those that wait for a person are few among many: found by their state, without a look at the others.
 _FEW = _RUNS.replace("(:state = '' OR state = :state)", "state = :state")
 _NEWEST = f"SELECT {RUN} FROM {{prefix}}run WHERE job = :job AND parent = '' ORDER BY changed DESC, id LIMIT 1"
-_HANDLED = f"SELECT {RUN} FROM {{prefix}}run WHERE changed >= :since AND grant_id = :grant AND parent <> ''"
+_HANDLED = f"SELECT {RUN} FROM {{prefix}}run WHERE changed >= :since AND grant_id = :grant AND id <> :id"
 _NOTED = f"SELECT {ENTRY} FROM {{prefix}}journal WHERE chain = :chain AND kind = :kind ORDER BY seq DESC LIMIT 1"
 _SPENT = """
 SELECT CAST(COALESCE(SUM({unit}), 0) AS BIGINT) FROM {{prefix}}usage
@@ -307,7 +307,7 @@ class Ledger:
 
     def handled_in(self, run: Run) -> list[Run]:
         """The runs that this attempt has begun inside itself."""
-        return list(map(run_of, self._tables.read(_HANDLED, since=_ms(run.started), grant=run.grant)))
+        return list(map(run_of, self._tables.read(_HANDLED, since=_ms(run.started), grant=run.grant, id=run.id)))
 
     def newest(self, job: str) -> Run | None:
         """The run of a job that changed last, runs inside others left out."""

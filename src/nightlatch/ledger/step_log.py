@@ -40,6 +40,8 @@ SELECT body FROM {prefix}journal WHERE chain = :chain AND kind = :kind AND body 
 # The place is looked at too: a commit of this writer whose reply was lost may have landed meanwhile.
 _FENCE = """
 SELECT id FROM {prefix}run WHERE id = :id AND token = :token AND grant_id = :grant AND state = 'running'
+  AND (:id = :around OR EXISTS (SELECT 1 FROM {prefix}run WHERE id = :around AND token = :token AND grant_id = :grant
+                                AND state = 'running' {share}))
   AND NOT EXISTS (SELECT 1 FROM {prefix}journal WHERE chain = :chain AND seq = :next) {share}
 """
 
@@ -92,13 +94,15 @@ class StepLog:
 class StepWriter:
     """Made by `Writer.steps`. For one thread at a time."""
 
-    def __init__(self, tables: Tables, run: Run, skew: float) -> None:
+    def __init__(self, tables: Tables, run: Run, skew: float, around: Run | None = None) -> None:
+        """`around`: the run that this one is handled in; it must be held still, too."""
         self.run = run
         # A first attempt has nothing behind it that would have to be looked for.
         first = run.attempt <= 1
         self.chain = step_chain.chain_after(run.id) if first else step_chain.chain_of(tables.read, run.id)
         self._tables = tables
-        self._fence = _Tail(tables, run, skew, self.chain)
+        self._around = around or run
+        self._fence = _Tail(tables, run, skew, self.chain, self._around)
 
     def head_after(self, rows: Sequence[Row] = ()) -> str | None:
         """The chain's head, after these rows too, as it is kept in the run's own chain; None if it has no entry."""
@@ -112,6 +116,7 @@ class StepWriter:
 
     def rows(self, steps: Sequence[Step], at: int) -> list[Row]:
         """As rows of the journal, for a commit that has a fence of its own; tell `went_on` when it is done."""
+        self._fence.settle()
         return self._rows(self._fence.seq, self._fence.head, at, steps)
 
     def went_on(self, rows: Sequence[Row]) -> None:
@@ -120,7 +125,7 @@ class StepWriter:
 
     def _composed(self, seq: int, head: str, steps: Sequence[Step]) -> tuple[int, str, Callable[[], bool]]:
         rows = self._rows(seq, head, self._fence.now(), steps)
-        values = self._fence.values() | {"chain": self.chain, "next": seq + 1}
+        values = self._fence.values() | {"chain": self.chain, "next": seq + 1, "around": self._around.id}
         return rows[-1][1], rows[-1][5], lambda: bool(self._tables.guarded(_FENCE, values, [(JOURNAL, rows)]))
 
     def _rows(self, seq: int, head: str, at: int, steps: Sequence[Step]) -> list[Row]:
@@ -142,16 +147,27 @@ class _Tail(Fence):
     It may be appended to by the supervisor and by whoever in the run was lent a pen: all have the run's grant.
     """
 
-    def __init__(self, tables: Tables, run: Run, skew: float, chain: str) -> None:
+    def __init__(self, tables: Tables, run: Run, skew: float, chain: str, around: Run) -> None:
         super().__init__(tables, run, skew)
-        self._chain = chain
+        self._chain, self._around = chain, around
         self.seq, self.head = step_chain.tail(tables.read, chain) if run.attempt > 1 else (0, "")
 
     def stands(self, run: Run) -> str:
         return step_chain.tail(self._tables.read, self._chain)[1]
 
+    def settle(self) -> None:
+        """Find out what became of a write that was given up."""
+        if self._unsure:
+            self._go_on(self._run)
+
+    def _taken(self, stands: str) -> bool:
+        return stands != self.head
+
     def _go_on(self, run: Run) -> None:
+        if self._around.id != run.id:
+            Fence(self._tables, self._around, self.skew).check()
         self.seq, self.head = step_chain.tail(self._tables.read, self._chain)
+        self._unsure.clear()
 
 
 def _facts(kind: str, body: str) -> tuple[str, str, int, int, str]:

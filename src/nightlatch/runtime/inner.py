@@ -7,7 +7,7 @@ from _thread import allocate_lock, start_new_thread
 from ..core import states
 from ..core.effects import DONE
 from ..core.keys import key as derive
-from ..errors import Error, InDoubt, RunEnded, Stop, UsageError
+from ..errors import Error, InDoubt, RunEnded, Stop, StoreUnreachable, UsageError
 from ..ledger.chain import clean
 from ..ledger.inside import MOST, InnerRun
 from ..system import clock
@@ -127,7 +127,8 @@ class Inner:
                 late = [one for one in unwritten if one.run.unwritten and now >= one.write_at][:MOST]
                 try:
                     # Lazily: the first step, or the end, brings it to the disk, and without them nothing is promised.
-                    self._inside.commit([one.run.beginning() for one in late], lazy=True)
+                    # (A server may forget it while we live on.)
+                    self._inside.commit([one.run.beginning() for one in late], lazy=not self._ledger.many_machines)
                 except (Error, Stop):  # as its first step will find out, and say
                     for one in late:
                         one.write_at = now + _AGAIN
@@ -261,5 +262,9 @@ class _Settling:
                     return
             try:
                 self._settle(todo)
+            except StoreUnreachable:
+                if self._hurry.locked():  # tried again, while there is time
+                    with self._mutex:
+                        self._todo = todo | self._todo
             except (Error, Stop):
                 continue  # the ledger knows them; whoever asks for such a key again puts it right

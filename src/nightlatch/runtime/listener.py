@@ -226,13 +226,15 @@ class Listener:
                 self._watch.progressed(clock.now())
                 return answer
             case "pen":
+                from ..system.durable import inode
                 from .effects import apart
 
                 address, store = self._ledger.address, self._lease.store
                 if address:
                     self._writer.lend()
                 self._lent = self._lent or bool(address)
-                return {"ledger": address, "store": "" if apart(store, self._ledger) else store.url}
+                away = "" if apart(store, self._ledger) else store.url
+                return {"ledger": address, "inode": inode(address), "store": away}
             case "moved":
                 self._watch.progressed(clock.now())
                 return {}

@@ -20,6 +20,7 @@ from ..ledger import place, step_log
 from ..ledger.turns import Turns
 from ..store import url
 from ..system import clock
+from ..system.durable import inode
 from . import output
 from .drive import Ask
 from .inner import Inner
@@ -174,7 +175,7 @@ class _Hold:
 def _lent(told: dict[str, str]) -> _Lent | None:
     """None if the ledger cannot be opened from here: a sandbox may stand between."""
     address = told["ledger"]
-    if address.startswith("/") and not os.path.exists(address):
+    if inode(address) != told["inode"]:
         return None
     try:
         ledger = place.at(address)

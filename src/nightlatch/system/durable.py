@@ -52,6 +52,15 @@ def replace(path: str, content: bytes, *, mode: int = 0o600) -> None:
     fsync_folder(os.path.dirname(path))
 
 
+def inode(path: str) -> str:
+    """Which file it is: the same path may lead to another one in a sandbox. "" if there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return ""
+    return f"{status.st_dev}:{status.st_ino}"
+
+
 def private_folder(path: str) -> str:
     """Make the folder, and those above it that are missing, for this user alone."""
     if not os.path.isdir(path):
