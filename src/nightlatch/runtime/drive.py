@@ -5,8 +5,7 @@ It is a generator that yields what it needs done, an `Ask`, a `Call` or a `Pause
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from types import FunctionType
 from typing import Any, TypeVar
 
@@ -15,6 +14,7 @@ from ..system import clock
 from .tell import tell
 
 T = TypeVar("T")
+_COROUTINE = 0x80  # as inspect.CO_COROUTINE
 
 Work = Generator["Ask | Call | Pause", Any, T]
 
@@ -53,7 +53,7 @@ class Call:
     async def later(self) -> Any:
         try:
             result = self.function(*self.args, **self.kwargs)
-            return await result if inspect.isawaitable(result) else result
+            return await result if isinstance(result, Awaitable) else result
         except OnlyPlanned as read:
             return read.planned
 
@@ -108,7 +108,9 @@ async def drive_async(work: Work[T]) -> T:
 def is_async(function: object) -> bool:
     """Is it a coroutine function, or an object that is called like one?"""
     if type(function) is FunctionType:
-        return bool(function.__code__.co_flags & inspect.CO_COROUTINE)  # the plain case, of which there are many
+        return bool(function.__code__.co_flags & _COROUTINE)  # the plain case, of which there are many
+    import inspect
+
     while hasattr(function, "func"):  # functools.partial
         function = function.func
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
