@@ -177,8 +177,10 @@ def run() -> None:
         for name in CONTESTANTS:
             with tempfile.TemporaryDirectory(prefix="nightlatch-night-") as folder:
                 started = time.perf_counter()
-                found = Contestant(name, kind, plan, Path(folder)).go()
-                _print(name, found, f"   {time.perf_counter() - started:5.0f} s")
+                contestant = Contestant(name, kind, plan, Path(folder))
+                found = contestant.go()
+                took = time.perf_counter() - started
+                _print(name, found, f"   {took:5.0f} s; slowest effect {contestant.night.slowest:.1f} s")
             totals[name].add(found)
             if kind != "without a probe" and name == "Nightlatch":
                 decidable.add(found)

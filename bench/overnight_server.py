@@ -19,6 +19,7 @@ RATES = {
     "process kill": 0.020,
     "sandbox restart": 0.015,
 }
+LONGEST = 0.7  # seconds that a request stays in the queue: below the deadline of an effect
 DEADLY = ("session timeout", "process kill", "sandbox restart")
 MOMENTS = ("queued", "acted", "answered")  # the client dies before its request is served, before the reply, after it
 
@@ -58,6 +59,7 @@ class Night:
                 self._pending.setdefault((batch, fault.item), []).append(replace(fault))
         self._dedups, self._strike = dedups, strike
         self._keys: set[str] = set()
+        self.slowest = 0.0  # seconds from a request to its effect
         self._lock, self._chance = threading.Lock(), random.Random(len(plan))
         self._server = _Server(("127.0.0.1", 0), _handler(self))
         self.port = str(self._server.server_address[1])
@@ -70,7 +72,7 @@ class Night:
     def post(self, name: str, key: str) -> tuple[int, Callable[[], None]]:
         """(status to answer with, 0 for none; what happens after the answer)"""
         batch, number = (int(part) for part in name.split("-"))
-        fault = self._next(batch, number)
+        came, fault = time.monotonic(), self._next(batch, number)
         kind = fault.kind if fault else ""
         moment = fault.moment if fault and kind in DEADLY else ""
         time.sleep(self._chance.uniform(0, WORK))
@@ -79,8 +81,12 @@ class Night:
         if kind == "drop before":
             return 0, _nothing
         if moment == "queued":
-            self._strike(batch, kind)  # the request is here, and is served although nobody waits for it
+            # The request is here, and is served although nobody waits for it; but not later than an effect may take.
+            striking = threading.Thread(target=self._strike, args=(batch, kind))
+            striking.start()
+            striking.join(LONGEST)
         with self._lock:
+            self.slowest = max(self.slowest, time.monotonic() - came)
             if not self._dedups or not key or key not in self._keys:
                 self.effects[name] += 1
             self._keys.add(key)
