@@ -102,11 +102,15 @@ def test_a_probe_decides_what_a_killed_tree_left_in_doubt(sqlite_url, acts, prob
     assert count(acts) == in_all
 
 
-def test_no_probe_is_believed_before_the_deadline_and_the_settling_time(sqlite_url, acts):
-    nightlatch(sqlite_url, "once", "k", "--", "sh", "-c", f"{ACT}; exit 1", str(acts))
-    early = nightlatch(sqlite_url, "once", "k", "--settle", "1h", "--probe", "false", "--", "touch", f"{acts}.late")
-    assert early.returncode == 76
-    assert "no probe is believed for another" in early.stderr
+def test_not_done_is_believed_only_after_the_deadline_and_the_settling_time_and_done_at_once(sqlite_url, acts):
+    nightlatch(sqlite_url, "once", "k", "--", "sh", "-c", f"{ACT}; exit 1", str(acts))  # it may take 10m
+    for probe in ("false", "sh -c 'exit 3'"):
+        early = nightlatch(sqlite_url, "once", "k", "--settle", "0s", "--probe", probe, "--", "touch", f"{acts}.late")
+        assert early.returncode == 76
+        assert "may be under way for another 6" in early.stderr
+    assert not Path(f"{acts}.late").exists()
+    seen = nightlatch(sqlite_url, "once", "k", "--probe", "true", "--", "touch", f"{acts}.late")
+    assert seen.returncode == 0 and "skipped" in seen.stderr
     assert not Path(f"{acts}.late").exists()
 
 
@@ -223,7 +227,7 @@ def test_words_that_make_no_sense_are_refused(sqlite_url, words):
 
 @pytest.mark.parametrize(("probe", "code", "again"), [("exit 0", 0, 1), ("exit 1", 5, 2), ("exit 2", 76, 1)])
 def test_with_time_to_wait_the_same_call_asks_the_probe(sqlite_url, acts, probe, code, again):
-    words = ("once", "k", "--settle", "200ms", "--wait", "20s", "--probe", f"sh -c '{probe}'")
+    words = ("once", "k", "--timeout", "1s", "--settle", "200ms", "--wait", "20s", "--probe", f"sh -c '{probe}'")
     done = nightlatch(sqlite_url, *words, "--", "sh", "-c", f"{ACT}; exit 5", str(acts))
     assert (done.returncode, count(acts)) == (code, 1), done.stderr
     nightlatch(sqlite_url, *words, "--", "sh", "-c", ACT, str(acts))

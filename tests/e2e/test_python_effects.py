@@ -160,7 +160,7 @@ def test_a_refused_connection_is_retried_if_wanted(local):
     ],
 )
 def test_a_probe_decides_once_it_may_be_believed(local, probe, status, notes):
-    said = local.run(f"posting.run('a', do='lost_reply', probe={probe!r}, settle='50ms')")
+    said = local.run(f"posting.run('a', do='lost_reply', probe={probe!r}, deadline='300ms', settle='50ms')")
     assert said.startswith(status), said
     assert local.notes == notes
 

@@ -1,4 +1,4 @@
-"""A real HTTP server that counts what it was made to do, and a client for it that starts quickly.
+"""A client of the server that counts, which starts quickly.
 
 python counting.py post PORT ID     do it: exit 0 after the server said so, 56 when the reply did not come
 python counting.py probe PORT ID    was it done? exit 0 yes, 1 no, 2 not known

@@ -9,81 +9,16 @@ from __future__ import annotations
 import json
 import os
 import random
-import sys
-import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-import pytest
-
 from nightlatch.ledger import open_for
-from tests.faults import counting
+from tests.faults.counting_server import CLIENT, LATENCY, Counting
 from tests.programs import NIGHTLATCH, kill_all, nightlatch, start, until
 
 ROUNDS = int(os.environ.get("NIGHTLATCH_ROUNDS", "0"))
 KEYS = int(os.environ.get("NIGHTLATCH_KEYS", "0"))
-LATENCY = 0.05  # seconds at most, before and after the effect: far below its deadline
-
-CLIENT = [sys.executable, "-S", "-E", counting.__file__]
-
-
-class Counting:
-    """Effects by name. `dedups`: a request with a key that was seen before does nothing."""
-
-    def __init__(self) -> None:
-        self.effects: Counter[str] = Counter()
-        self.dedups = False
-        self.drops = False  # the effect happens, and the connection breaks before the reply
-        self._keys: set[str] = set()
-        self._lock = threading.Lock()
-        chance, counting_server = random.Random(), self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                time.sleep(chance.uniform(0, LATENCY))
-                counting_server.act(self.path[1:], self.headers["Idempotency-Key"])
-                if counting_server.drops:
-                    return
-                time.sleep(chance.uniform(0, LATENCY))
-                self.send_response(200)
-                self.end_headers()
-
-            def do_GET(self) -> None:
-                self.send_response(200 if counting_server.effects[self.path[1:]] else 404)
-                self.end_headers()
-
-            def handle(self) -> None:
-                try:
-                    super().handle()
-                except OSError:
-                    pass  # its client was killed
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.port = str(self._server.server_address[1])
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-
-    def act(self, name: str, key: str) -> None:
-        with self._lock:
-            if not self.dedups or key not in self._keys:
-                self.effects[name] += 1
-            self._keys.add(key)
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-
-@pytest.fixture
-def server() -> Iterator[Counting]:
-    made = Counting()
-    yield made
-    made.close()
 
 
 class Torment:
@@ -150,8 +85,9 @@ def test_an_api_that_dedups_sees_each_item_once(sqlite_url, tmp_path, server):
 
 
 def test_a_token_blind_api_with_a_probe_sees_each_item_once(sqlite_url, tmp_path, server):
+    server.latency = 0.4  # below the deadline, and far above the time to settle
     probe = " ".join([*CLIENT, "probe", server.port, "{id}"])
-    bounds = ("--timeout", "600ms", "--settle", "300ms", "--wait", "20s")
+    bounds = ("--timeout", "1s", "--settle", "10ms", "--wait", "20s")
     once = (*NIGHTLATCH, "once", "post/{id}", *bounds, "--probe", probe, "--", *CLIENT, "post", server.port, "{id}")
     torment = Torment(sqlite_url, tmp_path, 24, "--lost", "again", "--", *once)
     torment.go(15)

@@ -9,14 +9,13 @@ import os
 import random
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import nightlatch
 from nightlatch.ledger import open_for
-from tests.faults.test_effects import LATENCY, Counting
+from tests.faults.counting_server import LATENCY
 from tests.programs import kill_all, python, until
 
 ROUNDS = int(os.environ.get("NIGHTLATCH_ROUNDS", "30"))
@@ -79,19 +78,12 @@ def posting(probes):
 
     def post(name):
         return run.effect(
-            "post", key=name, do=lambda: ask("POST", name, f"post/{name}"), deadline="600ms", settle="300ms",
+            "post", key=name, do=lambda: ask("POST", name, f"post/{name}"), deadline="1s", settle="10ms",
             probe=(lambda: is_posted(name)) if probes else None,
         )
 
     run.map(post, [f"item-{number}" for number in range(24)], concurrency=4)
 """
-
-
-@pytest.fixture
-def server() -> Iterator[Counting]:
-    made = Counting()
-    yield made
-    made.close()
 
 
 class Torment:
@@ -160,6 +152,7 @@ def test_a_map_killed_anywhere_comes_to_its_end(sqlite_url, tmp_path):
 
 
 def test_with_a_probe_each_effect_is_done_exactly_once(sqlite_url, tmp_path, server):
+    server.latency = 0.4  # below the deadline, and far above the time to settle
     torment = Torment(tmp_path, sqlite_url, server.port)
     torment.kill("posting.run(True)", max(ROUNDS // 3, 5), 0.2)
     assert torment.end("posting.run(True)", "succeeded", "skipped")

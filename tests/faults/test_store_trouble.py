@@ -127,6 +127,9 @@ def test_a_lease_taken_away_by_a_person_ends_the_tree(sqlite_url, tmp_path):
 CONTEND = """
 import sys, time, nightlatch
 name, seconds = sys.argv[1], float(sys.argv[2])
+with nightlatch.lease(f"{name}/{sys.argv[3]}"):  # imported, and the store opened
+    print("ready", flush=True)
+sys.stdin.readline()
 end = time.monotonic() + seconds
 while time.monotonic() < end:
     started = time.monotonic()
@@ -141,8 +144,22 @@ SECONDS = float(os.environ.get("NIGHTLATCH_SECONDS", "30")) / 2
 def test_eight_contenders_get_their_turns_with_rising_tokens_and_no_locked_database(sqlite_url, names):
     token(sqlite_url)
     contenders = [
-        python(sqlite_url, CONTEND, "job" if names == "one name" else f"job{i}", str(SECONDS)) for i in range(8)
+        python(
+            sqlite_url,
+            CONTEND,
+            "job" if names == "one name" else f"job{i}",
+            str(SECONDS),
+            str(i),
+            stdin=subprocess.PIPE,
+        )
+        for i in range(8)
     ]
+    for contender in contenders:
+        assert contender.stdout and contender.stdout.readline() == "ready\n"
+    for contender in contenders:
+        assert contender.stdin
+        contender.stdin.write("go\n")
+        contender.stdin.flush()
     tokens: list[int] = []
     turns: Counter[int] = Counter()
     for index, contender in enumerate(contenders):

@@ -45,7 +45,7 @@ _EXAMPLES = """\
   nightlatch batch posts posts.jsonl --key '{site}/{slug}' -j 4 --timeout 5m -- ./write-post {slug}
   nightlatch batch thumbs - -- convert {} -resize 200x {}.thumb.png < names.txt
   nightlatch batch mails people.csv --key '{email}' --lost again -- \\
-      nightlatch once 'mail/{email}' --probe './was-sent {email}' -- ./send {email}
+      nightlatch once 'mail/{email}' --timeout 30s --wait 2m --probe './was-sent {email}' -- ./send {email}
   nightlatch batch pages pages.jsonl --key '{slug}' --publish page.md=out/{slug}.md \\
       --budget usd/item=0.2,usd=10 --meter output -- claude -p --output-format json 'Write page.md about {title}'
   nightlatch batch posts posts.jsonl --key '{site}/{slug}' --dry-run -- ./write-post {slug}

@@ -22,10 +22,13 @@ every machine that shares the store, and what the command printed then (its firs
 
 Exit code 0 of the command means done. A code listed in --not-done means that surely nothing was done: it may
 be tried again. Everything else is in doubt: another code, a timeout, a kill, a crash of the machine. It may
-have acted, so it is never done again unasked. Then either a probe looks (--probe: exit 0 it is done, 1 it is
-not, anything else unknown; believed only when the old command's time is over, so at once only with a --wait
-longer than --settle), or a person does, and says so with `nightlatch resolve KEY done`, or failed (it was not
-done), or again.
+have acted, so it is never done again unasked. Then either a probe looks, or a person does, and says so with
+`nightlatch resolve KEY done`, or failed (it was not done), or again.
+
+--probe: exit 0 it is done, 1 it is not, anything else unknown. Its "done" is believed at once. Its "not done" is
+believed when --timeout (with up to 10s for the command to end) and --settle are over: until then the request of
+a client that is gone may still stand in a server's queue. So give a --timeout that fits what is done, and a
+--wait longer than both: then the call that ended in doubt finds out by itself.
 
 The command gets NIGHTLATCH_KEY, and NIGHTLATCH_IDEMPOTENCY_KEY to hand to an API that knows one: it is the
 same at every try.
@@ -36,7 +39,8 @@ being done right now; the command's own when it surely did nothing; 126/127 cann
 
 _EXAMPLES = """\
   nightlatch once invoice/2026-117 -- ./send-invoice 2026-117
-  nightlatch once post/42 --not-done 6,7 --probe './is-posted 42' -- curl -fsS -d @42.json https://example.org/posts
+  nightlatch once post/42 --not-done 6,7 --timeout 30s --wait 2m --probe './is-posted 42' -- \\
+    curl -fsS -d @42.json https://example.org/posts
   nightlatch once charge/9 -- sh -c 'curl -fsS -H "Idempotency-Key: $NIGHTLATCH_IDEMPOTENCY_KEY" …'
   nightlatch once deploy/v3 --input @build.sha256 --timeout 5m -- ./deploy v3
   nightlatch resolve invoice/2026-117 done"""
@@ -60,7 +64,7 @@ def main(argv: list[str]) -> int:
         "--settle",
         metavar="TIME",
         default="10s",
-        help="a server may act so long after its client is gone (default 10s)",
+        help="a server may act so long after the command's time is over (default 10s)",
     )
     parser.add_argument(
         "--wait", metavar="TIME", default="0s", help="while another does it, or until a probe is believed (default 0s)"

@@ -37,9 +37,11 @@ WHERE effect.state = 'failed' AND effect.token < excluded.token AND effect.attem
 RETURNING {_COLUMNS}
 """
 
+# An early end leaves the deadline as it is: the server may have the request of a client that is gone. A late one
+# (nobody could see to it in time) moves it on.
 _MOVE = f"""
 UPDATE {{prefix}}effect SET state = :state, exit_code = CAST(:exit_code AS BIGINT), result = :result,
-  reason = :reason, changed = :at, deadline = CASE WHEN :over = 1 AND deadline > :at THEN :at ELSE deadline END
+  reason = :reason, changed = :at, deadline = CASE WHEN :over = 1 AND deadline < :at THEN :at ELSE deadline END
 WHERE scope = :scope AND key = :key AND state = :was AND token = :token AND grant_id = :grant AND attempt = :attempt
 RETURNING {_COLUMNS}
 """
@@ -70,7 +72,7 @@ class Effect:
     holder: Holder
     command: str
     input: str  # fingerprint; "" if none was given
-    deadline: float  # when its command has surely ended
+    deadline: float  # when its command has surely ended, and what it asked of a server is surely served, or refused
     exit_code: int | None
     result: str  # the first of what it printed
     reason: str

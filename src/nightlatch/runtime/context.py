@@ -183,9 +183,10 @@ class Run:
 
         What `do` raises means that it was not done if that is certain: `NotDone`, a refused connection, a class or
         an HTTP status listed in `not_done`. Then it may be tried again, and `retry` says how often. Anything else
-        leaves it in doubt, and so does a crash. Then `probe` is asked, once `deadline` and `settle` are over: it
-        returns the result, or True, if it was done, and None or False if not. Without a probe `InDoubt` is raised,
-        and the run waits for a person. An effect that is not over at its `deadline` is ended, with the run.
+        leaves it in doubt, and so does a crash. Then `probe` is asked: it returns the result, or True, if it was
+        done, and None or False if not. The latter is believed when `deadline` and `settle` are over; until then the
+        request may be under way, and the probe is asked again. Without one `InDoubt` is raised, and the run waits
+        for a person. An effect that is not over at its `deadline` is ended, with the run.
 
         In a dry-run nothing is called. An effect that is done returns its result, every other one a `Planned`,
         which raises `OnlyPlanned` when it is read.

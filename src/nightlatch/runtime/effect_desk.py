@@ -61,7 +61,13 @@ class _Open:
         self.held: Borrowed | None = None
         self.effect: Effect | None = None
         self.began = False
+        self.settle = self.asked = 0.0  # of a probe, by the store's clock
         self.until = float("inf")
+
+    def unsettled(self) -> float:
+        """Seconds between the probe and when it can tell that nothing was done: a request may still be under way."""
+        assert self.effect
+        return self.effect.deadline + self.settle - self.asked
 
 
 class EffectDesk:
@@ -141,12 +147,9 @@ class EffectDesk:
         if known and known.state == IN_DOUBT:
             if not one.probes:
                 raise self._doubt(known)
-            # By its deadline it was over, unless nobody could see to that; when its lease was ours, it surely was.
-            over = max(known.deadline, known.changed)
-            left = over + float(request["settle"]) - self._lease.store.clock()
-            if left > 0:
-                return {"state": "wait", "seconds": left, "reason": known.reason}
-            one.effect, one.until = known, clock.now() + float(request["lasting"])
+            one.effect, one.settle = known, float(request["settle"])
+            one.until = clock.now() + float(request["lasting"])
+            one.asked = self._lease.store.clock()
             return {"state": "probe", "reason": known.reason}
         one.effect = one.book.begin(held, known, command=f"run {self._writer.run.id}", input=input_, lasting=lasting)
         one.began, one.until = True, clock.now() + float(request["lasting"])
@@ -157,6 +160,8 @@ class EffectDesk:
     def _probed(self, one: _Open, request: dict[str, Any]) -> dict[str, Any]:
         assert one.held and one.effect
         try:
+            if request["outcome"] != DONE and one.unsettled() > 0:
+                return {"state": "wait", "seconds": one.unsettled()}
             if request["outcome"] not in (DONE, FAILED):
                 said = self._redacted(str(request.get("reason") or ""))
                 raise self._doubt(one.effect, f"the probe does not know ({said})")

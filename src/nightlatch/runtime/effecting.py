@@ -17,6 +17,7 @@ from .steps import Memory, Retry, as_recorded, pause_after, reason_of, serialise
 Proof = type[BaseException] | int  # an exception's class, or an HTTP status
 
 _LONGEST_RESULT = 60_000  # characters of JSON
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # seconds between two looks of a probe
 
 
 class Wanted:
@@ -49,7 +50,7 @@ class Wanted:
 def effect(memory: Memory, wanted: Wanted, retry: Retry) -> Work[Any]:
     whose = {"key": wanted.key, "scope": wanted.scope}
     failure: Exception | None = None  # of this call
-    tries = 0
+    tries, patience = 0, _FIRST_PAUSE
     while True:
         told = yield memory.ask(
             "effect", **whose, input=wanted.input, lasting=wanted.deadline, settle=wanted.settle,
@@ -59,14 +60,14 @@ def effect(memory: Memory, wanted: Wanted, retry: Retry) -> Work[Any]:
             return _read(told["result"])
         if told["state"] == PLANNED:
             return Planned(wanted.key)
-        if told["state"] == "wait":
-            yield Pause(told["seconds"])
-            continue
         if told["state"] == "probe":
-            found = yield from _probe(memory, wanted, whose)
+            found, unsettled = yield from _probe(memory, wanted, whose)
             if found is not None and found is not False:
                 return None if found is True else found
-            if failure is not None:
+            if unsettled:
+                yield Pause(min(unsettled, patience))
+                patience = min(2 * patience, _LONGEST_PAUSE)
+            elif failure is not None:
                 pause = pause_after(retry, failure, tries)
                 if pause is None:
                     raise NotDone(f"the effect {wanted.key} was not done, its probe says") from failure
@@ -104,18 +105,24 @@ def effect(memory: Memory, wanted: Wanted, retry: Retry) -> Work[Any]:
         return as_recorded(result, text)
 
 
-def _probe(memory: Memory, wanted: Wanted, whose: dict[str, str]) -> Work[Any]:
-    """What the probe says: the result, True for done without one, None or False for not done."""
+def _probe(memory: Memory, wanted: Wanted, whose: dict[str, str]) -> Work[tuple[Any, float]]:
+    """What the probe says: the result, True for done without one, None or False for not done. With the latter the
+    seconds for which that is not to be believed."""
     assert wanted.probe
     try:
         found = yield Call(wanted.probe)
-        text = "" if found is None or isinstance(found, bool) else serialised("probe of", wanted.key, found)
-    except Exception as error:
-        yield memory.ask("effect-probed", **whose, outcome="unknown", reason=reason_of(error))
-        raise
-    outcome = FAILED if found is None or found is False else DONE
-    yield memory.ask("effect-probed", **whose, outcome=outcome, result=text)
-    return found
+    except Exception as error:  # noqa: BLE001 - whatever it is, it does not tell
+        told = yield memory.ask("effect-probed", **whose, outcome="unknown", reason=reason_of(error))
+        return None, told["seconds"]  # too early to give up: later it may know
+    if found is None or found is False:
+        told = yield memory.ask("effect-probed", **whose, outcome=FAILED)
+        return None, told.get("seconds", 0.0)
+    text = ""
+    try:
+        text = "" if found is True else serialised("probe of", wanted.key, found)
+    finally:  # it is done, also if what was found cannot be kept
+        yield memory.ask("effect-probed", **whose, outcome=DONE, result=text)
+    return found, 0.0
 
 
 def _why(error: BaseException, proven: bool) -> str:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 RESULT = 4096  # bytes of standard output that are kept as the result
 
 _DONE_BY_PROBE, _NOT_DONE_BY_PROBE = 0, 1
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # seconds between two looks of a probe
 
 
 @value(frozen=True, kw_only=True)
@@ -159,32 +160,47 @@ class _Once:
     # ── probe ──
 
     def _probe(self, lease: Lease, known: Effect) -> Effect:
-        """An effect in doubt, and what the probe says of it: done, or failed. Raises InDoubt if it cannot tell."""
+        """An effect in doubt, and what the probe says of it: done, or failed. Raises InDoubt if it cannot tell.
+
+        A probe sees what has arrived. So its "done" holds at once, and its "not done" only when a killed client's
+        request cannot be under way any more.
+        """
         if not self.wanted.probe:
             raise self._doubt(known)
-        self._await_belief(known)
+        pause = _FIRST_PAUSE
+        while True:
+            unsettled = known.deadline + self.wanted.settling - self.store.clock()
+            code, unknown = self._look_with_probe(lease, known)
+            if code == _DONE_BY_PROBE or unsettled <= 0:
+                break
+            if unsettled > self.wanted.wait - (clock.now() - self.started):
+                seen = unknown or "the probe does not see it"
+                raise self._doubt(
+                    known,
+                    f"{seen}, but its request may be under way for another {unsettled:.1f} s: run it again then, or "
+                    f"with --wait",
+                )
+            clock.sleep(min(pause, unsettled))
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        if unknown:
+            raise self._doubt(known, unknown)
+        lease.check()
+        state = DONE if code == _DONE_BY_PROBE else FAILED
+        return self.book.decide(lease, known, state, by=f"probed: {' '.join(self.wanted.probe)} said {code}")
+
+    def _look_with_probe(self, lease: Lease, known: Effect) -> tuple[int, str]:
+        """Its exit code, and why that tells nothing, if so."""
         lease.check()
         env = supervise.environment(lease) | self._told()
         try:
             code, _, _ = command.run(self.wanted.probe, env=env, timeout=self.wanted.timeout)
         except command.Unfinished as unfinished:
-            raise self._doubt(known, f"the probe did not end ({unfinished})") from None
+            return -1, f"the probe did not end ({unfinished})"
         except OSError as error:
             raise UsageError(f"the probe {self.wanted.probe[0]!r} cannot be run: {error.strerror}") from error
-        if code not in (_DONE_BY_PROBE, _NOT_DONE_BY_PROBE):
-            raise self._doubt(known, f"the probe does not know (exit code {code}; 0 is done, 1 is not)")
-        lease.check()
-        state = DONE if code == _DONE_BY_PROBE else FAILED
-        return self.book.decide(lease, known, state, by=f"probed: {' '.join(self.wanted.probe)} said {code}")
-
-    def _await_belief(self, known: Effect) -> None:
-        """A probe sees what has arrived. A killed client's request may still be under way until then."""
-        while (left := known.deadline + self.wanted.settling - self.store.clock()) > 0:
-            if left > self.wanted.wait - (clock.now() - self.started):
-                raise self._doubt(
-                    known, f"no probe is believed for another {left:.1f} s: run it again then, or with --wait"
-                )
-            clock.sleep(min(left, 0.5))
+        if code in (_DONE_BY_PROBE, _NOT_DONE_BY_PROBE):
+            return code, ""
+        return code, f"the probe does not know (exit code {code}; 0 is done, 1 is not)"
 
     # ── act ──
 

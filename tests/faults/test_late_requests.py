@@ -1,0 +1,50 @@
+"""A client is gone, and its request still stands in the server's queue: what a probe does not see may still come."""
+
+from __future__ import annotations
+
+import signal
+
+from tests.faults.counting_server import CLIENT
+from tests.programs import nightlatch, python, start, until
+
+
+def test_a_client_that_was_ended_and_its_request_served_later(sqlite_url, server):
+    bounds = ("--timeout", "1m", "--settle", "0s", "--wait", "3m")
+    probe = ("--probe", " ".join([*CLIENT, "probe", server.port, "k"]))
+    words = ("once", "k", *bounds, *probe, "--", *CLIENT, "post", server.port, "k")
+    server.served.clear()
+    first = start(sqlite_url, *words)
+    until(lambda: server.queued)
+    first.send_signal(signal.SIGTERM)
+    assert first.wait(60) == 76
+    second = start(sqlite_url, *words)
+    until(lambda: server.looked > 1)
+    server.served.set()
+    assert second.wait(60) == 0
+    assert nightlatch(sqlite_url, *words).returncode == 0
+    assert (server.queued, server.effects) == (1, {"k": 1})
+
+
+POSTING = """
+import os, subprocess, nightlatch
+
+def ask(word, timeout=60):
+    return subprocess.run([*os.environ["CLIENT"].split(), word, os.environ["PORT"], "k"], timeout=timeout).returncode
+
+@nightlatch.job(key="k")
+def posting():
+    run = nightlatch.current()
+    run.effect("post", do=lambda: ask("post", 1), probe=lambda: not ask("probe"), retry=3, deadline="1m", settle="0s")
+"""
+
+
+def test_an_effect_that_did_not_wait_for_its_reply_and_its_request_served_later(sqlite_url, tmp_path, server):
+    (tmp_path / "nightly.py").write_text(POSTING)
+    env = {"CLIENT": " ".join(CLIENT), "PORT": server.port, "PYTHONPATH": str(tmp_path)}
+    server.served.clear()
+    run = python(sqlite_url, "import nightly; print(nightly.posting.run().status)", cwd=tmp_path, env=env)
+    until(lambda: server.looked > 1)
+    server.served.set()
+    said = run.communicate(timeout=60)
+    assert said[0].split()[-1:] == ["succeeded"], said
+    assert (server.queued, server.effects) == (1, {"k": 1})
