@@ -17,8 +17,8 @@ from psycopg.conninfo import make_conninfo
 
 from ..system import clock, identity
 from . import dsn, schema
-from .explain import explained
 from .guarded import one_statement
+from .postgres_trouble import Explained
 from .wire import Broken, Refused, Wire
 
 TYPE_CHECKING = False
@@ -93,7 +93,7 @@ class Postgres:
         if lazy:
             sql = f"{sql.rstrip()}, {_LAZY}"
         deadline = clock.now() + patience
-        with explained(self.url):
+        with Explained(self.url):
             while True:
                 with _Borrowed(self, deadline) as wire:
                     try:
@@ -133,7 +133,7 @@ class Postgres:
     def pending(self) -> list[str]:
         """What `migrate` would run, in order; nothing is changed."""
         deadline = clock.now() + PATIENCE
-        with explained(self.url):
+        with Explained(self.url):
             wire = self.dial(deadline)
             try:
                 meta = self._meta(wire, deadline)
@@ -272,7 +272,7 @@ class _Transaction:
         self._deadline = clock.now() + patience
 
     def __enter__(self) -> _Transaction:
-        with explained(self._database.url):
+        with Explained(self._database.url):
             self._borrowed = _Borrowed(self._database, self._deadline)
             self._wire = self._borrowed.__enter__()
             try:
@@ -283,7 +283,7 @@ class _Transaction:
         return self
 
     def __call__(self, sql: str, **values: object) -> list[Row]:
-        with explained(self._database.url):
+        with Explained(self._database.url):
             return self._database._execute(self._wire, sql, values, self._deadline)
 
     def __exit__(self, kind: object, error: BaseException | None, *_: object) -> None:

@@ -5,9 +5,7 @@ fastest of eight processes have thousands of turns and another one of them a sin
 that was stopped inside its transaction would hold up everybody; whoever has waited for two seconds
 looks at it, and ends it if it is stopped.
 
-The flush to the disk is not done inside that lock: whoever has committed lets the next one in and flushes
-then, so that the flushes of many processes overlap. Flushing the log makes all durable that was committed to it
-before, in the order of the commits; what a checkpoint has taken out of it meanwhile it has flushed itself.
+The flush to the disk is not done inside that lock, but after it (`sqlite_log`).
 """
 
 from __future__ import annotations
@@ -20,6 +18,8 @@ from ..errors import StoreUnreachable
 from ..system import clock, durable, filelock, identity, storage
 from ..system.light import sqlite3
 from . import schema
+from .sqlite_log import Log
+from .sqlite_trouble import Explained
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,11 +57,9 @@ class Sqlite:
         self.area = area
         self._queue = filelock.FairLock(f"{self.path}.queue")
         self._thread = RLock()
-        self._explained = _Explained(self.path)
+        self._explained = Explained(self.path)
         self._connection: sqlite3.Connection | None = None
-        self._log = -1  # SQLite's write-ahead log, to be flushed
-        self._behind = False  # something may be committed and not flushed
-        self._unflushed: OSError | None = None
+        self._log = Log(self.path)
         self._id = ""
 
     @property
@@ -151,20 +149,17 @@ class Sqlite:
             if self._connection is not None:
                 self._connection.close()
             self._connection = None
-            self._drop_log()
+            self._log.close()
 
     def _connect(self) -> sqlite3.Connection:
-        if self._unflushed:
-            raise self._unflushed
-        if self._behind:
-            self._flush()  # whoever was interrupted before that: what is seen from now on is on the disk
+        self._log.catch_up()
         if self._connection is None:
             self._connection = self._open()
             _used.add(self)
         return self._connection
 
     def _open(self) -> sqlite3.Connection:
-        self._drop_log()  # another connection's; its file may be gone
+        self._log.close()
         reason = storage.not_local(self.path)
         if reason:
             raise StoreUnreachable(
@@ -207,7 +202,7 @@ class Sqlite:
             if not schema.check(meta, self.area, self.path):  # not done by another while we queued
                 self._apply(meta, connection.execute)
             connection.execute("COMMIT")
-            self._flush()
+            self._log.flush()
             return self._meta(connection)
         except BaseException:
             if connection.in_transaction:
@@ -222,32 +217,16 @@ class Sqlite:
     def _in_turn(self, work: Callable[[], list[Row]], patience: float, *, lazy: bool = False) -> list[Row]:
         connection = self._connect()
         before = connection.total_changes
-        self._behind = not lazy
+        self._log.behind = not lazy
         try:
             rows = self._queue.run(work, patience)
         except TimeoutError:
             raise self._kept_busy(patience) from None
         if connection.total_changes == before:
-            self._behind = False
+            self._log.behind = False
         elif not lazy:
-            self._flush()
+            self._log.flush()
         return rows
-
-    def _flush(self) -> None:
-        """What was committed is on the disk when this returns. A log that cannot be flushed is not trusted again."""
-        if self._log < 0:
-            self._log = os.open(f"{self.path}-wal", os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            durable.flush(self._log)
-        except OSError as error:
-            self._unflushed = error
-            raise
-        self._behind = False
-
-    def _drop_log(self) -> None:
-        if self._log >= 0:
-            os.close(self._log)
-            self._log = -1
 
     def _line_up(self, patience: float) -> None:
         if not self._queue.acquire_from_stopped(patience):
@@ -317,7 +296,7 @@ class _Transaction:
 
     def __exit__(self, kind: object, *_: object) -> None:
         database = self._database
-        database._behind = kind is None
+        database._log.behind = kind is None
         try:
             with database._explained:
                 try:
@@ -325,59 +304,10 @@ class _Transaction:
                 finally:
                     database._queue.release()
                 if kind is None:
-                    database._flush()
+                    database._log.flush()
         finally:
             database._thread.release()
 
 
-class _Explained:
-    """Turns what SQLite and the file system say into one line that tells a person what to do."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, *_: object) -> None:
-        if isinstance(error, sqlite3.Error):
-            raise StoreUnreachable(f"the store {self._path} {_explain(str(error))}") from error
-        if isinstance(error, OSError):
-            raise StoreUnreachable(
-                f"the store {self._path} cannot be used: {error.strerror or error}"
-                + (f" ({error.filename})" if error.filename not in (None, self._path) else "")
-                + ". Name another place with --store sqlite:////path/to/file"
-            ) from error
-
-
 def _mode(connection: sqlite3.Connection, change: str = "") -> str:
     return str(connection.execute(f"PRAGMA journal_mode{change}").fetchone()[0])
-
-
-def _explain(text: str) -> str:
-    for sign, advice in _ADVICE:
-        if sign in text:
-            return advice
-    return f"failed: {text}"
-
-
-_ADVICE = (
-    ("full", "cannot be written: the disk is full. Free some space; nothing was changed"),
-    (
-        "locked",
-        f"is kept busy by another program's transaction ({PATIENCE:.0f} s). End that program's transaction",
-    ),
-    ("readonly", "cannot be written: it, or its folder, is read-only. Check owner and permissions"),
-    ("unable to open", "cannot be opened. Check that its folder exists and is yours"),
-    ("disk I/O", "cannot be read or written: the disk reports an error. Check its space and its health"),
-    (
-        "not a database",
-        "is damaged or not a Nightlatch store. Restore a backup and lift its tokens "
-        "(nightlatch lease raise NAME --above N), or move the file away to begin anew",
-    ),
-    (
-        "malformed",
-        "is damaged. Restore a backup and lift its tokens (nightlatch lease raise NAME --above N), "
-        "or move the file away to begin anew",
-    ),
-)

@@ -40,8 +40,8 @@ _SERVER = {
 }
 
 
-class explained:
-    """`with explained(url): …` turns what went wrong inside into StoreUnreachable."""
+class Explained:
+    """`with Explained(url): …` turns what went wrong inside into StoreUnreachable."""
 
     def __init__(self, url: str) -> None:
         self._url = url
