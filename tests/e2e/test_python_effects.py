@@ -60,6 +60,16 @@ async def posting_async(name):
         return post()
     note("got", await nightlatch.current().effect("post", key="42", do=act))
 
+@nightlatch.job(key="{name}", lost="again")
+async def posting_by_lambda(name, awaited):
+    async def act():
+        return post()
+    run = nightlatch.current()
+    if awaited:
+        note("got", await run.effect("post", key="42", do=lambda: act(), probe=act))
+    else:
+        await run.effect("post", key="42", do=lambda: act())
+
 def unserialisable():
     post()
     return object()
@@ -120,6 +130,14 @@ def test_what_is_done_is_done_once_for_every_run_that_shares_the_store(jobs):
 
 def test_an_async_effect_is_awaited(local):
     assert local.run("posting_async.run('a')").startswith("succeeded")
+    assert local.notes == ["posted", "got {'id': 7}"]
+
+
+def test_a_coroutine_that_nobody_awaits_is_not_done(local):
+    said = local.run("posting_by_lambda.run('a', awaited=False)")
+    assert said.startswith("failed 1 NotDone") and "functools.partial" in said
+    assert (local.effect, local.notes) == ("failed", [])
+    assert local.run("posting_by_lambda.run('b', awaited=True)").startswith("succeeded")
     assert local.notes == ["posted", "got {'id': 7}"]
 
 

@@ -232,7 +232,7 @@ def test_a_key_used_for_other_work_is_refused(local):
 @pytest.mark.parametrize("concurrency", [1, 4])
 def test_a_map_does_only_what_is_unfinished_whatever_the_order(jobs, concurrency):
     first = jobs.run(f"mapped.run(['a', 'b', 'c', 'd', 'e'], ['b', 'd'], concurrency={concurrency})")
-    assert first.startswith("failed 1") and "2 of 5 items" in first and "b (ValueError: no such page)" in first
+    assert first.startswith("failed 1") and "2 of 5 items failed: " in first and "(ValueError: no such page)" in first
     assert sorted(jobs.notes) == [f"page {slug}" for slug in "abcde"]
     assert jobs.steps("mapped", "failed") == dict.fromkeys("bd", "ValueError: no such page")
     again = jobs.run(f"mapped.run(['x', 'e', 'd', 'a', 'b'], ['b', 'd'], concurrency={concurrency})")

@@ -15,6 +15,7 @@ CALLS = {
     "article.run('otter')": "otter: habits.\notter: enemies.",
     "translation.run('otter')": "OTTER ONEOTTER TWO",
     "publish.run('otter')": "posted as id of otter",
+    "newsletter.run('n1', 20)": "20 sent",
     "queue.run()": "ONE\nTWO",
 }
 

@@ -6,10 +6,10 @@ It is a generator that yields what it needs done, an `Ask`, a `Call` or a `Pause
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator
-from types import FunctionType
+from types import CoroutineType, FunctionType
 from typing import Any, TypeVar
 
-from ..errors import OnlyPlanned
+from ..errors import NotDone, OnlyPlanned
 from ..system import clock
 from .tell import tell
 
@@ -46,9 +46,12 @@ class Call:
 
     def now(self) -> Any:
         try:
-            return self.function(*self.args, **self.kwargs)
+            result = self.function(*self.args, **self.kwargs)
         except OnlyPlanned as read:
             return read.planned  # in a dry-run: what is made of a result that is not known is not known either
+        if hasattr(type(result), "__await__"):
+            raise _unawaited(self.function, result)
+        return result
 
     async def later(self) -> Any:
         try:
@@ -56,6 +59,19 @@ class Call:
             return await result if isinstance(result, Awaitable) else result
         except OnlyPlanned as read:
             return read.planned
+
+
+def _unawaited(function: object, result: Any) -> Exception:
+    """A plain function has returned what has to be awaited. A coroutine has not begun, so nothing was done."""
+    name = getattr(function, "__qualname__", repr(function))
+    said = (
+        f"{name} is a plain function that returned a {type(result).__name__}, which nobody awaits. Give a coroutine "
+        "function, as functools.partial(post, slug) of an `async def post`, in place of `lambda: post(slug)`, and await"
+    )
+    if type(result) is not CoroutineType:
+        return TypeError(said)
+    result.close()
+    return NotDone(said)
 
 
 class Pause:

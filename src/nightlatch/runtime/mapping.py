@@ -136,11 +136,14 @@ class Map:
     def _sum(self) -> MapFailed:
         waiting = [one for one in self.results.failed if one.aside]
         told = waiting or self.results.failed
-        what, more = "wait for a person" if waiting else "are not done", len(told) - _NAMED
+        what, more = "wait for a person" if waiting else "failed", len(told) - _NAMED
+        by_reason: dict[str, list[str]] = {}  # a reason that many have is said once
+        for one in told[:_NAMED]:
+            by_reason.setdefault(one.reason, []).append(one.key)
         failed = MapFailed(
             (f"{self.results.stopped}. " if self.results.stopped else "")
             + f"{len(told)} of {len(self.results)} items {what}: "
-            + "; ".join(f"{one.key} ({one.reason})" for one in told[:_NAMED])
+            + "; ".join(f"{', '.join(keys)} ({reason})" for reason, keys in by_reason.items())
             + (f" and {more} more" if more > 0 else "")
             + ". The next attempt does only what is not done",
             self.results,
