@@ -43,8 +43,21 @@ def test_a_script_holds_a_lease_across_processes(sqlite_url):
 def test_a_second_acquire_from_another_shell_gives_75(sqlite_url):
     assert nightlatch(sqlite_url, "lease", "acquire", "z", "--ttl", "60s").returncode == 0
     second = nightlatch(sqlite_url, "lease", "acquire", "z", "--ttl", "60s")
-    assert (second.returncode, second.stdout) == (75, "")
-    assert nightlatch(sqlite_url, "lease", "acquire", "z", "--held-ok").returncode == 0
+    assert second.returncode == 75 and "z is held by" in second.stderr
+    assert nightlatch(sqlite_url, "lease", "acquire", "z", "--json").stdout == ""
+    quiet = nightlatch(sqlite_url, "lease", "acquire", "z", "--held-ok")
+    assert (quiet.returncode, quiet.stderr) == (0, "")  # cron mails whatever is printed
+
+
+@pytest.mark.parametrize(
+    "words", ["z", "z --held-ok", "z --ttl 60", "z --pid 999999999", "--store=sqlite:////dev/null/x z"]
+)
+@pytest.mark.parametrize("how", ['eval "$(nightlatch lease acquire {})" || exit',
+                                 'set -e; eval "$(nightlatch lease acquire {})"'])  # fmt: skip
+def test_eval_of_a_lease_that_was_not_had_fails(sqlite_url, words, how):
+    assert nightlatch(sqlite_url, "lease", "acquire", "z", "--ttl", "60s").returncode == 0
+    went_on = shell(sqlite_url, "set +e\n" + how.format(words) + "\necho went on")
+    assert went_on.returncode in (64, 69, 75) and went_on.stdout == "", went_on
 
 
 def test_verbs_need_the_grant_that_stands(sqlite_url):

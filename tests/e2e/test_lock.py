@@ -45,8 +45,7 @@ def test_held_ok_turns_75_into_0_without_running_the_command(sqlite_url, tmp_pat
     held = Held(sqlite_url, tmp_path, "x")
     refused = nightlatch(sqlite_url, "lock", "x", "--held-ok", "--", "echo", "ran")
     held.end()
-    assert (refused.returncode, refused.stdout) == (0, "")
-    assert "is held by" in refused.stderr
+    assert (refused.returncode, refused.stdout, refused.stderr) == (0, "", "")  # cron mails whatever is printed
 
 
 def test_a_waiter_gets_the_lease_when_it_is_released(sqlite_url, tmp_path):

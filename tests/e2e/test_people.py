@@ -81,7 +81,8 @@ def lapsed(sqlite_url: str, tmp_path: Path) -> str:
 
 @pytest.fixture
 def in_doubt(sqlite_url: str, lapsed: str) -> str:
-    assert run(sqlite_url, "crawl", "true").returncode == 76
+    asked = run(sqlite_url, "crawl", "true")
+    assert asked.returncode == 76 and f"it waits for you: nightlatch show {lapsed}\n" in asked.stderr
     assert one(sqlite_url, "crawl")["state"] == "in-doubt"
     return lapsed
 
@@ -387,6 +388,26 @@ def test_a_run_whose_lease_ran_out_is_lapsed_though_its_supervisor_lives(sqlite_
 def test_neither_cancel_nor_retry_decides_a_lapsed_run(sqlite_url, lapsed):
     for command in ("cancel", "retry"):
         assert f"nightlatch resolve {lapsed}" in said(nightlatch(sqlite_url, command, lapsed), 76)
+
+
+def test_a_batch_that_died_is_to_be_started_again_and_its_steps_are_counted(sqlite_url, tmp_path):
+    (tmp_path / "items").write_text("".join(f"{number}\n" for number in range(7)))
+    stuck = tmp_path / "stuck"
+    script = f'[ "$1" != 6 ] || {{ echo $$ > {stuck}; exec sleep 60; }}; echo "wrote $1"'
+    batch = ["batch", "posts", str(tmp_path / "items"), "--", "sh", "-c", script, "-", "{}"]
+    process = start(sqlite_url, *batch)
+    until(lambda: stuck.exists() and stuck.read_text())
+    below = children(process.pid)
+    for pid in (process.pid, *below, *(pid for one in below for pid in children(one)), int(stuck.read_text())):
+        os.kill(pid, 9)
+    process.communicate()
+    (row,) = (line for line in nightlatch(sqlite_url).stdout.splitlines() if "lapsed" in line)
+    assert f"nightlatch batch posts {tmp_path}/items -- sh -c" in row
+    shown = nightlatch(sqlite_url, "show", "posts").stdout
+    assert "  command   batch posts -- sh -c" in shown
+    assert "  steps    6 done, the last 5; begun: 6\n" in shown, shown
+    assert shown.count("nightlatch batch posts") == 2  # in the timeline, and under next
+    assert nightlatch(sqlite_url, "logs", "posts").stdout.splitlines() == [f"wrote {number}" for number in range(6)]
 
 
 # ── deciding ──

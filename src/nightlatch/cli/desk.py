@@ -63,7 +63,8 @@ class Desk:
         if unsealed.waits(run):
             return self.command("retry", run.id)
         if state in ASKING:
-            return self.command("resolve", run.id)
+            # A batch that died is to be started again: it knows of each item what became of it.
+            return (state == lapse.LAPSED and self.batch(run)) or self.command("resolve", run.id)
         if state == states.RUNNING:
             return self.command("logs -f", run.id)
         return self.command("show", run.id)
@@ -71,10 +72,12 @@ class Desk:
     def start(self, run: Run) -> str:
         """How another attempt is started. The command's own words are not repeated: their quoting is not recorded. Of
         a batch it is."""
+        return self.batch(run) or self.command("run", run.job, "--key", screen.quoted(run.key), "-- …")
+
+    def batch(self, run: Run) -> str:
+        """How a batch is started again, "" if the run is none."""
         again = [entry.facts["again"] for entry in self.ledger.entries(run.id) if entry.kind == "batch"]
-        if again:
-            return screen.harmless(again[-1])
-        return self.command("run", run.job, "--key", screen.quoted(run.key), "-- …")
+        return screen.harmless(again[-1]) if again else ""
 
     def rows(self, seen: list[tuple[Run, str]], first: list[list[str]] | None = None) -> list[str]:
         """One line a run, ending in the command to type; before them what else is to stand in the same columns."""

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 _PURPOSE = """\
 Leases for scripts that span processes.
 
-acquire   take the lease; prints NIGHTLATCH_LEASE, _TOKEN and _GRANT for `eval`. Nothing renews it: it lasts
-          for its TTL. With --pid PID it ends early when that process ends. Seals the gates used under NAME.
+acquire   take the lease; prints NIGHTLATCH_LEASE, _TOKEN and _GRANT for `eval`, or what makes eval fail. Nothing
+          renews it: it lasts for its TTL. With --pid PID it ends early when that process ends. Seals the gates
+          used under NAME.
 renew     give it another TTL               (name and grant from the environment unless given)
 release   give it back; --force takes it from whoever has it, on your word that the holder is gone
 show      one lease: token, holder, since, until
@@ -35,14 +36,26 @@ raise     lift the token above N after the store was restored from an older back
 exit code: 0; 75 held by another, 123 not held under this grant, 69 store unreachable, 64 usage."""
 
 _EXAMPLES = """\
-  eval "$(nightlatch lease acquire nightly --ttl 10m --pid $$)" || exit
+  held=$(nightlatch lease acquire nightly --ttl 10m --pid $$) || exit; eval "$held"
   nightlatch lease renew && publish --token "$NIGHTLATCH_TOKEN"
   nightlatch lease release
   nightlatch lease list --json
   nightlatch lease raise nightly --above 1794783156909"""
 
 
+_NOT_HELD = "(exit {})"  # for `eval`, which calls it a success when nothing is printed
+
+
 def main(argv: list[str]) -> int:
+    try:
+        return _main(argv)
+    except BaseException as error:
+        if "acquire" in argv and "--json" not in argv:
+            print(_NOT_HELD.format(getattr(error, "exit_code", 125)))
+        raise
+
+
+def _main(argv: list[str]) -> int:
     parser = Parser("lease", _PURPOSE, _EXAMPLES)
     parser.add_argument("verb", choices=list(_VERBS), metavar="VERB", help=", ".join(_VERBS))
     parser.add_argument("name", metavar="NAME", nargs="?", help="the lease (default: $NIGHTLATCH_LEASE)")
@@ -55,7 +68,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--grant", help="renew, release: the grant (default: $NIGHTLATCH_GRANT)")
     parser.add_argument("--force", action="store_true", help="release: whoever holds it")
     parser.add_argument("--above", metavar="N", type=int, help="raise: the highest token known to be out")
-    parser.add_argument("--held-ok", action="store_true", help="acquire: exit 0 when another holds it")
+    parser.add_argument("--held-ok", action="store_true", help="acquire: exit 0, and quietly, when another holds it")
     parser.add_argument("--json", action="store_true", help="print JSON; a list is one object a line")
     args = parser.parse_args(argv)
     if args.verb == "list" and args.name:
@@ -81,7 +94,10 @@ def _acquire(store: Store, args: Namespace) -> int:
     except Busy as busy:
         if not args.held_ok:
             raise
-        print(f"nightlatch: {busy}", file=sys.stderr)
+        if sys.stderr.isatty():  # cron mails whatever is printed
+            print(f"nightlatch: {busy}", file=sys.stderr)
+        if not args.json:
+            print(_NOT_HELD.format(busy.exit_code))
         return 0
     token = _seal(store, args, grant, granted.gates) if granted.gates or args.gate else granted.token
     facts = {"lease": args.name, "token": token, "grant": grant}
@@ -179,7 +195,7 @@ def _lines(record: Record) -> list[tuple[str, str]]:
         lines += [
             ("holder", str(record.holder)),
             ("since", held.time_of(record.since)),
-            ("until", held.ending(record)),
+            ("until", held.ending(record).removeprefix("until ")),
         ]
     else:
         lines += [("free", f"since {held.time_of(record.until)}; last held by {record.holder}")]

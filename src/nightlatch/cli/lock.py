@@ -44,7 +44,9 @@ def main(argv: list[str]) -> int:
         default=[],
         help="a path or URL to seal before the command starts: from then on older holders cannot write to it",
     )
-    parser.add_argument("--held-ok", action="store_true", help="exit 0 instead of 75 when another holds it")
+    parser.add_argument(
+        "--held-ok", action="store_true", help="when another holds it: exit 0 instead of 75, and quietly"
+    )
     args = parser.parse_args(ours)
     if not command:
         raise UsageError("no command given: nightlatch lock NAME -- CMD …")
@@ -54,7 +56,8 @@ def main(argv: list[str]) -> int:
     except Busy as busy:
         if not args.held_ok:
             raise
-        print(f"nightlatch: {busy}", file=sys.stderr)
+        if sys.stderr.isatty():  # cron mails whatever is printed
+            print(f"nightlatch: {busy}", file=sys.stderr)
         return 0
     if ended.said:
         print(f"nightlatch: {ended.said}", file=sys.stderr)

@@ -16,14 +16,15 @@ if TYPE_CHECKING:
     from ..ledger.model import Run
 
 _PURPOSE = """\
-What a run's command printed, all attempts together; secrets were taken out when it was kept.
+What a run's command printed, all attempts together; secrets were taken out when it was kept. Of a job: its newest
+run's.
 
 Terminal escapes are stripped, so that no output can play with your terminal; --raw passes on every byte.
 With -f it follows until the run ends. The output is kept on the machine that the run was on."""
 
 _EXAMPLES = """\
   nightlatch logs 7k3f
-  nightlatch logs -f 7k3f
+  nightlatch logs -f articles                # the job's newest run
   nightlatch logs --raw 7k3f | less -R"""
 
 _LOOK_EVERY = 1.0  # seconds between two looks at the ledger while following
@@ -31,12 +32,12 @@ _LOOK_EVERY = 1.0  # seconds between two looks at the ledger while following
 
 def main(argv: list[str]) -> int:
     parser = Parser("logs", _PURPOSE, _EXAMPLES)
-    parser.add_argument("run", metavar="RUN", help="the run, or the beginning of its id")
+    parser.add_argument("run", metavar="RUN", help="the run, or the beginning of its id; or a job")
     parser.add_argument("-f", action="store_true", help="follow until the run ends")
     parser.add_argument("--raw", action="store_true", help="every byte as it was printed")
     args = parser.parse_args(argv)
     desk = Desk(args.store)
-    run = desk.find(args.run)
+    run = desk.ledger.run(args.run) or desk.ledger.newest(args.run) or desk.find(args.run)
     folder = kept.folder_of(desk.store.folder, run.id)
     if not kept.exists(folder):
         _explain(desk, run, args.f)

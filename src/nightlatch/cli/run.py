@@ -6,7 +6,7 @@ import os
 import sys
 
 from ..core import duration, retry
-from ..errors import Busy, Error, Stop, UsageError
+from ..errors import Busy, Error, InDoubt, Stop, UsageError
 from ..runtime import verdict
 from ..runtime.job import Job, caps, seconds
 from .arguments import Parser, split_command
@@ -79,7 +79,9 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--again", action="store_true", help="although the key is done")
     parser.add_argument("--new", action="store_true", help="without a key: a new run, not the unfinished one")
     parser.add_argument("--verdict", metavar="FILE", help="write how it ended, or why it did not begin, as JSON")
-    parser.add_argument("--held-ok", action="store_true", help="exit 0 instead of 75 when another holds it")
+    parser.add_argument(
+        "--held-ok", action="store_true", help="when another holds it: exit 0 instead of 75, and quietly"
+    )
     parser.add_argument("--dry-run", action="store_true",
                         help="say what would be done, or why nothing would; claim and start nothing")  # fmt: skip
     return _run(parser.parse_args(ours), command)
@@ -113,11 +115,16 @@ def _run(args: Namespace, command: list[str]) -> int:
             verdict.write_error(args.verdict, args.name, args.key or "", error)
         if not isinstance(error, Busy) or not args.held_ok:
             raise
-        print(f"nightlatch: {error}", file=sys.stderr)
+        if sys.stderr.isatty():  # cron mails whatever is printed
+            print(f"nightlatch: {error}", file=sys.stderr)
         return 0
     if args.verdict:
         verdict.write(args.verdict, told)
     print(told.line(), file=sys.stderr)
+    if told.exit_code == InDoubt.exit_code and told.run:
+        from . import desk
+
+        print(f"nightlatch: it waits for you: {desk.command(args.store, 'show', told.run)}", file=sys.stderr)
     return told.exit_code
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from ..core import duration, states
 from ..core.effects import STORE_WIDE
-from ..core.logline import logfmt
 from ..errors import UsageError
 from ..runtime import kept, lapse, plan, unsealed
-from . import asking, screen
+from . import asking, screen, timeline
 from .arguments import Parser
 from .desk import (
     Desk,
@@ -42,10 +41,7 @@ _EXAMPLES = """\
 
 _TAIL = 10  # lines of output
 _LONGEST = 400  # characters of a command, or of a line of output
-_TIMELINE = 40  # entries that are shown; --json has all
-_OFTEN = ("progress", "usage")  # of several in a row only the last is shown
 _LINKS = ("opened", "ended")  # on the job's chain: they point to the run's own entries
-_FENCE = ("grant", "seq", "head", "run", "definition", "digest", "steps")  # facts for the audit, not for a timeline
 
 
 def main(argv: list[str]) -> int:
@@ -85,8 +81,8 @@ def main(argv: list[str]) -> int:
     for word, text in _lines(run, state):
         print(f"  {word:<9} {text}")
     _section("attempts", _attempts(attempts))
-    _section("timeline", _entries([entry for entry in entries if entry not in refusals]))
-    _section("refused", _entries(refusals))
+    _section("timeline", timeline.lines([entry for entry in entries if entry not in refusals]))
+    _section("refused", timeline.lines(refusals))
     _section("output, its end", ["  | " + screen.cut(screen.harmless(line), _LONGEST) for line in tail])
     _section("items", _items(desk, run))
     _section("next", _next(desk, run, state))
@@ -151,7 +147,7 @@ def _lines(run: Run, state: str) -> list[tuple[str, str]]:
     lines = [
         ("key", screen.harmless(run.key)),
         ("slot", screen.harmless(run.slot)),
-        ("command", screen.cut(screen.harmless(run.command), _LONGEST)),
+        ("command", screen.cut(screen.harmless(timeline.command(run.command)), _LONGEST)),
         ("reason", reason),
         ("exit code", "" if run.exit_code is None else str(run.exit_code)),
         ("holder", screen.harmless(str(run.holder)) if state in (states.RUNNING, lapse.LAPSED) else ""),
@@ -183,27 +179,10 @@ def _attempts(attempts: list[Attempt]) -> list[str]:
     return screen.columns(cells, elastic=(5,))
 
 
-def _entries(entries: list[Entry]) -> list[str]:
-    shown = [
-        entry
-        for index, entry in enumerate(entries)
-        if entry.kind not in _OFTEN or index + 1 == len(entries) or entries[index + 1].kind != entry.kind
-    ]
-    cells = [[screen.local(entry.at), screen.harmless(entry.kind), _said(entry)] for entry in shown[-_TIMELINE:]]
-    lines = [screen.cut(line, max(screen.width(), 60)) for line in screen.columns(cells, elastic=())]
-    earlier = len(shown) - len(cells)
-    return [f"  … {earlier} earlier: --json has all of them", *lines] if earlier else lines
-
-
-def _said(entry: Entry) -> str:
-    told = {screen.harmless(name): text for name, text in entry.facts.items() if name not in _FENCE}
-    if "elapsed" in told:
-        told["elapsed"] = duration.show(float(told["elapsed"]))
-    return logfmt(told)
-
-
 def _next(desk: Desk, run: Run, state: str) -> list[str]:
     if state in (*states.ASKING, lapse.LAPSED):
+        if state == lapse.LAPSED and (batch := desk.batch(run)):
+            return ["  " + batch]
         words = ["resolve", "retry"] if state == states.NEEDS_ATTENTION else ["resolve"]
         return ["  " + desk.command(word, run.id) for word in (reversed(words) if unsealed.waits(run) else words)]
     if state == states.RUNNING:
@@ -211,7 +190,7 @@ def _next(desk: Desk, run: Run, state: str) -> list[str]:
     if state in states.OPEN:
         return ["  " + desk.start(run), "  " + desk.command("cancel", run.id)]
     if states.may_start(state):
-        return ["  " + desk.command("logs", run.id), "  " + desk.command("retry", run.id)]
+        return ["  " + desk.command("logs", run.id), "  " + (desk.batch(run) or desk.command("retry", run.id))]
     return ["  " + desk.command("logs", run.id)]
 
 

@@ -41,7 +41,7 @@ def show(seconds: float) -> str:
     """A duration for people: the two largest units that matter."""
     if seconds < 0:
         return "-" + show(-seconds)
-    if seconds < 1:
+    if seconds < 0.9995:
         return f"{round(seconds * 1000)}ms"
     if seconds < 10:
         return f"{seconds:.1f}s".replace(".0s", "s")

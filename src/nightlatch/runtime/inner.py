@@ -81,7 +81,7 @@ class Inner:
         begun = self._inside.begin(key, self._lease.holder)
         if isinstance(begun, InnerRun):
             if done:
-                why = "settled before its holder died"
+                why = "its key is done already"
                 with self._mutex:
                     self._inside.commit([begun.ending(states.SUCCEEDED, reason=why, elapsed=0.0)])
                 return {"state": DONE, "result": ""}

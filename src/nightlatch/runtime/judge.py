@@ -119,7 +119,7 @@ class Judge:
         until = clock.now() + min(asked, retry.LONGEST)
         if until > self.not_before + 1.0:
             wait = duration.show(until - clock.now())
-            print(f"nightlatch: nothing is started for {wait}: {key} was asked for that", file=sys.stderr)
+            print(f"nightlatch: nothing is started for {wait}: {key} was asked to wait", file=sys.stderr)
         self.not_before = max(self.not_before, until)
 
     def failed(self) -> None:

@@ -220,7 +220,7 @@ class Pipeline:
             # Left behind by a holder that may have acted, or decided by a person while we waited for the lease.
             return self._tell(ended.run, states.exit_code(ended.run.state))
         if settled:
-            return self._tell(writer.finish(states.SUCCEEDED, exit_code=0, reason="settled before its holder died"), 0)
+            return self._tell(writer.finish(states.SUCCEEDED, exit_code=0, reason="its key is done already"), 0)
         self.writer, self.lease, self.opened = writer, lease, writer.run
         self.spending.count_earlier(writer.run)  # again: another may have made an attempt while we waited for the lease
         started = clock.now()
