@@ -23,8 +23,10 @@ $(READY): pyproject.toml
 	fi
 	@touch $@
 
-demo: $(READY) ## the whole story in a few seconds, with real processes
-	@$(BIN)/nightlatch demo
+# From the source as it stands, so that nothing is installed for it; on macOS processes are seen with psutil.
+demo: $(if $(filter Darwin,$(shell uname)),$(READY)) ## the whole story in a few seconds, with real processes
+	@test -n "$(PYTHON)" || { echo "nightlatch needs Python 3.11 or newer; none was found on PATH" >&2; exit 1; }
+	@PYTHONPATH=src $(if $(wildcard $(READY)),$(BIN)/python,$(PYTHON)) -m nightlatch demo
 
 test: $(READY) ## all tests, with real processes and signals, one worker a core
 	@$(BIN)/python -m pytest -n auto --dist worksteal

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 
 from .arguments import Parser
@@ -57,7 +58,8 @@ def main(argv: list[str]) -> int:
 
 def _frozen(folder: str, how: str) -> dict[str, str]:
     """One worker frozen in front of its write, another taking over; how it ends."""
-    path = os.path.join(folder, f"{how}.txt")
+    os.mkdir(os.path.join(folder, how))
+    path = os.path.join(folder, how, "report.txt")
     _say("With a lock alone:" if how == "lock" else "\nThrough a gate:")
     ann = _worker("Ann", path, how)
     ann_token = _line(ann)
@@ -71,8 +73,9 @@ def _frozen(folder: str, how: str) -> dict[str, str]:
     said = _go_on(ann)
     refused = "StaleToken" in said
     if refused:
-        reason = said.strip().rpartition("StaleToken: ")[2]
-        _say(f"  Ann thaws and writes too:\n    {reason}")
+        reason = said.strip().rpartition("StaleToken: ")[2].replace(f"{folder}/", "")
+        _say("  Ann thaws and writes too:")
+        _say(textwrap.indent(textwrap.fill(reason, 110), "    "))
     else:
         _say("  Ann thaws and writes too: nobody stops her")
     content = _content(path)
