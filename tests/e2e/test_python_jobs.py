@@ -301,7 +301,7 @@ def test_a_bound_that_is_not_understood_is_refused_where_it_is_written(bounds, h
 
 @pytest.mark.parametrize(
     ("key", "hint"),
-    [("", "key is empty"), ("{", "cannot be made"), (lambda: None, "is None: return a text"), (5, "cannot be made")],
+    [("", "key is empty"), ("{", "cannot be made"), (lambda: None, "is None: return a text"), (5, "give a text")],
 )
 def test_a_key_that_cannot_be_made_starts_nothing(key, hint):
     with pytest.raises(UsageError, match=hint):

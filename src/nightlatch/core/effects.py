@@ -8,7 +8,9 @@ begun ─→ done
 from __future__ import annotations
 
 from ..errors import UsageError
+from . import given
 from .keys import key as derive
+from .model import check_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,10 +67,10 @@ def codes(text: str) -> frozenset[int]:
 
 
 def check_key(key: str) -> str:
-    if not key or len(key) > _LONGEST_KEY or not key.isprintable():
+    if not isinstance(key, str) or not key or len(key) > _LONGEST_KEY or not key.isprintable():
         raise UsageError(
-            f"{key!r} cannot be a key: use 1 to {_LONGEST_KEY} printable characters that name what is done, as in "
-            f"invoice/2026-117"
+            f"{given.shown(key)} cannot be a key: use 1 to {_LONGEST_KEY} printable characters that name what is done, "
+            f"as in invoice/2026-117"
         )
     return key
 
@@ -89,4 +91,4 @@ def idempotency_key(key: str, scope: str = STORE_WIDE) -> str:
 
 def idempotency_header(key: str, scope: str = STORE_WIDE) -> dict[str, str]:
     """The HTTP header for an effect's request: `requests.post(url, headers=idempotency_header("invoice/117"))`."""
-    return {"Idempotency-Key": idempotency_key(key, scope)}
+    return {"Idempotency-Key": idempotency_key(check_key(key), check_name(scope))}

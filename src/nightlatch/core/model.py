@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..errors import UsageError
+from . import given
 from .value import value
 
 _NAME_EXTRA = frozenset("._-/#:@+=,")
@@ -11,6 +12,8 @@ _NAME_LENGTH = 200
 
 def check_name(name: str) -> str:
     """Return `name` if it can name a lease on every store: a file, a table row, a git ref."""
+    if not isinstance(name, str):
+        raise UsageError(f"{given.shown(name)} cannot be a name: give a text, as in 'reports'")
     plain = name.replace("-", "").isascii() and all(c.isalnum() or c in _NAME_EXTRA for c in name)
     if not name or len(name) > _NAME_LENGTH or not plain or name[0] in "-/." or ".." in name or "//" in name:
         raise UsageError(

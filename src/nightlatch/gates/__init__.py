@@ -6,10 +6,12 @@ A gate keeps marks by the rule of `core.fence`. It knows nothing of runs; import
 
 from __future__ import annotations
 
+from ..core import given
 from ..errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from os import PathLike
     from typing import Any
 
     from ..core.protocols import Gate
@@ -37,6 +39,7 @@ __all__ = ["File", "Folder", "Git", "Object", "Sql", "at", "open"]
 
 def open(url: str) -> Gate:
     """The gate that was registered as `url`."""
+    given.text(url, "a gate's URL")
     kind = _KINDS.get(url.partition(":")[0].partition("+")[0])
     if kind is None:
         raise UsageError(f"{url!r} is no gate this program knows: upgrade it, or install the extra it needs")
@@ -44,8 +47,9 @@ def open(url: str) -> Gate:
     return gate
 
 
-def at(target: str) -> Gate:
+def at(target: str | PathLike[str]) -> Gate:
     """The gate of what a person names: a URL, or a path on this machine."""
+    target = given.path(target, "a gate's target")
     if "://" in target or target.startswith("git+"):  # git+origin#main
         return open(target)
     from os.path import isdir

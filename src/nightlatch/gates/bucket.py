@@ -10,6 +10,7 @@ import os
 from datetime import timedelta
 from urllib.parse import parse_qsl, quote
 
+from ..core import given
 from ..errors import GateUnreachable, UsageError
 
 TYPE_CHECKING = False
@@ -28,10 +29,11 @@ class Bucket:
     """`url` names it on every machine: an endpoint that came from the environment is written into it."""
 
     def __init__(self, url: str) -> None:
-        plain, _, query = url.partition("?")
+        plain, _, query = given.text(url, "an object's URL").partition("?")
         scheme, _, path = plain.partition("://")
-        parts = path.split("/", _PARTS[scheme])
-        if not all(parts) or len(parts) <= _PARTS[scheme] or parts[-1].endswith("/"):
+        leading = _PARTS.get(scheme, 0)
+        parts = path.split("/", leading)
+        if not leading or not all(parts) or len(parts) <= leading or parts[-1].endswith("/"):
             raise UsageError(f"{url!r} names no object: write s3://bucket/key, gs://bucket/key or az://account/box/key")
         self.key = parts[-1]
         self._where = f"{scheme}://{'/'.join(parts[:-1])}"

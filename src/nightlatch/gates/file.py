@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 
+from ..core import given
 from ..errors import UsageError
 from ..system import durable
 from . import address
@@ -39,7 +40,7 @@ class File:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = os.path.realpath(path)
+        self.path = os.path.realpath(given.path(path, "the path of a file"))
         self.url = address.to_url("file", self.path)
         self._marks = Marks(self.path)
         self._sealed: Mark | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 
+from ..core import given
 from ..errors import UsageError
 from ..system import durable, treecopy
 from . import address, marks
@@ -35,7 +36,7 @@ class Folder:
 
     def __init__(self, path: str | os.PathLike[str], *, keep: int = KEEP) -> None:
         # The last part is not resolved: it is the link that is switched.
-        parent, name = os.path.split(os.path.abspath(path))
+        parent, name = os.path.split(os.path.abspath(given.path(path, "the path of a folder")))
         if not name:
             raise UsageError(f"{os.fspath(path)} cannot be switched to another folder: name one below it")
         self.path = os.path.join(os.path.realpath(parent), name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ..core import fence
+from ..core import fence, given
 from ..core.value import replace
 from ..errors import Conflict, GateUnreachable, StaleToken, StoreUnreachable, UsageError
 from ..store import url as store_url
@@ -49,6 +49,9 @@ class Git:
 
     def __init__(self, remote: str = "origin", branch: str = "", *, folder: str = ".") -> None:
         """`remote`: a name in the repository of `folder`, or a URL. `branch` "": the one checked out there."""
+        given.text(remote, "remote")
+        given.text(branch, "branch", empty=True)
+        folder = given.path(folder, "folder")
         place = resolve(remote if remote.startswith("git+") else f"git+{remote}", folder)
         self._open(place, branch or Worktree(folder).branch())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 
-from ..core import fence
+from ..core import fence, given
 from ..core.model import check_name
 from ..core.value import replace
 from ..errors import GateUnreachable, StaleToken, UsageError
@@ -79,6 +79,8 @@ class Sql:
     def __init__(self, name: str, url: str | None = None, *, timeout: str | None = None) -> None:
         self.name = check_name(name)
         self._timeout = timeout
+        if url is not None:
+            given.text(url, "the database's URL")
         self._database: Database | None = _by_url(url, timeout) if url else None
         self._sealed: Mark | None = None
 

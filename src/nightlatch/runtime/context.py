@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from _contextvars import ContextVar
 
+from ..core import given
 from ..errors import UsageError
 from .tell import tell
 
@@ -82,6 +83,8 @@ class Run:
         from . import steps
         from .drive import Call, drive, drive_async, is_async
 
+        given.function(function, "what a step calls")
+        steps.check_retry(retry)
         work = steps.step(self._remembered(), key, Call(function, args, kwargs), retry)
         return drive_async(work) if is_async(function) else drive(work)
 
@@ -110,9 +113,13 @@ class Run:
         """
         from .drive import drive, is_async
         from .mapping import Map, run_threads
+        from .steps import check_retry
 
-        if concurrency < 1 or failures not in ("raise", "return"):
-            raise UsageError("concurrency is 1 or more, and failures is 'raise' or 'return'")
+        given.function(function, "what a map calls")
+        given.whole(concurrency, "concurrency", least=1)
+        check_retry(retry)
+        if failures not in ("raise", "return"):
+            raise UsageError(f"failures is {given.shown(failures)}: write 'raise' or 'return'")
         work = Map(self._remembered(), function, items, key, name)
         if is_async(function):
             return self._map_async(work, concurrency, retry, failures)
@@ -148,6 +155,9 @@ class Run:
         from .drive import Call, drive, drive_async, is_async
         from .handling import handle
 
+        if given.text(key, "key") != key[:1000]:
+            raise UsageError(f"{given.shown(key)} cannot be a key: use up to 1000 characters")
+        given.function(function, "what handles it")
         work = handle(self, key, Call(function, args, kwargs))
         return drive_async(work) if is_async(function) else drive(work)
 
@@ -195,7 +205,15 @@ class Run:
         from ..core.effects import STORE_WIDE
         from .drive import drive, drive_async, is_async
         from .effecting import Wanted, effect
+        from .steps import check_retry
 
+        given.text(name, "an effect's name")
+        given.text(key, "key", empty=True)
+        given.text(scope, "scope", empty=True)
+        given.function(do, "do")
+        if probe is not None:
+            given.function(probe, "probe")
+        check_retry(retry)
         seconds = duration.parse(deadline, what="deadline")
         if not seconds:
             raise UsageError("a deadline of 0s leaves the effect no time: give it some")
@@ -219,7 +237,9 @@ class Run:
         """
         from .asking_publish import publish
 
-        return str(publish(os.fspath(source), os.fspath(target), keep=keep)["landed"])
+        if keep is not None:
+            given.whole(keep, "keep", least=1)
+        return str(publish(given.path(source, "source"), given.path(target, "target"), keep=keep)["landed"])
 
     def push(self, remote: str = "origin", branch: str = "", *, folder: str = ".", done: str = "") -> str:
         """Push HEAD of the repository in `folder` to a branch that only the newest holder can move; returns the commit.
@@ -229,15 +249,24 @@ class Run:
         """
         from .asking_publish import push
 
+        given.text(remote, "remote")
+        given.text(branch, "branch", empty=True)
+        given.text(done, "done", empty=True)
+        folder = given.path(folder, "folder")
         return str(push(remote, branch, folder=folder, key=done or None, scope=self.job if done else "")["landed"])
 
     def progress(self, done: int, total: int = 0, message: str = "") -> None:
         """How far it is; a total of 0 is unknown. What advances is not stalled."""
+        given.number(done, "done")
+        given.number(total, "total")
+        given.text(message, "message", empty=True)
         tell(do="progress", done=done, total=total, message=message)
 
     def spend(self, **amounts: float) -> dict[str, float]:
         """Something was used: usd, tokens, calls, units. Returns what this run has used; beyond its budget it is
         ended from outside."""
+        for unit, amount in amounts.items():
+            given.number(amount, unit)
         return dict(tell(do="spend", **amounts)["used"])
 
     def check(self) -> None:

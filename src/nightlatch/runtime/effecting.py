@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from ..core import transient
+from ..core import given, transient
 from ..core.effects import DONE, FAILED, IN_DOUBT, PLANNED
 from ..core.keys import key as derive
 from ..errors import Error, NotDone, UsageError
@@ -34,6 +34,10 @@ class Wanted:
         deadline: float,
         settle: float,
     ) -> None:
+        if not isinstance(not_done, list | tuple) or not all(_is_proof(one) for one in not_done):
+            raise UsageError(f"not_done is {given.shown(not_done)}: list exceptions or statuses, as in (Refused, 409)")
+        if isinstance(input, str):
+            given.text(input, "input", empty=True)
         self.key, self.scope, self.do, self.probe, self.not_done = key, scope, do, probe, not_done
         self.deadline, self.settle = deadline, settle
         unknown = input is None or holds(input)
@@ -45,6 +49,10 @@ class Wanted:
         if isinstance(error, (NotDone, *kinds)) or transient.status(error) in self.not_done:
             return True
         return transient.never_sent(error)
+
+
+def _is_proof(one: object) -> bool:
+    return isinstance(one, int) or (isinstance(one, type) and issubclass(one, BaseException))
 
 
 def effect(memory: Memory, wanted: Wanted, retry: Retry) -> Work[Any]:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar, cast
 
-from ..core import duration
+from ..core import duration, given
 from ..core.model import check_name
 from ..errors import UsageError
 from .job import Job, caps, seconds
@@ -35,7 +35,7 @@ class Supervisable(Protocol):
 
 
 def job(
-    *,
+    *function: object,
     name: str | None = None,
     key: str | Callable[..., str] | None = None,
     slot: str | None = None,
@@ -74,12 +74,16 @@ def job(
     `.dry_run()` takes the same and claims nothing: steps are computed and not recorded, effects are not done but
     planned. It returns the plan, which `nightlatch show NAME --plan` prints.
     """
+    if function:
+        raise UsageError("write @nightlatch.job(), with parentheses; what it is to be told goes there by its name")
 
     def decorate(function: F) -> Supervisable:
-        told = check_name(name or function.__name__)
+        given.function(function, "a job")
+        told = check_name(getattr(function, "__name__", "") if name is None else name)
         try:
-            _check(told, {"ttl": ttl, "timeout": timeout, "stall": stall, "backoff": backoff}, budget=budget, slot=slot,
-                   workspace=workspace, publish=publish, lost=lost, retries=retries)  # fmt: skip
+            _check(told, {"ttl": ttl, "timeout": timeout, "stall": stall, "backoff": backoff}, key=key, slot=slot,
+                   budget=budget, workspace=workspace, publish=publish, lost=lost, retries=retries,
+                   store=store)  # fmt: skip
         except UsageError as error:
             raise UsageError(f"the job {told}: {str(error).removeprefix('--')}") from None
         bounds = flags(
@@ -104,14 +108,22 @@ def job(
 
 
 def _check(
-    name: str, times: dict[str, str | None], *, budget: Any, slot: str | None, workspace: str | None,
-    publish: tuple[str, ...], lost: str | None, retries: object,
+    name: str, times: dict[str, str | None], *, key: object, budget: Any, slot: str | None, workspace: str | None,
+    publish: tuple[str, ...], lost: str | None, retries: object, store: str | None,
 ) -> None:  # fmt: skip
     """As `nightlatch run` will check it, but where it is written and not at night."""
-    if not isinstance(retries, int) or retries < 0:
-        raise UsageError(f"retries is {retries!r}: write a whole number, 0 or more")
-    if not isinstance(budget, str | Mapping | None):
-        raise UsageError(f'budget is {budget!r}: write it as in {{"usd": 2, "usd/day": 10}}')
+    given.whole(retries, "retries")
+    given.budget(budget)
+    for field, text in {"slot": slot, "workspace": workspace, "lost": lost, "store": store}.items():
+        if text is not None:
+            given.text(text, field, empty=True)
+    if key is not None and not callable(key):
+        given.text(key, "key")
+    results = (publish,) if isinstance(publish, str) else publish
+    if not isinstance(results, list | tuple):
+        raise UsageError(f'publish is {given.shown(publish)}: give a list, as in ["report.html=/srv/www/report.html"]')
+    for result in results:
+        given.text(result, "publish")
     bounds = {field: seconds(text, field) for field, text in times.items() if field != "backoff"}
     if times["backoff"] is not None:
         duration.parse(times["backoff"], what="backoff")
@@ -123,10 +135,9 @@ def _check(
 
         schedule.newest_due(slot, clock.wall(), UTC)  # its zone is the business of the machine that runs it
     allowed = caps("".join(flags(budget=budget)).removeprefix("--budget="))
-    results = (publish,) if isinstance(publish, str) else tuple(publish)
     Job(
         name=name, command=[sys.executable], reports=True, caps=allowed, meter="report", workspace=workspace or "",
-        publish=results, lost=lost or "", ttl=bounds["ttl"], timeout=bounds["timeout"], stall=bounds["stall"],
+        publish=tuple(results), lost=lost or "", ttl=bounds["ttl"], timeout=bounds["timeout"], stall=bounds["stall"],
     ).check()  # fmt: skip
 
 

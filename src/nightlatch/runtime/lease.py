@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ..core import duration
+from ..core import duration, given
 from ..core.model import Mark, check_name
 from ..errors import LeaseLost, StoreUnreachable, UsageError
 from ..store import url
@@ -88,6 +88,7 @@ class Lease:
         """Register a gate under this lease, for every holder after us too, and seal it. Before its first write."""
         from .seal import seal_in_work
 
+        given.gate(gate)
         self.check()
         seal_in_work(self, gate)
 
@@ -160,9 +161,11 @@ class lease:
     ) -> None:
         self._name = check_name(name)
         self._store = url.shared(store) if store is None or isinstance(store, str) else store
+        if not hasattr(self._store, "default_ttl"):
+            raise UsageError(f"store is {given.shown(store)}: give a URL, or what nightlatch.connect returns")
         self._ttl = ttl_seconds(ttl, self._store)
         self._wait = duration.parse(wait, what="wait")
-        self._gates = tuple(gates)
+        self._gates = given.gates(gates)
         self._lease: Lease | None = None
 
     def acquire(self) -> Lease:

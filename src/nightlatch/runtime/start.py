@@ -6,6 +6,8 @@ import os
 import sys
 from collections.abc import Mapping
 
+from ..core import given
+from ..core.model import check_name
 from ..errors import (
     BadConfig,
     Busy,
@@ -59,7 +61,11 @@ def run(
 
     A supervisor process does the work: it goes on if this one is killed.
     """
-    words = ["sh", "-c", command] if isinstance(command, str) else list(command)
+    words = ["sh", "-c", given.text(command, "the command")] if isinstance(command, str) else _words(command)
+    for option, value in {"key": key, "slot": slot, "timeout": timeout}.items():
+        if value is not None:
+            given.text(value, option)
+    given.budget(budget)
     options = flags(
         key=key,
         slot=slot,
@@ -70,10 +76,16 @@ def run(
     return supervised(name, options, words, store=store)
 
 
-def flags(**given: object) -> list[str]:
+def _words(command: Sequence[str]) -> list[str]:
+    if not isinstance(command, list | tuple) or not command:
+        raise UsageError(f"the command is {given.shown(command)}: give a list of words, or a line for the shell")
+    return [given.text(word, "a word of the command", empty=True) for word in command]
+
+
+def flags(**options: object) -> list[str]:
     """As options of `nightlatch run`; None is left out, a sequence becomes a repeated option."""
     found = []
-    for name, value in given.items():
+    for name, value in options.items():
         if isinstance(value, Mapping):
             value = ",".join(f"{cap}={amount}" for cap, amount in value.items())  # noqa: PLW2901
         values = value if isinstance(value, list | tuple) else [] if value is None else [value]
@@ -98,6 +110,10 @@ def rehearsed(name: str, options: Sequence[str], command: Sequence[str], *, stor
 def _start(name: str, options: Sequence[str], command: Sequence[str], store: str | None) -> dict[str, Any]:
     import subprocess
     import tempfile
+
+    check_name(name)
+    if store is not None:
+        given.text(store, "store", empty=True)
 
     # In the environment, not among the words: a store's URL may hold a password, and words are shown to everybody.
     env = {**os.environ, **({ENV: store} if store else {})}

@@ -8,8 +8,8 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from ..core import given, transient
 from ..core import retry as rules
-from ..core import transient
 from ..core.effects import DONE, FAILED
 from ..core.keys import key as derive
 from ..errors import Busy, UsageError
@@ -101,9 +101,14 @@ def step(memory: Memory, key: str, call: Call, retry: Retry) -> Work[Any]:
 
 def digest_of(key: str) -> str:
     if not isinstance(key, str) or not key or len(key) > 1000 or not key.isprintable():
-        raise UsageError(f"{key!r} cannot be a step's key: use 1 to 1000 printable characters, as in 'outline'")
+        raise UsageError(f"{given.shown(key)} cannot be a step's key: use 1 to 1000 printable letters, as in 'outline'")
     item = os.environ.get("NIGHTLATCH_STEP")  # in a batch the items share a run, and have steps of their own
     return derive("step", item, key)[:32] if item else derive("step", key)[:32]
+
+
+def check_retry(retry: object) -> None:
+    if not callable(retry):
+        given.whole(retry, "retry")
 
 
 def serialised(what: str, key: str, result: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from ..core import given
 from ..database import dsn
 from ..errors import StoreUnreachable, UsageError
 from ..system import storage
@@ -19,6 +20,8 @@ _shared: dict[str, Store] = {}
 
 def resolve(url: str | None) -> str:
     """The URL in force: the one given, the environment's, or the default file of this user."""
+    if url is not None:
+        given.text(url, "the store's URL", empty=True)
     return url or os.environ.get(ENV) or f"sqlite:///{storage.state_folder()}/nightlatch.db"
 
 
