@@ -488,3 +488,14 @@ def test_ctrl_c_twice_ends_what_is_in_flight_too(sqlite_url, tmp_path, acts):
             shown += os.read(terminal, 1000)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 130
     assert b"0 done, 0 skipped, 1 failed, 0 in doubt (interrupted)" in shown
+
+
+@pytest.mark.parametrize("piped", [False, True])
+def test_a_picture_in_place_of_items_is_told_in_one_line(sqlite_url, tmp_path, acts, piped):
+    picture = tmp_path / "items.png"
+    picture.write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(range(256)) * 40)
+    words = ("batch", "b", "-" if piped else str(picture), "--", *DO, str(acts), "{}")
+    with picture.open("rb") as opened:
+        done = nightlatch(sqlite_url, *words, stdin=opened)
+    assert (done.returncode, done.stderr.count("\n")) == (64, 1), done.stderr
+    assert "binary" in done.stderr and not acts.read_text() and not (tmp_path / "state").exists()

@@ -141,3 +141,22 @@ def test_a_line_that_cannot_be_read_is_named(tmp_path: Path, line, said):
     first, bad, last = Reader(str(path), "", "{a}")
     assert isinstance(bad, BadItem) and "line 2: " in str(bad) and said in str(bad)
     assert not isinstance(first, BadItem) and not isinstance(last, BadItem)
+
+
+@pytest.mark.parametrize("format", ["", "jsonl", "csv", "lines"])
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\n\n\n", "binary"), ('{"a": 1}\n'.encode("utf-16"), "iconv"),
+     ('{"a": "é"}\n'.encode("utf-16-be"), "iconv"), ("a,b\nc,d\n".encode("utf-16-le"), "iconv"),
+     (b"one.txt\0two.txt\0", "tr ")],
+)  # fmt: skip
+def test_a_file_that_is_no_text_is_refused_as_a_whole(tmp_path: Path, content, said, format):
+    (tmp_path / "items").write_bytes(content)
+    with pytest.raises(UsageError, match=said) as told:
+        Reader(str(tmp_path / "items"), format, "{a}")
+    assert "\n" not in str(told.value)
+
+
+def test_text_of_any_language_is_text(tmp_path: Path):
+    (tmp_path / "items").write_bytes("ÿþ one\nдва\n三\n".encode() + b"\xff\xfe late\n")
+    assert [isinstance(each, BadItem) for each in Reader(str(tmp_path / "items"), "", "")] == [False] * 3 + [True]

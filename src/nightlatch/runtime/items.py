@@ -24,6 +24,8 @@ FORMATS = ("jsonl", "csv", "lines")
 _ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv"}
 _PLACE = re.compile(r"\{\{|\}\}|\{([A-Za-z_][\w.\-]*)?\}")
 _LONGEST_KEY = 1000
+_LOOKED_AT = 8192  # bytes, to tell what a file is
+_WIDE = (b"\xff\xfe", b"\xfe\xff")  # how UTF-16 begins
 _decoder: Any = json.JSONDecoder()
 
 DONE, DOUBT, SEEN, ASIDE = 1, 2, 4, 8  # what may be known of a digest
@@ -105,7 +107,10 @@ class Reader:
             self._file: BinaryIO = open(0 if path == "-" else path, "rb", closefd=path != "-")  # noqa: SIM115
         except OSError as error:
             raise UsageError(f"the items in {path} cannot be read: {error.strerror}") from error
-        self.format = self.format or self._guess()
+        first = self._first()
+        if b"\0" in first or first.startswith(_WIDE):
+            raise UsageError(f"the items in {path} are no text in UTF-8, but {_kind(first)}. Nothing was done")
+        self.format = self.format or ("jsonl" if first.lstrip()[:1] in (b"{", b"[") else "lines")
         if not key and self.format != "lines":
             raise UsageError("--key is missing: name the fields that say what an item is, as in --key '{site}/{slug}'")
         self._template = Template(key or "{}")
@@ -240,10 +245,18 @@ class Reader:
                 continue
             yield rows.line_num, dict(zip(names, row, strict=True))
 
-    def _guess(self) -> str:
+    def _first(self) -> bytes:
         self._file.seek(0)  # standard input's place is shared with whoever looked at it before
-        first = self._file.read(4096).lstrip()[:1]
-        return "jsonl" if first in (b"{", b"[") else "lines"
+        return self._file.read(_LOOKED_AT)
+
+
+def _kind(first: bytes) -> str:
+    """What it is instead of text, and what to do."""
+    if first.startswith(_WIDE) or first[1::2].count(0) == len(first) // 2 or first[::2].count(0) == len(first) // 2:
+        return "in UTF-16: iconv -f UTF-16 -t UTF-8 makes one of it"
+    if first.count(b"\0") > 1 and b"\n" not in first:
+        return "lines that end with NUL: tr '\\0' '\\n' makes one of it"
+    return "binary (there are NUL characters in it)"
 
 
 class Digest:
