@@ -92,6 +92,22 @@ def slow(name):
         note(run.state, run.attempt)
     nightlatch.current().handle("m", seen)
 
+def opened_by_hand(book, steps):
+    run = nightlatch.current()
+    note("opened", book.open_run("by_hand", run.key).attempt)
+    for number in range(steps):
+        run.step(f"s{number}", double, number)
+    return "worked"
+
+@nightlatch.job(key="{name}")
+def by_hand(name, steps, words):
+    from nightlatch.ledger import open_for
+    run, book = nightlatch.current(), open_for(os.environ["STORE"])
+    book.find("by_hand", "m")
+    for number in range(words):
+        run.step(f"word {number}", int, number)  # so many that the process writes for itself
+    note(run.handle("m", opened_by_hand, book, steps))
+
 @nightlatch.job(key="{name}")
 def dying(name):
     nightlatch.current().handle("m", dies)
@@ -269,6 +285,51 @@ def test_another_who_writes_on_the_jobs_chain_disturbs_nothing(ledger_url):
     found = book.find("queue", "m-1")
     assert found and (found.state, found.reason) == ("failed", "no")
     assert not book.verify(book.heads()).breaks
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_a_run_that_was_opened_by_hand_before_ours_was_written_is_the_one(ledger_url, written):
+    book, holder = open_for(ledger_url), identity.holder(pid=0)
+    around = book.open_run("queue", "a")
+    inside = book.inside(book.seal(around.id, token=1, grant="1" * 32, holder=holder).run)
+    first, second = (begun(inside, key, holder) for key in ("m-1", "m-2"))
+    by_hand = book.open_run("queue", "m-1", command="by hand")
+    if written:
+        inside.commit([second.beginning(), first.beginning([STEP])])
+        assert first.run.id == by_hand.id
+    inside.commit([one.ending("succeeded", reason="", elapsed=1.0, steps=[STEP]) for one in (second, first)])
+    run = book.find("queue", "m-1")
+    assert run and (run.id, run.state, run.attempt, run.command) == (by_hand.id, "succeeded", 1, "by hand")
+    assert len(list(book.step_log.entries(run.id))) == 1 + written
+    assert (other := book.find("queue", "m-2")) and other.state == "succeeded"
+    assert not book.verify(book.heads()).breaks
+
+
+def test_one_that_a_person_ended_before_ours_was_written_stays_so(ledger_url):
+    book, holder = open_for(ledger_url), identity.holder(pid=0)
+    around = book.open_run("queue", "a")
+    inside = book.inside(book.seal(around.id, token=1, grant="1" * 32, holder=holder).run)
+    first = begun(inside, "m-1", holder)
+    book.request_cancel(book.open_run("queue", "m-1").id, "ann")
+    with pytest.raises(RunEnded, match="cancelled"):
+        inside.commit([first.ending("succeeded", reason="", elapsed=1.0)])
+    assert (run := book.find("queue", "m-1")) and run.state == "cancelled"
+
+
+@pytest.mark.parametrize(("steps", "words"), [(0, 0), (2, 0), (2, 9)])
+def test_a_key_that_somebody_starts_by_hand_meanwhile_is_still_handled_once(
+    tmp_path, ledger_url, monkeypatch, steps, words
+):
+    monkeypatch.setenv("STORE", ledger_url)
+    jobs = Jobs(tmp_path, ledger_url)
+    told = jobs.run(f"by_hand.run('a', {steps}, {words})")
+    assert told.startswith("succeeded"), told
+    assert jobs.notes == ["opened 0", *(f"double {number}" for number in range(steps)), "worked"]
+    assert jobs.state("by_hand", "m") == ("succeeded", 1)
+    done = nightlatch.connect(ledger_url).look("by_hand", "m")
+    assert done and (run := jobs.ledger.find("by_hand", "m")) and done.value == run.id
+    assert len(list(jobs.ledger.step_log.entries(run.id))) == steps + 1
+    assert not jobs.ledger.verify(jobs.ledger.heads()).breaks
 
 
 class LosesReplies:

@@ -93,7 +93,7 @@ class Inside:
                 hit, begun = self._write(dues, lazy), False
             except StoreUnreachable:
                 hit = self._stands(dues)  # only the reply may have been lost
-                begun = not hit and self._has_begun(dues)
+                begun = not hit and (self._has_begun(dues) or self._was_opened(dues))
                 if not hit and not begun:
                     raise
             if hit:
@@ -150,6 +150,20 @@ class Inside:
                 inner.unwritten, found = None, True
         return found
 
+    def _was_opened(self, dues: Sequence[Due]) -> bool:
+        """Has somebody opened a run for the key of one that was not written yet, by hand? It waits for the lease, which
+        is ours, so it is the one that is begun."""
+        found = False
+        for inner in (due.of for due in dues if not due.was.head):
+            other = find(self._tables, inner.run.job, inner.run.key)
+            if other is None or other.id == inner.run.id:
+                continue
+            if other.attempt or not states.may_seal(other.state):
+                raise RunEnded(closed(other), other)
+            inner.begin_as(other)
+            found = True
+        return found
+
     def _judge(self, due: Due) -> None:
         if not due.was.head:
             return
@@ -196,6 +210,12 @@ class InnerRun:
     """One attempt of one of them."""
 
     def __init__(self, tables: Tables, around: Run, seen: Run, holder: Holder, at: int, skew: float) -> None:
+        self._tables, self._around, self._holder, self._at, self._skew = tables, around, holder, at, skew
+        self.begin_as(seen)
+
+    def begin_as(self, seen: Run) -> None:
+        """The next attempt of the run that was found; nothing of it is written yet."""
+        tables, around, holder, at = self._tables, self._around, self._holder, self._at
         entries = _Entries(seen, at)
         fresh, self.lost = not seen.head, seen.state == states.RUNNING
         if fresh:
@@ -212,7 +232,7 @@ class InnerRun:
             host=holder.host, changed=at / 1000, started=at / 1000, ended=None, due=None, exit_code=None, reason="",
             seq=entries.seq, head=entries.head, done=0, total=0, message="",
         )  # fmt: skip
-        self._steps, self._skew = StepWriter(tables, self.run, skew, around), skew
+        self._steps = StepWriter(tables, self.run, self._skew, around)
         self.unwritten: Due | None = Due(self, self.run, seen, at)
         self.unwritten.journal, self.unwritten.attempts = list(entries.rows), attempts
 

@@ -53,7 +53,8 @@ class Inner:
         self._lease, self._ledger, self._folder, self._redacted = lease, ledger, folder, redacted
         self._around, self._inside = around, ledger.inside(around)
         self._mutex = allocate_lock()  # for what is written
-        self._open: dict[str, _Open] = {}  # by run
+        # By run, as it was called when it was begun: somebody may open one for the key, by hand, before it is written.
+        self._open: dict[str, _Open] = {}
         self._keys: dict[str, object] = {}  # that are being worked on
         # Where all share the ledger, its verdict says that a key is done, and the done key may follow.
         self._settling = None if apart(lease.store, ledger) else _Settling(self._settle)
@@ -105,17 +106,17 @@ class Inner:
 
     def _record(self, requests: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         answers: list[dict[str, Any]] = [{"ok": True} for _ in requests]
-        waiting: list[tuple[int, Due]] = []
+        waiting: list[tuple[int, str, Due]] = []
         for place, request in enumerate(requests):
             # Two words on one run: one after the other.
-            if len(waiting) == MOST or any(due.run.id == request["run"] for _, due in waiting):
+            if len(waiting) == MOST or any(name == request["run"] for _, name, _ in waiting):
                 self._commit(waiting, answers)
             try:
                 due = self._due(request)
             except (Error, Stop, ValueError, TypeError, KeyError) as error:
                 answers[place] = refusal(error)
             else:
-                waiting += [(place, due)] if due else []
+                waiting += [(place, request["run"], due)] if due else []
         self._commit(waiting, answers)
         return answers
 
@@ -187,10 +188,10 @@ class Inner:
         elapsed = clock.now() - one.started
         return one.run.ending(state, reason=clean(reason), elapsed=elapsed, steps=steps, traceback=traceback)
 
-    def _commit(self, waiting: list[tuple[int, Due]], answers: list[dict[str, Any]]) -> None:
+    def _commit(self, waiting: list[tuple[int, str, Due]], answers: list[dict[str, Any]]) -> None:
         """Write what waits, and let it go; for what cannot be written there is another answer."""
         try:
-            self._inside.commit([due for _, due in waiting])
+            self._inside.commit([due for *_, due in waiting])
         except (Error, Stop) as error:
             if len(waiting) == 1:
                 answers[waiting[0][0]] = refusal(error)
@@ -198,13 +199,14 @@ class Inner:
                 for one in waiting:  # one of them is no good; the others are
                     self._commit([one], answers)
         else:
-            for _, due in waiting:
-                self._written(due.run)
+            for _, name, _ in waiting:
+                self._written(name)
         waiting.clear()
 
-    def _written(self, run: Run) -> None:
+    def _written(self, name: str) -> None:
+        run = self._open[name].run.run
         if run.state != states.RUNNING:
-            del self._open[run.id], self._keys[run.key]
+            del self._open[name], self._keys[run.key]
             if run.state == states.SUCCEEDED and self._settling:
                 self._settling.add(run.key, run.id)
 
