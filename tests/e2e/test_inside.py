@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from nightlatch.ledger.inside import InnerRun, Inside
 from nightlatch.ledger.ledger import Ledger
 from nightlatch.system import identity
 from tests import nightly
+from tests.programs import nightlatch as command
 
 JOBS = """
 import asyncio, os, pathlib, sys
@@ -155,6 +157,23 @@ def test_a_done_key_that_a_power_failure_took_is_put_back_and_nothing_is_done_ag
     assert jobs.run("queue.run('b')").startswith("succeeded")
     assert not [note for note in jobs.notes if note.startswith("double")]
     assert all(nightlatch.connect(sqlite_url).look("queue", f"m-{number}") for number in range(3))
+
+
+def test_retention_leaves_what_is_done_and_not_marked_so(jobs):
+    """As if it had been killed between the verdict and the done key, and asked again months later."""
+    assert jobs.run("queue.run('a', fails=[1])").startswith("succeeded")
+    store = nightlatch.connect(jobs.store)
+    with store._db.transaction() as execute:  # type: ignore[attr-defined]
+        execute(f"DELETE FROM {store._db.prefix}done WHERE key = 'm-2'")  # type: ignore[attr-defined]
+    would = json.loads(command(jobs.store, "prune", "--keep", "0s", "--dry-run", "--json").stdout)
+    pruned = command(jobs.store, "prune", "--keep", "0s", "--json")
+    assert {**json.loads(pruned.stdout), "dry_run": True, "keep": would["keep"]} == would, pruned.stderr
+    assert [(run.key, run.state) for run in jobs.ledger.runs()] == [("m-2", "succeeded")]
+    assert jobs.notes and jobs.run("queue.run('b')").startswith("succeeded")
+    assert [note for note in jobs.notes if note.startswith("double")] == ["double 1"], "what had failed"
+    assert store.look("queue", "m-2")
+    assert command(jobs.store, "prune", "--keep", "0s").returncode == 0
+    assert not list(jobs.ledger.runs()) and not jobs.ledger.verify(jobs.ledger.heads()).breaks
 
 
 def test_what_a_killed_process_left_is_begun_again(jobs):

@@ -39,7 +39,7 @@ def main(argv: list[str]) -> int:
         raise UsageError(f"everything is kept, as {'--keep' if args.keep else retention.ENV} says: name a time, "
                          f"as in nightlatch prune --keep 90d")  # fmt: skip
     desk = Desk(args.store, listing=True)
-    gone = pruning.prune(desk.store.folder, desk.ledger, keep, who(), dry=args.dry_run)
+    gone = pruning.prune(desk.store, desk.ledger, keep, who(), dry=args.dry_run)
     if args.json:
         lists = {"runs": list(gone.runs), "outputs": list(gone.outputs), "workspaces": list(gone.workspaces)}
         print_json({"version": 1, "dry_run": args.dry_run, "keep": keep, "entries": gone.entries, **lists})

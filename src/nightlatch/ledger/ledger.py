@@ -52,6 +52,10 @@ FROM {prefix}usage WHERE (:job = '' OR job = :job) AND at >= :since GROUP BY job
 """
 
 
+def _always(job: str, key: str) -> bool:
+    return True
+
+
 class Ledger:
     """What happened. Verbs here carry no token; only `seal` does, and makes the run's writer."""
 
@@ -275,20 +279,23 @@ class Ledger:
 
         return audit.verify(self._tables, heads)
 
-    def prune(self, keep: float, by: str, within: float = float("inf")) -> Pruned:
+    def prune(
+        self, keep: float, by: str, within: float = float("inf"), *, done: Callable[[str, str], bool] = _always
+    ) -> Pruned:
         """Remove runs that ended over `keep` seconds ago, as far as `within` seconds allow.
 
-        Done keys stay: they are the store's. So do effects and a batch's steps, and whatever waits for a person.
+        Done keys stay: they are the store's. So do effects and a batch's steps, whatever waits for a person, and a run
+        that succeeded and whose job and key are not `done`.
         """
         from . import pruning
 
-        return pruning.prune(self._tables, keep, by, within)
+        return pruning.prune(self._tables, keep, by, within, done)
 
-    def prunable(self, keep: float) -> Pruned:
+    def prunable(self, keep: float, *, done: Callable[[str, str], bool] = _always) -> Pruned:
         """What `prune` would remove now."""
         from . import pruning
 
-        return pruning.prunable(self._tables, keep)
+        return pruning.prunable(self._tables, keep, done)
 
     def close(self) -> None:
         """Let go of connections. The ledger may be used again."""

@@ -10,14 +10,19 @@ from .step_chain import STEPS, chains_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .tables import Tables
+
+    Done = Callable[[str, str], bool]  # of a job and a key: does the store say that it is done?
 
 _MOST = 500  # runs in one transaction: writers wait no longer than that takes
 _MONTH = 32 * 86_400_000  # ms; usage is kept for caps per month, however little else is
 
 _ENDED = ", ".join(f"'{state}'" for state in states.TERMINAL)
 _OLD = f"""
-SELECT id FROM {{prefix}}run WHERE job = :job AND state IN ({_ENDED}) AND changed < :before ORDER BY id LIMIT :most
+SELECT id, key, state FROM {{prefix}}run
+WHERE job = :job AND state IN ({_ENDED}) AND changed < :before AND id > :after ORDER BY id LIMIT :most
 """
 _ALL_OLD = f"SELECT id FROM {{prefix}}run WHERE state IN ({_ENDED}) AND changed < :before"
 _ENTRIES = f"""
@@ -43,38 +48,46 @@ SELECT seq, hash FROM {prefix}journal WHERE chain = :chain AND seq <
   (SELECT COALESCE(MIN(seq), 0) FROM {prefix}journal WHERE chain = :chain AND at >= :before)
 ORDER BY seq DESC LIMIT 1
 """
+_SUCCEEDED = "SELECT id, job, key FROM {prefix}run WHERE state = 'succeeded' AND changed < :before"
+_LENGTH = "SELECT COUNT(*) FROM {prefix}journal WHERE chain = :chain"
 _BEHIND = "SELECT COUNT(*) FROM {prefix}journal WHERE chain = :chain AND seq <= :seq"
 _CUT = "DELETE FROM {prefix}journal WHERE chain = :chain AND seq <= :seq RETURNING seq"
 
 
-def prune(tables: Tables, keep: float, by: str, within: float = float("inf")) -> Pruned:
+def prune(tables: Tables, keep: float, by: str, within: float, done: Done) -> Pruned:
     """Remove runs that ended over `keep` seconds ago, and the journal behind a recorded head.
 
-    After about `within` seconds the rest is left for the next time.
+    After about `within` seconds the rest is left for the next time. One that succeeded and whose key is not `done` in
+    the store stays: its holder died between the two records, and nothing else says that it must not be done again.
     """
     today, started = tables.now(), clock.now()
     before = today - round(keep * 1000)
     runs: list[str] = []
     entries = 0
     for (job,) in tables.read(_JOBS, before=before):
-        full = True
-        while full:
+        after: str | None = ""
+        while after is not None:
             if clock.now() - started > within:
                 return Pruned(runs=tuple(sorted(runs)), entries=entries, complete=False)
-            gone, cut = _prune_some(tables, job, before, by)
+            page = tables.read(_OLD, job=job, before=before, after=after, most=_MOST)
+            over = [run for run, key, state in page if state != states.SUCCEEDED or done(job, key)]
+            gone, cut = _remove(tables, job, over, before, by)
             runs += gone
             entries += cut
-            full = len(gone) == _MOST
+            after = page[-1][0] if len(page) == _MOST else None
     with tables.database.transaction() as execute:
         execute(tables.sql("DELETE FROM {prefix}usage WHERE at < :before"), before=min(before, today - _MONTH))
     return Pruned(runs=tuple(sorted(runs)), entries=entries)
 
 
-def prunable(tables: Tables, keep: float) -> Pruned:
+def prunable(tables: Tables, keep: float, done: Done) -> Pruned:
     """What `prune` would remove now; nothing is."""
     before = tables.now() - round(keep * 1000)
-    runs = [run for (run,) in tables.read(_ALL_OLD, before=before)]
+    staying = {run for run, job, key in tables.read(_SUCCEEDED, before=before) if not done(job, key)}
+    runs = [run for (run,) in tables.read(_ALL_OLD, before=before) if run not in staying]
     entries = tables.read(_ENTRIES, before=before)[0][0]
+    for run in staying:
+        entries -= sum(tables.read(_LENGTH, chain=chain)[0][0] for chain in (run, *chains_of(tables.read, run)))
     for (job,) in tables.read(_JOBS, before=before):
         chain = job_chain(job)
         for seq, _ in tables.read(_LAST_OLD, chain=chain, before=before):
@@ -82,11 +95,11 @@ def prunable(tables: Tables, keep: float) -> Pruned:
     return Pruned(runs=tuple(sorted(runs)), entries=entries)
 
 
-def _prune_some(tables: Tables, job: str, before: int, by: str) -> tuple[list[str], int]:
+def _remove(tables: Tables, job: str, over: list[str], before: int, by: str) -> tuple[list[str], int]:
     chain_name = job_chain(job)
     with tables.on_chain(job) as chain:
         gone, entries = [], 0
-        for (run,) in chain(_OLD, job=job, before=before, most=_MOST):
+        for run in over:
             if chain(_REMOVE, run=run, before=before):
                 # Each by its name: what stands between two names depends on the database's collation.
                 for name in (run, *chains_of(chain, run)):

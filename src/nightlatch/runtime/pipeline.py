@@ -67,7 +67,7 @@ def run(job: Job, *, store: str | None = None, steps: Checkpoints | None = None)
             if unsealed.back_off(number, why):
                 continue
             told = pipeline.give_up(why)
-        retention.daily(pipeline.store.folder, pipeline.ledger, pipeline.host)
+        retention.daily(pipeline.store, pipeline.ledger, pipeline.host)
         return told
 
 

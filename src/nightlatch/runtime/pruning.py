@@ -1,8 +1,9 @@
 """What is old and over goes: when somebody says `nightlatch prune`, and once a day by itself (`retention`).
 
 Done keys, effects and the steps of a batch stay for ever: with them "run it again" is safe. So does whatever waits
-for a person. Output is kept on the machine it was printed on, so each machine removes its own, also of runs that
-another one has pruned in a ledger they share.
+for a person, and a run that succeeded and whose key is not marked done, since its holder died between the two. Output
+is kept on the machine it was printed on, so each machine removes its own, also of runs that another one has pruned in
+a ledger they share.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ import time
 from ..core.value import value
 from ..system import clock, durable, treecopy
 from . import workspace
+from .effects import apart
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ..core.protocols import Store
     from ..ledger.ledger import Ledger
 
 _WRITING = 0.05  # seconds that one who has opened the log may take to write its line
@@ -33,10 +36,16 @@ class Removed:
 
 
 def prune(
-    folder: str, ledger: Ledger, keep: float, by: str, *, dry: bool = False, within: float = float("inf")
+    store: Store, ledger: Ledger, keep: float, by: str, *, dry: bool = False, within: float = float("inf")
 ) -> Removed:
     """Remove what ended over `keep` seconds ago: runs, their journal, their output and workspaces on this machine."""
-    pruned = ledger.prunable(keep) if dry else ledger.prune(keep, by, within)
+    folder = store.folder
+
+    def done(job: str, key: str) -> bool:
+        # Where each machine has a ledger of its own, a key is marked done before its run says so.
+        return apart(store, ledger) or store.look(job, key) is not None
+
+    pruned = ledger.prunable(keep, done=done) if dry else ledger.prune(keep, by, within, done=done)
     outputs = tuple(_outputs(folder, ledger, frozenset(pruned.runs), clock.wall() - keep))
     if not dry:
         for path in outputs:

@@ -10,6 +10,7 @@ from ..system import clock, durable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ..core.protocols import Store
     from ..ledger.ledger import Ledger
 
 ENV, KEEP = "NIGHTLATCH_KEEP", "90d"
@@ -25,9 +26,9 @@ def keep_seconds(text: str = "") -> float | None:
     return None if text == "none" else duration.parse(text, what=what)
 
 
-def daily(folder: str, ledger: Ledger, by: str) -> None:
+def daily(store: Store, ledger: Ledger, by: str) -> None:
     """After a run: prune, unless this machine has within a day. What goes wrong is told, and fails nothing."""
-    stamp = os.path.join(folder, _STAMP)
+    stamp = os.path.join(store.folder, _STAMP)
     try:
         keep = keep_seconds()  # first: a setting that is not understood is told by every run, not once a day
         try:
@@ -39,7 +40,7 @@ def daily(folder: str, ledger: Ledger, by: str) -> None:
         from . import pruning
 
         _touch(stamp)  # before, not after: one run is enough to do it, and one that fails at it is enough for a day
-        if keep is not None and not pruning.prune(folder, ledger, keep, by, within=_MOMENT).complete:
+        if keep is not None and not pruning.prune(store, ledger, keep, by, within=_MOMENT).complete:
             os.utime(stamp, (0, 0))
     except Exception as error:  # noqa: BLE001 - the run is over, and nothing here may change how it ended
         print(f"nightlatch: old runs stay, since they could not be pruned: {error}", file=sys.stderr)
