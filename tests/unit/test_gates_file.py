@@ -35,6 +35,11 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
+def test_text_is_written_as_utf8(path):
+    gates.File(path).write(mark(1), "naïve")
+    assert path.read_bytes() == "naïve".encode()
+
+
 def test_a_replaced_file_keeps_its_mode(path):
     path.write_bytes(b"old")
     path.chmod(0o640)

@@ -15,16 +15,16 @@ _PURPOSE = """\
 Inside a run or a batch's item: say what it failed of, and whether trying again may help. It exits with the code
 that says so (75 try again, 70 in vain), for the script to pass on; --retries and the next start go by it.
 
-Without --http it is worth another try unless --permanent says otherwise. With it: 408, 425, 429 and what begins
-with 5 (but for 501 and 505) is, other codes are not. --retry-after is never waited less than; in a batch nothing
-is started before it is over, since a server that asks for patience means all of us.
+Without --http it is worth another try unless --permanent says otherwise. With it: 408, 425, 429, what begins
+with 5 (but for 501 and 505) and 000 (curl had no answer) is, other codes are not. --retry-after is never waited
+less than; in a batch nothing is started before it is over, since a server that asks for patience means all of us.
 
 exit code: 75 or 70, as said; 64 usage."""
 
 _EXAMPLES = """\
   ./post "$1" || exec nightlatch fail "the post was refused" --permanent
   read -r status after <<< "$(curl -sS -o reply -w '%{http_code} %header{retry-after}' -d @post.json "$url")"
-  [ "$status" -lt 400 ] || exec nightlatch fail --http "$status" --retry-after "$after\""""
+  [[ $status = 2* ]] || exec nightlatch fail --http "$status" --retry-after "$after\""""
 
 
 def main(argv: list[str]) -> int:
@@ -36,10 +36,11 @@ def main(argv: list[str]) -> int:
     )
     parser.add_argument("--permanent", action="store_true", help="trying again is in vain")
     args = parser.parse_args(argv)
-    if args.http is not None and not 400 <= args.http <= 599:
-        raise UsageError(f"--http {args.http} is no failure: those are 400 to 599")
-    again = not args.permanent and (args.http is None or retry.http_worth_another(args.http))
-    reason = args.reason or (f"HTTP status {args.http}" if args.http else "it says that it failed")
+    if args.http and not 300 <= args.http <= 599:
+        raise UsageError(f"--http {args.http} is no failure: those are 300 to 599, and 000 if no answer came")
+    again = not args.permanent and (not args.http or retry.http_worth_another(args.http))
+    said = "it says that it failed" if args.http is None else f"HTTP status {args.http}" if args.http else "no answer"
+    reason = args.reason or said
     after = _seconds(args.retry_after) if args.retry_after.strip() else 0.0
     if "NIGHTLATCH_SOCKET" in os.environ:
         tell(do="fail", reason=reason)

@@ -60,9 +60,10 @@ class File:
         self._sealed = mark
         return before
 
-    def write(self, bearer: Bearer | Mark, content: bytes) -> None:
-        """Replace the file's content. Raises `StaleToken`, and changes nothing, if a newer holder has sealed it."""
-        self._put(bearer, iter((content,)), 0o666)
+    def write(self, bearer: Bearer | Mark, content: bytes | str) -> None:
+        """Replace the file's content; text is written as UTF-8. Raises `StaleToken`, and changes nothing, if a newer
+        holder has sealed it."""
+        self._put(bearer, iter((content.encode() if isinstance(content, str) else content,)), 0o666)
 
     def publish(self, bearer: Bearer | Mark, source: str | os.PathLike[str]) -> None:
         """Replace the file by a copy of `source`."""

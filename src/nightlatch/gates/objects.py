@@ -64,9 +64,9 @@ class Object:
         self._sealed = mark
         return before
 
-    def write(self, bearer: Bearer | Mark, content: bytes) -> str:
+    def write(self, bearer: Bearer | Mark, content: bytes | str) -> str:
         """Replace the object's content; returns the key it has. `StaleToken` if a newer holder has sealed it."""
-        return self._put(bearer, content)
+        return self._put(bearer, content.encode() if isinstance(content, str) else content)
 
     def publish(self, bearer: Bearer | Mark, source: str | os.PathLike[str]) -> str:
         """Replace the object by a copy of the file `source`; returns the key it has."""
