@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -14,12 +15,21 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 NIGHTLATCH = [sys.executable, "-c", "from nightlatch.cli.main import main; main()"]
+TOOL = shlex.join(NIGHTLATCH)  # for a shell
 
 
 def environment(store: str, **more: str) -> dict[str, str]:
     """COLUMNS is what several test workers have instead of a terminal."""
     clean = {n: text for n, text in os.environ.items() if not n.startswith("NIGHTLATCH_") and n != "COLUMNS"}
     return {**clean, "NIGHTLATCH_STORE": store, **more}
+
+
+def faketime(offset: str) -> dict[str, str]:
+    """An environment whose wall clock is off; the clocks that count from boot are left alone."""
+    import libfaketime
+
+    (library,) = Path(libfaketime.__file__).parent.rglob("libfaketime.so.1")
+    return {"LD_PRELOAD": str(library), "FAKETIME": offset, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
 
 
 def nightlatch(store: str, *words: str, timeout: float = 60, **more: Any) -> subprocess.CompletedProcess[str]:
@@ -33,6 +43,14 @@ def start(store: str, *words: str, **more: Any) -> subprocess.Popen[str]:
     env = environment(store, **more.pop("env", {}))
     more = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more}
     return subprocess.Popen([*NIGHTLATCH, *words], env=env, text=True, **more)
+
+
+def said(done: subprocess.CompletedProcess[str], code: int) -> str:
+    """The one line that a command which ends with `code` says on stderr."""
+    assert done.returncode == code, done.stdout + done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert done.stderr.startswith("nightlatch: ")
+    return done.stderr
 
 
 def until(condition: Callable[[], T], timeout: float = 20.0) -> T:

@@ -24,3 +24,11 @@ def commit(folder: Path, name: str, content: bytes, message: str = "A change") -
     git(folder, "add", name)
     git(folder, "commit", "--quiet", "--allow-empty", "-m", message)
     return git(folder, "rev-parse", "HEAD")
+
+
+def begun(remote: Path, folder: Path, name: str = "page") -> Path:
+    """A clone whose first commit is on the remote's main."""
+    clone(remote, folder)
+    commit(folder, name, b"one\n")
+    git(folder, "push", "--quiet", "origin", "main")
+    return folder

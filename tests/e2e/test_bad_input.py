@@ -8,15 +8,8 @@ from pathlib import Path
 import pytest
 
 from nightlatch.cli.main import COMMANDS
-from tests.programs import NIGHTLATCH, environment, nightlatch
-
-
-def said(done: subprocess.CompletedProcess[str], code: int) -> str:
-    assert done.returncode == code, done.stderr
-    assert done.stderr.count("\n") == 1, done.stderr
-    assert done.stderr.startswith("nightlatch: ")
-    assert "Traceback" not in done.stderr
-    return done.stderr
+from tests.disks import mounting
+from tests.programs import NIGHTLATCH, TOOL, environment, nightlatch, said
 
 
 @pytest.mark.parametrize(
@@ -163,19 +156,10 @@ def test_a_damaged_page_is_69(sqlite_url):
     assert "damaged" in said(nightlatch(sqlite_url, "lock", "x", "--", "true"), 69)
 
 
-def may_mount() -> bool:
-    alone = ["unshare", "--user", "--map-root-user", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
-    return subprocess.run(alone, capture_output=True).returncode == 0
-
-
-mounting = pytest.mark.skipif(not may_mount(), reason="this system lets only root mount")
-
-
 @mounting
 def test_a_read_only_folder_is_69(tmp_path):
-    program = " ".join(f"'{word}'" for word in NIGHTLATCH)
     done = subprocess.run(
-        ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", f"mount -t tmpfs -o ro tmpfs {tmp_path}; {program} lock x -- true"],
+        ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", f"mount -t tmpfs -o ro tmpfs {tmp_path}; {TOOL} lock x -- true"],
         env=environment(f"sqlite:///{tmp_path}/new/nightlatch.db"), text=True, capture_output=True, timeout=60,
     )  # fmt: skip
     assert "Read-only file system" in said(done, 69)
@@ -186,15 +170,14 @@ def test_a_full_disk_is_69_and_nothing_is_lost(tmp_path):
     """A file system of a few blocks, in a mount namespace of its own."""
     place = tmp_path / "small"
     place.mkdir()
-    program = " ".join(f"'{word}'" for word in NIGHTLATCH)
     script = f"""
         mount -t tmpfs -o size=256k tmpfs {place} || exit 99
-        {program} lock x -- true || exit 98
+        {TOOL} lock x -- true || exit 98
         dd if=/dev/zero of={place}/rest bs=4k >/dev/null 2>&1
-        for i in $(seq 60); do {program} lease acquire x$i --ttl 1h >/dev/null || break; done
-        {program} lease acquire one-too-many --ttl 1h; code=$?
+        for i in $(seq 60); do {TOOL} lease acquire x$i --ttl 1h >/dev/null || break; done
+        {TOOL} lease acquire one-too-many --ttl 1h; code=$?
         rm {place}/rest
-        {program} lock x -- true || exit 97
+        {TOOL} lock x -- true || exit 97
         exit $code
     """
     done = subprocess.run(

@@ -13,16 +13,11 @@ from pathlib import Path
 import pytest
 
 from nightlatch.ledger import open_for
-from tests.e2e.test_bad_input import mounting
+from tests.disks import mounting
+from tests.e2e.batches import jsonl
 from tests.programs import NIGHTLATCH, children, environment, kill_all, nightlatch, start, until
 
 SPEND = [*NIGHTLATCH, "spend"]
-
-
-def jsonl(folder: Path, *items: object) -> str:
-    path = folder / "items.jsonl"
-    path.write_text("".join(json.dumps(item) + "\n" for item in items))
-    return str(path)
 
 
 def slugs(*names: str) -> list[dict[str, str]]:

@@ -9,13 +9,12 @@ import subprocess
 import pytest
 
 import nightlatch as nl
-from tests.programs import NIGHTLATCH, environment, nightlatch
+from tests.programs import TOOL, environment, nightlatch
 
 
 def shell(store: str, script: str) -> subprocess.CompletedProcess[str]:
     """A script in which `nightlatch` is the program under test."""
-    program = " ".join(f"'{word}'" for word in NIGHTLATCH)
-    whole = f'nightlatch() {{ {program} "$@"; }}\nset -e\n{script}'
+    whole = f'nightlatch() {{ {TOOL} "$@"; }}\nset -e\n{script}'
     return subprocess.run(["bash", "-c", whole], env=environment(store), text=True, capture_output=True, timeout=60)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.programs import NIGHTLATCH, Held, alive, environment, nightlatch, start, until
+from tests.programs import NIGHTLATCH, TOOL, Held, alive, environment, nightlatch, start, until
 
 TOKEN = ("--", "sh", "-c", "echo $NIGHTLATCH_TOKEN")
 
@@ -199,7 +199,6 @@ def test_what_the_command_calls_asks_the_store_that_was_named(sqlite_url, tmp_pa
 
 def test_a_lease_that_was_acquired_names_its_store(sqlite_url, tmp_path):
     other = f"sqlite:///{tmp_path}/other/nightlatch.db"
-    me = " ".join(f"'{word}'" for word in NIGHTLATCH)
-    script = f'eval "$({me} --store {sqlite_url} lease acquire x)" && {me} lease renew && {me} lease release'
+    script = f'eval "$({TOOL} --store {sqlite_url} lease acquire x)" && {TOOL} lease renew && {TOOL} lease release'
     done = subprocess.run(["sh", "-c", script], env=environment(other), text=True, capture_output=True, timeout=60)
     assert done.returncode == 0, done.stderr

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.programs import NIGHTLATCH, children, environment, nightlatch, start, until
+from tests.programs import TOOL, children, environment, nightlatch, start, until
 from tests.proxy import Proxy
 from tests.servers import PostgresServer, free_port
 
@@ -42,9 +41,8 @@ def test_a_password_in_the_url_is_neither_shown_nor_recorded_and_looking_inside_
     url = postgres.url_with_password("test_unseen", "unseen")
     password = url.split(":")[2].split("@")[0]
     (tmp_path / "items").write_text("a\n")
-    tool = shlex.join(NIGHTLATCH)
     words = ("--store", url, "batch", "b", str(tmp_path / "items"), "--json", "--")
-    done = nightlatch("", *words, "sh", "-c", f"{tool} status; exit 70", env={"PGPASSWORD": password})
+    done = nightlatch("", *words, "sh", "-c", f"{TOOL} status; exit 70", env={"PGPASSWORD": password})
     assert "running (1)" in done.stderr and "nightlatch logs -f" in done.stderr, done.stderr
     assert json.loads(done.stdout)["again"].startswith("nightlatch batch --store 'postgresql://unseen@127.")
     shown = nightlatch("", "--store", url, "status")

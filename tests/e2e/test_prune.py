@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from nightlatch.ledger import open_for
-from tests.faults.test_clocks import faketime
-from tests.programs import NIGHTLATCH, environment, nightlatch, until
+from tests.programs import NIGHTLATCH, environment, faketime, nightlatch, until
 
 LONG_AGO = faketime("-100d")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import signal
 import subprocess
 from pathlib import Path
@@ -17,11 +16,9 @@ from nightlatch.ledger import open_for
 from nightlatch.system import filelock, identity
 from tests import nightly, s3
 from tests.git_server import git_repository
-from tests.programs import NIGHTLATCH, alive, nightlatch, start, until
+from tests.programs import TOOL, alive, nightlatch, start, until
 from tests.servers import PostgresServer
-from tests.workdirs import clone, commit, git
-
-TOOL = shlex.join(NIGHTLATCH)
+from tests.workdirs import begun, git
 
 
 def words(script: str, *options: str, key: str = "k") -> list[str]:
@@ -47,11 +44,7 @@ def shown(store: str) -> str:
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
     """A clone of a repository with one commit on main."""
-    remote = git_repository(tmp_path / "remote.git")
-    work = clone(remote, tmp_path / "site")
-    commit(work, "page", b"one\n")
-    git(work, "push", "--quiet", "origin", "main")
-    return work
+    return begun(git_repository(tmp_path / "remote.git"), tmp_path / "site")
 
 
 EVERYTHING = """

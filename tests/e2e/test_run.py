@@ -8,19 +8,12 @@ import sys
 import time
 from pathlib import Path
 
-import pytest
-
-from tests.programs import NIGHTLATCH, carrying, children, nightlatch, start, until
-
-ME = " ".join(f"'{word}'" for word in NIGHTLATCH)
-
-
-def run(store: str, *words: str, **more):
-    return nightlatch(store, "run", "job", *words, **more)
+from tests.e2e.runs import run_job
+from tests.programs import TOOL, carrying, children, start, until
 
 
 def test_one_line_says_what_happened(sqlite_url, tmp_path):
-    done = run(sqlite_url, "--key", "k", "--", "sh", "-c", "echo work; exit 3")
+    done = run_job(sqlite_url, "--key", "k", "--", "sh", "-c", "echo work; exit 3")
     assert done.returncode == 3
     assert done.stdout == "work\n"
     line = done.stderr.splitlines()[-1]
@@ -31,20 +24,20 @@ def test_one_line_says_what_happened(sqlite_url, tmp_path):
 
 
 def test_a_key_that_is_done_is_skipped_and_one_that_failed_is_tried_again(sqlite_url):
-    assert run(sqlite_url, "--key", "k", "--", "false").returncode == 1
-    second = run(sqlite_url, "--key", "k", "--", "sh", "-c", "echo attempt $NIGHTLATCH_ATTEMPT")
+    assert run_job(sqlite_url, "--key", "k", "--", "false").returncode == 1
+    second = run_job(sqlite_url, "--key", "k", "--", "sh", "-c", "echo attempt $NIGHTLATCH_ATTEMPT")
     assert (second.returncode, second.stdout) == (0, "attempt 2\n")
-    third = run(sqlite_url, "--key", "k", "--", "echo", "never")
+    third = run_job(sqlite_url, "--key", "k", "--", "echo", "never")
     assert (third.returncode, third.stdout) == (0, "")
     assert "status=skipped" in third.stderr
-    again = run(sqlite_url, "--key", "k", "--again", "--", "echo", "once more")
+    again = run_job(sqlite_url, "--key", "k", "--again", "--", "echo", "once more")
     assert (again.returncode, again.stdout) == (0, "once more\n")
 
 
 def test_firings_of_one_slot_agree(sqlite_url):
     words = ("--slot", "0 2 1 1 *", "--tz", "Europe/Berlin", "--", "echo", "ran")
-    assert [run(sqlite_url, *words).stdout for _ in range(3)] == ["ran\n", "", ""]
-    assert "slot=2026-01-01T01:00Z" in run(sqlite_url, *words).stderr
+    assert [run_job(sqlite_url, *words).stdout for _ in range(3)] == ["ran\n", "", ""]
+    assert "slot=2026-01-01T01:00Z" in run_job(sqlite_url, *words).stderr
 
 
 def test_a_slot_is_named_for_the_time_zone_and_its_daylight_saving():
@@ -61,89 +54,8 @@ def test_a_slot_is_named_for_the_time_zone_and_its_daylight_saving():
     assert schedule.name_of(schedule.newest_due("0 2 * * *", on_time, berlin)) == "2026-07-02T00:00Z"
 
 
-def test_what_hangs_is_ended_and_what_makes_progress_is_not(sqlite_url, tmp_path):
-    hangs = run(
-        sqlite_url, "--stall", "1s", "--progress", "report", "--", "sh", "-c", "while :; do echo busy; sleep 0.1; done"
-    )
-    assert hangs.returncode == 122
-    assert "status=stalled" in hangs.stderr
-    out = tmp_path / "out"
-    out.mkdir()
-    works = f"for i in 1 2 3 4 5; do sleep 1; echo $i > {out}/$i; done"
-    assert run(sqlite_url, "--new", "--stall", "4s", "--progress", str(out), "--", "sh", "-c", works).returncode == 0
-
-
-def test_reported_progress_is_progress(sqlite_url):
-    script = f"for i in 1 2 3; do sleep 1; {ME} progress $i/3 'step $i'; done"
-    done = run(sqlite_url, "--stall", "6s", "--progress", "report", "--", "sh", "-c", script)
-    assert done.returncode == 0, done.stderr
-
-
-def test_a_run_that_passes_its_budget_is_ended(sqlite_url):
-    script = f"{ME} spend usd=0.7 tokens=10; {ME} spend usd=0.7; sleep 600"
-    done = run(sqlite_url, "--budget", "usd=1", "--meter", "report", "--", "sh", "-c", script)
-    assert done.returncode == 121
-    assert "usd=1.4" in done.stderr
-    assert "tokens=10" in done.stderr
-
-
-def test_a_runs_budget_counts_all_its_attempts(sqlite_url, tmp_path):
-    words = ("--key", "k", "--budget", "usd=2", "--meter", "report")
-    spend = f"{ME} spend usd=$1 && echo spent >> {tmp_path}/said; sleep $2; exit 1"
-    assert run(sqlite_url, *words, "--", "sh", "-c", spend, "sh", "1.5", "0").returncode == 1
-    second = run(sqlite_url, *words, "--", "sh", "-c", f"{ME} spend usd=0.3; {spend}", "sh", "0.3", "600")
-    assert second.returncode == 121, second.stderr
-    assert "usd=2.1 " in second.stderr
-    third = run(sqlite_url, *words, "--", "echo", "never")
-    assert (third.returncode, third.stdout) == (121, "") and "with a higher --budget" in third.stderr
-    assert run(sqlite_url, *words[:2], "--budget", "usd=3", "--meter", "report", "--", "true").returncode == 0
-    # Asked for once more it is work of its own, with the whole budget.
-    assert run(sqlite_url, *words, "--again", "--", "sh", "-c", f"{ME} spend usd=1.9").returncode == 0
-    assert run(sqlite_url, "--budget", "usd=0", "--meter", "report", "--new", "--", "true").returncode == 0
-
-
-def test_retries_share_the_runs_budget(sqlite_url, tmp_path):
-    script = f"echo x >> {tmp_path}/tries; {ME} spend usd=1.5; sleep 1; exit 1"
-    retries = ("--retries", "5", "--backoff", "10ms", "--budget", "usd=2", "--meter", "report")
-    done = run(sqlite_url, *retries, "--", "sh", "-c", script)
-    assert done.returncode == 121, done.stderr
-    assert (tmp_path / "tries").read_text() == "x\n" * 2
-
-
-def test_a_day_whose_budget_is_spent_starts_nothing(sqlite_url):
-    words = ("--budget", "usd/day=1", "--meter", "report", "--")
-    assert run(sqlite_url, "--key", "a", *words, "sh", "-c", f"{ME} spend usd=1").returncode == 0
-    done = run(sqlite_url, "--key", "b", *words, "echo", "never")
-    assert (done.returncode, done.stdout) == (121, "")
-    assert "usd/day=1" in done.stderr
-
-
-CLAUDE = json.dumps(
-    {
-        "type": "result",
-        "is_error": False,
-        "total_cost_usd": 0.25,
-        "num_turns": 3,
-        "usage": {"input_tokens": 90, "output_tokens": 10},
-    }
-)
-CODEX = json.dumps(
-    {"type": "turn.completed", "usage": {"input_tokens": 90, "cached_input_tokens": 40, "output_tokens": 10}}
-)
-
-
-@pytest.mark.parametrize(
-    ("printed", "facts"), [(CLAUDE, ["usd=0.25", "tokens=100", "calls=3"]), (CODEX, ["tokens=100", "calls=1"])]
-)
-def test_usage_is_read_from_what_agents_print(sqlite_url, printed, facts):
-    done = run(sqlite_url, "--meter", "output", "--", "echo", printed)
-    assert done.stdout == printed + "\n"
-    for fact in facts:
-        assert fact in done.stderr
-
-
 def test_secrets_do_not_reach_the_kept_output(sqlite_url):
-    done = run(sqlite_url, "--", "sh", "-c", "printf 'key: %s' $API_KEY; sleep 1; echo; echo $SHORT_KEY $NIGHTLATCH_TOKEN",
+    done = run_job(sqlite_url, "--", "sh", "-c", "printf 'key: %s' $API_KEY; sleep 1; echo; echo $SHORT_KEY $NIGHTLATCH_TOKEN",
                env={"API_KEY": "sk-0123456789", "SHORT_KEY": "abc"})  # fmt: skip
     assert "sk-0123456789" not in done.stdout
     assert "key: [API_KEY]" in done.stdout
@@ -156,7 +68,7 @@ def test_secrets_do_not_reach_the_kept_output(sqlite_url):
 
 
 def test_kept_output_is_bounded(sqlite_url):
-    done = run(sqlite_url, "--timeout", "60s", "--", "sh", "-c", "head -c 60000000 /dev/zero", timeout=120)
+    done = run_job(sqlite_url, "--timeout", "60s", "--", "sh", "-c", "head -c 60000000 /dev/zero", timeout=120)
     assert done.returncode == 0
     folder = Path(sqlite_url.removeprefix("sqlite:///") + ".d") / "runs"
     assert sum(path.stat().st_size for path in folder.rglob("output*")) < 40_000_000
@@ -164,17 +76,17 @@ def test_kept_output_is_bounded(sqlite_url):
 
 def test_a_verdict_tells_a_childs_75_from_ours(sqlite_url, tmp_path):
     path = tmp_path / "verdict"
-    assert run(sqlite_url, "--verdict", str(path), "--", "sh", "-c", "exit 75").returncode == 75
+    assert run_job(sqlite_url, "--verdict", str(path), "--", "sh", "-c", "exit 75").returncode == 75
     told = json.loads(path.read_text())
     assert (told["status"], told["exit_code"], told["version"]) == ("failed", 75, 1)
 
 
 def test_the_stores_url_is_not_the_commands_business(sqlite_url):
-    assert "NIGHTLATCH_STORE" not in run(sqlite_url, "--", "env").stdout
+    assert "NIGHTLATCH_STORE" not in run_job(sqlite_url, "--", "env").stdout
 
 
 def test_the_environment_and_the_folder_are_as_asked(sqlite_url, tmp_path):
-    done = run(sqlite_url, "--env", "A=b=c", "--cwd", str(tmp_path), "--", "sh", "-c", "echo $A; pwd")
+    done = run_job(sqlite_url, "--env", "A=b=c", "--cwd", str(tmp_path), "--", "sh", "-c", "echo $A; pwd")
     assert done.stdout.splitlines() == ["b=c", str(tmp_path)]
 
 
@@ -196,61 +108,39 @@ file.write("no json\\n"); file.flush()
 assert not json.loads(file.readline())["ok"]
 print("fine")
 """
-    done = run(sqlite_url, "--", sys.executable, "-c", program)
+    done = run_job(sqlite_url, "--", sys.executable, "-c", program)
     assert done.stdout == "fine\n", done.stdout + done.stderr
-
-
-@pytest.mark.parametrize(
-    ("words", "hint"),
-    [
-        (["--stall", "5m"], "needs a source of progress"),
-        (["--budget", "usd=2"], "needs a meter"),
-        (["--budget", "eur=2", "--meter", "report"], "not understood"),
-        (["--budget", "usd=lots", "--meter", "report"], "does not name an amount"),
-        (["--slot", "soon"], "no cron expression"),
-        (["--slot", "0 2 * * *", "--tz", "Mars/Olympus"], "time zone"),
-        (["--slot", "0 2 * * *", "--key", "k"], "leave --key away"),
-        (["--cwd", "/nowhere"], "no such folder"),
-        (["--env", "A"], "NAME=VALUE"),
-        (["--timeout", "5"], "ambiguous"),
-        (["--lost", "perhaps"], "none of again, doubt"),
-    ],
-)
-def test_bad_bounds_are_refused_with_what_to_add(sqlite_url, words, hint):
-    done = run(sqlite_url, *words, "--", "echo", "never")
-    assert (done.returncode, done.stdout) == (64, "")
-    assert hint in done.stderr
 
 
 def test_what_is_not_begun_leaves_no_lifetime_behind(sqlite_url):
     words = ("--key", "k", "--budget", "usd/day=1", "--meter", "report", "--")
-    assert run(sqlite_url, *words, "sh", "-c", f"{ME} spend usd=1; exit 1").returncode == 1
-    assert run(sqlite_url, *words, "true").returncode == 121
+    assert run_job(sqlite_url, *words, "sh", "-c", f"{TOOL} spend usd=1; exit 1").returncode == 1
+    assert run_job(sqlite_url, *words, "true").returncode == 121
     assert not list((Path(sqlite_url.removeprefix("sqlite:///") + ".d") / "live").iterdir())
 
 
 def test_dry_run_claims_and_starts_nothing(sqlite_url):
-    done = run(sqlite_url, "--key", "k", "--dry-run", "--", "echo", "hello")
+    done = run_job(sqlite_url, "--key", "k", "--dry-run", "--", "echo", "hello")
     assert done.returncode == 0
     assert "would run job (key k" in done.stdout
     assert not Path(sqlite_url.removeprefix("sqlite:///")).exists()
 
 
 def test_a_run_by_hand_goes_on_with_the_unfinished_one(sqlite_url):
-    run(sqlite_url, "--", "false")
-    assert run(sqlite_url, "--", "sh", "-c", "echo $NIGHTLATCH_ATTEMPT").stdout == "2\n"
-    assert run(sqlite_url, "--", "sh", "-c", "echo $NIGHTLATCH_ATTEMPT").stdout == "1\n"
+    run_job(sqlite_url, "--", "false")
+    assert run_job(sqlite_url, "--", "sh", "-c", "echo $NIGHTLATCH_ATTEMPT").stdout == "2\n"
+    assert run_job(sqlite_url, "--", "sh", "-c", "echo $NIGHTLATCH_ATTEMPT").stdout == "1\n"
 
 
 def test_a_run_by_hand_does_not_go_on_with_one_that_has_a_key(sqlite_url):
-    run(sqlite_url, "--key", "january", "--", "false")
-    assert run(sqlite_url, "--", "sh", "-c", "echo $NIGHTLATCH_KEY").stdout.startswith("by-hand-")
-    assert run(sqlite_url, "--key", "january", "--", "echo", "not done yet").stdout == "not done yet\n"
+    run_job(sqlite_url, "--key", "january", "--", "false")
+    assert run_job(sqlite_url, "--", "sh", "-c", "echo $NIGHTLATCH_KEY").stdout.startswith("by-hand-")
+    assert run_job(sqlite_url, "--key", "january", "--", "echo", "not done yet").stdout == "not done yet\n"
 
 
 def test_what_a_run_calls_asks_the_store_of_the_run(sqlite_url):
-    script = f"{ME} lock inner -- true && {ME} run inner2 --timeout 1m -- true && {ME} lease list"
-    listed = run(sqlite_url, "--", "sh", "-c", script).stdout
+    script = f"{TOOL} lock inner -- true && {TOOL} run inner2 --timeout 1m -- true && {TOOL} lease list"
+    listed = run_job(sqlite_url, "--", "sh", "-c", script).stdout
     assert [line.split()[0] for line in listed.splitlines()] == ["inner", "inner2", "job"]
 
 
@@ -261,7 +151,7 @@ def test_a_machine_is_kept_awake_while_it_runs(sqlite_url, tmp_path):
     tool.chmod(0o755)
     mark = f"AWAKE-{os.urandom(6).hex()}"
     env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "MARK": mark}
-    done = run(
+    done = run_job(
         sqlite_url, "--keep-awake", "--", "sh", "-c", f"while [ ! -e {tmp_path}/called ]; do sleep 0.02; done", env=env
     )
     assert done.returncode == 0, done.stderr
@@ -297,24 +187,6 @@ def _used(pid: int) -> float:
 
 def _resident(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-def test_a_failed_command_is_tried_again_with_a_new_token_each_time(sqlite_url, tmp_path):
-    script = f'echo $NIGHTLATCH_TOKEN >> {tmp_path}/tokens; [ "$NIGHTLATCH_ATTEMPT" = 3 ]'
-    done = run(sqlite_url, "--retries", "5", "--backoff", "10ms", "--", "sh", "-c", script)
-    assert done.returncode == 0, done.stderr
-    tokens = (tmp_path / "tokens").read_text().split()
-    assert len(tokens) == 3
-    assert tokens == sorted(set(tokens))
-
-
-@pytest.mark.parametrize("code", [64, 78, 127])
-def test_a_mistake_is_not_tried_again(sqlite_url, tmp_path, code):
-    done = run(
-        sqlite_url, "--retries", "5", "--backoff", "10ms", "--", "sh", "-c", f"echo x >> {tmp_path}/tries; exit {code}"
-    )
-    assert done.returncode == code
-    assert (tmp_path / "tries").read_text() == "x\n"
 
 
 def test_the_package_swapped_in_mid_run_changes_nothing(sqlite_url, tmp_path):

@@ -157,5 +157,22 @@ def main() -> None:
     print(json.dumps(found))
 
 
+def kill_writers(url: str, place: str, usual: int) -> None:
+    """NIGHTLATCH_ROUNDS=100 makes it a long one."""
+    rounds, seed = int(os.environ.get("NIGHTLATCH_ROUNDS", usual)), random.randrange(10**6)
+    print(f"seed {seed}")
+    killed = subprocess.run(
+        [sys.executable, "-m", "tests.faults.remote_killing", url, place, str(rounds), str(seed)],
+        text=True, capture_output=True, timeout=30 + rounds * 3, cwd=Path(__file__).parents[2],
+    )  # fmt: skip
+    assert not killed.returncode, killed.stderr
+    print(killed.stdout)
+    found = json.loads(killed.stdout)
+    assert {**found, "writes": 0} == {"torn": 0, "behind": 0, "lost": 0, "stale": 0, "kills": rounds, "writes": 0}, (
+        found
+    )
+    assert found["writes"] > rounds // 3, "too few writes for a kill to hit one"
+
+
 if __name__ == "__main__":
     main()

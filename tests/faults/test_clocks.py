@@ -6,23 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from nightlatch.core.tenure import Tenure
 from nightlatch.errors import LeaseLost, StoreUnreachable
 from nightlatch.store.keeper import Keeper
-from tests.programs import Held, alive, environment, nightlatch, until
-
-
-def faketime(offset: str) -> dict[str, str]:
-    """An environment whose wall clock is off; the clocks that count from boot are left alone."""
-    import libfaketime
-
-    (library,) = Path(libfaketime.__file__).parent.rglob("libfaketime.so.1")
-    return {"LD_PRELOAD": str(library), "FAKETIME": offset, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
-
+from tests.programs import Held, alive, environment, faketime, nightlatch, until
 
 TOKEN = ("--", "sh", "-c", "echo $NIGHTLATCH_TOKEN")
 

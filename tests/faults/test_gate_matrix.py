@@ -22,10 +22,11 @@ from nightlatch.core.model import Mark
 from nightlatch.errors import Forgotten, OtherStore, StaleToken
 from nightlatch.system import identity
 from tests import programs, s3
+from tests.faults.stopping import go_on, until_stopped
 from tests.faults.targets import KINDS, Target, write
-from tests.faults.test_clocks import faketime
-from tests.faults.test_gates_file import go_on, mark, until_stopped
 from tests.git_server import git_http, git_repository
+from tests.marks import mark
+from tests.programs import faketime
 
 ROOT = Path(__file__).parents[2]
 
@@ -121,7 +122,7 @@ def test_a_holder_whose_wall_clock_is_off_neither_passes_nor_blocks(target: Targ
         assert one.returncode == 0, complaints
         assert target.read() == str(number)
         token, grant, store = said.split()
-        marks.append(mark(int(token), grant, store))
+        marks.append(mark(int(token), grant=grant, store=store))
     tokens = [its.token for its in marks]
     assert tokens == sorted(set(tokens))
     assert tokens[1] - tokens[0] > 3_000_000, "the clock was not another one"

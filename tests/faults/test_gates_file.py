@@ -21,17 +21,15 @@ import nightlatch
 from nightlatch import gates
 from nightlatch.core.model import Mark
 from nightlatch.errors import Forgotten, LeaseLost, StaleToken
-from nightlatch.system import filelock, identity, process
+from nightlatch.system import filelock, identity
 from tests import programs, s3
+from tests.faults.remote_killing import kill_writers
+from tests.faults.stopping import go_on, until_stopped
 from tests.faults.writer import write
+from tests.marks import mark
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-STORE = "5" * 32
-
-
-def mark(token: int, grant: str = "", store: str = STORE) -> Mark:
-    return Mark(store=store, name="job", token=token, grant=grant or f"{token:032d}")
 
 
 class Target:
@@ -66,32 +64,10 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Target:
     return Target(request.param, str(tmp_path / "out"))
 
 
-@pytest.fixture
-def writers() -> Iterator[list[subprocess.Popen[str]]]:
-    started: list[subprocess.Popen[str]] = []
-    yield started
-    for writer in started:
-        if writer.poll() is None:
-            writer.kill()
-        writer.communicate()
-
-
 def writer(started: list[subprocess.Popen[str]], gate: Any, its: Mark, content: str, point: str) -> Any:
     argv = [gate.url, its.store, its.name, str(its.token), its.grant, content, point]
     started.append(subprocess.Popen([sys.executable, str(HERE / "writer.py"), *argv], text=True))
     return started[-1]
-
-
-def until_stopped(pid: int) -> None:
-    start = process.start_of(pid)
-    assert start is not None
-    programs.until(lambda: process.state_of(pid, start) == process.STOPPED)
-
-
-def go_on(stopped: subprocess.Popen[str]) -> int:
-    """Continue it; its exit code. It may have been ended meanwhile."""
-    stopped.send_signal(signal.SIGCONT)
-    return stopped.wait(30)
 
 
 def test_a_holder_stopped_between_check_and_write_cannot_write_after_the_seal(target, writers):
@@ -167,23 +143,6 @@ def test_a_write_to_an_object_whose_reply_is_lost_has_happened_once(endpoint):
         lost.append(".nightlatch")
         assert gate.seal(mark(2), "new") == mark(1)
         assert not lost
-
-
-def kill_writers(url: str, place: str, usual: int) -> None:
-    """NIGHTLATCH_ROUNDS=100 makes it a long one."""
-    rounds, seed = int(os.environ.get("NIGHTLATCH_ROUNDS", usual)), random.randrange(10**6)
-    print(f"seed {seed}")
-    killed = subprocess.run(
-        [sys.executable, "-m", "tests.faults.remote_killing", url, place, str(rounds), str(seed)],
-        text=True, capture_output=True, timeout=30 + rounds * 3, cwd=ROOT,
-    )  # fmt: skip
-    assert not killed.returncode, killed.stderr
-    print(killed.stdout)
-    found = json.loads(killed.stdout)
-    assert {**found, "writes": 0} == {"torn": 0, "behind": 0, "lost": 0, "stale": 0, "kills": rounds, "writes": 0}, (
-        found
-    )
-    assert found["writes"] > rounds // 3, "too few writes for a kill to hit one"
 
 
 @pytest.fixture

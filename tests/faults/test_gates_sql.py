@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -23,22 +22,13 @@ from nightlatch.errors import GateUnreachable, InDoubt, StaleToken
 from nightlatch.gates import sql_postgres, sql_sqlite
 from nightlatch.system import filelock, identity, process
 from tests import programs, sql_target
-from tests.faults.test_gates_file import go_on, mark, until_stopped
+from tests.faults.stopping import go_on, until_stopped
+from tests.marks import mark
 from tests.proxy import Proxy
 from tests.sql_target import Target
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-
-
-@pytest.fixture
-def writers() -> Iterator[list[subprocess.Popen[str]]]:
-    started: list[subprocess.Popen[str]] = []
-    yield started
-    for writer in started:
-        if writer.poll() is None:
-            writer.kill()
-        writer.communicate()
 
 
 def writer(started: list[subprocess.Popen[str]], target: Target, its: Mark, content: str, point: str) -> Any:
@@ -152,10 +142,10 @@ def test_a_holder_may_raise_its_own_token_beside_its_own_transaction_without_bei
     monkeypatch.setattr(sql_postgres, "PATIENCE", 0.5)
     monkeypatch.setattr(sql_postgres, "GIVEN", 0.1)
     gate = postgres_target.gate()
-    gate.seal(mark(1, "mine"), "me")
-    with closing(postgres_target.connect()) as connection, gate.transaction(connection, mark(1, "mine")):
+    gate.seal(mark(1, grant="mine"), "me")
+    with closing(postgres_target.connect()) as connection, gate.transaction(connection, mark(1, grant="mine")):
         with pytest.raises(GateUnreachable):
-            postgres_target.gate().seal(mark(2, "mine"), "me")
+            postgres_target.gate().seal(mark(2, grant="mine"), "me")
         connection.execute("INSERT INTO article VALUES ('mine', 1)")
     assert postgres_target.read() == ["mine"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import shlex
 import signal
 import subprocess
 import time
@@ -17,8 +16,8 @@ from nightlatch.core import states
 from nightlatch.ledger import open_for
 from nightlatch.system import identity
 from tests.git_server import git_repository
-from tests.programs import NIGHTLATCH, children, nightlatch, start, until
-from tests.workdirs import clone, commit, git
+from tests.programs import TOOL, children, nightlatch, start, until
+from tests.workdirs import begun, git
 
 ROUNDS = int(os.environ.get("NIGHTLATCH_ROUNDS", "30"))
 
@@ -38,9 +37,7 @@ class Place:
     def __init__(self, folder: Path, store: str) -> None:
         self.folder, self.store = folder, store
         self.remote = git_repository(folder / "remote.git")
-        first = clone(self.remote, folder / "first")
-        commit(first, "page", b"one\n")
-        git(first, "push", "--quiet", "origin", "main")
+        begun(self.remote, folder / "first")
         self.page = folder / "page.txt"
         (folder / "worked").touch()
 
@@ -267,7 +264,7 @@ def test_stopped_in_the_middle_of_a_folder_and_overtaken_it_is_refused(tmp_path,
 def test_stopped_in_a_publish_of_its_command_and_overtaken_it_is_refused_and_shown(store, request, tmp_path):
     """The command asks for it, its supervisor is stopped in the middle, and goes on when another has taken over."""
     store, site = request.getfixturevalue(store), tmp_path / "site"
-    work = f'mkdir -p $1; for i in $(seq "$1"); do echo $1 > $1/$i; done; {shlex.join(NIGHTLATCH)} publish $1 {site}'
+    work = f'mkdir -p $1; for i in $(seq "$1"); do echo $1 > $1/$i; done; {TOOL} publish $1 {site}'
     words = ["run", "job", "--key", "k", "--ttl", "2s", "--wait", "30s", "--lost", "again"]
     words += ["--", "sh", "-c", work, "sh"]
     stale = start(store, *words, "2000", cwd=tmp_path)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import shlex
 import signal
 import subprocess
 import sys
@@ -18,7 +17,7 @@ import pytest
 from nightlatch.core import states
 from nightlatch.ledger import open_for
 from tests.git_server import git_repository
-from tests.programs import NIGHTLATCH, alive, carrying, children, kill_all, nightlatch, python, start, until
+from tests.programs import NIGHTLATCH, TOOL, alive, carrying, children, kill_all, nightlatch, python, start, until
 
 RUNAWAY = """
 trap '' TERM
@@ -121,7 +120,7 @@ ROUNDS = int(os.environ.get("NIGHTLATCH_ROUNDS", "50"))
 
 
 # What is spent is acknowledged when `spend` returns.
-WORK = f"sleep $1; {shlex.join(NIGHTLATCH)} spend calls=1 && echo x >> acknowledged; echo x >> ran"
+WORK = f"sleep $1; {TOOL} spend calls=1 && echo x >> acknowledged; echo x >> ran"
 
 
 @pytest.mark.timeout(300 + 10 * ROUNDS)

@@ -1,70 +1,17 @@
-"""Whatever is done to the journal behind its back is found."""
+"""Whatever is done to the journal behind its back is found. On both databases."""
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
-
 import pytest
 
-from nightlatch import ledger
-from nightlatch.cli.main import run as cli
-from nightlatch.core.model import Holder
 from nightlatch.errors import UsageError
-from nightlatch.ledger.audit import Verdict
 from nightlatch.ledger.chain import link
 from nightlatch.ledger.ledger import Ledger
 from nightlatch.ledger.model import Run
-
-ME = Holder(incarnation="i", user="ann", host="here")
-CHAIN = "job:job"
+from tests.unit.books import CHAIN, ME, first, night, rewritten, tamper
 
 
-@pytest.fixture
-def book(sqlite_url: str) -> Ledger:
-    return ledger.open_for(sqlite_url)
-
-
-@pytest.fixture
-def each_book(ledger_url: str) -> Ledger:
-    """On each database, for what reads it in a way of its own."""
-    return ledger.open_for(ledger_url)
-
-
-def night(book: Ledger, key: str = "k", *, job: str = "job", ends: bool = True) -> Run:
-    """A run with entries 1 (opened), 2 (started), 3 to 7 (said) and, if it ends, 8 (ended)."""
-    run = book.open_run(job, key)
-    writer = book.seal(run.id, token=1, grant="g", holder=ME)
-    for number in range(5):
-        writer.event("said", number=number)
-    return writer.finish("succeeded") if ends else writer._fence.look()
-
-
-def tamper(book: Ledger, sql: str, **values: object) -> None:
-    with book._tables.database.transaction() as execute:
-        execute(book._tables.sql(sql), **values)
-
-
-def first(verdict: Verdict) -> tuple[str, int]:
-    return verdict.breaks[0].chain, verdict.breaks[0].seq
-
-
-def rewritten(book: Ledger, chain: str) -> None:
-    """Recompute a chain from its second entry on, as its owner could."""
-    entries = book._tables.read(
-        "SELECT seq, at, kind, body, hash FROM {prefix}journal WHERE chain = :chain ORDER BY seq", chain=chain
-    )
-    before = entries[0][4]
-    for seq, at, kind, body, _ in entries[1:]:
-        before = link(before, chain, seq, at, kind, body)
-        tamper(book, "UPDATE {prefix}journal SET hash = :hash WHERE chain = :chain AND seq = :seq", hash=before,
-               chain=chain, seq=seq)  # fmt: skip
-    tamper(book, "UPDATE {prefix}run SET head = :hash WHERE id = :chain", hash=before, chain=chain)
-    tamper(book, "UPDATE {prefix}chain SET head = :hash WHERE name = :chain", hash=before, chain=chain)
-
-
-def test_what_nobody_touched_is_whole(each_book):
-    book = each_book
+def test_what_nobody_touched_is_whole(book):
     night(book, "a"), night(book, "b", job="other"), night(book, "c", ends=False)
     verdict = book.verify(book.heads())
     assert (verdict.breaks, verdict.entries, verdict.chains, verdict.compared) == ((), 8 + 8 + 7 + 3 + 2, 5, 2)
@@ -114,8 +61,7 @@ def test_a_missing_tail_is_named(book, ends):
     assert first(book.verify()) == (run.id, 6)
 
 
-def test_entries_in_another_order_are_named(each_book):
-    book = each_book
+def test_entries_in_another_order_are_named(book):
     run = night(book)
     for old, new in ((4, 100), (5, 4), (100, 5)):
         tamper(book, "UPDATE {prefix}journal SET seq = :new WHERE chain = :run AND seq = :old", run=run.id, old=old,
@@ -172,8 +118,7 @@ def test_a_job_whose_chain_was_removed_is_named(book):
     assert "not linked" in str(book.verify().breaks[0])
 
 
-def test_a_journal_rewritten_as_a_whole_is_found_only_by_a_head_kept_elsewhere(each_book):
-    book = each_book
+def test_a_journal_rewritten_as_a_whole_is_found_only_by_a_head_kept_elsewhere(book):
     run, _ = night(book, "1"), night(book, "2")
     kept = book.heads()
     (log_line,) = [run.anchor]
@@ -210,8 +155,7 @@ def test_a_tail_cut_off_with_its_heads_is_found_only_by_a_head_kept_elsewhere(bo
     assert first(book.verify([run.anchor])) == ("job:job", seq + 1)
 
 
-def test_writers_go_on_during_an_audit(each_book, monkeypatch):
-    book = each_book
+def test_writers_go_on_during_an_audit(book, monkeypatch):
     run = book.open_run("job", "k")
     writer = book.seal(run.id, token=1, grant="g", holder=ME)
     read, keys = book._tables.read, iter("0123456789")
@@ -246,136 +190,6 @@ def test_what_is_no_head_is_refused(book, text):
         book.verify([text])
 
 
-# ── retention ──
-
-
-def test_pruning_removes_what_ended_and_keeps_the_proof(each_book):
-    book = each_book
-    old = [night(book, str(number)) for number in range(3)]
-    running, asking = night(book, "r", ends=False), book.open_run("job", "p")
-    book.attention(asking.id, "look", "ann")
-    kept = book.heads()
-    removed = book.prune(-5, "ann")
-    assert (set(removed.runs), removed.entries) == ({run.id for run in old}, 24)
-    assert {run.id for run in book.runs()} == {running.id, asking.id}
-    assert book.attempts(old[0].id) == [] and list(book.entries(old[0].id)) == []
-    verdict = book.verify([*kept, f"{old[0].id}:8:{old[0].head}"])
-    assert (verdict.breaks, verdict.compared, verdict.behind) == ((), 1, 1)
-    assert book.prune(-5, "ann").runs == ()
-
-
-def test_a_young_run_stays(book):
-    run = night(book)
-    assert book.prune(3600, "ann").runs == () and book.run(run.id) == run
-
-
-def test_a_run_that_was_not_pruned_is_missed_all_the_same(book):
-    night(book, "1")
-    book.prune(-5, "ann")
-    run = night(book, "2")
-    tamper(book, "DELETE FROM {prefix}journal WHERE chain = :run", run=run.id)
-    tamper(book, "DELETE FROM {prefix}run WHERE id = :run", run=run.id)
-    assert [found.chain for found in book.verify().breaks] == [run.id]
-
-
-def aged(book: Ledger, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    """Let retention believe that so much time has passed."""
-    real = book._tables.now
-    monkeypatch.setattr(book._tables, "now", lambda: real() + round(seconds * 1000))
-
-
-def test_the_jobs_chain_is_cut_behind_a_recorded_head(each_book, monkeypatch):
-    book = each_book
-    first_night = night(book, "1")
-    time.sleep(0.02)
-    second = night(book, "2")
-    before = second.created - 0.005
-    with monkeypatch.context() as clock:
-        clock.setattr(book._tables, "now", lambda: round(before * 1000))
-        assert book.prune(0, "ann").runs == (first_night.id,)
-    entries = list(book.job_entries("job"))
-    assert [entry.kind for entry in entries] == ["opened", "ended", "cut"] and entries[0].seq == 3
-    verdict = book.verify([first_night.anchor, second.anchor])
-    assert (verdict.breaks, verdict.compared) == ((), 2)  # the first one is the very entry the cut names
-    behind = book.verify([f"job:job:1:{'0' * 64}"])
-    assert (behind.breaks, behind.compared, behind.behind) == ((), 0, 1)
-    tamper(book, "DELETE FROM {prefix}journal WHERE chain = :chain AND seq = 3", chain=CHAIN)
-    assert first(book.verify()) == ("job:job", 3)
-
-
-def test_what_would_be_pruned_is_what_is_pruned(each_book, monkeypatch):
-    book = each_book
-    for number in range(3):
-        night(book, str(number))
-        night(book, str(number), job="other")
-    aged(book, monkeypatch, 10)
-    would = book.prunable(5)
-    assert book.prune(5, "ann") == would and len(would.runs) == 6
-    assert book.prunable(5).runs == ()
-
-
-def test_a_prune_that_runs_out_of_time_says_so_and_the_next_one_goes_on(each_book, monkeypatch):
-    book = each_book
-    night(book, "1")
-    night(book, "1", job="other")
-    aged(book, monkeypatch, 10)
-    assert not book.prune(5, "ann", within=-1).complete
-    assert book.prune(5, "ann").complete and not list(book.runs()) and not book.verify().breaks
-
-
-def test_usage_is_kept_for_a_month_whatever_is_pruned(each_book, monkeypatch):
-    book = each_book
-    run = book.open_run("job", "k")
-    writer = book.seal(run.id, token=1, grant="g", holder=ME)
-    writer.usage(usd=2)
-    writer.finish("succeeded")
-    with monkeypatch.context() as clock:
-        aged(book, clock, 30 * 86400)
-        book.prune(86400, "ann")
-        assert book.run(run.id) is None and book.spent("job", "usd", 0) == 2.0
-    aged(book, monkeypatch, 33 * 86400)
-    book.prune(86400, "ann")
-    assert book.spent("job", "usd", 0) == 0
-
-
-# ── the command ──
-
-
-def test_audit_says_that_the_journal_is_whole(book, sqlite_url, capsys, tmp_path: Path):
-    run = night(book)
-    assert cli(["audit", "head", "--store", sqlite_url]) == 0
-    assert capsys.readouterr().out.strip() == run.anchor
-    log = tmp_path / "runs.log"
-    log.write_text(f"ts=1 job=job run={run.id} status=succeeded head={run.anchor}\n\n")
-    assert cli(["audit", "verify", "--heads", str(log), "--head", run.anchor, "--store", sqlite_url]) == 0
-    assert capsys.readouterr().out == "the journal is whole: 10 entries in 2 chains, 2 kept heads found\n"
-
-
-def test_audit_names_what_is_broken_and_exits_1(book, sqlite_url, capsys):
-    run = night(book)
-    tamper(book, "DELETE FROM {prefix}journal WHERE chain = :run AND seq = 4", run=run.id)
-    assert cli(["audit", "verify", "--store", sqlite_url]) == 1
-    shown = capsys.readouterr()
-    assert shown.out == f"entry 4 of {run.id} is missing: it was removed\n" and "1 of its 2 chains" in shown.err
-    assert cli(["audit", "verify", "--json", "--store", sqlite_url]) == 1
-    assert f'"breaks": [{{"chain": "{run.id}", "entry": 4' in capsys.readouterr().out
-
-
-def test_heads_that_prove_nothing_are_no_success(book, sqlite_url, capsys):
-    run = night(book)
-    book.prune(-5, "ann")
-    assert cli(["audit", "verify", "--head", f"{run.id}:8:{run.head}", "--store", sqlite_url]) == 1
-    assert "newer" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "words", [[], ["verify", "--head", "x"], ["verify", "--heads", "/no/such/file"], ["head", "--head", "x"], ["look"]]
-)
-def test_audit_says_what_is_wrong_with_its_words(sqlite_url, capsys, words):
-    assert cli(["audit", *words, "--store", sqlite_url]) == 64
-    assert capsys.readouterr().err.count("\n") == 1
-
-
 def stepped(book: Ledger, *, ends: bool = True) -> Run:
     """A run with three steps, on a chain of their own."""
     run = book.open_run("job", "k")
@@ -394,11 +208,11 @@ def stepped(book: Ledger, *, ends: bool = True) -> Run:
     ],
     ids=["changed", "removed", "cut", "gone"],
 )
-def test_a_step_that_was_touched_is_named(each_book, sql, seq):
-    run = stepped(each_book)
-    assert not each_book.verify().breaks
-    tamper(each_book, sql, chain=f"steps:{run.id}")
-    assert first(each_book.verify()) == (f"steps:{run.id}", seq)
+def test_a_step_that_was_touched_is_named(book, sql, seq):
+    run = stepped(book)
+    assert not book.verify().breaks
+    tamper(book, sql, chain=f"steps:{run.id}")
+    assert first(book.verify()) == (f"steps:{run.id}", seq)
 
 
 def test_steps_that_were_recomputed_do_not_fit_their_run(book):

@@ -10,13 +10,9 @@ from pathlib import Path
 import pytest
 
 from nightlatch import gates
-from nightlatch.core.model import Mark
 from nightlatch.errors import StaleToken, UsageError
 from nightlatch.system import durable, treecopy
-
-
-def mark(token: int, name: str = "job") -> Mark:
-    return Mark(store="5" * 32, name=name, token=token, grant=f"{token:032d}")
+from tests.marks import mark
 
 
 @pytest.fixture

@@ -9,15 +9,11 @@ from pathlib import Path
 import pytest
 
 from nightlatch import gates
-from nightlatch.core.model import Mark
 from nightlatch.errors import GateUnreachable, StaleToken, UsageError
 from nightlatch.gates import objects
 from nightlatch.system import identity
 from tests import programs, s3
-
-
-def mark(token: int) -> Mark:
-    return Mark(store="5" * 32, name="job", token=token, grant=f"{token:032d}")
+from tests.marks import mark
 
 
 @pytest.fixture(scope="module")

@@ -4,22 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from nightlatch import ledger
-from nightlatch.core.model import Holder
 from nightlatch.errors import StoreUnreachable
 from nightlatch.ledger.ledger import Ledger
 from nightlatch.ledger.writer import Writer
-
-ME = Holder(incarnation="i", user="ann", host="here")
-
-
-@pytest.fixture
-def book(ledger_url: str) -> Ledger:
-    return ledger.open_for(ledger_url)
-
-
-def begun(book: Ledger) -> Writer:
-    return book.seal(book.open_run("job", "k").id, token=1, grant="g", holder=ME)
+from tests.unit.books import begun
 
 
 class Cut:

@@ -1,0 +1,129 @@
+"""Replies and connections to PostgreSQL are lost: what happened is found out, and nothing is granted twice."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+import pytest
+
+import nightlatch
+from nightlatch.core.protocols import Store
+from nightlatch.errors import StoreUnreachable
+from nightlatch.system import identity
+from tests.faults.postgres.sessions import end_sessions, take, version
+from tests.programs import until
+from tests.proxy import Proxy
+from tests.servers import PostgresServer
+
+
+def test_an_acquire_whose_reply_was_lost_did_happen_and_is_got_by_asking_again(
+    store: Store, through: Store, proxy: Proxy
+) -> None:
+    grant, holder = identity.new_id(), identity.holder(pid=0)
+    proxy.lose_replies = 1
+    with pytest.raises(StoreUnreachable):
+        through.acquire("job", grant, holder, 60.0)
+    record = store.read("job")
+    assert record is not None and record.grant == grant
+    assert through.acquire("job", grant, holder, 60.0).token == record.token
+
+
+def test_a_lost_reply_costs_nobody_the_lease(store: Store, through: Store, proxy: Proxy) -> None:
+    proxy.lose_replies = 1
+    with nightlatch.lease("job", store=through) as lease:
+        record = store.read("job")
+        assert record is not None and (record.grant, record.token) == (lease.grant, lease.token)
+    assert proxy.lose_replies == 0
+
+
+def test_a_renewal_whose_reply_was_lost_is_sent_again(store: Store, through: Store, proxy: Proxy) -> None:
+    with nightlatch.lease("job", ttl="3s", store=through) as lease:
+        before = version(store, "job")
+        proxy.lose_replies = 1
+        until(lambda: version(store, "job") >= before + 2)
+        lease.check()
+    assert proxy.lose_replies == 0
+
+
+def test_a_release_whose_reply_was_lost_did_happen(store: Store, through: Store, proxy: Proxy) -> None:
+    with nightlatch.lease("job", store=through):
+        proxy.lose_replies = 1
+    record = store.read("job")
+    assert record is not None and record.grant == ""
+
+
+def test_a_server_that_says_nothing_is_given_up_in_time_to_ask_again(through: Store, proxy: Proxy) -> None:
+    grant, _ = take(through, "job", ttl=3.0)
+    proxy.silent = True
+    started = time.monotonic()
+    with pytest.raises(StoreUnreachable, match="did not answer in time"):
+        through.renew("job", grant, 3.0)
+    assert 0.4 < time.monotonic() - started < 3.0  # a sixth of the TTL, and what a busy machine takes
+
+
+# Connections that are gone
+
+
+def test_a_connection_ended_by_the_server_is_replaced_in_silence(
+    store: Store, server: PostgresServer, schema: str
+) -> None:
+    grant, token = take(store, "job")
+    end_sessions(server)
+    store.renew("job", grant, 60.0)
+    record = store.read("job")
+    assert record is not None and (record.grant, record.token) == (grant, token)
+
+
+def test_a_connection_ended_in_the_middle_of_a_verb_leaves_it_unknown(
+    store: Store, server: PostgresServer, schema: str
+) -> None:
+    grant, _ = take(store, "job")
+    blocker = nightlatch.connect(server.url(schema))
+    failed = threading.Event()
+
+    def release() -> None:
+        try:
+            store.release("job", grant)
+        except StoreUnreachable:
+            failed.set()
+
+    with blocker._db.transaction() as execute:  # type: ignore[attr-defined]
+        execute(f"SELECT 1 FROM {schema}.lease FOR UPDATE")
+        thread = threading.Thread(target=release)
+        thread.start()
+        waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        until(lambda: server.psql(waiting))
+        server.psql(f"SELECT pg_terminate_backend(pid) FROM ({waiting}) AS waiting")
+        thread.join(10)
+    blocker.close()
+    assert failed.is_set()
+
+
+def test_a_forked_child_and_its_parent_do_not_share_a_connection(store: Store) -> None:
+    grant, _ = take(store, "parent")
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            take(store, "child")
+            code = 0
+        finally:
+            os._exit(code)
+    for _ in range(20):
+        store.renew("parent", grant, 60.0)
+    assert os.waitpid(child, 0)[1] == 0
+    store.renew("parent", grant, 60.0)
+    record = store.read("child")
+    assert record is not None and record.grant
+
+
+def test_a_session_that_forgot_its_prepared_statements_is_used_all_the_same(store: Store) -> None:
+    """A pooler that could not be told from a server may hand out another session at any time."""
+    for again in range(4):
+        grant, _ = take(store, "job")
+        if again == 2:
+            assert store._db.read("SELECT count(*) > 0 FROM pg_prepared_statements") == [(True,)]  # type: ignore[attr-defined]
+            store._db.write("DEALLOCATE ALL")  # type: ignore[attr-defined]
+        store.release("job", grant)

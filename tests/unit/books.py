@@ -1,0 +1,50 @@
+"""Ledgers with runs in them, and what somebody could do to one behind its back."""
+
+from __future__ import annotations
+
+from nightlatch.core.model import Holder
+from nightlatch.ledger.audit import Verdict
+from nightlatch.ledger.chain import link
+from nightlatch.ledger.ledger import Ledger
+from nightlatch.ledger.model import Run
+from nightlatch.ledger.writer import Writer
+
+ME = Holder(incarnation="i", user="ann", host="here")
+OTHER = Holder(incarnation="j", user="bob", host="there", pid=7)
+CHAIN = "job:job"
+
+
+def begun(book: Ledger, token: int = 1, *, key: str = "k", job: str = "job", holder: Holder = ME) -> Writer:
+    run = book.open_run(job, key, command="true", host="here")
+    return book.seal(run.id, token=token, grant=f"grant-{token}", holder=holder)
+
+
+def night(book: Ledger, key: str = "k", *, job: str = "job", ends: bool = True) -> Run:
+    """A run with entries 1 (opened), 2 (started), 3 to 7 (said) and, if it ends, 8 (ended)."""
+    writer = begun(book, key=key, job=job)
+    for number in range(5):
+        writer.event("said", number=number)
+    return writer.finish("succeeded") if ends else writer._fence.look()
+
+
+def tamper(book: Ledger, sql: str, **values: object) -> None:
+    with book._tables.database.transaction() as execute:
+        execute(book._tables.sql(sql), **values)
+
+
+def first(verdict: Verdict) -> tuple[str, int]:
+    return verdict.breaks[0].chain, verdict.breaks[0].seq
+
+
+def rewritten(book: Ledger, chain: str) -> None:
+    """Recompute a chain from its second entry on, as its owner could."""
+    entries = book._tables.read(
+        "SELECT seq, at, kind, body, hash FROM {prefix}journal WHERE chain = :chain ORDER BY seq", chain=chain
+    )
+    before = entries[0][4]
+    for seq, at, kind, body, _ in entries[1:]:
+        before = link(before, chain, seq, at, kind, body)
+        tamper(book, "UPDATE {prefix}journal SET hash = :hash WHERE chain = :chain AND seq = :seq", hash=before,
+               chain=chain, seq=seq)  # fmt: skip
+    tamper(book, "UPDATE {prefix}run SET head = :hash WHERE id = :chain", hash=before, chain=chain)
+    tamper(book, "UPDATE {prefix}chain SET head = :hash WHERE name = :chain", hash=before, chain=chain)

@@ -1,0 +1,143 @@
+"""A run is opened for its key, and sealed: from then on one attempt is its writer. On both databases."""
+
+from __future__ import annotations
+
+import pytest
+
+from nightlatch.errors import RunEnded, StaleToken, UsageError
+from nightlatch.ledger import sealing
+from tests.unit.books import ME, OTHER, begun
+
+
+def test_a_key_comes_back_to_its_run(book):
+    run = book.open_run("job", "k", slot="2026-01-01T02:00", command="make", definition="d1", host="here")
+    assert (run.state, run.attempt, run.slot, run.command, run.definition) == (
+        "pending", 0, "2026-01-01T02:00", "make", "d1",
+    )  # fmt: skip
+    assert book.open_run("job", "k") == run == book.find("job", "k") == book.run(run.id) == book.run(run.id[:6])
+    assert book.open_run("job", "other").id != run.id != book.open_run("another", "k").id
+    assert book.find("job", "unknown") is None and book.run("unknown") is None
+
+
+@pytest.mark.parametrize("state", ["failed", "timed-out", "stalled", "over-budget", "cancelled", "lost"])
+def test_a_run_that_ended_without_success_is_opened_for_its_next_attempt(book, state):
+    writer = begun(book)
+    writer.finish(state, exit_code=3)
+    again = book.open_run("job", "k")
+    assert (again.id, again.state, again.attempt) == (writer.run.id, "pending", 1)
+    assert book.seal(again.id, token=2, grant="g", holder=ME).run.attempt == 2
+
+
+def test_a_run_that_succeeded_is_opened_again_only_when_asked_for(book):
+    begun(book).finish("succeeded", exit_code=0)
+    assert book.open_run("job", "k").state == "succeeded"
+    assert book.open_run("job", "k", again=True).state == "pending"
+
+
+@pytest.mark.parametrize("state", ["in-doubt", "needs-attention"])
+def test_a_run_that_waits_for_a_person_is_not_opened_again(book, state):
+    begun(book).finish(state, reason="who knows")
+    assert book.open_run("job", "k", again=True).state == state
+
+
+def test_a_job_needs_a_name_that_every_store_can_hold(book):
+    with pytest.raises(UsageError):
+        book.open_run("no such\nname", "k")
+
+
+# ── sealing ──
+
+
+def test_the_seal_begins_an_attempt(book):
+    writer = begun(book, 5)
+    run = book.run(writer.run.id)
+    assert run == writer.run
+    assert (run.state, run.attempt, run.token, run.grant, run.holder) == ("running", 1, 5, "grant-5", ME)
+    (attempt,) = book.attempts(run.id)
+    assert (attempt.attempt, attempt.token, attempt.state, attempt.ended) == (1, 5, "running", None)
+    assert not writer.lost
+
+
+def test_an_attempt_that_was_left_behind_is_marked_lost(book):
+    begun(book, 1, holder=OTHER)
+    writer = begun(book, 2)
+    assert writer.lost and writer.run.attempt == 2
+    first, second = book.attempts(writer.run.id)
+    assert (first.state, first.holder, first.ended is not None) == ("lost", OTHER, True)
+    assert (second.state, second.holder) == ("running", ME)
+
+
+def test_an_attempt_that_was_left_behind_may_put_the_run_in_doubt(book):
+    left = begun(book, 1)
+    with pytest.raises(RunEnded, match="resolve") as refused:
+        book.seal(left.run.id, token=2, grant="g", holder=ME, lost="doubt")
+    assert refused.value.run.state == "in-doubt" == book.run(left.run.id).state
+    assert [attempt.state for attempt in book.attempts(left.run.id)] == ["lost"]
+    with pytest.raises(StaleToken):
+        left.event("late")
+
+
+def test_doubt_is_only_for_what_was_left_behind(book):
+    run = book.open_run("job", "k")
+    assert book.seal(run.id, token=1, grant="g", holder=ME, lost="doubt").run.state == "running"
+
+
+def test_who_only_reaps_starts_no_attempt(book):
+    left = begun(book, 1)
+    assert (book.reap(left.run.id, token=2, grant="g").state, len(book.attempts(left.run.id))) == ("lost", 1)
+    with pytest.raises(StaleToken):
+        left.finish("succeeded")
+    assert book.open_run("job", "k").state == "pending"
+
+
+@pytest.mark.parametrize(("token", "grant"), [(4, "grant-4"), (5, "another")])
+def test_the_seal_refuses_a_token_that_is_not_higher(book, token, grant):
+    run = begun(book, 5, holder=OTHER).run
+    with pytest.raises(StaleToken, match=r"bob@there.*stop this one") as refused:
+        book.seal(run.id, token=token, grant=grant, holder=ME)
+    assert refused.value.stands and refused.value.offered
+    assert (refused.value.stands.token, refused.value.offered.token) == (5, token)
+    assert book.run(run.id) == run
+
+
+@pytest.mark.parametrize("state", ["succeeded", "failed", "cancelled", "in-doubt", "needs-attention"])
+def test_the_seal_refuses_a_run_that_is_not_open(book, state):
+    run = begun(book).finish(state)
+    with pytest.raises(RunEnded) as refused:
+        book.seal(run.id, token=2, grant="g", holder=ME)
+    assert refused.value.run == run == book.run(run.id)
+
+
+def test_a_run_cancelled_between_the_look_and_the_seal_does_not_start(book):
+    run = book.open_run("job", "k")
+    book.request_cancel(run.id, "ann")
+    with pytest.raises(RunEnded):
+        book.seal(run.id, token=1, grant="g", holder=ME)
+
+
+def test_sealing_again_after_a_lost_reply_begins_no_other_attempt(book):
+    first = begun(book, 1)
+    again = book.seal(first.run.id, token=1, grant="grant-1", holder=ME)
+    assert again.run == first.run and not again.lost
+    raised = book.seal(first.run.id, token=9, grant="grant-1", holder=ME)
+    assert (raised.run.attempt, raised.run.token, len(book.attempts(first.run.id))) == (1, 9, 1)
+    raised.event("goes on")
+    with pytest.raises(StaleToken):
+        first.event("with the token before the raise")
+
+
+def test_an_edited_command_is_recorded_with_its_attempt(book):
+    begun(book, 1).finish("failed")
+    run = book.open_run("job", "k")
+    writer = book.seal(run.id, token=2, grant="g", holder=ME, command="false", definition="d2")
+    assert (writer.run.command, writer.run.definition) == ("false", "d2")
+    assert [entry.facts.get("command") for entry in book.entries(run.id) if entry.kind == "started"] == [None, "false"]
+
+
+def test_the_seal_misses_when_the_holder_before_wrote_after_the_look(book):
+    """Otherwise the new attempt's entries would be chained to a head that is not the head any more."""
+    before = begun(book, 1)
+    seen = book.run(before.run.id)
+    before.event("still here")
+    assert sealing.take(book._tables, seen, 2, "g", ME, "", "", 1) is None
+    assert book.run(before.run.id).token == 1 and book.verify().breaks == ()

@@ -1,0 +1,164 @@
+"""What an attempt writes to its run, entries and usage, and who may. On both databases."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from nightlatch.database.guarded import Table
+from nightlatch.errors import RunEnded, StaleToken, StoreUnreachable, UsageError
+from nightlatch.ledger.writer import Writer
+from tests.unit.books import ME, OTHER, begun
+
+STEP = Table("usage", dict.fromkeys(["run", "job"], "TEXT") | dict.fromkeys(
+    ["seq", "at", "usd", "tokens", "calls", "units"], "BIGINT"))  # fmt: skip
+
+
+def _together(writer: Writer) -> None:
+    with writer.together():
+        writer.event("one")
+        writer.event("two")
+
+
+VERBS = {
+    "event": lambda writer: writer.event("said", text="late"),
+    "progress": lambda writer: writer.progress(9, 10, "late"),
+    "usage": lambda writer: writer.usage(usd=1),
+    "record": lambda writer: writer.record("step-done", [(STEP, [(writer.run.id, "job", 77, 1, 1, 1, 1, 1)])]),
+    "finish": lambda writer: writer.finish("succeeded"),
+    "together": _together,
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_stale_writer_is_refused_by_each_verb_and_leaves_nothing(book, verb):
+    stale, holder = begun(book, 1), begun(book, 2, holder=OTHER)
+    before = (book.run(stale.run.id), list(book.entries(stale.run.id)), book.usage(), list(book.job_entries("job")))
+    with pytest.raises(StaleToken, match=r"token 1.*token 2 by bob@there") as refused:
+        VERBS[verb](stale)
+    assert refused.value.exit_code == 73
+    assert before == (
+        book.run(stale.run.id), list(book.entries(stale.run.id)), book.usage(), list(book.job_entries("job")),
+    )  # fmt: skip
+    VERBS[verb](holder)
+    assert book.verify().breaks == ()
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_nothing_is_recorded_for_a_run_that_was_finished(book, verb):
+    writer = begun(book)
+    ended = writer.finish("failed", exit_code=3, reason="broke")
+    with pytest.raises(RunEnded):
+        VERBS[verb](writer)
+    assert book.run(ended.id) == ended
+
+
+def test_two_writers_with_one_grant_are_told_apart(book):
+    first = begun(book, 1)
+    second = book.seal(first.run.id, token=1, grant="grant-1", holder=ME)
+    second.event("one")
+    with pytest.raises(StaleToken, match="one writer"):
+        first.event("two")
+
+
+def test_what_is_written_can_be_read(book):
+    writer = begun(book)
+    facts = {
+        "text": "two\nlines\\n and a \\ = sign",
+        "nul": "a\0b",
+        "half": "\udc80",
+        "yes": True,
+        "none": None,
+        "é": 1.5,
+    }
+    writer.event("said", **facts)
+    writer.progress(3, 10, "third of ten")
+    run = writer.finish("failed", exit_code=3, reason="broke", elapsed=2.5, traceback="line 1\nline 2")
+    assert (run.done, run.total, run.message) == (3, 10, "third of ten")
+    assert (run.state, run.exit_code, run.reason, run.elapsed) == ("failed", 3, "broke", 2.5)
+    entries = list(book.entries(run.id))
+    assert [(entry.seq, entry.kind) for entry in entries] == [
+        (1, "opened"), (2, "started"), (3, "said"), (4, "progress"), (5, "ended"),
+    ]  # fmt: skip
+    assert entries[2].facts == {
+        "text": "two\nlines\\n and a \\ = sign", "nul": "a\\0b", "half": "\\udc80", "yes": "true", "é": "1.5",
+    }  # fmt: skip
+    assert entries[4].facts["traceback"] == "line 1\nline 2"
+    assert (run.seq, run.head) == (5, entries[4].hash)
+    assert run.anchor == book.heads()[0]
+    (attempt,) = book.attempts(run.id)
+    assert (attempt.state, attempt.exit_code, attempt.reason, attempt.elapsed) == ("failed", 3, "broke", 2.5)
+
+
+def test_an_attempt_that_will_be_followed_leaves_the_run_waiting(book):
+    due = time.time() + 60
+    run = begun(book, 1).finish("failed", exit_code=3, again_at=due)
+    assert (run.state, round(run.due or 0, 3)) == ("waiting", round(due, 3))
+    assert book.attempts(run.id)[0].state == "failed"
+    assert book.open_run("job", "k").state == "waiting"
+    assert book.seal(run.id, token=2, grant="g", holder=ME).run.attempt == 2
+
+
+def test_an_attempt_cannot_end_as_something_that_is_no_end(book):
+    writer = begun(book)
+    for state in ("running", "pending", "waiting", "done"):
+        with pytest.raises(UsageError):
+            writer.finish(state)
+
+
+def test_a_row_that_offends_a_constraint_leaves_nothing_and_the_writer_goes_on(book):
+    writer = begun(book)
+    row = (writer.run.id, "job", 77, 1, 1, 1, 1, 1)
+    writer.record("step-done", [(STEP, [row])])
+    with pytest.raises(StoreUnreachable):
+        writer.record("step-done", [(STEP, [row])])
+    writer.event("goes on")
+    assert [entry.kind for entry in book.entries(writer.run.id)][2:] == ["step-done", "goes on"]
+
+
+def test_an_entry_has_a_kind_of_one_line(book):
+    writer = begun(book)
+    for kind in ("", "two\nlines"):
+        with pytest.raises(UsageError):
+            writer.event(kind)
+
+
+# ── usage ──
+
+
+def test_usage_is_exact_and_never_understated(book):
+    writer = begun(book)
+    for _ in range(10):
+        used = writer.usage(usd=0.1, tokens=1.2, calls=1, units=0.25)
+    assert (used.usd, used.tokens, used.calls, used.units) == (1.0, 20, 10, 2.5)
+    assert used == book.run(writer.run.id).usage
+    assert book.spent("job", "usd", 0) == 1.0 and book.spent(None, "tokens", 0) == 20
+
+
+def test_usage_goes_on_over_attempts(book):
+    first = begun(book, 1)
+    first.usage(usd=1)
+    first.finish("failed")
+    assert begun(book, 2).usage(usd=0.5).usd == 1.5
+
+
+@pytest.mark.parametrize("amounts", [{"usd": -1}, {"usd": float("nan")}, {"usd": float("inf")}, {"euro": 1}])
+def test_an_amount_that_cannot_be_is_refused(book, amounts):
+    with pytest.raises(UsageError):
+        begun(book).usage(**amounts)
+
+
+def test_usage_by_job_and_day_and_without_the_run_that_asks(book):
+    one, two = begun(book, key="1"), begun(book, key="2", job="other")
+    one.usage(usd=1, tokens=5)
+    two.usage(usd=2)
+    today = time.strftime("%Y-%m-%d")
+    assert [(used.job, used.day, used.usd) for used in book.usage(by_day=True)] == [
+        ("job", today, 1.0), ("other", today, 2.0),
+    ]  # fmt: skip
+    assert [(used.job, used.day, used.usd, used.tokens) for used in book.usage("job")] == [("job", "", 1.0, 5)]
+    assert book.spent(None, "usd", 0, besides=two.run.id) == 1.0
+    assert book.spent("job", "usd", time.time() + 5) == 0 and book.usage(since=time.time() + 5) == []
+    with pytest.raises(UsageError):
+        book.spent("job", "euro", 0)
