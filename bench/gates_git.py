@@ -62,7 +62,7 @@ def _pushes(about: str, root: Path, url: Callable[[str], str]) -> None:
     def nothing_remembered() -> float:
         blank.commit()
         newcomer = gates.Git(blank.url, "main")
-        os.unlink(newcomer._seen)
+        os.unlink(newcomer._fence._seen)
         return _timed(lambda: newcomer.push(MARK, folder=str(blank.folder)))
 
     rows = timing.in_turns(

@@ -164,7 +164,7 @@ def test_lease_acquire_seals_and_gives_the_lease_back_if_it_cannot(sqlite_url, t
     command(sqlite_url, "lease", "release", "job", env=lease)
     gates.File(path).adopt("6" * 32)
     refused = command(sqlite_url, "lease", "acquire", "job")
-    assert (refused.returncode, refused.stdout) == (73, "")
+    assert (refused.returncode, refused.stdout) == (73, "(exit 73)\n")
     record = nightlatch.connect(sqlite_url).read("job")
     assert record is not None and not record.grant
 

@@ -201,11 +201,11 @@ def _rehearse(job: Job, args: Namespace) -> int:
 
 
 def _say(job: Job, store: str | None) -> int:
-    from ..runtime.pipeline import Pipeline
+    from ..runtime.look import Looking
     from .desk import NoStore, existing
 
     try:
-        key = Pipeline(job, existing(store)).look()
+        key = Looking(job, existing(store)).look_only()
     except NoStore:
         key = job.key  # nothing was ever done
     except Error as error:

@@ -11,38 +11,31 @@ from __future__ import annotations
 import os
 
 from ..core import states
-from ..database import dsn
 from ..errors import (
-    Busy,
     Conflict,
     Error,
     GateUnreachable,
-    InDoubt,
     LeaseLost,
     OtherStore,
     RunEnded,
     StaleToken,
     StoreUnreachable,
 )
-from ..ledger import open_for
 from ..store import url
-from ..system import clock, identity, warden
+from ..system import clock, warden
 from ..system.durable import private_folder
 from ..system.lifetime import Lifetime
 from ..system.light import signal
 from . import retention, verdict
 from .attend import Attendance
 from .ending import Ending
-from .job import BY_HAND
 from .lease import Lease
-from .listener import Told
-from .spending import Spending
+from .look import Looking
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..ledger.ledger import Ledger
     from ..ledger.model import Run
     from .batch import Checkpoints
     from .delivery import Delivery
@@ -71,23 +64,13 @@ def run(job: Job, *, store: str | None = None, steps: Checkpoints | None = None)
         return told
 
 
-class Pipeline:
+class Pipeline(Looking):
     def __init__(self, job: Job, store: str | None, steps: Checkpoints | None = None) -> None:
-        self.job, self.steps, self.where = job, steps, url.resolve(store)
-        self.ending, self.told = Ending(), Told()
-        # A server's driver is large: the warden, which does without, is forked before it is loaded.
-        self.server = self.where.startswith(dsn.SCHEMES)
-        if not self.server:
-            self._name_store()
-        self.host = identity.host()
+        super().__init__(job, store)
+        self.steps, self.ending = steps, Ending()
         self.delivery: Delivery | None = None
         self.unsealed = ""  # the key that there is no lease for, since a gate could not be sealed
         self.recovered = ""  # how an earlier attempt's work came to be published
-
-    def _name_store(self) -> None:
-        self.store = url.connect(self.where)
-        self.ledger: Ledger = open_for(self.where)
-        self.spending = Spending(self.job.name, self.job.caps, self.ledger, self.told.used)
 
     def go(self) -> Verdict:
         self.lifetime = Lifetime(url.folder_of(self.where) if self.server else self.store.folder)
@@ -98,9 +81,7 @@ class Pipeline:
             os.close(writing_end)
         try:
             try:
-                if self.server:
-                    self._name_store()
-                key = self._look()
+                key = self.look()
                 if self.job.workspace and isinstance(key, str):
                     from .delivery import Delivery
 
@@ -123,58 +104,6 @@ class Pipeline:
                     self.guard.dismiss()  # whatever went wrong: nothing works on when the lease is given back
         finally:
             self.guard.dismiss()
-
-    # ── look ──
-
-    def look(self) -> str | Verdict:
-        """The key that `go` would work on now, or why it would not: with nothing claimed and nothing changed."""
-        if self.server:
-            self._name_store()
-        key = self._look()
-        known = self.ledger.find(self.job.name, key) if isinstance(key, str) else None
-        if known and known.state == states.RUNNING:
-            from . import lapse
-
-            if lapse.state_of(known, self.ledger, self.store) != lapse.LAPSED:
-                raise Busy(f"{self.job.name} ({key}) is being worked on by {known.holder}")
-            if self.job.when_lost == "doubt":
-                raise InDoubt(
-                    f"{self.job.name} ({key}) is in doubt: its holder {known.holder} is gone, and it may have acted. "
-                    f"Look: nightlatch show {known.id}; then decide: nightlatch resolve {known.id}"
-                )
-        return key
-
-    def _look(self) -> str | Verdict:
-        """The key to work on; or the verdict, when there is nothing to do."""
-        key = self.job.key or self._unfinished()
-        done = None if self.job.again else self.store.look(self.job.name, key)
-        known = self.ledger.find(self.job.name, key)
-        if known and states.needs_person(known.state):
-            from . import unsealed
-
-            then = "when it is mended: nightlatch retry" if unsealed.waits(known) else "then decide: nightlatch resolve"
-            raise InDoubt(
-                f"{self.job.name} ({key}) is {known.state}: {known.reason or 'nobody knows whether it acted'}. Look: "
-                f"nightlatch show {known.id}; {then} {known.id}"
-            )
-        settled = done is not None or (known is not None and known.state == states.SUCCEEDED and not self.job.again)
-        if settled and not (known and known.state in states.OPEN):
-            return verdict.Verdict(
-                job=self.job.name, key=key, slot=self.job.slot, status=verdict.SKIPPED, exit_code=0, host=self.host,
-                run=known.id if known else "", reason="its key is done", at=clock.wall(),
-            )  # fmt: skip
-        self.spending.count_earlier(known)
-        self.spending.afford()
-        return key
-
-    def _unfinished(self) -> str:
-        """A run by hand goes on with the newest, if that is by hand and unfinished, and no new one is asked for. Never
-        with one that has a key: its work would count as done by whatever is run now."""
-        if not self.job.new:
-            newest = self.ledger.newest(self.job.name)
-            if newest and newest.key.startswith(BY_HAND) and newest.state not in (states.SUCCEEDED, states.CANCELLED):
-                return newest.key
-        return f"{BY_HAND}{identity.new_id()[:12]}"
 
     # ── hold ──
 
@@ -229,7 +158,7 @@ class Pipeline:
             self._publish()
         return self._settle(key, clock.now() - started)
 
-    # ── prepare and publish ──
+    # ── prepare ──
 
     def _prepare(self) -> bool:
         """Record what goes in, make the workspace. False: there is nothing to start, and `ending` says why."""
@@ -247,24 +176,6 @@ class Pipeline:
 
         self._guarded(steps)
         return not self.ending.over
-
-    def _publish(self) -> None:
-        """Let the result land, if there is one; nothing of the command is left that could still change it."""
-        if self.delivery and self._judged()[0] == states.SUCCEEDED:
-            self._guarded(self.delivery.publish)
-
-    def _guarded(self, steps: Callable[[], None]) -> None:
-        """What goes wrong ends the run, with the reason. A refusal does not: the run is another's by now."""
-        try:
-            steps()
-        except StaleToken as refused:
-            self._note_refusal("result", refused)
-            raise
-        except LeaseLost as lost:
-            self.ending.decide(states.LOST, str(lost), lost.exit_code)
-        except Error as error:
-            state = states.NEEDS_ATTENTION if isinstance(error, Conflict) else states.FAILED
-            self.ending.decide(state, str(error), error.exit_code)
 
     # ── start and attend ──
 
@@ -286,6 +197,26 @@ class Pipeline:
             delivery=self.delivery,
             steps=self.steps,
         ).run(started)
+
+    # ── publish ──
+
+    def _publish(self) -> None:
+        """Let the result land, if there is one; nothing of the command is left that could still change it."""
+        if self.delivery and self._judged()[0] == states.SUCCEEDED:
+            self._guarded(self.delivery.publish)
+
+    def _guarded(self, steps: Callable[[], None]) -> None:
+        """What goes wrong ends the run, with the reason. A refusal does not: the run is another's by now."""
+        try:
+            steps()
+        except StaleToken as refused:
+            self._note_refusal("result", refused)
+            raise
+        except LeaseLost as lost:
+            self.ending.decide(states.LOST, str(lost), lost.exit_code)
+        except Error as error:
+            state = states.NEEDS_ATTENTION if isinstance(error, Conflict) else states.FAILED
+            self.ending.decide(state, str(error), error.exit_code)
 
     # ── settle ──
 

@@ -20,8 +20,9 @@ from ..system import clock, identity, tree, warden
 from ..system.light import signal
 from . import output, plan, supervise
 from .effects import Book
+from .ending import Ending
 from .inner import RESULT
-from .pipeline import Pipeline
+from .look import Looking
 from .plan import Plan, PlannedEffect
 from .socket import Socket, one_by_one
 from .verdict import Verdict
@@ -41,16 +42,18 @@ def rehearse(job: Job, *, store: str | None = None) -> Plan:
     return _Rehearsal(job.check(), store).rehearse()
 
 
-class _Rehearsal(Pipeline):
+class _Rehearsal(Looking):
     """Looks as a run does, and goes no further."""
+
+    def __init__(self, job: Job, store: str | None) -> None:
+        super().__init__(job, store)
+        self.ending = Ending()
 
     def rehearse(self) -> Plan:
         self.grant = identity.new_id()  # nobody grants it: it only names the socket and the tree
         self.guard = warden.Warden(self.grant)
         try:
-            if self.server:
-                self._name_store()
-            key = self._look()
+            key = self.look()
             made = self._skipped(key) if isinstance(key, Verdict) else self._tried(key)
         finally:
             self.guard.dismiss()

@@ -1,0 +1,127 @@
+"""One push through a git gate: branch and fence, and a done key if there is one, all of it or nothing."""
+
+from __future__ import annotations
+
+from ..errors import Conflict, GateUnreachable, StaleToken
+from ..store.git.repository import verdict
+from ..store.git.trouble import line_with
+from ..system import command
+from .git_fence import CROWD, TIMEOUT, reached
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ..core.fence import Standing
+    from ..core.model import Mark
+    from ..store.git.repository import Move
+    from .git_fence import Fence
+    from .worktree import Worktree
+
+_FOLLOW = 3  # how often a branch that somebody else moved is followed
+
+
+class Push:
+    """From the first look to the commit that stands at the remote.
+
+    `settling` names the moves that make a done key land with the commit it is given.
+    """
+
+    def __init__(
+        self,
+        fence: Fence,
+        work: Worktree,
+        mark: Mark,
+        by: str,
+        trailers: Mapping[str, str],
+        settling: Callable[[str], list[Move]] | None = None,
+    ) -> None:
+        self._fence, self._work, self._mark, self._by = fence, work, mark, by
+        self._trailers, self._settling = trailers, settling
+        self._remote = fence.repository.remote.url
+        self._unsure = ""  # a commit whose push got no answer: it may have landed
+
+    def run(self) -> str:
+        try:
+            return self._run()
+        except command.Unfinished as error:
+            raise GateUnreachable(
+                f"{self._fence.url} cannot be pushed to: {error}. It may or may not have landed"
+            ) from error
+
+    def _run(self) -> str:
+        fence, work, followed = self._fence, self._work, 0
+        tip = plain = work.tip()
+        for turn in range(CROWD):
+            recalled = None if turn else fence.recall(self._mark)
+            base, seen = recalled or fence.look()
+            marks = self._admitted(seen, base)
+            if marks is None:
+                return self._unsure  # refused now, but what we sent before that did land
+            if base:
+                common = work.common(self._remote, fence.branch_ref, base, tip)
+                if recalled and (common == tip or common != base):
+                    continue  # neither that it stands there nor what to follow is said from memory
+                if common == tip and (tip == self._unsure or self._settling is None):
+                    return tip  # it stands there: nothing to push, or only the reply was lost
+                if common != base:
+                    followed += 1
+                    if followed > _FOLLOW:
+                        raise GateUnreachable(
+                            f"others push to {fence.branch} all the time. Nothing was pushed; try again"
+                        )
+                    try:
+                        tip = work.follow(base, fence.branch)
+                    except Conflict:
+                        work.set_tip(plain)  # as the person left it: without trailers of a push that did not happen
+                        raise
+            plain = tip
+            if tip != base:
+                tip = work.sign(tip, self._trailers)
+            try:
+                moves = self._settling(tip) if self._settling else []
+                forward = fence.forward(seen, marks)
+                landed = self._land(tip, [*moves, forward])
+            finally:
+                work.settle()
+            if landed:
+                fence.remember(tip, forward.new, marks)
+                return tip
+        raise GateUnreachable(f"{fence.url} is moved by others all the time; no turn in {CROWD} tries. Try again")
+
+    def _admitted(self, seen: str, base: str) -> dict[str, Standing] | None:
+        """The marks to push; None: we are refused by now, and what we are unsure of has landed before."""
+        standing = self._fence.marks(seen)
+        try:
+            return self._fence.raised(standing, self._mark, self._by) or standing
+        except StaleToken:
+            if self._unsure and base:
+                self._work.fetch(self._remote, self._fence.branch_ref, base)
+                if self._work.contains(self._unsure, base):
+                    return None
+            raise
+
+    def _land(self, tip: str, moves: list[Move]) -> bool:
+        """Push all of it or nothing. False: something stood elsewhere, look again."""
+        fence = self._fence
+        words = [f"--force-with-lease={move.ref}:{move.old}" for move in moves]  # the branch itself is never forced
+        specs = [f"{tip}:{fence.branch_ref}", *(f"{move.new}:{move.ref}" for move in moves)]
+        refs = [fence.branch_ref, *(move.ref for move in moves)]
+        try:
+            code, out, said = self._work.push(fence.repository, ["--atomic", *words, "--", self._remote, *specs])
+            answered, against = verdict(code, out, said, refs)
+        except command.Unfinished as error:
+            answered, against = False, str(error)
+        if answered and not against:
+            return True
+        if not answered:
+            self._unsure = tip
+        with reached():
+            stands = fence.repository.look(*refs, timeout=TIMEOUT)
+        if any(stands.get(move.ref, "") != move.old for move in moves) or "fetch first" in against:
+            return False  # ours too, if only the reply was lost: the next look finds the branch with our commit
+        if "non-fast-forward" in against or "failed to update ref" in against or "cannot lock ref" in against:
+            return False
+        if not answered:
+            raise GateUnreachable(f"{fence.url} gave no answer to a push ({line_with('', against)}). Try again")
+        raise GateUnreachable(f"{fence.url} refuses the push ({line_with('', against)}). Nothing was pushed")
