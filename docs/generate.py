@@ -28,7 +28,6 @@ one object, or one a line for a list, each with a `version`.
 | 73 | a stale token was refused; nothing was written |
 | 75 | held by another |
 | 76 | in doubt, or otherwise in need of a person |
-| 77 | not allowed at this stage |
 | 78 | bad configuration |
 | 120, 121, 122, 124 | ended from outside: cancelled, over budget, stalled, timed out |
 | 123 | the lease was lost |

@@ -135,12 +135,6 @@ class Conflict(Error):
     exit_code = 76
 
 
-class NotAllowed(Error):
-    """The job's stage does not allow this."""
-
-    exit_code = 77
-
-
 class BadConfig(Error):
     """A setting cannot be used as it stands."""
 

@@ -14,11 +14,8 @@ from tests.programs import environment
 
 SOURCE = Path(__file__).parents[2] / "src" / "nightlatch"
 
-# DESIGN: from the rules down to the pages. `testing` may use everything.
-LAYERS = [
-    "errors", "core", "system", "database", "store", "ledger", "gates", "runtime", "agents", "gateway",
-    "scheduler", "observe", "config", "cli", "web", "testing",
-]  # fmt: skip
+# From the rules down to the command line, as docs/architecture.md has them. `testing` may use everything.
+LAYERS = ["errors", "core", "system", "database", "store", "ledger", "gates", "runtime", "cli", "testing"]
 
 
 def imports(path: Path) -> list[str]:

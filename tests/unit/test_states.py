@@ -1,4 +1,4 @@
-"""What may follow what, and what a repeated `nightlatch run` exits with."""
+"""What may follow what."""
 
 from __future__ import annotations
 
@@ -7,17 +7,9 @@ import pytest
 from nightlatch.core import states
 
 
-@pytest.mark.parametrize(
-    ("state", "code"),
-    [
-        ("pending", 75), ("running", 75), ("waiting", 75), ("succeeded", 0), ("in-doubt", 76), ("needs-attention", 76),
-        ("failed", None), ("timed-out", None), ("stalled", None), ("over-budget", None), ("cancelled", None),
-        ("lost", None),
-    ],
-)  # fmt: skip
-def test_a_repeated_run_skips_waits_asks_or_starts_the_next_attempt(state, code):
-    assert states.repeated_exit(state) == code
-    assert states.may_start(state) == (code is None)
+def test_the_next_attempt_is_started_of_what_ended_without_success_and_asks_nobody():
+    startable = {state for state in states.ALL if states.may_start(state)}
+    assert startable == {"failed", "timed-out", "stalled", "over-budget", "cancelled", "lost"}
 
 
 def test_every_state_is_open_ended_or_asks_a_person():

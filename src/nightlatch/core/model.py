@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..errors import UsageError
+from ..errors import InputChanged, UsageError
 from . import given
 from .value import value
 
@@ -153,6 +153,15 @@ class Done:
     input: str  # fingerprint of what it was done with; "" if none was given
     token: int
     at: float  # wall clock
+
+    def with_input(self, given: str) -> Done:
+        """Itself, unless it was done with other input than `given`: then raises `InputChanged`."""
+        if given and self.input and self.input != given:
+            raise InputChanged(
+                f"the key {self.key} of {self.scope} is done already, with other input. "
+                f"Use another key for other work; a key names what is processed"
+            )
+        return self
 
 
 @value(frozen=True, kw_only=True)

@@ -73,13 +73,6 @@ def may_follow(state: str, following: str) -> bool:
     return following in _FOLLOWS[state]
 
 
-def repeated_exit(state: str) -> int | None:
-    """What a repeated `nightlatch run` of the same job and key exits with; None: it starts the next attempt."""
-    if state in OPEN:
-        return 75
-    return None if state in AGAIN else _EXIT[state]
-
-
 def exit_code(state: str, own: int | None = None) -> int:
     """What the run itself exits with: the command's own code when it ran to its end."""
     if state in (SUCCEEDED, FAILED) and own is not None:

@@ -1,8 +1,8 @@
 """One connection to PostgreSQL, on which no step takes longer than it may.
 
 psycopg's own connections wait for an answer as long as it takes, and for a connection two seconds at
-least; a renewal must be given up after a sixth of its TTL. So this drives libpq itself. Statements
-are not prepared and nothing is set for the session: a transaction pooler may stand in between.
+least; a renewal must be given up after a sixth of its TTL. So this drives libpq itself. Nothing is set
+for the session, and nothing prepared unless somebody has found out that no pooler stands in between.
 """
 
 from __future__ import annotations

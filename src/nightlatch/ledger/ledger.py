@@ -82,7 +82,7 @@ class Ledger:
         """The run of (job, key): a new one, pending, or the one there is.
 
         One that ended without success becomes pending again, for its next attempt; with `again` also
-        one that succeeded. All others are returned as they stand: `states.repeated_exit` says what that means.
+        one that succeeded. All others are returned as they stand.
         """
         return opening.open_run(
             self._tables, job, key, slot=slot, command=command, definition=definition, host=host, again=again

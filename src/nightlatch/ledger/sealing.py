@@ -56,6 +56,13 @@ UPDATE {{prefix}}run SET state = :state, token = :token, grant_id = :grant, seq 
 {_SEEN} RETURNING id
 """
 
+_LOSE = """
+UPDATE {prefix}attempt SET state = 'lost', reason = :reason, ended = :at, elapsed = :at - started
+WHERE run = :run AND attempt = :attempt
+"""
+
+_LEFT = "its holder is gone"
+
 
 def judge(store: str, run: Run, token: int, grant: str) -> None:
     """May this grant begin? Raises StaleToken or RunEnded."""
@@ -99,9 +106,7 @@ def take(
     facts |= {name: text for name, text in edited.items() if text and text != getattr(run, name)}
     entries.add("started", **facts)
     packed = holder.pack()
-    attempts.append(
-        (run.id, number, token, grant, packed, states.RUNNING, None, "", entries.at, None, 0),
-    )
+    attempts.append((run.id, number, token, grant, packed, states.RUNNING, None, "", entries.at, None, 0))
     values: dict[str, object] = _seen(run) | {
         "attempt": number,
         "token": token,
@@ -116,9 +121,6 @@ def take(
     }
     rows = tables.guarded(_SEAL, values, [(ATTEMPT, attempts), (JOURNAL, entries.rows)])
     return run_of(rows[0]) if rows else None
-
-
-_LEFT = "its holder is gone"
 
 
 def reap(tables: Tables, run: Run, token: int, grant: str, state: str) -> Run | None:
@@ -143,12 +145,6 @@ def reap(tables: Tables, run: Run, token: int, grant: str, state: str) -> Run | 
             chain.enter(*row[:2], *row[3:])
         anchor = chain.append("ended", run=run.id, state=state, seq=entries.seq, head=entries.head)
         return run_of(chain(ANCHOR, id=run.id, anchor=anchor)[0])
-
-
-_LOSE = """
-UPDATE {prefix}attempt SET state = 'lost', reason = :reason, ended = :at, elapsed = :at - started
-WHERE run = :run AND attempt = :attempt
-"""
 
 
 class _Entries:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 else:
 
-    class Generic:
+    class Generic:  # typing is not imported on the path of `run`
         def __class_getitem__(cls, _):
             return cls
 

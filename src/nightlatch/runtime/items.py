@@ -19,8 +19,6 @@ from typing import Any, BinaryIO
 from ..core.value import value
 from ..errors import UsageError
 
-FORMATS = ("jsonl", "csv", "lines")
-
 _ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv"}
 _PLACE = re.compile(r"\{\{|\}\}|\{([A-Za-z_][\w.\-]*)?\}")
 _LONGEST_KEY = 1000

@@ -1,6 +1,6 @@
 """Has the holder of a running run left it behind? A look that changes nothing, takes nothing and ends nobody.
 
-Who may act on it acquires and seals (rule 23 of the protocol); everybody else only shows it.
+Whoever acts on it acquires the lease and seals; everybody else only shows it.
 """
 
 from __future__ import annotations

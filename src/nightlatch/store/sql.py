@@ -12,7 +12,7 @@ from __future__ import annotations
 from ..core.model import Cursor, Done, Granted, Holder, Known, Record
 from ..core.tenure import request_timeout
 from ..database.guarded import Table
-from ..errors import Busy, InputChanged, LeaseLost, StoreUnreachable
+from ..errors import Busy, LeaseLost, StoreUnreachable
 from ..system import identity
 from . import held
 from .ear import Polling
@@ -206,12 +206,7 @@ class SqlStore:
     def settle(self, name: str, grant: str, scope: str, key: str, *, value: str = "", input: str = "") -> Done:
         rows = self._write(_SETTLE, name=name, grant=grant, scope=scope, key=key, value=value, input=input)
         done = _done(rows[0]) if rows else self._settled_before(name, grant, scope, key)
-        if input and done.input and done.input != input:
-            raise InputChanged(
-                f"the key {key} of {scope} is done already, with other input. "
-                f"Use another key for other work; a key names what is processed"
-            )
-        return done
+        return done.with_input(input)
 
     def settle_many(self, name: str, grant: str, scope: str, keys: Mapping[str, str]) -> None:
         mine: dict[str, object] = {"name": name, "grant": grant}

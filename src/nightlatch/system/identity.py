@@ -10,9 +10,10 @@ from ..core.model import Holder
 _known: dict[str, str] = {}
 
 
-def _once(name: str, find: str, *command: str) -> str:
+def _once(name: str, file: str, *command: str) -> str:
+    """What stands in `file`; what `command` prints, where there is no such file."""
     if name not in _known:
-        _known[name] = _read(find) if sys.platform == "linux" else _ask(*command)
+        _known[name] = _read(file) if sys.platform == "linux" else _ask(*command)
     return _known[name]
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ...core.model import Cursor, Done, Granted, Known, Record
 from ...core.tenure import request_timeout
 from ...core.value import replace
-from ...errors import Busy, InputChanged, LeaseLost, StoreUnreachable
+from ...errors import Busy, LeaseLost, StoreUnreachable
 from ...system import clock, identity
 from .. import held, url
 from ..ear import Polling
@@ -169,7 +169,7 @@ class GitStore:
             self.settle(name, grant, scope, key, value=value)
 
     def moves_to_settle(self, name: str, grant: str, scope: str, key: str, *, value: str) -> list[Move]:
-        """The moves that make the key done, for a push that carries more than them. None: it is done already."""
+        """The moves that make the key done, for a push that carries more than them; [] if it is done already."""
         with self._refs.turn(names.lease(name)):
             plan = self._plan(Key(name, grant, scope, key, value, ""), fresh=True)
             assert plan
@@ -193,7 +193,7 @@ class GitStore:
                 raise self._lost(key.name)
             return None
         if before:
-            return Plan(_same_input(before, key.input), [], Pack(), mine.ttl) if fresh else None
+            return Plan(before.with_input(key.input), [], Pack(), mine.ttl) if fresh else None
         pack = Pack()
         done = Done(
             scope=key.scope, key=key.key, value=key.value, input=key.input, token=mine.token, at=round(clock.wall(), 3)
@@ -324,12 +324,3 @@ class GitStore:
 
 def _standing(commit: Commit | None) -> Standing | None:
     return record.read_standing(commit.message) if commit else None
-
-
-def _same_input(done: Done, given: str) -> Done:
-    if given and done.input and done.input != given:
-        raise InputChanged(
-            f"the key {done.key} of {done.scope} is done already, with other input. "
-            f"Use another key for other work; a key names what is processed"
-        )
-    return done
