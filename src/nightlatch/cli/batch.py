@@ -49,7 +49,8 @@ _EXAMPLES = """\
   nightlatch batch pages pages.jsonl --key '{slug}' --publish page.md=out/{slug}.md \\
       --budget usd/item=0.2,usd=10 --meter output -- claude -p --output-format json 'Write page.md about {title}'
   nightlatch batch posts posts.jsonl --key '{site}/{slug}' --dry-run -- ./write-post {slug}
-  nightlatch resolve example.org/hello again --batch posts"""
+  nightlatch resolve example.org/hello again --batch posts
+  nightlatch batch posts --resolve again              # every item that is in doubt or set aside"""
 
 
 def main(argv: list[str]) -> int:
@@ -60,7 +61,12 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "name", metavar="NAME", help="the batch; what is done is known under it, and one start at a time"
     )
-    parser.add_argument("items", metavar="ITEMS", nargs="?", help="a file, or -; with --resolve: the key of an item")
+    parser.add_argument(
+        "items",
+        metavar="ITEMS",
+        nargs="?",
+        help="a file, or -; with --resolve: the key of an item, or nothing for all that wait",
+    )
     parser.add_argument("--key", metavar="TEMPLATE", default="", help="the fields that name an item: '{site}/{slug}'")
     parser.add_argument("--format", metavar="FORMAT", choices=["jsonl", "csv", "lines"], help="jsonl, csv or lines")
     parser.add_argument("--jobs", metavar="N", type=int, default=1, help="how many at a time; also -j N (default 1)")

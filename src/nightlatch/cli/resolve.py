@@ -74,6 +74,11 @@ def _decide(desk: Desk, one: Asking, args: Namespace) -> int:
     if not args.outcome:
         why = screen.harmless(one.reason) or "only the world outside knows more"
         choices = [(one.command(desk, word), what) for word, what in _CHOICES]
+        waiting = sum(other.count for other in asking.everything(desk) if one.batch and other.batch == one.batch)
+        if waiting > 1:
+            choices.append(
+                (desk.command("batch", one.batch, "--resolve again"), f"all {waiting} of the batch that wait")
+            )
         return _ask(f"{one.title} is {one.state}: {why}", choices, one.facts() if args.json else None)
     state = asking.decide(one, args.outcome, who(), store=desk.url, wait=args.wait)
     if args.json:

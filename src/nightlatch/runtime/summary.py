@@ -34,19 +34,22 @@ class Summary:
 
     def text(self) -> str:
         lines = [f"nightlatch: {self.name}: {self.short()}" + (f" ({self.stopped})" if self.stopped else "")]
-        lines += _listed("failed", _named(self.failed))
-        lines += _listed("set aside, they failed for good", _named([*self.aside, *self.before]))
+        lines += _listed("failed", _named(self.failed), len(self.failed))
+        aside = [*self.aside, *self.before]
+        lines += _listed("set aside, they failed for good", _named(aside), len(aside))
         lines += _listed("in doubt, by their command's word", [key for key, _ in self.doubts])
-        lines += _listed("in doubt, not done again", _named(self.waiting))
+        lines += _listed("in doubt, not done again", _named(self.waiting), len(self.waiting))
         lines += _listed("a key that stands there more than once was done once", self.doubles, self.doubled)
         lines += _listed("ended, but not recorded: in doubt for the next start", self.unrecorded)
         if self.waiting:
             name, key = shlex.quote(self.name), shlex.quote(self.waiting[0][0])
             lines.append(f"  look, then: nightlatch resolve {key} done --batch {name}   (or failed, or again)")
+            if len(self.waiting) > 1:
+                lines.append(f"  or for all that wait: nightlatch batch {name} --resolve done   (or failed, or again)")
         if self.failed or self.doubts or self.stopped or self.unrecorded:
             lines.append(f"  go on with what is unfinished: {self.again}")
         if self.aside or self.before:
-            lines.append(f"  and with what was set aside: {self.again_with('--retry-failed')}")
+            lines.append(f"  also with what was set aside: {self.again_with('--retry-failed')}")
         return "\n".join(lines)
 
     def again_with(self, option: str) -> str:
@@ -88,7 +91,11 @@ class Summary:
 
 
 def _named(found: list[tuple[str, str]]) -> list[str]:
-    return [f"{key}{' (' + why + ')' if why else ''}" for key, why in found]
+    """The first of them; a reason that several have is said once."""
+    alike: dict[str, list[str]] = {}
+    for key, why in found[:_NAMED]:
+        alike.setdefault(why, []).append(key)
+    return [", ".join(keys) + (f" ({why})" if why else "") for why, keys in alike.items()]
 
 
 def _listed(title: str, what: list[str], count: int | None = None) -> list[str]:
