@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
+import time
 from pathlib import Path
 
 import pytest
@@ -107,11 +109,68 @@ def test_not_done_is_believed_only_after_the_deadline_and_the_settling_time_and_
     for probe in ("false", "sh -c 'exit 3'"):
         early = nightlatch(sqlite_url, "once", "k", "--settle", "0s", "--probe", probe, "--", "touch", f"{acts}.late")
         assert early.returncode == 76
-        assert "may be under way for another 6" in early.stderr
+        assert "may be under way for another 10m" in early.stderr
     assert not Path(f"{acts}.late").exists()
     seen = nightlatch(sqlite_url, "once", "k", "--probe", "true", "--", "touch", f"{acts}.late")
     assert seen.returncode == 0 and "skipped" in seen.stderr
     assert not Path(f"{acts}.late").exists()
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("before", [True, False])
+def test_who_waits_for_a_probe_is_told_so_and_ends_when_asked(sqlite_url, acts, before, signum):
+    words = ("once", "k", "--wait", "1h", "--probe", "false", "--", "sh", "-c", f"{ACT}; exit 5", str(acts))
+    if before:
+        nightlatch(sqlite_url, "once", "k", *words[-5:])
+    waiting = start(sqlite_url, *words)
+    assert waiting.stderr and "Waiting; Ctrl-C" in waiting.stderr.readline()
+    waiting.send_signal(signum)
+    _, said = waiting.communicate(timeout=10)
+    assert waiting.returncode == 76
+    assert "told to end while it waited" in said and "nightlatch resolve k done" in said
+    assert count(acts) == 1
+
+
+def test_a_probe_is_ended_with_who_waits_for_it(sqlite_url, acts):
+    words = ("once", "k", "--wait", "1h", "--probe", f"sh -c 'echo $$ > {acts}.probe; exec sleep 600'")
+    waiting = start(sqlite_url, *words, "--", "sh", "-c", f"{ACT}; exit 5", str(acts))
+    place = Path(f"{acts}.probe")
+    probe = int(until(lambda: place.exists() and place.read_text()))
+    waiting.terminate()
+    assert waiting.wait(10) == 76
+    assert not alive(probe)
+
+
+def test_a_probe_is_not_asked_every_second(sqlite_url, acts):
+    words = (
+        "once",
+        "k",
+        "--timeout",
+        "3s",
+        "--settle",
+        "0s",
+        "--wait",
+        "1h",
+        "--probe",
+        f"sh -c 'echo p >> {acts}; exit 1'",
+    )
+    assert nightlatch(sqlite_url, *words, "--", "sh", "-c", "exit 5").returncode == 5
+    assert acts.read_text().count("p") == 4  # at once, and after 1, 2 and 3 s more of the 6 that it may take
+
+
+def test_a_command_is_not_started_when_its_time_is_over_before_its_intent_is_recorded(sqlite_url, acts):
+    nightlatch(sqlite_url, "once", "another", "--", "true")
+    ledger = sqlite3.connect(open_for(sqlite_url).address, isolation_level=None)
+    ledger.execute("BEGIN IMMEDIATE")
+    words = ("once", "k", "--timeout", "300ms", "--", "sh", "-c", ACT, str(acts))
+    late = start(sqlite_url, *words)
+    time.sleep(1.2)
+    ledger.execute("ROLLBACK")
+    _, said = late.communicate(timeout=20)
+    assert (late.returncode, count(acts)) == (124, 0), said
+    assert "not started" in said
+    assert nightlatch(sqlite_url, *words).returncode == 0
+    assert count(acts) == 1
 
 
 @pytest.mark.parametrize(("word", "codes"), [("done", 0), ("failed", 0), ("again", 0)])

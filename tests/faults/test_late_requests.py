@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import time
 
 from tests.faults.counting_server import CLIENT
-from tests.programs import nightlatch, python, start, until
+from tests.programs import alive, children, nightlatch, python, start, state, until
 
 
 def test_a_client_that_was_ended_and_its_request_served_later(sqlite_url, server):
@@ -48,3 +50,56 @@ def test_an_effect_that_did_not_wait_for_its_reply_and_its_request_served_later(
     said = run.communicate(timeout=60)
     assert said[0].split()[-1:] == ["succeeded"], said
     assert (server.queued, server.effects) == (1, {"k": 1})
+
+
+def test_a_client_that_outlived_its_supervisor_and_its_deadline_and_its_request_served_later(sqlite_url, server):
+    bounds = ("--timeout", "300ms", "--settle", "2s")
+    probe = ("--probe", " ".join([*CLIENT, "probe", server.port, "k"]))
+    words = ("once", "k", *bounds, *probe, "--", *CLIENT, "post", server.port, "k")
+    server.served.clear()
+    first = start(sqlite_url, *words)
+    until(lambda: server.queued)
+    (warden,) = children(first.pid)
+    (client,) = children(warden)
+    first.send_signal(signal.SIGSTOP)
+    os.kill(warden, signal.SIGKILL)
+    first.kill()
+    first.wait()
+    time.sleep(0.3 + 0.3 + 2)  # its deadline, and the time to settle after that
+    assert alive(client)
+    second = start(sqlite_url, *words)
+    until(lambda: server.looked)
+    assert not alive(client)
+    server.served.set()
+    assert second.wait(60) == 0
+    assert (server.queued, server.effects) == (1, {"k": 1})
+
+
+HANGING = """
+import os, time, nightlatch
+
+def hang():
+    with open("pid", "w") as file:
+        file.write(f"{os.getpid()}.")
+    time.sleep(600)
+
+@nightlatch.job(key="k")
+def hanging():
+    nightlatch.current().effect("hang", do=hang, probe=lambda: None, deadline="500ms", settle="0s")
+"""
+
+
+def test_an_effect_is_ended_in_its_time_although_its_supervisor_is_stopped(sqlite_url, tmp_path):
+    (tmp_path / "nightly.py").write_text(HANGING)
+    env = {"PYTHONPATH": str(tmp_path)}
+    run = python(sqlite_url, "import nightly; print(nightly.hanging.run().status)", cwd=tmp_path, env=env)
+    place = tmp_path / "pid"
+    until(lambda: place.exists() and place.read_text().endswith("."))
+    child = int(place.read_text()[:-1])
+    (supervisor,) = (pid for pid in children(run.pid) if any(child in children(warden) for warden in children(pid)))
+    os.kill(supervisor, signal.SIGSTOP)
+    until(lambda: state(supervisor) == "T")
+    until(lambda: not alive(child), timeout=15)
+    os.kill(supervisor, signal.SIGCONT)
+    said = run.communicate(timeout=60)
+    assert said[0].split()[-1:] == ["stalled"], said

@@ -28,13 +28,15 @@ have acted, so it is never done again unasked. Then either a probe looks, or a p
 --probe: exit 0 it is done, 1 it is not, anything else unknown. Its "done" is believed at once. Its "not done" is
 believed when --timeout (with up to 10s for the command to end) and --settle are over: until then the request of
 a client that is gone may still stand in a server's queue. So give a --timeout that fits what is done, and a
---wait longer than both: then the call that ended in doubt finds out by itself.
+--wait longer than both: then the call that ended in doubt finds out by itself; it says that it waits, and Ctrl-C
+ends that at once (76). After a crash --settle counts from when the old command was found gone, and is waited for.
 
 The command gets NIGHTLATCH_KEY, and NIGHTLATCH_IDEMPOTENCY_KEY to hand to an API that knows one: it is the
 same at every try.
 
 exit code: 0 done, or `skipped`; 76 in doubt, needs a person; 65 the key was used with other input; 75 it is
 being done right now; the command's own when it surely did nothing; 126/127 cannot be executed / not found;
+123/124 it was not started, since the lease was lost, or its time over, before its intent was recorded;
 69 store unreachable, 64 usage, 125 Nightlatch itself failed."""
 
 _EXAMPLES = """\

@@ -141,9 +141,9 @@ class Effects:
         )
 
     def reap(self, effect: Effect) -> Effect:
-        """Begun by a holder that is gone, as whoever holds its lease now can tell: it may have acted."""
+        """Begun by a holder that is gone, as whoever holds its lease now can tell: it may have acted, until now."""
         why = f"{effect.holder} was gone before it could say how it ended"
-        return self._move(effect, BEGUN, IN_DOUBT, "effect-in-doubt", reason=why)
+        return self._move(effect, BEGUN, IN_DOUBT, "effect-in-doubt", reason=why, over=True)
 
     def decide(self, effect: Effect, state: str, *, by: str, result: str = "") -> Effect:
         """A probe or a person says what became of an effect in doubt."""

@@ -7,7 +7,7 @@ import select
 
 from ..core import states
 from ..store import url
-from ..system import clock
+from ..system import clock, warden
 from ..system.light import signal
 from . import output, supervise, usage, watch
 from .listener import Listener
@@ -59,7 +59,7 @@ class Attendance:
             cancelled_by=writer.cancel_requested,
         )
         self._kept = output.Kept(folder)
-        self._listener = Listener(told, lease, ledger, writer, self._watch, folder, steps)
+        self._listener = Listener(told, lease, ledger, writer, self._watch, folder, steps, guard)
         self._socket = Socket(lease.grant, self._listener.answers)
         self._environment = supervise.environment(lease) | dict(job.env) | {
             "NIGHTLATCH_RUN": writer.run.id,
@@ -145,6 +145,8 @@ class Attendance:
                 failure = supervise.not_started(self._job.command[0], number, where)
                 self._ending.decide(states.FAILED, failure.said, failure.exit_code)
             case ("ended", int(status), str(why), int(left)):
+                late = self._listener.overdue(clock.now()) if why == warden.OVERDUE else None
+                self._ending.decided = self._ending.decided or (late[:2] if late else None)
                 self._ending.report(status, why, left)
             case None:
                 self._guard.dismiss()  # and with it whatever it left behind

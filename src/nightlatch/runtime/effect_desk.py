@@ -74,8 +74,16 @@ class EffectDesk:
     """For any thread; an effect is worked on by one at a time."""
 
     def __init__(
-        self, lease: Lease, ledger: Ledger, writer: Writer, told: Told, redacted: Callable[[str], str]
+        self,
+        lease: Lease,
+        ledger: Ledger,
+        writer: Writer,
+        told: Told,
+        redacted: Callable[[str], str],
+        bound: Callable[[float], None],
     ) -> None:
+        """`bound` is told by when the command must be over, so that it is although we may be stopped; inf for never."""
+        self._bound = bound
         self._lease, self._ledger, self._writer, self._told = lease, ledger, writer, told
         self._redacted = redacted
         self._mutex = allocate_lock()
@@ -88,6 +96,7 @@ class EffectDesk:
         found = self._open.get(book.lease_name)
         if found is None or found.held is None or found.effect is None:
             raise UsageError(f"the effect {book.key} is not being done here")
+        self._until(found, float("inf"))
         if word == "effect-probed":
             return self._probed(found, request)
         return self._ended(found, request)
@@ -144,15 +153,15 @@ class EffectDesk:
         known = one.book.look(held, input_)
         if known and known.state == DONE:
             return {"state": DONE, "result": known.result}
+        self._until(one, clock.now() + float(request["lasting"]))  # however long the store takes from here on
         if known and known.state == IN_DOUBT:
             if not one.probes:
                 raise self._doubt(known)
             one.effect, one.settle = known, float(request["settle"])
-            one.until = clock.now() + float(request["lasting"])
             one.asked = self._lease.store.clock()
             return {"state": "probe", "reason": known.reason}
         one.effect = one.book.begin(held, known, command=f"run {self._writer.run.id}", input=input_, lasting=lasting)
-        one.began, one.until = True, clock.now() + float(request["lasting"])
+        one.began = True
         return {"state": "begun"}
 
     # ── probed, ended ──
@@ -209,7 +218,14 @@ class EffectDesk:
         self._told.doubts.add(effect.key)
         return InDoubt(doubtful(effect, more))
 
+    def _until(self, one: _Open, at: float) -> None:
+        with self._mutex:
+            one.until = at
+            self._bound(min(other.until for other in (one, *self._open.values())) + GRACE)
+
     def _close(self, one: _Open) -> None:
+        if one.until < float("inf"):
+            self._until(one, float("inf"))
         if one.held:
             one.held.release()
         self._open.pop(one.book.lease_name, None)

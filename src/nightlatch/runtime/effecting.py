@@ -10,6 +10,7 @@ from ..core import given, transient
 from ..core.effects import DONE, FAILED, IN_DOUBT, PLANNED
 from ..core.keys import key as derive
 from ..errors import Error, NotDone, UsageError
+from ..system import clock
 from .drive import Call, Pause, Work
 from .planned import Planned, holds
 from .steps import Memory, Retry, as_recorded, pause_after, reason_of, serialised
@@ -18,6 +19,7 @@ Proof = type[BaseException] | int  # an exception's class, or an HTTP status
 
 _LONGEST_RESULT = 60_000  # characters of JSON
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # seconds between two looks of a probe
+_A_WORD = 1.0  # and between two words to the supervisor meanwhile: this is no stall
 
 
 class Wanted:
@@ -73,7 +75,10 @@ def effect(memory: Memory, wanted: Wanted, retry: Retry) -> Work[Any]:
             if found is not None and found is not False:
                 return None if found is True else found
             if unsettled:
-                yield Pause(min(unsettled, patience))
+                until = clock.now() + min(unsettled, patience)
+                while (left := until - clock.now()) > 0:
+                    yield Pause(min(left, _A_WORD))
+                    yield memory.ask("moved")
                 patience = min(2 * patience, _LONGEST_PAUSE)
             elif failure is not None:
                 pause = pause_after(retry, failure, tries)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from ..ledger.ledger import Ledger
     from ..ledger.writer import Writer
+    from ..system.warden import Warden
     from .batch import Checkpoints
     from .effect_desk import EffectDesk
     from .inner import Inner
@@ -60,10 +61,12 @@ class Listener:
         watch: Watch,
         folder: str,
         batch: Checkpoints | None,
+        guard: Warden,
     ) -> None:
         self.told = told
         self.hidden: list[tuple[bytes, bytes]] = []  # secrets, and what stands in their place
         self._lease, self._ledger, self._writer, self._watch = lease, ledger, writer, watch
+        self._guard = guard
         self._own: Recorder | None = None  # of steps
         self._batch = batch
         self.warm = False
@@ -163,7 +166,10 @@ class Listener:
         if self._effects is None:
             from .effect_desk import EffectDesk
 
-            self._effects = EffectDesk(self._lease, self._ledger, self._writer, self.told, self._redacted)
+            self._effects = EffectDesk(
+                self._lease, self._ledger, self._writer, self.told, self._redacted,
+                lambda at: self._guard.tell("bound", at),
+            )  # fmt: skip
         desk = self._effects
         self._watch.progressed(clock.now())
         return Later(lambda: desk.answer(word, request))

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import os
 import select
+import sys
 
+from ..core import duration
 from ..core import effects as rules
 from ..core.effects import DONE, FAILED, IN_DOUBT
 from ..core.value import value
@@ -23,6 +25,7 @@ from ..system.light import signal
 from . import supervise
 from .effects import Book, doubtful, hint
 from .lease import Lease
+from .patience import FIRST_PAUSE, LONGEST_PAUSE, Interruptible, rest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +34,8 @@ if TYPE_CHECKING:
 RESULT = 4096  # bytes of standard output that are kept as the result
 
 _DONE_BY_PROBE, _NOT_DONE_BY_PROBE = 0, 1
-_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # seconds between two looks of a probe
+_NOT_STARTED = {warden.LOST: LeaseLost.exit_code, warden.TIMED_OUT: 124}
+_INTERRUPTED = 130  # by a person at the terminal, whose Ctrl-C the command gets
 
 
 @value(frozen=True, kw_only=True)
@@ -76,6 +80,7 @@ class _Once:
         self.book = Book(self.store, open_for(url.resolve(store)), wanted.scope, wanted.key)
         self.started = clock.now()
         self.doubtful: Effect | None = None  # as it ended now
+        self.acted = self.asked = False  # the command was started; we were asked to end
         self.grace = min(supervise.GRACE, wanted.timeout)
 
     def go(self) -> Outcome:
@@ -131,7 +136,9 @@ class _Once:
             known = self._probe(lease, known)
         if known and known.state == DONE:
             return _skipped(self.wanted.key, known.result, known.changed, known)
-        # The command may act as late as its end is sure: its own time, and the grace of who ends it.
+        # The command may act as late as its end is sure: its own time, and the grace of who ends it. Both count from
+        # here, however long the store takes.
+        limit = clock.now() + self.wanted.timeout
         effect = self.book.begin(
             lease,
             known,
@@ -139,11 +146,11 @@ class _Once:
             input=self.wanted.input,
             lasting=self.wanted.timeout + self.grace,
         )
-        report, printed = self._act(lease)
+        report, printed = self._act(lease, limit)
         try:
             return self._record(lease, effect, report, printed)
         except InDoubt:
-            if self.doubtful is None or not self.wanted.probe or (report and warden.ASKED in report):
+            if self.doubtful is None or not self.wanted.probe or self.asked:
                 raise
             return self._look_at_once(lease, self.doubtful)
 
@@ -167,26 +174,40 @@ class _Once:
         """
         if not self.wanted.probe:
             raise self._doubt(known)
-        pause = _FIRST_PAUSE
-        while True:
-            unsettled = known.deadline + self.wanted.settling - self.store.clock()
-            code, unknown = self._look_with_probe(lease, known)
-            if code == _DONE_BY_PROBE or unsettled <= 0:
-                break
-            if unsettled > self.wanted.wait - (clock.now() - self.started):
-                seen = unknown or "the probe does not see it"
-                raise self._doubt(
-                    known,
-                    f"{seen}, but its request may be under way for another {unsettled:.1f} s: run it again then, or "
-                    f"with --wait",
-                )
-            clock.sleep(min(pause, unsettled))
-            pause = min(2 * pause, _LONGEST_PAUSE)
+        try:
+            with Interruptible():
+                code, unknown = self._await_belief(lease, known)
+        except KeyboardInterrupt:
+            raise self._doubt(known, "told to end while it waited for the probe") from None
         if unknown:
             raise self._doubt(known, unknown)
         lease.check()
         state = DONE if code == _DONE_BY_PROBE else FAILED
         return self.book.decide(lease, known, state, by=f"probed: {' '.join(self.wanted.probe)} said {code}")
+
+    def _await_belief(self, lease: Lease, known: Effect) -> tuple[int, str]:
+        """As `_look_with_probe`, once that can be believed. Raises InDoubt if it would take longer than we may wait."""
+        pause, until = FIRST_PAUSE, self.started + self.wanted.wait
+        if known.deadline == known.changed:  # that its command is over was found out late, mostly just now
+            until = max(until, clock.now() + self.wanted.settling)
+        while True:
+            asked = clock.now()
+            unsettled = known.deadline + self.wanted.settling - self.store.clock()
+            code, unknown = self._look_with_probe(lease, known)
+            if code == _DONE_BY_PROBE or unsettled <= 0:
+                return code, unknown
+            seen, left = unknown or "the probe does not see it", duration.show(max(unsettled, 1.0))
+            if asked + unsettled > until + 0.1:
+                early = f"{seen}, but its request may be under way for another {left}"
+                raise self._doubt(known, f"{early}: run it again then, or with --wait")
+            if pause == FIRST_PAUSE:
+                print(
+                    f"nightlatch: the effect {known.key} is in doubt: {known.reason}; {seen}, but its request may be "
+                    f"under way for another {left}. Waiting; Ctrl-C leaves it in doubt",
+                    file=sys.stderr,
+                )
+            rest(min(pause, unsettled))
+            pause = min(2 * pause, LONGEST_PAUSE)
 
     def _look_with_probe(self, lease: Lease, known: Effect) -> tuple[int, str]:
         """Its exit code, and why that tells nothing, if so."""
@@ -209,10 +230,10 @@ class _Once:
         key, scope = self.wanted.key, self.wanted.scope
         return {**self.named, "NIGHTLATCH_KEY": key, "NIGHTLATCH_IDEMPOTENCY_KEY": rules.idempotency_key(key, scope)}
 
-    def _act(self, lease: Lease) -> tuple[tuple[object, ...] | None, bytes]:
+    def _act(self, lease: Lease, limit: float) -> tuple[tuple[object, ...] | None, bytes]:
         """Run the command under the warden: its last report, and the first of what it printed."""
         supervise.forward_signals(self.guard)
-        self.guard.tell("limit", clock.now() + self.wanted.timeout)
+        self.guard.tell("limit", limit)
         self.guard.start(self.wanted.command, supervise.environment(lease) | self._told(), grace=self.grace)
         report: tuple[object, ...] | None = None
         kept, screen = b"", self.screen
@@ -230,7 +251,9 @@ class _Once:
                         heard.discard(fd)
                 else:
                     report = self.guard.report()
-                    if report is None or report[0] != "started":
+                    if report and report[0] == "started":
+                        self.acted = True
+                    else:
                         heard.discard(fd)
                         self.guard.dismiss()  # it has the other end of the command's output too
         return report, kept
@@ -243,12 +266,15 @@ class _Once:
             case ("failed", int(number), str(where)):
                 unable = supervise.not_started(self.wanted.command[0], number, where)
                 state, reason, exit_code, said = FAILED, unable.said, unable.exit_code, unable.said
+            case ("ended", _, str(why), _) if not self.acted:
+                state, reason, exit_code = FAILED, f"it was not started ({why})", _NOT_STARTED.get(why, 143)
             case ("ended", int(status), str(why), int(left)):
                 code = os.waitstatus_to_exitcode(status) if status >= 0 else -9
                 exit_code = 128 - code if code < 0 else code
                 ended_by = "the lease was lost" if lease.lost else why if why != warden.LEFTOVERS else ""
                 if code < 0 and not ended_by:
                     ended_by = f"signal {-code}"
+                self.asked = why == warden.ASKED or exit_code == _INTERRUPTED
                 state, reason = rules.judge(exit_code, ended_by, self.wanted.not_done)
                 if left:
                     said = f"{self.wanted.command[0]} left {left} process{'es' if left > 1 else ''} behind; ended"

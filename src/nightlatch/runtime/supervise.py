@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 GRACE = 10.0  # seconds between asking a tree to end and ending it
 
-_ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
+ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
 _PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
 
 
@@ -122,7 +122,7 @@ def forward_signals(guard: warden.Warden) -> None:
             guard.tell("end", warden.ASKED, 0.0 if asked else GRACE, signum)
             asked = True
 
-    for signum in _ENDING + _PASSED_ON:
+    for signum in ENDING + _PASSED_ON:
         if signal.getsignal(signum) != signal.SIG_IGN:  # nohup's wish
             signal.signal(signum, handle)
 
@@ -151,7 +151,7 @@ def _await_end(guard: warden.Warden, argv: list[str]) -> Ended:
 
 
 def _ended(command: str, status: int, why: str, left: int) -> Ended:
-    code = os.waitstatus_to_exitcode(status)
+    code = os.waitstatus_to_exitcode(status) if status >= 0 else -signal.SIGTERM  # ended before it was started
     said = ""
     if why == warden.LEFTOVERS:
         said = f"{command} left {left} process{'es' if left > 1 else ''} behind; ended"

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 # Why the tree was ended. Loss of the lease and of the supervisor leave no time for manners.
 LOST, ORPHANED, ASKED, LEFTOVERS, FAILED, TIMED_OUT = "lost", "orphaned", "asked", "leftovers", "failed", "timed-out"
+OVERDUE = "overdue"
 
 _NOT_FOR_US = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTTOU)
 
@@ -120,7 +121,7 @@ class _Loop:
         self.supervisors_group = os.getpgrp()
         self.defaults = [signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ]  # Python ignores the last two
         never = float("inf")
-        self.freeze_at = self.end_at = self.deadline = self.kill_at = self.limit_at = never
+        self.freeze_at = self.end_at = self.deadline = self.kill_at = self.limit_at = self.bound_at = never
 
     def live(self) -> NoReturn:
         code = 70
@@ -156,7 +157,7 @@ class _Loop:
         self.poll.register(wake_in, select.POLLIN)
 
     def _wait(self) -> None:
-        next_at = min(self.freeze_at, self.end_at, self.kill_at, self.limit_at)
+        next_at = min(self.freeze_at, self.end_at, self.kill_at, self.limit_at, self.bound_at)
         slice_ = min(max(next_at - clock.now(), 0.0), clock.SLICE)
         for fd, _event in self.poll.poll(slice_ * 1000 + 1 if slice_ else 0):
             if fd == self.wake:
@@ -177,6 +178,9 @@ class _Loop:
         elif now >= self.end_at:
             # Past the deadline (the machine slept) not even a moment is ours.
             self._end(LOST, grace=min(self.grace, (self.deadline - self.end_at) / 2) if now < self.deadline else 0)
+        elif now >= self.bound_at:
+            self.bound_at = float("inf")
+            self._end(OVERDUE, grace=0)
         elif now >= self.limit_at:
             self._end(TIMED_OUT, grace=self.grace)
         elif now >= self.freeze_at and not self.frozen and self.child > 0:
@@ -224,6 +228,10 @@ class _Loop:
         if not self.why:
             self.limit_at = at
 
+    def _order_bound(self, at: float) -> None:
+        """By when what the command does right now is over, or the command is; inf when it is. For the same reason."""
+        self.bound_at = at
+
     def _order_end(self, why: str, grace: float, signum: int) -> None:
         self._end(why, grace=grace, signum=signum)
 
@@ -233,6 +241,7 @@ class _Loop:
 
     def _order_start(self, argv: list[str], env: dict[str, str], cwd: str, grace: float) -> None:
         self.grace = grace
+        self._keep_time()  # who was stopped until its time was over starts nothing
         if self.why:
             return
         try:
