@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from nightlatch.ledger.ledger import Ledger
 from nightlatch.system import identity
 from tests import nightly
 from tests.programs import nightlatch as command
+from tests.programs import until
 
 JOBS = """
 import asyncio, os, pathlib, sys
@@ -349,6 +351,28 @@ def test_a_key_that_somebody_starts_by_hand_meanwhile_is_still_handled_once(
     assert done and (run := jobs.ledger.find("by_hand", "m")) and done.value == run.id
     assert len(list(jobs.ledger.step_log.entries(run.id))) == steps + 1
     assert not jobs.ledger.verify(jobs.ledger.heads()).breaks
+
+
+def test_an_end_waits_for_the_jobs_chain_with_no_run_in_its_hands(postgres_url):
+    """As a person's verb takes the chain and then a run: who took them the other way round would be in its way, and it
+    in theirs, until the server looks for such (1 s)."""
+    holder = identity.holder(pid=0)
+    book, person, looking = (open_for(postgres_url) for _ in range(3))
+    around = book.seal(book.open_run("queue", "a").id, token=1, grant="1" * 32, holder=holder).run
+    inside = book.inside(around)
+    one, new = (begun(inside, key, holder) for key in ("m-1", "m-2"))
+    inside.commit([one.beginning([STEP])])
+    ends = [each.ending("succeeded", reason="", elapsed=1.0) for each in (one, new)]
+    ending = Thread(target=inside.commit, args=(ends,))
+    with person._tables.on_chain("queue") as chain:
+        ending.start()
+        until(lambda: looking._tables.read("SELECT 1 FROM pg_locks WHERE NOT granted"))
+        for held in (one.run.id, around.id):
+            assert chain("SELECT id FROM {prefix}run WHERE id = :id FOR UPDATE NOWAIT", id=held)
+        chain.append("noted")
+    ending.join()
+    assert [(run := book.find("queue", key)) and run.state for key in ("m-1", "m-2")] == ["succeeded"] * 2
+    assert not book.verify(book.heads()).breaks
 
 
 class LosesReplies:

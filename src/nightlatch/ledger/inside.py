@@ -47,18 +47,22 @@ _ROW = Table(
     + ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS if name not in _KEPT),
 )
 
-_HOLDS = "SELECT id FROM {prefix}run WHERE id = :fence AND token = :token AND grant_id = :grant AND state = 'running'"
+_HOLDS = "id = :fence AND token = :token AND grant_id = :grant AND state = 'running'"
 _SEEN = """
 AND EXISTS (SELECT 1 FROM {prefix}run WHERE id = :id# AND head = :head# AND state = :state# AND attempt = :attempt#
             {share})"""
 # By the number of runs that were there before.
-_GUARDS = [
+_CONDITIONS = [
     _HOLDS + "".join(_SEEN.replace("#", str(number)) for number in range(seen)) + " {share}" for seen in range(MOST + 1)
 ]
+_GUARDS = [f"SELECT id FROM {{prefix}}run WHERE {condition}" for condition in _CONDITIONS]
+# The chain first and then the runs, as everybody takes them: the runs are looked at for each row of `held`, once it is
+# locked. (A condition that did not name it would be looked at before.)
 _ADVANCES = [
     "UPDATE {prefix}chain SET seq = :seq, head = :head "
-    f"WHERE name = :chain AND head = :was AND EXISTS ({guard}) RETURNING seq"
-    for guard in _GUARDS
+    "FROM (SELECT name AS held FROM {prefix}chain WHERE name = :chain AND head = :was {lock}) AS first "
+    f"WHERE name = held AND EXISTS (SELECT id FROM {{prefix}}run WHERE held = :chain AND {condition}) RETURNING seq"
+    for condition in _CONDITIONS
 ]
 _ENTRY = "SELECT seq FROM {prefix}journal WHERE chain = :chain AND seq = :seq AND hash = :hash"
 _LOOK = f"SELECT {RUN} FROM {{prefix}}run WHERE id = :id"
