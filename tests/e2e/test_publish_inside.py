@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nightlatch import gates
+from nightlatch import connect, gates
 from nightlatch.ledger import open_for
 from nightlatch.system import filelock, identity
 from tests import nightly, s3
@@ -121,6 +121,21 @@ def test_what_is_wrong_is_told_to_the_command_with_its_exit_code(sqlite_url, tmp
     done = run(sqlite_url, tmp_path, script)
     assert done.stdout.split() == ["64", "64", "64", "64", "64", "69"], done.stderr
     assert "cannot be read" in done.stderr and "no remote" not in done.stderr and "could not be sealed" in done.stderr
+
+
+def test_a_mistyped_target_is_not_in_the_way_of_the_next_run(any_store, tmp_path):
+    (tmp_path / "file").touch()
+    wrong, right = tmp_path / "file" / "page", tmp_path / "page"
+    done = run(any_store, tmp_path, f"echo x > x; me publish x {wrong}; echo $?; me publish x {right} >&2; echo $?")
+    assert done.stdout.split() == ["69", "0"], done.stderr
+    assert "could not be sealed" in done.stderr and "is it the right target?" in done.stderr
+    assert run(any_store, tmp_path, "true", key="l").returncode == 0, "it would have to seal the mistyped one first"
+    # One that was in use stays on the list, whoever fails to write to it then.
+    broken = "rm -rf .page.nightlatch; touch .page.nightlatch; me publish x page"
+    failed = run(any_store, tmp_path, broken, key="m")
+    assert failed.returncode == 69 and "is it the right target?" not in failed.stderr, failed.stderr
+    store = connect(any_store)
+    assert not store.unregister("job", gates.File(wrong).url) and store.unregister("job", gates.File(right).url)
 
 
 def test_a_release_goes_back(sqlite_url, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from _thread import allocate_lock
 
 from ..core import duration, given
 from ..core.model import Mark, check_name
@@ -57,6 +58,7 @@ class Lease:
         self.store = store
         self._owner = os.getpid()
         self._released: LeaseLost | None = None
+        self._sealing = allocate_lock()
         self._lifetime = lifetime or Lifetime(store.folder)
         self.grant = self._lifetime.grant
         try:
@@ -90,7 +92,8 @@ class Lease:
 
         given.gate(gate)
         self.check()
-        seal_in_work(self, gate)
+        with self._sealing:
+            seal_in_work(self, gate, alone=True)
 
     def raise_above(self, token: int) -> None:
         """Lift our token above one that a gate has seen: the store was restored from before it was granted."""

@@ -18,13 +18,27 @@ if TYPE_CHECKING:
 _TRIES = 3
 
 
-def seal_in_work(lease: Lease | Inherited, gate: Gate) -> None:
+def seal_in_work(lease: Lease | Inherited, gate: Gate, *, alone: bool = False) -> None:
     """Register a gate and seal it while the work goes on.
 
-    The token is not raised here, whatever stands there: the work has read things under the old one, and
-    a holder that a restored store has brought back to life would overtake the one that overtook it.
+    If that fails for one who is `alone` at it, what was not registered before is so no more, as below. (Of several
+    processes that have inherited a lease another may have sealed it meanwhile, and written there.)
     """
-    lease.store.register(lease.name, lease.grant, gate.url)
+    new = lease.store.register(lease.name, lease.grant, gate.url)
+    try:
+        _seal_as_it_is(lease, gate)
+    except BaseException as error:
+        if not (new and alone):
+            raise
+        _drop(lease, [gate.url])
+        if isinstance(error, GateUnreachable):
+            raise GateUnreachable(f"{error}. {_is_it_right(lease.name)}") from error
+        raise
+
+
+def _seal_as_it_is(lease: Lease | Inherited, gate: Gate) -> None:
+    """The token is not raised here, whatever stands there: the work has read things under the old one, and
+    a holder that a restored store has brought back to life would overtake the one that overtook it."""
     try:
         gate.seal(lease.mark, str(lease.holder), lease.known)
     except OtherStore:
@@ -106,9 +120,13 @@ def _refusal(gate: Gate, lease: Lease | Inherited, *, new: bool) -> int:
         hint = (
             f"If it is gone for good: nightlatch gate forget {gate.url} --lease {mark.name}"
             if not new
-            else f"Nothing was ever written there under {mark.name}: is it the right target?"
+            else _is_it_right(mark.name)
         )
         raise GateUnreachable(f"{unreachable}. {hint}") from unreachable
+
+
+def _is_it_right(name: str) -> str:
+    return f"Nothing was ever written there under {name}: is it the right target?"
 
 
 def _elsewhere(url: str) -> bool:
