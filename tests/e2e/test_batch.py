@@ -27,6 +27,16 @@ def test_another_name_is_another_batch(sqlite_url, tmp_path, acts):
     assert acts.read_text().split() == ["1", "1"]
 
 
+def test_another_key_is_refused_since_every_item_would_be_new(sqlite_url, tmp_path, acts):
+    items, do = jsonl(tmp_path, *ids(1, 2)), (*DO, str(acts), "{id}")
+    assert nightlatch(sqlite_url, "batch", "b", items, "--key", "{id}", "--", *do).returncode == 0
+    for words in (("--key", "post-{id}"), ("--key", "post-{id}", "--dry-run")):
+        other = nightlatch(sqlite_url, "batch", "b", items, *words, "--", *do)
+        assert other.returncode == 64 and "was begun with --key '{id}'" in other.stderr
+    assert acts.read_text().split() == ["1", "2"]
+    assert "2 skipped" in nightlatch(sqlite_url, "batch", "b", items, "--key", "{id}", "--", *do).stderr
+
+
 def test_failed_items_are_done_by_the_next_start(sqlite_url, tmp_path, acts):
     items, ready = jsonl(tmp_path, *ids(1, 2, 3)), tmp_path / "ready"
     script = f'[ "$1" != 2 ] || [ -e {ready} ] || {{ echo no such luck >&2; exit 3; }}; echo "$1" >> "$0"'

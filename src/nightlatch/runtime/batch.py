@@ -8,6 +8,7 @@ run's socket, before it starts one and after one has ended; what comes together 
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from itertools import islice
 
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 
 IN_DOUBT_ITSELF = 76  # a command that exits so says it does not know; asked again it will look, as `once` does
 
+_KEY = "batch-key"  # kind of the note in the journal that says by what a batch's items are known
+_WHOLE = "{}"  # the key where none is given: the item itself
 _HOMES = "batch-home"  # scope of the store's done keys that name the machine whose ledger has a batch's items
 
 
@@ -95,8 +98,9 @@ def run(batch: Batch, *, store: str | None = None) -> tuple[Verdict, dict[str, A
     caps = tuple(cap for cap in batch.caps if cap.period != budget.ITEM)
     meter = "report" if batch.meter else ""  # what stands in an item's output, the driver reports
     job = Job(name=batch.name, command=driver, timeout=None, lost="again", caps=caps, meter=meter)
-    the_store = url.connect(store)
-    _at_home(the_store, open_for(url.resolve(store)), batch.name)
+    the_store, ledger = url.connect(store), open_for(url.resolve(store))
+    _at_home(the_store, ledger, batch.name)
+    _same_key(ledger, batch)
     the_store.close()
     steps = Checkpoints(batch)
     try:
@@ -111,6 +115,7 @@ def known(ledger: Ledger, batch: Batch) -> dict[bytes, int]:
     from .selection import Selection
 
     name, steps = batch.name, ledger.steps
+    _same_key(ledger, batch)
     found = dict.fromkeys(map(bytes.fromhex, steps.digests(name, DONE)), Selection.DONE)
     waiting = [*_waiting(ledger, name), *(steps.in_flight(name) if batch.when_lost == "doubt" else ())]
     found.update((bytes.fromhex(step.digest), Selection.DOUBT) for step in waiting)
@@ -156,6 +161,8 @@ class Checkpoints:
         self._writer, self._steps = writer, ledger.steps
         name = self._batch.name
         writer.event("batch", again=self._batch.again)
+        if not ledger.noted(name, _KEY):
+            ledger.note(name, _KEY, key=self._batch.key or _WHOLE)
         if apart(store, ledger):
             store.settle(lease.name, lease.grant, _HOMES, name, value=_machine())
             _at_home(store, ledger, name)
@@ -284,6 +291,16 @@ def _put(path: str, digests: Iterable[str]) -> None:
 
 def _machine() -> str:
     return f"{identity.machine()} {identity.host()}"
+
+
+def _same_key(ledger: Ledger, batch: Batch) -> None:
+    """An item is known by its key: by another one all of them would be new, and done again."""
+    noted = ledger.noted(batch.name, _KEY)
+    if noted and noted.facts["key"] != clean(batch.key or _WHOLE):
+        raise UsageError(
+            f"the batch {batch.name} was begun with --key {shlex.quote(noted.facts['key'])}: by another key all its "
+            f"items would be new, and done again. Go on as it was begun, or begin a batch under another name"
+        )
 
 
 def _at_home(store: Store, ledger: Ledger, name: str) -> None:
