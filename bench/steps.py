@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 from nightlatch.ledger import open_for
-from nightlatch.ledger.steps import STEP
+from nightlatch.ledger.items import ITEM
 from nightlatch.runtime.items import Digest, Template
 from nightlatch.system import identity
 
@@ -51,7 +51,7 @@ class _Steps:
         first, self._next = self._next, self._next + self._together
         names = [f"{self._run}/{number}" for number in range(first, self._next)]
         rows = [("bench", identity.new_id(), name, "done", 1, self._run, 1, 0, "", "", 0) for name in names]
-        self._writer.record("steps", [(STEP, rows)], done="\n".join(names))
+        self._writer.record("steps", [(ITEM, rows)], done="\n".join(names))
 
 
 def _rates(folder: Path) -> None:
@@ -74,7 +74,7 @@ def _rates(folder: Path) -> None:
 def _resume(folder: Path) -> None:
     ledger = _filled(f"{folder}/resume", 9_990)
     started = time.perf_counter()
-    found = sum(1 for _ in open_for(ledger).steps.digests("big", "done"))
+    found = sum(1 for _ in open_for(ledger).items.digests("big", "done"))
     print(f"\nResuming a run of 10,000 steps: {found} done ones are known after {time.perf_counter() - started:.3f} s")
 
 

@@ -88,7 +88,7 @@ def test_retries_try_again_in_the_same_start(sqlite_url, tmp_path, acts):
     items = jsonl(tmp_path, *ids(1))
     flaky = ("sh", "-c", 'echo x >> "$0"; [ $(wc -l < "$0") -ge 3 ]', str(acts))
     assert nightlatch(sqlite_url, "batch", "b", items, "--key", "{id}", "--retries", "3", "--", *flaky).returncode == 0
-    (step,) = open_for(sqlite_url).steps.every("b", "done")
+    (step,) = open_for(sqlite_url).items.every("b", "done")
     assert step.tries == 3
 
 
@@ -128,7 +128,7 @@ def test_checkpoints_stand_in_the_runs_journal(sqlite_url, tmp_path):
     (run,) = ledger.runs()
     steps = [entry.facts for entry in ledger.entries(run.id) if entry.kind == "steps"]
     assert steps == [{"begun": "1"}, {"done": "1"}]
-    (step,) = ledger.steps.every("b", "done")
+    (step,) = ledger.items.every("b", "done")
     assert (step.key, step.result, step.exit_code) == ("1", "hello\n", 0)
     assert not ledger.verify().breaks
 

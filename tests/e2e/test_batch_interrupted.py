@@ -112,7 +112,7 @@ def test_a_full_disk_starts_nothing_that_is_not_recorded(sqlite_url, tmp_path, a
     again = nightlatch(sqlite_url, *command, timeout=120)
     everything = acts.read_text().split()
     assert len(everything) == len(set(everything)), "nothing was done twice"
-    waiting = {step.key for step in open_for(sqlite_url).steps.in_doubt("b")}
+    waiting = {step.key for step in open_for(sqlite_url).items.in_doubt("b")}
     assert set(everything) | waiting == set(map(str, range(1, 400)))
     assert again.returncode == (76 if waiting else 0)
 

@@ -81,11 +81,11 @@ def test_a_batch_killed_while_it_published_does_not_publish_twice(sqlite_url, tm
 
         fcntl.flock(lock, fcntl.LOCK_EX)
         batch = start(sqlite_url, *words, *WRITE, env={"MARK": mark})
-        steps = open_for(sqlite_url).steps
+        steps = open_for(sqlite_url).items
         until(lambda: [step for step in steps.in_flight("b") if step.result])
         kill_all(mark)
         batch.communicate()
-    (step,) = open_for(sqlite_url).steps.in_flight("b")
+    (step,) = open_for(sqlite_url).items.in_flight("b")
     folder = Path(json.loads(step.result)["workspace"])
     first = (folder / "page.md").read_text()
     if survives == "landed":
@@ -295,7 +295,7 @@ def test_a_result_that_is_no_text_or_too_long_is_kept_as_far_as_it_can_be(sqlite
     )  # not as text
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(b"\xff\xfe\x00x") and len(done.stdout) == 3_000_004, "shown as it came"
-    results = {step.key: step.result for step in open_for(sqlite_url).steps.every("b", "done")}
+    results = {step.key: step.result for step in open_for(sqlite_url).items.every("b", "done")}
     assert results["1"].startswith("\\xff\\xfe") and len(results["2"]) <= 4 * 1024
     assert not open_for(sqlite_url).verify().breaks
 

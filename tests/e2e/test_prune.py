@@ -164,10 +164,10 @@ def test_a_runs_steps_go_with_it_and_a_batchs_items_stay(sqlite_url, tmp_path):
     def steps() -> int:
         return int(book._tables.read("SELECT COUNT(*) FROM {prefix}journal WHERE chain LIKE 'steps:%'")[0][0])
 
-    assert (steps(), book.steps.counts("b")) == (6, {"done": 2})
+    assert (steps(), book.items.counts("b")) == (6, {"done": 2})
     foreseen = book.prunable(0.0).entries
     assert book.prune(0.0, "ann").entries == foreseen
-    assert (steps(), book.steps.counts("b")) == (0, {"done": 2})
+    assert (steps(), book.items.counts("b")) == (0, {"done": 2})
     assert not book.verify().breaks
     assert "2 skipped" in nightlatch(sqlite_url, *batch).stderr
 

@@ -55,7 +55,7 @@ class Torment:
         return [f"{batch}-{number}" for batch in range(self.batches) for number in range(self._count)]
 
     def in_doubt(self) -> set[str]:
-        steps = open_for(self.store).steps
+        steps = open_for(self.store).items
         return {step.key for batch in range(self.batches) for step in steps.in_doubt(f"b{batch}")}
 
     def tell(self, server: Counting) -> None:

@@ -13,7 +13,7 @@ from nightlatch import connect, ledger
 from nightlatch.core.model import Holder
 from nightlatch.database.sqlite import Sqlite
 from nightlatch.errors import StoreUnreachable
-from nightlatch.ledger.steps import STEP
+from nightlatch.ledger.items import ITEM
 from nightlatch.system import durable
 from tests.programs import python
 
@@ -62,8 +62,8 @@ def test_what_the_ledger_acknowledged_is_there_after_the_power_failed(disk, sqli
     assert [entry.kind for entry in ledger.open_for(disk.url()).entries(run.id)][-1] == "seen"
     writer.usage(usd=0.5)
     assert ledger.open_for(disk.url()).usage()[0].usd == 0.5
-    writer.record("steps", [(STEP, [("batch", "d", "k", "done", 1, run.id, 1, 0, "", "", 0)])])
-    assert list(ledger.open_for(disk.url()).steps.digests("batch", "done")) == ["d"]
+    writer.record("steps", [(ITEM, [("batch", "d", "k", "done", 1, run.id, 1, 0, "", "", 0)])])
+    assert list(ledger.open_for(disk.url()).items.digests("batch", "done")) == ["d"]
     with writer.together():
         writer.event("one")
         writer.event("two")

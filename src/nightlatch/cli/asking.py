@@ -85,7 +85,7 @@ def named(desk: Desk, key: str, *, scope: str = "", batch: str = "") -> list[Ask
 def _items(desk: Desk, key: str) -> list[Asking]:
     return [
         Asking(key=one, state=state, changed=changed, batch=batch, count=count, reason=reason)
-        for batch, state, count, one, changed, reason in desk.ledger.steps.asking(key)
+        for batch, state, count, one, changed, reason in desk.ledger.items.asking(key)
     ]
 
 

@@ -73,7 +73,7 @@ def main(argv: list[str]) -> int:
                 "timeline": [entry_facts(entry) for entry in entries],
                 "refusals": [entry_facts(entry) for entry in refusals],
                 "tail": tail,
-                "items": desk.ledger.steps.counts(run.job),
+                "items": desk.ledger.items.counts(run.job),
             }
         )
         return 0
@@ -114,7 +114,7 @@ def _plan(made: Plan, json: bool) -> int:
 
 def _items(desk: Desk, run: Run) -> list[str]:
     """Of a batch: how many there are in each state, and what to type about those that wait for a person."""
-    counts = desk.ledger.steps.counts(run.job)
+    counts = desk.ledger.items.counts(run.job)
     if not counts:
         return []
     waiting = [one for one in asking.everything(desk) if one.batch == run.job]

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from .audit import Verdict
     from .effects import Effects
     from .inside import Inside
+    from .items import Items
     from .model import Attempt, Entry, Pruned, Run, Usage
     from .step_log import StepLog, StepWriter
-    from .steps import Steps
     from .writer import Writer
 
 _SHORT = 4  # characters that a run may be named by
@@ -241,11 +241,11 @@ class Ledger:
         return self._tables.database.many_machines
 
     @property
-    def steps(self) -> Steps:
+    def items(self) -> Items:
         """Batches' items, each in the scope of its batch's name."""
-        from .steps import Steps
+        from .items import Items
 
-        return Steps(self._tables)
+        return Items(self._tables)
 
     @property
     def step_log(self) -> StepLog:

@@ -46,7 +46,7 @@ class Attendance:
         streams: tuple[int, int],
         folder: str,
         delivery: Delivery | None,
-        steps: Checkpoints | None,
+        checkpoints: Checkpoints | None,
     ) -> None:
         """`streams`: where its standard output and error can be read. `folder`: where they are kept."""
         self._job, self._ending, self._guard, self._delivery = job, ending, guard, delivery
@@ -59,7 +59,7 @@ class Attendance:
             cancelled_by=writer.cancel_requested,
         )
         self._kept = output.Kept(folder)
-        self._listener = Listener(told, lease, ledger, writer, self._watch, folder, steps, guard)
+        self._listener = Listener(told, lease, ledger, writer, self._watch, folder, checkpoints, guard)
         self._socket = Socket(lease.grant, self._listener.answers)
         self._environment = supervise.environment(lease) | dict(job.env) | {
             "NIGHTLATCH_RUN": writer.run.id,
@@ -73,7 +73,7 @@ class Attendance:
             self._environment = delivery.environment(self._environment)
         self._environment.pop(url.ENV, None)  # the store's password is not the agent's business
         self._listener.hidden = hidden = output.secrets(self._environment)
-        bar = steps.bar if steps else None
+        bar = checkpoints.bar if checkpoints else None
         self._streams = {fd: output.Stream(fd, screen, self._kept, hidden, bar) for screen, fd in enumerate(streams, 1)}
 
     def run(self, started: float) -> None:

@@ -1,6 +1,6 @@
 """A batch, on the supervisor's side: what is known of its items, and the one writer of their checkpoints.
 
-The batch is a run like any other, whose command is the driver (`worker`), in the tree under the warden: what
+The batch is a run like any other, whose command is the driver, in the tree under the warden: what
 ends the run ends the driver and every item. The driver asks for its plan and tells of every item through the
 run's socket, before it starts one and after one has ended; what comes together is one commit.
 """
@@ -19,7 +19,7 @@ from ..core.value import value
 from ..errors import Busy, UsageError
 from ..ledger import open_for
 from ..ledger.chain import clean
-from ..ledger.steps import STEP
+from ..ledger.items import ITEM
 from ..store import url
 from ..system import clock, identity
 from . import bar
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
     from ..core.budget import Cap
     from ..core.protocols import Store
+    from ..ledger.items import Item
     from ..ledger.ledger import Ledger
-    from ..ledger.steps import Step
     from ..ledger.writer import Writer
     from .item_publish import Publishing
     from .verdict import Verdict
@@ -94,7 +94,7 @@ def run(batch: Batch, *, store: str | None = None) -> tuple[Verdict, dict[str, A
     """
     from . import pipeline
 
-    driver = [sys.executable, "-P", "-m", "nightlatch.runtime.worker", batch.name, "--", *batch.command]
+    driver = [sys.executable, "-P", "-m", "nightlatch.runtime.driver", batch.name, "--", *batch.command]
     caps = tuple(cap for cap in batch.caps if cap.period != budget.ITEM)
     meter = "report" if batch.meter else ""  # what stands in an item's output, the driver reports
     job = Job(name=batch.name, command=driver, timeout=None, lost="again", caps=caps, meter=meter)
@@ -102,25 +102,25 @@ def run(batch: Batch, *, store: str | None = None) -> tuple[Verdict, dict[str, A
     _at_home(the_store, ledger, batch.name)
     _same_key(ledger, batch)
     the_store.close()
-    steps = Checkpoints(batch)
+    checkpoints = Checkpoints(batch)
     try:
-        return pipeline.run(job, store=store, steps=steps), steps.summary
+        return pipeline.run(job, store=store, checkpoints=checkpoints), checkpoints.summary
     finally:
-        if steps.bar:
-            steps.bar.close()
+        if checkpoints.bar:
+            checkpoints.bar.close()
 
 
 def known(ledger: Ledger, batch: Batch) -> dict[bytes, int]:
     """Digests of the items that are not to be done, as `Selection` wants them; for a plan that is only shown."""
     from .selection import Selection
 
-    name, steps = batch.name, ledger.steps
+    name, items = batch.name, ledger.items
     _same_key(ledger, batch)
-    found = dict.fromkeys(map(bytes.fromhex, steps.digests(name, DONE)), Selection.DONE)
-    waiting = [*_waiting(ledger, name), *(steps.in_flight(name) if batch.when_lost == "doubt" else ())]
-    found.update((bytes.fromhex(step.digest), Selection.DOUBT) for step in waiting)
+    found = dict.fromkeys(map(bytes.fromhex, items.digests(name, DONE)), Selection.DONE)
+    waiting = [*_waiting(ledger, name), *(items.in_flight(name) if batch.when_lost == "doubt" else ())]
+    found.update((bytes.fromhex(item.digest), Selection.DOUBT) for item in waiting)
     if not batch.retry_failed:
-        found.update((bytes.fromhex(digest), Selection.ASIDE) for digest in steps.digests(name, SET_ASIDE))
+        found.update((bytes.fromhex(digest), Selection.ASIDE) for digest in items.digests(name, SET_ASIDE))
     return found
 
 
@@ -132,7 +132,7 @@ def resolve(
     state, by = effects.resolution(outcome), by or identity.user()
     the_store = url.connect(store)
     with Lease(the_store, check_name(name), ttl=the_store.default_ttl, wait=wait):
-        keys = open_for(url.resolve(store)).steps.resolve(name, key, state, reason=f"resolved as {outcome} by {by}")
+        keys = open_for(url.resolve(store)).items.resolve(name, key, state, reason=f"resolved as {outcome} by {by}")
     if not keys:
         item = f"no item {key!r}" if key else "no item"
         raise UsageError(f"there is nothing to resolve: {item} of the batch {name} is in doubt or set aside")
@@ -158,7 +158,7 @@ class Checkpoints:
 
     def prepare(self, store: Store, ledger: Ledger, lease: Lease, writer: Writer, folder: str) -> None:
         """Before the driver starts: what the last one left in flight, and files with the digests of what is done."""
-        self._writer, self._steps = writer, ledger.steps
+        self._writer, self._items = writer, ledger.items
         name = self._batch.name
         writer.event("batch", again=self._batch.again)
         if not ledger.noted(name, _KEY):
@@ -172,30 +172,22 @@ class Checkpoints:
 
             self._publishing = Publishing(lease, writer.run.id, name)
             self._home = Workspace.make(store.folder, f"{writer.run.id}-{writer.run.attempt}", None)
-        self._recover(ledger.steps.in_flight(name))
+        self._recover(ledger.items.in_flight(name))
         self._files = {state: os.path.join(folder, f"items-{state}") for state in (DONE, IN_DOUBT, SET_ASIDE)}
-        _put(self._files[DONE], ledger.steps.digests(name, DONE))
-        _put(self._files[IN_DOUBT], (step.digest for step in _waiting(ledger, name)))
-        _put(self._files[SET_ASIDE], () if self._batch.retry_failed else ledger.steps.digests(name, SET_ASIDE))
+        _put(self._files[DONE], ledger.items.digests(name, DONE))
+        _put(self._files[IN_DOUBT], (item.digest for item in _waiting(ledger, name)))
+        _put(self._files[SET_ASIDE], () if self._batch.retry_failed else ledger.items.digests(name, SET_ASIDE))
 
-    def _recover(self, lost: list[Step]) -> None:
+    def _recover(self, lost: list[Item]) -> None:
         """What the last driver left in flight: what it had published is done, the rest follows --lost."""
-        landed = {step.digest for step in lost if self._publishing and self._publishing.recover(step)}
-        state, why = IN_DOUBT if self._batch.when_lost == "doubt" else FAILED, "in flight when its batch died"
-        found = [(step, DONE if step.digest in landed else state) for step in lost]
-        if found:
-            rows = [
-                (
-                    step.digest,
-                    step.key,
-                    became,
-                    step.tries,
-                    None,
-                    "",
-                    "published before its batch died" if became == DONE else why,
-                )
-                for step, became in found
-            ]
+        landed = {item.digest for item in lost if self._publishing and self._publishing.recover(item)}
+        became = IN_DOUBT if self._batch.when_lost == "doubt" else FAILED, "in flight when its batch died"
+        published = DONE, "published before its batch died"
+        rows = []
+        for item in lost:
+            state, why = published if item.digest in landed else became
+            rows.append((item.digest, item.key, state, item.tries, None, "", why))
+        if rows:
             self._write("steps-lost", rows)
         if self._publishing:
             for digest in landed:
@@ -214,7 +206,7 @@ class Checkpoints:
             case "spent":
                 return {"over": {item: str(cap) for item, told in self._told.items() if (cap := self._over(told))}}
             case "reasons":
-                return {"reasons": self._steps.reasons(self._batch.name, request["digests"])}
+                return {"reasons": self._items.reasons(self._batch.name, request["digests"])}
             case "land":
                 return self._publish(**request)
             case "over":
@@ -246,28 +238,14 @@ class Checkpoints:
 
         return self._publishing.publish(digest, key, targets, workspace, intend)
 
-    def _write(self, kind: str, steps: Sequence[tuple[str, str, str, int, int | None, str, str]]) -> None:
+    def _write(self, kind: str, items: Sequence[tuple[str, str, str, int, int | None, str, str]]) -> None:
         run, at = self._writer.run, int(clock.wall() * 1000)
-        rows = [
-            (
-                self._batch.name,
-                digest,
-                clean(key),
-                state,
-                tries,
-                run.id,
-                run.attempt,
-                code,
-                clean(result),
-                clean(why),
-                at,
-            )
-            for digest, key, state, tries, code, result, why in steps
-        ]
-        facts: dict[str, list[str]] = {}
-        for _, key, state, *_ in steps:
-            facts.setdefault(state, []).append(key)
-        self._writer.record(kind, [(STEP, rows)], **{state: "\n".join(keys) for state, keys in facts.items()})
+        rows, keys = [], dict[str, list[str]]()
+        for digest, key, state, tries, code, result, why in items:
+            told = (clean(result), clean(why), at)
+            rows.append((self._batch.name, digest, clean(key), state, tries, run.id, run.attempt, code, *told))
+            keys.setdefault(state, []).append(key)
+        self._writer.record(kind, [(ITEM, rows)], **{state: "\n".join(some) for state, some in keys.items()})
 
 
 def _ended(told: list[Any]) -> tuple[str, str, str, int, int | None, str, str]:
@@ -279,7 +257,7 @@ def _ended(told: list[Any]) -> tuple[str, str, str, int, int | None, str, str]:
 
 def _waiting(ledger: Ledger, name: str) -> list[Any]:
     """Items in doubt that wait for a person. One whose command said so by itself is asked again."""
-    return [step for step in ledger.steps.in_doubt(name) if step.exit_code != IN_DOUBT_ITSELF]
+    return [item for item in ledger.items.in_doubt(name) if item.exit_code != IN_DOUBT_ITSELF]
 
 
 def _put(path: str, digests: Iterable[str]) -> None:

@@ -17,7 +17,7 @@ import traceback
 from typing import Any
 
 from ..errors import Error, InDoubt, OnlyPlanned, StaleToken, Stop, UsageError
-from .asking_publish import note_refusal
+from .publish_asking import note_refusal
 from .tell import tell
 
 

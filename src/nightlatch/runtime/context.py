@@ -235,7 +235,7 @@ class Run:
         has published just so is not published again. Returns the release, "" for a file; in a dry-run nothing is
         done. `StaleToken`: a newer holder stands there; `nightlatch show` of the run lists it.
         """
-        from .asking_publish import publish
+        from .publish_asking import publish
 
         if keep is not None:
             given.whole(keep, "keep", least=1)
@@ -247,7 +247,7 @@ class Run:
         `branch` "": the one checked out. `done` is a key of this job that is settled with the push; if it is done,
         or an earlier attempt has pushed for it, nothing is pushed, and "" is returned.
         """
-        from .asking_publish import push
+        from .publish_asking import push
 
         given.text(remote, "remote")
         given.text(branch, "branch", empty=True)

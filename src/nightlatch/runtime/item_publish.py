@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ..ledger.steps import Step
+    from ..ledger.items import Item
     from .lease import Lease
 
     Intend = Callable[[str], None]
@@ -61,15 +61,15 @@ class Publishing:
         finally:
             workspace.close()
 
-    def recover(self, step: Step) -> bool:
+    def recover(self, item: Item) -> bool:
         """An item whose batch died while it was published. True: all of it is there (now). After the seal."""
-        intent = unpack(step.result)
+        intent = unpack(item.result)
         if intent is None:
             return False
         targets = [Replaced(text) for text in intent["targets"]]
         pairs = list(zip(targets, intent["facts"], strict=True))
         missing = [(target, facts) for target, facts in pairs if not target.landed(facts, None)]
-        self._under_way[step.digest] = [target.gate.url for target in targets]
+        self._under_way[item.digest] = [target.gate.url for target in targets]
         if not missing:
             return True
         left = Workspace.left(intent["workspace"])

@@ -11,10 +11,10 @@ from ..core.effects import DONE, FAILED, IN_DOUBT, SET_ASIDE
 from ..system import clock
 from . import usage
 from .batch import IN_DOUBT_ITSELF
+from .driver_line import Line
 from .item_place import Places
 from .item_process import Child
 from .items import Item
-from .line import Line
 from .summary import Summary
 
 _NOT_THE_ITEMS_FAULT = (126, 127)  # its command cannot be started

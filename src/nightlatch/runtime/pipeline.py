@@ -43,13 +43,13 @@ if TYPE_CHECKING:
     from .verdict import Verdict
 
 
-def run(job: Job, *, store: str | None = None, steps: Checkpoints | None = None) -> Verdict:
+def run(job: Job, *, store: str | None = None, checkpoints: Checkpoints | None = None) -> Verdict:
     """Run a job once, or say why not: skipped when its key is done, Busy while another works on it, InDoubt when a
     person has to decide. For a process of its own, as `supervise` is."""
     number = 0
     while True:
         number += 1
-        pipeline = Pipeline(job.check(), store, steps)
+        pipeline = Pipeline(job.check(), store, checkpoints)
         try:
             told = pipeline.go()
         except (GateUnreachable, OtherStore) as why:
@@ -65,9 +65,9 @@ def run(job: Job, *, store: str | None = None, steps: Checkpoints | None = None)
 
 
 class Pipeline(Looking):
-    def __init__(self, job: Job, store: str | None, steps: Checkpoints | None = None) -> None:
+    def __init__(self, job: Job, store: str | None, checkpoints: Checkpoints | None = None) -> None:
         super().__init__(job, store)
-        self.steps, self.ending = steps, Ending()
+        self.checkpoints, self.ending = checkpoints, Ending()
         self.delivery: Delivery | None = None
         self.unsealed = ""  # the key that there is no lease for, since a gate could not be sealed
         self.recovered = ""  # how an earlier attempt's work came to be published
@@ -181,8 +181,8 @@ class Pipeline(Looking):
 
     def _work(self, started: float) -> None:
         folder = private_folder(os.path.join(self.store.folder, "runs", self.opened.id))
-        if self.steps:
-            self.steps.prepare(self.store, self.ledger, self.lease, self.writer, folder)
+        if self.checkpoints:
+            self.checkpoints.prepare(self.store, self.ledger, self.lease, self.writer, folder)
         Attendance(
             self.job,
             self.lease,
@@ -195,7 +195,7 @@ class Pipeline(Looking):
             streams=(self.pipes[0][0], self.pipes[1][0]),
             folder=folder,
             delivery=self.delivery,
-            steps=self.steps,
+            checkpoints=self.checkpoints,
         ).run(started)
 
     # ── publish ──
@@ -259,7 +259,7 @@ class Pipeline(Looking):
                 clock.sleep(clock.SLICE)
 
     def _judged(self) -> tuple[str, str]:
-        done = self.steps is not None and self.steps.summary.get("exit_code") == 0
+        done = self.checkpoints is not None and self.checkpoints.summary.get("exit_code") == 0
         state, reason = self.ending.judged(self.lease.lost, self.job.timeout, self.told, done=done)
         if state != states.SUCCEEDED:
             return state, reason

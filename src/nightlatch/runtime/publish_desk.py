@@ -11,8 +11,8 @@ from _thread import allocate_lock
 
 from ..errors import Error, LeaseLost, StaleToken, Stop, UsageError
 from ..system import clock
-from .asked import Copied, Head
 from .publish import LANDED, land, left
+from .publish_asked import Copied, Head
 from .socket import Later
 from .targets import For, Place
 

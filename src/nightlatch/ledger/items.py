@@ -1,4 +1,4 @@
-"""The items of batches, each in the scope of its batch's name. (The steps of a run: see step_log.)
+"""The items of batches, each in the scope of its batch's name. (Their table is called `step`.)
 
 Rows are written by the run's writer, in the commit that checks its token. They are read here: a million
 digests at a time, in pages, from an index that has all that is needed.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _PAGE = 50_000
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
-STEP = Table(
+ITEM = Table(
     "step",
     {
         "scope": "TEXT",
@@ -73,7 +73,7 @@ SELECT found.*, (SELECT MIN(reason) FROM {prefix}step AS step
 
 
 @value(frozen=True, kw_only=True)
-class Step:
+class Item:
     """One item as it stands. `changed` is wall clock, in seconds."""
 
     digest: str
@@ -87,8 +87,8 @@ class Step:
     changed: float
 
 
-class Steps:
-    """Made by `Ledger.steps`."""
+class Items:
+    """Made by `Ledger.items`."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
@@ -110,10 +110,10 @@ class Steps:
         places = ", ".join(f":{name}" for name in given)
         return dict(self._tables.read(_REASONS + f"({places})", scope=scope, **given)) if given else {}
 
-    def every(self, scope: str, state: str, limit: int = 1_000_000) -> list[Step]:
+    def every(self, scope: str, state: str, limit: int = 1_000_000) -> list[Item]:
         rows = self._tables.read(_SOME, scope=scope, state=state, most=limit)
         return [
-            Step(
+            Item(
                 digest=digest,
                 key=key,
                 state=state,
@@ -127,11 +127,11 @@ class Steps:
             for digest, key, state, tries, run, exit_code, result, reason, changed in rows
         ]
 
-    def in_flight(self, scope: str) -> list[Step]:
+    def in_flight(self, scope: str) -> list[Item]:
         """Begun and not ended: whoever holds the batch's lease now knows that nobody works on them."""
         return self.every(scope, BEGUN)
 
-    def in_doubt(self, scope: str) -> list[Step]:
+    def in_doubt(self, scope: str) -> list[Item]:
         return self.every(scope, IN_DOUBT)
 
     def counts(self, scope: str) -> dict[str, int]:

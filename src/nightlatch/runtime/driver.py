@@ -1,6 +1,6 @@
 """The driver of a batch: starts items, ends them on time, tells the supervisor of each.
 
-    python -m nightlatch.runtime.worker NAME -- CMD …       inside a run only
+    python -m nightlatch.runtime.driver NAME -- CMD …       inside a run only
 
 One thread, one loop. Nothing is started before the supervisor has it on the disk that it is begun; if the
 supervisor cannot write, nothing more is started. Items run in process groups of their own, so that Ctrl-C
@@ -21,11 +21,11 @@ from typing import Any
 
 from ..core.effects import DONE, IN_DOUBT, SET_ASIDE, idempotency_key
 from ..system import clock
+from .driver_line import Line, Refused
 from .item_place import Places
 from .item_process import Child
 from .items import BadItem, Command, Item, Reader
 from .judge import Judge
-from .line import Line, Refused
 from .selection import Selection
 from .summary import LISTED, Summary
 
@@ -36,7 +36,7 @@ _MOST = 100  # records in one message
 _LOOK_EVERY = 0.25  # seconds between two looks at what the items have spent
 
 
-class Worker:
+class Driver:
     def __init__(self, line: Line) -> None:
         told = line.ask(do="plan")
         self.plan: dict[str, Any] = told["plan"]
@@ -289,7 +289,7 @@ def main() -> int:
     from ..errors import Error
 
     try:
-        return Worker(Line()).go()
+        return Driver(Line()).go()
     except (Error, Refused) as error:
         print(f"nightlatch: {error}", file=sys.stderr)
         return getattr(error, "exit_code", 125)
