@@ -50,6 +50,12 @@ def test_commands_named_in_documents_exist(document):
         assert command in COMMANDS, f"{document.name} names `nightlatch {command}`"
 
 
+def test_a_newcomer_finds_every_file_of_the_runtime_on_the_map():
+    table = (ROOT / "docs" / "architecture.md").read_text().partition("| in runtime/ |")[2].partition("\n\n")[0]
+    files = {path.stem for path in (ROOT / "src" / "nightlatch" / "runtime").glob("*.py")} - {"__init__"}
+    assert files == files & set(re.findall(r"\w+", table)), files - set(re.findall(r"\w+", table))
+
+
 def test_tests_named_in_the_guarantees_exist():
     named = re.findall(r"`(test_\w+\.py)::(test_\w+)`", (ROOT / "docs" / "guarantees.md").read_text())
     assert len(named) > 12
