@@ -8,22 +8,20 @@ import stat
 from ..core import given
 from ..errors import UsageError
 from ..system import durable
-from . import address
 from .bearer import present
-from .marks import Marks
+from .on_disk import OnDisk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..core.fence import Refusal, Standing
-    from ..core.model import Known, Mark
+    from ..core.model import Mark
     from ..core.protocols import Bearer
 
 _CHUNK = 1 << 20
 
 
-class File:
+class File(OnDisk):
     """The file at `path`, replaced as a whole: a reader finds the old or the new, never a part.
 
         with nightlatch.lease("report", gates=[out := gates.File("out.html")]) as lease:
@@ -39,26 +37,10 @@ class File:
     nobody elsewhere can write to it.
     """
 
+    SCHEME = "file"
+
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = os.path.realpath(given.path(path, "the path of a file"))
-        self.url = address.to_url("file", self.path)
-        self._marks = Marks(self.path)
-        self._sealed: Mark | None = None
-
-    @classmethod
-    def from_url(cls, url: str) -> File:
-        return cls(address.to_path(url))
-
-    def seal(self, mark: Mark, by: str, known: Known | None = None) -> Mark | None:
-        """Refuse every older grant from now on; returns the mark before."""
-        with self._marks.locked():
-            before = self._marks.admit(mark, by, known)
-            self._marks.sweep()
-            # What the last writer put there, killed before it could flush the name, is kept for good now:
-            # the new holder may build on it.
-            durable.fsync_folder(self._marks.parent)
-        self._sealed = mark
-        return before
+        super().__init__(os.path.realpath(given.path(path, "the path of a file")))
 
     def write(self, bearer: Bearer | Mark, content: bytes | str) -> None:
         """Replace the file's content; text is written as UTF-8. Raises `StaleToken`, and changes nothing, if a newer
@@ -78,18 +60,6 @@ class File:
             self._put(bearer, iter(lambda: os.read(fd, _CHUNK), b""), stat.S_IMODE(status.st_mode) & 0o777)
         finally:
             os.close(fd)
-
-    def standing(self) -> dict[str, Standing]:
-        """Every mark by lease name."""
-        return self._marks.read()
-
-    def refusals(self) -> list[Refusal]:
-        """What was refused here, the oldest first."""
-        return self._marks.refusals()
-
-    def adopt(self, store: str) -> int:
-        """Re-key marks of another store to this one; returns how many there were."""
-        return self._marks.adopt(store)
 
     def _put(self, bearer: Bearer | Mark, content: Iterator[bytes], mode: int) -> None:
         mark, by = present(self, bearer, self._sealed)

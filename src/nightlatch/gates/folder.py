@@ -8,22 +8,21 @@ import stat
 from ..core import given
 from ..errors import UsageError
 from ..system import durable, treecopy
-from . import address, marks
+from . import marks
 from .bearer import present
-from .marks import Marks
+from .on_disk import OnDisk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..core.fence import Refusal, Standing
-    from ..core.model import Known, Mark
+    from ..core.model import Mark
     from ..core.protocols import Bearer
 
 KEEP = 5
 
 
-class Folder:
+class Folder(OnDisk):
     """The folder at `path`, replaced as a whole.
 
     `path` is a symbolic link to one of `PATH.releases/TOKEN-NUMBER/`; each release is copied and
@@ -34,31 +33,17 @@ class Folder:
     (`cd -P`). The marks stand in `.NAME.nightlatch/`, where a file gate of the same path has them too.
     """
 
+    SCHEME = "folder"
+
     def __init__(self, path: str | os.PathLike[str], *, keep: int = KEEP) -> None:
         # The last part is not resolved: it is the link that is switched.
         parent, name = os.path.split(os.path.abspath(given.path(path, "the path of a folder")))
         if not name:
             raise UsageError(f"{os.fspath(path)} cannot be switched to another folder: name one below it")
-        self.path = os.path.join(os.path.realpath(parent), name)
-        self.url = address.to_url("folder", self.path)
+        super().__init__(os.path.join(os.path.realpath(parent), name))
         self.releases = f"{self.path}.releases"
         self._keep = keep
-        self._marks = Marks(self.path)
         self._pending = os.path.join(self._marks.folder, "switch")
-        self._sealed: Mark | None = None
-
-    @classmethod
-    def from_url(cls, url: str) -> Folder:
-        return cls(address.to_path(url))
-
-    def seal(self, mark: Mark, by: str, known: Known | None = None) -> Mark | None:
-        """Refuse every older grant from now on; returns the mark before."""
-        with self._marks.locked():
-            before = self._marks.admit(mark, by, known)
-            self._marks.sweep()
-            durable.fsync_folder(self._marks.parent)
-        self._sealed = mark
-        return before
 
     def publish(self, bearer: Bearer | Mark, source: str | os.PathLike[str], *, adopt: bool = False) -> str:
         """Make a copy of the folder `source` the newest release and switch to it; returns the release.
@@ -126,18 +111,6 @@ class Folder:
             return os.path.basename(os.readlink(self.path))
         except FileNotFoundError:
             return ""
-
-    def standing(self) -> dict[str, Standing]:
-        """Every mark by lease name."""
-        return self._marks.read()
-
-    def refusals(self) -> list[Refusal]:
-        """What was refused here, the oldest first."""
-        return self._marks.refusals()
-
-    def adopt(self, store: str) -> int:
-        """Re-key marks of another store to this one; returns how many there were."""
-        return self._marks.adopt(store)
 
     def _check_link(self, adopt: bool) -> None:
         """What stands at `path` must be ours to switch."""

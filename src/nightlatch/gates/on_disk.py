@@ -1,0 +1,51 @@
+"""What gates of a path on this machine's disk share: marks beside it, and being found by it."""
+
+from __future__ import annotations
+
+from ..system import durable
+from . import address
+from .marks import Marks
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Self
+
+    from ..core.fence import Refusal, Standing
+    from ..core.model import Known, Mark
+
+
+class OnDisk:
+    SCHEME: str
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.url = address.to_url(self.SCHEME, path)
+        self._marks = Marks(path)
+        self._sealed: Mark | None = None
+
+    @classmethod
+    def from_url(cls, url: str) -> Self:
+        return cls(address.to_path(url))
+
+    def seal(self, mark: Mark, by: str, known: Known | None = None) -> Mark | None:
+        """Refuse every older grant from now on; returns the mark before."""
+        with self._marks.locked():
+            before = self._marks.admit(mark, by, known)
+            self._marks.sweep()
+            # What the last writer put there, killed before it could flush the name, is kept for good now:
+            # the new holder may build on it.
+            durable.fsync_folder(self._marks.parent)
+        self._sealed = mark
+        return before
+
+    def standing(self) -> dict[str, Standing]:
+        """Every mark by lease name."""
+        return self._marks.read()
+
+    def refusals(self) -> list[Refusal]:
+        """What was refused here, the oldest first."""
+        return self._marks.refusals()
+
+    def adopt(self, store: str) -> int:
+        """Re-key marks of another store to this one; returns how many there were."""
+        return self._marks.adopt(store)
