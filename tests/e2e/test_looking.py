@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 
 import pytest
 
@@ -52,6 +53,17 @@ def test_looking_from_inside_a_run_shows_the_runs_own_store(sqlite_url, state_ho
 
 def test_help_is_still_the_help(sqlite_url):
     assert nightlatch(sqlite_url, "--help").stdout.startswith("usage: nightlatch")
+
+
+@pytest.mark.parametrize(("signum", "needs"), [(signal.SIGTERM, 1), (signal.SIGINT, 0)])
+def test_what_a_shutdown_ended_needs_you_and_what_ctrl_c_ended_does_not(sqlite_url, tmp_path, signum, needs):
+    running = Running(sqlite_url, tmp_path, "agent", "--grace", "1s")
+    running.process.send_signal(signum)
+    running.process.communicate(timeout=30)
+    told = json.loads(nightlatch(sqlite_url, "status", "--json").stdout)
+    assert [len(told[name]) for name in ("needs_you", "done")] == [needs, 1 - needs]
+    assert run(sqlite_url, "agent", "true").returncode == 0  # the next attempt
+    assert "nothing needs you" in nightlatch(sqlite_url).stdout
 
 
 def test_bare_shows_what_needs_you_first_and_each_row_ends_in_what_to_type(sqlite_url, tmp_path, in_doubt):

@@ -70,7 +70,7 @@ def _look(desk: Desk, since: float | None) -> tuple[dict[str, list[Seen]], set[s
         runs = list(desk.ledger.runs(state=state, since=within, limit=_MOST))
         for run in runs:
             shown = desk.state(run)
-            groups[_group(shown)].append((run, shown))
+            groups["needs you" if _shut_down(run) else _group(shown)].append((run, shown))
         if len(runs) == _MOST:
             capped.add(_group(state))
     for group in groups.values():
@@ -79,7 +79,13 @@ def _look(desk: Desk, since: float | None) -> tuple[dict[str, list[Seen]], set[s
     return groups, capped
 
 
+_CTRL_C = 130
 _URGENCY = (states.IN_DOUBT, states.NEEDS_ATTENTION, lapse.LAPSED)
+
+
+def _shut_down(run: Run) -> bool:
+    """Ended by a signal, and neither by `nightlatch cancel` nor by Ctrl-C: nobody may know that it is not done."""
+    return run.state == states.CANCELLED and not run.cancel and run.attempt > 0 and run.exit_code != _CTRL_C
 
 
 def _group(state: str) -> str:

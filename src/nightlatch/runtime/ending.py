@@ -44,7 +44,7 @@ class Ending:
         if self.decided:
             return self.decided
         if self.why == warden.ASKED:
-            return states.CANCELLED, "its supervisor was told to end"
+            return states.CANCELLED, "its supervisor was told to end (a shutdown, a kill, Ctrl-C)"
         if not self.exit_code:
             return states.SUCCEEDED, ""
         # What an effect in doubt, or an item set aside, leaves behind is for a person: no retry is spent on it.
