@@ -95,7 +95,11 @@ def test_a_lapsed_run_is_taken_over_and_decided(sqlite_url, lapsed, outcome, sta
     assert done.returncode == 0, done.stderr
     told = json.loads(nightlatch(sqlite_url, "show", lapsed, "--json").stdout)
     assert told["state"] == state
-    assert [attempt["state"] for attempt in told["attempts"]] == ["lost"]
+    (attempt,) = told["attempts"]
+    assert attempt["state"] == ("succeeded" if outcome == "done" else "lost")
+    assert attempt["reason"].startswith("its holder is gone") and ("resolved as" in attempt["reason"]) == (
+        outcome == "done"
+    )
     assert (stores.connect(sqlite_url).look("crawl", "k") is not None) == (outcome == "done")
     assert '"held": false' in nightlatch(sqlite_url, "lease", "show", "crawl", "--json").stdout
 

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +180,42 @@ def test_what_an_earlier_attempt_published_is_adopted(any_store, tmp_path):
         assert (tmp_path / "www" / "n").read_text() == f"{content}\n"
     assert len(os.listdir(tmp_path / "www.releases")) == 2, "the second attempt found its content there"
     assert [entry.get("adopted") for entry in journal(any_store, "published")] == [None, "true", None]
+
+
+TWICE = """
+import os, pathlib, time
+import nightlatch
+
+run = nightlatch.current()
+with open("acts", "a") as acts:
+    run.step("act", acts.write, "act ")
+pathlib.Path("new").write_text("text")
+run.publish("new", "page")
+if run.attempt == 1:
+    pathlib.Path("there").touch()
+    time.sleep(60)
+"""
+
+
+def test_what_a_person_called_done_is_done_again_from_the_beginning(ledger_url, tmp_path):
+    (tmp_path / "twice.py").write_text(TWICE)
+    command = ("run", "job", "--key", "k", "--ttl", "3s")
+    program = ("--", sys.executable, "twice.py")
+    first = start(ledger_url, *command, *program, cwd=tmp_path, stderr=subprocess.DEVNULL)
+    until((tmp_path / "there").exists)
+    first.kill()
+    first.wait()
+    assert nightlatch(ledger_url, *command, "--wait", "20s", *program, cwd=tmp_path).returncode == 76
+    run = open_for(ledger_url).find("job", "k")
+    assert run and nightlatch(ledger_url, "resolve", run.id, "done").returncode == 0
+    assert nightlatch(ledger_url, *command, *program, cwd=tmp_path).returncode == 0, "skipped"
+    assert (tmp_path / "acts").read_text() == "act "
+    assert nightlatch(ledger_url, *command, "--again", *program, cwd=tmp_path).returncode == 0
+    assert (tmp_path / "acts").read_text() == "act act "
+    landed = journal(ledger_url, "published")
+    assert [(entry["attempt"], entry.get("adopted")) for entry in landed] == [("1", None), ("2", None)]
+    assert "resolved as succeeded" in shown(ledger_url)
+    assert not open_for(ledger_url).verify(open_for(ledger_url).heads()).breaks
 
 
 def test_a_publish_of_the_command_is_not_taken_for_the_runs_own(sqlite_url, tmp_path):

@@ -76,7 +76,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--keep-awake", action="store_true", help="keep the machine from sleeping while it runs")
     parser.add_argument("--retries", metavar="N", type=int, default=0, help="more attempts if it fails (default 0)")
     parser.add_argument("--backoff", metavar="TIME", default="10s", help="before the first of them; doubles (10s)")
-    parser.add_argument("--again", action="store_true", help="although the key is done")
+    parser.add_argument("--again", action="store_true", help="from the beginning, although the key is done")
     parser.add_argument("--new", action="store_true", help="without a key: a new run, not the unfinished one")
     parser.add_argument("--verdict", metavar="FILE", help="write how it ended, or why it did not begin, as JSON")
     parser.add_argument(

@@ -21,6 +21,12 @@ UPDATE {prefix}run SET state = :state, cancel = :cancel, reason = :reason, chang
   ended = CASE WHEN :ends = 1 THEN :at ELSE ended END
 WHERE id = :id AND state = :was_state AND attempt = :was_attempt AND cancel = :was_cancel RETURNING id
 """
+# The attempt that a person calls a success is one: what is done `--again` begins after it, from the beginning.
+_SUCCEEDED = """
+UPDATE {prefix}attempt SET state = 'succeeded',
+  reason = CASE WHEN reason = '' THEN :reason ELSE reason || '; ' || :reason END
+WHERE run = :run AND attempt = :attempt
+"""
 _ASK = """
 UPDATE {prefix}run SET cancel = :cancel
 WHERE id = :id AND state = 'running' AND attempt = :was_attempt AND cancel = '' RETURNING id
@@ -47,6 +53,8 @@ def change(
         )
         if not moved:
             return None
+        if state == states.SUCCEEDED:
+            chain(_SUCCEEDED, run=run.id, attempt=run.attempt, reason=clean(reason or ""))
         anchor = chain.append(
             kind, run=run.id, was=run.state, state=state, seq=run.seq, head=run.head, reason=reason, **facts
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..core import states
 from ..errors import RunEnded, StaleToken, StoreUnreachable, UsageError
 from ..system import clock
-from . import deciding, opening, sealing
+from . import deciding, opening, sealing, step_chain
 from .amounts import SCALE, shown
 from .chain import job_chain
 from .model import ATTEMPT, ENTRY, RUN, attempt_of, entry_of, run_of, usage_of
@@ -166,6 +166,10 @@ class Ledger:
             f"SELECT {ATTEMPT} FROM {{prefix}}attempt WHERE run = :run ORDER BY attempt", run=run_id
         )
         return list(map(attempt_of, rows))
+
+    def last_success(self, run_id: str) -> int:
+        """The attempt of a run that succeeded last, by its own verdict or a person's; 0: none."""
+        return step_chain.last_success(self._tables.read, run_id)
 
     def entries(self, run_id: str) -> Iterator[Entry]:
         """The run's journal, in order."""

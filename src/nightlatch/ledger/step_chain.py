@@ -24,6 +24,11 @@ def chain_of(read: Read, run: str, *, before: bool = False) -> str:
     return chain_after(run, next(iter(attempts[1:] if before else attempts), 0))
 
 
+def last_success(read: Read, run: str) -> int:
+    """The attempt of a run that succeeded last; 0: none."""
+    return next((attempt for (attempt,) in read(_SUCCEEDED, run=run)), 0)
+
+
 def chains_of(read: Read, run: str) -> list[str]:
     """All that it has ever had."""
     return [chain_after(run), *(chain_after(run, attempt) for (attempt,) in read(_SUCCEEDED, run=run))]

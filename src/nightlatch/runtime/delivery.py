@@ -53,7 +53,7 @@ class Delivery:
         self.path = os.path.join(self.workspace.path, self._job.cwd)
         writer.event("workspace", path=self.workspace.path, commit=self.workspace.commit or None)
         if run.attempt > 1 and self._publication.targets:
-            recovered = self._publication.recover(ledger.entries(run.id), self.workspace, writer, self._whom)
+            recovered = self._publication.recover(ledger, self.workspace, writer, self._whom)
             if recovered:
                 return recovered
         if not os.path.isdir(self.path):

@@ -8,7 +8,6 @@ everything else, and where the store is the same repository the done key lands i
 
 from __future__ import annotations
 
-from ..core import states
 from ..errors import Conflict, NothingToPublish, StaleToken, UsageError
 from .targets import For, Pushed, Replaced
 from .workspace import Workspace
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ..core.protocols import Gate
-    from ..ledger.model import Entry
+    from ..ledger.ledger import Ledger
     from ..ledger.writer import Writer
     from .clone import Source
     from .targets import Facts, Place
@@ -53,13 +52,13 @@ class Publication:
         for target, facts, _ in land(targets, workspace, writer, whom):
             self.settled = isinstance(target, Pushed) and whom.done is not None and facts["commit"] != facts["base"]
 
-    def recover(self, entries: Iterable[Entry], fresh: Workspace, writer: Writer, whom: For) -> str:
+    def recover(self, ledger: Ledger, fresh: Workspace, writer: Writer, whom: For) -> str:
         """Finish what an earlier attempt had begun to publish. Returns how; "" if the work has to be done (again).
 
         All of it is there: adopted. Some is missing, and the earlier workspace is here and as it was: published
         from there. Else the work is done again, and what is replaced is replaced by that.
         """
-        intents, outcomes = left(entries)
+        intents, outcomes = left(ledger, writer.run.id)
         if any(target.gate.url not in intents for target in self.targets):
             return ""
         missing = []
@@ -117,19 +116,18 @@ def land(
     return done
 
 
-def left(entries: Iterable[Entry], by: str | None = None) -> tuple[dict[str, Facts], dict[str, str]]:
+def left(ledger: Ledger, run: str, by: str | None = None) -> tuple[dict[str, Facts], dict[str, str]]:
     """The newest intent for each target since the run last succeeded, and what became of it."""
     intents: dict[str, Facts] = {}
     outcomes: dict[str, str] = {}
-    for entry in entries:
+    after = ledger.last_success(run)  # with --again all of it is wanted again
+    for entry in ledger.entries(run):
         facts = entry.facts
-        if entry.kind == "ended" and facts["state"] == states.SUCCEEDED:
-            intents, outcomes = {}, {}  # with --again all of it is wanted again
-        elif facts.get("by") != by:
+        if entry.kind not in (INTENT, LANDED, NOT_LANDED) or facts.get("by") != by or int(facts["attempt"]) <= after:
             continue
-        elif entry.kind == INTENT:
+        if entry.kind == INTENT:
             intents[facts["target"]] = facts
             outcomes.pop(facts["target"], None)
-        elif entry.kind in (LANDED, NOT_LANDED):
+        else:
             outcomes[facts["target"]] = entry.kind
     return intents, outcomes

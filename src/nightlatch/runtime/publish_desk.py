@@ -113,7 +113,7 @@ class PublishDesk:
         with self._mutex:
             if self._before is None:
                 # Of this attempt nothing is among it: it is read before the first intent is written.
-                self._before = left(self._ledger.entries(self._writer.run.id), BY)
+                self._before = left(self._ledger, self._writer.run.id, BY)
         intents, outcomes = self._before
         return intents.get(url), outcomes.get(url, "")
 
