@@ -49,12 +49,16 @@ def message(number: int) -> int:
     return int(nightlatch.current().step("one", work, number))
 
 
-@nightlatch.job(key="{key}", timeout="10m")
-def runs(key: str, count: int) -> None:
+def warm_inside(key: str) -> nightlatch.Run:
     run = nightlatch.current()
     for number in range(WARM):
         run.handle(f"{key}-warm-{number}", message, number)
-    started = time.perf_counter()
+    return run
+
+
+@nightlatch.job(key="{key}", timeout="10m")
+def runs(key: str, count: int) -> None:
+    run, started = warm_inside(key), time.perf_counter()
     for number in range(count):
         run.handle(f"{key}-{number}", message, number)
     took(started)
@@ -62,10 +66,7 @@ def runs(key: str, count: int) -> None:
 
 @nightlatch.job(key="{key}", timeout="10m")
 def runs_beside(key: str, count: int) -> None:
-    run = nightlatch.current()
-    for number in range(WARM):
-        run.handle(f"{key}-warm-{number}", message, number)
-    started = time.perf_counter()
+    run, started = warm_inside(key), time.perf_counter()
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda number: run.handle(f"{key}-{number}", message, number), range(count)))
     took(started)

@@ -70,16 +70,9 @@ class _Careless(BaseHTTPRequestHandler):
 def careless_server() -> Iterator[tuple[str, dict[str, bytes]]]:
     """(endpoint, what it holds)"""
     objects: dict[str, bytes] = {}
-    http = ThreadingHTTPServer(("127.0.0.1", 0), type("Careless", (_Careless,), {"objects": objects}))
-    thread = threading.Thread(target=http.serve_forever, daemon=True)
-    thread.start()
     os.environ.update(CREDENTIALS)
-    try:
-        yield f"http://127.0.0.1:{http.server_port}", objects
-    finally:
-        http.shutdown()
-        http.server_close()
-        thread.join()
+    with _serving(type("Careless", (_Careless,), {"objects": objects})) as endpoint:
+        yield endpoint, objects
 
 
 class _Lossy(BaseHTTPRequestHandler):
@@ -122,12 +115,19 @@ class _Lossy(BaseHTTPRequestHandler):
 def lossy(endpoint: str) -> Iterator[tuple[str, list[str]]]:
     """A network in front of a server: (endpoint, how the paths end whose next put happens and is not answered)"""
     lost: list[str] = []
-    proxy = ThreadingHTTPServer(("127.0.0.1", 0), type("Lossy", (_Lossy,), {"endpoint": endpoint, "lost": lost}))
-    thread = threading.Thread(target=proxy.serve_forever, daemon=True)
+    with _serving(type("Lossy", (_Lossy,), {"endpoint": endpoint, "lost": lost})) as in_front:
+        yield in_front, lost
+
+
+@contextmanager
+def _serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """The endpoint."""
+    http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=http.serve_forever, daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{proxy.server_port}", lost
+        yield f"http://127.0.0.1:{http.server_port}"
     finally:
-        proxy.shutdown()
-        proxy.server_close()
+        http.shutdown()
+        http.server_close()
         thread.join()

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import os
+import random
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +13,13 @@ from tests.faults.counting_server import Counting
 from tests.faults.git_remote import Remote
 from tests.faults.git_site import Site
 from tests.git_server import git_http, git_repository
+
+
+@pytest.fixture(scope="module")
+def dice() -> random.Random:
+    seed = int(os.environ.get("NIGHTLATCH_SEED", time.time_ns() % 10**6))
+    print(f"NIGHTLATCH_SEED={seed}")
+    return random.Random(seed)
 
 
 @pytest.fixture

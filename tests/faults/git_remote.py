@@ -52,3 +52,13 @@ def overtake(remote: Remote, name: str) -> str:
     record = other.read(name)
     assert record
     return take(other, name, over=Takeover(grant=record.grant, version=record.version, proven=True))[0]
+
+
+def act(store: GitStore, verb: str, grant: str) -> None:
+    """As a holder does."""
+    if verb == "renew":
+        store.renew("job", grant, 60.0)
+    elif verb == "settle":
+        store.settle("job", grant, "scope", "key")
+    else:
+        store.release("job", grant)

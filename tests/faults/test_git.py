@@ -15,7 +15,10 @@ from nightlatch.errors import Busy, LeaseLost, StoreUnreachable
 from nightlatch.store.git.store import GitStore
 from nightlatch.system import identity
 from tests import programs
-from tests.faults.git_remote import ELSEWHERE, Remote, overtake, take
+from tests.faults.git_remote import ELSEWHERE, Remote, act, overtake, take
+
+ROOT = Path(__file__).parents[2]
+
 
 # Replies
 
@@ -121,18 +124,14 @@ PAUSED = """
 import sys
 from nightlatch.store.git.store import connect
 from nightlatch.errors import LeaseLost
+from tests.faults.git_remote import act
 url, verb, grant = sys.argv[1:]
 store = connect(url)
 store.read("job")
 print("ready", flush=True)
 sys.stdin.readline()
 try:
-    if verb == "renew":
-        store.renew("job", grant, 60.0)
-    elif verb == "settle":
-        store.settle("job", grant, "scope", "key")
-    else:
-        store.release("job", grant)
+    act(store, verb, grant)
 except LeaseLost as lost:
     print("refused", lost.reason)
 else:
@@ -157,7 +156,7 @@ def test_a_holder_paused_in_front_of_its_push_and_overtaken_is_refused(
     env = programs.environment("", PATH=f"{slow.parent}:/usr/bin:/bin")
     words = [programs.NIGHTLATCH[0], "-c", PAUSED, remote.store_url, verb, grant]
     pipe = subprocess.PIPE
-    with subprocess.Popen(words, env=env, stdin=pipe, stdout=pipe, text=True) as holder:
+    with subprocess.Popen(words, env=env, cwd=ROOT, stdin=pipe, stdout=pipe, text=True) as holder:
         assert holder.stdin and holder.stdout
         assert holder.stdout.readline() == "ready\n"
         holder.stdin.write("\n")
@@ -181,12 +180,7 @@ def test_a_holder_paused_between_advertisement_and_send_is_refused(http_remote: 
 
     def push() -> None:
         try:
-            if verb == "renew":
-                store.renew("job", grant, 60.0)
-            elif verb == "settle":
-                store.settle("job", grant, "scope", "key")
-            else:
-                store.release("job", grant)
+            act(store, verb, grant)
         except LeaseLost as lost:
             refusals.append(lost)
 

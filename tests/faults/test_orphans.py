@@ -26,13 +26,6 @@ wait
 """
 
 
-@pytest.fixture(scope="module")
-def dice() -> random.Random:
-    seed = int(os.environ.get("NIGHTLATCH_SEED", time.time_ns() % 10**6))
-    print(f"NIGHTLATCH_SEED={seed}")
-    return random.Random(seed)
-
-
 class Victim:
     def __init__(self, store: str, folder: Path, *options: str) -> None:
         self.mark = f"VICTIM-{os.urandom(8).hex()}"

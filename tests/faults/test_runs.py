@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -26,13 +25,6 @@ setsid sh -c 'trap "" TERM; sleep 600 & sleep 600' &
 (setsid sleep 600 &)
 wait
 """
-
-
-@pytest.fixture(scope="module")
-def dice() -> random.Random:
-    seed = int(os.environ.get("NIGHTLATCH_SEED", time.time_ns() % 10**6))
-    print(f"NIGHTLATCH_SEED={seed}")
-    return random.Random(seed)
 
 
 @pytest.mark.timeout(300)
