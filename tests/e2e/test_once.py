@@ -278,7 +278,7 @@ def test_it_all_stands_in_the_journal(sqlite_url):
     "words",
     [("k",), ("k", "--not-done", "x", "--", "true"), ("k", "--not-done", "0", "--", "true"), ("", "--", "true"),
      ("k", "--scope", "../x", "--", "true"), ("k", "--timeout", "5", "--", "true"), ("k", "--input", "@no", "--", "a"),
-     ("k", "--probe", "'", "--", "true"), ("k", "--resolve", "maybe"), ("k", "--resolve", "done", "--", "true")],
+     ("k", "--probe", "'", "--", "true"), ("k", "--probe", "./no-such-probe", "--", "true"), ("k", "--resolve", "maybe"), ("k", "--resolve", "done", "--", "true")],
 )  # fmt: skip
 def test_words_that_make_no_sense_are_refused(sqlite_url, words):
     assert nightlatch(sqlite_url, "once", *words).returncode == 64

@@ -117,6 +117,10 @@ def _words(line: str) -> tuple[str, ...]:
         raise UsageError(f"--probe {line!r}: {error}") from None
     if not words:
         raise UsageError("--probe is empty: name a command")
+    import shutil
+
+    if not shutil.which(words[0]):  # said now, not when it is needed
+        raise UsageError(f"--probe {line!r}: there is no command {words[0]} here, or it cannot be executed (chmod +x)")
     return words
 
 
