@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from ..store.git.repository import Repository
 
 _LOCAL = 300.0  # seconds for a git that talks to no remote: a rebase of many commits
+_REMOTE = 900.0  # and for one that does: a push of much, with the hooks of both sides
 # Settings that change how a commit, or its trailers, are written.
 _UNUSUAL = r"^(trailer|extensions)\.|^core\.(fsync.*|sharedrepository|comment.*|hookspath)$"
-_REMOTE = 900.0  # and for one that does: a push of much, with the hooks of both sides
 
 
 class Worktree:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from ..core import states
 from ..errors import RunEnded, StaleToken, StoreUnreachable, UsageError
 from ..system import clock
-from . import deciding, opening, sealing, step_chain
-from .amounts import SCALE, shown
+from . import deciding, opening, sealing, spent, step_chain
 from .chain import job_chain
-from .model import ATTEMPT, ENTRY, RUN, attempt_of, entry_of, run_of, usage_of
+from .model import ATTEMPT, ENTRY, RUN, attempt_of, entry_of, run_of
 from .tables import Tables
 
 TYPE_CHECKING = False
@@ -40,16 +39,6 @@ _FEW = _RUNS.replace("(:state = '' OR state = :state)", "state = :state")
 _NEWEST = f"SELECT {RUN} FROM {{prefix}}run WHERE job = :job AND parent = '' ORDER BY changed DESC, id LIMIT 1"
 _HANDLED = f"SELECT {RUN} FROM {{prefix}}run WHERE changed >= :since AND grant_id = :grant AND id <> :id"
 _NOTED = f"SELECT {ENTRY} FROM {{prefix}}journal WHERE chain = :chain AND kind = :kind ORDER BY seq DESC LIMIT 1"
-_SPENT = """
-SELECT CAST(COALESCE(SUM({unit}), 0) AS BIGINT) FROM {{prefix}}usage
-WHERE (:job = '' OR job = :job) AND at >= :since AND run <> :besides
-"""
-_BUCKET = 900_000  # ms; time zones differ by quarters of an hour
-_USED = """
-SELECT job, at / :bucket, CAST(SUM(usd) AS BIGINT), CAST(SUM(tokens) AS BIGINT), CAST(SUM(calls) AS BIGINT),
-       CAST(SUM(units) AS BIGINT)
-FROM {prefix}usage WHERE (:job = '' OR job = :job) AND at >= :since GROUP BY job, at / :bucket ORDER BY 2, 1
-"""
 
 
 def _always(job: str, key: str) -> bool:
@@ -161,6 +150,11 @@ class Ledger:
         rows = self._tables.read(sql, job=job or "", state=state or "", since=_ms(since), most=limit)
         return map(run_of, rows)
 
+    def newest(self, job: str) -> Run | None:
+        """The run of a job that changed last, runs inside others left out."""
+        rows = self._tables.read(_NEWEST, job=job)
+        return run_of(rows[0]) if rows else None
+
     def attempts(self, run_id: str) -> list[Attempt]:
         rows = self._tables.read(
             f"SELECT {ATTEMPT} FROM {{prefix}}attempt WHERE run = :run ORDER BY attempt", run=run_id
@@ -181,21 +175,11 @@ class Ledger:
 
     def usage(self, job: str | None = None, since: float | None = None, *, by_day: bool = False) -> list[Usage]:
         """What was used, for each job, or for each job and local day; the oldest day first."""
-        import time
-
-        totals: dict[tuple[str, str], list[int]] = {}
-        for name, bucket, *counts in self._tables.read(_USED, job=job or "", since=_ms(since), bucket=_BUCKET):
-            day = time.strftime("%Y-%m-%d", time.localtime(bucket * _BUCKET / 1000)) if by_day else ""
-            total = totals.setdefault((day, name), [0] * len(counts))
-            total[:] = map(sum, zip(total, counts, strict=True))
-        return [usage_of(name, tuple(counts), day) for (day, name), counts in sorted(totals.items())]
+        return spent.usage(self._tables, job, _ms(since), by_day=by_day)
 
     def spent(self, job: str | None, unit: str, since: float, *, besides: str = "") -> float:
         """How much of a unit a job (None: every job) has used since then, not counting the run `besides`."""
-        if unit not in SCALE:
-            raise UsageError(f"{unit!r} cannot be used up: name one of {', '.join(SCALE)}")
-        rows = self._tables.read(_SPENT.format(unit=unit), job=job or "", since=_ms(since), besides=besides)
-        return shown(unit, rows[0][0])
+        return spent.of(self._tables, job, unit, _ms(since), besides)
 
     def request_cancel(self, run_id: str, by: str) -> Run:
         """Ask for a run's end. What nobody has begun is cancelled at once; a running one's holder finds the word."""
@@ -264,6 +248,16 @@ class Ledger:
 
         return StepWriter(self._tables, run, skew=0.0)
 
+    def inside(self, run: Run) -> Inside:
+        """Runs that are handled inside this one, under its grant."""
+        from .inside import Inside
+
+        return Inside(self._tables, run)
+
+    def handled_in(self, run: Run) -> list[Run]:
+        """The runs that this attempt has begun inside itself."""
+        return list(map(run_of, self._tables.read(_HANDLED, since=_ms(run.started), grant=run.grant, id=run.id)))
+
     @property
     def effects(self) -> Effects:
         """What was done to the outside world, and what is in doubt."""
@@ -309,21 +303,6 @@ class Ledger:
     def _entries(self, chain: str, since: float | None = None) -> Iterator[Entry]:
         sql = f"SELECT {ENTRY} FROM {{prefix}}journal WHERE chain = :chain AND at >= :since ORDER BY seq"
         return map(entry_of, self._tables.read(sql, chain=chain, since=_ms(since)))
-
-    def inside(self, run: Run) -> Inside:
-        """Runs that are handled inside this one, under its grant."""
-        from .inside import Inside
-
-        return Inside(self._tables, run)
-
-    def handled_in(self, run: Run) -> list[Run]:
-        """The runs that this attempt has begun inside itself."""
-        return list(map(run_of, self._tables.read(_HANDLED, since=_ms(run.started), grant=run.grant, id=run.id)))
-
-    def newest(self, job: str) -> Run | None:
-        """The run of a job that changed last, runs inside others left out."""
-        rows = self._tables.read(_NEWEST, job=job)
-        return run_of(rows[0]) if rows else None
 
     def _existing(self, run_id: str) -> Run:
         run = self.run(run_id)

@@ -224,7 +224,7 @@ class _Loop:
             self.frozen = set()
 
     def _order_limit(self, at: float) -> None:
-        """The wall-clock deadline: kept here, so that a supervisor that hangs does not lift it."""
+        """The run's deadline: kept here, so that a supervisor that hangs does not lift it."""
         if not self.why:
             self.limit_at = at
 
