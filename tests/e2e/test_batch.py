@@ -37,6 +37,13 @@ def test_another_key_is_refused_since_every_item_would_be_new(sqlite_url, tmp_pa
     assert "2 skipped" in nightlatch(sqlite_url, "batch", "b", items, "--key", "{id}", "--", *do).stderr
 
 
+def test_many_tries_of_one_item_are_not_many_items(sqlite_url, tmp_path, acts):
+    script = 'echo "$1" >> "$0"; [ "$1" != 2 ] || [ "$(grep -c 2 "$0")" = 12 ]'
+    words = ("batch", "b", jsonl(tmp_path, *ids(1, 2, 3)), "--key", "{id}", "--retries", "15", "--backoff", "1ms")
+    done = nightlatch(sqlite_url, *words, "--", "sh", "-c", script, str(acts), "{id}")
+    assert (done.returncode, acts.read_text().split().count("2")) == (0, 12), done.stderr
+
+
 def test_failed_items_are_done_by_the_next_start(sqlite_url, tmp_path, acts):
     items, ready = jsonl(tmp_path, *ids(1, 2, 3)), tmp_path / "ready"
     script = f'[ "$1" != 2 ] || [ -e {ready} ] || {{ echo no such luck >&2; exit 3; }}; echo "$1" >> "$0"'

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import sqlite3
+import sys
 import time
 from pathlib import Path
 
@@ -114,6 +116,40 @@ def test_not_done_is_believed_only_after_the_deadline_and_the_settling_time_and_
     seen = nightlatch(sqlite_url, "once", "k", "--probe", "true", "--", "touch", f"{acts}.late")
     assert seen.returncode == 0 and "skipped" in seen.stderr
     assert not Path(f"{acts}.late").exists()
+
+
+FULL = """
+import os, resource, sys
+warden = os.getppid()
+once = int(open(f"/proc/{warden}/stat").read().rpartition(")")[2].split()[1])
+resource.prlimit(once, resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))  # as a disk that is full from now on
+with open(sys.argv[1], "a") as acts:
+    acts.write("x")
+"""
+
+
+def test_what_has_acted_and_cannot_be_recorded_is_in_doubt(sqlite_url, acts):
+    words = ("once", "k", "--", sys.executable, "-c", FULL, str(acts))
+    full, again = nightlatch(sqlite_url, *words), nightlatch(sqlite_url, *words)
+    assert full.returncode == 76 and "could not be recorded, so it is in doubt" in full.stderr
+    assert (again.returncode, count(acts)) == (76, 1)
+
+
+def test_how_it_ended_is_recorded_when_there_is_room_again(sqlite_url, acts):
+    process = start(sqlite_url, "once", "k", "--", sys.executable, "-c", FULL, str(acts))
+    until(lambda: count(acts) and not children(process.pid))
+    time.sleep(0.7)
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert process.wait(20) == 0
+    assert "skipped" in nightlatch(sqlite_url, "once", "k", "--", "false").stderr
+
+
+def test_what_a_crash_left_begun_is_shown_when_its_time_is_over(sqlite_url, acts):
+    process = start(sqlite_url, "once", "k", "--timeout", "500ms", "--", "sh", "-c", f"{ACT}; sleep 60", str(acts))
+    until(lambda: count(acts))
+    kill_tree(process)
+    (row,) = until(lambda: [line for line in nightlatch(sqlite_url).stdout.splitlines() if "resolve k" in line])
+    assert row.split()[0] == "begun" and "nobody has said how it ended" in row
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])

@@ -58,7 +58,15 @@ class Asking:
 def everything(desk: Desk) -> list[Asking]:
     """All of it; the items of a batch are one row for each state."""
     doubts = desk.ledger.effects.every(IN_DOUBT, limit=_MOST)
+    begun = desk.ledger.effects.every(BEGUN, limit=_MOST)
+    now = desk.store.clock() if begun else 0.0
+    lapsed = "its time is over, and nobody has said how it ended"
     found = [
+        Asking(key=each.key, state=each.state, changed=each.changed, scope=each.scope, reason=lapsed)
+        for each in begun
+        if each.deadline < now
+    ]
+    found += [
         Asking(key=each.key, state=each.state, changed=each.changed, scope=each.scope, reason=each.reason)
         for each in doubts
     ]

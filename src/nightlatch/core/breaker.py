@@ -16,18 +16,22 @@ class Breaker:
     """Trips when most of the last items failed in the same way: a wrong password must not burn two hundred items."""
 
     def __init__(self) -> None:
-        self._last: list[str] = []
+        self._last: dict[str, str] = {}  # item → failure, the newest last
 
-    def add(self, failure: str) -> None:
-        """How an item ended; "" for well."""
-        self._last = [*self._last[1 - _WINDOW :], failure]
+    def add(self, item: str, failure: str) -> None:
+        """How an item ended; "" for well. All its tries together are one item."""
+        self._last.pop(item, None)
+        self._last[item] = failure
+        if len(self._last) > _WINDOW:
+            del self._last[next(iter(self._last))]
 
     @property
     def tripped(self) -> str:
         """The failure that most of the last items share; "" while there is none."""
         if len(self._last) < _WINDOW:
             return ""
-        return next((f for f in set(self._last) if f and self._last.count(f) >= _ALIKE), "")
+        last = list(self._last.values())
+        return next((f for f in last if f and last.count(f) >= _ALIKE), "")
 
 
 def alike(exit_code: int, complaint: Iterable[str]) -> str:

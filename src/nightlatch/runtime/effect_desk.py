@@ -205,11 +205,10 @@ class EffectDesk:
             self._told.doubts.add(key)
         try:
             ended = one.book.finish(one.held, one.effect, state, exit_code=None, result=result, reason=reason)
-        except (StaleToken, LeaseLost) as overtaken:
+        except (StaleToken, LeaseLost, StoreUnreachable) as unable:
             self._told.doubts.add(key)
             raise InDoubt(
-                f"the effect {key} could not be recorded as {state}: {overtaken}. Look, then: "
-                f"{hint(one.book.scope, key)}"
+                f"the effect {key} could not be recorded as {state}: {unable}. Look, then: {hint(one.book.scope, key)}"
             ) from None
         self._writer.event("effect", key=key, state=state, reason=reason or None)
         return ended

@@ -10,7 +10,7 @@ from __future__ import annotations
 from ..core import effects as rules
 from ..core.effects import BEGUN, DONE, FAILED, IN_DOUBT
 from ..core.model import Holder, check_name
-from ..errors import InputChanged, UsageError
+from ..errors import InputChanged, StaleToken, StoreUnreachable, UsageError
 from ..ledger import open_for
 from ..store import url
 from ..system import clock, identity
@@ -18,7 +18,8 @@ from .lease import Lease
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import TypeAlias
+    from collections.abc import Callable
+    from typing import TypeAlias, TypeVar
 
     from ..core.model import Done
     from ..core.protocols import Store
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from .effect_desk import Borrowed
 
     Held: TypeAlias = Lease | Borrowed
+    T = TypeVar("T")
+
+_PATIENCE = 5.0  # seconds
 
 
 def apart(store: Store, ledger: Ledger) -> bool:
@@ -88,10 +92,19 @@ class Book:
     def finish(
         self, lease: Held, effect: Effect, state: str, *, exit_code: int | None, result: str, reason: str
     ) -> Effect:
-        """How it ended. This machine's ledger first: the exit code is known nowhere else."""
-        ended = self._effects.finish(effect, state, exit_code=exit_code, result=result, reason=reason)
-        self._publish(lease, ended)
+        """How it ended; this machine's ledger first: the exit code is known nowhere else, and tried for a while."""
+        ended = _insisting(lambda: self._finish(effect, state, exit_code=exit_code, result=result, reason=reason))
+        _insisting(lambda: self._publish(lease, ended))
         return ended
+
+    def _finish(self, effect: Effect, state: str, *, exit_code: int | None, result: str, reason: str) -> Effect:
+        try:
+            return self._effects.finish(effect, state, exit_code=exit_code, result=result, reason=reason)
+        except StaleToken:
+            known = self._effects.find(self.scope, self.key)
+            if known is None or (known.grant, known.attempt, known.state) != (effect.grant, effect.attempt, state):
+                raise
+            return known  # only the reply was lost
 
     def decide(self, lease: Held, effect: Effect, state: str, *, by: str, result: str = "") -> Effect:
         """A probe or a person says what became of an effect in doubt."""
@@ -158,6 +171,18 @@ class Book:
                 f"the key {self.key} was used with other input before. A key names what is done: use another key for "
                 f"other work"
             )
+
+
+def _insisting(record: Callable[[], T]) -> T:
+    """A full disk may have room again, and a server be back."""
+    until = clock.now() + _PATIENCE
+    while True:
+        try:
+            return record()
+        except StoreUnreachable:
+            if clock.now() >= until:
+                raise
+            clock.sleep(0.5)
 
 
 def doubtful(effect: Effect, more: str = "") -> str:

@@ -56,7 +56,7 @@ class Judge:
             if refused:
                 return self._fail(child, refused["failed"], {}, again=refused["again"])
             self.summary.done += 1
-            self.breaker.add("")
+            self.breaker.add(item.key, "")
             return [item.digest.hex(), item.key, DONE, child.tries, code, child.result(), ""]
         doubt = [item.digest.hex(), item.key, IN_DOUBT, child.tries, code, "", child.reason]
         if code == IN_DOUBT_ITSELF:
@@ -92,7 +92,7 @@ class Judge:
     def _fail(self, child: Child, said: str, told: dict[str, Any], *, again: bool) -> list[Any]:
         item, code, reason = child.item, child.exit_code, said or child.reason
         alike = breaker.alike(code, [said] if said else child.complaint().splitlines())
-        self.breaker.add(alike)
+        self.breaker.add(item.key, alike)
         asked = told.get("retry_after", 0.0)
         if asked:
             self._hold(asked, item.key)
@@ -127,7 +127,9 @@ class Judge:
         if self.plan["fail_fast"]:
             self.stop("an item failed, and --fail-fast was given")
         elif self.limit and self.limit.passed(failed, self._total):
-            self.stop(f"{failed} items failed, more than --max-failures {self.plan['max_failures']}")
+            self.stop(
+                f"{failed} item{'s' if failed > 1 else ''} failed, more than --max-failures {self.plan['max_failures']}"
+            )
 
     def stop(self, why: str) -> None:
         self.stopping = self.stopping or why

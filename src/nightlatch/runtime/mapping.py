@@ -173,7 +173,7 @@ class Map:
                 reason = reason_of(error)
                 with self._lock:
                     self._fail(Failed(key, item, error, reason, aside=error_waits(error)))
-                    self._breaker.add(alike(1, [reason]))
+                    self._breaker.add(digest, alike(1, [reason]))
                     if self._breaker.tripped:
                         self.stop(f"paused: most of the last items failed in the same way ({reason}). Put that right")
                 return [digest, key, FAILED, tries, "", reason]
@@ -182,7 +182,7 @@ class Map:
                 raise
             with self._lock:
                 self.results[index] = as_recorded(result, text)
-                self._breaker.add("")
+                self._breaker.add(digest, "")
                 self._ended += 1
                 self._memory.done[digest] = text
             return [digest, key, DONE, tries, text, ""]

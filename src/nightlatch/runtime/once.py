@@ -16,7 +16,7 @@ from ..core import duration
 from ..core import effects as rules
 from ..core.effects import DONE, FAILED, IN_DOUBT
 from ..core.value import value
-from ..errors import Busy, InDoubt, LeaseLost, Nested, StaleToken, UsageError
+from ..errors import Busy, InDoubt, LeaseLost, Nested, StaleToken, StoreUnreachable, UsageError
 from ..ledger import open_for
 from ..store import url
 from ..system import clock, command, warden
@@ -283,10 +283,10 @@ class _Once:
         result = printed.decode(errors="backslashreplace") if state == DONE else ""
         try:
             ended = self.book.finish(lease, effect, state, exit_code=exit_code, result=result, reason=reason)
-        except (StaleToken, LeaseLost) as overtaken:
+        except (StaleToken, LeaseLost, StoreUnreachable) as unable:
             raise InDoubt(
-                f"the effect {self.wanted.key} ({reason or 'exit code 0'}) could not be recorded: {overtaken}. Look, "
-                f"then: {hint(self.wanted.scope, self.wanted.key)}"
+                f"the effect {self.wanted.key} has ended ({reason or 'exit code 0'}), which could not be recorded, so "
+                f"it is in doubt: {unable}. Look, then: {hint(self.wanted.scope, self.wanted.key)}"
             ) from None
         if state == IN_DOUBT:
             self.doubtful = ended
