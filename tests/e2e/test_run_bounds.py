@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.e2e.runs import run_job
-from tests.programs import TOOL
+from tests.programs import TOOL, nightlatch
 
 
 def test_what_hangs_is_ended_and_what_makes_progress_is_not(sqlite_url, tmp_path):
@@ -91,6 +91,19 @@ def test_usage_is_read_from_what_agents_print(sqlite_url, printed, facts):
     assert done.stdout == printed + "\n"
     for fact in facts:
         assert fact in done.stderr
+
+
+def test_an_agent_whose_result_says_is_error_has_failed_whatever_its_exit_code(sqlite_url, tmp_path):
+    (tmp_path / "said").write_text(json.dumps(json.loads(CLAUDE) | {"is_error": True, "result": "API Error: 529"}))
+    (tmp_path / "items").write_text("a\n")
+    says = ("cat", str(tmp_path / "said"))
+    done = run_job(sqlite_url, "--key", "k", "--meter", "output", "--", *says)
+    assert done.returncode == 1 and "status=failed" in done.stderr and "usd=0.25" in done.stderr
+    assert 'reason="its final JSON says is_error"' in done.stderr
+    assert run_job(sqlite_url, "--key", "k", "--", *says).returncode == 0  # only where its output is read
+    words = ("batch", "b", str(tmp_path / "items"), "--meter", "output", "--budget", "usd=9", "--", *says)
+    item = nightlatch(sqlite_url, *words)
+    assert item.returncode == 1 and "failed: a (its final JSON says is_error" in item.stderr
 
 
 @pytest.mark.parametrize(

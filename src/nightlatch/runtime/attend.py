@@ -59,6 +59,7 @@ class Attendance:
             cancelled_by=writer.cancel_requested,
         )
         self._kept = output.Kept(folder)
+        self._told = told
         self._listener = Listener(told, lease, ledger, writer, self._watch, folder, checkpoints, guard)
         self._socket = Socket(lease.grant, self._listener.answers)
         self._environment = supervise.environment(lease) | dict(job.env) | {
@@ -94,9 +95,12 @@ class Attendance:
             self._socket.close()
             self._kept.close()
         if job.meter == "output":
-            found = usage.from_output(next(iter(self._streams.values())).tail)
+            tail = next(iter(self._streams.values())).tail
+            found = usage.from_output(tail)
             if found:
                 self._listener.spend(found)
+            if not self._ending.exit_code and (why := usage.complaint(tail)):
+                self._ending.exit_code, self._told.failure = 1, self._told.failure or why
 
     def _attend(self) -> None:
         """Serve the command until the warden has proven its tree empty and all its output is read."""

@@ -49,8 +49,13 @@ class Judge:
     def _judge(self, child: Child) -> list[Any]:
         """How an item ended, as it is recorded; and what that means for the batch."""
         item, code = child.item, child.exit_code
-        if self.plan["meter"] == "output" and (used := usage.from_output(child.tail())):
-            self.line.ask(do="spend", item=item.digest.hex(), **used)
+        complaint = ""
+        if self.plan["meter"] == "output":
+            if used := usage.from_output(child.tail()):
+                self.line.ask(do="spend", item=item.digest.hex(), **used)
+            complaint = usage.complaint(child.tail())
+        if child.succeeded and complaint:
+            return self._fail(child, complaint, {}, again=True)
         if child.succeeded:
             refused = self._publish(child)
             if refused:

@@ -12,7 +12,7 @@ from ..core.budget import UNITS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from ..ledger.model import Entry
 
@@ -31,11 +31,22 @@ def since_success(entries: Iterable[Entry]) -> dict[str, float]:
 
 def from_output(tail: bytes) -> dict[str, float]:
     """usd, tokens, calls found in the last lines of an agent's standard output."""
-    if b'"total_cost_usd"' not in tail and b'"turn.completed"' not in tail:
-        return {}
+    used: dict[str, float] = {}
+    if b'"total_cost_usd"' in tail or b'"turn.completed"' in tail:
+        for said in _objects(tail):
+            _read(said, used)
+    return used
+
+
+def complaint(tail: bytes) -> str:
+    """Why an agent that exits with 0 has failed all the same, by its result: "" if it has not."""
+    results = [said for said in _objects(tail) if said.get("type") == "result"] if b'"is_error"' in tail else []
+    return "its final JSON says is_error" if results and results[-1].get("is_error") is True else ""
+
+
+def _objects(tail: bytes) -> Iterator[dict[str, object]]:
     import json
 
-    used: dict[str, float] = {}
     for line in map(bytes.strip, tail.splitlines()):
         if not line.startswith(b"{"):
             continue
@@ -44,8 +55,7 @@ def from_output(tail: bytes) -> dict[str, float]:
         except ValueError:
             continue  # a line cut in half, or no JSON at all
         if isinstance(said, dict):
-            _read(said, used)
-    return used
+            yield said
 
 
 def _read(said: dict[str, object], used: dict[str, float]) -> None:
