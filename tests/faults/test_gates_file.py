@@ -122,7 +122,7 @@ def test_kills_at_random_points_leave_nothing_torn_behind_or_lost(kind, tmp_path
     assert not killed.returncode, killed.stderr
     found = json.loads(killed.stdout)
     assert (found["kills"], found["torn"], found["behind"], found["lost"], found["left"]) == (100, 0, 0, 0, 0), found
-    assert found["writes"] > 20, "too few writes for a kill to hit one"
+    assert found["caught"] > 5, "too few were killed in the middle of a write"
 
 
 def test_writers_of_an_object_are_killed_at_random_points_and_nothing_is_torn_stale_or_lost(endpoint):

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,3 +20,11 @@ def book(ledger_url: str) -> Ledger:
 def path(tmp_path: Path) -> Path:
     """Of a file that a gate is for."""
     return tmp_path / "out.html"
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """One that other users may enter. Not below `tmp_path`: every pytest that starts closes that to others again."""
+    with tempfile.TemporaryDirectory(prefix="nightlatch-test-") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)

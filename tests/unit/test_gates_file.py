@@ -16,7 +16,7 @@ from nightlatch.errors import GateUnreachable, LeaseLost, OtherStore, UsageError
 from nightlatch.gates import address
 from nightlatch.system import durable
 from tests.marks import mark
-from tests.unit.files import mode, open_to_others
+from tests.unit.files import mode
 
 
 def test_text_is_written_as_utf8(path):
@@ -54,12 +54,9 @@ def test_root_keeps_owner_and_set_user_id(path):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may become somebody else")
-def test_a_file_that_changes_hands_loses_set_user_id(tmp_path):
-    folder = tmp_path / "shared"
-    folder.mkdir()
-    folder.chmod(0o777)
-    open_to_others(tmp_path)
-    path = folder / "tool"
+def test_a_file_that_changes_hands_loses_set_user_id(open_folder):
+    open_folder.chmod(0o777)
+    path = open_folder / "tool"
     path.write_bytes(b"old")
     path.chmod(0o4755)
     program = (

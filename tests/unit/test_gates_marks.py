@@ -16,7 +16,7 @@ from nightlatch.gates import refusals
 from nightlatch.system import process, storage
 from tests import programs
 from tests.marks import mark
-from tests.unit.files import mode, open_to_others
+from tests.unit.files import mode
 
 
 def test_a_link_is_followed_and_both_names_share_their_marks(path, tmp_path):
@@ -91,24 +91,21 @@ def test_a_network_disk_is_refused_and_the_way_out_named(path, monkeypatch):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may become somebody else")
-def test_a_stopped_process_of_another_user_in_the_lock_is_named(tmp_path):
-    folder = tmp_path / "theirs"
-    folder.mkdir()
-    open_to_others(tmp_path)
+def test_a_stopped_process_of_another_user_in_the_lock_is_named(open_folder):
     program = (
         "import os, sys, threading\nfrom nightlatch import gates\nfrom nightlatch.core.model import Mark\n"
         "from nightlatch.errors import GateUnreachable\ngates.File\nos.setgid(12345); os.setuid(12345)\n"
         "try: gates.File(sys.argv[1]).seal(Mark(store='s', name='n', token=int(sys.argv[2]), grant='g'), 'they')\n"
         "except GateUnreachable as error: print(error)"
     )
-    os.chown(folder, 12345, 12345)
-    theirs = [sys.executable, "-c", program, str(folder / "out")]
-    subprocess.run([*theirs, "1"], check=True)
+    os.chown(open_folder, 12345, 12345)
+    theirs = [sys.executable, "-c", program, str(open_folder / "out")]
+    assert not subprocess.run([*theirs, "1"], check=True, text=True, capture_output=True).stdout
     holding = (
         "import os, signal, sys\nfrom nightlatch.system.filelock import FairLock\n"
         "FairLock(sys.argv[1]).acquire(1)\nos.kill(os.getpid(), signal.SIGSTOP)"
     )
-    lock = folder / ".out.nightlatch" / "lock"
+    lock = open_folder / ".out.nightlatch" / "lock"
     ours = subprocess.Popen([sys.executable, "-c", holding, str(lock)])
     try:
         start = process.start_of(ours.pid)
