@@ -127,7 +127,7 @@ def _decide_run(desk: Desk, run: Run, args: Namespace) -> int:
             f"run {run.id} of {run.job} is {state}: there is nothing to resolve. Look: {desk.command('show', run.id)}"
         )
     if not args.outcome:
-        lapsed = "its holder is gone, and nobody has taken over. Started again as it was it goes on if it may, or asks"
+        lapsed = "its holder is gone, and nobody has taken over. Started again as it was, it goes on by itself, or asks"
         reason = screen.harmless(run.reason) if run.state == state else lapsed
         look = (desk.command("show", run.id), "look at it first")
         choices = [look, *((desk.command("resolve", run.id, word), what) for word, what in _CHOICES)]
