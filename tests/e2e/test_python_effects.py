@@ -78,6 +78,10 @@ def dies():
     post()
     os.kill(os.getpid(), 9)
 
+def leaves():
+    post()
+    os._exit(0)
+
 def hangs():
     post()
     time.sleep(60)
@@ -161,6 +165,15 @@ def test_what_is_proven_not_done_may_be_tried_again(local, how):
     assert (local.effect, local.notes) == ("failed", ["tried"])
     assert local.run("posting.run('a')").startswith("succeeded")
     assert local.notes == ["posted", "got {'id': 7}"]
+
+
+@pytest.mark.parametrize(("probe", "status"), [(None, "needs-attention 76"), ("yes", "failed 1")])
+def test_exit_code_0_in_the_middle_of_an_effect_is_no_success(local, probe, status):
+    said = local.run(f"posting.run('a', do='leaves', probe={probe!r})")
+    assert said.startswith(status) and "in the middle of the effect post/42" in said
+    assert (local.effect, local.notes) == ("in-doubt", ["posted"])
+    if probe:
+        assert local.run("posting.run('a', do='leaves', probe='yes')").startswith("succeeded")
 
 
 def test_a_refused_connection_is_retried_if_wanted(local):

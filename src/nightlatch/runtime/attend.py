@@ -92,6 +92,7 @@ class Attendance:
             self._attend()
         finally:
             self._listener.over()
+            self._ending.abandoned(self._listener.told)
             self._socket.close()
             self._kept.close()
         if job.meter == "output":

@@ -114,6 +114,7 @@ class EffectDesk:
         """The tree is gone: what it had begun and not told the end of, it may have done."""
         for one in list(self._open.values()):
             if one.held and one.effect and one.began:
+                self._told.abandoned = one.book.key
                 try:
                     self._finish(one, IN_DOUBT, reason="its process ended before it could say how it ended")
                 except (Error, LeaseLost):

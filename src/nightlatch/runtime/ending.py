@@ -31,6 +31,12 @@ class Ending:
         """It is over, whatever the command did."""
         self.decided, self.over, self.exit_code, self.why, self.left = (state, reason), True, exit_code, "", 0
 
+    def abandoned(self, told: Told) -> None:
+        """A process that ended in the middle of an effect did not come to its end, whatever its exit code says."""
+        if told.abandoned and not self.exit_code:
+            self.exit_code = 1
+            told.failure = told.failure or f"its process ended in the middle of the effect {told.abandoned}"
+
     def judged(
         self, lost: LeaseLost | None, timeout: float | None, told: Told, *, done: bool = False
     ) -> tuple[str, str]:

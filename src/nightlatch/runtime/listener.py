@@ -43,6 +43,7 @@ class Told:
         self.failure = ""  # what it says it failed of
         self.attention = False  # a person has to look
         self.doubts: set[str] = set()  # effects that nobody knows the end of, and nothing can tell
+        self.abandoned = ""  # an effect that it was in the middle of when it ended
 
     def add(self, amounts: dict[str, float]) -> None:
         for unit, amount in amounts.items():
