@@ -255,6 +255,14 @@ def test_the_reason_of_an_item_stays_with_it_at_the_next_start(request, store, t
         assert "killed (killed from outside)" in done.stderr and "refused (the post was refused)" in done.stderr
 
 
+def test_the_bar_tells_that_an_item_waits_for_a_probe(sqlite_url, tmp_path):
+    bounds = ("--timeout", "600ms", "--settle", "0s", "--wait", "1m", "--probe", "false")
+    work = ("--key", "{id}", "--", *NIGHTLATCH, "once", "k", *bounds, "--", "sh", "-c", "exit 5")
+    shown = on_a_terminal(sqlite_url, "batch", "b", jsonl(tmp_path, {"id": 1}), *work)
+    assert "\r\x1b[Kb 0/1 0%, 1 waiting for a probe" in shown
+    assert "1 failed" in shown
+
+
 def test_a_bar_on_a_terminal_and_plain_lines_elsewhere(sqlite_url, tmp_path):
     items = jsonl(tmp_path, *({"id": number} for number in range(6)))
     work = ("--key", "{id}", "--", "sh", "-c", "sleep 0.15; echo item {id}")

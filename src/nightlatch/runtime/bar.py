@@ -17,19 +17,25 @@ class Bar:
         self._name, self._screen = name, screen
         self._started = self._drawn_at = clock.now()
         self._shown = self._closed = False
-        self.done = self.failed = self.doubt = self.skipped = self.total = 0
+        self.done = self.failed = self.doubt = self.skipped = self.total = self.waiting = 0
 
     def update(self, *, skipped: int, total: int, done: int = 0, failed: int = 0, doubt: int = 0) -> None:
         self.done, self.failed, self.doubt, self.skipped, self.total = done, failed, doubt, skipped, total
         if clock.now() >= self._drawn_at + _EVERY:
             self.draw()
 
+    def wait(self, waiting: int) -> None:
+        """So many items wait for a probe to be believed."""
+        self.waiting = waiting
+        self.draw()
+
     def text(self, width: int) -> str:
         known, here = self.done + self.skipped, self.done + self.failed + self.doubt
         total = max(self.total, known + self.failed + self.doubt)
         elapsed = clock.now() - self._started
         parts = [f"{self._name} {known}/{total} {known * 100 // max(total, 1)}%"]
-        parts += [f"{count} {what}" for count, what in ((self.failed, "failed"), (self.doubt, "in doubt")) if count]
+        also = ((self.failed, "failed"), (self.doubt, "in doubt"), (self.waiting, "waiting for a probe"))
+        parts += [f"{count} {what}" for count, what in also if count]
         if here and elapsed > 0:
             rate, left = here / elapsed, total - self.skipped - here
             parts.append(f"{rate:.1f}/s" if rate >= 1 else f"{rate * 60:.1f}/min")

@@ -46,6 +46,7 @@ IN_DOUBT_ITSELF = 76  # a command that exits so says it does not know; asked aga
 
 _KEY = "batch-key"  # kind of the note in the journal that says by what a batch's items are known
 _WHOLE = "{}"  # the key where none is given: the item itself
+_WAITS = 3.0  # seconds for which an item waits that said so every second
 _HOMES = "batch-home"  # scope of the store's done keys that name the machine whose ledger has a batch's items
 
 
@@ -152,6 +153,16 @@ class Checkpoints:
         self.bar = bar.Bar(batch.name) if bar.wanted() else None
         self.summary: dict[str, Any] = {}
 
+    def waits(self, told: Told) -> None:
+        """An item says, again and again, that it waits for a probe."""
+        told.waited_at = clock.now()
+        if self.bar:
+            self.bar.wait(self.waiting())
+
+    def waiting(self) -> int:
+        """How many items do."""
+        return sum(clock.now() - told.waited_at < _WAITS for told in self._told.values())
+
     def told_of(self, item: str) -> Told:
         """What an item has said of itself, by its digest."""
         return self._told.setdefault(item, Told())
@@ -224,6 +235,7 @@ class Checkpoints:
             if state == DONE and self._publishing:
                 self._publishing.done(digest)
         if self.bar and "counts" in request:
+            self.bar.waiting = self.waiting()
             self.bar.update(**request["counts"])
         return {}
 

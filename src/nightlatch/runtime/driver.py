@@ -228,9 +228,11 @@ class Driver:
         self.said_at = clock.now()
         self.summary.skipped = self.selection.skipped
         known = self.summary.done + self.summary.skipped
-        self.line.ask(do="progress", done=known, total=max(self.total, known), message=self.summary.short())
+        short = self.summary.short()
+        waiting = self.line.ask(do="progress", done=known, total=max(self.total, known), message=short)["waiting"]
         if not last and not self.bar:
-            print(f"nightlatch: {self.plan['name']}: {known} of {self.total}, {self.summary.short()}", file=sys.stderr)
+            also = f", {waiting} waiting for a probe" if waiting else ""
+            print(f"nightlatch: {self.plan['name']}: {known} of {self.total}, {short}{also}", file=sys.stderr)
 
     def _counts(self) -> dict[str, int]:
         summary = self.summary

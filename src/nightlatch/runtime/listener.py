@@ -43,6 +43,7 @@ class Told:
         self.failure = ""  # what it says it failed of
         self.attention = False  # a person has to look
         self.doubts: set[str] = set()  # effects that nobody knows the end of, and nothing can tell
+        self.waited_at = float("-inf")  # it has said that it waits for a probe to be believed
         self.abandoned = ""  # an effect that it was in the middle of when it ended
 
     def add(self, amounts: dict[str, float]) -> None:
@@ -203,7 +204,7 @@ class Listener:
                 done, total, message = (request.get(word) for word in ("done", "total", "message"))
                 self._writer.progress(int(done or 0), int(total or 0), str(message or ""))
                 self._watch.progressed(clock.now())
-                return {}
+                return {"waiting": self._batch.waiting()} if self._batch else {}
             case "spend":
                 amounts = budget.amounts(f"{unit}={amount}" for unit, amount in request.items())
                 self.spend(amounts)
@@ -244,6 +245,8 @@ class Listener:
                 return {"ledger": address, "inode": inode(address), "store": away}
             case "moved":
                 self._watch.progressed(clock.now())
+                if request.get("waits") and self._batch:
+                    self._batch.waits(told)
                 return {}
             case "store":
                 return {"url": self._lease.store.url}  # without a password

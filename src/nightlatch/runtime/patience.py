@@ -41,7 +41,7 @@ def rest(seconds: float) -> None:
             from .tell import tell
 
             try:
-                tell(do="moved")
+                tell(do="moved", waits=True)
             except Error:
                 pass  # it says the same to whoever tells it more than that
         clock.sleep(left)
