@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..core.budget import UNITS
 from . import screen
 from .arguments import Parser
 from .desk import Desk, print_json, since_of
@@ -41,16 +42,13 @@ def main(argv: list[str]) -> int:
         return 0
     head = ["day", "job"] if by_day else ["job"]
     rows = [[*([one.day] if by_day else []), one.job, *_shown(one)] for one in used]
-    for line in screen.columns([[*head, *_UNITS], *rows], elastic=()):
+    for line in screen.columns([[*head, *UNITS], *rows], elastic=()):
         print(line)
     return 0
 
 
-_UNITS = ("usd", "tokens", "calls", "units")
-
-
 def _amounts(usage: Usage) -> dict[str, float]:
-    return {unit: getattr(usage, unit) for unit in _UNITS}
+    return {unit: getattr(usage, unit) for unit in UNITS}
 
 
 def _shown(usage: Usage) -> list[str]:
