@@ -13,9 +13,10 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from ..core import fence
 from ..core.model import Mark
-from ..errors import GateUnreachable, InDoubt, UsageError
+from ..errors import GateUnreachable, UsageError
 from ..system import filelock, identity, storage
 from . import sql_sqlite_triggers as triggers
+from .sql_sqlite_entered import Entered
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,10 +34,6 @@ _TABLES = (
     """CREATE TABLE IF NOT EXISTS nightlatch_refusal (id INTEGER PRIMARY KEY, gate TEXT NOT NULL, at REAL NOT NULL,
     lease TEXT NOT NULL, offered INTEGER NOT NULL, grant_id TEXT NOT NULL, store TEXT NOT NULL,
     stands INTEGER NOT NULL, by TEXT NOT NULL)""",
-)
-_CHECK = (
-    f"SELECT {triggers.FUNCTION}(?1) FROM nightlatch_mark WHERE gate = ?1 AND lease = ?2 AND token = ?3 "
-    f"AND grant_id = ?4 AND store = ?5"
 )
 
 
@@ -79,7 +76,7 @@ class Sqlite:
             yield _Fence(connection, gate)
             connection.execute("COMMIT")
 
-    def enter(self, connection: Any, gate: str, mark: Mark) -> _Entered | None:
+    def enter(self, connection: Any, gate: str, mark: Mark) -> Entered | None:
         if not isinstance(connection, sqlite3.Connection):
             raise UsageError(f"the gate is on {self.url}: hand it a connection of sqlite3")
         if getattr(connection, "autocommit", None) is False:
@@ -92,7 +89,7 @@ class Sqlite:
         try:
             with self._explained():
                 connection.execute("BEGIN IMMEDIATE")
-            entered = _Entered(connection, lock, gate, mark)
+            entered = Entered(connection, lock, gate, mark)
             if entered.stands():
                 return entered
             entered.rollback()
@@ -242,70 +239,6 @@ class _Fence:
             fence.Refusal(at=at, name=name, offered=offered, grant=grant, store=store, stands=stands, by=by)
             for at, name, offered, grant, store, stands, by in rows
         ]
-
-
-class _Entered:
-    """The user's transaction, inside BEGIN IMMEDIATE: no seal can happen beside it."""
-
-    def __init__(self, connection: sqlite3.Connection, lock: _Lock, gate: str, mark: Mark) -> None:
-        self._connection, self._lock = connection, lock
-        self._gate, self._mark = gate, mark
-
-    def stands(self) -> bool:
-        mark = self._mark
-        values = (self._gate, mark.name, mark.token, mark.grant, mark.store)
-        triggers.present(self._connection, self._gate, mark)
-        for _ in range(2):
-            cursor = self._connection.cursor()
-            cursor.row_factory = None
-            try:
-                return cursor.execute(_CHECK, values).fetchone() is not None
-            except sqlite3.OperationalError as error:
-                if "no such table" in str(error):
-                    return False
-                if "no such function" not in str(error):
-                    raise
-                triggers.define(self._connection)
-        raise AssertionError("a function that was defined is not there")
-
-    def commit(self) -> None:
-        try:
-            if not self._connection.in_transaction:
-                raise UsageError(
-                    "the block ended its transaction by itself: what it wrote after that was not fenced. "
-                    "Leave commit and rollback to the gate"
-                )
-            self._commit()
-        finally:
-            self._leave()
-
-    def _commit(self) -> None:
-        try:
-            self._connection.commit()
-        except sqlite3.Error as error:
-            if self._connection.in_transaction:
-                self._connection.rollback()  # still open: so it certainly was not committed
-                raise
-            raise InDoubt(
-                f"SQLite failed in the middle of the commit ({error}): whether the transaction is in the database "
-                f"can only be seen there. Look before you repeat it"
-            ) from error
-
-    def rollback(self) -> None:
-        try:
-            if self._connection.in_transaction:
-                self._connection.rollback()
-        except sqlite3.Error as error:
-            raise GateUnreachable(f"the transaction could not be rolled back: {error}. Close the connection") from error
-        finally:
-            self._leave()
-
-    def cut_off(self) -> bool:
-        return False  # nobody ends a transaction of SQLite but its own process
-
-    def _leave(self) -> None:
-        triggers.forget(self._connection)
-        self._lock.release()
 
 
 def _path_of(connection: sqlite3.Connection) -> str:

@@ -1,0 +1,82 @@
+"""The user's transaction on SQLite, from the check to its end, and what is known when the end went wrong."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from ..errors import GateUnreachable, InDoubt, UsageError
+from . import sql_sqlite_triggers as triggers
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..core.model import Mark
+    from ..system.filelock import FairLock
+
+_CHECK = (
+    f"SELECT {triggers.FUNCTION}(?1) FROM nightlatch_mark WHERE gate = ?1 AND lease = ?2 AND token = ?3 "
+    f"AND grant_id = ?4 AND store = ?5"
+)
+
+
+class Entered:
+    """The user's transaction, inside BEGIN IMMEDIATE: no seal can happen beside it."""
+
+    def __init__(self, connection: sqlite3.Connection, lock: FairLock, gate: str, mark: Mark) -> None:
+        self._connection, self._lock = connection, lock
+        self._gate, self._mark = gate, mark
+
+    def stands(self) -> bool:
+        mark = self._mark
+        values = (self._gate, mark.name, mark.token, mark.grant, mark.store)
+        triggers.present(self._connection, self._gate, mark)
+        for _ in range(2):
+            cursor = self._connection.cursor()
+            cursor.row_factory = None
+            try:
+                return cursor.execute(_CHECK, values).fetchone() is not None
+            except sqlite3.OperationalError as error:
+                if "no such table" in str(error):
+                    return False
+                if "no such function" not in str(error):
+                    raise
+                triggers.define(self._connection)
+        raise AssertionError("a function that was defined is not there")
+
+    def commit(self) -> None:
+        try:
+            if not self._connection.in_transaction:
+                raise UsageError(
+                    "the block ended its transaction by itself: what it wrote after that was not fenced. "
+                    "Leave commit and rollback to the gate"
+                )
+            self._commit()
+        finally:
+            self._leave()
+
+    def _commit(self) -> None:
+        try:
+            self._connection.commit()
+        except sqlite3.Error as error:
+            if self._connection.in_transaction:
+                self._connection.rollback()  # still open: so it certainly was not committed
+                raise
+            raise InDoubt(
+                f"SQLite failed in the middle of the commit ({error}): whether the transaction is in the database "
+                f"can only be seen there. Look before you repeat it"
+            ) from error
+
+    def rollback(self) -> None:
+        try:
+            if self._connection.in_transaction:
+                self._connection.rollback()
+        except sqlite3.Error as error:
+            raise GateUnreachable(f"the transaction could not be rolled back: {error}. Close the connection") from error
+        finally:
+            self._leave()
+
+    def cut_off(self) -> bool:
+        return False  # nobody ends a transaction of SQLite but its own process
+
+    def _leave(self) -> None:
+        triggers.forget(self._connection)
+        self._lock.release()
