@@ -10,7 +10,7 @@ from __future__ import annotations
 from ..core import effects as rules
 from ..core.effects import BEGUN, DONE, FAILED, IN_DOUBT
 from ..core.model import Holder, check_name
-from ..errors import InputChanged, StaleToken, StoreUnreachable, UsageError
+from ..errors import Busy, InputChanged, StaleToken, StoreUnreachable, UsageError
 from ..ledger import open_for
 from ..store import url
 from ..system import clock, identity
@@ -210,7 +210,13 @@ def resolve(
     state, by = rules.resolution(outcome), by or identity.user()
     the_store = url.connect(store)
     book = Book(the_store, open_for(url.resolve(store)), scope, key)
-    with Lease(the_store, book.lease_name, ttl=the_store.default_ttl, wait=wait) as lease:
+    try:
+        held = Lease(the_store, book.lease_name, ttl=the_store.default_ttl, wait=wait)
+    except Busy as busy:
+        raise Busy(
+            f"the effect {key} is being worked on, or waits for its probe: end that, then decide. {busy}", busy.record
+        ) from None
+    with held as lease:
         effect = book.look(lease, "")
         if effect is None:
             raise UsageError(f"there is no effect {key} in the scope {scope}. Was it done under --scope, or elsewhere?")

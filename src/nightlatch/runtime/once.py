@@ -34,7 +34,10 @@ if TYPE_CHECKING:
 RESULT = 4096  # bytes of standard output that are kept as the result
 
 _DONE_BY_PROBE, _NOT_DONE_BY_PROBE = 0, 1
-_NOT_STARTED = {warden.LOST: LeaseLost.exit_code, warden.TIMED_OUT: 124}
+_NOT_STARTED = {
+    warden.LOST: (LeaseLost.exit_code, "the lease was lost"),
+    warden.TIMED_OUT: (124, "its time was over when its intent was recorded"),
+}
 _INTERRUPTED = 130  # by a person at the terminal, whose Ctrl-C the command gets
 
 
@@ -267,7 +270,8 @@ class _Once:
                 unable = supervise.not_started(self.wanted.command[0], number, where)
                 state, reason, exit_code, said = FAILED, unable.said, unable.exit_code, unable.said
             case ("ended", _, str(why), _) if not self.acted:
-                state, reason, exit_code = FAILED, f"it was not started ({why})", _NOT_STARTED.get(why, 143)
+                exit_code, why = _NOT_STARTED.get(why, (143, "told to end"))
+                state, reason = FAILED, f"it was not started: {why}"
             case ("ended", int(status), str(why), int(left)):
                 code = os.waitstatus_to_exitcode(status) if status >= 0 else -9
                 exit_code = 128 - code if code < 0 else code
