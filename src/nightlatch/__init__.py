@@ -27,12 +27,12 @@ if TYPE_CHECKING:
         Stop,
         StoreUnreachable,
     )
-    from .runtime.context import Run, current
-    from .runtime.jobs import job
-    from .runtime.lease import Lease, lease
-    from .runtime.plan import Plan
-    from .runtime.start import run
-    from .runtime.verdict import Verdict
+    from .runtime.leases.lease import Lease, lease
+    from .runtime.rehearsing.plan import Plan
+    from .runtime.runs.context import Run, current
+    from .runtime.runs.jobs import job
+    from .runtime.runs.start import run
+    from .runtime.runs.verdict import Verdict
     from .store.url import connect
 
 __version__ = "0.1.0"
@@ -41,24 +41,24 @@ _WHERE = {
     "Busy": "errors",
     "Error": "errors",
     "InDoubt": "errors",
-    "Lease": "runtime.lease",
+    "Lease": "runtime.leases.lease",
     "LeaseLost": "errors",
     "MapFailed": "errors",
     "NotDone": "errors",
     "OnlyPlanned": "errors",
-    "Plan": "runtime.plan",
-    "Run": "runtime.context",
+    "Plan": "runtime.rehearsing.plan",
+    "Run": "runtime.runs.context",
     "StaleToken": "errors",
     "Stop": "errors",
     "StoreUnreachable": "errors",
-    "Verdict": "runtime.verdict",
+    "Verdict": "runtime.runs.verdict",
     "connect": "store.url",
-    "current": "runtime.context",
+    "current": "runtime.runs.context",
     "idempotency_header": "core.effects",
-    "job": "runtime.jobs",
+    "job": "runtime.runs.jobs",
     "key": "core.keys",
-    "lease": "runtime.lease",
-    "run": "runtime.start",
+    "lease": "runtime.leases.lease",
+    "run": "runtime.runs.start",
 }
 
 __all__ = [

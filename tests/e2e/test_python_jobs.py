@@ -15,7 +15,7 @@ import pytest
 import nightlatch
 from nightlatch.errors import InDoubt, LeaseLost, UsageError
 from nightlatch.ledger import open_for
-from nightlatch.runtime.socket import Socket, one_by_one
+from nightlatch.runtime.talk.socket import Socket, one_by_one
 from tests.programs import environment, python, start, until
 
 JOBS = """
@@ -167,7 +167,7 @@ def test_it_works_in_a_workspace_and_publishes(jobs):
 def test_an_exception_is_recorded_with_its_traceback(jobs):
     shown = jobs.call("(lambda v: (v.status, v.exit_code, v.reason))(nightly.failing.run())")
     assert shown == "('failed', 1, 'ValueError: no such thing')"
-    assert "in failing" in jobs.said and "runtime/child.py" not in jobs.said
+    assert "in failing" in jobs.said and "runtime/runs/child.py" not in jobs.said
     ledger = open_for(jobs.store)
     run = ledger.find("failing", "k")
     assert run

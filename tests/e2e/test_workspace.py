@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from nightlatch import gates
-from nightlatch.runtime import fingerprint, workspace
-from nightlatch.runtime.targets import Replaced
+from nightlatch.runtime.publishing import fingerprint, workspace
+from nightlatch.runtime.publishing.targets import Replaced
 from tests import s3
 from tests.e2e.workspaces import journal, run, workspaces
 from tests.programs import TOOL

@@ -9,8 +9,8 @@ import pytest
 from nightlatch.core import effects
 from nightlatch.core.breaker import Breaker, Limit, alike
 from nightlatch.errors import UsageError
-from nightlatch.runtime.items import BadItem, Command, Digest, Item, Reader, Template
-from nightlatch.runtime.selection import Selection
+from nightlatch.runtime.batches.items import BadItem, Command, Digest, Item, Reader, Template
+from nightlatch.runtime.batches.selection import Selection
 
 KEY = Template("{site}/{slug}")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nightlatch.runtime.socket import Socket, one_by_one
+from nightlatch.runtime.talk.socket import Socket, one_by_one
 
 
 @pytest.fixture

@@ -100,10 +100,10 @@ def _items(desk: Desk, key: str) -> list[Asking]:
 def decide(asking: Asking, outcome: str, by: str, *, store: str | None, wait: float) -> str:
     """The state it is in now."""
     if asking.batch:
-        from ..runtime.batch import resolve as resolve_items
+        from ..runtime.batches.batch import resolve as resolve_items
 
         resolve_items(asking.batch, asking.key, outcome, by=by, store=store, wait=wait)
         return effects.resolution(outcome)
-    from ..runtime.effects import resolve
+    from ..runtime.effects.book import resolve
 
     return resolve(asking.key, outcome, by=by, scope=asking.scope, store=store, wait=wait).state

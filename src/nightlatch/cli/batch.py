@@ -8,13 +8,13 @@ import sys
 from ..core import budget, duration, effects
 from ..core.model import check_name
 from ..errors import UsageError
-from ..runtime.job import LOST_POLICIES, seconds
+from ..runtime.runs.job import LOST_POLICIES, seconds
 from .arguments import Parser, split_command
 from .told import store_of_run, without_password
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..runtime.batch import Batch
+    from ..runtime.batches.batch import Batch
     from .arguments import Namespace
 
 _PURPOSE = """\
@@ -96,7 +96,7 @@ def main(argv: list[str]) -> int:
     batch = _batch(args, command, argv)
     if args.dry_run:
         return _show(batch, args.store)
-    from ..runtime.batch import run
+    from ..runtime.batches.batch import run
 
     told, summary = run(batch, store=args.store or store_of_run())
     print(told.line(), file=sys.stderr)
@@ -112,9 +112,9 @@ def _batch(args: Namespace, command: list[str], argv: list[str]) -> Batch:
     import shlex
 
     from ..core.breaker import Limit
-    from ..runtime.batch import Batch
-    from ..runtime.item_place import check
-    from ..runtime.items import Command, Reader
+    from ..runtime.batches.batch import Batch
+    from ..runtime.batches.items import Command, Reader
+    from ..runtime.batches.place import check
 
     if not args.items:
         raise UsageError("ITEMS is missing: a file, or - for standard input")
@@ -177,10 +177,10 @@ def _show(batch: Batch, store: str | None) -> int:
     import shlex
 
     from ..ledger import open_for
-    from ..runtime.batch import known
-    from ..runtime.item_place import Places
-    from ..runtime.items import BadItem, Command, Reader
-    from ..runtime.selection import Selection
+    from ..runtime.batches.batch import known
+    from ..runtime.batches.items import BadItem, Command, Reader
+    from ..runtime.batches.place import Places
+    from ..runtime.batches.selection import Selection
     from .desk import NoStore, existing
 
     reader = Reader(batch.items, batch.format, batch.key)
@@ -212,7 +212,7 @@ def _show(batch: Batch, store: str | None) -> int:
 
 
 def _resolve(args: Namespace, command: list[str]) -> int:
-    from ..runtime.batch import resolve
+    from ..runtime.batches.batch import resolve
 
     if command:
         raise UsageError("--resolve runs no command: leave away what stands behind --")

@@ -8,8 +8,9 @@ import shlex
 from ..core import duration, states
 from ..errors import Error, RunEnded, UsageError
 from ..ledger import open_for, place
-from ..runtime import lapse, unsealed
-from ..runtime.job import BY_HAND
+from ..runtime.afterwards import lapse
+from ..runtime.leases import unsealed
+from ..runtime.runs.job import BY_HAND
 from ..store import url
 from ..system import clock, identity
 from . import screen

@@ -7,7 +7,7 @@ import sys
 
 from ..core import retry
 from ..errors import UsageError
-from ..runtime.tell import tell
+from ..runtime.talk.tell import tell
 from ..system import clock
 from .arguments import Parser
 

@@ -9,8 +9,8 @@ import sys
 from ..core import duration
 from ..core.model import check_name
 from ..errors import Busy, LeaseLost, UsageError
-from ..runtime.acquire import acquire
-from ..runtime.lease import ttl_seconds
+from ..runtime.leases.acquire import acquire
+from ..runtime.leases.lease import ttl_seconds
 from ..store import held, url
 from ..system import identity, process
 from .arguments import Namespace, Parser
@@ -111,8 +111,8 @@ def _acquire(store: Store, args: Namespace) -> int:
 
 def _seal(store: Store, args: Namespace, grant: str, registered: tuple[str, ...]) -> int:
     from ..gates import at
-    from ..runtime.inherited import Inherited
-    from ..runtime.seal import seal_all
+    from ..runtime.leases.inherited import Inherited
+    from ..runtime.leases.seal import seal_all
 
     try:
         lease = Inherited(store, args.name, grant)

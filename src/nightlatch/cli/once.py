@@ -11,7 +11,7 @@ from .told import store_of_run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..runtime.once import Outcome
+    from ..runtime.effects.once import Outcome
     from .arguments import Namespace
 
 _PURPOSE = """\
@@ -89,7 +89,7 @@ def main(argv: list[str]) -> int:
 
 
 def _do(args: Namespace, command: list[str]) -> Outcome:
-    from ..runtime.once import Wanted, once
+    from ..runtime.effects.once import Wanted, once
 
     if args.timeout.strip() in ("0", "0s", "none"):
         raise UsageError(f"--timeout {args.timeout}: write how long the command may take, as in 30s or 10m")
@@ -172,7 +172,7 @@ def _tell_json(args: Namespace, command: list[str]) -> int:
 
 
 def _resolve(args: Namespace, command: list[str]) -> int:
-    from ..runtime.effects import resolve
+    from ..runtime.effects.book import resolve
 
     if command:
         raise UsageError("--resolve runs no command: leave away what stands behind --")

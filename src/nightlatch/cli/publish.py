@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..errors import LeaseLost, StaleToken, UsageError
-from ..runtime import publish_asking
+from ..runtime.publishing import asking
 from .arguments import Parser
 from .told import note_refusal, store_of_run
 
@@ -49,7 +49,7 @@ def main(argv: list[str]) -> int:
     if args.keep is not None and args.keep < 1:
         raise UsageError("--keep needs a number of at least 1: what was just published is kept")
     source, target = (None if args.rollback else args.places[0]), args.places[-1]
-    told = _in_run if publish_asking.is_runs_own() and not args.store else _here
+    told = _in_run if asking.is_runs_own() and not args.store else _here
     facts = told(source, target, args)
     if args.json:
         import json
@@ -60,13 +60,13 @@ def main(argv: list[str]) -> int:
 
 def _in_run(source: str | None, target: str, args: Namespace) -> dict[str, object]:
     """The supervisor does it: it has the store, and the run's record."""
-    done = publish_asking.publish(source, target, keep=args.keep, adopt=args.adopt)
+    done = asking.publish(source, target, keep=args.keep, adopt=args.adopt)
     return {word: done[word] for word in ("gate", "lease", "token")} | {"release": done["landed"] or None}
 
 
 def _here(source: str | None, target: str, args: Namespace) -> dict[str, object]:
-    from ..runtime.inherited import Inherited
-    from ..runtime.publish_asked import Copied
+    from ..runtime.leases.inherited import Inherited
+    from ..runtime.publishing.asked import Copied
 
     copied = Copied(source, target, keep=args.keep, adopt=args.adopt)
     try:

@@ -7,8 +7,8 @@ import os
 from ..errors import LeaseLost, StaleToken
 from ..gates.git import Git
 from ..gates.worktree import Worktree
-from ..runtime import publish_asking
-from ..runtime.inherited import Inherited
+from ..runtime.leases.inherited import Inherited
+from ..runtime.publishing import asking
 from .arguments import Parser
 from .told import note_refusal, store_of_run
 
@@ -47,7 +47,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--done", metavar="KEY", help="settle this key with the push")
     parser.add_argument("--scope", help="of the key (default: the lease's name)")
     args = parser.parse_args(argv)
-    branch, landed = (_in_run if publish_asking.is_runs_own() and not args.store else _here)(args)
+    branch, landed = (_in_run if asking.is_runs_own() and not args.store else _here)(args)
     if landed:
         Worktree(".").track(args.remote, branch, landed)
     print(f"{branch} {landed}" if landed else f"skipped: {args.done} is done")
@@ -56,7 +56,7 @@ def main(argv: list[str]) -> int:
 
 def _in_run(args: Namespace) -> tuple[str, str]:
     """The supervisor does it: it has the store, and the run's record."""
-    told = publish_asking.push(args.remote, args.branch, key=args.done, scope=args.scope or "")
+    told = asking.push(args.remote, args.branch, key=args.done, scope=args.scope or "")
     return str(told["gate"]).rpartition("#")[2], str(told["landed"])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..core import duration
 from ..core.effects import STORE_WIDE
 from ..errors import InDoubt, RunEnded, UsageError
-from ..runtime import decide
+from ..runtime.afterwards import decide
 from . import asking, screen
 from .arguments import Parser
 from .desk import ASKING, Desk, facts, print_json, who
@@ -101,7 +101,7 @@ def _decide_elsewhere(desk: Desk, args: Namespace) -> int:
     nothing = f"{screen.harmless(where)} waits for a decision. {look}"
     if args.batch or not args.outcome:
         raise UsageError(nothing)
-    from ..runtime.effects import resolve
+    from ..runtime.effects.book import resolve
 
     try:
         effect = resolve(what, args.outcome, by=who(), scope=scope, store=desk.url, wait=args.wait)

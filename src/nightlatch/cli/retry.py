@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..errors import InDoubt, RunEnded
-from ..runtime import lapse
+from ..runtime.afterwards import lapse
 from . import screen
 from .arguments import Parser
 from .desk import Desk, facts, print_json, undecidable, who

@@ -7,8 +7,8 @@ import sys
 
 from ..core import duration, retry
 from ..errors import Busy, Error, InDoubt, Stop, UsageError
-from ..runtime import verdict
-from ..runtime.job import Job, caps, seconds
+from ..runtime.runs import verdict
+from ..runtime.runs.job import Job, caps, seconds
 from .arguments import Parser, split_command
 from .told import store_of_run
 
@@ -32,7 +32,7 @@ executed / not found; 73 a gate refused its result, a newer holder stands there;
 125 Nightlatch itself failed."""
 
 _TIMEOUT = "1h"
-_PYTHON_JOB = ["-P", "-m", "nightlatch.runtime.child"]  # behind the interpreter; runtime/jobs.py makes it
+_PYTHON_JOB = ["-P", "-m", "nightlatch.runtime.runs.child"]  # behind the interpreter; runtime/runs/jobs.py makes it
 
 _EXAMPLES = """\
   nightlatch run articles --timeout 30m -- claude -p "$(cat prompt.md)"
@@ -98,7 +98,7 @@ def _run(args: Namespace, command: list[str]) -> int:
             return _say(job, args.store) if command[1:4] != _PYTHON_JOB else _rehearse(job, args)
         if args.timeout is None:
             print(f"nightlatch: {args.name} may run for {_TIMEOUT}, since no --timeout is given", file=sys.stderr)
-        from ..runtime.pipeline import run
+        from ..runtime.runs.pipeline import run
 
         store = args.store or store_of_run()
         told = run(job, store=store)
@@ -106,7 +106,7 @@ def _run(args: Namespace, command: list[str]) -> int:
             if not retry.worth_another(told.status, told.exit_code):
                 break
             print(told.line(), file=sys.stderr)
-            from ..runtime import backoff
+            from ..runtime.runs import backoff
 
             backoff.pause(number, base=duration.parse(args.backoff, what="--backoff"), asked=told.retry_after)
             told = run(job, store=store)
@@ -188,7 +188,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 def _rehearse(job: Job, args: Namespace) -> int:
     """A Python job is run for its effects to be found, none of which is done."""
-    from ..runtime.rehearsal import rehearse
+    from ..runtime.rehearsing.rehearsal import rehearse
     from .desk import command
 
     plan = rehearse(job, store=args.store or store_of_run())
@@ -201,7 +201,7 @@ def _rehearse(job: Job, args: Namespace) -> int:
 
 
 def _say(job: Job, store: str | None) -> int:
-    from ..runtime.look import Looking
+    from ..runtime.runs.look import Looking
     from .desk import NoStore, existing
 
     try:

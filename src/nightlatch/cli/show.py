@@ -5,24 +5,18 @@ from __future__ import annotations
 from ..core import duration, states
 from ..core.effects import STORE_WIDE
 from ..errors import UsageError
-from ..runtime import kept, lapse, plan, unsealed
+from ..runtime.afterwards import lapse
+from ..runtime.leases import unsealed
+from ..runtime.rehearsing import plan
+from ..runtime.runs import kept
 from . import asking, screen, timeline
 from .arguments import Parser
-from .desk import (
-    Desk,
-    attempt_facts,
-    colour_of,
-    entry_facts,
-    facts,
-    print_json,
-    progress_of,
-    usage_of,
-)
+from .desk import Desk, attempt_facts, colour_of, entry_facts, facts, print_json, progress_of, usage_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..ledger.model import Attempt, Entry, Run
-    from ..runtime.plan import Plan
+    from ..runtime.rehearsing.plan import Plan
 
 _PURPOSE = """\
 One run: what it is, its attempts, its timeline from the journal, what was refused, the end of its output,

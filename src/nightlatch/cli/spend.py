@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..core import budget
-from ..runtime.tell import tell
+from ..runtime.talk.tell import tell
 from .arguments import Parser
 
 _PURPOSE = """\

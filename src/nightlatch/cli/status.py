@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..core import states
-from ..runtime import lapse
+from ..runtime.afterwards import lapse
 from . import asking, screen
 from .arguments import Parser
 from .desk import ASKING, FAILED, Desk, NoStore, facts, print_json, since_of

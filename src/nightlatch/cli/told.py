@@ -14,7 +14,7 @@ def store_of_run() -> str | None:
     the environment names one."""
     if "NIGHTLATCH_SOCKET" not in os.environ or os.environ.get("NIGHTLATCH_STORE"):
         return None
-    from ..runtime.tell import tell
+    from ..runtime.talk.tell import tell
 
     return without_password(str(tell(do="store")["url"]))
 
@@ -31,6 +31,6 @@ def without_password(url: str) -> str:
 def note_refusal(what: str, refused: StaleToken | LeaseLost) -> None:
     """Inside a run: have it in the run's record that this came too late. Elsewhere there is no run to show it."""
     if os.environ.get("NIGHTLATCH_RUN") and os.environ.get("NIGHTLATCH_SOCKET"):
-        from ..runtime.publish_asking import note_refusal as tell_of
+        from ..runtime.publishing.asking import note_refusal as tell_of
 
         tell_of(what, refused)

@@ -1,0 +1,1 @@
+"""Many items in one run: the supervisor's checkpoints, and the driver that does the work."""

@@ -1,0 +1,298 @@
+"""The items of a batch: read one at a time, named by their key, and put into a command's words.
+
+A million of them are never in memory. What cannot be read is named by its line, and the rest goes on.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import shlex
+import unicodedata
+from collections.abc import Callable, Iterator
+from hashlib import blake2b
+from operator import itemgetter
+from typing import Any, BinaryIO
+
+from ...core.value import value
+from ...errors import UsageError
+
+_ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv"}
+_PLACE = re.compile(r"\{\{|\}\}|\{([A-Za-z_][\w.\-]*)?\}")
+_LONGEST_KEY = 1000
+_LOOKED_AT = 8192  # bytes, to tell what a file is
+_WIDE = (b"\xff\xfe", b"\xfe\xff")  # how UTF-16 begins
+_decoder: Any = json.JSONDecoder()
+
+DONE, DOUBT, SEEN, ASIDE = 1, 2, 4, 8  # what may be known of a digest
+
+Found = tuple[int, Any, bytes]  # line, content, digest: as little as it takes to skip a million of them
+
+
+class BadItem(Exception):
+    """An item that cannot be done as it stands; says where it was read and what is wrong with it."""
+
+
+@value(frozen=True, kw_only=True)
+class Item:
+    line: int
+    key: str
+    digest: bytes  # 16 bytes: of the key's parts, so that (a/b, c) and (a, b/c) are two items
+    content: Any  # a dict for an object or a row; text for a plain line
+
+    @property
+    def text(self) -> str:
+        """As the command gets it, on its standard input and in NIGHTLATCH_ITEM."""
+        return json.dumps(self.content, ensure_ascii=False, default=str)
+
+
+class Template:
+    """Text with {field} and {} in it; {{ and }} are plain braces. Other braces stay as they are."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._parts: list[tuple[str, str | None]] = []  # (plain text, field behind it or None)
+        plain, at = "", 0
+        for found in _PLACE.finditer(text):
+            plain += text[at : found.start()]
+            at = found.end()
+            if found[0] in ("{{", "}}"):
+                plain += found[0][0]
+            else:
+                self._parts.append((plain, found[1] or ""))
+                plain = ""
+        self._parts.append((plain + text[at:], None))
+        self.fields = [field for _, field in self._parts if field is not None]
+
+    def values(self, content: Any) -> list[str]:
+        return [_field(content, field) for field in self.fields]
+
+    def fill(self, values: list[str]) -> str:
+        given = iter(values)
+        return "".join(plain if field is None else plain + next(given) for plain, field in self._parts)
+
+
+class Command:
+    """A command with placeholders. Each word stays one word, whatever an item holds; with `shell` the one line is
+    given to `sh`, every value quoted."""
+
+    def __init__(self, words: list[str], *, shell: bool) -> None:
+        self._shell = shell
+        self._words = [Template(" ".join(words))] if shell else [Template(word) for word in words]
+
+    def argv(self, content: Any) -> list[str]:
+        if self._shell:
+            line = self._words[0]
+            return ["/bin/sh", "-c", line.fill([shlex.quote(text) for text in line.values(content)])]
+        argv = [word.fill(word.values(content)) for word in self._words]
+        if any("\0" in word for word in argv):
+            raise BadItem("a NUL character cannot be part of a command")
+        if not argv[0]:
+            raise BadItem("the name of its program is empty")
+        return argv
+
+
+class Reader:
+    """Items from a file, in the order they stand there. Iterating yields an `Item`, or a `BadItem` in its place."""
+
+    def __init__(self, path: str, format: str, key: str) -> None:
+        self.format = format or _ENDINGS.get(os.path.splitext(path)[1].lower(), "")
+        self._path, self._key = path, key
+        try:
+            # What stands on standard input was put into a file before: it can be read twice as well.
+            self._file: BinaryIO = open(0 if path == "-" else path, "rb", closefd=path != "-")  # noqa: SIM115
+        except OSError as error:
+            raise UsageError(f"the items in {path} cannot be read: {error.strerror}") from error
+        first = self._first()
+        if b"\0" in first or first.startswith(_WIDE):
+            raise UsageError(f"the items in {path} are no text in UTF-8, but {_kind(first)}. Nothing was done")
+        self.format = self.format or ("jsonl" if first.lstrip()[:1] in (b"{", b"[") else "lines")
+        if not key and self.format != "lines":
+            raise UsageError("--key is missing: name the fields that say what an item is, as in --key '{site}/{slug}'")
+        self._template = Template(key or "{}")
+        if not self._template.fields:
+            raise UsageError(f"--key {key!r} is the same for every item: name fields, as in --key '{{site}}/{{slug}}'")
+
+    @property
+    def lines(self) -> int:
+        """How many lines there are, as a measure of how many items."""
+        self._file.seek(0)
+        total = sum(chunk.count(b"\n") for chunk in iter(lambda: self._file.read(1 << 20), b""))
+        return total - (self.format == "csv")
+
+    def __iter__(self) -> Iterator[Found | BadItem]:
+        return self.unfinished({}, lambda _: None)
+
+    def unfinished(self, known: dict[bytes, int], done: Callable[[int], None]) -> Iterator[Found | BadItem]:
+        """All but those that are DONE in `known`: such are marked there as seen, and `done` is told how many.
+
+        There may be a million of those, so the plain line (an object, its fields all ASCII text) takes the shortest
+        way; whatever is the least unusual about it takes the careful one.
+        """
+        self._file.seek(0)
+        digest_of = Digest(self._template)
+        if self.format == "jsonl" and digest_of.plain:
+            yield from self._quickly(known, done, digest_of)
+            return
+        for line, content in self._rows() if self.format == "csv" else self._texts():
+            found = self._found(line, content, digest_of)
+            if isinstance(found, BadItem) or known.get(found[2]) != DONE:
+                yield found
+            else:
+                known[found[2]] = DONE | SEEN
+                done(1)
+
+    def _quickly(
+        self, known: dict[bytes, int], done: Callable[[int], None], digest_of: Digest
+    ) -> Iterator[Found | BadItem]:
+        plain, several, nuls, copy = digest_of.plain, digest_of.nuls > 1, digest_of.nuls - 1, digest_of.begun.copy
+        scan, look, seen, count = _decoder.scan_once, known.get, DONE | SEEN, 0
+        for number, raw in enumerate(self._file, 1):
+            try:
+                line = raw.decode()
+                content, end = scan(line, 0)
+                whole = "\0".join(plain(content)) if several else plain(content)
+                if line[end:] != "\n" or not whole.isascii() or whole.count("\0") != nuls:
+                    raise TypeError
+            except (ValueError, StopIteration, LookupError, TypeError, AttributeError, RecursionError):
+                found = self._carefully(number, raw, digest_of)
+                if found is None:
+                    continue
+            else:
+                hashing = copy()
+                hashing.update(whole.encode())
+                found = number, content, hashing.digest()
+            if not isinstance(found, BadItem) and look(found[2]) == DONE:
+                known[found[2]] = seen
+                count += 1
+                continue
+            done(count)
+            count = 0
+            yield found
+        done(count)
+
+    def _carefully(self, number: int, raw: bytes, digest_of: Digest) -> Found | BadItem | None:
+        """Any line; None for a blank one."""
+        content = self._text(number, raw)
+        return None if content is None else self._found(number, content[0], digest_of)
+
+    def _found(self, line: int, content: Any, digest_of: Digest) -> Found | BadItem:
+        if isinstance(content, BadItem):
+            return content
+        try:
+            return line, content, digest_of(content)
+        except BadItem as bad:
+            return self.bad(line, bad)
+
+    def item(self, found: Found) -> Item:
+        """What was found, as an item to be done."""
+        line, content, digest = found
+        key = self._template.fill(self._template.values(content))
+        if not key or len(key) > _LONGEST_KEY:
+            raise self.bad(line, f"its key has {len(key)} characters: 1 to {_LONGEST_KEY} can be kept")
+        if not key.isprintable():
+            raise self.bad(line, f"its key {key!r} holds what cannot be printed")
+        return Item(line=line, key=key, digest=digest, content=content)
+
+    def bad(self, line: int, what: object) -> BadItem:
+        return BadItem(f"{self._path}, line {line}: {what}")
+
+    def _texts(self) -> Iterator[tuple[int, Any]]:
+        for number, raw in enumerate(self._file, 1):
+            content = self._text(number, raw)
+            if content is not None:
+                yield number, content[0]
+
+    def _text(self, number: int, raw: bytes) -> tuple[Any] | None:
+        """What stands in a line, or what is wrong with it; None if nothing does."""
+        if raw.isspace():
+            return None
+        try:
+            text = raw.decode()
+            return (json.loads(text) if self.format == "jsonl" else text.rstrip("\r\n"),)
+        except UnicodeDecodeError:
+            return (self.bad(number, "not UTF-8"),)
+        except ValueError as error:
+            return (self.bad(number, f"not JSON ({error})"),)
+        except RecursionError:
+            return (self.bad(number, "nested too deeply"),)
+
+    def _rows(self) -> Iterator[tuple[int, Any]]:
+        lines = (raw.decode("utf-8-sig" if not n else "utf-8", "surrogateescape") for n, raw in enumerate(self._file))
+        rows = csv.reader(lines, strict=True)
+        try:
+            names = next(rows, [])
+        except csv.Error as error:
+            yield 1, self.bad(1, f"it should name the fields, and is no CSV ({error})")
+            return
+        while True:
+            try:
+                row = next(rows)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                yield rows.line_num, self.bad(rows.line_num, error)
+                continue
+            if not row:
+                continue
+            if len(row) != len(names):
+                what = f"{len(row)} fields where the first line names {len(names)}"
+                yield rows.line_num, self.bad(rows.line_num, what)
+                continue
+            yield rows.line_num, dict(zip(names, row, strict=True))
+
+    def _first(self) -> bytes:
+        self._file.seek(0)  # standard input's place is shared with whoever looked at it before
+        return self._file.read(_LOOKED_AT)
+
+
+def _kind(first: bytes) -> str:
+    """What it is instead of text, and what to do."""
+    if first.startswith(_WIDE) or first[1::2].count(0) == len(first) // 2 or first[::2].count(0) == len(first) // 2:
+        return "in UTF-16: iconv -f UTF-16 -t UTF-8 makes one of it"
+    if first.count(b"\0") > 1 and b"\n" not in first:
+        return "lines that end with NUL: tr '\\0' '\\n' makes one of it"
+    return "binary (there are NUL characters in it)"
+
+
+class Digest:
+    """Of a template and what fills it: 16 bytes. The values stand apart by NUL, which no key may hold, so
+    (a/b, c) and (a, b/c) differ. Frozen: a changed byte here would make every finished item look unfinished."""
+
+    def __init__(self, template: Template) -> None:
+        self._template = template
+        # The plain case, of which there may be a million: an object's own fields.
+        self.plain: Any = itemgetter(*template.fields) if template.text.isascii() and all(template.fields) else None
+        self.nuls = len(template.fields)
+        self.begun = blake2b(f"{template.text}\0".encode(errors="replace"), digest_size=16)
+
+    def __call__(self, content: Any) -> bytes:
+        whole = "\0".join((self._template.text, *self._template.values(content)))
+        if not whole.isascii():
+            whole = unicodedata.normalize("NFC", whole)  # an "é" typed on macOS and one typed on Linux are the same
+        if whole.count("\0") != self.nuls:
+            raise BadItem("a NUL character cannot be part of a key")
+        try:
+            return blake2b(whole.encode(), digest_size=16).digest()
+        except UnicodeEncodeError:
+            raise BadItem("it holds half a character, or is not UTF-8") from None
+
+
+def _field(content: Any, name: str) -> str:
+    """The text of a field; dots go into objects. "" is the item as a whole."""
+    found = content
+    if name:
+        if isinstance(content, dict) and name in content:
+            found = content[name]
+        else:
+            for part in name.split("."):
+                if not isinstance(found, dict) or part not in found:
+                    raise BadItem(f"there is no field {name!r} (plain braces are written {{{{ and }}}})")
+                found = found[part]
+    if isinstance(found, str):
+        return found
+    if found is None:
+        raise BadItem(f"the field {name!r} is empty (null)")
+    return json.dumps(found, ensure_ascii=False, sort_keys=True)

@@ -1,0 +1,137 @@
+"""Sealing: every gate of a lease refuses the older grants before any work is begun."""
+
+from __future__ import annotations
+
+from ...core import fence
+from ...errors import GateUnreachable, LeaseLost, OtherStore, StaleToken, StoreUnreachable
+from ...gates import open as open_gate
+from ...store import held
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ...core.protocols import Gate
+    from .inherited import Inherited
+    from .lease import Lease
+
+_TRIES = 3
+
+
+def seal_in_work(lease: Lease | Inherited, gate: Gate, *, alone: bool = False) -> None:
+    """Register a gate and seal it while the work goes on.
+
+    If that fails for one who is `alone` at it, what was not registered before is so no more, as below. (Of several
+    processes that have inherited a lease another may have sealed it meanwhile, and written there.)
+    """
+    new = lease.store.register(lease.name, lease.grant, gate.url)
+    try:
+        _seal_as_it_is(lease, gate)
+    except BaseException as error:
+        if not (new and alone):
+            raise
+        _drop(lease, [gate.url])
+        if isinstance(error, GateUnreachable):
+            raise GateUnreachable(f"{error}. {_is_it_right(lease.name)}") from error
+        raise
+
+
+def _seal_as_it_is(lease: Lease | Inherited, gate: Gate) -> None:
+    """The token is not raised here, whatever stands there: the work has read things under the old one, and
+    a holder that a restored store has brought back to life would overtake the one that overtook it."""
+    try:
+        gate.seal(lease.mark, str(lease.holder), lease.known)
+    except OtherStore:
+        raise
+    except StaleToken as stale:
+        if stale.stands is None:
+            raise
+        raise StaleToken(
+            f"{stale}. If nobody has, and the store was restored from an older backup: nightlatch lease raise "
+            f"{lease.name} --above {stale.stands.token}, then start again",
+            offered=stale.offered,
+            stands=stale.stands,
+        ) from stale
+
+
+def seal_all(lease: Lease | Inherited, registered: Iterable[str], declared: Iterable[Gate]) -> None:
+    """Before any work: seal what is registered under the lease's name, and what is declared besides.
+
+    A mark that the store cannot explain means that it has forgotten grants (it was restored from a backup), and
+    perhaps done keys: `Forgotten`, and the mark stays, until a person raises the token. One that was adopted may
+    stand above our token: that is raised, and every gate sealed again, the first ones too.
+
+    If that fails, what was not registered before is so no more: a mistyped target must not be in the way of
+    those who name the right one. Nobody has written there under this lease, nor will.
+    """
+    gates = _opened(registered)
+    known = set(gates)
+    try:
+        for gate in declared:
+            gates[gate.url] = gate  # the caller's own object, which may know more than its URL: a password
+            if gate.url not in known:
+                lease.store.register(lease.name, lease.grant, gate.url)
+        _seal(lease, gates, known)
+    except BaseException:
+        _drop(lease, [url for url in gates if url not in known])
+        raise
+
+
+def _seal(lease: Lease | Inherited, gates: dict[str, Gate], known: set[str]) -> None:
+    for _ in range(_TRIES):
+        highest = max((_refusal(gate, lease, new=url not in known) for url, gate in gates.items()), default=0)
+        if not highest:
+            return
+        # Then all of them again: sealed under the lower token, one would let in a grant that the store has forgotten.
+        lease.raise_above(highest)
+    raise StoreUnreachable(f"the gates of {lease.name} could not be sealed: their marks keep rising. Try again")
+
+
+def _drop(lease: Lease | Inherited, urls: Iterable[str]) -> None:
+    try:
+        for url in urls:
+            lease.store.unregister(lease.name, url, lease.grant)
+    except (StoreUnreachable, LeaseLost):
+        pass  # they stay on the list, and the next holder, who cannot seal them either, is told what to type
+
+
+def _opened(urls: Iterable[str]) -> dict[str, Gate]:
+    return {url: open_gate(url) for url in urls if not _elsewhere(url)}
+
+
+def _refusal(gate: Gate, lease: Lease | Inherited, *, new: bool) -> int:
+    """Seal; 0, or the token of the mark that stands in the way."""
+    mark = lease.mark
+    try:
+        gate.seal(mark, str(lease.holder), lease.known)
+        return 0
+    except OtherStore:
+        raise
+    except StaleToken as stale:
+        if stale.stands is None:
+            raise
+        if lease.known is None or lease.known.explains(stale.stands):
+            return stale.stands.token
+        record = lease.store.read(lease.name)
+        if record is None or record.grant != lease.grant:
+            raise LeaseLost(held.lost_sentence(record, lease.name), reason="taken") from stale
+        raise fence.forgotten(gate.url, mark, stale.stands) from stale
+    except GateUnreachable as unreachable:
+        hint = (
+            f"If it is gone for good: nightlatch gate forget {gate.url} --lease {mark.name}"
+            if not new
+            else _is_it_right(mark.name)
+        )
+        raise GateUnreachable(f"{unreachable}. {hint}") from unreachable
+
+
+def _is_it_right(name: str) -> str:
+    return f"Nothing was ever written there under {name}: is it the right target?"
+
+
+def _elsewhere(url: str) -> bool:
+    """What is on another machine's own disk is sealed by the holders there: nobody here can write to it."""
+    from ...system import identity
+
+    scheme, _, rest = url.partition("://")
+    return scheme in ("file", "folder", "sqlite") and rest.partition("/")[0] not in ("", identity.machine())

@@ -1,0 +1,1 @@
+"""Workspaces, and how their result lands through the gates."""

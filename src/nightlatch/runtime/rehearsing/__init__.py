@@ -1,0 +1,1 @@
+"""Dry-runs: what would be done."""

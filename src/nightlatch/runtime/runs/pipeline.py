@@ -1,0 +1,274 @@
+"""The way of one run, from the first look to the last line.
+
+    look → hold (lease, keeper, gates) → open and seal the ledger → prepare → start → attend → publish → settle → tell
+
+Each step is a method, in this order. What ends a run from outside is `watch`; what keeps the lease is
+the keeper; what ends the tree is the warden.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ...core import states
+from ...errors import Conflict, Error, GateUnreachable, LeaseLost, OtherStore, RunEnded, StaleToken, StoreUnreachable
+from ...store import url
+from ...system import clock, warden
+from ...system.durable import private_folder
+from ...system.lifetime import Lifetime
+from ...system.light import signal
+from ..afterwards import retention
+from ..leases.lease import Lease
+from . import verdict
+from .attend import Attendance
+from .ending import Ending
+from .look import Looking
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...ledger.model import Run
+    from ..batches.batch import Checkpoints
+    from ..publishing.delivery import Delivery
+    from .job import Job
+    from .verdict import Verdict
+
+
+def run(job: Job, *, store: str | None = None, checkpoints: Checkpoints | None = None) -> Verdict:
+    """Run a job once, or say why not: skipped when its key is done, Busy while another works on it, InDoubt when a
+    person has to decide. For a process of its own, as `supervise` is."""
+    number = 0
+    while True:
+        number += 1
+        pipeline = Pipeline(job.check(), store, checkpoints)
+        try:
+            told = pipeline.go()
+        except (GateUnreachable, OtherStore) as why:
+            if not pipeline.unsealed:
+                raise
+            from ..leases import unsealed
+
+            if unsealed.back_off(number, why):
+                continue
+            told = pipeline.give_up(why)
+        retention.daily(pipeline.store, pipeline.ledger, pipeline.host)
+        return told
+
+
+class Pipeline(Looking):
+    def __init__(self, job: Job, store: str | None, checkpoints: Checkpoints | None = None) -> None:
+        super().__init__(job, store)
+        self.checkpoints, self.ending = checkpoints, Ending()
+        self.delivery: Delivery | None = None
+        self.unsealed = ""  # the key that there is no lease for, since a gate could not be sealed
+        self.recovered = ""  # how an earlier attempt's work came to be published
+
+    def go(self) -> Verdict:
+        self.lifetime = Lifetime(url.folder_of(self.where) if self.server else self.store.folder)
+        self.pipes = os.pipe(), os.pipe()
+        # Forked before any thread or connection exists: a fork copies neither in a usable state.
+        self.guard = warden.Warden(self.lifetime.grant, (self.pipes[0][1], self.pipes[1][1]))
+        for _, writing_end in self.pipes:
+            os.close(writing_end)
+        try:
+            try:
+                key = self.look()
+                if self.job.workspace and isinstance(key, str):
+                    from ..publishing.delivery import Delivery
+
+                    self.delivery = Delivery(self.job)
+            except BaseException:
+                self.lifetime.end()  # no grant was asked for
+                raise
+            if isinstance(key, verdict.Verdict):
+                self.lifetime.end()
+                return key
+            try:
+                lease = self._hold()
+            except (GateUnreachable, OtherStore):
+                self.unsealed = key
+                raise
+            with lease:
+                try:
+                    return self._attempt(lease, key)
+                finally:
+                    self.guard.dismiss()  # whatever went wrong: nothing works on when the lease is given back
+        finally:
+            self.guard.dismiss()
+
+    # ── hold ──
+
+    def _hold(self) -> Lease:
+        guard, ttl = self.guard, self.job.ttl or self.store.default_ttl
+        return Lease(
+            self.store,
+            self.job.name,
+            ttl=ttl,
+            wait=self.job.wait,
+            gates=self.delivery.gates if self.delivery else (),
+            lifetime=self.lifetime,
+            on_tenure=lambda tenure: guard.tell("tenure", tenure.freeze_at, tenure.end_at, tenure.deadline),
+            on_lost=lambda _: guard.tell("end", warden.LOST, ttl * 0.1, int(signal.SIGTERM)),
+        )
+
+    def give_up(self, why: Error) -> Verdict:
+        """No lease, nothing begun: a person has to see to the gate."""
+        from ..leases.unsealed import record
+
+        waits = record(self.ledger, self._open(self.unsealed), why, self.host)
+        return self._tell(waits, states.exit_code(waits.state))
+
+    def _open(self, key: str) -> Run:
+        command = " ".join(self.job.command)
+        return self.ledger.open_run(
+            self.job.name, key, slot=self.job.slot, command=command, host=self.host, again=self.job.again
+        )
+
+    def _attempt(self, lease: Lease, key: str) -> Verdict:
+        opened = self._open(key)
+        settled = not self.job.again and self.store.look(self.job.name, key) is not None
+        try:
+            writer = self.ledger.seal(
+                opened.id,
+                token=lease.token,
+                grant=lease.grant,
+                holder=lease.holder,
+                lost="again" if settled else self.job.when_lost,
+                command=" ".join(self.job.command),
+            )
+        except RunEnded as ended:
+            # Left behind by a holder that may have acted, or decided by a person while we waited for the lease.
+            return self._tell(ended.run, states.exit_code(ended.run.state))
+        if settled:
+            return self._tell(writer.finish(states.SUCCEEDED, exit_code=0, reason="its key is done already"), 0)
+        self.writer, self.lease, self.opened = writer, lease, writer.run
+        self.spending.count_earlier(writer.run)  # again: another may have made an attempt while we waited for the lease
+        started = clock.now()
+        if self._prepare():
+            self._work(started)
+            self._publish()
+        return self._settle(key, clock.now() - started)
+
+    # ── prepare ──
+
+    def _prepare(self) -> bool:
+        """Record what goes in, make the workspace. False: there is nothing to start, and `ending` says why."""
+
+        def steps() -> None:
+            if self.job.inputs:
+                from ..publishing import fingerprint
+
+                for path in self.job.inputs:
+                    self.writer.event("input", path=os.path.abspath(path), sha256=fingerprint.of(path))
+            if self.delivery:
+                self.recovered = self.delivery.begin(self.lease, self.ledger, self.writer)
+                if self.recovered:
+                    self.ending.report(0, "", 0)
+
+        self._guarded(steps)
+        return not self.ending.over
+
+    # ── start and attend ──
+
+    def _work(self, started: float) -> None:
+        folder = private_folder(os.path.join(self.store.folder, "runs", self.opened.id))
+        if self.checkpoints:
+            self.checkpoints.prepare(self.store, self.ledger, self.lease, self.writer, folder)
+        Attendance(
+            self.job,
+            self.lease,
+            self.ledger,
+            self.writer,
+            self.told,
+            self.spending,
+            self.ending,
+            guard=self.guard,
+            streams=(self.pipes[0][0], self.pipes[1][0]),
+            folder=folder,
+            delivery=self.delivery,
+            checkpoints=self.checkpoints,
+        ).run(started)
+
+    # ── publish ──
+
+    def _publish(self) -> None:
+        """Let the result land, if there is one; nothing of the command is left that could still change it."""
+        if self.delivery and self._judged()[0] == states.SUCCEEDED:
+            self._guarded(self.delivery.publish)
+
+    def _guarded(self, steps: Callable[[], None]) -> None:
+        """What goes wrong ends the run, with the reason. A refusal does not: the run is another's by now."""
+        try:
+            steps()
+        except StaleToken as refused:
+            self._note_refusal("result", refused)
+            raise
+        except LeaseLost as lost:
+            self.ending.decide(states.LOST, str(lost), lost.exit_code)
+        except Error as error:
+            state = states.NEEDS_ATTENTION if isinstance(error, Conflict) else states.FAILED
+            self.ending.decide(state, str(error), error.exit_code)
+
+    # ── settle ──
+
+    def _settle(self, key: str, elapsed: float) -> Verdict:
+        """Mark the key done, and record how it ended: never over the verdict of a holder that has overtaken us."""
+        state, reason = self._judged()
+        own, left = 0 if state == states.SUCCEEDED else self.ending.exit_code, self.ending.left
+        if state == states.SUCCEEDED and not (self.delivery and self.delivery.settled):
+            self._mark_done(key)
+        if left and not reason:
+            reason = f"left {left} process{'es' if left > 1 else ''} behind; ended"
+        if self.delivery and state != states.SUCCEEDED:
+            reason = self.delivery.kept(reason)
+        asked = self.ending.why == warden.ASKED
+        shown = own if state in (states.SUCCEEDED, states.FAILED) or asked else states.exit_code(state)
+        try:
+            ended = self.writer.finish(state, exit_code=own, reason=reason, elapsed=elapsed)
+            if self.delivery:
+                self.delivery.end(keep=state != states.SUCCEEDED)
+            return self._tell(ended, shown)
+        except (StaleToken, RunEnded) as refused:
+            self._note_refusal(f"verdict {state}", refused)
+            raise LeaseLost(
+                f"{self.job.name} was taken over while it ran; its end is not recorded over the new holder's. "
+                f"Look: nightlatch show {self.opened.id}",
+                reason="taken",
+            ) from None
+
+    def _note_refusal(self, what: str, refused: StaleToken | RunEnded) -> None:
+        self.ledger.note_refusal(self.job.name, self.opened.id, self.opened.attempt, self.lease.token, what, refused)
+
+    def _mark_done(self, key: str) -> None:
+        """The work is done; a store that is away for a moment must not make it look undone."""
+        while True:
+            try:
+                self.store.settle(self.lease.name, self.lease.grant, self.job.name, key, value=self.opened.id)
+                return
+            except StoreUnreachable:
+                self.lease.check()
+                clock.sleep(clock.SLICE)
+
+    def _judged(self) -> tuple[str, str]:
+        done = self.checkpoints is not None and self.checkpoints.summary.get("exit_code") == 0
+        state, reason = self.ending.judged(self.lease.lost, self.job.timeout, self.told, done=done)
+        if state != states.SUCCEEDED:
+            return state, reason
+        # Usage that is only known at the end cannot undo what is done: failing it would do and pay it again.
+        cap = self.spending.over()
+        return state, self.recovered or (f"passed its budget {cap}" if cap else "")
+
+    # ── tell ──
+
+    def _tell(self, run: Run, exit_code: int) -> Verdict:
+        told = verdict.of(
+            run,
+            exit_code=exit_code,
+            host=self.host,
+            at=clock.wall(),
+            head=run.anchor,
+            retry_after=self.told.retry_after,
+        )
+        verdict.append(self.store.folder, told)
+        return told

@@ -1,0 +1,48 @@
+"""What a run may use: its caps, against what it and its job have used before."""
+
+from __future__ import annotations
+
+from ...core import budget
+from ...errors import OverBudget
+from ...system import clock
+from . import usage
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ...core.budget import Cap
+    from ...ledger.ledger import Ledger
+    from ...ledger.model import Run
+
+
+class Spending:
+    def __init__(self, job: str, caps: tuple[Cap, ...], ledger: Ledger, used: dict[str, float]) -> None:
+        """`used`: by this attempt so far; it grows elsewhere."""
+        self._job, self._caps, self._ledger, self._used = job, caps, ledger, used
+        self._earlier: dict[str, float] = {}  # by earlier attempts of the run
+
+    def count_earlier(self, run: Run | None) -> None:
+        """What earlier attempts have used of a cap for a run: a retried run does not spend it once more."""
+        if run and run.attempt and any(cap.period == "run" for cap in self._caps):
+            self._earlier = usage.since_success(self._ledger.entries(run.id))
+
+    def afford(self) -> None:
+        """Raise `OverBudget` if there is nothing left to begin with."""
+        cap = budget.exceeded(self._caps, {}, self.before, starting=True)
+        if cap:
+            until = "" if cap.period == "run" else f"when the {cap.period} is over, or "
+            raise OverBudget(
+                f"{self._job} is not started: its budget {cap} is spent. It may again {until}with a higher --budget"
+            )
+
+    def before(self, unit: str, period: str) -> float:
+        """Before this attempt: what the run has used, or its job in the current local day or month."""
+        if period == "run":
+            return self._earlier.get(unit, 0.0)
+        import time
+
+        now = time.localtime(clock.wall())
+        first = (now.tm_year, now.tm_mon, now.tm_mday if period == "day" else 1, 0, 0, 0, 0, 0, -1)
+        return self._ledger.spent(self._job, unit, time.mktime(first)) - self._used.get(unit, 0.0)
+
+    def over(self) -> Cap | None:
+        return budget.exceeded(self._caps, self._used, self.before)

@@ -1,0 +1,1 @@
+"""Steps, maps and runs inside a run: what is recorded, and by whom."""

@@ -1,0 +1,1 @@
+"""The private socket between a supervisor and its command: both ends."""
