@@ -33,9 +33,9 @@ def lines(entries: list[Entry]) -> list[str]:
 def command(recorded: str) -> str:
     """What the person started: of a batch the items' command, of a Python job its function and arguments."""
     inner = recorded.partition(" -m nightlatch.runtime.")[2]
-    if inner.startswith("driver "):
-        return "batch " + inner.removeprefix("driver ")
-    function, path, _ = inner.removeprefix("child ").partition(', "path": [')
+    if inner.startswith("batches.driver "):
+        return "batch " + inner.removeprefix("batches.driver ")
+    function, path, _ = inner.removeprefix("runs.child ").partition(', "path": [')
     return function + "}" * bool(path) or recorded
 
 

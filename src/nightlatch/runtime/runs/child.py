@@ -68,7 +68,8 @@ def _from_file(path: str) -> Any:
 def _planned_so_far(read: OnlyPlanned) -> int:
     """A dry-run ends, not in vain, where it would need a result that there is not."""
     frames = traceback.extract_tb(read.__traceback__)
-    theirs = [frame for frame in frames if os.path.dirname(frame.filename) != os.path.dirname(__file__)]
+    ours = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep  # the package
+    theirs = [frame for frame in frames if not frame.filename.startswith(ours)]
     where = f", at {theirs[-1].filename}:{theirs[-1].lineno}" if theirs else ""
     tell(do="fail", reason=f"{read}{where}", planned=True)
     return 0
