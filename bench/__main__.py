@@ -22,6 +22,9 @@ PARTS = [
 ]
 
 if __name__ == "__main__":
+    wanted = sys.argv[1:] or PARTS
+    if not set(wanted) <= set(PARTS):
+        sys.exit(f"usage: make bench [ONLY='PART …'], where PART is one of: {' '.join(PARTS)}")
     timing.precompile()
-    for part in sys.argv[1:] or PARTS:
+    for part in wanted:
         importlib.import_module(f"bench.{part}").run()
