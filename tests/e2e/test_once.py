@@ -198,11 +198,13 @@ def test_a_probe_is_not_asked_every_second(sqlite_url, acts):
 
 def test_a_command_is_not_started_when_its_time_is_over_before_its_intent_is_recorded(sqlite_url, acts):
     nightlatch(sqlite_url, "once", "another", "--", "true")
+    store = package.connect(sqlite_url)
     ledger = sqlite3.connect(open_for(sqlite_url).address, isolation_level=None)
     ledger.execute("BEGIN IMMEDIATE")
     words = ("once", "k", "--timeout", "300ms", "--", "sh", "-c", ACT, str(acts))
     late = start(sqlite_url, *words)
-    time.sleep(1.2)
+    until(lambda: (record := store.read(effects.lease_name(effects.STORE_WIDE, "k"))) and record.grant)
+    time.sleep(1.2)  # it waits for the ledger now, and its time goes by
     ledger.execute("ROLLBACK")
     _, said = late.communicate(timeout=20)
     assert (late.returncode, count(acts)) == (124, 0), said

@@ -27,6 +27,8 @@ RESOLUTIONS = {"done": DONE, "failed": FAILED, "again": FAILED}  # a person's wo
 
 STORE_WIDE = "once"  # the scope of an effect for which none is named
 
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds between two looks of a probe, the second twice the first and so on
+
 _LONGEST_KEY = 1000
 _CODES = range(1, 256)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core import given, transient
-from ...core.effects import DONE, FAILED, IN_DOUBT, PLANNED
+from ...core.effects import DONE, FAILED, FIRST_PAUSE, IN_DOUBT, LONGEST_PAUSE, PLANNED
 from ...core.keys import key as derive
 from ...errors import Error, NotDone, UsageError
 from ...system import clock
@@ -18,7 +18,6 @@ from ..steps.step import Memory, Retry, as_recorded, pause_after, reason_of, ser
 Proof = type[BaseException] | int  # an exception's class, or an HTTP status
 
 _LONGEST_RESULT = 60_000  # characters of JSON
-_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # seconds between two looks of a probe
 _A_WORD = 1.0  # and between two words to the supervisor meanwhile: this is no stall
 
 
@@ -60,7 +59,7 @@ def _is_proof(one: object) -> bool:
 def effect(memory: Memory, wanted: Wanted, retry: Retry) -> Work[Any]:
     whose = {"key": wanted.key, "scope": wanted.scope}
     failure: Exception | None = None  # of this call
-    tries, patience = 0, _FIRST_PAUSE
+    tries, patience = 0, FIRST_PAUSE
     while True:
         told = yield memory.ask(
             "effect", **whose, input=wanted.input, lasting=wanted.deadline, settle=wanted.settle,
@@ -79,7 +78,7 @@ def effect(memory: Memory, wanted: Wanted, retry: Retry) -> Work[Any]:
                 while (left := until - clock.now()) > 0:
                     yield Pause(min(left, _A_WORD))
                     yield memory.ask("moved")
-                patience = min(2 * patience, _LONGEST_PAUSE)
+                patience = min(2 * patience, LONGEST_PAUSE)
             elif failure is not None:
                 pause = pause_after(retry, failure, tries)
                 if pause is None:

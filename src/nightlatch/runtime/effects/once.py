@@ -14,7 +14,7 @@ import sys
 
 from ...core import duration
 from ...core import effects as rules
-from ...core.effects import DONE, FAILED, IN_DOUBT
+from ...core.effects import DONE, FAILED, FIRST_PAUSE, IN_DOUBT, LONGEST_PAUSE
 from ...core.value import value
 from ...errors import Busy, InDoubt, LeaseLost, Nested, StaleToken, StoreUnreachable, UsageError
 from ...ledger import open_for
@@ -25,7 +25,7 @@ from ...system.light import signal
 from ..leases import supervise
 from ..leases.lease import Lease
 from .book import Book, doubtful, hint
-from .patience import FIRST_PAUSE, LONGEST_PAUSE, Interruptible, rest
+from .patience import Interruptible, rest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -178,8 +178,8 @@ class _Once:
         if not self.wanted.probe:
             raise self._doubt(known)
         try:
-            with Interruptible():
-                code, unknown = self._await_belief(lease, known)
+            with Interruptible() as signals:
+                code, unknown = self._await_belief(lease, known, signals)
         except KeyboardInterrupt:
             raise self._doubt(known, "told to end while it waited for the probe") from None
         if unknown:
@@ -188,7 +188,7 @@ class _Once:
         state = DONE if code == _DONE_BY_PROBE else FAILED
         return self.book.decide(lease, known, state, by=f"probed: {' '.join(self.wanted.probe)} said {code}")
 
-    def _await_belief(self, lease: Lease, known: Effect) -> tuple[int, str]:
+    def _await_belief(self, lease: Lease, known: Effect, signals: Interruptible) -> tuple[int, str]:
         """As `_look_with_probe`, once that can be believed. Raises InDoubt if it would take longer than we may wait."""
         pause, until = FIRST_PAUSE, self.started + self.wanted.wait
         if known.deadline == known.changed:  # that its command is over was found out late, mostly just now
@@ -196,7 +196,7 @@ class _Once:
         while True:
             asked = clock.now()
             unsettled = known.deadline + self.wanted.settling - self.store.clock()
-            code, unknown = self._look_with_probe(lease, known)
+            code, unknown = self._look_with_probe(lease, signals)
             if code == _DONE_BY_PROBE or unsettled <= 0:
                 return code, unknown
             seen, left = unknown or "the probe does not see it", duration.show(max(unsettled, 1.0))
@@ -212,12 +212,19 @@ class _Once:
             rest(min(pause, unsettled))
             pause = min(2 * pause, LONGEST_PAUSE)
 
-    def _look_with_probe(self, lease: Lease, known: Effect) -> tuple[int, str]:
+    def _look_with_probe(self, lease: Lease, signals: Interruptible) -> tuple[int, str]:
         """Its exit code, and why that tells nothing, if so."""
         lease.check()
         env = supervise.environment(lease) | self._told()
+        signals.deafen()
         try:
-            code, _, _ = command.run(self.wanted.probe, env=env, timeout=self.wanted.timeout)
+            running = command.start(self.wanted.probe, env=env)
+            try:
+                signals.hear()
+                code, _, _ = running.finish(self.wanted.timeout)
+            except BaseException:
+                running.end()
+                raise
         except command.Unfinished as unfinished:
             return -1, f"the probe did not end ({unfinished})"
         except OSError as error:

@@ -13,20 +13,35 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds between two looks of a probe
-
 
 class Interruptible:
-    """While it lasts, every signal that asks us to end raises KeyboardInterrupt, the first time."""
+    """While it lasts, every signal that asks us to end raises KeyboardInterrupt, the first time.
 
-    def __enter__(self) -> None:
+    Between `deafen` and `hear` it is only remembered: who starts a process must get to know its pid.
+    """
+
+    def __init__(self) -> None:
+        self._deaf = self._told = False
+
+    def deafen(self) -> None:
+        self._deaf = True
+
+    def hear(self) -> None:
+        self._deaf = False
+        if self._told:
+            raise KeyboardInterrupt
+
+    def __enter__(self) -> Interruptible:
         handled = (signum for signum in ENDING if signal.getsignal(signum) != signal.SIG_IGN)  # nohup's wish
         self._before: dict[int, Any] = {signum: signal.signal(signum, self._interrupt) for signum in handled}
+        return self
 
     def _interrupt(self, *_: object) -> None:
         for signum in self._before:
             signal.signal(signum, signal.SIG_IGN)
-        raise KeyboardInterrupt
+        self._told = True
+        if not self._deaf:
+            raise KeyboardInterrupt
 
     def __exit__(self, *_: object) -> None:
         for signum, before in self._before.items():
