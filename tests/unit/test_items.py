@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,9 @@ import pytest
 from nightlatch.core import effects
 from nightlatch.core.breaker import Breaker, Limit, alike
 from nightlatch.errors import UsageError
-from nightlatch.runtime.batches.items import BadItem, Command, Digest, Item, Reader, Template
+from nightlatch.runtime.batches.items import Digest, Item, Reader
 from nightlatch.runtime.batches.selection import Selection
+from nightlatch.runtime.batches.template import BadItem, Command, Template
 
 KEY = Template("{site}/{slug}")
 
@@ -46,9 +48,30 @@ def test_placeholders():
     assert command.argv({"a": "1 2", "b": {"c": [1]}}) == [
         "echo", "1 2", "[1]-1 2", "{a}", "{ a }", '{"x": 1}', '{"a": "1 2", "b": {"c": [1]}}',
     ]  # fmt: skip
-    assert Command(["grep {a} file"], shell=True).argv({"a": "x; y"})[2] == "grep 'x; y' file"
     with pytest.raises(BadItem, match="no field 'z'"):
         Command(["{z}"], shell=False).argv({"a": 1})
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "printf %s {a}",
+        'printf %s "{a}"',
+        "printf %s '{a}'",
+        "printf '%s' '{a}'",
+        """printf "%s" "$(printf %s "{a}")\"""",
+        """printf %s "$( (printf '%s' {a}) )\"""",
+        'show() { printf %s {a}; }; show "$1"',
+        """: it\\'s; printf %s {a}""",
+        """case {a} in x) ;; *) printf %s "{a}";; esac""",
+        """x={a}; printf %s "$x\"""",
+    ],
+)
+def test_no_shell_reads_what_an_item_holds_whatever_quotes_stand_around(tmp_path: Path, line):
+    evil = """; touch pwned $(touch pwned) `touch pwned` 'a' "b" \\n *  x"""
+    argv = Command([line], shell=True).argv({"a": evil})
+    assert subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=True).stdout == evil
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_selection_counts_what_it_leaves_out(tmp_path: Path):

@@ -84,7 +84,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--budget", metavar="CAPS", help="usd/item=0.1,usd=5,usd/day=10: of an item, of the batch")
     parser.add_argument("--meter", metavar="HOW", choices=["report", "output"],
                         help="report or output: who tells usage")  # fmt: skip
-    parser.add_argument("--shell", action="store_true", help="give CMD, one line, to sh; values are quoted")
+    parser.add_argument("--shell", action="store_true", help="give CMD, one line, to sh; values stay values")
     parser.add_argument("--dry-run", action="store_true", help="show what would be done; claim and start nothing")
     parser.add_argument("--resolve", metavar="OUTCOME", choices=list(effects.RESOLUTIONS),
                         help="done, failed or again: what becomes of items in doubt or set aside")  # fmt: skip
@@ -113,8 +113,9 @@ def _batch(args: Namespace, command: list[str], argv: list[str]) -> Batch:
 
     from ..core.breaker import Limit
     from ..runtime.batches.batch import Batch
-    from ..runtime.batches.items import Command, Reader
+    from ..runtime.batches.items import Reader
     from ..runtime.batches.place import check
+    from ..runtime.batches.template import Command
 
     if not args.items:
         raise UsageError("ITEMS is missing: a file, or - for standard input")
@@ -178,9 +179,10 @@ def _show(batch: Batch, store: str | None) -> int:
 
     from ..ledger import open_for
     from ..runtime.batches.batch import known
-    from ..runtime.batches.items import BadItem, Command, Reader
+    from ..runtime.batches.items import Reader
     from ..runtime.batches.place import Places
     from ..runtime.batches.selection import Selection
+    from ..runtime.batches.template import BadItem, Command
     from .desk import NoStore, existing
 
     reader = Reader(batch.items, batch.format, batch.key)

@@ -21,13 +21,14 @@ from typing import Any
 
 from ...core.effects import DONE, IN_DOUBT, SET_ASIDE, idempotency_key
 from ...system import clock
-from .items import BadItem, Command, Item, Reader
+from .items import Item, Reader
 from .judge import Judge
 from .line import Line, Refused
 from .place import Places
 from .process import Child
 from .selection import Selection
 from .summary import LISTED, Summary
+from .template import BadItem, Command
 
 _GRACE = 5.0  # seconds between asking an item to end and ending it
 _SAY_EVERY = 10.0

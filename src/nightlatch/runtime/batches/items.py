@@ -1,4 +1,4 @@
-"""The items of a batch: read one at a time, named by their key, and put into a command's words.
+"""The items of a batch: read one at a time, and named by their key.
 
 A million of them are never in memory. What cannot be read is named by its line, and the rest goes on.
 """
@@ -8,8 +8,6 @@ from __future__ import annotations
 import csv
 import json
 import os
-import re
-import shlex
 import unicodedata
 from collections.abc import Callable, Iterator
 from hashlib import blake2b
@@ -18,9 +16,9 @@ from typing import Any, BinaryIO
 
 from ...core.value import value
 from ...errors import UsageError
+from .template import BadItem, Template
 
 _ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv"}
-_PLACE = re.compile(r"\{\{|\}\}|\{([A-Za-z_][\w.\-]*)?\}")
 _LONGEST_KEY = 1000
 _LOOKED_AT = 8192  # bytes, to tell what a file is
 _WIDE = (b"\xff\xfe", b"\xfe\xff")  # how UTF-16 begins
@@ -29,10 +27,6 @@ _decoder: Any = json.JSONDecoder()
 DONE, DOUBT, SEEN, ASIDE = 1, 2, 4, 8  # what may be known of a digest
 
 Found = tuple[int, Any, bytes]  # line, content, digest: as little as it takes to skip a million of them
-
-
-class BadItem(Exception):
-    """An item that cannot be done as it stands; says where it was read and what is wrong with it."""
 
 
 @value(frozen=True, kw_only=True)
@@ -46,52 +40,6 @@ class Item:
     def text(self) -> str:
         """As the command gets it, on its standard input and in NIGHTLATCH_ITEM."""
         return json.dumps(self.content, ensure_ascii=False, default=str)
-
-
-class Template:
-    """Text with {field} and {} in it; {{ and }} are plain braces. Other braces stay as they are."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self._parts: list[tuple[str, str | None]] = []  # (plain text, field behind it or None)
-        plain, at = "", 0
-        for found in _PLACE.finditer(text):
-            plain += text[at : found.start()]
-            at = found.end()
-            if found[0] in ("{{", "}}"):
-                plain += found[0][0]
-            else:
-                self._parts.append((plain, found[1] or ""))
-                plain = ""
-        self._parts.append((plain + text[at:], None))
-        self.fields = [field for _, field in self._parts if field is not None]
-
-    def values(self, content: Any) -> list[str]:
-        return [_field(content, field) for field in self.fields]
-
-    def fill(self, values: list[str]) -> str:
-        given = iter(values)
-        return "".join(plain if field is None else plain + next(given) for plain, field in self._parts)
-
-
-class Command:
-    """A command with placeholders. Each word stays one word, whatever an item holds; with `shell` the one line is
-    given to `sh`, every value quoted."""
-
-    def __init__(self, words: list[str], *, shell: bool) -> None:
-        self._shell = shell
-        self._words = [Template(" ".join(words))] if shell else [Template(word) for word in words]
-
-    def argv(self, content: Any) -> list[str]:
-        if self._shell:
-            line = self._words[0]
-            return ["/bin/sh", "-c", line.fill([shlex.quote(text) for text in line.values(content)])]
-        argv = [word.fill(word.values(content)) for word in self._words]
-        if any("\0" in word for word in argv):
-            raise BadItem("a NUL character cannot be part of a command")
-        if not argv[0]:
-            raise BadItem("the name of its program is empty")
-        return argv
 
 
 class Reader:
@@ -278,21 +226,3 @@ class Digest:
             return blake2b(whole.encode(), digest_size=16).digest()
         except UnicodeEncodeError:
             raise BadItem("it holds half a character, or is not UTF-8") from None
-
-
-def _field(content: Any, name: str) -> str:
-    """The text of a field; dots go into objects. "" is the item as a whole."""
-    found = content
-    if name:
-        if isinstance(content, dict) and name in content:
-            found = content[name]
-        else:
-            for part in name.split("."):
-                if not isinstance(found, dict) or part not in found:
-                    raise BadItem(f"there is no field {name!r} (plain braces are written {{{{ and }}}})")
-                found = found[part]
-    if isinstance(found, str):
-        return found
-    if found is None:
-        raise BadItem(f"the field {name!r} is empty (null)")
-    return json.dumps(found, ensure_ascii=False, sort_keys=True)

@@ -7,7 +7,8 @@ from typing import Any
 
 from ...errors import UsageError
 from ...system import treecopy
-from .items import BadItem, Item, Template
+from .items import Item
+from .template import BadItem, Template
 
 
 class Places:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .items import ASIDE, DONE, DOUBT, SEEN, BadItem, Item, Reader
+from .items import ASIDE, DONE, DOUBT, SEEN, Item, Reader
+from .template import BadItem
 
 _NAMED = 10
 

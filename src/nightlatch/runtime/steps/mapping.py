@@ -17,7 +17,7 @@ from ...core.breaker import Breaker, alike
 from ...core.effects import BEGUN, DONE, FAILED
 from ...core.keys import key as derive
 from ...errors import Error, InDoubt, MapFailed, UsageError
-from ..batches.items import BadItem, Template
+from ..batches.template import BadItem, Template
 from ..rehearsing.planned import loads
 from .drive import Call, Pause, Work
 from .step import Memory, Retry, as_recorded, pause_after, reason_of, serialised
