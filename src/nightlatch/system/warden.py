@@ -105,6 +105,20 @@ class Warden:
         tree.kill_and_prove(self._grant)
 
 
+def _group_of_command() -> int:
+    """The supervisor's, so that a terminal's Ctrl-C and job control reach the command; 0, one of its own, where there
+    is no terminal.
+
+    There (cron, setsid, CI) nobody's child would hold the supervisor's group together but the command: at its end the
+    kernel would send SIGHUP, and SIGCONT, to the whole group as soon as one process in it is stopped.
+    """
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC))
+    except OSError:
+        return 0
+    return os.getpgrp()
+
+
 class _Loop:
     """The warden's own life."""
 
@@ -118,7 +132,7 @@ class _Loop:
         self.why = ""
         self.left = 0
         self.grace = 10.0
-        self.supervisors_group = os.getpgrp()
+        self.group = _group_of_command()
         self.defaults = [signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ]  # Python ignores the last two
         never = float("inf")
         self.freeze_at = self.end_at = self.deadline = self.kill_at = self.limit_at = self.bound_at = never
@@ -279,13 +293,12 @@ class _Loop:
         raise denied or FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
 
     def _spawn_file(self, path: str, argv: list[str], env: dict[str, str]) -> int:
-        # In the supervisor's group, so that the terminal's Ctrl-C and job control reach the command.
         onto = zip(self.streams or (), (1, 2), strict=False)
         return os.posix_spawn(
             path,
             argv,
             env,
             file_actions=[(os.POSIX_SPAWN_DUP2, source, target) for source, target in onto],
-            setpgroup=self.supervisors_group,
+            setpgroup=self.group,
             setsigdef=self.defaults,
         )
