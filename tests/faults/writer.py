@@ -23,6 +23,7 @@ from typing import Any
 from nightlatch import gates
 from nightlatch.core.model import Mark
 from nightlatch.errors import StaleToken
+from nightlatch.system import filelock
 
 
 def stop() -> None:
@@ -37,7 +38,7 @@ def pause_at(point: str, gate: Any) -> None:
         else:
             hook(gate._marks, "admit", after=pause)
     if point == "unsigned":
-        hook(os, "pwrite", before=stop)
+        hook(filelock, "_sign", before=stop)
 
 
 def hook(

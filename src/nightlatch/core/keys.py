@@ -31,10 +31,12 @@ def key(*parts: Part) -> str:
         raise UsageError("a key needs at least one part: name what is processed, as in key(site, slug)")
     import hashlib
 
-    return hashlib.sha256(_PREFIX + b"".join(_encode(part) for part in parts)).hexdigest()
+    return hashlib.sha256(_PREFIX + b"".join([_encode(part) for part in parts])).hexdigest()
 
 
 def _encode(part: Part) -> bytes:  # one return a type reads best
+    if isinstance(part, str):
+        return _framed(b"s", _text(part))
     if part is None:
         return _framed(b"n", b"")
     if isinstance(part, bool):
@@ -45,8 +47,6 @@ def _encode(part: Part) -> bytes:  # one return a type reads best
         if not -_MOST <= part <= _MOST:
             raise UsageError(f"{part} cannot be part of a key: it is not a finite number")
         return _framed(b"f", repr(part + 0.0).encode())  # + 0.0 makes -0.0 equal to 0.0
-    if isinstance(part, str):
-        return _framed(b"s", _text(part))
     if isinstance(part, bytes | bytearray):
         return _framed(b"y", bytes(part))
     if isinstance(part, list | tuple):

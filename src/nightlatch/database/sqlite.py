@@ -55,7 +55,7 @@ class Sqlite:
     def __init__(self, path: str, area: str) -> None:
         self.path = self.address = os.path.abspath(path)
         self.area = area
-        self._queue = filelock.FairLock(f"{self.path}.queue")
+        self._queue = filelock.FairLock(f"{self.path}.queue", keep_open=True)
         self._thread = RLock()
         self._explained = Explained(self.path)
         self._connection: sqlite3.Connection | None = None
@@ -109,7 +109,10 @@ class Sqlite:
                 hit = connection.execute(update, values).fetchall()
                 if hit:
                     for table, rows in inserts:
-                        connection.executemany(table.insert, rows)
+                        if len(rows) == 1:  # the plain case, in less time
+                            connection.execute(table.insert, rows[0])
+                        else:
+                            connection.executemany(table.insert, rows)
                 connection.execute("COMMIT")
                 return hit
             finally:
@@ -149,16 +152,18 @@ class Sqlite:
             if self._connection is not None:
                 self._connection.close()
             self._connection = None
+            self._queue.close()
             self._log.close()
 
     def _connect(self) -> sqlite3.Connection:
         self._log.catch_up()
         if self._connection is None:
-            self._connection = self._open()
             _used.add(self)
+            self._connection = self._open()
         return self._connection
 
     def _open(self) -> sqlite3.Connection:
+        self._queue.close()
         self._log.close()
         reason = storage.not_local(self.path)
         if reason:
@@ -262,6 +267,7 @@ def _in_child() -> None:
         if database._connection is not None:
             _inherited.append(database._connection)  # in a transaction of the parent's, which closing would harm
             database._connection = None
+        database._queue.close()
     _after_fork()
 
 

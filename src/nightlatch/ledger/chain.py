@@ -18,7 +18,7 @@ _LONGEST = 65536  # characters of one fact
 
 def pack(facts: Mapping[str, object]) -> str:
     """One `name=text` a line. What is None is left out."""
-    return "\n".join([f"{name}={_line(clean(value))}" for name, value in facts.items() if value is not None])
+    return "\n".join([f"{name}={line(clean(value))}" for name, value in facts.items() if value is not None])
 
 
 def unpack(body: str) -> dict[str, str]:
@@ -56,7 +56,7 @@ def head_text(chain: str, seq: int, hash_: str) -> str:
     return f"{chain}:{seq}:{hash_}"
 
 
-def _line(text: str) -> str:
+def line(text: str) -> str:
     return text.replace("\\", "\\\\").replace("\n", "\\n")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ..core.effects import BEGUN, DONE, FAILED
 from . import step_chain
-from .chain import clean, head_text, kept, link, pack, unpack
+from .chain import clean, head_text, kept, line, link, unpack
 from .fence import Fence
 from .model import ENTRY, Entry
 from .tables import JOURNAL
@@ -131,9 +131,9 @@ class StepWriter:
     def _rows(self, seq: int, head: str, at: int, steps: Sequence[Step]) -> list[Row]:
         rows: list[Row] = []
         for digest, key, state, tries, result, reason in steps:
-            body = f"digest={digest}\ntries={tries}\nattempt={self.run.attempt}\n{pack({'key': key})}"
+            body = f"digest={digest}\ntries={tries}\nattempt={self.run.attempt}\nkey={line(key)}"
             if reason:
-                body += "\n" + pack({"reason": reason})
+                body += f"\nreason={line(reason)}"
             body += _RESULT + result
             seq += 1
             head = link(head, self.chain, seq, at, KIND + state, body)

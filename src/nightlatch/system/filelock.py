@@ -1,15 +1,14 @@
 """A lock on a file that many processes take in turn.
 
 The kernel queues those who block in flock(2), so nobody starves; polling with LOCK_NB would let the
-fastest win every time. Whoever has the lock writes who it is into the file, so that a waiter can see
-whether it waits for somebody who is stopped.
+fastest win every time. A waiter can see whether it waits for somebody who is stopped: the kernel tells who
+has the lock, and where it does not (macOS, btrfs), whoever has it writes into the file who it is.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-import sys
 from _thread import allocate_lock, start_new_thread
 
 from . import clock, identity, process
@@ -29,6 +28,7 @@ LOOK_AFTER = 2.0  # seconds of waiting before a waiter looks at whom it waits fo
 
 
 _known: dict[int, bytes] = {}
+_told: dict[int, bool] = {}  # device → whether the kernel tells who has a lock there; seen by a lock of our own
 
 
 def _me() -> bytes:
@@ -43,9 +43,11 @@ def _me() -> bytes:
 class FairLock:
     """Taken and given back by one thread at a time; `holder` and `stopped` may be asked by anybody."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, keep_open: bool = False) -> None:
+        """`keep_open`: for one that is taken often, by who closes it before a fork: a child would share the lock."""
         self.path = path
         self._fd = -1
+        self._keep_open, self._kept = keep_open, -1
 
     def acquire(self, timeout: float) -> bool:
         """Wait in the queue for up to `timeout` seconds."""
@@ -70,7 +72,7 @@ class FairLock:
             try:
                 return work()
             finally:
-                _give_back(fd)
+                self._give_back(fd)
         waiter = _Waiter(self._open(), work)
         if not self._wait(waiter, patience, end_stopped=True):
             raise TimeoutError
@@ -80,21 +82,26 @@ class FairLock:
 
     def release(self) -> None:
         fd, self._fd = self._fd, -1
-        _give_back(fd)
+        self._give_back(fd)
+
+    def close(self) -> None:
+        """What was kept open is closed. Not to be called by who has the lock."""
+        kept, self._kept = self._kept, -1
+        if kept >= 0:
+            os.close(kept)
 
     def holder(self) -> tuple[int, int] | None:
         """(pid, start) of who has the lock; None if nobody has, or it cannot be known from here."""
         try:
             with open(self.path, "rb") as file:
-                text, status = file.read(80).decode("ascii"), os.fstat(file.fileno())
-            if not text.strip():  # between taking the lock and signing, or between blanking and giving back
-                return _taker(status)
-            pid, start, namespace = text.split()
+                taker = _taker(os.fstat(file.fileno()))
+                if taker:
+                    return taker
+                pid, start, namespace = file.read(80).decode("ascii").split()
             if namespace != identity.pid_namespace():
                 return None
-            if process.state_of(int(pid), int(start)) == process.GONE:  # killed; the next one may not have signed yet
-                return _taker(status)
-            return int(pid), int(start)
+            alive = process.state_of(int(pid), int(start)) != process.GONE  # or killed; the next one has not signed yet
+            return (int(pid), int(start)) if alive else None
         except (OSError, ValueError):
             return None
 
@@ -112,14 +119,22 @@ class FairLock:
     def _at_once(self) -> int:
         """The locked descriptor; -1 if another has the lock."""
         # Found out before, written the moment the lock is ours: whoever is stopped in between is not to be found.
-        me, fd = _me(), self._open()
+        me, fd = _me(), self._kept if self._kept >= 0 else self._open()
+        if self._keep_open:
+            self._kept = fd
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.pwrite(fd, me, 0)
         except BlockingIOError:
-            os.close(fd)
+            if fd != self._kept:
+                os.close(fd)
             return -1
+        _sign(fd, me)
         return fd
+
+    def _give_back(self, fd: int) -> None:
+        _unlock(fd)
+        if fd != self._kept:
+            os.close(fd)
 
     def _take(self, patience: float, *, end_stopped: bool) -> bool:
         fd = self._at_once()
@@ -147,25 +162,37 @@ class FairLock:
         return True
 
 
-def _give_back(fd: int) -> None:
-    os.pwrite(fd, _NOBODY, 0)  # so that a name in the file is always the name of who has the lock
+def _sign(fd: int, name: bytes) -> None:
+    """Write down who has the lock, where the kernel does not tell it."""
+    file = os.fstat(fd)
+    if file.st_dev not in _told:
+        taker = _taker(file)
+        _told[file.st_dev] = taker is not None and taker[0] == os.getpid()
+    if not _told[file.st_dev]:
+        os.pwrite(fd, name, 0)
+
+
+def _unlock(fd: int) -> None:
+    if not _told.get(os.fstat(fd).st_dev):
+        os.pwrite(fd, _NOBODY, 0)  # so that a name in the file is always the name of who has the lock
     # Unlock, not only close: a child forked in this moment has a copy of the descriptor.
     fcntl.flock(fd, fcntl.LOCK_UN)
-    os.close(fd)
 
 
 def _taker(file: os.stat_result) -> tuple[int, int] | None:
-    """(pid, start) of who has locked a file that nobody has signed, as far as the kernel tells."""
-    if sys.platform != "linux":
-        return None
+    """(pid, start) of who has locked the file, as far as the kernel tells."""
     device = file.st_dev
-    inode = f"{os.major(device):02x}:{os.minor(device):02x}:{file.st_ino}"
-    with open("/proc/locks", encoding="ascii") as locks:
-        for line in locks:
-            fields = line.split()
-            if fields[1] == "FLOCK" and fields[5] == inode:  # a waiter's line has "->" there instead
-                start = process.start_of(int(fields[4]))
-                return None if start is None else (int(fields[4]), start)
+    inode = b"%02x:%02x:%d" % (os.major(device), os.minor(device), file.st_ino)
+    try:
+        with open("/proc/locks", "rb") as locks:
+            lines = locks.read().splitlines()
+    except OSError:
+        return None  # another system, or a sandbox
+    for line in lines:
+        fields = line.split()
+        if fields[1] == b"FLOCK" and fields[5] == inode:  # a waiter's line has "->" there instead
+            start = process.start_of(int(fields[4]))
+            return None if start is None else (int(fields[4]), start)
     return None
 
 
@@ -197,20 +224,24 @@ class _Waiter:
     def leave(self) -> None:
         """The caller was interrupted: nothing of this goes on behind its back."""
         if not self._settled.acquire(blocking=False) and self._done.acquire() and not self._work:
-            _give_back(self.fd)
+            self._give_back()
 
     def _block(self) -> None:
         fcntl.flock(self.fd, fcntl.LOCK_EX)
-        os.pwrite(self.fd, self._name, 0)
+        _sign(self.fd, self._name)
         if not self._settled.acquire(blocking=False):
-            _give_back(self.fd)  # given up meanwhile
+            self._give_back()  # given up meanwhile
         elif self._work:
             try:
                 self.result = self._work()
             except BaseException as error:  # noqa: BLE001  raised again where it was called for
                 self.error = error
             finally:
-                _give_back(self.fd)
+                self._give_back()
                 self._done.release()
         else:
             self._done.release()  # from here on the descriptor is the caller's: it may be closed already
+
+    def _give_back(self) -> None:
+        _unlock(self.fd)
+        os.close(self.fd)

@@ -80,13 +80,7 @@ class Run:
         Retry-After is heeded). A step that an attempt died in is done again: what must not happen twice is an
         `effect`.
         """
-        from ..steps import step
-        from ..steps.drive import Call, drive, drive_async, is_async
-
-        given.function(function, "what a step calls")
-        step.check_retry(retry)
-        work = step.step(self._remembered(), key, Call(function, args, kwargs), retry)
-        return drive_async(work) if is_async(function) else drive(work)
+        return self._remembered().step(key, function, args, kwargs, retry)
 
     def map(
         self,

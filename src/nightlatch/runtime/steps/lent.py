@@ -52,10 +52,10 @@ class Lent:
 
     def write(self, request: dict[str, Any]) -> dict[str, Any] | None:
         if request["do"] == "step" and not request.get("run"):
-            # A reason is told to the supervisor, who knows which words are secret.
-            if any(reason for *_, reason in request["steps"]):
-                return None
-            self._steps.take(*(step_log.step(*step) for step in request["steps"]))
+            steps = [step_log.step(*step) for step in request["steps"]]
+            if any([reason for *_, reason in steps]):
+                return None  # it is told to the supervisor, who knows which words are secret
+            self._steps.take(*steps)
             answer: dict[str, Any] | None = {}
         else:
             inside = self._store and (request["do"] == "open" or request["run"])

@@ -15,7 +15,7 @@ from ...core.keys import key as derive
 from ...errors import Busy, UsageError
 from ...system import clock
 from ..rehearsing.planned import loads, plain
-from .drive import Ask, Call, Pause, Work
+from .drive import Ask, Call, Pause, Work, drive, drive_async, is_async
 from .pen import Record
 
 # How many more tries a transient failure gets; or a function of (error, tries so far) that returns the seconds to
@@ -61,6 +61,15 @@ class Memory:
 
     def record(self, steps: list[list[Any]], **count: Any) -> Ask:
         return Record(do="step", run=self.run, steps=steps, **count)
+
+    def step(
+        self, key: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], retry: Retry
+    ) -> Any:
+        """What `Run.step` does, without an import in every call."""
+        given.function(function, "what a step calls")
+        check_retry(retry)
+        work = step(self, key, Call(function, args, kwargs), retry)
+        return drive_async(work) if is_async(function) else drive(work)
 
     def use(self, key: str, digest: str, call: Call) -> None:
         """A key names one piece of work: another function, or other arguments, would get what is not theirs."""
