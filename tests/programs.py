@@ -53,8 +53,8 @@ def said(done: subprocess.CompletedProcess[str], code: int) -> str:
     return done.stderr
 
 
-def until(condition: Callable[[], T], timeout: float = 20.0) -> T:
-    """Wait for a condition; its first true value is returned."""
+def until(condition: Callable[[], T], timeout: float = 60.0) -> T:
+    """Wait for a condition; its first true value is returned. The bound is for what never comes, not for what is slow."""
     deadline = time.monotonic() + timeout
     while True:
         if result := condition():

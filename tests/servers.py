@@ -5,21 +5,28 @@ from __future__ import annotations
 import importlib.util
 import os
 import pwd
+import random
 import shutil
 import signal
 import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Below those that the system hands out by itself: so nobody else gets it while its server is stopped."""
+    while True:
+        port = random.SystemRandom().randrange(10_000, 32_000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        return port
 
 
 class PostgresServer:
@@ -51,10 +58,14 @@ class PostgresServer:
         """For a role of its own that is let in with a password only."""
         password = f"only-in-the-url-of-{role}"
         self.psql(f"CREATE ROLE {role} LOGIN PASSWORD '{password}'; GRANT CREATE ON DATABASE postgres TO {role}")
+        self.ask_for_password(role)
+        return f"postgresql://{role}:{password}@127.0.0.1:{self.port}/postgres?schema={schema}"
+
+    def ask_for_password(self, role: str) -> None:
         rules = self.folder / "data" / "pg_hba.conf"
         rules.write_text(f"host all {role} 127.0.0.1/32 scram-sha-256\n{rules.read_text()}")
         self.psql("SELECT pg_reload_conf()")
-        return f"postgresql://{role}:{password}@127.0.0.1:{self.port}/postgres?schema={schema}"
+        self._until(lambda: not self._lets_in(role))  # it is read soon, not at once
 
     def start(self) -> None:
         arguments = ["-D", "data", "-p", str(self.port), "-k", str(self.folder), "-h", "127.0.0.1"]
@@ -69,11 +80,9 @@ class PostgresServer:
                 stderr=log,
                 user=self._as_user,
             )
-        deadline = time.monotonic() + 30
-        while "ready" not in self._status():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                raise AssertionError(f"PostgreSQL did not start:\n{(self.folder / 'log').read_text()}")
-            time.sleep(0.01)
+        process = self._process
+        self._until(lambda: "ready" in self._status() or process.poll() is not None)
+        assert process.poll() is None, f"PostgreSQL did not start:\n{(self.folder / 'log').read_text()}"
 
     def stop(self) -> None:
         """End it as an administrator does who cannot wait: every session is cut off."""
@@ -100,6 +109,7 @@ class PostgresServer:
         finally:
             process.terminate()
             process.wait()
+            self._until(lambda: self.psql("SELECT count(*) FROM pg_stat_replication") == "0")
 
     def _status(self) -> str:
         try:
@@ -107,12 +117,26 @@ class PostgresServer:
         except FileNotFoundError:
             return ""
 
+    def _lets_in(self, role: str) -> bool:
+        """Without a password?"""
+        words = ["-XAtqwh", "127.0.0.1", "-p", str(self.port), "-U", role, "-c", "", "postgres"]
+        return self._try("psql", *words).returncode == 0
+
+    def _until(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 120
+        while not condition():
+            assert time.monotonic() < deadline, (self.folder / "log").read_text()
+            time.sleep(0.01)
+
     def _run(self, program: str, *words: str) -> str:
-        ran = subprocess.run(
-            [self._bin / program, *words], cwd=self.folder, text=True, capture_output=True, user=self._as_user
-        )
+        ran = self._try(program, *words)
         assert ran.returncode == 0, ran.stderr
         return ran.stdout
+
+    def _try(self, program: str, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [self._bin / program, *words], cwd=self.folder, text=True, capture_output=True, user=self._as_user
+        )
 
     @property
     def _as_user(self) -> int | None:

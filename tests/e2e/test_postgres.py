@@ -161,9 +161,7 @@ def test_a_server_that_is_not_there(state_home: Path) -> None:
 
 def test_a_wrong_password_user_or_database(postgres: PostgresServer, state_home: Path) -> None:
     postgres.psql("CREATE ROLE guarded LOGIN PASSWORD 'another'")
-    rules = postgres.folder / "data" / "pg_hba.conf"
-    rules.write_text("host all guarded 127.0.0.1/32 scram-sha-256\n" + rules.read_text())
-    postgres.psql("SELECT pg_reload_conf()")
+    postgres.ask_for_password("guarded")
     server = f"127.0.0.1:{postgres.port}"
     _one_line(f"postgresql://guarded:{SECRET}@{server}/postgres", 69, "refused user or password", "~/.pgpass")
     _one_line(f"postgresql://guarded@{server}/postgres", 69, "asks for a password", "~/.pgpass")

@@ -56,8 +56,7 @@ def test_a_missing_password_is_asked_for_where_it_belongs(postgres, sqlite_url, 
     rules = postgres.folder / "data" / "pg_hba.conf"
     before = rules.read_text()
     postgres.psql("CREATE ROLE app_with SUPERUSER LOGIN PASSWORD 's@cret'")
-    rules.write_text("host all app_with 127.0.0.1/32 scram-sha-256\n" + before)
-    postgres.psql("SELECT pg_reload_conf()")
+    postgres.ask_for_password("app_with")
     try:
         gate = gates.Sql("with", f"postgresql://app_with:s%40cret@127.0.0.1:{postgres.port}/postgres")
         for _ in range(2):  # the second time it is registered: still it is this object that is sealed
