@@ -28,9 +28,10 @@ def main() -> None:
             write(gate, lease, content)
             print(lease.token, lease.grant, lease.store.id)
         return
-    lease = nightlatch.lease("job", ttl="1s").acquire()
+    lease = nightlatch.lease("job", ttl="60s").acquire()
     lease.use(gate)
     mark = lease.mark
+    lease.store.renew("job", lease.grant, 0.5)  # its last one: it is stopped before the next
     os.kill(os.getpid(), signal.SIGSTOP)
     try:
         write(gate, mark, content)

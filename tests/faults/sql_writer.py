@@ -6,7 +6,7 @@ POINT: inside   in the transaction, past the check, before the write
        written  in the transaction, after the write, before the commit
        copy     in the middle of COPY
        fetch    in the middle of a large result
-       slow     inside too, but it goes on by itself after 3 s
+       slow     inside too, but it goes on when it is told a line
        never    it does not stop
 exit code: 0 acknowledged, 73 refused
 """
@@ -16,7 +16,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 from typing import Any
 
 from nightlatch import gates
@@ -34,7 +33,7 @@ def write(connection: Any, mark: Mark, content: str, point: str = "never") -> No
     if point == "inside":
         stop()
     if point == "slow":
-        time.sleep(3)
+        sys.stdin.readline()
     if point == "fetch":
         for _ in connection.cursor().stream("SELECT repeat('x', 1000) FROM generate_series(1, 100000)"):
             if point:

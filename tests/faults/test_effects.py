@@ -49,7 +49,7 @@ class Torment:
         """Let them come to their end. On a loaded machine an effect may run into its short timeout: then it is in
         doubt, and probed by the next start."""
         for batch in range(self.batches):
-            until(lambda: nightlatch(self.store, *self._command(batch), timeout=300).returncode == 0, timeout=60)  # noqa: B023
+            until(lambda: nightlatch(self.store, *self._command(batch), timeout=300).returncode == 0, timeout=120)  # noqa: B023
 
     def names(self) -> list[str]:
         return [f"{batch}-{number}" for batch in range(self.batches) for number in range(self._count)]
@@ -87,7 +87,7 @@ def test_an_api_that_dedups_sees_each_item_once(sqlite_url, tmp_path, server):
 def test_a_token_blind_api_with_a_probe_sees_each_item_once(sqlite_url, tmp_path, server):
     server.latency = 0.4  # below the deadline, and far above the time to settle
     probe = " ".join([*CLIENT, "probe", server.port, "{id}"])
-    bounds = ("--timeout", "1s", "--settle", "10ms", "--wait", "20s")
+    bounds = ("--timeout", "3s", "--settle", "10ms", "--wait", "50s")
     once = (*NIGHTLATCH, "once", "post/{id}", *bounds, "--probe", probe, "--", *CLIENT, "post", server.port, "{id}")
     torment = Torment(sqlite_url, tmp_path, 24, "--lost", "again", "--", *once)
     torment.go(15)
@@ -127,7 +127,7 @@ def test_a_reply_lost_after_the_act_is_in_doubt_and_not_repeated(sqlite_url, ser
     assert [nightlatch(sqlite_url, *words).returncode for _ in range(3)] == [76, 76, 76]
     assert server.effects["k"] == 1
     probe = " ".join([*CLIENT, "probe", server.port, "k"])
-    probed = nightlatch(sqlite_url, *words[:2], "--settle", "100ms", "--wait", "20s", "--probe", probe, *words[2:])
+    probed = nightlatch(sqlite_url, *words[:2], "--settle", "100ms", "--wait", "50s", "--probe", probe, *words[2:])
     assert probed.returncode == 0, probed.stderr
     assert server.effects["k"] == 1
 

@@ -28,7 +28,7 @@ def test_the_holder_of_the_lock_is_named_and_nobody_when_it_is_free(tmp_path: Pa
     path = f"{tmp_path}/lock"
     first, second = FairLock(path), FairLock(path)
     me = (os.getpid(), start_of(os.getpid()))
-    assert first.acquire(1)
+    assert first.acquire(30)
     assert first.holder() == second.holder() == me
     waiting = threading.Thread(target=second.acquire, args=(30,))
     waiting.start()
@@ -42,7 +42,7 @@ def test_the_holder_of_the_lock_is_named_and_nobody_when_it_is_free(tmp_path: Pa
 def test_one_that_gave_up_waiting_leaves_the_lock_to_others_and_no_name_in_it(tmp_path: Path) -> None:
     path = f"{tmp_path}/lock"
     first, impatient, third = FairLock(path), FairLock(path), FairLock(path)
-    assert first.acquire(1)
+    assert first.acquire(30)
     assert not impatient.acquire(0.01)
     first.release()
     assert third.acquire(10)
@@ -53,8 +53,8 @@ def test_one_that_gave_up_waiting_leaves_the_lock_to_others_and_no_name_in_it(tm
 def test_work_is_done_in_turn_and_what_it_returns_or_raises_comes_back(tmp_path: Path) -> None:
     path = f"{tmp_path}/lock"
     first, second = FairLock(path), FairLock(path)
-    assert second.run(second.holder, 1) == (os.getpid(), start_of(os.getpid()))
-    assert first.acquire(1)
+    assert second.run(second.holder, 30) == (os.getpid(), start_of(os.getpid()))
+    assert first.acquire(30)
     results: list[object] = []
     waiting = [threading.Thread(target=_outcome, args=(second, work, results)) for work in (int, _broken)]
     for thread in waiting:
@@ -72,7 +72,7 @@ def test_work_that_was_given_up_is_never_done(tmp_path: Path) -> None:
     path = f"{tmp_path}/lock"
     first, impatient, third = FairLock(path), FairLock(path), FairLock(path)
     done: list[int] = []
-    assert first.acquire(1)
+    assert first.acquire(30)
     with pytest.raises(TimeoutError):
         impatient.run(lambda: done.append(1), 0.01)
     first.release()
@@ -87,12 +87,16 @@ def test_a_waiter_that_is_interrupted_leaves_nothing_behind(tmp_path: Path, way:
     first, second = FairLock(path), FairLock(path)
     done: list[int] = []
     threads = _thread._count()
-    assert first.acquire(1)
+    assert first.acquire(30)
     before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+
+    def wait() -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        second.run(lambda: done.append(2), 30) if way == "run" else getattr(second, way)(30)
+
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.05)
         with pytest.raises(KeyboardInterrupt):
-            second.run(lambda: done.append(2), 30) if way == "run" else getattr(second, way)(30)
+            wait()
     finally:
         signal.signal(signal.SIGALRM, before)
     first.release()

@@ -96,7 +96,7 @@ def test_a_holder_stopped_before_its_write_is_refused_after_the_takeover(
 ) -> None:
     old = holders(target, "old", "stopped")
     until_stopped(old.pid)
-    with nightlatch.lease("job", wait="20s", store=sqlite_url, gates=[gate := target.gate()]) as lease:
+    with nightlatch.lease("job", wait="60s", store=sqlite_url, gates=[gate := target.gate()]) as lease:
         write(gate, lease, "new")
         assert go_on(old) == 73, old.stderr.read()
     assert target.read() == "new"
@@ -109,7 +109,7 @@ def test_a_gate_that_the_new_holder_has_not_touched_refuses_the_old_one(
     """It was registered under the lease; whoever acquires seals it before any work."""
     old = holders(target, "old", "stopped")
     until_stopped(old.pid)
-    with nightlatch.lease("job", wait="20s", store=sqlite_url):
+    with nightlatch.lease("job", wait="60s", store=sqlite_url):
         assert go_on(old) == 73, old.stderr.read()
     assert target.read() is None
 

@@ -19,7 +19,7 @@ SEED = int(os.environ.get("NIGHTLATCH_SEED", random.SystemRandom().randrange(10*
 TTL = {"sqlite": 1.0, "postgres": 2.0, "git": 4.0}
 
 
-@pytest.mark.timeout(SECONDS + 120)
+@pytest.mark.timeout(SECONDS + guarded_set.PATIENCE + 90)
 @pytest.mark.parametrize("kind", TTL)
 def test_no_acknowledged_add_is_lost(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     if kind == "git":
@@ -32,6 +32,7 @@ def test_no_acknowledged_add_is_lost(kind: str, tmp_path: Path, request: pytest.
     course.check()
 
 
+@pytest.mark.timeout(400)
 def test_without_the_fence_acknowledged_adds_are_lost(sqlite_url: str, tmp_path: Path) -> None:
     """So the test above can fail, and the lease alone is not what makes it pass."""
     courses = []

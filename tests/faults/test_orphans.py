@@ -83,11 +83,11 @@ def test_a_killed_supervisor_leaves_nobody(sqlite_url, tmp_path, dice):
 def test_a_killed_warden_leaves_nobody_and_the_lease_is_given_back(sqlite_url, tmp_path, dice):
     for _ in range(ROUNDS):
         victim = Victim(sqlite_url, tmp_path, "--wait", "60s")
-        victim.kill(victim.after(dice))
-        if victim.process.poll() is None and not victim.ready.exists():
-            # Killed before there was a warden: then the command runs, and is ended in good order.
+        warden = victim.after(dice)
+        if warden is None:  # there was none yet: then the command runs, and is ended in good order
             until(victim.begun)
-            victim.kill(next(iter(children(victim.process.pid)), None))
+            warden = next(iter(children(victim.process.pid)), None)
+        victim.kill(warden)
         said = victim.ended()
         assert victim.process.returncode == 125, said
         assert "warden was killed" in said

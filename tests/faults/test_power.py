@@ -191,5 +191,5 @@ print(*sorted(record.name for record in connect().records()))
 
 
 def test_a_fork_loses_nothing_when_its_parent_closes(sqlite_url):
-    said = python(sqlite_url, IN_CHILD).communicate(timeout=30)[0]
+    said = python(sqlite_url, IN_CHILD).communicate(timeout=60)[0]
     assert said.split() == ["child", "child-again", "parent"]

@@ -43,7 +43,7 @@ class Place:
 
     def words(self, key: str, work: str = WORK, *options: str) -> list[str]:
         places = ["--workspace", f"git:{self.remote}#main", "--publish", f"page={self.page}", "--publish", "git"]
-        more = ["--key", key, "--ttl", "2s", "--wait", "30s", *options]
+        more = ["--key", key, "--ttl", "60s", "--wait", "50s", *options]
         return ["run", "job", *places, *more, "--", "sh", "-ec", work, "sh", str(self.folder)]
 
     def start(self, key: str, work: str = WORK, *options: str) -> subprocess.Popen[str]:
@@ -216,7 +216,7 @@ def refusals(place: Place) -> list[dict[str, str]]:
 
 
 def test_stopped_in_its_push_and_overtaken_it_is_refused_and_records_no_verdict(place):
-    stale = place.start("k", WAITING + WORK)
+    stale = place.start("k", WAITING + WORK, "--ttl", "4s")
     until((place.folder / "pushing").exists)
     os.kill(stale.pid, signal.SIGSTOP)
     try:
@@ -239,15 +239,15 @@ def test_stopped_in_its_push_and_overtaken_it_is_refused_and_records_no_verdict(
 def test_stopped_in_the_middle_of_a_folder_and_overtaken_it_is_refused(tmp_path, sqlite_url):
     site = tmp_path / "site"
     work = 'mkdir site; for i in $(seq "$1"); do echo "$NIGHTLATCH_ATTEMPT" > site/$i; done'
-    words = ["run", "job", "--key", "k", "--ttl", "2s", "--wait", "30s", "--workspace", "scratch"]
-    words += ["--publish", f"site/={site}", "--", "sh", "-c", work, "sh", "4000"]
-    stale = start(sqlite_url, *words)
+    words = ["run", "job", "--key", "k", "--wait", "50s", "--workspace", "scratch", "--publish", f"site/={site}"]
+    work_on = ["--", "sh", "-c", work, "sh"]
+    stale = start(sqlite_url, *words, "--ttl", "4s", *work_on, "4000")
     releases = tmp_path / "site.releases"
     until(lambda: releases.exists() and any(name.startswith("new.") for name in os.listdir(releases)))
     os.kill(stale.pid, signal.SIGSTOP)
     try:
         assert not site.exists(), "it was stopped too late to show anything"
-        new = nightlatch(sqlite_url, *words[:-1], "3")
+        new = nightlatch(sqlite_url, *words, *work_on, "3")
         assert new.returncode == 0, new.stderr
     finally:
         os.kill(stale.pid, signal.SIGCONT)
@@ -265,15 +265,14 @@ def test_stopped_in_a_publish_of_its_command_and_overtaken_it_is_refused_and_sho
     """The command asks for it, its supervisor is stopped in the middle, and goes on when another has taken over."""
     store, site = request.getfixturevalue(store), tmp_path / "site"
     work = f'mkdir -p $1; for i in $(seq "$1"); do echo $1 > $1/$i; done; {TOOL} publish $1 {site}'
-    words = ["run", "job", "--key", "k", "--ttl", "2s", "--wait", "30s", "--lost", "again"]
-    words += ["--", "sh", "-c", work, "sh"]
-    stale = start(store, *words, "2000", cwd=tmp_path)
+    words, work_on = ["run", "job", "--key", "k", "--wait", "50s", "--lost", "again"], ["--", "sh", "-c", work, "sh"]
+    stale = start(store, *words, "--ttl", "5s", *work_on, "2000", cwd=tmp_path)
     releases = tmp_path / "site.releases"
     until(lambda: releases.exists() and any(name.startswith("new.") for name in os.listdir(releases)))
     os.kill(stale.pid, signal.SIGSTOP)
     try:
         assert not site.exists(), "it was stopped too late to show anything"
-        new = nightlatch(store, *words, "3", cwd=tmp_path)
+        new = nightlatch(store, *words, *work_on, "3", cwd=tmp_path)
         assert new.returncode == 0, new.stderr
     finally:
         os.kill(stale.pid, signal.SIGCONT)

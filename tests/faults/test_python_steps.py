@@ -36,7 +36,7 @@ def work(number):
     time.sleep(0.003)
     return number * number
 
-@nightlatch.job(key="k", lost="again", ttl="3s")
+@nightlatch.job(key="k", lost="again", ttl="20s")
 def stepping():
     run = nightlatch.current()
     for number in range(200):
@@ -46,13 +46,13 @@ def stepping():
 def handled(number):
     return nightlatch.current().step("one", work, number)
 
-@nightlatch.job(key="k", lost="again", ttl="3s")
+@nightlatch.job(key="k", lost="again", ttl="20s")
 def queueing():
     for number in range(200):
         assert nightlatch.current().handle(f"m-{number}", handled, number) == number * number
         note("recorded", number)
 
-@nightlatch.job(key="k", lost="again", ttl="3s")
+@nightlatch.job(key="k", lost="again", ttl="20s")
 def mapping():
     results = nightlatch.current().map(work, range(200), concurrency=4)
     assert results == [number * number for number in range(200)]
@@ -72,13 +72,13 @@ def is_posted(name):
             return False
         raise
 
-@nightlatch.job(key="k", lost="again", ttl="3s")
+@nightlatch.job(key="k", lost="again", ttl="20s")
 def posting(probes):
     run = nightlatch.current()
 
     def post(name):
         return run.effect(
-            "post", key=name, do=lambda: ask("POST", name, f"post/{name}"), deadline="1s", settle="10ms",
+            "post", key=name, do=lambda: ask("POST", name, f"post/{name}"), deadline="3s", settle="10ms",
             probe=(lambda: is_posted(name)) if probes else None,
         )
 

@@ -73,11 +73,11 @@ class Running:
 def test_a_stopped_supervisor_is_overtaken_and_records_nothing_over_the_next_one(sqlite_url, tmp_path):
     first = Running(sqlite_url, tmp_path, "--ttl", "3s", "--lost", "again")
     os.kill(first.process.pid, signal.SIGSTOP)
-    second = nightlatch(sqlite_url, "run", "job", "--key", "k", "--lost", "again", "--wait", "30s", "--", "true")
+    second = nightlatch(sqlite_url, "run", "job", "--key", "k", "--lost", "again", "--wait", "50s", "--", "true")
     assert second.returncode == 0, second.stderr
     assert not alive(first.command)
     os.kill(first.process.pid, signal.SIGCONT)
-    assert first.process.wait(30) == 123
+    assert first.process.wait(60) == 123
     run = open_for(sqlite_url).run(first.run)
     assert run and (run.state, run.attempt) == (states.SUCCEEDED, 2)
     attempts = open_for(sqlite_url).attempts(first.run)
@@ -92,7 +92,7 @@ def test_a_holder_that_died_leaves_a_plain_command_in_doubt(sqlite_url, tmp_path
     os.kill(warden, signal.SIGKILL)
     os.kill(first.process.pid, signal.SIGKILL)
     first.process.wait()
-    again = nightlatch(sqlite_url, "run", "job", "--key", "k", "--wait", "20s", "--", "true")
+    again = nightlatch(sqlite_url, "run", "job", "--key", "k", "--wait", "50s", "--", "true")
     assert again.returncode == 76, again.stderr
     assert not alive(first.command)
     third = nightlatch(sqlite_url, "run", "job", "--key", "k", "--", "true")
@@ -103,7 +103,7 @@ def test_a_holder_that_died_leaves_a_plain_command_in_doubt(sqlite_url, tmp_path
 def test_a_run_is_cancelled_through_the_ledger(sqlite_url, tmp_path):
     first = Running(sqlite_url, tmp_path)
     open_for(sqlite_url).request_cancel(first.run, "ann@laptop")
-    assert first.process.wait(30) == 120
+    assert first.process.wait(60) == 120
     told = json.loads(first.verdict.read_text())
     assert (told["status"], told["reason"]) == ("cancelled", "cancelled by ann@laptop")
 

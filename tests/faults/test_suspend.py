@@ -108,7 +108,7 @@ def test_slept_past_its_timeout_the_run_has_timed_out(machine):
     running = machine.start("--timeout", "1h", "--ttl", "24h")
     command = machine.working()
     machine.wake(machine.sleep(running, command, 2 * HOUR))
-    _, said = running.communicate(timeout=30)
+    _, said = running.communicate(timeout=60)
     assert running.returncode == 124 and "status=timed-out" in said, said
     assert not alive(command) and not machine.target.exists()
     assert machine.state() == (states.TIMED_OUT, 1)
@@ -118,12 +118,12 @@ def test_slept_past_its_ttl_the_lease_is_lost_although_nobody_took_it(machine):
     running = machine.start("--timeout", "1h", "--ttl", "60s")
     command = machine.working()
     machine.wake(machine.sleep(running, command, 8 * HOUR))
-    _, said = running.communicate(timeout=30)
+    _, said = running.communicate(timeout=60)
     assert running.returncode == 123 and "status=lost" in said, said
     assert not alive(command) and not machine.target.exists()
     assert machine.state() == (states.LOST, 1)
     again = machine.start(work="true")
-    assert again.wait(30) == 0
+    assert again.wait(60) == 0
     assert machine.state() == (states.SUCCEEDED, 2) and machine.target.read_text() == "2\n"
 
 
@@ -132,7 +132,7 @@ def test_a_nap_shorter_than_all_its_bounds_is_no_matter(machine):
     command = machine.working()
     machine.wake(machine.sleep(running, command, 30.0))
     machine.go.touch()
-    assert running.wait(30) == 0
+    assert running.wait(60) == 0
     assert machine.state() == (states.SUCCEEDED, 1) and machine.target.read_text() == "1\n"
 
 
@@ -144,12 +144,12 @@ def test_overtaken_in_its_sleep_it_writes_nothing_and_its_verdict_is_not_recorde
     command = machine.working()
     everybody = machine.sleep(running, command, 8 * HOUR)
     second = machine.start(work="true")
-    _, said = second.communicate(timeout=30)
+    _, said = second.communicate(timeout=60)
     assert second.returncode == 0, said
     verdict = open_for(machine.store).find("job", "k")
     machine.go.touch()
     machine.wake(everybody)
-    _, said = running.communicate(timeout=30)
+    _, said = running.communicate(timeout=60)
     assert running.returncode in (73, 123), said
     assert not alive(command)
     assert machine.target.read_text() == "2\n", "a stale page was published"
@@ -166,4 +166,4 @@ def test_nobody_waits_for_a_supervisor_that_does_not_wake(machine):
     machine.wake(everybody[1:])
     until(lambda: not alive(command))
     machine.wake(everybody[:1])
-    assert running.wait(30) == 124
+    assert running.wait(60) == 124

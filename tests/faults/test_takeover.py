@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 
 import pytest
 
@@ -34,13 +33,11 @@ TOKEN = ("--", "sh", "-c", "echo $NIGHTLATCH_TOKEN")
 
 
 def test_a_killed_holder_is_followed_at_once_when_its_tree_is_gone(sqlite_url, hold):
-    first = hold("--ttl", "60s")
+    first = hold("--ttl", "1h")
     os.kill(first.supervisor, signal.SIGKILL)
-    started = time.monotonic()
-    token = taken(nightlatch(sqlite_url, "lock", "job", "--wait", "20s", *TOKEN))
+    token = taken(nightlatch(sqlite_url, "lock", "job", "--wait", "50s", *TOKEN))  # shorter than the TTL
     assert token > first.token
     assert not alive(first.command)
-    assert time.monotonic() - started < 30, "it waited for the TTL"
 
 
 def test_a_killed_holder_is_not_followed_while_a_part_of_it_lives(sqlite_url):
@@ -68,25 +65,25 @@ os.wait()
 
 
 def test_supervisor_and_warden_killed_at_once_leave_nothing_when_the_lease_moves(sqlite_url, hold):
-    first = hold("--ttl", "60s")
+    first = hold("--ttl", "1h")
     os.kill(first.supervisor, signal.SIGSTOP)  # so that neither can act on the other's death
     os.kill(first.warden, signal.SIGKILL)
     os.kill(first.supervisor, signal.SIGKILL)
     until(lambda: not alive(first.supervisor))
     assert alive(first.command)
-    assert taken(nightlatch(sqlite_url, "lock", "job", "--wait", "20s", *TOKEN)) > first.token
+    assert taken(nightlatch(sqlite_url, "lock", "job", "--wait", "50s", *TOKEN)) > first.token
     assert not alive(first.command)
 
 
 def test_a_stopped_holder_keeps_its_lease_for_the_ttl_and_loses_it_then(sqlite_url, hold):
-    first = hold("--ttl", "3s")
+    first = hold("--ttl", "6s")
     os.kill(first.supervisor, signal.SIGSTOP)
     assert nightlatch(sqlite_url, "lock", "job", *TOKEN).returncode == 75
-    token = taken(nightlatch(sqlite_url, "lock", "job", "--wait", "20s", *TOKEN))
+    token = taken(nightlatch(sqlite_url, "lock", "job", "--wait", "50s", *TOKEN))
     assert token > first.token
     assert not alive(first.command), "the warden ends the tree by its own clock"
     os.kill(first.supervisor, signal.SIGCONT)
-    assert first.process.wait(20) == 123
+    assert first.process.wait(60) == 123
     assert "another" in first.process.communicate()[1]
 
 
@@ -94,11 +91,11 @@ def test_a_wholly_stopped_tree_is_ended_before_the_lease_moves(sqlite_url, hold)
     first = hold("--ttl", "2s")
     for pid in (first.supervisor, first.warden, first.command):
         os.kill(pid, signal.SIGSTOP)
-    assert taken(nightlatch(sqlite_url, "lock", "job", "--wait", "20s", *TOKEN)) > first.token
+    assert taken(nightlatch(sqlite_url, "lock", "job", "--wait", "50s", *TOKEN)) > first.token
     assert not alive(first.command)
     os.kill(first.warden, signal.SIGCONT)
     os.kill(first.supervisor, signal.SIGCONT)
-    assert first.process.wait(20) == 123
+    assert first.process.wait(60) == 123
 
 
 HOLD_IN_PYTHON = """
@@ -120,7 +117,7 @@ def test_a_python_holder_stopped_past_its_ttl_knows_it_on_waking(sqlite_url):
     token = int(first.stdout.readline())
     os.kill(first.pid, signal.SIGSTOP)
     until(lambda: state(first.pid) == "T")
-    assert taken(nightlatch(sqlite_url, "lock", "job", "--wait", "20s", *TOKEN)) > token
+    assert taken(nightlatch(sqlite_url, "lock", "job", "--wait", "50s", *TOKEN)) > token
     first.stdin.write("\n")
     first.stdin.flush()
     os.kill(first.pid, signal.SIGCONT)
@@ -137,14 +134,14 @@ def test_a_killed_python_holder_is_followed_at_once_and_its_children_are_gone(sq
     first.kill()
     first.wait()
     assert alive(child)
-    assert taken(nightlatch(sqlite_url, "lock", "job", "--wait", "20s", *TOKEN)) > token
+    assert taken(nightlatch(sqlite_url, "lock", "job", "--wait", "50s", *TOKEN)) > token
     assert not alive(child)
 
 
 def test_a_grant_without_a_living_holder_lasts_for_its_ttl(sqlite_url):
-    assert nightlatch(sqlite_url, "lease", "acquire", "job", "--ttl", "2s").returncode == 0
+    assert nightlatch(sqlite_url, "lease", "acquire", "job", "--ttl", "5s").returncode == 0
     assert nightlatch(sqlite_url, "lease", "acquire", "job").returncode == 75
-    assert nightlatch(sqlite_url, "lease", "acquire", "job", "--wait", "20s").returncode == 0
+    assert nightlatch(sqlite_url, "lease", "acquire", "job", "--wait", "50s").returncode == 0
 
 
 def test_a_grant_bound_to_a_process_ends_with_it(sqlite_url):

@@ -4,7 +4,7 @@ python writer.py GATE STORE NAME TOKEN GRANT CONTENT POINT
 
 POINT: inside   after the check, before the write
        unsigned the lock is taken, and nobody can read yet by whom
-       slow     inside too, but it goes on by itself after 3 s
+       slow     inside too, but it goes on when it is told a line
        never    it does not stop
 exit code: 0 acknowledged, 73 refused
 """
@@ -15,7 +15,6 @@ import os
 import signal
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,9 +29,13 @@ def stop() -> None:
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
+def until_told() -> None:
+    sys.stdin.readline()
+
+
 def pause_at(point: str, gate: Any) -> None:
     if point in ("inside", "slow"):
-        pause = stop if point == "inside" else lambda: time.sleep(3)
+        pause = stop if point == "inside" else until_told
         if isinstance(gate, gates.Object):
             hook(gate._bucket, "swap", before=pause)
         else:

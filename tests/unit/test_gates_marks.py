@@ -110,7 +110,7 @@ def test_a_stopped_process_of_another_user_in_the_lock_is_named(open_folder):
     try:
         start = process.start_of(ours.pid)
         programs.until(lambda: process.state_of(ours.pid, start or 0) == process.STOPPED)
-        said = subprocess.run([*theirs, "2"], check=True, text=True, capture_output=True, timeout=30).stdout
+        said = subprocess.run([*theirs, "2"], check=True, text=True, capture_output=True, timeout=60).stdout
     finally:
         ours.kill()
         ours.wait()

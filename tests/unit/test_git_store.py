@@ -160,12 +160,12 @@ def test_a_program_gets_its_input_and_gives_its_output() -> None:
 def test_a_program_that_hangs_is_ended_with_all_it_started(tmp_path: Path) -> None:
     script = f"sleep 600 & echo $! > {tmp_path}/child; trap '' TERM; sleep 600"
     with pytest.raises(command.Unfinished):
-        command.run(["sh", "-c", script], env=dict(os.environ), timeout=0.5)
+        command.run(["sh", "-c", script], env=dict(os.environ), timeout=2)
     assert not programs.alive(int((tmp_path / "child").read_text()))
 
 
 def test_what_a_program_leaves_in_the_background_holds_up_nobody() -> None:
-    code, out, _ = command.run(["sh", "-c", "sleep 5 & echo $!"], env=dict(os.environ), timeout=20)
+    code, out, _ = command.run(["sh", "-c", "sleep 600 & echo $!"], env=dict(os.environ), timeout=20)
     assert code == 0
     assert programs.alive(int(out)), "it still runs, and has our pipe"
     os.kill(int(out), 9)

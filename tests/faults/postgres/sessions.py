@@ -33,7 +33,7 @@ class InBackground(threading.Thread):
         except BaseException as error:  # noqa: BLE001 - a test looks at it
             self.result = error
 
-    def got(self, within: float = 20.0) -> tuple[str, int]:
+    def got(self, within: float = 60.0) -> tuple[str, int]:
         self.join(within)
         assert isinstance(self.result, tuple), self.result
         return self.result
@@ -50,7 +50,7 @@ def version(store: Store, name: str) -> int:
 def end_sessions(server: PostgresServer) -> None:
     """Every session but psql's own is over when this returns."""
     others = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
-    server.psql(f"SELECT pg_terminate_backend(pid, 5000) FROM ({others}) AS others")
+    server.psql(f"SELECT pg_terminate_backend(pid, 60000) FROM ({others}) AS others")
 
 
 def someone_listens(server: PostgresServer) -> bool:
@@ -59,6 +59,6 @@ def someone_listens(server: PostgresServer) -> bool:
 
 def ends(program: subprocess.Popen[str]) -> int:
     """Its exit code, when it has ended."""
-    _, said = program.communicate(timeout=30)
+    _, said = program.communicate(timeout=60)
     print(said)
     return program.returncode

@@ -39,7 +39,7 @@ def test_a_lost_reply_costs_nobody_the_lease(store: Store, through: Store, proxy
 
 
 def test_a_renewal_whose_reply_was_lost_is_sent_again(store: Store, through: Store, proxy: Proxy) -> None:
-    with nightlatch.lease("job", ttl="3s", store=through) as lease:
+    with nightlatch.lease("job", ttl="6s", store=through) as lease:
         before = version(store, "job")
         proxy.lose_replies = 1
         until(lambda: version(store, "job") >= before + 2)
@@ -55,12 +55,12 @@ def test_a_release_whose_reply_was_lost_did_happen(store: Store, through: Store,
 
 
 def test_a_server_that_says_nothing_is_given_up_in_time_to_ask_again(through: Store, proxy: Proxy) -> None:
-    grant, _ = take(through, "job", ttl=3.0)
+    grant, _ = take(through, "job", ttl=12.0)
     proxy.silent = True
     started = time.monotonic()
     with pytest.raises(StoreUnreachable, match="did not answer in time"):
-        through.renew("job", grant, 3.0)
-    assert 0.4 < time.monotonic() - started < 3.0  # a sixth of the TTL, and what a busy machine takes
+        through.renew("job", grant, 12.0)
+    assert 1.9 < time.monotonic() - started < 12.0  # a sixth of the TTL, and what a busy machine takes
 
 
 # Connections that are gone
@@ -96,7 +96,7 @@ def test_a_connection_ended_in_the_middle_of_a_verb_leaves_it_unknown(
         waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
         until(lambda: server.psql(waiting))
         server.psql(f"SELECT pg_terminate_backend(pid) FROM ({waiting}) AS waiting")
-        thread.join(10)
+        thread.join(60)
     blocker.close()
     assert failed.is_set()
 

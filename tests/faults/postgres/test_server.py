@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from nightlatch.core.protocols import Store
@@ -22,16 +23,16 @@ from tests.servers import PostgresServer
 def test_a_short_stop_of_the_server_kills_nobody(
     server: PostgresServer, store: Store, lock: Callable[..., subprocess.Popen[str]], tmp_path: Path
 ) -> None:
-    """Five seconds, more than lie between two renewals: the command goes on, and so does who waits for its lease."""
+    """For longer than lies between two renewals: the command goes on, and so does who waits for its lease."""
     pid, go_on = tmp_path / "pid", tmp_path / "go-on"
     script = f"echo $$ > {pid}.new; mv {pid}.new {pid}; until [ -e {go_on} ]; do sleep 0.05; done"
-    holder = lock("job", "--ttl", "14s", "--", "sh", "-c", script)
+    holder = lock("job", "--ttl", "15s", "--", "sh", "-c", script)
     until(pid.exists)
     waiter = lock("job", "--wait", "60s", "--", "true")
     until(lambda: someone_listens(server))
     before = version(store, "job")
     server.stop()
-    time.sleep(5)
+    time.sleep(5.5)
     server.start()
     until(lambda: version(store, "job") > before)  # renewed
     assert alive(int(pid.read_text()))
@@ -44,9 +45,9 @@ def test_a_short_stop_of_the_server_kills_nobody(
 def test_when_the_server_stays_away_everybody_is_gone_before_the_ttl_has_passed(
     server: PostgresServer, store: Store, lock: Callable[..., subprocess.Popen[str]], tmp_path: Path
 ) -> None:
-    ttl, pids = 5.0, [tmp_path / "one", tmp_path / "two"]
+    ttl, pids = 10.0, [tmp_path / "one", tmp_path / "two"]
     holders = [
-        lock(p.name, "--ttl", "5s", "--", "sh", "-c", f"echo $$ > {p}.new; mv {p}.new {p}; sleep 100") for p in pids
+        lock(p.name, "--ttl", "10s", "--", "sh", "-c", f"echo $$ > {p}.new; mv {p}.new {p}; sleep 100") for p in pids
     ]
     until(lambda: all(p.exists() for p in pids))
     server.stop()
@@ -59,7 +60,7 @@ def test_when_the_server_stays_away_everybody_is_gone_before_the_ttl_has_passed(
         server.start()
     was = store.read("one")
     assert was is not None
-    assert take(store, "one", wait=20.0)[1] > was.token
+    assert take(store, "one", wait=60.0)[1] > was.token
 
 
 # Clocks and pauses
@@ -78,21 +79,22 @@ def test_a_server_clock_that_stepped_back_does_not_extend_a_lease_for_ever(
     started = time.monotonic()
     with pytest.raises(Busy):
         take(store, "job")
-    assert take(store, "job", wait=30.0)[1] > token
+    assert take(store, "job", wait=60.0)[1] > token
     assert time.monotonic() - started > ttl * MARGIN
 
 
 def test_a_holder_that_renews_under_a_clock_that_stepped_back_keeps_its_lease(
     store: Store, server: PostgresServer, schema: str
 ) -> None:
-    grant, _ = take(store, "job", ttl=1.0)
-    waiter = InBackground(store, "job", wait=4.0)
-    deadline = time.monotonic() + 3.5
-    while time.monotonic() < deadline:
-        store.renew("job", grant, 1.0)
-        server.psql(f"UPDATE {schema}.lease SET expires = expires + 86400000, holder = 'host=far'")
-        time.sleep(0.2)
-    waiter.join(10)
+    grant, _ = take(store, "job", ttl=3.0)
+    waiter = InBackground(store, "job", wait=5.5)
+    deadline = time.monotonic() + 5.0
+    with psycopg.connect(server.url().partition("?")[0], autocommit=True) as clock:
+        while time.monotonic() < deadline:
+            store.renew("job", grant, 3.0)
+            clock.execute(f"UPDATE {schema}.lease SET expires = expires + 86400000, holder = 'host=far'")
+            time.sleep(0.1)
+    waiter.join(60)
     assert isinstance(waiter.result, Busy)
 
 
@@ -111,10 +113,10 @@ def test_a_holder_stopped_past_its_ttl_has_lost_and_knows_it_when_it_goes_on(sto
     token = int(holder.stdout.readline())
     holder.send_signal(signal.SIGSTOP)
     try:
-        mine, higher = take(store, "job", wait=30.0)
+        mine, higher = take(store, "job", wait=60.0)
     finally:
         holder.send_signal(signal.SIGCONT)
     assert higher > token
-    assert holder.communicate("\n", timeout=20)[0] == "lost\n"
+    assert holder.communicate("\n", timeout=60)[0] == "lost\n"
     record = store.read("job")
     assert record is not None and record.grant == mine
