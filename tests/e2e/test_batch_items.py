@@ -15,7 +15,7 @@ import pytest
 from nightlatch.ledger import open_for
 from tests.disks import mounting
 from tests.e2e.batches import jsonl
-from tests.programs import NIGHTLATCH, children, environment, kill_all, nightlatch, start, until
+from tests.programs import NIGHTLATCH, alive, children, environment, kill_all, nightlatch, start, until
 
 SPEND = [*NIGHTLATCH, "spend"]
 
@@ -256,7 +256,7 @@ def test_the_reason_of_an_item_stays_with_it_at_the_next_start(request, store, t
 
 
 def test_the_bar_tells_that_an_item_waits_for_a_probe(sqlite_url, tmp_path):
-    bounds = ("--timeout", "600ms", "--settle", "0s", "--wait", "1m", "--probe", "false")
+    bounds = ("--timeout", "3s", "--settle", "0s", "--wait", "1m", "--probe", "false")
     work = ("--key", "{id}", "--", *NIGHTLATCH, "once", "k", *bounds, "--", "sh", "-c", "exit 5")
     shown = on_a_terminal(sqlite_url, "batch", "b", jsonl(tmp_path, {"id": 1}), *work)
     assert "\r\x1b[Kb 0/1 0%, 1 waiting for a probe" in shown
@@ -285,7 +285,7 @@ def test_a_supervisor_killed_in_the_middle_leaves_nothing_that_works_on(sqlite_u
     pid = int(until(lambda: begun.exists() and begun.read_text().strip()))
     os.kill(batch.pid, signal.SIGKILL)
     batch.communicate()
-    until(lambda: not Path(f"/proc/{pid}").exists())
+    until(lambda: not alive(pid))
     assert children(batch.pid) == []
 
 

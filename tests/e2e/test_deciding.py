@@ -17,7 +17,7 @@ def test_cancel_from_another_process_ends_the_command_with_120(sqlite_url, tmp_p
     done = nightlatch(sqlite_url, "cancel", running.id[:8], env={"LOGNAME": "ann"})
     assert done.returncode == 0
     assert "asked to end" in done.stdout
-    _, err = running.process.communicate(timeout=30)
+    _, err = running.process.communicate(timeout=60)
     assert running.process.returncode == 120
     assert "cancelled by ann@" in err
     assert one(sqlite_url, "agent")["state"] == "cancelled"

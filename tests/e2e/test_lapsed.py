@@ -39,10 +39,10 @@ def test_a_run_that_works_is_not_lapsed(sqlite_url, tmp_path):
 
 
 def test_a_run_whose_lease_ran_out_is_lapsed_though_its_supervisor_lives(sqlite_url, tmp_path):
-    running = Running(sqlite_url, tmp_path, "agent", "--ttl", "2s")
+    running = Running(sqlite_url, tmp_path, "agent", "--ttl", "5s")
     os.kill(running.process.pid, signal.SIGSTOP)
     try:
-        until(lambda: one(sqlite_url, "agent")["state"] == "lapsed", timeout=40)
+        until(lambda: one(sqlite_url, "agent")["state"] == "lapsed")
     finally:
         os.kill(running.process.pid, signal.SIGCONT)
     running.process.communicate(timeout=60)
@@ -57,7 +57,7 @@ def test_neither_cancel_nor_retry_decides_a_lapsed_run(sqlite_url, lapsed):
 def test_a_batch_that_died_is_to_be_started_again_and_its_steps_are_counted(sqlite_url, tmp_path):
     (tmp_path / "items").write_text("".join(f"{number}\n" for number in range(7)))
     stuck = tmp_path / "stuck"
-    script = f'[ "$1" != 6 ] || {{ echo $$ > {stuck}; exec sleep 60; }}; echo "wrote $1"'
+    script = f'[ "$1" != 6 ] || {{ echo $$ > {stuck}; exec sleep 600; }}; echo "wrote $1"'
     batch = ["batch", "posts", str(tmp_path / "items"), "--", "sh", "-c", script, "-", "{}"]
     process = start(sqlite_url, *batch)
     until(lambda: stuck.exists() and stuck.read_text())

@@ -59,7 +59,7 @@ def test_help_is_still_the_help(sqlite_url):
 def test_what_a_shutdown_ended_needs_you_and_what_ctrl_c_ended_does_not(sqlite_url, tmp_path, signum, needs):
     running = Running(sqlite_url, tmp_path, "agent", "--grace", "1s")
     running.process.send_signal(signum)
-    running.process.communicate(timeout=30)
+    running.process.communicate(timeout=60)
     told = json.loads(nightlatch(sqlite_url, "status", "--json").stdout)
     assert [len(told[name]) for name in ("needs_you", "done")] == [needs, 1 - needs]
     assert run(sqlite_url, "agent", "true").returncode == 0  # the next attempt

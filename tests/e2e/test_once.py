@@ -70,7 +70,7 @@ def test_a_command_that_cannot_be_started_did_nothing(sqlite_url):
 
 
 def test_a_timeout_is_in_doubt(sqlite_url, acts):
-    command = ("once", "k", "--timeout", "300ms", "--", "sh", "-c", f"{ACT}; sleep 60", str(acts))
+    command = ("once", "k", "--timeout", "2s", "--", "sh", "-c", f"{ACT}; sleep 600", str(acts))
     assert [nightlatch(sqlite_url, *command).returncode for _ in range(2)] == [76, 76]
     assert count(acts) == 1
 
@@ -79,7 +79,7 @@ def test_an_ended_supervisor_leaves_a_doubt(sqlite_url, acts):
     process = start(sqlite_url, "once", "k", "--", "sh", "-c", f"{ACT}; sleep 60", str(acts))
     until(lambda: count(acts))
     process.terminate()
-    assert process.wait(30) == 76
+    assert process.wait(60) == 76
     assert nightlatch(sqlite_url, "once", "k", "--", "sh", "-c", ACT, str(acts)).returncode == 76
 
 
@@ -97,7 +97,7 @@ def kill_tree(process) -> None:
 
 @pytest.mark.parametrize(("probe", "code", "in_all"), [("exit 0", 0, 1), ("exit 1", 0, 2), ("exit 2", 76, 1)])
 def test_a_probe_decides_what_a_killed_tree_left_in_doubt(sqlite_url, acts, probe, code, in_all):
-    words = ("once", "k", "--timeout", "400ms", "--settle", "0s", "--wait", "20s", "--probe", f"sh -c '{probe}'")
+    words = ("once", "k", "--timeout", "2s", "--settle", "0s", "--wait", "50s", "--probe", f"sh -c '{probe}'")
     process = start(sqlite_url, *words, "--", "sh", "-c", f"{ACT}; sleep 60", str(acts))
     until(lambda: count(acts))
     kill_tree(process)
@@ -140,12 +140,12 @@ def test_how_it_ended_is_recorded_when_there_is_room_again(sqlite_url, acts):
     until(lambda: count(acts) and not children(process.pid))
     time.sleep(0.7)
     resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    assert process.wait(20) == 0
+    assert process.wait(60) == 0
     assert "skipped" in nightlatch(sqlite_url, "once", "k", "--", "false").stderr
 
 
 def test_what_a_crash_left_begun_is_shown_when_its_time_is_over(sqlite_url, acts):
-    process = start(sqlite_url, "once", "k", "--timeout", "500ms", "--", "sh", "-c", f"{ACT}; sleep 60", str(acts))
+    process = start(sqlite_url, "once", "k", "--timeout", "4s", "--", "sh", "-c", f"{ACT}; sleep 600", str(acts))
     until(lambda: count(acts))
     kill_tree(process)
     (row,) = until(lambda: [line for line in nightlatch(sqlite_url).stdout.splitlines() if "resolve k" in line])
@@ -163,7 +163,7 @@ def test_who_waits_for_a_probe_is_told_so_and_ends_when_asked(sqlite_url, acts, 
     early = nightlatch(sqlite_url, "resolve", "k", "done", "--wait", "0s")
     assert early.returncode == 75 and "the effect k is being worked on, or waits for its probe" in early.stderr
     waiting.send_signal(signum)
-    _, said = waiting.communicate(timeout=10)
+    _, said = waiting.communicate(timeout=60)
     assert waiting.returncode == 76
     assert "told to end while it waited" in said and "nightlatch resolve k done" in said
     assert count(acts) == 1
@@ -175,7 +175,7 @@ def test_a_probe_is_ended_with_who_waits_for_it(sqlite_url, acts):
     place = Path(f"{acts}.probe")
     probe = int(until(lambda: place.exists() and place.read_text()))
     waiting.terminate()
-    assert waiting.wait(10) == 76
+    assert waiting.wait(60) == 76
     assert not alive(probe)
 
 
@@ -193,7 +193,8 @@ def test_a_probe_is_not_asked_every_second(sqlite_url, acts):
         f"sh -c 'echo p >> {acts}; exit 1'",
     )
     assert nightlatch(sqlite_url, *words, "--", "sh", "-c", "exit 5").returncode == 5
-    assert acts.read_text().count("p") == 4  # at once, and after 1, 2 and 3 s more of the 6 that it may take
+    # At once, and after 1, 2 and 3 s more of the 6 that it may take; fewer where each of them takes long.
+    assert 2 <= acts.read_text().count("p") <= 4
 
 
 def test_a_command_is_not_started_when_its_time_is_over_before_its_intent_is_recorded(sqlite_url, acts):
@@ -206,10 +207,10 @@ def test_a_command_is_not_started_when_its_time_is_over_before_its_intent_is_rec
     until(lambda: (record := store.read(effects.lease_name(effects.STORE_WIDE, "k"))) and record.grant)
     time.sleep(1.2)  # it waits for the ledger now, and its time goes by
     ledger.execute("ROLLBACK")
-    _, said = late.communicate(timeout=20)
+    _, said = late.communicate(timeout=60)
     assert (late.returncode, count(acts)) == (124, 0), said
     assert "not started" in said
-    assert nightlatch(sqlite_url, *words).returncode == 0
+    assert nightlatch(sqlite_url, "once", "k", "--", "sh", "-c", ACT, str(acts)).returncode == 0
     assert count(acts) == 1
 
 
@@ -243,7 +244,7 @@ def test_a_second_one_at_the_same_time_is_refused(sqlite_url, acts):
     until(lambda: count(acts))
     second = nightlatch(sqlite_url, "once", "k", "--", "sh", "-c", ACT, str(acts))
     Path(f"{acts}.go").touch()
-    assert first.wait(30) == 0
+    assert first.wait(60) == 0
     assert second.returncode == 75
     assert "the effect k is being done right now" in second.stderr
     assert count(acts) == 1
@@ -286,7 +287,7 @@ def test_a_probe_decides_what_another_machine_has_begun(tmp_path, acts):
     git_repository(tmp_path / "shared.git")
     store = f"git+file://{tmp_path}/shared.git"
     here, there = ({"XDG_STATE_HOME": str(tmp_path / machine)} for machine in ("here", "there"))
-    words = ("once", "k", "--timeout", "1s", "--settle", "0s", "--wait", "20s")
+    words = ("once", "k", "--timeout", "5s", "--settle", "0s", "--wait", "50s")
     assert nightlatch(store, *words, "--", "sh", "-c", "exit 1", env=here).returncode == 76
     probed = nightlatch(store, *words, "--probe", "false", "--", "sh", "-c", ACT, str(acts), env=there)
     assert (probed.returncode, count(acts)) == (0, 1), probed.stderr
@@ -326,7 +327,7 @@ def test_words_that_make_no_sense_are_refused(sqlite_url, words):
 
 @pytest.mark.parametrize(("probe", "code", "again"), [("exit 0", 0, 1), ("exit 1", 5, 2), ("exit 2", 76, 1)])
 def test_with_time_to_wait_the_same_call_asks_the_probe(sqlite_url, acts, probe, code, again):
-    words = ("once", "k", "--timeout", "1s", "--settle", "200ms", "--wait", "20s", "--probe", f"sh -c '{probe}'")
+    words = ("once", "k", "--timeout", "2s", "--settle", "200ms", "--wait", "50s", "--probe", f"sh -c '{probe}'")
     done = nightlatch(sqlite_url, *words, "--", "sh", "-c", f"{ACT}; exit 5", str(acts))
     assert (done.returncode, count(acts)) == (code, 1), done.stderr
     nightlatch(sqlite_url, *words, "--", "sh", "-c", ACT, str(acts))

@@ -53,12 +53,12 @@ def together():
     asyncio.run(loop())
     assert os.waitpid(forked, 0)[1] == 0
 
-@nightlatch.job(key="k", stall="3s")
+@nightlatch.job(key="k", stall="4s")
 def slow(hangs):
     for number in range(30):
-        nightlatch.current().step(str(number), time.sleep, 0.15)
+        nightlatch.current().step(str(number), time.sleep, 0.18)
     if hangs:
-        time.sleep(60)
+        time.sleep(600)
 
 def message(number, fails=()):
     run = nightlatch.current()
@@ -86,7 +86,7 @@ def waits(number):
         time.sleep(1)
     return number
 
-@nightlatch.job(key="{name}", lost="again", ttl="3s")
+@nightlatch.job(key="{name}", lost="again", ttl="20s")
 def waiting(name):
     for number in range(20):
         nightlatch.current().handle(f"m-{number}", work, number)

@@ -23,7 +23,7 @@ from tests.workdirs import begun, git
 
 
 def words(script: str, *options: str, key: str = "k") -> list[str]:
-    return ["run", "job", "--key", key, "--ttl", "5s", *options, "--", "sh", "-c", f'me() {{ {TOOL} "$@"; }}\n{script}']
+    return ["run", "job", "--key", key, *options, "--", "sh", "-c", f'me() {{ {TOOL} "$@"; }}\n{script}']
 
 
 def run(store: str, folder: Path, script: str, *options: str, key: str = "k") -> subprocess.CompletedProcess[str]:
@@ -105,8 +105,6 @@ def test_an_object_is_published_adopted_and_rolled_back(sqlite_url, tmp_path):
 def test_a_password_that_only_the_supervisor_has(postgres: PostgresServer, state_home, tmp_path, site):
     role = f"role_{identity.new_id()}"
     store = postgres.url_with_password(role, role)
-    bare = store.replace(f":only-in-the-url-of-{role}", "")
-    until(lambda: nightlatch(bare, "lease", "list").returncode == 69)
     everything(store, tmp_path, site)
 
 
@@ -153,7 +151,7 @@ def test_while_one_publish_waits_the_supervisor_serves_and_watches(sqlite_url, t
     """It waits for the target's lock, which this test has."""
     (tmp_path / ".out.nightlatch").mkdir()
     lock = filelock.FairLock(str(tmp_path / ".out.nightlatch" / "lock"))
-    assert lock.acquire(5)
+    assert lock.acquire(30)
     script = "echo $$ > pid; echo x > x; me publish x out & until [ -e go ]; do sleep 0.01; done; me progress 1/2; wait"
     running = start(sqlite_url, *words(script, "--timeout", "60s"), cwd=tmp_path)
     try:
@@ -193,19 +191,19 @@ pathlib.Path("new").write_text("text")
 run.publish("new", "page")
 if run.attempt == 1:
     pathlib.Path("there").touch()
-    time.sleep(60)
+    time.sleep(600)
 """
 
 
 def test_what_a_person_called_done_is_done_again_from_the_beginning(ledger_url, tmp_path):
     (tmp_path / "twice.py").write_text(TWICE)
-    command = ("run", "job", "--key", "k", "--ttl", "3s")
+    command = ("run", "job", "--key", "k")
     program = ("--", sys.executable, "twice.py")
     first = start(ledger_url, *command, *program, cwd=tmp_path, stderr=subprocess.DEVNULL)
     until((tmp_path / "there").exists)
     first.kill()
     first.wait()
-    assert nightlatch(ledger_url, *command, "--wait", "20s", *program, cwd=tmp_path).returncode == 76
+    assert nightlatch(ledger_url, *command, "--wait", "50s", *program, cwd=tmp_path).returncode == 76
     run = open_for(ledger_url).find("job", "k")
     assert run and nightlatch(ledger_url, "resolve", run.id, "done").returncode == 0
     assert nightlatch(ledger_url, *command, *program, cwd=tmp_path).returncode == 0, "skipped"

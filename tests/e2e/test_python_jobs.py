@@ -80,7 +80,7 @@ def endless():
         except Exception:
             pass
 
-@nightlatch.job(key="k", ttl="2s")
+@nightlatch.job(key="k", ttl="6s")
 def checking():
     OUT.write_text(str(nightlatch.current().token))
     while True:
@@ -289,6 +289,6 @@ def _in_doubt(store: str) -> bool:
 
 
 def test_a_slot_is_its_key(sqlite_url):
-    first = nightlatch.run("job", "true", slot="0 2 * * *", store=sqlite_url)
-    again = nightlatch.run("job", "true", slot="0 2 * * *", store=sqlite_url)
+    first = nightlatch.run("job", "true", slot="0 2 1 1 *", store=sqlite_url)
+    again = nightlatch.run("job", "true", slot="0 2 1 1 *", store=sqlite_url)
     assert first.slot == first.key == again.key and again.status == "skipped"

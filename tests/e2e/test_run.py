@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 from pathlib import Path
@@ -37,7 +38,7 @@ def test_a_key_that_is_done_is_skipped_and_one_that_failed_is_tried_again(sqlite
 def test_firings_of_one_slot_agree(sqlite_url):
     words = ("--slot", "0 2 1 1 *", "--tz", "Europe/Berlin", "--", "echo", "ran")
     assert [run_job(sqlite_url, *words).stdout for _ in range(3)] == ["ran\n", "", ""]
-    assert "slot=2026-01-01T01:00Z" in run_job(sqlite_url, *words).stderr
+    assert re.search(r"slot=20\d\d-01-01T01:00Z", run_job(sqlite_url, *words).stderr)
 
 
 def test_a_slot_is_named_for_the_time_zone_and_its_daylight_saving():
@@ -68,7 +69,7 @@ def test_secrets_do_not_reach_the_kept_output(sqlite_url):
 
 
 def test_kept_output_is_bounded(sqlite_url):
-    done = run_job(sqlite_url, "--timeout", "60s", "--", "sh", "-c", "head -c 60000000 /dev/zero", timeout=120)
+    done = run_job(sqlite_url, "--timeout", "150s", "--", "sh", "-c", "head -c 60000000 /dev/zero", timeout=170)
     assert done.returncode == 0
     folder = Path(sqlite_url.removeprefix("sqlite:///") + ".d") / "runs"
     assert sum(path.stat().st_size for path in folder.rglob("output*")) < 40_000_000
@@ -206,7 +207,7 @@ def test_the_package_swapped_in_mid_run_changes_nothing(sqlite_url, tmp_path):
         "run",
         "job",
         "--ttl",
-        "3s",
+        "10s",
         "--budget",
         "usd=1",
         "--meter",

@@ -18,15 +18,15 @@ def test_what_hangs_is_ended_and_what_makes_progress_is_not(sqlite_url, tmp_path
     assert "status=stalled" in hangs.stderr
     out = tmp_path / "out"
     out.mkdir()
-    works = f"for i in 1 2 3 4 5; do sleep 1; echo $i > {out}/$i; done"
+    works = f"for i in $(seq 12); do sleep 0.5; echo $i > {out}/$i; done"
     assert (
-        run_job(sqlite_url, "--new", "--stall", "4s", "--progress", str(out), "--", "sh", "-c", works).returncode == 0
+        run_job(sqlite_url, "--new", "--stall", "5s", "--progress", str(out), "--", "sh", "-c", works).returncode == 0
     )
 
 
 def test_reported_progress_is_progress(sqlite_url):
-    script = f"for i in 1 2 3; do sleep 1; {TOOL} progress $i/3 'step $i'; done"
-    done = run_job(sqlite_url, "--stall", "6s", "--progress", "report", "--", "sh", "-c", script)
+    script = f"for i in $(seq 8); do sleep 0.7; {TOOL} progress $i/8 'step $i'; done"
+    done = run_job(sqlite_url, "--stall", "5s", "--progress", "report", "--", "sh", "-c", script)
     assert done.returncode == 0, done.stderr
 
 
@@ -54,7 +54,7 @@ def test_a_runs_budget_counts_all_its_attempts(sqlite_url, tmp_path):
 
 
 def test_retries_share_the_runs_budget(sqlite_url, tmp_path):
-    script = f"echo x >> {tmp_path}/tries; {TOOL} spend usd=1.5; sleep 1; exit 1"
+    script = f"echo x >> {tmp_path}/tries; {TOOL} spend usd=1.5; [ $NIGHTLATCH_ATTEMPT = 1 ] || sleep 600; exit 1"
     retries = ("--retries", "5", "--backoff", "10ms", "--budget", "usd=2", "--meter", "report")
     done = run_job(sqlite_url, *retries, "--", "sh", "-c", script)
     assert done.returncode == 121, done.stderr

@@ -131,7 +131,7 @@ def test_a_result_that_was_not_made_fails_the_run(sqlite_url, tmp_path):
 
 def test_a_pipe_among_the_results_fails_the_run_and_keeps_nobody_waiting(sqlite_url, tmp_path):
     words = ("--workspace", "scratch", "--publish", f"site/={tmp_path}/site")
-    ran = run(sqlite_url, *words, command="mkdir site; mkfifo site/pipe", timeout=30)
+    ran = run(sqlite_url, *words, command="mkdir site; mkfifo site/pipe", timeout=60)
     assert "status=failed" in ran.stderr and "neither file, folder nor link" in ran.stderr
     assert ran.returncode == 64
 
