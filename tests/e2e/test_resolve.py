@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,14 @@ def test_an_item_by_its_key(sqlite_url, tmp_path):
     assert nightlatch(sqlite_url, "resolve", "b", "again", "--batch", "posts").returncode == 0
     done = nightlatch(sqlite_url, *words, "echo", "did {}")
     assert (done.returncode, done.stdout) == (0, "did b\n")
+
+
+def test_what_is_printed_about_a_key_can_be_typed(sqlite_url, tmp_path):
+    for key in ("-rf", "--batch", "it's -x", "- a"):
+        items_that_fail_for_good(sqlite_url, tmp_path, "posts", key)
+        choices = nightlatch(sqlite_url, "resolve", "--batch", "posts", "--", key).stdout.splitlines()
+        words = shlex.split(choices[1].removesuffix("it did its work"))
+        assert words[0] == "nightlatch" and nightlatch(sqlite_url, *words[1:]).stdout.endswith(" is done\n")
 
 
 def test_what_goes_by_one_key_is_told_apart(sqlite_url, tmp_path):

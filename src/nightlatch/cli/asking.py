@@ -32,10 +32,11 @@ class Asking:
             return f"the item {screen.harmless(self.key)} of the batch {self.batch}"
         return f"the effect {screen.harmless(self.key)}" + (f" in {self.scope}" if self.scope != STORE_WIDE else "")
 
-    def command(self, desk: Desk, *words: str) -> str:
+    def command(self, desk: Desk, *words: str, whole: bool = False) -> str:
+        """`whole`: with its scope, also if that is the whole store."""
         named = ["--batch", self.batch] if self.batch else []
-        named += ["--scope", screen.quoted(self.scope)] if self.scope not in ("", STORE_WIDE) else []
-        return desk.command("resolve", screen.quoted(self.key), *words, *named)
+        named += ["--scope", screen.quoted(self.scope)] if self.scope not in ("", "" if whole else STORE_WIDE) else []
+        return desk.command("resolve", effects.typed(screen.quoted(self.key), *words, by=named))
 
     def cells(self, desk: Desk) -> list[str]:
         """As a row among runs."""

@@ -113,10 +113,7 @@ def _decide_elsewhere(desk: Desk, args: Namespace) -> int:
 
 def _several(desk: Desk, what: str, found: list[Asking], run: Run | None) -> UsageError:
     # An effect of the whole store needs its scope here, or it would stay one of several.
-    whole = [
-        one.command(desk) + ("" if one.batch or one.scope != STORE_WIDE else f" --scope {STORE_WIDE}") for one in found
-    ]
-    commands = [*([desk.command("resolve", run.id)] if run else []), *whole]
+    commands = [*([desk.command("resolve", run.id)] if run else []), *(one.command(desk, whole=True) for one in found)]
     return UsageError(f"several wait for a decision under {screen.harmless(what)!r}: " + "; ".join(commands))
 
 

@@ -68,6 +68,11 @@ def codes(text: str) -> frozenset[int]:
     return frozenset(found)
 
 
+def typed(key: str, *words: str, by: Collection[str] = ()) -> str:
+    """The words of a command about a key, which is quoted, with options: a key that begins with - stands behind --."""
+    return " ".join([*by, "--", key, *words] if key.lstrip("$'").startswith("-") else [key, *words, *by])
+
+
 def check_key(key: str) -> str:
     if not isinstance(key, str) or not key or len(key) > _LONGEST_KEY or not key.isprintable():
         raise UsageError(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
+from ...core import effects
+
 _NAMED = 10  # items that are named; the ledger knows them all
 LISTED = 200  # of each, in JSON
 
@@ -42,8 +44,9 @@ class Summary:
         lines += _listed("a key that stands there more than once was done once", self.doubles, self.doubled)
         lines += _listed("ended, but not recorded: in doubt for the next start", self.unrecorded)
         if self.waiting:
-            name, key = shlex.quote(self.name), shlex.quote(self.waiting[0][0])
-            lines.append(f"  look, then: nightlatch resolve {key} done --batch {name}   (or failed, or again)")
+            name = shlex.quote(self.name)
+            words = effects.typed(shlex.quote(self.waiting[0][0]), "done", by=("--batch", name))
+            lines.append(f"  look, then: nightlatch resolve {words}   (or failed, or again)")
             if len(self.waiting) > 1:
                 lines.append(f"  or for all that wait: nightlatch batch {name} --resolve done   (or failed, or again)")
         if self.failed or self.doubts or self.stopped or self.unrecorded:

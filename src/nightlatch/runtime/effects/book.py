@@ -197,8 +197,9 @@ def hint(scope: str, key: str) -> str:
     """What a person types about an effect in doubt. (With a | between the words, a shell would make a pipe of it.)"""
     import shlex
 
-    scoped = "" if scope == rules.STORE_WIDE else f" --scope {shlex.quote(scope)}"
-    return f"nightlatch resolve {shlex.quote(key)} done{scoped} (or failed, or again, in place of done)"
+    scoped = () if scope == rules.STORE_WIDE else ("--scope", shlex.quote(scope))
+    words = rules.typed(shlex.quote(key), "done", by=scoped)
+    return f"nightlatch resolve {words} (or failed, or again, in place of done)"
 
 
 def resolve(
