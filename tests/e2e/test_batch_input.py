@@ -66,13 +66,30 @@ def test_csv_and_lines_and_standard_input(sqlite_url, tmp_path):
     table.write_text('name,mail\n"Smith, Ann",a@example.org\nBob,b@example.org\nshort\n')
     done = nightlatch(sqlite_url, "batch", "csv", str(table), "--key", "{mail}", "--", "echo", "{name}")
     assert done.stdout == "Smith, Ann\nBob\n"
-    assert "line 4: 1 fields where the first line names 2" in done.stderr
+    assert "line 4: 1 field where the first line names 2" in done.stderr
     lines = nightlatch(sqlite_url, "batch", "lines", "-", "--", "echo", "<{}>", input="a b\n\nc\n")
     assert lines.stdout == "<a b>\n<c>\n"
     piped = nightlatch(
         sqlite_url, "batch", "json", "-", "--key", "{x.y}", "--", "echo", "{x.y}", input='{"x": {"y": 5}}\n'
     )
     assert piped.stdout == "5\n"
+    again = nightlatch(sqlite_url, "batch", "pipe", "/dev/stdin", "--", "sh", "-c", "exit 3", input="a\nb")
+    assert "2 failed" in again.stderr and "with the items on standard input as before: nightlatch batch" in again.stderr
+
+
+def test_a_field_that_is_mistyped_stops_it_early_and_spoils_nothing(sqlite_url, tmp_path, acts):
+    items, do = jsonl(tmp_path, *ids(*range(30))), (*DO, str(acts), "{id}")
+    wrong = nightlatch(sqlite_url, "batch", "b", items, "--key", "{slug}", "--", *do)
+    assert (wrong.returncode, wrong.stderr.count(f"{items}, line ")) == (1, 10), wrong.stderr
+    assert "paused: most of the last items failed in the same way" in wrong.stderr
+    many = nightlatch(sqlite_url, "batch", "b", items, "--key", "{slug}", "--max-failures", "100%", "--", *do)
+    assert many.stderr.count(f"{items}, line ") == 30
+    assert nightlatch(sqlite_url, "batch", "b", items, "--key", "{id}", "--", *do).returncode == 0
+    assert len(acts.read_text().split()) == 30
+    table = tmp_path / "items.csv"
+    table.write_text("id\n1\n")
+    refused = nightlatch(sqlite_url, "batch", "c", str(table), "--key", "{id}", "--", *DO, str(acts), "{slug}")
+    assert refused.returncode == 64 and "the command names a field 'slug'" in refused.stderr
 
 
 @pytest.mark.parametrize(

@@ -180,6 +180,41 @@ def test_a_file_that_is_no_text_is_refused_as_a_whole(tmp_path: Path, content, s
     assert "\n" not in str(told.value)
 
 
+@pytest.mark.parametrize(
+    ("content", "rows"),
+    [
+        (b"\xef\xbb\xbfa,b\r\n1,2\r\n", [{"a": "1", "b": "2"}]),
+        (b'a;b\n1,5;"x;y"\n', [{"a": "1,5", "b": "x;y"}]),
+        (b"a\tb\n1\t2,3;4", [{"a": "1", "b": "2,3;4"}]),
+        (b"\n\na,b\n\n1,2\n", [{"a": "1", "b": "2"}]),
+        (b'a,b\n1,"two\nlines"\n2,"\n\n"\n', [{"a": "1", "b": "two\nlines"}, {"a": "2", "b": "\n\n"}]),
+    ],
+)
+def test_csv_as_spreadsheets_write_it(tmp_path: Path, content, rows):
+    (tmp_path / "items.csv").write_bytes(content)
+    reader = Reader(str(tmp_path / "items.csv"), "", "{a}")
+    assert reader.lines == len(rows)
+    assert [each[1] for each in reader if not isinstance(each, BadItem)] == rows
+
+
+@pytest.mark.parametrize("content", [b'\xef\xbb\xbf{"a": 1}\n\n{"a": 2}', b'\xef\xbb\xbf  {"a": 1}\r\n{"a": 2}\r\n'])
+def test_a_mark_at_the_beginning_is_no_part_of_the_first_item(tmp_path: Path, content):
+    (tmp_path / "items").write_bytes(content)
+    reader = Reader(str(tmp_path / "items"), "", "{a}")
+    assert (reader.lines, [each[1] for each in reader if not isinstance(each, BadItem)]) == (2, [{"a": 1}, {"a": 2}])
+
+
+@pytest.mark.parametrize(
+    ("content", "format", "key", "said"),
+    [("a,a\n1,2\n", "csv", "{a}", "'a' more than once"), ("a,b\n1,2\n", "csv", "{b}/{c}", "'c': .* has a, b"),
+     ("one\ntwo\n", "lines", "{slug}", "'slug': .* plain lines"), ('"a"b,\n', "csv", "{a}", "names no fields")],
+)  # fmt: skip
+def test_a_field_that_no_item_can_have_is_refused_at_once(tmp_path: Path, content, format, key, said):
+    (tmp_path / "items").write_text(content)
+    with pytest.raises(UsageError, match=said):
+        Reader(str(tmp_path / "items"), format, key)
+
+
 def test_text_of_any_language_is_text(tmp_path: Path):
     (tmp_path / "items").write_bytes("ÿþ one\nдва\n三\n".encode() + b"\xff\xfe late\n")
     assert [isinstance(each, BadItem) for each in Reader(str(tmp_path / "items"), "", "")] == [False] * 3 + [True]

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 _PURPOSE = """\
 Run a command for each item, and only for those that are unfinished: an xargs that can be run again.
 
-ITEMS is a file of JSON lines (.jsonl), CSV (.csv) or plain lines, or - for standard input (read to its end
-first). In CMD, {field} becomes the item's field and {} the item as a whole; each word stays one word, and no
-shell looks at it unless --shell is given. The item also comes as JSON on standard input and in NIGHTLATCH_ITEM,
-its key in NIGHTLATCH_KEY, and NIGHTLATCH_IDEMPOTENCY_KEY is for an API that knows one.
+ITEMS is a file of JSON lines (.jsonl), CSV (.csv; names in its first line) or plain lines, or - for standard
+input (read to its end first). In CMD, {field} becomes the item's field and {} the item as a whole; each word
+stays one word, and no shell looks at it unless --shell is given. The item also comes as JSON on standard input
+and in NIGHTLATCH_ITEM, its key in NIGHTLATCH_KEY, and NIGHTLATCH_IDEMPOTENCY_KEY is for an API that knows one.
 
 An item is known by its key in the scope of NAME. Exit code 0 is done, and done for good: whatever the order,
 also when items were added or removed. Any other end is failed, and tried again by --retries and by the next
@@ -110,6 +110,7 @@ def main(argv: list[str]) -> int:
 
 def _batch(args: Namespace, command: list[str], argv: list[str]) -> Batch:
     import shlex
+    from pathlib import Path
 
     from ..core.breaker import Limit
     from ..runtime.batches.batch import Batch
@@ -126,10 +127,11 @@ def _batch(args: Namespace, command: list[str], argv: list[str]) -> Batch:
         raise UsageError("-j needs at least 1, and --retries at least 0")
     if args.max_failures:
         Limit(args.max_failures)
-    if args.items == "-":
-        _keep_standard_input()
-    Command(command, shell=args.shell)
-    Reader(args.items, args.format or "", args.key)  # says what is wrong before anything is claimed
+    if args.items == "-" or Path(args.items).is_fifo():
+        _keep(args.items)
+        args.items = "-"
+    reader = Reader(args.items, args.format or "", args.key)  # says what is wrong before anything is claimed
+    reader.check(Command(command, shell=args.shell).fields, "the command")
     check(args.publish)
     caps = budget.parse(args.budget, (*budget.PERIODS, budget.ITEM)) if args.budget else ()
     if caps and not args.meter:
@@ -160,14 +162,15 @@ def _batch(args: Namespace, command: list[str], argv: list[str]) -> Batch:
     )
 
 
-def _keep_standard_input() -> None:
-    """Into a file without a name that takes its place: the driver reads it in its own time, and twice."""
+def _keep(items: str) -> None:
+    """Of standard input, or of a pipe as in <(seq 9): into a file without a name that becomes standard input. The
+    driver reads it in its own time, and twice."""
     import shutil
     import tempfile
 
     with tempfile.TemporaryFile() as file:
-        with open(0, "rb", closefd=False) as stdin:
-            shutil.copyfileobj(stdin, file)
+        with open(0 if items == "-" else items, "rb", closefd=items != "-") as pipe:
+            shutil.copyfileobj(pipe, file)
         file.flush()
         file.seek(0)
         os.dup2(file.fileno(), 0)

@@ -34,11 +34,11 @@ class Breaker:
         return next((f for f in last if f and last.count(f) >= _ALIKE), "")
 
 
-def alike(exit_code: int, complaint: Iterable[str]) -> str:
+def alike(exit_code: int | None, complaint: Iterable[str]) -> str:
     """What makes two failures the same: the exit code and the last complaint, whatever numbers stand in it."""
     last = next((line.strip() for line in reversed(list(complaint)) if line.strip()), "")
     shape = "".join("#" if letter.isdigit() else letter for letter in last[:200])
-    return f"exit code {exit_code}" + (f": {shape}" if shape else "")
+    return shape if exit_code is None else f"exit code {exit_code}" + (f": {shape}" if shape else "")
 
 
 class Limit:

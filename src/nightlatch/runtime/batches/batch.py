@@ -172,7 +172,7 @@ class Checkpoints:
         self._writer, self._items = writer, ledger.items
         name = self._batch.name
         writer.event("batch", again=self._batch.again)
-        if not ledger.noted(name, _KEY):
+        if _begun_with(ledger, self._batch) != clean(self._batch.key or _WHOLE):
             ledger.note(name, _KEY, key=self._batch.key or _WHOLE)
         if apart(store, ledger):
             store.settle(lease.name, lease.grant, _HOMES, name, value=_machine())
@@ -283,13 +283,19 @@ def _machine() -> str:
     return f"{identity.machine()} {identity.host()}"
 
 
+def _begun_with(ledger: Ledger, batch: Batch) -> str:
+    """The key by which the items were known that were done last; "" if nothing was started."""
+    noted = ledger.noted(batch.name, _KEY)
+    return str(noted.facts["key"]) if noted else ""
+
+
 def _same_key(ledger: Ledger, batch: Batch) -> None:
     """An item is known by its key: by another one all of them would be new, and done again."""
-    noted = ledger.noted(batch.name, _KEY)
-    if noted and noted.facts["key"] != clean(batch.key or _WHOLE):
+    begun = _begun_with(ledger, batch)
+    if begun and begun != clean(batch.key or _WHOLE) and ledger.items.counts(batch.name):
         raise UsageError(
-            f"the batch {batch.name} was begun with --key {shlex.quote(noted.facts['key'])}: by another key all its "
-            f"items would be new, and done again. Go on as it was begun, or begin a batch under another name"
+            f"the batch {batch.name} was begun with --key {shlex.quote(begun)}: by another key all its items would be "
+            f"new, and done again. Go on as it was begun, or begin a batch under another name"
         )
 
 

@@ -51,7 +51,7 @@ class Driver:
         self.exhausted = False
         self.running: list[Child] = []
         self.judging: list[Child] = []  # ended, and not recorded yet
-        self.summary = Summary(self.plan["name"], self.plan["again"])
+        self.summary = Summary(self.plan["name"], self.plan["again"], piped=self.plan["items"] == "-")
         self.judge = Judge(self.plan, line, self.places, self.summary, self.total)
         self.signal = 0
         self.asked_twice = self.heeded = False
@@ -139,8 +139,7 @@ class Driver:
         """Lines that could not be read: each is named at once, and counts as failed."""
         for bad in self.selection.bad:
             print(f"nightlatch: {bad}", file=sys.stderr)
-            self.summary.failed.append((str(bad).partition(": ")[0], ""))
-            self.judge.failed()
+            self.judge.unreadable(bad)
         self.selection.bad.clear()
 
     # ── record ──

@@ -18,9 +18,10 @@ from ...core.value import value
 from ...errors import UsageError
 from .template import BadItem, Template
 
-_ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv"}
+_ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv", ".tsv": "csv"}
 _LONGEST_KEY = 1000
 _LOOKED_AT = 8192  # bytes, to tell what a file is
+_MARK = b"\xef\xbb\xbf"  # how UTF-8 begins on Windows
 _WIDE = (b"\xff\xfe", b"\xfe\xff")  # how UTF-16 begins
 _decoder: Any = json.JSONDecoder()
 
@@ -47,28 +48,48 @@ class Reader:
 
     def __init__(self, path: str, format: str, key: str) -> None:
         self.format = format or _ENDINGS.get(os.path.splitext(path)[1].lower(), "")
-        self._path, self._key = path, key
+        self._path = "standard input" if path == "-" else path
         try:
             # What stands on standard input was put into a file before: it can be read twice as well.
             self._file: BinaryIO = open(0 if path == "-" else path, "rb", closefd=path != "-")  # noqa: SIM115
         except OSError as error:
-            raise UsageError(f"the items in {path} cannot be read: {error.strerror}") from error
+            raise UsageError(f"the items in {self._path} cannot be read: {error.strerror}") from error
         first = self._first()
         if b"\0" in first or first.startswith(_WIDE):
-            raise UsageError(f"the items in {path} are no text in UTF-8, but {_kind(first)}. Nothing was done")
+            raise UsageError(f"the items in {self._path} are no text in UTF-8, but {_kind(first)}. Nothing was done")
+        self._begins = len(_MARK) if first.startswith(_MARK) else 0
+        first = first[self._begins :]
         self.format = self.format or ("jsonl" if first.lstrip()[:1] in (b"{", b"[") else "lines")
         if not key and self.format != "lines":
             raise UsageError("--key is missing: name the fields that say what an item is, as in --key '{site}/{slug}'")
-        self._template = Template(key or "{}")
+        self._template, self._names, self._comma = Template(key or "{}"), list[str](), ","
         if not self._template.fields:
             raise UsageError(f"--key {key!r} is the same for every item: name fields, as in --key '{{site}}/{{slug}}'")
+        if self.format == "csv":
+            self._check_names()
+        self.check(self._template.fields, f"--key {key}")
 
     @property
     def lines(self) -> int:
-        """How many lines there are, as a measure of how many items."""
-        self._file.seek(0)
-        total = sum(chunk.count(b"\n") for chunk in iter(lambda: self._file.read(1 << 20), b""))
-        return total - (self.format == "csv")
+        """About how many items there are."""
+        self._file.seek(self._begins)
+        if self.format != "csv":
+            return sum(not raw.isspace() for raw in self._file)
+        quotes = rows = 0
+        for raw in self._file:
+            quotes += raw.count(b'"')
+            rows += quotes % 2 == 0 and not raw.isspace()  # what stands in quotes may have lines of its own
+        return max(rows - 1, 0)
+
+    def check(self, fields: list[str], where: str) -> None:
+        """Refuse what names a field that no item has. (Each line of JSON has its own, and is asked by itself.)"""
+        known = {"csv": self._names, "lines": []}.get(self.format, fields)
+        for field in fields:
+            if field and field not in known:
+                has = f"has {', '.join(known)}" if known else "has plain lines, and {} is the whole one"
+                raise UsageError(
+                    f"{where} names a field {field!r}: {self._path} {has}. (Plain braces are written {{{{ and }}}})"
+                )
 
     def __iter__(self) -> Iterator[Found | BadItem]:
         return self.unfinished({}, lambda _: None)
@@ -79,7 +100,7 @@ class Reader:
         There may be a million of those, so the plain line (an object, its fields all ASCII text) takes the shortest
         way; whatever is the least unusual about it takes the careful one.
         """
-        self._file.seek(0)
+        self._file.seek(self._begins)
         digest_of = Digest(self._template)
         if self.format == "jsonl" and digest_of.plain:
             yield from self._quickly(known, done, digest_of)
@@ -145,7 +166,9 @@ class Reader:
         return Item(line=line, key=key, digest=digest, content=content)
 
     def bad(self, line: int, what: object) -> BadItem:
-        return BadItem(f"{self._path}, line {line}: {what}")
+        found = BadItem(f"{self._path}, line {line}: {what}")
+        found.line, found.what = line, str(what)
+        return found
 
     def _texts(self) -> Iterator[tuple[int, Any]]:
         for number, raw in enumerate(self._file, 1):
@@ -167,14 +190,28 @@ class Reader:
         except RecursionError:
             return (self.bad(number, "nested too deeply"),)
 
-    def _rows(self) -> Iterator[tuple[int, Any]]:
-        lines = (raw.decode("utf-8-sig" if not n else "utf-8", "surrogateescape") for n, raw in enumerate(self._file))
-        rows = csv.reader(lines, strict=True)
+    def _check_names(self) -> None:
+        """The first line, which names the fields."""
+        self._file.seek(self._begins)
+        first = next((raw for raw in self._file if not raw.isspace()), b"")
+        # As a spreadsheet writes it where the comma stands in numbers.
+        self._comma = next((comma for comma in ",;\t" if comma.encode() in first), ",")
+        self._file.seek(self._begins)
         try:
-            names = next(rows, [])
+            self._names = next(filter(None, self._csv()), [])
         except csv.Error as error:
-            yield 1, self.bad(1, f"it should name the fields, and is no CSV ({error})")
-            return
+            raise UsageError(f"the first line of {self._path} names no fields: it is no CSV ({error})") from None
+        twice = [name for name in self._names if self._names.count(name) > 1]
+        if twice:
+            raise UsageError(f"the first line of {self._path} names the field {twice[0]!r} more than once")
+
+    def _csv(self) -> Any:
+        lines = (raw.decode("utf-8", "surrogateescape") for raw in self._file)
+        return csv.reader(lines, strict=True, delimiter=self._comma)
+
+    def _rows(self) -> Iterator[tuple[int, Any]]:
+        rows = self._csv()
+        names = next(filter(None, rows), [])
         while True:
             try:
                 row = next(rows)
@@ -186,7 +223,7 @@ class Reader:
             if not row:
                 continue
             if len(row) != len(names):
-                what = f"{len(row)} fields where the first line names {len(names)}"
+                what = f"{len(row)} field{'s' if len(row) > 1 else ''} where the first line names {len(names)}"
                 yield rows.line_num, self.bad(rows.line_num, what)
                 continue
             yield rows.line_num, dict(zip(names, row, strict=True))

@@ -16,6 +16,7 @@ from .line import Line
 from .place import Places
 from .process import Child
 from .summary import Summary
+from .template import BadItem
 
 _NOT_THE_ITEMS_FAULT = (126, 127)  # its command cannot be started
 
@@ -34,17 +35,29 @@ class Judge:
         self.stopping = ""  # why nothing more is started
 
     def verdicts(self, ended: list[Child]) -> list[list[Any]]:
-        verdicts = [self._judge(child) for child in ended]
-        if self.breaker.tripped and not self.limit and not self.stopping:
-            why = self.breaker.tripped
-            # What most of them share is not this or that item's fault: none of them is set aside for it.
-            freed = [record for failure, record in self.blamed if failure == why]
-            keys = {record[1] for record in freed}
-            self.summary.failed += [entry for entry in self.summary.aside if entry[0] in keys]
-            self.summary.aside = [entry for entry in self.summary.aside if entry[0] not in keys]
-            verdicts += [[*record[:2], FAILED, *record[3:]] for record in freed]
-            self.stop(f"paused: most of the last items failed in the same way ({why}). Put that right first")
-        return verdicts
+        return [self._judge(child) for child in ended] + self._heed_breaker()
+
+    def unreadable(self, bad: BadItem) -> None:
+        where = f"line {bad.line}"
+        self.summary.failed.append((where, bad.what))
+        self.breaker.add(where, breaker.alike(None, [bad.what]))
+        self.failed()
+        self._heed_breaker()
+
+    def _heed_breaker(self) -> list[list[Any]]:
+        why = self.breaker.tripped
+        if not why or self.limit or self.stopping:
+            return []
+        # What most of them share is not this or that item's fault: none of them is set aside for it.
+        freed = [record for failure, record in self.blamed if failure == why]
+        keys = {record[1] for record in freed}
+        self.summary.failed += [entry for entry in self.summary.aside if entry[0] in keys]
+        self.summary.aside = [entry for entry in self.summary.aside if entry[0] not in keys]
+        self.stop(
+            f"paused: most of the last items failed in the same way ({why}). Put that right first, or say with "
+            "--max-failures how many may"
+        )
+        return [[*record[:2], FAILED, *record[3:]] for record in freed]
 
     def _judge(self, child: Child) -> list[Any]:
         """How an item ended, as it is recorded; and what that means for the batch."""

@@ -12,8 +12,9 @@ LISTED = 200  # of each, in JSON
 
 
 class Summary:
-    def __init__(self, name: str, again: str) -> None:
+    def __init__(self, name: str, again: str, *, piped: bool) -> None:
         self.name, self.again = name, again
+        self.items_too = ", with the items on standard input as before" if piped else ""
         self.done = self.skipped = self.doubled = 0
         self.failed: list[tuple[str, str]] = []  # (key, why): the next start does them again
         self.aside: list[tuple[str, str]] = []  # it does not: trying them again is in vain, they say
@@ -50,9 +51,9 @@ class Summary:
             if len(self.waiting) > 1:
                 lines.append(f"  or for all that wait: nightlatch batch {name} --resolve done   (or failed, or again)")
         if self.failed or self.doubts or self.stopped or self.unrecorded:
-            lines.append(f"  go on with what is unfinished: {self.again}")
+            lines.append(f"  go on with what is unfinished{self.items_too}: {self.again}")
         if self.aside or self.before:
-            lines.append(f"  also with what was set aside: {self.again_with('--retry-failed')}")
+            lines.append(f"  also with what was set aside{self.items_too}: {self.again_with('--retry-failed')}")
         return "\n".join(lines)
 
     def again_with(self, option: str) -> str:

@@ -13,6 +13,8 @@ _VARIABLE = {'"': "${_nl%d}", "'": "'\"${_nl%d}\"'"}  # inside of such quotes
 class BadItem(Exception):
     """An item that cannot be done as it stands; says where it was read and what is wrong with it."""
 
+    line, what = 0, ""
+
 
 class Template:
     """Text with {field} and {} in it; {{ and }} are plain braces. Other braces stay as they are."""
@@ -52,6 +54,7 @@ class Command:
     def __init__(self, words: list[str], *, shell: bool) -> None:
         self._shell = [] if not shell else ["/bin/sh", "-c", _with_parameters(Template(" ".join(words))), "sh"]
         self._words = Template(" ".join(words)).placeholders if shell else [Template(word) for word in words]
+        self.fields = [field for word in self._words for field in word.fields]
 
     def argv(self, content: Any) -> list[str]:
         argv = self._shell + [word.fill(word.values(content)) for word in self._words]
