@@ -127,10 +127,11 @@ def _batch(args: Namespace, command: list[str], argv: list[str]) -> Batch:
         raise UsageError("-j needs at least 1, and --retries at least 0")
     if args.max_failures:
         Limit(args.max_failures)
-    if args.items == "-" or Path(args.items).is_fifo():
-        _keep(args.items)
-        args.items = "-"
-    reader = Reader(args.items, args.format or "", args.key)  # says what is wrong before anything is claimed
+    items = args.items
+    if items == "-" or Path(items).is_fifo():
+        _keep(items)
+        items = "-"
+    reader = Reader(items, args.format or "", args.key)  # says what is wrong before anything is claimed
     reader.check(Command(command, shell=args.shell).fields, "the command")
     check(args.publish)
     caps = budget.parse(args.budget, (*budget.PERIODS, budget.ITEM)) if args.budget else ()
@@ -141,7 +142,7 @@ def _batch(args: Namespace, command: list[str], argv: list[str]) -> Batch:
         )
     return Batch(
         name=args.name,
-        items=args.items,
+        items=items,
         command=command,
         key=args.key,
         format=args.format or "",

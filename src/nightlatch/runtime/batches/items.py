@@ -211,7 +211,7 @@ class Reader:
 
     def _rows(self) -> Iterator[tuple[int, Any]]:
         rows = self._csv()
-        names = next(filter(None, rows), [])
+        names: list[str] = next(filter(None, rows), [])
         while True:
             try:
                 row = next(rows)
