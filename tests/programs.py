@@ -32,6 +32,11 @@ def faketime(offset: str) -> dict[str, str]:
     return {"LD_PRELOAD": str(library), "FAKETIME": offset, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
 
 
+def midday() -> dict[str, str]:
+    """An environment in whose time zone it is about noon: no day ends within a test."""
+    return {"TZ": f"NOON{time.gmtime().tm_hour - 12:+d}"}
+
+
 def nightlatch(store: str, *words: str, timeout: float = 60, **more: Any) -> subprocess.CompletedProcess[str]:
     """Run the command line to its end."""
     env = environment(store, **more.pop("env", {}))

@@ -14,7 +14,7 @@ from nightlatch.ledger import open_for
 from nightlatch.ledger.model import Run
 from nightlatch.runtime.rehearsing.planned import Planned
 from nightlatch.store.url import connect
-from tests.programs import environment, kill_all, nightlatch, start, until
+from tests.programs import alive, environment, kill_all, nightlatch, start, until
 
 JOBS = """
 import asyncio, os, pathlib, subprocess, sys, time
@@ -74,7 +74,7 @@ def dies():
     print("first is", run.effect("first", do=lambda: post(1)))
     run.effect("second", do=lambda: post(2) and 1 / 0)
 
-@nightlatch.job(key="k", timeout="1s")
+@nightlatch.job(key="k", timeout="4s")
 def hangs():
     posted(1)
     note("pid", os.getpid())
@@ -197,7 +197,7 @@ def test_its_timeout_ends_it(place):
     place.call("hangs.dry_run()", exits=124)
     assert place.plan("hangs")["status"] == "timed-out" and place.effects("hangs") == {"post/1": "planned"}
     pid = int(place.noted[-1].split()[1])
-    assert not Path(f"/proc/{pid}").exists()
+    assert not alive(pid)
 
 
 def test_its_budget_ends_it_and_is_not_used_up(place):

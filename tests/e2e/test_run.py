@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from tests.e2e.runs import run_job
-from tests.programs import TOOL, carrying, children, start, until
+from tests.programs import TOOL, carrying, children, midday, start, until
 
 
 def test_one_line_says_what_happened(sqlite_url, tmp_path):
@@ -114,9 +114,9 @@ print("fine")
 
 
 def test_what_is_not_begun_leaves_no_lifetime_behind(sqlite_url):
-    words = ("--key", "k", "--budget", "usd/day=1", "--meter", "report", "--")
-    assert run_job(sqlite_url, *words, "sh", "-c", f"{TOOL} spend usd=1; exit 1").returncode == 1
-    assert run_job(sqlite_url, *words, "true").returncode == 121
+    words, noon = ("--key", "k", "--budget", "usd/day=1", "--meter", "report", "--"), midday()
+    assert run_job(sqlite_url, *words, "sh", "-c", f"{TOOL} spend usd=1; exit 1", env=noon).returncode == 1
+    assert run_job(sqlite_url, *words, "true", env=noon).returncode == 121
     assert not list((Path(sqlite_url.removeprefix("sqlite:///") + ".d") / "live").iterdir())
 
 

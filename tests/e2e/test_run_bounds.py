@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.e2e.runs import run_job
-from tests.programs import TOOL, nightlatch
+from tests.programs import TOOL, midday, nightlatch
 
 
 def test_what_hangs_is_ended_and_what_makes_progress_is_not(sqlite_url, tmp_path):
@@ -62,9 +62,9 @@ def test_retries_share_the_runs_budget(sqlite_url, tmp_path):
 
 
 def test_a_day_whose_budget_is_spent_starts_nothing(sqlite_url):
-    words = ("--budget", "usd/day=1", "--meter", "report", "--")
-    assert run_job(sqlite_url, "--key", "a", *words, "sh", "-c", f"{TOOL} spend usd=1").returncode == 0
-    done = run_job(sqlite_url, "--key", "b", *words, "echo", "never")
+    words, noon = ("--budget", "usd/day=1", "--meter", "report", "--"), midday()
+    assert run_job(sqlite_url, "--key", "a", *words, "sh", "-c", f"{TOOL} spend usd=1", env=noon).returncode == 0
+    done = run_job(sqlite_url, "--key", "b", *words, "echo", "never", env=noon)
     assert (done.returncode, done.stdout) == (121, "")
     assert "usd/day=1" in done.stderr
 

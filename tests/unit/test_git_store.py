@@ -36,7 +36,7 @@ def test_two_names_are_never_one_ref_nor_one_inside_the_other(two: list[str]) ->
     assert not other.startswith(one + "/") and not one.startswith(other + "/")
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(LEASE_NAMES)
 def test_git_takes_every_ref(name: str) -> None:
     ref = names.lease(name)

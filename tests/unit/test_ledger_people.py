@@ -92,6 +92,7 @@ def test_runs_are_listed_the_newest_change_first(book):
         book.open_run("job", key)
         time.sleep(0.002)
     begun(book, key="a")
+    time.sleep(0.002)
     begun(book, job="other", key="z").finish("failed")
     assert [run.key for run in book.runs()] == ["z", "a", "c", "b"]
     assert [run.key for run in book.runs(job="job", state="pending")] == ["c", "b"]
