@@ -89,6 +89,27 @@ def reused():
     assert [run.step("sum", add, 1, 2) for _ in range(2)] == [3, 3]
     run.step("sum", add, 1, 3)
 
+@nightlatch.job(key="k")
+def looped():
+    run = nightlatch.current()
+    def sums(): return run.step("sums", lambda: add(1, add(2, 3)))
+    assert [sums(), sums()] == [6, 6]
+    for number in range(2):
+        run.step("number", lambda: add(number, 1))
+
+class Mute(Exception):
+    def __str__(self):
+        raise RuntimeError("no text")
+
+@nightlatch.job(key="k")
+def mute():
+    def fails(number):
+        note("page", number)
+        if number == 1:
+            raise Mute
+        return number
+    note("results", *nightlatch.current().map(fails, range(3), failures="return"))
+
 def page(item):
     note("page", item["slug"])
     if item.get("fails") and nightlatch.current().attempt == 1:
@@ -227,6 +248,17 @@ def test_what_may_pass_is_tried_again_and_what_may_not_is_not(local):
 def test_a_key_used_for_other_work_is_refused(local):
     said = local.run("reused.run()")
     assert "other work" in said and local.notes == ["add 1 2"]
+
+
+def test_a_key_that_a_loop_uses_again_with_other_data_is_refused(local):
+    said = local.run("looped.run()")
+    assert "other work" in said and local.notes == ["add 2 3", "add 1 5", "add 0 1"]
+
+
+def test_an_exception_without_a_text_fails_its_item_alone(local):
+    assert local.run("mute.run()").startswith("succeeded")
+    assert local.notes == ["page 0", "page 1", "page 2", "results 0 None 2"]
+    assert local.steps("mute", "failed") == {"1": "Mute"}
 
 
 @pytest.mark.parametrize("concurrency", [1, 4])

@@ -26,6 +26,7 @@ LONGEST_RESULT = 1_000_000  # characters of JSON
 _LONGEST_PAUSE = 60.0  # seconds; only what a server asks for is longer
 _encode = json.JSONEncoder(allow_nan=False, default=plain).encode  # made once: json.dumps makes one for each call
 _PLAIN = (str, int, bool, type(None))
+_DATA = (*_PLAIN, float, bytes, tuple, list, dict)
 
 
 class Memory:
@@ -73,7 +74,8 @@ class Memory:
 
     def use(self, key: str, digest: str, call: Call) -> None:
         """A key names one piece of work: another function, or other arguments, would get what is not theirs."""
-        mine = (getattr(call.function, "__qualname__", repr(call.function)), (call.args, call.kwargs))
+        function = call.function
+        mine = (getattr(function, "__qualname__", repr(function)), (call.args, call.kwargs, _brought(function)))
         before = self._uses.setdefault(digest, mine)
         if before is not mine and not _same(before, mine):
             raise UsageError(
@@ -158,8 +160,24 @@ def pause_after(retry: Retry, error: Exception, tries: int) -> float | None:
 
 
 def reason_of(error: BaseException) -> str:
-    said = str(error).strip().partition("\n")[0][:500]
+    try:
+        said = str(error).strip().partition("\n")[0][:500]
+    except Exception:  # noqa: BLE001 - the user's own class may have a fault there: what failed is recorded all the same
+        said = ""
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
+def _brought(function: Any) -> Any:
+    """What a function has with it besides its arguments: its object, and the data around a lambda in a loop."""
+    around = []
+    for cell in getattr(function, "__closure__", None) or ():
+        try:
+            found = cell.cell_contents
+        except ValueError:  # nothing is in it yet
+            continue
+        if isinstance(found, _DATA):
+            around.append(found)
+    return getattr(function, "__self__", None), around
 
 
 def _same(before: tuple[str, Any], now: tuple[str, Any]) -> bool:
