@@ -29,7 +29,7 @@ demo: $(if $(filter Darwin,$(shell uname)),$(READY)) ## the whole story in a few
 	@PYTHONPATH=src $(if $(wildcard $(READY)),$(BIN)/python,$(PYTHON)) -m nightlatch demo
 
 test: $(READY) ## all tests, with real processes and signals, one worker a core
-	@$(BIN)/python -m pytest -n auto --dist worksteal
+	@$(BIN)/python -m tests
 
 lint: $(READY) ## ruff check and format, mypy --strict
 	@$(BIN)/ruff check -q . && $(BIN)/ruff format --check . && $(BIN)/mypy

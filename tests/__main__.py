@@ -1,0 +1,37 @@
+"""`python -m tests`: all tests, a worker for each core. What fails there is looked at once more, alone.
+
+The tests stop, kill and time real processes, and all cores are busy with them. What fails beside the others and passes
+alone is named at the end: a machine that was too busy, or a race that is worth a look. What fails alone has failed.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+FAILED = 1  # pytest's exit code for tests that failed
+MOST = 3  # more than these are no accident
+LAST_FAILED = Path(__file__).parents[1] / ".pytest_cache/v/cache/lastfailed"
+
+
+def pytest(*words: str) -> int:
+    return subprocess.run([sys.executable, "-m", "pytest", *words], check=False).returncode
+
+
+def main(words: list[str]) -> int:
+    code = pytest("-n", "auto", "--dist", "worksteal", *words)
+    failed = list(json.loads(LAST_FAILED.read_text())) if code == FAILED else []
+    if not 0 < len(failed) <= MOST:
+        return code
+    print(f"\nOnce more, alone: what failed beside the others ({len(failed)})", flush=True)
+    code = pytest("--last-failed", *words)
+    if code == 0:
+        print("\nPassed alone, and failed beside the others. Please report it, with what stands above:")
+        print("".join(f"  {test}\n" for test in failed), end="", flush=True)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
