@@ -101,7 +101,7 @@ def _run(args: Namespace, command: list[str]) -> int:
         from ..runtime.runs.pipeline import run
 
         store = args.store or store_of_run()
-        told = run(job, store=store)
+        told = run(job, store=store, last=not args.retries)
         for number in range(1, args.retries + 1):
             if not retry.worth_another(told.status, told.exit_code):
                 break
@@ -109,7 +109,7 @@ def _run(args: Namespace, command: list[str]) -> int:
             from ..runtime.runs import backoff
 
             backoff.pause(number, base=duration.parse(args.backoff, what="--backoff"), asked=told.retry_after)
-            told = run(job, store=store)
+            told = run(job, store=store, last=number == args.retries)
     except (Error, Stop) as error:
         if args.verdict:
             verdict.write_error(args.verdict, args.name, args.key or "", error)

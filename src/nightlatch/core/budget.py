@@ -58,7 +58,7 @@ def exceeded(
     run, and by them and others in the current day or month.
     """
     for cap in caps:
-        used = attempt.get(cap.unit, 0.0) + before(cap.unit, cap.period)
+        used = round(attempt.get(cap.unit, 0.0) + before(cap.unit, cap.period), 9)  # three times 0.1 is 0.3
         reached = used >= cap.amount and (used > 0 or cap.period != "run")
         if used > cap.amount or (starting and reached):
             return cap

@@ -42,5 +42,5 @@ def pause(attempt: int, *, chance: float, base: float = 1.0, longest: float = LO
 
     `chance` is a random number from 0 to 1. `asked` is what a server asked for (Retry-After): never less.
     """
-    span = min(longest, base * 2.0 ** (attempt - 1))
+    span = min(longest, base * 2.0 ** min(attempt - 1, 64))
     return max(min(asked, LONGEST), span * chance)

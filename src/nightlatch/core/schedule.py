@@ -14,10 +14,14 @@ def newest_due(expression: str, now: float, zone: datetime.tzinfo) -> datetime.d
     """
     from cronsim import CronSim, CronSimError
 
-    moment = datetime.datetime.fromtimestamp(now, zone)
+    # A slot that is due this very second counts; reverse looks strictly before. In the hour that comes twice, when
+    # clocks are set back, it goes by the clock on the wall and would name yesterday's: so begin behind that hour.
+    begin = now + 1
+    while datetime.datetime.fromtimestamp(begin, zone).fold:
+        begin += 60
     try:
-        # A slot that is due this very second counts; reverse looks strictly before.
-        return next(CronSim(expression, moment + datetime.timedelta(seconds=1), reverse=True))
+        slots = CronSim(expression, datetime.datetime.fromtimestamp(begin, zone), reverse=True)
+        return next(slot for slot in slots if slot.timestamp() <= now)
     except CronSimError as error:
         raise UsageError(
             f'{expression!r} is no cron expression ({error}): write five fields, as in "0 2 * * *" for two at night'

@@ -53,6 +53,9 @@ WHERE run = :id AND attempt = :attempt
 """
 
 
+_MOMENT = 2.0  # seconds that the run's other bounds may wait for a look at who has cancelled it
+
+
 class Writer:
     """Made by `Ledger.seal`. Any thread may call it; verbs that come together are committed together.
 
@@ -164,7 +167,8 @@ class Writer:
 
     def cancel_requested(self) -> str | None:
         """Who asked for the run's end; None if nobody did. Reads one row, and waits for no writer."""
-        rows = self._watching.read("SELECT cancel FROM {prefix}run WHERE id = :id", id=self.run.id)
+        sql = "SELECT cancel FROM {prefix}run WHERE id = :id"
+        rows = self._watching.read(sql, patience=_MOMENT, id=self.run.id)
         return rows[0][0] or None if rows else None
 
     def _write(self, batch: Sequence[_Verb]) -> None:

@@ -67,6 +67,7 @@ class Warden:
         self._reports, reports_out = os.pipe()
         self._grant = grant
         self._dismissed = False
+        self.asked_with = 0  # the signal that its supervisor was asked to end with
         self.pid = os.fork()
         if self.pid == 0:
             os.close(self._orders)
@@ -103,6 +104,11 @@ class Warden:
         os.waitpid(self.pid, 0)
         tree.kill_the_others()
         tree.kill_and_prove(self._grant)
+
+    def close(self) -> None:
+        """Dismissed, and nobody is left who could tell it anything."""
+        os.close(self._orders)
+        os.close(self._reports)
 
 
 def _group_of_command() -> int:

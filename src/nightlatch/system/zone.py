@@ -11,16 +11,16 @@ _LOCAL = "/etc/localtime"
 
 
 def find(name: str = "") -> zoneinfo.ZoneInfo:
-    """The named zone; without a name, the one that TZ or the machine's settings name."""
+    """The named zone; without a name, the one that TZ or the machine's settings name. TZ=:/etc/localtime is a file."""
     name = name or os.environ.get("TZ", "").lstrip(":")
     try:
-        if name:
+        if name and not os.path.isabs(name):
             return zoneinfo.ZoneInfo(name)
-        with open(_LOCAL, "rb") as file:
+        with open(name or _LOCAL, "rb") as file:
             return zoneinfo.ZoneInfo.from_file(file, key="local")
-    except FileNotFoundError:
-        return zoneinfo.ZoneInfo("UTC")
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError) as error:
+    except (OSError, zoneinfo.ZoneInfoNotFoundError, ValueError) as error:
+        if isinstance(error, FileNotFoundError) and not name:
+            return zoneinfo.ZoneInfo("UTC")
         raise UsageError(
             f"the time zone {name or _LOCAL!r} is not known here: use a name such as Europe/Berlin or UTC"
         ) from error

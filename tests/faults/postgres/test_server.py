@@ -15,6 +15,8 @@ import pytest
 from nightlatch.core.protocols import Store
 from nightlatch.errors import Busy, LeaseLost
 from nightlatch.store.sightings import MARGIN
+from nightlatch.system import clock
+from tests.e2e.runs import Running, listed
 from tests.faults.postgres.sessions import InBackground, ends, someone_listens, take, version
 from tests.programs import alive, environment, until
 from tests.servers import PostgresServer
@@ -40,6 +42,19 @@ def test_a_short_stop_of_the_server_kills_nobody(
     go_on.touch()
     assert ends(holder) == 0
     assert ends(waiter) == 0
+
+
+def test_a_run_outlives_a_short_stop_of_the_server(server: PostgresServer, url: str, tmp_path: Path) -> None:
+    """Also one whose command ends meanwhile: its end is recorded when the server is back."""
+    long, ends = Running(url, tmp_path, "long"), Running(url, tmp_path, "ends", "--meter", "output")
+    server.stop()
+    ends.go.touch()
+    gone = clock.now() + 5  # more than lie between two looks at who has cancelled it
+    until(lambda: not alive(ends.command) and clock.now() > gone)
+    assert (long.process.poll(), ends.process.poll()) == (None, None)
+    server.start()
+    assert (long.finish(), ends.finish()) == (0, 0)
+    assert {run["state"] for run in listed(url)} == {"succeeded"}
 
 
 def test_when_the_server_stays_away_everybody_is_gone_before_the_ttl_has_passed(

@@ -56,6 +56,7 @@ class Lease:
     ) -> None:
         self.name = name
         self.store = store
+        self.ttl = ttl
         self._owner = os.getpid()
         self._released: LeaseLost | None = None
         self._sealing = allocate_lock()

@@ -18,6 +18,7 @@ from .lease import Lease, ttl_seconds
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
+    from typing import Any
 
     from ...core.protocols import Gate
     from ...core.tenure import Tenure
@@ -26,6 +27,8 @@ GRACE = 10.0  # seconds between asking a tree to end and ending it
 
 ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
 _PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
+
+_before: dict[int, Any] = {}  # what was done at a signal before it was passed on
 
 
 @value(frozen=True, kw_only=True)
@@ -109,22 +112,25 @@ def environment(lease: Lease) -> dict[str, str]:
     }
 
 
-def forward_signals(guard: warden.Warden) -> None:
-    asked = False
-
+def forward_signals(guard: warden.Warden, grace: float = GRACE) -> None:
     def handle(signum: int, _frame: object) -> None:
-        nonlocal asked
         if signum in (signal.SIGINT, signal.SIGQUIT) and _in_foreground():
             return  # the terminal has sent it to the command as well; what it means is the command's to say
         if signum in _PASSED_ON:
             guard.tell("signal", signum)
         else:
-            guard.tell("end", warden.ASKED, 0.0 if asked else GRACE, signum)
-            asked = True
+            guard.tell("end", warden.ASKED, 0.0 if guard.asked_with else grace, signum)
+            guard.asked_with = guard.asked_with or signum
 
     for signum in ENDING + _PASSED_ON:
         if signal.getsignal(signum) != signal.SIG_IGN:  # nohup's wish
-            signal.signal(signum, handle)
+            _before[signum] = signal.signal(signum, handle)
+
+
+def signals_back() -> None:
+    """There is no command any more: a signal means this process again."""
+    while _before:
+        signal.signal(*_before.popitem())
 
 
 def _in_foreground() -> bool:

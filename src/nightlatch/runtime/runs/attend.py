@@ -12,7 +12,7 @@ from ...system.light import signal
 from ..leases import supervise
 from ..talk.listener import Listener
 from ..talk.socket import Socket
-from . import output, usage, watch
+from . import backoff, output, usage, watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .job import Job
     from .spending import Spending
 
-_IDLE = 0.2  # seconds without output after which an unfinished line is shown
+_IDLE = 0.2  # seconds without a word after which there is time to import what may be needed later
 
 
 class Attendance:
@@ -50,7 +50,7 @@ class Attendance:
         checkpoints: Checkpoints | None,
     ) -> None:
         """`streams`: where its standard output and error can be read. `folder`: where they are kept."""
-        self._job, self._ending, self._guard, self._delivery = job, ending, guard, delivery
+        self._job, self._lease, self._ending, self._guard, self._delivery = job, lease, ending, guard, delivery
         self._watch = watch.Watch(
             now=clock.now(),
             stall=job.stall,
@@ -80,7 +80,7 @@ class Attendance:
 
     def run(self, started: float) -> None:
         job = self._job
-        supervise.forward_signals(self._guard)
+        supervise.forward_signals(self._guard, job.grace)
         if job.timeout is not None:
             self._guard.tell("limit", started + job.timeout)
         if job.keep_awake:
@@ -100,7 +100,9 @@ class Attendance:
             tail = next(iter(self._streams.values())).tail
             found = usage.from_output(tail)
             if found:
-                self._listener.spend(found)
+                backoff.patiently(self._lease, lambda: self._listener.spend(found))
+            elif job.caps:
+                self._told.unmetered = "no usage found at the end of its output: its budget was not counted"
             if not self._ending.exit_code and (why := usage.complaint(tail)):
                 self._ending.exit_code, self._told.failure = 1, self._told.failure or why
 
@@ -117,13 +119,10 @@ class Attendance:
                 wanted.add(self._guard.fileno())
             if wanted != polled:
                 poll, polled = _polling(wanted), wanted
-            unfinished = not self._listener.warm or any(self._streams[fd].unfinished for fd in reading)
-            pause = min(self._watch.next_at(now) - now, again - now, _IDLE if unfinished else clock.SLICE)
+            pause = min(self._watch.next_at(now) - now, again - now, clock.SLICE if self._listener.warm else _IDLE)
             ready = [fd for fd, _ in poll.poll(max(pause, 0.0) * 1000 + 1)]
             if not ready:
                 self._listener.warm_up()
-                for fd in reading:
-                    self._streams[fd].flush()
             asking = []
             for fd in ready:
                 if fd == self._guard.fileno():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 from ...system.durable import private_folder
 
@@ -16,13 +17,13 @@ CAP = 16 << 20  # bytes of one file; then it becomes `output.1`, and the one bef
 
 _SHORTEST_SECRET = 8  # shorter values would take innocent words out of every line
 _SECRET_NAMES = ("KEY", "TOKEN", "SECRET", "PASSW", "CREDENTIAL", "PRIVATE", "AUTH")
-_LONGEST_LINE = 1 << 16
+_CHUNK = 1 << 16
 
 
 def secrets(environment: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
     """(value, what stands in its place), the longest first: one secret may begin with another."""
     found = {
-        text.encode(): f"[{name}]".encode()
+        os.fsencode(text): f"[{name}]".encode(errors="replace")
         for name, text in environment.items()
         if len(text) >= _SHORTEST_SECRET
         and not name.startswith("NIGHTLATCH_")
@@ -38,8 +39,23 @@ def redacted(data: bytes, hidden: list[tuple[bytes, bytes]]) -> bytes:
     return data
 
 
+def _beginning(data: bytes, hidden: list[tuple[bytes, bytes]]) -> int:
+    """Where in `data` a secret begins that may be whole only with what comes next; its length if none does."""
+    at = len(data)
+    for secret, _ in hidden:
+        start = data.find(secret[:1], max(0, len(data) - len(secret) + 1))
+        while 0 <= start < at:
+            if secret.startswith(data[start:]):
+                at = start
+            start = data.find(secret[:1], start + 1)
+    return at
+
+
 class Kept:
-    """The kept output of one attempt: `output` in its folder, and `output.1` before it."""
+    """The kept output of one attempt: `output` in its folder, and `output.1` before it. What cannot be kept, since the
+    disk is full, is shown all the same."""
+
+    _complained = False
 
     def __init__(self, folder: str) -> None:
         self.path = os.path.join(private_folder(folder), "output")
@@ -47,14 +63,22 @@ class Kept:
         self._size = os.fstat(self._fd).st_size
 
     def write(self, data: bytes) -> None:
+        try:
+            self._write(data)
+        except OSError as error:
+            if not self._complained:
+                self._complained = True
+                print(f"nightlatch: not all of the output can be kept: {error.strerror}", file=sys.stderr)
+
+    def _write(self, data: bytes) -> None:
         view = memoryview(data)
         while view:
             view = view[os.write(self._fd, view) :]
         self._size += len(data)
         if self._size > CAP:
-            os.close(self._fd)
             os.replace(self.path, f"{self.path}.1")
-            self._fd, self._size = self._open(), 0
+            full, self._fd, self._size = self._fd, self._open(), 0
+            os.close(full)
 
     def close(self) -> None:
         os.close(self._fd)
@@ -66,41 +90,28 @@ class Kept:
 class Stream:
     """One stream of the command: what is read from `source` is redacted, shown on `screen` and kept.
 
-    With secrets to take out, a line waits until it is whole (or long): a secret may come in two reads.
+    What may be the beginning of a secret waits for what comes next: a secret may come in two reads.
     """
 
     def __init__(
         self, source: int, screen: int, kept: Kept, hidden: list[tuple[bytes, bytes]], bar: Bar | None = None
     ) -> None:
         self.source, self._screen, self._kept, self._hidden, self._bar = source, screen, kept, hidden, bar
-        self._line = b""
+        self._held = b""
         self.tail = b""  # the last of it, for whoever reads usage out of a final JSON
-
-    @property
-    def unfinished(self) -> bool:
-        """Is there a line that waits for its end?"""
-        return bool(self._line)
 
     def pump(self) -> bool:
         """Read what there is; False at the end."""
-        data = os.read(self.source, _LONGEST_LINE)
-        if not data:
-            self.flush()
-            return False
-        self.tail = (self.tail + data)[-_LONGEST_LINE * 4 :]
-        if not self._hidden:
-            self._emit(data)
-            return True
-        lines = self._line + data
-        whole = len(lines) if len(lines) > _LONGEST_LINE else lines.rfind(b"\n") + 1
-        self._line = lines[whole:]
-        self._emit(redacted(lines[:whole], self._hidden))
-        return True
-
-    def flush(self) -> None:
-        """Nothing came for a while: show an unfinished line too, as a prompt is one."""
-        line, self._line = self._line, b""
-        self._emit(redacted(line, self._hidden))
+        data = os.read(self.source, _CHUNK)
+        self.tail = (self.tail + data)[-_CHUNK * 4 :]
+        seen = self._held + data
+        at = _beginning(seen, self._hidden) if data else len(seen)
+        shown, held = redacted(seen[:at], self._hidden), seen[at:]
+        if held and shown + redacted(held, self._hidden) != (whole := redacted(seen, self._hidden)):
+            shown, held = whole, b""  # it is the end of another one, which is whole
+        self._held = held
+        self._emit(shown)
+        return bool(data)
 
     def _emit(self, data: bytes) -> None:
         if not data:

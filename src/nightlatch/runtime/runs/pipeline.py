@@ -11,16 +11,18 @@ from __future__ import annotations
 import os
 
 from ...core import states
-from ...errors import Conflict, Error, GateUnreachable, LeaseLost, OtherStore, RunEnded, StaleToken, StoreUnreachable
+from ...errors import Conflict, Error, GateUnreachable, LeaseLost, OtherStore, RunEnded, StaleToken
 from ...store import url
 from ...system import clock, warden
 from ...system.durable import private_folder
 from ...system.lifetime import Lifetime
 from ...system.light import signal
 from ..afterwards import retention
+from ..leases import supervise
 from ..leases.lease import Lease
-from . import verdict
+from . import output, verdict
 from .attend import Attendance
+from .backoff import patiently
 from .ending import Ending
 from .look import Looking
 
@@ -35,9 +37,10 @@ if TYPE_CHECKING:
     from .verdict import Verdict
 
 
-def run(job: Job, *, store: str | None = None, checkpoints: Checkpoints | None = None) -> Verdict:
+def run(job: Job, *, store: str | None = None, checkpoints: Checkpoints | None = None, last: bool = True) -> Verdict:
     """Run a job once, or say why not: skipped when its key is done, Busy while another works on it, InDoubt when a
-    person has to decide. For a process of its own, as `supervise` is."""
+    person has to decide. For a process of its own, as `supervise` is. `last`: it ends with this, and its connections
+    with it, which takes less time than to close them."""
     number = 0
     while True:
         number += 1
@@ -53,6 +56,9 @@ def run(job: Job, *, store: str | None = None, checkpoints: Checkpoints | None =
                 continue
             told = pipeline.give_up(why)
         retention.daily(pipeline.store, pipeline.ledger, pipeline.host)
+        if not last:
+            pipeline.store.close()
+            pipeline.ledger.close()
         return told
 
 
@@ -96,6 +102,10 @@ class Pipeline(Looking):
                     self.guard.dismiss()  # whatever went wrong: nothing works on when the lease is given back
         finally:
             self.guard.dismiss()
+            supervise.signals_back()  # before the next attempt there is nobody to pass them on to
+            self.guard.close()
+            for reading_end, _ in self.pipes:
+                os.close(reading_end)
 
     # ── hold ──
 
@@ -120,10 +130,14 @@ class Pipeline(Looking):
         return self._tell(waits, states.exit_code(waits.state))
 
     def _open(self, key: str) -> Run:
-        command = " ".join(self.job.command)
         return self.ledger.open_run(
-            self.job.name, key, slot=self.job.slot, command=command, host=self.host, again=self.job.again
+            self.job.name, key, slot=self.job.slot, command=self._command(), host=self.host, again=self.job.again
         )
+
+    def _command(self) -> str:
+        """As it is recorded, for reading."""
+        hidden = output.secrets({**os.environ, **dict(self.job.env)})
+        return os.fsdecode(output.redacted(os.fsencode(" ".join(self.job.command)), hidden))
 
     def _attempt(self, lease: Lease, key: str) -> Verdict:
         opened = self._open(key)
@@ -135,7 +149,7 @@ class Pipeline(Looking):
                 grant=lease.grant,
                 holder=lease.holder,
                 lost="again" if settled else self.job.when_lost,
-                command=" ".join(self.job.command),
+                command=self._command(),
             )
         except RunEnded as ended:
             # Left behind by a holder that may have acted, or decided by a person while we waited for the lease.
@@ -146,7 +160,7 @@ class Pipeline(Looking):
         self.spending.count_earlier(writer.run)  # again: another may have made an attempt while we waited for the lease
         started = clock.now()
         if self._prepare():
-            self._work(started)
+            self._guarded(lambda: self._work(started))
             self._publish()
         return self._settle(key, clock.now() - started)
 
@@ -209,6 +223,12 @@ class Pipeline(Looking):
         except Error as error:
             state = states.NEEDS_ATTENTION if isinstance(error, Conflict) else states.FAILED
             self.ending.decide(state, str(error), error.exit_code)
+        except Exception as error:
+            # A full disk, a folder that somebody removed, a fault of ours: a run that nobody ends would ask a person.
+            if os.environ.get("NIGHTLATCH_DEBUG"):
+                raise
+            self.guard.dismiss()
+            self.ending.decide(states.FAILED, f"Nightlatch could not go on: {type(error).__name__}: {error}", 125)
 
     # ── settle ──
 
@@ -217,15 +237,18 @@ class Pipeline(Looking):
         state, reason = self._judged()
         own, left = 0 if state == states.SUCCEEDED else self.ending.exit_code, self.ending.left
         if state == states.SUCCEEDED and not (self.delivery and self.delivery.settled):
-            self._mark_done(key)
+            patiently(self.lease, lambda: self._mark_done(key))
         if left and not reason:
             reason = f"left {left} process{'es' if left > 1 else ''} behind; ended"
         if self.delivery and state != states.SUCCEEDED:
             reason = self.delivery.kept(reason)
-        asked = self.ending.why == warden.ASKED
-        shown = own if state in (states.SUCCEEDED, states.FAILED) or asked else states.exit_code(state)
+        shown = own if state in (states.SUCCEEDED, states.FAILED) else states.exit_code(state)
+        if state == states.CANCELLED and self.ending.why == warden.ASKED:
+            shown = own or 128 + self.guard.asked_with  # it was interrupted, however well it took that
         try:
-            ended = self.writer.finish(state, exit_code=own, reason=reason, elapsed=elapsed)
+            ended = patiently(
+                self.lease, lambda: self.writer.finish(state, exit_code=own, reason=reason, elapsed=elapsed)
+            )
             if self.delivery:
                 self.delivery.end(keep=state != states.SUCCEEDED)
             return self._tell(ended, shown)
@@ -241,14 +264,7 @@ class Pipeline(Looking):
         self.ledger.note_refusal(self.job.name, self.opened.id, self.opened.attempt, self.lease.token, what, refused)
 
     def _mark_done(self, key: str) -> None:
-        """The work is done; a store that is away for a moment must not make it look undone."""
-        while True:
-            try:
-                self.store.settle(self.lease.name, self.lease.grant, self.job.name, key, value=self.opened.id)
-                return
-            except StoreUnreachable:
-                self.lease.check()
-                clock.sleep(clock.SLICE)
+        self.store.settle(self.lease.name, self.lease.grant, self.job.name, key, value=self.opened.id)
 
     def _judged(self) -> tuple[str, str]:
         done = self.checkpoints is not None and self.checkpoints.summary.get("exit_code") == 0
@@ -257,7 +273,8 @@ class Pipeline(Looking):
             return state, reason
         # Usage that is only known at the end cannot undo what is done: failing it would do and pay it again.
         cap = self.spending.over()
-        return state, self.recovered or (f"passed its budget {cap}" if cap else "")
+        told = f"passed its budget {cap}" if cap else self.told.unmetered
+        return state, self.recovered or told
 
     # ── tell ──
 

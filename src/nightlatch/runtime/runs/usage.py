@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from ...ledger.model import Entry
 
+_MOST = 1e9
+
 
 def since_success(entries: Iterable[Entry]) -> dict[str, float]:
     """What a run has used, by its journal. One that succeeded and is done again (--again) counts anew."""
@@ -35,7 +37,7 @@ def from_output(tail: bytes) -> dict[str, float]:
     if b'"total_cost_usd"' in tail or b'"turn.completed"' in tail:
         for said in _objects(tail):
             _read(said, used)
-    return used
+    return {unit: float(amount) for unit, amount in used.items() if _is_amount(amount)}
 
 
 def complaint(tail: bytes) -> str:
@@ -48,28 +50,28 @@ def _objects(tail: bytes) -> Iterator[dict[str, object]]:
     import json
 
     for line in map(bytes.strip, tail.splitlines()):
-        if not line.startswith(b"{"):
+        if not line.startswith((b"{", b"[{")):  # a list is all that was said, the result last
             continue
         try:
             said = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue  # a line cut in half, or no JSON at all
-        if isinstance(said, dict):
-            yield said
+        yield from (one for one in (said if isinstance(said, list) else [said]) if isinstance(one, dict))
 
 
 def _read(said: dict[str, object], used: dict[str, float]) -> None:
     usage = said.get("usage")
-    tokens = sum(v for v in usage.values() if type(v) in (int, float)) if isinstance(usage, dict) else 0
+    tokens = sum(filter(_is_amount, usage.values())) if isinstance(usage, dict) else 0
     if said.get("type") == "turn.completed" and isinstance(usage, dict):
         # Each turn reports its own; the cached input is part of the input.
         part = usage.get("cached_input_tokens", 0)
-        used["tokens"] = used.get("tokens", 0.0) + tokens - (part if isinstance(part, int) else 0)
+        used["tokens"] = used.get("tokens", 0.0) + tokens - (part if _is_amount(part) else 0)
         used["calls"] = used.get("calls", 0.0) + 1
     elif isinstance(said.get("total_cost_usd"), int | float):
         # The result is cumulative: the last one counts, whatever came before.
-        used["usd"] = float(said["total_cost_usd"])  # type: ignore[arg-type]
-        used["tokens"] = float(tokens)
-        turns = said.get("num_turns")
-        if isinstance(turns, int):
-            used["calls"] = float(turns)
+        used |= {"usd": said["total_cost_usd"], "tokens": tokens, "calls": said.get("num_turns", 0)}  # type: ignore[dict-item]
+
+
+def _is_amount(found: object) -> bool:
+    """What is none (negative, not a number, beyond all measure) counts nothing, and fails nothing that is done."""
+    return type(found) in (int, float) and 0 <= found < _MOST  # type: ignore[operator]

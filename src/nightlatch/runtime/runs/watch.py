@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from ...core import budget, duration
+from ...errors import StoreUnreachable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 STALLED, OVER_BUDGET, CANCELLED = "stalled", "over-budget", "cancelled"
 
 _LOOK_EVERY = 2.0  # seconds between two looks at the ledger and at the watched files
+_AWAY = 10.0  # seconds until the next look at a ledger that does not answer: a server that is restarted ends no run
 
 
 class Watch:
@@ -38,6 +40,7 @@ class Watch:
         self._spent_before, self._cancelled_by = spent_before, cancelled_by
         self._moved_at = now
         self._look_at = now + _LOOK_EVERY
+        self._ask_at = now
         self._seen = self._look()
         self.used: dict[str, float] = {}
         self._weigh = True  # the budget; again when something was used, since only this run can use it up
@@ -52,21 +55,28 @@ class Watch:
 
     def judge(self, now: float) -> tuple[str, str] | None:
         """(state, reason) if the run has to end now."""
-        cap = budget.exceeded(self._caps, self.used, self._spent_before) if self._weigh else None
-        self._weigh = False
-        if cap:
-            return OVER_BUDGET, f"the budget {cap} is spent"
+        try:
+            judged = self._by_ledger(now) if now >= self._ask_at else None
+        except StoreUnreachable:
+            judged, self._ask_at = None, now + _AWAY
+        if judged:
+            return judged
         if now >= self._look_at:
             self._look_at = now + _LOOK_EVERY
-            who = self._cancelled_by()
-            if who:
-                return CANCELLED, f"cancelled by {who}"
             seen = self._look()
             if seen != self._seen:
                 self._seen, self._moved_at = seen, now
         if self._stall is not None and now - self._moved_at > self._stall:
             return STALLED, f"no progress for {duration.show(now - self._moved_at)}"
         return None
+
+    def _by_ledger(self, now: float) -> tuple[str, str] | None:
+        cap = budget.exceeded(self._caps, self.used, self._spent_before) if self._weigh else None
+        self._weigh = False
+        if cap:
+            return OVER_BUDGET, f"the budget {cap} is spent"
+        who = self._cancelled_by() if now >= self._look_at else None
+        return (CANCELLED, f"cancelled by {who}") if who else None
 
     def next_at(self, now: float) -> float:
         """When to judge again, at the latest."""

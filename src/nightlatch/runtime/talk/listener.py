@@ -39,6 +39,7 @@ class Told:
 
     def __init__(self) -> None:
         self.used: dict[str, float] = {}
+        self.unmetered = ""  # why that may not be all
         self.retry_after = 0.0  # seconds it wants to be left alone for
         self.failure = ""  # what it says it failed of
         self.attention = False  # a person has to look
@@ -186,7 +187,7 @@ class Listener:
             self._recorder("").write(requests)
         except (Error, Stop) as error:
             return [refusal(error)] * len(requests)
-        except (ValueError, TypeError, KeyError) as error:
+        except Exception as error:  # noqa: BLE001 - what the command says does not end its supervisor
             if len(requests) == 1:
                 return [refusal(error)]
             return [self._step([request])[0] for request in requests]  # one of them is no good; the others are
@@ -195,7 +196,7 @@ class Listener:
     def _inside_told(self, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
         try:
             return self._inner.record(requests)
-        except (Error, Stop) as error:
+        except (Stop, Exception) as error:  # noqa: BLE001 - as above
             return [refusal(error)] * len(requests)
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -203,8 +204,8 @@ class Listener:
         told = self._batch.told_of(str(item)) if item and self._batch else self.told
         match word:
             case "progress":
-                done, total, message = (request.get(word) for word in ("done", "total", "message"))
-                self._writer.progress(int(done or 0), int(total or 0), str(message or ""))
+                done, total = (_count(request.get(word)) for word in ("done", "total"))
+                self._writer.progress(done, total, self._redacted(str(request.get("message") or "")))
                 self._watch.progressed(clock.now())
                 return {"waiting": self._batch.waiting()} if self._batch else {}
             case "spend":
@@ -214,7 +215,10 @@ class Listener:
                     told.add(amounts)
                 return {"used": told.used}
             case "retry-after":
-                told.retry_after = float(request["seconds"])
+                seconds = float(request["seconds"])
+                if not 0 <= seconds < float("inf"):
+                    raise ValueError(f"`seconds` is {seconds}: write how long, 0 or more")
+                told.retry_after = seconds
                 return {}
             case "check":
                 self._lease.check()
@@ -263,3 +267,11 @@ class Listener:
 
     def _redacted(self, text: str) -> str:
         return output.redacted(text.encode(errors="replace"), self.hidden).decode(errors="replace")
+
+
+def _count(given: object) -> int:
+    """How far something is, as every database can count."""
+    found = int(given or 0)  # type: ignore[call-overload]
+    if not 0 <= found < 1 << 63:
+        raise ValueError(f"{found} is no count")
+    return int(found)

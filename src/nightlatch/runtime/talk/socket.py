@@ -102,7 +102,7 @@ class Socket:
                 if not isinstance(request, dict) or request.pop("grant", "") != self._grant:
                     raise ValueError("every line is a JSON object whose `grant` is $NIGHTLATCH_GRANT")
                 number = request.pop("id", None)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 self._send(fd, self._life.get(fd), number, refusal(error))
             else:
                 asked.append((fd, number, request))
@@ -156,10 +156,10 @@ def one_by_one(answer: Answer) -> Answers:
 
 
 def reply(answer: Answer, request: Request) -> dict[str, Any]:
-    """The answer, or why there is none."""
+    """The answer, or why there is none: whatever a command says, its supervisor goes on."""
     try:
         return {"ok": True, **answer(request)}
-    except (Error, Stop, ValueError, TypeError, KeyError) as error:
+    except (Stop, Exception) as error:  # noqa: BLE001
         return refusal(error)
 
 
@@ -167,6 +167,8 @@ def refusal(error: BaseException) -> dict[str, Any]:
     """A lost lease too is an answer; what it means for the run, the watch says."""
     if isinstance(error, Error | Stop):
         return {"ok": False, "error": str(error), "exit_code": error.exit_code}
+    if isinstance(error, OSError):
+        return {"ok": False, "error": f"not recorded: {error}", "exit_code": 125}
     return {"ok": False, "error": f"not understood: {error}", "exit_code": 64}
 
 

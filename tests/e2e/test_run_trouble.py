@@ -1,0 +1,107 @@
+"""What a command says, prints or does badly, and a store that is away, end no supervisor; what is asked to end, ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.runs import Running, one, run_job
+from tests.programs import TOOL, nightlatch, start, until
+
+WORDS = """
+import os, socket, sys
+line = socket.socket(socket.AF_UNIX)
+line.connect(os.environ["NIGHTLATCH_SOCKET"])
+for words in sys.argv[1:]:
+    line.sendall(words.replace("GRANT", os.environ["NIGHTLATCH_GRANT"]).encode() + b"\\n")
+    assert b'"ok": false' in line.recv(1 << 16), words
+"""
+
+
+def test_what_a_command_says_does_not_end_its_supervisor(ledger_url: str) -> None:
+    words = [
+        "[" * 100_000,
+        '{"grant": "GRANT", "do": "progress", "done": 1e400}',
+        '{"grant": "GRANT", "do": "progress", "done": 99999999999999999999}',
+        '{"grant": "GRANT", "do": "progress", "done": -1}',
+        '{"grant": "GRANT", "do": "retry-after", "seconds": NaN}',
+        '{"grant": "GRANT", "do": "retry-after", "seconds": -1}',
+    ]
+    done = run_job(ledger_url, "--", sys.executable, "-c", WORDS, *words)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("cost", ["-100", "NaN", "1e400", "1" + "0" * 400, '"much"'])
+def test_an_amount_that_is_none_counts_nothing_and_fails_nothing(sqlite_url: str, cost: str) -> None:
+    result = f'{{"type": "result", "total_cost_usd": {cost}, "usage": {{"in": 3, "out": -4}}}}'
+    done = run_job(sqlite_url, "--meter", "output", "--", "echo", result)
+    assert done.returncode == 0 and "usd" not in done.stderr.partition("reason")[0], done.stderr
+
+
+def test_a_budget_that_nothing_was_counted_against_is_told(sqlite_url: str) -> None:
+    metered = ("--meter", "output", "--budget", "usd=1")
+    assert "its budget was not counted" in run_job(sqlite_url, *metered, "--", "echo", "done").stderr
+    result = '[{"type": "system"}, {"type": "result", "total_cost_usd": 0.5}]'
+    counted = run_job(sqlite_url, *metered, "--", "echo", result)
+    assert "usd=0.5" in counted.stderr and "not counted" not in counted.stderr
+
+
+def test_three_times_a_tenth_is_within_a_budget_of_three_tenths(sqlite_url: str) -> None:
+    script = f"for i in 1 2 3; do {TOOL} spend usd=0.1 || exit; done; {TOOL} progress 1"
+    done = run_job(sqlite_url, "--budget", "usd=0.3", "--meter", "report", "--", "sh", "-c", script)
+    assert done.returncode == 0, done.stderr
+
+
+def test_secrets_are_taken_out_of_the_recorded_command_and_of_what_is_reported(sqlite_url: str) -> None:
+    script = f"{TOOL} progress 1/2 'with opensesame1'"
+    env = {"SITE_KEY": "opensesame1"}
+    done = run_job(sqlite_url, "--env", "MY_TOKEN=opensesame2", "--", "sh", "-c", script, "opensesame2", env=env)
+    assert done.returncode == 0, done.stderr
+    shown = nightlatch(sqlite_url, "show", "job", "--json").stdout
+    assert "opensesame" not in shown and "with [SITE_KEY]" in shown and "[MY_TOKEN]" in shown
+
+
+def test_a_secret_need_not_be_text(sqlite_url: str) -> None:
+    env = {"SITE_KEY": os.fsdecode(b"\xff\xfe-opensesame")}
+    done = run_job(sqlite_url, "--", "printenv", "SITE_KEY", env=env)
+    assert (done.returncode, done.stdout) == (0, "[SITE_KEY]\n"), done.stderr
+
+
+def test_between_two_attempts_a_signal_ends_it(sqlite_url: str, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with log.open("w") as stderr:
+        waits = start(sqlite_url, "run", "job", "--retries", "3", "--backoff", "10d", "--", "false", stderr=stderr)
+    until(lambda: "attempt=1" in log.read_text())
+    waits.terminate()
+    assert waits.wait(timeout=30) == -signal.SIGTERM
+
+
+def test_attempts_leave_no_descriptors_behind(sqlite_url: str) -> None:
+    supervisor = "/proc/$(sed -n 's/^PPid:\t//p' /proc/$PPID/status)/fd"
+    retries = ("--retries", "5", "--backoff", "1ms")
+    done = run_job(sqlite_url, *retries, "--", "sh", "-c", f"ls {supervisor} | wc -l; exit 1")
+    counts = done.stdout.split()
+    assert len(counts) == 6 and counts[5] == counts[1], counts
+
+
+def test_who_is_interrupted_has_not_succeeded_however_well_the_command_took_it(sqlite_url: str, tmp_path: Path) -> None:
+    polite = "trap 'exit 0' TERM INT; while :; do sleep 0.05; done"
+    for key, signum in ("a", signal.SIGTERM), ("b", signal.SIGINT):
+        running = Running(sqlite_url, tmp_path, "job", key=key, script=polite)
+        running.process.send_signal(signum)
+        running.process.communicate(timeout=30)
+        assert running.process.returncode == 128 + signum
+
+
+def test_a_fault_in_the_middle_is_recorded(sqlite_url: str, tmp_path: Path) -> None:
+    """A file stands where the folder of the runs' output should be: nothing can be started."""
+    folder = tmp_path / "state" / "nightlatch.db.d"
+    folder.mkdir(parents=True)
+    (folder / "runs").write_text("not a folder")
+    done = run_job(sqlite_url, "--", "true")
+    assert done.returncode == 125 and "could not go on" in done.stderr, done.stderr
+    assert one(sqlite_url, "job")["state"] == "failed"
