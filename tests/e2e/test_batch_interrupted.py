@@ -84,6 +84,32 @@ def test_ctrl_c_finishes_what_is_in_flight_and_says_how_to_go_on(sqlite_url, tmp
     assert acts.read_text().split() == ["1"]
 
 
+def test_ctrl_c_while_the_driver_is_being_started_waits_for_it(sqlite_url, tmp_path, acts):
+    (tmp_path / "sitecustomize.py").write_text(
+        f"""
+import pathlib, sys, time
+if "nightlatch.runtime.batches.driver" in sys.orig_argv:
+    pathlib.Path({str(acts)!r} + ".begun").touch()
+    while not pathlib.Path({str(acts)!r} + ".go").exists():
+        time.sleep(0.02)
+"""
+    )
+    items = jsonl(tmp_path, *ids(1, 2, 3))
+    pid, terminal = pty.fork()
+    if pid == 0:
+        program = [*NIGHTLATCH, "batch", "b", items, "--key", "{id}", "--", *DO, str(acts), "{id}"]
+        os.execve(program[0], program, environment(sqlite_url) | {"PYTHONPATH": str(tmp_path)})
+    until(Path(f"{acts}.begun").exists)
+    os.write(terminal, b"\x03")
+    Path(f"{acts}.go").touch()
+    shown = b""
+    while b"go on with what is unfinished" not in shown:
+        shown += os.read(terminal, 1000)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 130
+    assert b"0 done, 0 skipped, 0 failed, 0 in doubt (interrupted)" in shown and b"Traceback" not in shown
+    assert not acts.read_text()
+
+
 def test_an_item_in_doubt_by_its_commands_word_is_asked_again(sqlite_url, tmp_path, acts):
     """`once` inside a batch: what it leaves in doubt is a matter of once, which never repeats."""
     items = jsonl(tmp_path, *ids(1))

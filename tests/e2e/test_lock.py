@@ -200,3 +200,12 @@ def test_a_lease_that_was_acquired_names_its_store(sqlite_url, tmp_path):
     script = f'eval "$({TOOL} --store {sqlite_url} lease acquire x)" && {TOOL} lease renew && {TOOL} lease release'
     done = subprocess.run(["sh", "-c", script], env=environment(other), text=True, capture_output=True, timeout=60)
     assert done.returncode == 0, done.stderr
+
+
+def test_ctrl_c_while_the_warden_is_forked_is_not_lost(sqlite_url, tmp_path):
+    """What a fork calls swallows exceptions: an interrupt that came just then started the command all the same."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, signal\nos.register_at_fork(before=lambda: os.kill(os.getpid(), signal.SIGINT))\n"
+    )
+    done = nightlatch(sqlite_url, "lock", "a", "--", "echo", "started", env={"PYTHONPATH": str(tmp_path)})
+    assert (done.returncode, done.stdout) == (130, "")

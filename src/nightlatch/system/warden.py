@@ -22,13 +22,15 @@ from .light import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from typing import Any, NoReturn
 
 # Why the tree was ended. Loss of the lease and of the supervisor leave no time for manners.
 LOST, ORPHANED, ASKED, LEFTOVERS, FAILED, TIMED_OUT = "lost", "orphaned", "asked", "leftovers", "failed", "timed-out"
 OVERDUE = "overdue"
 
-_NOT_FOR_US = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTTOU)
+ASKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # it to end
+_NOT_FOR_US = (*ASKING, signal.SIGQUIT, signal.SIGTTOU)
 
 _HEADER = 4
 
@@ -60,19 +62,23 @@ def _read(fd: int, size: int) -> bytes:
 class Warden:
     """The supervisor's end. Made before the first thread; `start` comes when the lease is held."""
 
-    def __init__(self, grant: str, streams: tuple[int, int] | None = None) -> None:
-        """`streams`: what becomes the command's standard output and error, if not our own."""
+    def __init__(self, grant: str, streams: tuple[int, int] | None = None, *, deaf: bool = False) -> None:
+        """`streams`: what becomes the command's standard output and error, if not our own. `deaf`: a signal that
+        asks the command to end waits, blocked, until that is ready to hear it, and unblocks it."""
         tree.become_subreaper()  # a warden that is killed leaves its children to us
         orders_in, self._orders = os.pipe()
         self._reports, reports_out = os.pipe()
         self._grant = grant
         self._dismissed = False
         self.asked_with = 0  # the signal that its supervisor was asked to end with
+        # A Ctrl-C in between would be lost where a fork closes databases, and would end a warden that is not ready.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, ASKING)
         self.pid = os.fork()
         if self.pid == 0:
             os.close(self._orders)
             os.close(self._reports)
-            _Loop(orders_in, reports_out, grant, streams).live()
+            _Loop(orders_in, reports_out, grant, streams, before if not deaf else {*before, *ASKING}).live()
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         os.close(orders_in)
         os.close(reports_out)
 
@@ -128,8 +134,10 @@ def _group_of_command() -> int:
 class _Loop:
     """The warden's own life."""
 
-    def __init__(self, orders: int, reports: int, grant: str, streams: tuple[int, int] | None) -> None:
-        self.orders, self.reports, self.grant, self.streams = orders, reports, grant, streams
+    def __init__(
+        self, orders: int, reports: int, grant: str, streams: tuple[int, int] | None, mask: Collection[int]
+    ) -> None:
+        self.orders, self.reports, self.grant, self.streams, self.mask = orders, reports, grant, streams, mask
         self.child = 0
         self.status: int | None = None
         self.frozen: set[int] = set()
@@ -166,6 +174,7 @@ class _Loop:
         for signum in _NOT_FOR_US:
             if signal.signal(signum, signal.SIG_IGN) != signal.SIG_IGN:
                 self.defaults.append(signum)  # the command gets it back; what nohup ignores stays ignored
+        signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
         wake_in, wake_out = os.pipe()
         os.set_blocking(wake_in, False)
         os.set_blocking(wake_out, False)

@@ -21,6 +21,7 @@ from typing import Any
 
 from ...core.effects import DONE, IN_DOUBT, SET_ASIDE, idempotency_key
 from ...system import clock
+from ...system.warden import ASKING
 from .items import Item, Reader
 from .judge import Judge
 from .line import Line, Refused
@@ -174,9 +175,10 @@ class Driver:
         os.set_blocking(writes, False)
         signal.set_wakeup_fd(writes, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for signum in ASKING:
             if signal.getsignal(signum) != signal.SIG_IGN:  # nohup's wish
                 signal.signal(signum, self._asked)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ASKING)  # what came since this program was started comes now
         return reads
 
     def _asked(self, signum: int, _frame: object) -> None:

@@ -74,7 +74,8 @@ class Pipeline(Looking):
         self.lifetime = Lifetime(url.folder_of(self.where) if self.server else self.store.folder)
         self.pipes = os.pipe(), os.pipe()
         # Forked before any thread or connection exists: a fork copies neither in a usable state.
-        self.guard = warden.Warden(self.lifetime.grant, (self.pipes[0][1], self.pipes[1][1]))
+        streams, deaf = (self.pipes[0][1], self.pipes[1][1]), self.checkpoints is not None  # a batch's driver is ours
+        self.guard = warden.Warden(self.lifetime.grant, streams, deaf=deaf)
         for _, writing_end in self.pipes:
             os.close(writing_end)
         try:
