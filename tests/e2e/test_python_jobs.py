@@ -5,9 +5,11 @@ from __future__ import annotations
 import inspect
 import json
 import select
+import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -254,6 +256,40 @@ def test_a_script_that_is_started_itself_does_not_start_again_in_the_child(tmp_p
         [sys.executable, script], env=environment(sqlite_url), text=True, capture_output=True, check=True
     )
     assert shown.stdout.split("\n")[:2] == ["working hard", "verdict succeeded"]
+
+
+def test_an_interrupted_script_lets_its_job_tidy_up(tmp_path, sqlite_url):
+    script, noted = tmp_path / "script.py", tmp_path / "noted"
+    script.write_text(
+        f"""
+import pathlib, time, nightlatch
+
+NOTED = {str(noted)!r}
+
+@nightlatch.job(key="k")
+def work():
+    try:
+        pathlib.Path(NOTED + ".begun").touch()
+        time.sleep(600)
+    finally:
+        pathlib.Path(NOTED + ".ending").touch()
+        while not pathlib.Path(NOTED + ".go").exists():
+            time.sleep(0.02)
+        pathlib.Path(NOTED).write_text("tidy")
+
+if __name__ == "__main__":
+    work.run()
+"""
+    )
+    started = subprocess.Popen([sys.executable, script], env=environment(sqlite_url), stderr=subprocess.DEVNULL)
+    until(Path(f"{noted}.begun").exists)
+    started.send_signal(signal.SIGINT)
+    until(Path(f"{noted}.ending").exists)
+    time.sleep(0.5)  # twice as long as subprocess.call waits before it kills
+    Path(f"{noted}.go").touch()
+    assert started.wait(60) == -signal.SIGINT
+    run = open_for(sqlite_url).find("work", "k")
+    assert run and (noted.read_text(), run.state) == ("tidy", "cancelled")
 
 
 def test_run_returns_how_a_command_ended(sqlite_url, tmp_path):

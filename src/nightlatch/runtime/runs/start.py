@@ -29,6 +29,7 @@ from .verdict import Verdict
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from subprocess import Popen
     from typing import Any
 
     from ..rehearsing.plan import Plan
@@ -121,8 +122,21 @@ def _start(name: str, options: Sequence[str], command: Sequence[str], store: str
         file = os.path.join(folder, "verdict")
         words = ["run", name, f"--verdict={file}", *options, "--", *command]
         # -P: what lies in the current folder is not to be imported in the place of a module of the same name.
-        code = subprocess.call([sys.executable, "-P", "-m", "nightlatch", *words], env=env)
+        code = _wait(subprocess.Popen([sys.executable, "-P", "-m", "nightlatch", *words], env=env))
         return _read(file, name, code)
+
+
+def _wait(supervisor: Popen[bytes]) -> int:
+    """Until it has ended, also when we are interrupted: it tidies up, and whoever killed it would lose the run."""
+    try:
+        return supervisor.wait()
+    except BaseException as stop:
+        import signal
+
+        # Ctrl-C at a terminal has reached its command already; then it does not heed this one.
+        supervisor.send_signal(signal.SIGINT if isinstance(stop, KeyboardInterrupt) else signal.SIGTERM)
+        _wait(supervisor)
+        raise
 
 
 def _read(file: str, name: str, code: int) -> dict[str, Any]:
