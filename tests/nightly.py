@@ -29,7 +29,7 @@ class Jobs:
         """Supervise it once; returns the verdict's status, exit code and reason, or the error."""
         ran = subprocess.run(
             [sys.executable, "-c", _PROGRAM.format(call=call)], env=environment(self.store, OUT=str(self.out)),
-            cwd=self.folder, text=True, capture_output=True, timeout=60,
+            cwd=self.folder, text=True, capture_output=True, timeout=120,
         )  # fmt: skip
         self.said = ran.stderr
         assert ran.returncode == 0, ran.stderr

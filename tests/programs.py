@@ -37,7 +37,7 @@ def midday() -> dict[str, str]:
     return {"TZ": f"NOON{time.gmtime().tm_hour - 12:+d}"}
 
 
-def nightlatch(store: str, *words: str, timeout: float = 60, **more: Any) -> subprocess.CompletedProcess[str]:
+def nightlatch(store: str, *words: str, timeout: float = 120, **more: Any) -> subprocess.CompletedProcess[str]:
     """Run the command line to its end."""
     env = environment(store, **more.pop("env", {}))
     return subprocess.run([*NIGHTLATCH, *words], env=env, text=True, capture_output=True, timeout=timeout, **more)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import shlex
 import signal
 import subprocess
@@ -267,14 +268,14 @@ def test_a_bar_on_a_terminal_and_plain_lines_elsewhere(sqlite_url, tmp_path):
     items = jsonl(tmp_path, *({"id": number} for number in range(6)))
     work = ("--key", "{id}", "--", "sh", "-c", "sleep 0.15; echo item {id}")
     shown = on_a_terminal(sqlite_url, "batch", "b", items, *work)
-    assert "\r\x1b[Kb 2/6 33%, " in shown and " left" in shown
+    assert re.search(r"\r\x1b\[Kb [1-5]/6 \d\d%, .* left", shown)
     lines = [line.rpartition("\x1b[K")[2].strip() for line in shown.splitlines()]
     assert [line for line in lines if line.startswith("item")] == [f"item {number}" for number in range(6)]
     assert "\x1b" not in shown.partition("nightlatch: b: 6 done")[2], "the summary has the last word"
     elsewhere = nightlatch(sqlite_url, "batch", "c", items, *work)
     assert "\x1b" not in elsewhere.stderr + elsewhere.stdout
     kept = nightlatch(sqlite_url, "logs", next(run.id for run in open_for(sqlite_url).runs(job="b"))).stdout
-    assert "\x1b" not in kept and "33%" not in kept
+    assert "\x1b" not in kept and "%" not in kept
 
 
 def test_a_supervisor_killed_in_the_middle_leaves_nothing_that_works_on(sqlite_url, tmp_path):

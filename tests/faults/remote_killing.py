@@ -163,7 +163,7 @@ def kill_writers(url: str, place: str, usual: int) -> None:
     print(f"seed {seed}")
     killed = subprocess.run(
         [sys.executable, "-m", "tests.faults.remote_killing", url, place, str(rounds), str(seed)],
-        text=True, capture_output=True, timeout=30 + rounds * 3, cwd=Path(__file__).parents[2],
+        text=True, capture_output=True, timeout=100 + rounds * 6, cwd=Path(__file__).parents[2],
     )  # fmt: skip
     assert not killed.returncode, killed.stderr
     print(killed.stdout)

@@ -69,7 +69,7 @@ class Victim:
         return carrying(self.mark)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_killed_supervisor_leaves_nobody(sqlite_url, tmp_path, dice):
     for _ in range(ROUNDS):
         victim = Victim(sqlite_url, tmp_path, "--wait", "60s")
@@ -79,7 +79,7 @@ def test_a_killed_supervisor_leaves_nobody(sqlite_url, tmp_path, dice):
         until(victim.gone)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_killed_warden_leaves_nobody_and_the_lease_is_given_back(sqlite_url, tmp_path, dice):
     for _ in range(ROUNDS):
         victim = Victim(sqlite_url, tmp_path, "--wait", "60s")
@@ -94,7 +94,7 @@ def test_a_killed_warden_leaves_nobody_and_the_lease_is_given_back(sqlite_url, t
         assert not victim.survivors(), "gone before the supervisor says so"
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_both_killed_at_once_leave_nobody_when_the_lease_moves(sqlite_url, tmp_path, dice):
     tokens = []
     for _ in range(ROUNDS):

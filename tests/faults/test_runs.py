@@ -27,7 +27,7 @@ wait
 """
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_runaway_tree_is_gone_when_its_time_is_over_a_hundred_times(sqlite_url):
     def once(number: int) -> tuple[int, set[int]]:
         mark = f"RUNAWAY-{os.urandom(8).hex()}"
