@@ -227,7 +227,9 @@ def test_a_key_that_somebody_starts_by_hand_meanwhile_is_still_handled_once(
     jobs = Jobs(tmp_path, ledger_url)
     told = jobs.run(f"by_hand.run('a', {steps}, {words})")
     assert told.startswith("succeeded"), told
-    assert jobs.notes == ["opened 0", *(f"double {number}" for number in range(steps)), "worked"]
+    opened, *notes = jobs.notes
+    assert opened in ("opened 0", "opened 1")  # 1: so busy is the machine that its beginning was recorded by then
+    assert notes == [*(f"double {number}" for number in range(steps)), "worked"]
     assert jobs.state("by_hand", "m") == ("succeeded", 1)
     done = nightlatch.connect(ledger_url).look("by_hand", "m")
     assert done and (run := jobs.ledger.find("by_hand", "m")) and done.value == run.id

@@ -169,16 +169,20 @@ def test_a_supervisor_at_rest_costs_little(sqlite_url):
             lambda: children(running.pid) and children(children(running.pid)[0]) and children(running.pid)
         )
         pids = (running.pid, warden)
-        time.sleep(1)  # what it does at its start is not what it does at rest
-        before = sum(_used(pid) for pid in pids)
-        time.sleep(4)
-        used = sum(_used(pid) for pid in pids) - before
+        until(lambda: _used_in(0.5, pids) < 0.001)  # what it does at its start is not what it does at rest
+        used = _used_in(4, pids)
         memory = sum(_resident(pid) for pid in pids)
     finally:
         running.terminate()
         running.communicate()
     assert used < 4 * 0.003
     assert memory < 40_000_000
+
+
+def _used_in(seconds: float, pids: tuple[int, ...]) -> float:
+    before = sum(map(_used, pids))
+    time.sleep(seconds)
+    return sum(map(_used, pids)) - before
 
 
 def _used(pid: int) -> float:
