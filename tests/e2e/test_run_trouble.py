@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.runs import Running, one, run_job
-from tests.programs import TOOL, nightlatch, start, until
+from tests.e2e.runs import Running, listed, one, run_job
+from tests.programs import TOOL, environment, nightlatch, start, until
 
 WORDS = """
 import os, socket, sys
@@ -105,3 +106,30 @@ def test_a_fault_in_the_middle_is_recorded(sqlite_url: str, tmp_path: Path) -> N
     done = run_job(sqlite_url, "--", "true")
     assert done.returncode == 125 and "could not go on" in done.stderr, done.stderr
     assert one(sqlite_url, "job")["state"] == "failed"
+
+
+def test_a_screen_that_takes_nothing_more_lifts_no_bound_and_loses_nothing(sqlite_url: str) -> None:
+    """As after Ctrl-S, or in a pager: nobody reads. The run ends in time and is recorded; what is left is shown then."""
+    reader, writer = os.pipe()
+    run = start(sqlite_url, "run", "job", "--timeout", "1s", "--grace", "100ms", "--", "yes", stdout=writer)
+    os.close(writer)
+    until(lambda: Path(sqlite_url.removeprefix("sqlite:///")).exists() and [*listed(sqlite_url)])
+    until(lambda: one(sqlite_url, "job")["state"] == "timed-out")
+    assert run.poll() is None
+    with open(reader, "rb") as file:
+        shown = file.read()
+    assert run.wait(timeout=30) == 124
+    kept = nightlatch(sqlite_url, "logs", "--raw", "job").stdout
+    assert shown.decode() == kept
+
+
+def test_standard_streams_may_be_closed(sqlite_url: str) -> None:
+    closed = f"{TOOL} run job --timeout 1m -- echo said <&- >&- 2>&-"
+    assert subprocess.run(["sh", "-c", closed], env=environment(sqlite_url)).returncode == 0
+    assert nightlatch(sqlite_url, "logs", "job").stdout == "said\n"
+
+
+def test_a_run_without_a_workspace_has_not_that_of_the_run_around_it(sqlite_url: str) -> None:
+    inner = f"{TOOL} run inner --timeout 1m -- sh -c 'echo \"<$NIGHTLATCH_WORKSPACE>\"'"
+    done = run_job(sqlite_url, "--workspace", "scratch", "--", "sh", "-c", inner)
+    assert (done.returncode, done.stdout) == (0, "<>\n"), done.stderr

@@ -66,6 +66,7 @@ examples:
 
 def main(argv: list[str] | None = None) -> NoReturn:
     """The console script. Ends the process at once: nothing is left to tidy up, and tidying takes time."""
+    _open_standard()
     code = run(sys.argv[1:] if argv is None else argv)
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -73,6 +74,17 @@ def main(argv: list[str] | None = None) -> NoReturn:
         except OSError:
             code = code or 1  # the reader is gone, or the disk is full: what was printed did not arrive
     os._exit(code)
+
+
+def _open_standard() -> None:
+    """Who closes standard streams (`>&-`) must not have files of ours opened under their numbers, and printed to."""
+    for fd in (0, 1, 2):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
 
 
 def run(argv: list[str]) -> int:

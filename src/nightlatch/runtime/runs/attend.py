@@ -73,6 +73,8 @@ class Attendance:
         }  # fmt: skip
         if delivery:
             self._environment = delivery.environment(self._environment)
+        else:
+            self._environment.pop("NIGHTLATCH_WORKSPACE", None)  # of a run that this one is started in
         self._environment.pop(url.ENV, None)  # the store's password is not the agent's business
         self._listener.hidden = hidden = output.secrets(self._environment)
         bar = checkpoints.bar if checkpoints else None
@@ -106,30 +108,41 @@ class Attendance:
             if not self._ending.exit_code and (why := usage.complaint(tail)):
                 self._ending.exit_code, self._told.failure = 1, self._told.failure or why
 
+    def show_rest(self) -> None:
+        """What the screen has not taken yet, however long it takes: the run is over."""
+        for stream in self._streams.values():
+            stream.show(wait=True)
+
     def _attend(self) -> None:
         """Serve the command until the warden has proven its tree empty and all its output is read."""
-        reading = set(self._streams)
-        poll, polled = _polling(set()), set[int]()
+        reading, streams = set(self._streams), self._streams
+        poll, polled = _polling(set(), set()), (set[int](), set[int]())
         while not self._ending.over or reading:
             now = clock.now()
             self._judge(now)
             again = self._listener.tick(now)
             wanted = {*reading, *self._socket.descriptors}
+            showing: set[int] = set()
             if not self._ending.over:
                 wanted.add(self._guard.fileno())
-            if wanted != polled:
-                poll, polled = _polling(wanted), wanted
+                stopped = {fd for fd in reading if streams[fd].unshown}  # what is not shown yet is not read either
+                wanted, showing = wanted - stopped, {streams[fd].screen for fd in stopped}
+            if (wanted, showing) != polled:
+                poll, polled = _polling(wanted, showing), (wanted, showing)
             pause = min(self._watch.next_at(now) - now, again - now, clock.SLICE if self._listener.warm else _IDLE)
             ready = [fd for fd, _ in poll.poll(max(pause, 0.0) * 1000 + 1)]
             if not ready:
                 self._listener.warm_up()
             asking = []
             for fd in ready:
-                if fd == self._guard.fileno():
+                if fd in showing:
+                    for stream in streams.values():
+                        stream.show()
+                elif fd == self._guard.fileno():
                     self._take_report()
                 elif fd not in reading:
                     asking.append(fd)
-                elif not self._streams[fd].pump():
+                elif not streams[fd].pump():
                     reading.discard(fd)
             self._socket.serve(asking)
 
@@ -158,8 +171,10 @@ class Attendance:
                 self._ending.decide(states.FAILED, "its warden was killed; all it had started was ended", 125)
 
 
-def _polling(fds: set[int]) -> select.poll:
+def _polling(wanted: set[int], showing: set[int]) -> select.poll:
     poll = select.poll()
-    for fd in fds:
+    for fd in wanted:
         poll.register(fd, select.POLLIN)
+    for fd in showing:
+        poll.register(fd, select.POLLOUT)
     return poll

@@ -6,6 +6,7 @@ import os
 import sys
 
 from ...system.durable import private_folder
+from ..talk.socket import has_room
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ CAP = 16 << 20  # bytes of one file; then it becomes `output.1`, and the one bef
 _SHORTEST_SECRET = 8  # shorter values would take innocent words out of every line
 _SECRET_NAMES = ("KEY", "TOKEN", "SECRET", "PASSW", "CREDENTIAL", "PRIVATE", "AUTH")
 _CHUNK = 1 << 16
+_ROOM = 4096  # bytes that a pipe which has room takes at once
 
 
 def secrets(environment: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
@@ -96,8 +98,9 @@ class Stream:
     def __init__(
         self, source: int, screen: int, kept: Kept, hidden: list[tuple[bytes, bytes]], bar: Bar | None = None
     ) -> None:
-        self.source, self._screen, self._kept, self._hidden, self._bar = source, screen, kept, hidden, bar
+        self.source, self.screen, self._kept, self._hidden, self._bar = source, screen, kept, hidden, bar
         self._held = b""
+        self._unshown = memoryview(b"")
         self.tail = b""  # the last of it, for whoever reads usage out of a final JSON
 
     def pump(self) -> bool:
@@ -117,13 +120,24 @@ class Stream:
         if not data:
             return
         self._kept.write(data)
+        self._unshown = memoryview(bytes(self._unshown) + data)
+        self.show()
+
+    @property
+    def unshown(self) -> bool:
+        """Does some of it wait for the screen?"""
+        return bool(self._unshown)
+
+    def show(self, *, wait: bool = False) -> None:
+        """As much as the screen takes. Who has stopped it (Ctrl-S, a pager) must not stop the run's bounds with it."""
         if self._bar:
             self._bar.clear()
+        last = bytes(self._unshown[-1:])
         try:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(self._screen, view) :]
+            while self._unshown and (wait or has_room(self.screen)):
+                self._unshown = self._unshown[os.write(self.screen, self._unshown[:_ROOM]) :]
         except OSError:
-            self._screen = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)  # nobody looks any more; the run goes on
-        if self._bar and data.endswith(b"\n"):
+            self.screen = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)  # nobody looks any more; the run goes on
+            self._unshown = self._unshown[:0]
+        if self._bar and last == b"\n" and not self._unshown:
             self._bar.draw()

@@ -55,6 +55,8 @@ def run(job: Job, *, store: str | None = None, checkpoints: Checkpoints | None =
             if unsealed.back_off(number, why):
                 continue
             told = pipeline.give_up(why)
+        if pipeline.attendance:
+            pipeline.attendance.show_rest()
         retention.daily(pipeline.store, pipeline.ledger, pipeline.host)
         if not last:
             pipeline.store.close()
@@ -68,6 +70,7 @@ class Pipeline(Looking):
         self.checkpoints, self.ending = checkpoints, Ending()
         self.delivery: Delivery | None = None
         self.unsealed = ""  # the key that there is no lease for, since a gate could not be sealed
+        self.attendance: Attendance | None = None
         self.recovered = ""  # how an earlier attempt's work came to be published
 
     def go(self) -> Verdict:
@@ -190,7 +193,7 @@ class Pipeline(Looking):
         folder = private_folder(os.path.join(self.store.folder, "runs", self.opened.id))
         if self.checkpoints:
             self.checkpoints.prepare(self.store, self.ledger, self.lease, self.writer, folder)
-        Attendance(
+        self.attendance = Attendance(
             self.job,
             self.lease,
             self.ledger,
@@ -203,7 +206,8 @@ class Pipeline(Looking):
             folder=folder,
             delivery=self.delivery,
             checkpoints=self.checkpoints,
-        ).run(started)
+        )
+        self.attendance.run(started)
 
     # ── publish ──
 

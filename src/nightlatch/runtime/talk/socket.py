@@ -120,7 +120,7 @@ class Socket:
                 try:
                     view = view[os.write(fd, view) :]
                 except BlockingIOError:
-                    if not _has_room(fd):
+                    if not has_room(fd, _PATIENCE):
                         raise  # who asks and does not listen is cut off: the watch must not wait for it
         except OSError:
             self._drop(fd)
@@ -142,12 +142,13 @@ class Socket:
             os.close(fd)
 
 
-def _has_room(fd: int) -> bool:
+def has_room(fd: int, patience: float = 0.0) -> bool:
+    """May something be written to it without waiting, at the latest after `patience` seconds?"""
     import select
 
     poll = select.poll()
     poll.register(fd, select.POLLOUT)
-    return bool(poll.poll(_PATIENCE * 1000))
+    return bool(poll.poll(patience * 1000))
 
 
 def one_by_one(answer: Answer) -> Answers:
