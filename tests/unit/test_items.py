@@ -197,7 +197,7 @@ def test_csv_as_spreadsheets_write_it(tmp_path: Path, content, rows):
     assert [each[1] for each in reader if not isinstance(each, BadItem)] == rows
 
 
-@pytest.mark.parametrize("content", [b'\xef\xbb\xbf{"a": 1}\n\n{"a": 2}', b'\xef\xbb\xbf  {"a": 1}\r\n{"a": 2}\r\n'])
+@pytest.mark.parametrize("content", [b'\xef\xbb\xbf{"a": 1}\n{"a": 2}', b'\xef\xbb\xbf  {"a": 1}\r\n{"a": 2}\r\n'])
 def test_a_mark_at_the_beginning_is_no_part_of_the_first_item(tmp_path: Path, content):
     (tmp_path / "items").write_bytes(content)
     reader = Reader(str(tmp_path / "items"), "", "{a}")

@@ -38,8 +38,9 @@ With --publish an item runs in a fresh folder, and is done when its result has l
 crash what was published is found and not published again. --budget ends an item (usd/item=0.1) or the whole
 batch (usd=5, usd/day=10) from outside when more was used than that.
 
-exit code: 0 all are done; 1 with failed items; 76 with items in doubt; 75 another works on it; 130/143 ended by
-Ctrl-C or a signal, after finishing what was in flight; 123 lease lost, 69 store unreachable, 64 usage."""
+exit code: 0 all are done; 1 with failed items; 76 with items in doubt; 75 another works on it; 130 after
+Ctrl-C, when what was in flight is finished; 143 told to end by a signal, as at a shutdown: what was in flight is
+ended, and failed; 123 lease lost, 69 store unreachable, 64 usage."""
 
 _EXAMPLES = """\
   nightlatch batch posts posts.jsonl --key '{site}/{slug}' -j 4 --timeout 5m -- ./write-post {slug}
@@ -88,14 +89,14 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--dry-run", action="store_true", help="show what would be done; claim and start nothing")
     parser.add_argument("--resolve", metavar="OUTCOME", choices=list(effects.RESOLUTIONS),
                         help="done, failed or again: what becomes of items in doubt or set aside")  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="print the summary as JSON; what items print, on stderr")
+    parser.add_argument("--json", action="store_true", help="print summary or plan as JSON; what items print on stderr")
     args = parser.parse_args(ours)
     check_name(args.name)
     if args.resolve:
         return _resolve(args, command)
     batch = _batch(args, command, argv)
     if args.dry_run:
-        return _show(batch, args.store)
+        return _show(batch, args.store, args.json)
     from ..runtime.batches.batch import run
 
     told, summary = run(batch, store=args.store or store_of_run())
@@ -177,7 +178,7 @@ def _keep(items: str) -> None:
         os.dup2(file.fileno(), 0)
 
 
-def _show(batch: Batch, store: str | None) -> int:
+def _show(batch: Batch, store: str | None, as_json: bool) -> int:
     """No lease, no claim, no command: what the ledger knows now, and what that leaves."""
     import shlex
 
@@ -187,7 +188,7 @@ def _show(batch: Batch, store: str | None) -> int:
     from ..runtime.batches.place import Places
     from ..runtime.batches.selection import Selection
     from ..runtime.batches.template import BadItem, Command
-    from .desk import NoStore, existing
+    from .desk import NoStore, existing, print_json
 
     reader = Reader(batch.items, batch.format, batch.key)
     try:
@@ -201,8 +202,11 @@ def _show(batch: Batch, store: str | None) -> int:
         if item is None:
             continue
         try:
-            lands = "".join(f", publish {target}" for target in places.targets(item.content))
-            print(f"would do {item.key}: {shlex.join(command.argv(item.content))}{lands}")
+            words, lands = command.argv(item.content), places.targets(item.content)
+            if as_json:
+                print_json({"version": 1, "key": item.key, "command": words, "publish": lands})
+            else:
+                print(f"would do {item.key}: {shlex.join(words)}" + "".join(f", publish {to}" for to in lands))
             count += 1
         except BadItem as error:
             selection.bad.append(reader.bad(item.line, error))
@@ -212,7 +216,8 @@ def _show(batch: Batch, store: str | None) -> int:
         print(f"nightlatch: line {double.line}: {double.key} stands there more than once", file=sys.stderr)
     print(
         f"{count} to do, {selection.skipped} done, {len(selection.in_doubt)} in doubt, {selection.doubled} doubled, "
-        f"{len(selection.bad)} unreadable" + (f", {len(selection.aside)} set aside" if selection.aside else "")
+        f"{len(selection.bad)} unreadable" + (f", {len(selection.aside)} set aside" if selection.aside else ""),
+        file=sys.stderr if as_json else sys.stdout,
     )
     return 1 if selection.bad else 0
 
