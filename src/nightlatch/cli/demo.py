@@ -10,6 +10,7 @@ import tempfile
 import textwrap
 import time
 
+from ..system import process
 from .arguments import Parser
 
 TYPE_CHECKING = False
@@ -94,11 +95,12 @@ def _killed(folder: str) -> bool:
     ann = _lock("--", "sh", "-c", f'(setsid sleep 3600 &); echo "$$" > {said}.part; mv {said}.part {said}; sleep 3600')
     _until(lambda: os.path.exists(said))
     command = int(_content(said))
+    began = process.start_of(command) or 0
     ann.kill()
     ann.wait()
     started = time.monotonic()
     ben = _lock("--wait", "30s", "--", "true")
-    code, alive = ben.wait(), _alive(command)
+    code, alive = ben.wait(), process.state_of(command, began) in (process.ALIVE, process.STOPPED)
     _say(f"  the next holder was let in after {time.monotonic() - started:.2f} s, and not before every process")
     _say(f"  that Ann's command had started was {'STILL ALIVE' if alive else 'proven gone'}")
     return code == 0 and not alive
