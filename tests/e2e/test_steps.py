@@ -167,6 +167,33 @@ def stopped():
             raise nightlatch.LeaseLost("taken", reason="taken")
     nightlatch.current().map(stops, range(50), concurrency=2, failures="return")
     note("went on")
+
+@nightlatch.job(key="k")
+async def stopped_async():
+    async def stops(number):
+        note("page", number)
+        await asyncio.sleep(0)
+        if number == 2:
+            raise nightlatch.LeaseLost("taken", reason="taken")
+    await nightlatch.current().map(stops, range(50), concurrency=2, failures="return")
+    note("went on")
+
+@nightlatch.job(key="k")
+async def cancelled():
+    async def page(number):
+        if number == 1:
+            inner = asyncio.ensure_future(asyncio.sleep(600))
+            inner.cancel()
+            await inner
+        return number
+    run = nightlatch.current()
+    results = await run.map(page, range(4), concurrency=2, failures="return")
+    note("results", *results, *results.failed)
+    try:
+        async with asyncio.timeout(0.1):
+            await run.map(asyncio.sleep, [600, 601], concurrency=2, failures="return")
+    except TimeoutError:
+        note("cancelled")
 """
 
 
@@ -321,7 +348,14 @@ def test_an_item_that_attempts_die_on_is_set_aside_for_a_person(local):
     assert local.notes == ["page 2"]
 
 
-def test_a_stop_in_an_item_stops_the_map(local):
-    assert local.run("stopped.run()").startswith("failed 123")
+def test_an_item_that_awaits_what_is_cancelled_fails_alone(local):
+    assert local.run("cancelled.run()").startswith("succeeded")
+    failed = "<Failed 1: RuntimeError: what it awaited was cancelled>"
+    assert local.notes == [f"results 0 None 2 3 {failed}", "cancelled"]
+
+
+@pytest.mark.parametrize("job", ["stopped", "stopped_async"])
+def test_a_stop_in_an_item_stops_the_map(local, job):
+    assert local.run(f"{job}.run()").startswith("failed 123")
     notes = local.notes
     assert "went on" not in notes and len(notes) < 40

@@ -130,9 +130,13 @@ class Run:
         from ..steps.drive import drive_async
 
         todo = await drive_async(work.prepare(retry))
-        async with asyncio.TaskGroup() as group:
-            for _ in range(min(concurrency, max(todo, 1))):
-                group.create_task(drive_async(work.worker()))
+        try:
+            async with asyncio.TaskGroup() as group:
+                workers = [group.create_task(drive_async(work.worker())) for _ in range(min(concurrency, max(todo, 1)))]
+        except BaseExceptionGroup as several:
+            raise several.exceptions[0] from None  # as with threads: the first thing that stops one stops all
+        if any(worker.cancelled() for worker in workers):
+            raise asyncio.CancelledError("a worker of the map was cancelled")  # a group says nothing of it
         return work.result(failures)
 
     def handle(self, key: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

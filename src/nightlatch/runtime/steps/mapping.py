@@ -165,7 +165,11 @@ class Map:
             try:
                 result = yield Call(self._function, (item,))
                 text = serialised("item", key, result)
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is this item's, and recorded
+            except BaseException as raised:
+                error = raised if isinstance(raised, Exception) else _awaited_in_vain(raised)
+                if error is None:
+                    self.stop("it was told to stop")
+                    raise
                 pause = None if isinstance(error, InDoubt) else pause_after(self._retry, error, tries)
                 if pause is not None and not self.results.stopped:
                     yield Pause(pause)
@@ -177,9 +181,6 @@ class Map:
                     if self._breaker.tripped:
                         self.stop(f"paused: most of the last items failed in the same way ({reason}). Put that right")
                 return [digest, key, FAILED, tries, "", reason]
-            except BaseException:
-                self.stop("it was told to stop")
-                raise
             with self._lock:
                 self.results[index] = as_recorded(result, text)
                 self._breaker.add(digest, "")
@@ -189,6 +190,22 @@ class Map:
 
     def _fail(self, failed: Failed) -> None:
         self.results.failed.append(failed)
+
+
+def _awaited_in_vain(raised: BaseException) -> Exception | None:
+    """What an item awaited was cancelled, and nobody cancels the map: this item failed. None: it is to stop."""
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is None or not isinstance(raised, asyncio.CancelledError):
+        return None
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # no event loop here
+        return None
+    if task is None or task.cancelling():
+        return None
+    failed = RuntimeError("what it awaited was cancelled")
+    failed.__cause__ = raised
+    return failed
 
 
 def error_waits(error: BaseException) -> bool:
