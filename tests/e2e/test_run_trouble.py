@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import pty
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -108,19 +110,32 @@ def test_a_fault_in_the_middle_is_recorded(sqlite_url: str, tmp_path: Path) -> N
     assert one(sqlite_url, "job")["state"] == "failed"
 
 
-def test_a_screen_that_takes_nothing_more_lifts_no_bound_and_loses_nothing(sqlite_url: str) -> None:
+@pytest.mark.parametrize("screen", [os.pipe, pty.openpty])
+def test_a_screen_that_takes_nothing_more_lifts_no_bound_and_loses_nothing(
+    sqlite_url: str, screen: Callable[[], tuple[int, int]]
+) -> None:
     """As after Ctrl-S, or in a pager: nobody reads. The run ends in time and is recorded; what is left is shown then."""
-    reader, writer = os.pipe()
+    reader, writer = screen()
     run = start(sqlite_url, "run", "job", "--timeout", "1s", "--grace", "100ms", "--", "yes", stdout=writer)
     os.close(writer)
     until(lambda: Path(sqlite_url.removeprefix("sqlite:///")).exists() and [*listed(sqlite_url)])
     until(lambda: one(sqlite_url, "job")["state"] == "timed-out")
     assert run.poll() is None
-    with open(reader, "rb") as file:
-        shown = file.read()
+    shown = b"".join(read_all(reader)).replace(b"\r", b"")
     assert run.wait(timeout=30) == 124
-    kept = nightlatch(sqlite_url, "logs", "--raw", "job").stdout
-    assert shown.decode() == kept
+    assert shown.decode() == nightlatch(sqlite_url, "logs", "--raw", "job").stdout
+
+
+def read_all(fd: int) -> Iterator[bytes]:
+    while True:
+        try:
+            data = os.read(fd, 1 << 16)
+        except OSError:
+            data = b""  # how a terminal ends
+        if not data:
+            os.close(fd)
+            return
+        yield data
 
 
 def test_standard_streams_may_be_closed(sqlite_url: str) -> None:

@@ -111,7 +111,7 @@ class Attendance:
     def show_rest(self) -> None:
         """What the screen has not taken yet, however long it takes: the run is over."""
         for stream in self._streams.values():
-            stream.show(wait=True)
+            stream.finish()
 
     def _attend(self) -> None:
         """Serve the command until the warden has proven its tree empty and all its output is read."""

@@ -89,6 +89,15 @@ class Kept:
         return os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
 
+def _own(screen: int) -> int:
+    """A terminal is opened anew: it may have room and still make a writer wait, unless that has said that it will not;
+    and said of the one we were given, it would hold for everybody who has it."""
+    try:
+        return os.open(os.ttyname(screen), os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return screen
+
+
 class Stream:
     """One stream of the command: what is read from `source` is redacted, shown on `screen` and kept.
 
@@ -98,7 +107,7 @@ class Stream:
     def __init__(
         self, source: int, screen: int, kept: Kept, hidden: list[tuple[bytes, bytes]], bar: Bar | None = None
     ) -> None:
-        self.source, self.screen, self._kept, self._hidden, self._bar = source, screen, kept, hidden, bar
+        self.source, self.screen, self._kept, self._hidden, self._bar = source, _own(screen), kept, hidden, bar
         self._held = b""
         self._unshown = memoryview(b"")
         self.tail = b""  # the last of it, for whoever reads usage out of a final JSON
@@ -134,10 +143,19 @@ class Stream:
             self._bar.clear()
         last = bytes(self._unshown[-1:])
         try:
-            while self._unshown and (wait or has_room(self.screen)):
+            while self._unshown and has_room(self.screen, None if wait else 0.0):
                 self._unshown = self._unshown[os.write(self.screen, self._unshown[:_ROOM]) :]
+        except BlockingIOError:
+            pass  # it has room for less than a character
         except OSError:
             self.screen = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)  # nobody looks any more; the run goes on
             self._unshown = self._unshown[:0]
         if self._bar and last == b"\n" and not self._unshown:
             self._bar.draw()
+
+    def finish(self) -> None:
+        """The run is over: show what the screen has not taken yet, however long that takes."""
+        while self._unshown:
+            self.show(wait=True)
+        if self.screen > 2:
+            os.close(self.screen)

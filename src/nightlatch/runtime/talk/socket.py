@@ -142,13 +142,13 @@ class Socket:
             os.close(fd)
 
 
-def has_room(fd: int, patience: float = 0.0) -> bool:
-    """May something be written to it without waiting, at the latest after `patience` seconds?"""
+def has_room(fd: int, patience: float | None) -> bool:
+    """May something be written to it without waiting, at the latest after `patience` seconds? None: wait for that."""
     import select
 
     poll = select.poll()
     poll.register(fd, select.POLLOUT)
-    return bool(poll.poll(patience * 1000))
+    return bool(poll.poll(None if patience is None else patience * 1000))
 
 
 def one_by_one(answer: Answer) -> Answers:
