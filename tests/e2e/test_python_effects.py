@@ -103,6 +103,24 @@ def many():
     def one(number):
         return run.effect("post", key=str(number), do=post)
     note("got", *run.map(one, range(20), concurrency=8))
+
+@nightlatch.job(key="k")
+async def hurried():
+    run, looking = nightlatch.current(), asyncio.Event()
+    async def act(): return post()
+    try:
+        async with asyncio.timeout(0):
+            await run.effect("post", key="42", do=act)
+    except TimeoutError:
+        note("cancelled")
+    note("got", await run.effect("post", key="42", do=act))
+    async def lost(): lost_reply()
+    async def look(): looking.set(); await asyncio.sleep(600)
+    looks = asyncio.ensure_future(run.effect("post", key="43", do=lost, probe=look))
+    await looking.wait()
+    looks.cancel()
+    await asyncio.wait([looks])
+    note("found", await run.effect("post", key="43", do=lost, probe=lambda: 9))
 """
 
 
@@ -139,6 +157,11 @@ def test_what_is_done_is_done_once_for_every_run_that_shares_the_store(jobs):
 def test_an_async_effect_is_awaited(local):
     assert local.run("posting_async.run('a')").startswith("succeeded")
     assert local.notes == ["posted", "got {'id': 7}"]
+
+
+def test_an_effect_that_is_cancelled_before_it_acts_or_while_it_is_probed_is_let_go(local):
+    assert local.run("hurried.run()").startswith("succeeded")
+    assert local.notes == ["cancelled", "posted", "got {'id': 7}", "posted", "found 9"]
 
 
 def test_a_coroutine_that_nobody_awaits_is_not_done(local):

@@ -12,7 +12,7 @@ from ...core.keys import key as derive
 from ...errors import Error, NotDone, UsageError
 from ...system import clock
 from ..rehearsing.planned import Planned, holds
-from ..steps.drive import Call, Pause, Work
+from ..steps.drive import Ask, Call, Pause, Work
 from ..steps.step import Memory, Retry, as_recorded, pause_after, reason_of, serialised
 
 Proof = type[BaseException] | int  # an exception's class, or an HTTP status
@@ -61,10 +61,7 @@ def effect(memory: Memory, wanted: Wanted, retry: Retry) -> Work[Any]:
     failure: Exception | None = None  # of this call
     tries, patience = 0, FIRST_PAUSE
     while True:
-        told = yield memory.ask(
-            "effect", **whose, input=wanted.input, lasting=wanted.deadline, settle=wanted.settle,
-            probes=wanted.probe is not None,
-        )  # fmt: skip
+        told = yield from _begin(memory, wanted, whose)
         if told["state"] == DONE:
             return _read(told["result"])
         if told["state"] == PLANNED:
@@ -117,6 +114,53 @@ def effect(memory: Memory, wanted: Wanted, retry: Retry) -> Work[Any]:
         return as_recorded(result, text)
 
 
+def _begin(memory: Memory, wanted: Wanted, whose: dict[str, str]) -> Work[dict[str, Any]]:
+    asking = _Begin(
+        memory.ask(
+            "effect", **whose, input=wanted.input, lasting=wanted.deadline, settle=wanted.settle,
+            probes=wanted.probe is not None,
+        )
+    )  # fmt: skip
+    try:
+        return (yield asking)  # type: ignore[no-any-return]
+    except BaseException as stop:
+        if asking.answer == "begun":  # for nobody
+            yield memory.ask("effect-ended", **whose, state=FAILED, reason=f"{reason_of(stop)} before it was done")
+        elif asking.answer == "probe":
+            yield from _unknown(memory, whose, stop)
+        raise
+
+
+class _Begin(Ask):
+    """Asked to its end, also where an event loop cancels whoever asks: what was begun has to be let go."""
+
+    __slots__ = ("answer",)
+
+    def __init__(self, ask: Ask) -> None:
+        super().__init__(**ask.request)
+        self.answer = ""  # that came too late
+
+    async def later(self) -> Any:
+        import asyncio
+
+        asked = asyncio.ensure_future(super().later())
+        try:
+            return await asyncio.shield(asked)
+        except asyncio.CancelledError:
+            await asyncio.wait([asked])
+            if not asked.cancelled() and not asked.exception():
+                self.answer = asked.result()["state"]
+            raise
+
+
+def _unknown(memory: Memory, whose: dict[str, str], stop: BaseException) -> Work[None]:
+    """The probe did not come to its end."""
+    try:
+        yield memory.ask("effect-probed", **whose, outcome="unknown", reason=reason_of(stop))
+    except Error:
+        pass  # what matters is that it stops
+
+
 def _probe(memory: Memory, wanted: Wanted, whose: dict[str, str]) -> Work[tuple[Any, float]]:
     """What the probe says: the result, True for done without one, None or False for not done. With the latter the
     seconds for which that is not to be believed."""
@@ -126,6 +170,9 @@ def _probe(memory: Memory, wanted: Wanted, whose: dict[str, str]) -> Work[tuple[
     except Exception as error:  # noqa: BLE001 - whatever it is, it does not tell
         told = yield memory.ask("effect-probed", **whose, outcome="unknown", reason=reason_of(error))
         return None, told["seconds"]  # too early to give up: later it may know
+    except BaseException as stop:
+        yield from _unknown(memory, whose, stop)
+        raise
     if found is None or found is False:
         told = yield memory.ask("effect-probed", **whose, outcome=FAILED)
         return None, told.get("seconds", 0.0)
