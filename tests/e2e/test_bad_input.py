@@ -45,6 +45,7 @@ from tests.programs import NIGHTLATCH, TOOL, environment, nightlatch, said
         (["run", "x", "--timeout", "0", "--", "true"], "as in 30m or 1h30m, or none"),
         (["run", "x", "--stall", "0s", "--progress", "report", "--", "true"], "--stall 0s leaves no time"),
         (["run", "x", "--timeout", "", "--", "true"], "--timeout is empty"),
+        (["run", "x", "--ttl", "none", "--", "true"], "--ttl 'none' is not understood"),
         (["once", "x", "--timeout", "0", "--", "true"], "as in 30s or 10m"),
         (["run", "x", "--ttl", "10000000000w", "--", "true"], "longer than three centuries"),
         (["run", "x", "--", ""], "the command behind -- is empty"),

@@ -150,7 +150,7 @@ def _job(args: Namespace, command: list[str]) -> Job:
         command=command,
         key=key,
         slot=slot,
-        ttl=seconds(args.ttl, "--ttl"),
+        ttl=duration.parse(args.ttl, what="--ttl") if args.ttl else None,
         wait=duration.parse(args.wait, what="--wait"),
         timeout=timeout,
         stall=seconds(args.stall, "--stall"),
