@@ -120,12 +120,14 @@ def test_heads_in_a_file_that_is_no_text_are_none(sqlite_url, tmp_path):
 
 
 def test_items_that_are_no_csv_or_name_no_program_fail_by_line(sqlite_url, tmp_path):
-    for content in (b"a,b\rc\xff\n", b"cmd,b\n,2\n"):
+    for content in (b"cmd,b\nx,1\rc\xff\n", b"cmd,b\n,2\n"):
         (tmp_path / "items.csv").write_bytes(content)
         words = ("batch", "x", str(tmp_path / "items.csv"), "--key", "{b}", "--", "{cmd}")
         done = nightlatch(sqlite_url, *words)
         assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
         assert "items.csv, line " in done.stderr
+    (tmp_path / "items.csv").write_bytes(b"cmd,b\rc\xff\n")
+    assert "it is no CSV" in said(nightlatch(sqlite_url, *words), 64)
 
 
 @pytest.mark.parametrize("url", ["mysql://x", "sqlite://", "sqlite:///", "sqlite::memory:", "leases.db"])
