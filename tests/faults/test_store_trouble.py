@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from nightlatch.store.url import connect
+from tests import programs
+from tests.faults.sleepy import Clock
 from tests.programs import Held, alive, nightlatch, python, state, until
 
 TOKEN = ("--", "sh", "-c", "echo $NIGHTLATCH_TOKEN")
@@ -99,9 +101,12 @@ class Blocked:
         self._file.close()
 
 
-def test_a_tree_is_frozen_while_the_lease_is_unknown_and_thawed_when_it_is_confirmed(sqlite_url, tmp_path):
-    held = Held(sqlite_url, tmp_path, "job", "--ttl", "10s")
+def test_a_tree_is_frozen_while_the_lease_is_unknown_and_thawed_when_it_is_confirmed(sqlite_url, tmp_path, monkeypatch):
+    clock = Clock(tmp_path)  # moved on, since between frozen and lost there is but a tenth of the TTL
+    monkeypatch.setattr(programs, "NIGHTLATCH", clock.program)
+    held = Held(sqlite_url, tmp_path, "job", "--ttl", "20m")
     with Blocked(sqlite_url):
+        clock.move(1000)
         until(lambda: state(held.command) == "T")
     until(lambda: state(held.command) == "S")
     assert held.process.poll() is None

@@ -6,31 +6,17 @@ challengers read is moved on. That is what the kernel does, but for the hours.
 
 from __future__ import annotations
 
-import mmap
 import os
 import signal
-import struct
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from nightlatch.core import states
 from nightlatch.ledger import open_for
+from tests.faults.sleepy import Clock
 from tests.programs import alive, children, environment, until
-
-# The command line on a machine whose clocks are ahead by what stands in a file, shared by all its processes.
-SLEEPY = """
-import mmap, os, struct, sys
-from nightlatch.system import clock
-slept = mmap.mmap(os.open(sys.argv[1], os.O_RDONLY), 8, prot=mmap.PROT_READ)
-def ahead(read):
-    return lambda: read() + struct.unpack("d", slept)[0]
-clock.now, clock.wall = ahead(clock.now), ahead(clock.wall)
-from nightlatch.cli.main import main
-main(sys.argv[2:])
-"""
 
 HOUR = 3600.0
 
@@ -38,9 +24,7 @@ HOUR = 3600.0
 class Machine:
     def __init__(self, folder: Path, store: str) -> None:
         self.folder, self.store = folder, store
-        self._path = folder / "slept"
-        self._path.write_bytes(struct.pack("d", 0.0))
-        self._slept = mmap.mmap(os.open(self._path, os.O_RDWR), 8)
+        self._clock = Clock(folder)
         self.target, self.go = folder / "target", folder / "go"
         self.started: list[subprocess.Popen[str]] = []
 
@@ -62,7 +46,7 @@ class Machine:
             "sh",
             str(self.folder / "said"),
         )
-        program = [sys.executable, "-c", SLEEPY, str(self._path), *words]
+        program = [*self._clock.program, *words]
         self.started.append(subprocess.Popen(program, env=environment(self.store), text=True, stderr=subprocess.PIPE))
         return self.started[-1]
 
@@ -77,8 +61,7 @@ class Machine:
         everybody = [running.pid, *children(running.pid), command]
         for pid in everybody:
             os.kill(pid, signal.SIGSTOP)
-        slept: float = struct.unpack("d", self._slept)[0]
-        self._slept[:] = struct.pack("d", slept + seconds)
+        self._clock.move(seconds)
         return everybody
 
     def wake(self, everybody: list[int]) -> None:
