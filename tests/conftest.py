@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,12 @@ from nightlatch.system import identity
 
 from .servers import PostgresServer
 from .sql_target import Target
+
+# Who starts the tests may have these ignored (nohup, a script's `make test &`), and every process would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+for _signum in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
+    if signal.getsignal(_signum) == signal.SIG_IGN:
+        signal.signal(_signum, signal.SIG_DFL)
 
 
 @pytest.fixture

@@ -61,6 +61,7 @@ def test_a_batch_that_died_is_to_be_started_again_and_its_steps_are_counted(sqli
     batch = ["batch", "posts", str(tmp_path / "items"), "--", "sh", "-c", script, "-", "{}"]
     process = start(sqlite_url, *batch)
     until(lambda: stuck.exists() and stuck.read_text())
+    until(lambda: "wrote 5" in nightlatch(sqlite_url, "logs", "posts").stdout)
     for pid in (process.pid, *children(process.pid), int(stuck.read_text())):
         try:
             os.kill(pid, 9)
