@@ -58,6 +58,12 @@ def test_failed_items_are_done_by_the_next_start(sqlite_url, tmp_path, acts):
     assert sorted(acts.read_text().split()) == ["1", "2", "3"]
 
 
+def test_what_an_item_says_does_not_play_with_the_terminal_in_the_summary(sqlite_url, tmp_path):
+    fail = ("--", "sh", "-c", r"printf '\033[2Jgone\n' >&2; exit 3")
+    summary = nightlatch(sqlite_url, "batch", "c", jsonl(tmp_path, *ids(1)), *fail).stderr.partition("nightlatch: c")[2]
+    assert r"\x1b[2Jgone" in summary and "\x1b" not in summary
+
+
 def test_fail_fast_starts_nothing_more(sqlite_url, tmp_path, acts):
     items = jsonl(tmp_path, *ids(1), "{not json", *ids(2))
     done = nightlatch(sqlite_url, "batch", "b", items, "--key", "{id}", "--fail-fast", "--", *DO, str(acts), "{id}")

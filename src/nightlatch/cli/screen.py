@@ -10,6 +10,7 @@ import sys
 import time
 
 from ..core import duration
+from ..core.harmless import harmless
 from ..system import clock
 
 TYPE_CHECKING = False
@@ -22,20 +23,6 @@ _PIPED = 160  # columns when nobody knows how many there are
 _NARROWEST = 8  # a column that gets less is left away
 _READABLE = 24  # what a column is left as long as it can be
 _GAP = "  "
-
-
-def harmless(text: str) -> str:
-    """`text` in one line, with everything that is not simply shown written out: an escape becomes \\x1b."""
-    if text.isprintable():
-        return text
-    return "".join(letter if letter.isprintable() else _written_out(letter) for letter in text)
-
-
-def _written_out(letter: str) -> str:
-    if letter in "\n\t\r":
-        return " "
-    number = ord(letter)
-    return f"\\x{number:02x}" if number < 128 else f"\\u{number:04x}" if number < 65536 else f"\\U{number:08x}"
 
 
 def quoted(text: str) -> str:

@@ -20,6 +20,7 @@ from struct import iter_unpack
 from typing import Any
 
 from ...core.effects import DONE, IN_DOUBT, SET_ASIDE, idempotency_key
+from ...core.harmless import harmless
 from ...system import clock
 from ...system.warden import ASKING
 from .items import Item, Reader
@@ -139,7 +140,7 @@ class Driver:
     def _bad(self) -> None:
         """Lines that could not be read: each is named at once, and counts as failed."""
         for bad in self.selection.bad:
-            print(f"nightlatch: {bad}", file=sys.stderr)
+            print(f"nightlatch: {harmless(bad)}", file=sys.stderr)
             self.judge.unreadable(bad)
         self.selection.bad.clear()
 

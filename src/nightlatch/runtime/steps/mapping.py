@@ -15,6 +15,7 @@ from typing import Any
 from ...core import given
 from ...core.breaker import Breaker, alike
 from ...core.effects import BEGUN, DONE, FAILED
+from ...core.harmless import harmless
 from ...core.keys import key as derive
 from ...errors import Error, InDoubt, MapFailed, UsageError
 from ..batches.template import BadItem, Template
@@ -94,10 +95,10 @@ class Map:
                 self.results[index] = loads(known)
                 self.results.resumed += 1
         if self.results.duplicates:
-            names = ", ".join(self.results.duplicates[:_NAMED])
+            count, names = len(self.results.duplicates), ", ".join(self.results.duplicates[:_NAMED])
             print(
-                f"nightlatch: {len(self.results.duplicates)} items of {self._name} have the key of another one, and "
-                f"are done once: {names}",
+                f"nightlatch: {count} item{'s' if count > 1 else ''} of {self._name} with the key of another one: done "
+                f"once: {harmless(names)}",
                 file=sys.stderr,
             )
         self._places.reverse()
