@@ -59,7 +59,7 @@ def test_failed_items_are_done_by_the_next_start(sqlite_url, tmp_path, acts):
 
 
 def test_what_an_item_says_does_not_play_with_the_terminal_in_the_summary(sqlite_url, tmp_path):
-    fail = ("--", "sh", "-c", r"printf '\033[2Jgone\n' >&2; exit 3")
+    fail = ("--key", "{id}", "--", "sh", "-c", r"printf '\033[2Jgone\n' >&2; exit 3")
     summary = nightlatch(sqlite_url, "batch", "c", jsonl(tmp_path, *ids(1)), *fail).stderr.partition("nightlatch: c")[2]
     assert r"\x1b[2Jgone" in summary and "\x1b" not in summary
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ..core import states
+from ..core.harmless import harmless
 from ..errors import InDoubt, RunEnded
 from ..runtime.afterwards import lapse
-from . import screen
 from .arguments import Parser
 from .desk import Desk, facts, print_json, undecidable, who
 
@@ -39,7 +39,7 @@ def main(argv: list[str]) -> int:
     if args.json:
         print_json(facts(asked, asked.state))
     elif asked.state == states.RUNNING:
-        holder = screen.harmless(str(asked.holder))
+        holder = harmless(str(asked.holder))
         print(
             f"run {run.id} of {run.job} is asked to end: {holder} finds the word within seconds, and ends the "
             f"command after its grace time. Watch: {desk.command('logs -f', run.id)}"

@@ -91,7 +91,7 @@ def run(argv: list[str]) -> int:
     try:
         return _dispatch(argv)
     except (Error, Stop) as error:
-        from .screen import harmless
+        from ..core.harmless import harmless
 
         print(f"nightlatch: {harmless(str(error))}", file=sys.stderr)  # it may quote what a command has said
         return error.exit_code

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..core import duration
 from ..core.effects import STORE_WIDE
+from ..core.harmless import harmless
 from ..errors import InDoubt, RunEnded, UsageError
 from ..runtime.afterwards import decide
 from . import asking, screen
@@ -72,7 +73,7 @@ def main(argv: list[str]) -> int:
 
 def _decide(desk: Desk, one: Asking, args: Namespace) -> int:
     if not args.outcome:
-        why = screen.harmless(one.reason) or "only the world outside knows more"
+        why = harmless(one.reason) or "only the world outside knows more"
         choices = [(one.command(desk, word), what) for word, what in _CHOICES]
         waiting = sum(other.count for other in asking.everything(desk) if one.batch and other.batch == one.batch)
         if waiting > 1:
@@ -93,12 +94,12 @@ def _decide_elsewhere(desk: Desk, args: Namespace) -> int:
     what, scope = args.what, args.scope or STORE_WIDE
     known = None if args.batch else desk.ledger.effects.find(scope, what)
     if known:
-        raise UsageError(f"the effect {screen.harmless(what)} is {known.state}: there is nothing to resolve")
+        raise UsageError(f"the effect {harmless(what)} is {known.state}: there is nothing to resolve")
     where = (
         f"no item {what} of the batch {args.batch}" if args.batch else f"neither a run nor an effect nor an item {what}"
     )
     look = f"What does: {desk.command('status')}; all runs: {desk.command('runs')}"
-    nothing = f"{screen.harmless(where)} waits for a decision. {look}"
+    nothing = f"{harmless(where)} waits for a decision. {look}"
     if args.batch or not args.outcome:
         raise UsageError(nothing)
     from ..runtime.effects.book import resolve
@@ -107,14 +108,14 @@ def _decide_elsewhere(desk: Desk, args: Namespace) -> int:
         effect = resolve(what, args.outcome, by=who(), scope=scope, store=desk.url, wait=args.wait)
     except UsageError:
         raise UsageError(nothing) from None
-    print(f"the effect {screen.harmless(what)} is {effect.state}")
+    print(f"the effect {harmless(what)} is {effect.state}")
     return 0
 
 
 def _several(desk: Desk, what: str, found: list[Asking], run: Run | None) -> UsageError:
     # An effect of the whole store needs its scope here, or it would stay one of several.
     commands = [*([desk.command("resolve", run.id)] if run else []), *(one.command(desk, whole=True) for one in found)]
-    return UsageError(f"several wait for a decision under {screen.harmless(what)!r}: " + "; ".join(commands))
+    return UsageError(f"several wait for a decision under {harmless(what)!r}: " + "; ".join(commands))
 
 
 def _decide_run(desk: Desk, run: Run, args: Namespace) -> int:
@@ -125,7 +126,7 @@ def _decide_run(desk: Desk, run: Run, args: Namespace) -> int:
         )
     if not args.outcome:
         lapsed = "its holder is gone, and nobody has taken over. Started again as it was, it goes on by itself, or asks"
-        reason = screen.harmless(run.reason) if run.state == state else lapsed
+        reason = harmless(run.reason) if run.state == state else lapsed
         look = (desk.command("show", run.id), "look at it first")
         choices = [look, *((desk.command("resolve", run.id, word), what) for word, what in _CHOICES)]
         said = f"run {run.id} of {run.job} is {state}: {reason or 'nobody knows whether it acted'}"

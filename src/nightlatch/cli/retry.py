@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ..core.harmless import harmless
 from ..errors import InDoubt, RunEnded
 from ..runtime.afterwards import lapse
-from . import screen
 from .arguments import Parser
 from .desk import Desk, facts, print_json, undecidable, who
 
@@ -40,5 +40,5 @@ def main(argv: list[str]) -> int:
     print(f"run {run.id} of {run.job} is pending; attempt {run.attempt + 1} begins when its key is named again:")
     print(f"  {desk.start(again)}")
     if again.command:
-        print(f"it was: {screen.harmless(again.command)}")
+        print(f"it was: {harmless(again.command)}")
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..core import duration, states
 from ..core.effects import STORE_WIDE
+from ..core.harmless import harmless
 from ..errors import UsageError
 from ..runtime.afterwards import lapse
 from ..runtime.leases import unsealed
@@ -49,12 +50,12 @@ def main(argv: list[str]) -> int:
     job = run.job if run else args.run
     noted = desk.ledger.noted(job, plan.KIND)
     if args.plan and not noted:
-        raise UsageError(f"there is no plan of {screen.harmless(job)!r}: the .dry_run() of a Python job makes one")
+        raise UsageError(f"there is no plan of {harmless(job)!r}: the .dry_run() of a Python job makes one")
     if noted and (args.plan or not run):
         return _plan(plan.from_journal(job, noted), args.json)
     if not run:
         hint = f"{desk.command('runs')} lists them"
-        raise UsageError(f"there is neither a run nor a job {screen.harmless(args.run)!r}: {hint}")
+        raise UsageError(f"there is neither a run nor a job {harmless(args.run)!r}: {hint}")
     state, attempts = desk.state(run), desk.ledger.attempts(run.id)
     entries = _timeline(desk, run)
     refusals = [entry for entry in entries if entry.kind.startswith("refus")]
@@ -77,7 +78,7 @@ def main(argv: list[str]) -> int:
     _section("attempts", _attempts(attempts))
     _section("timeline", timeline.lines([entry for entry in entries if entry not in refusals]))
     _section("refused", timeline.lines(refusals))
-    _section("output, its end", ["  | " + screen.cut(screen.harmless(line), _LONGEST) for line in tail])
+    _section("output, its end", ["  | " + screen.cut(harmless(line), _LONGEST) for line in tail])
     _section("items", _items(desk, run))
     _section("next", _next(desk, run, state))
     return 0
@@ -91,13 +92,13 @@ def _plan(made: Plan, json: bool) -> int:
     lines = [("key", made.key), ("reason", made.reason), ("steps", f"{made.steps} done, none recorded")]
     for word, text in lines:
         if text:
-            print(f"  {word:<9} {screen.harmless(text)}")
+            print(f"  {word:<9} {harmless(text)}")
     cells = [
         [
             effect.state,
-            screen.harmless(effect.key),
-            "" if effect.scope == STORE_WIDE else f"scope {screen.harmless(effect.scope)}",
-            screen.harmless(effect.reason),
+            harmless(effect.key),
+            "" if effect.scope == STORE_WIDE else f"scope {harmless(effect.scope)}",
+            harmless(effect.reason),
         ]
         for effect in made.effects
     ]
@@ -113,8 +114,7 @@ def _items(desk: Desk, run: Run) -> list[str]:
         return []
     waiting = [one for one in asking.everything(desk) if one.batch == run.job]
     cells = [
-        [one.state, f"{one.count}, as {screen.harmless(one.key)}", screen.harmless(one.reason), one.command(desk)]
-        for one in waiting
+        [one.state, f"{one.count}, as {harmless(one.key)}", harmless(one.reason), one.command(desk)] for one in waiting
     ]
     return [
         "  " + ", ".join(f"{count} {state}" for state, count in sorted(counts.items())),
@@ -137,22 +137,22 @@ def _timeline(desk: Desk, run: Run) -> list[Entry]:
 def _lines(run: Run, state: str) -> list[tuple[str, str]]:
     ended = f"{screen.moment(run.ended)}, took {duration.show(run.elapsed)}" if run.ended and run.attempt else ""
     started = screen.moment(run.started) if run.started else ""
-    reason = "its holder is gone, and nobody has taken over" if state == lapse.LAPSED else screen.harmless(run.reason)
+    reason = "its holder is gone, and nobody has taken over" if state == lapse.LAPSED else harmless(run.reason)
     lines = [
-        ("key", screen.harmless(run.key)),
-        ("slot", screen.harmless(run.slot)),
-        ("command", screen.cut(screen.harmless(timeline.command(run.command)), _LONGEST)),
+        ("key", harmless(run.key)),
+        ("slot", harmless(run.slot)),
+        ("command", screen.cut(harmless(timeline.command(run.command)), _LONGEST)),
         ("reason", reason),
         ("exit code", "" if run.exit_code is None else str(run.exit_code)),
-        ("holder", screen.harmless(str(run.holder)) if state in (states.RUNNING, lapse.LAPSED) else ""),
-        ("host", screen.harmless(run.host)),
+        ("holder", harmless(str(run.holder)) if state in (states.RUNNING, lapse.LAPSED) else ""),
+        ("host", harmless(run.host)),
         ("opened", screen.moment(run.created)),
         ("started", started),
         ("ended", ended if run.state not in states.OPEN else ""),
         ("due", screen.moment(run.due) if run.due else ""),
         ("progress", progress_of(run)),
         ("usage", usage_of(run)),
-        ("cancel", f"asked for by {screen.harmless(run.cancel)}" if run.cancel else ""),
+        ("cancel", f"asked for by {harmless(run.cancel)}" if run.cancel else ""),
     ]
     return [(word, text) for word, text in lines if text]
 
@@ -165,8 +165,8 @@ def _attempts(attempts: list[Attempt]) -> list[str]:
             screen.moment(attempt.started),
             f"took {duration.show(attempt.elapsed)}" if attempt.ended else "",
             f"token {attempt.token}",
-            screen.harmless(attempt.reason),
-            screen.harmless(str(attempt.holder)),
+            harmless(attempt.reason),
+            harmless(str(attempt.holder)),
         ]
         for attempt in attempts
     ]

@@ -140,7 +140,7 @@ class Driver:
     def _bad(self) -> None:
         """Lines that could not be read: each is named at once, and counts as failed."""
         for bad in self.selection.bad:
-            print(f"nightlatch: {harmless(bad)}", file=sys.stderr)
+            print(f"nightlatch: {harmless(str(bad))}", file=sys.stderr)
             self.judge.unreadable(bad)
         self.selection.bad.clear()
 
