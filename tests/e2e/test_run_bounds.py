@@ -118,6 +118,8 @@ def test_an_agent_whose_result_says_is_error_has_failed_whatever_its_exit_code(s
         (["--slot", "0 2 * * *", "--key", "k"], "leave --key away"),
         (["--cwd", "/nowhere"], "no such folder"),
         (["--env", "A"], "NAME=VALUE"),
+        (["--env", "NIGHTLATCH_GRANT=x"], "another name"),
+        (["--slot", "0 0 2 * * *"], "write five"),
         (["--timeout", "5"], "ambiguous"),
         (["--lost", "perhaps"], "none of again, doubt"),
     ],

@@ -183,6 +183,8 @@ def _pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise UsageError(f"--env {text!r}: write NAME=VALUE")
+    if name.startswith("NIGHTLATCH_"):
+        raise UsageError(f"--env {name}: what begins with NIGHTLATCH_ is set by the run itself; take another name")
     return name, value
 
 

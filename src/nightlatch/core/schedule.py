@@ -14,6 +14,8 @@ def newest_due(expression: str, now: float, zone: datetime.tzinfo) -> datetime.d
     """
     from cronsim import CronSim, CronSimError
 
+    if len(expression.split()) > 5:  # seconds: a slot is named by its minute
+        raise UsageError(f'{expression!r} has too many fields: write five, as in "0 2 * * *" for two at night')
     # A slot that is due this very second counts; reverse looks strictly before. In the hour that comes twice, when
     # clocks are set back, it goes by the clock on the wall and would name yesterday's: so begin behind that hour.
     begin = now + 1

@@ -67,6 +67,7 @@ class Warden:
         asks the command to end waits, blocked, until that is ready to hear it, and unblocks it."""
         tree.become_subreaper()  # a warden that is killed leaves its children to us
         orders_in, self._orders = os.pipe()
+        command_in, self._command = os.pipe()
         self._reports, reports_out = os.pipe()
         self._grant = grant
         self._dismissed = False
@@ -76,10 +77,12 @@ class Warden:
         self.pid = os.fork()
         if self.pid == 0:
             os.close(self._orders)
+            os.close(self._command)
             os.close(self._reports)
-            _Loop(orders_in, reports_out, grant, streams, before if not deaf else {*before, *ASKING}).live()
+            _Loop(orders_in, command_in, reports_out, grant, streams, before if not deaf else {*before, *ASKING}).live()
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         os.close(orders_in)
+        os.close(command_in)
         os.close(reports_out)
 
     def tell(self, *order: object) -> None:
@@ -90,7 +93,11 @@ class Warden:
             pass  # it is gone; `report` will say so
 
     def start(self, argv: list[str], env: dict[str, str], *, cwd: str = "", grace: float) -> None:
-        self.tell("start", argv, env, cwd, grace)
+        self.tell("start", cwd, grace)
+        try:
+            _send(self._command, argv, env)  # long, and so in a pipe of its own: a renewal could get in between
+        except BrokenPipeError:
+            pass  # as above
 
     def fileno(self) -> int:
         """Readable when there is a report."""
@@ -114,6 +121,7 @@ class Warden:
     def close(self) -> None:
         """Dismissed, and nobody is left who could tell it anything."""
         os.close(self._orders)
+        os.close(self._command)
         os.close(self._reports)
 
 
@@ -135,9 +143,16 @@ class _Loop:
     """The warden's own life."""
 
     def __init__(
-        self, orders: int, reports: int, grant: str, streams: tuple[int, int] | None, mask: Collection[int]
+        self,
+        orders: int,
+        command: int,
+        reports: int,
+        grant: str,
+        streams: tuple[int, int] | None,
+        mask: Collection[int],
     ) -> None:
-        self.orders, self.reports, self.grant, self.streams, self.mask = orders, reports, grant, streams, mask
+        self.orders, self.command, self.reports = orders, command, reports
+        self.grant, self.streams, self.mask = grant, streams, mask
         self.child = 0
         self.status: int | None = None
         self.frozen: set[int] = set()
@@ -268,15 +283,16 @@ class _Loop:
         if self.child > 0 and self.status is None:
             tree.signal_all({self.child}, signum)
 
-    def _order_start(self, argv: list[str], env: dict[str, str], cwd: str, grace: float) -> None:
+    def _order_start(self, cwd: str, grace: float) -> None:
         self.grace = grace
+        command: Any = _receive(self.command)
         self._keep_time()  # who was stopped until its time was over starts nothing
-        if self.why:
-            return
+        if self.why or not command:
+            return  # without one its supervisor is gone, as the orders tell next
         try:
             if cwd:
                 os.chdir(cwd)
-            self.child = self._spawn(argv, env)
+            self.child = self._spawn(*command)
         except OSError as error:
             self.why = FAILED
             self._report("failed", error.errno, str(error.filename))

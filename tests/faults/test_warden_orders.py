@@ -1,0 +1,32 @@
+"""What the supervisor's threads tell the warden at the same time arrives whole."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+PROGRAM = """
+import os, threading
+from nightlatch.system.warden import Warden
+
+guard, over = Warden("0" * 24), threading.Event()
+
+def renew():
+    while not over.is_set():
+        guard.tell("tenure", 1e18, 1e18, 1e18)
+
+threads = [threading.Thread(target=renew) for _ in range(2)]
+for thread in threads:
+    thread.start()
+guard.start(["true"], {**os.environ, **{f"LONG_{number}": "x" * 50_000 for number in range(20)}}, grace=1.0)
+print(guard.report()[0], guard.report()[1:])
+over.set()
+for thread in threads:
+    thread.join()
+guard.dismiss()
+"""
+
+
+def test_a_renewal_does_not_get_in_between_a_command_and_its_long_environment():
+    done = subprocess.run([sys.executable, "-c", PROGRAM], text=True, capture_output=True, timeout=60)
+    assert done.stdout == "started (0, '', 0)\n", done.stderr
