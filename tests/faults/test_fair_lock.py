@@ -21,7 +21,7 @@ from tests.programs import until
 def known(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(filelock, "_told", {})
     if request.param == "signed":  # as on macOS, and where /proc/locks names other devices than stat does
-        monkeypatch.setattr(filelock, "_taker", lambda _: None)
+        monkeypatch.setattr(filelock, "_lines", lambda _: [])
 
 
 def test_the_holder_of_the_lock_is_named_and_nobody_when_it_is_free(tmp_path: Path) -> None:
