@@ -19,7 +19,6 @@ from tests.programs import until
 
 @pytest.fixture(params=["told by the kernel", "signed"], autouse=True)
 def known(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(filelock, "_told", {})
     if request.param == "signed":  # as on macOS, and where /proc/locks names other devices than stat does
         monkeypatch.setattr(filelock, "_lines", lambda _: [])
 

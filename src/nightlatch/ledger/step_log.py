@@ -40,10 +40,13 @@ SELECT body FROM {prefix}journal WHERE chain = :chain AND kind = :kind AND body 
 # The place is looked at too: a commit of this writer whose reply was lost may have landed meanwhile.
 _FENCE = """
 SELECT id FROM {prefix}run WHERE id = :id AND token = :token AND grant_id = :grant AND state = 'running'
-  AND (:id = :around OR EXISTS (SELECT 1 FROM {prefix}run WHERE id = :around AND token = :token AND grant_id = :grant
-                                AND state = 'running' {share}))
-  AND NOT EXISTS (SELECT 1 FROM {prefix}journal WHERE chain = :chain AND seq = :next) {share}
+  AND NOT EXISTS (SELECT 1 FROM {prefix}journal WHERE chain = :chain AND seq = :next)
 """
+_AROUND = """
+  AND EXISTS (SELECT 1 FROM {prefix}run WHERE id = :around AND token = :token AND grant_id = :grant
+              AND state = 'running' {share})
+"""
+_SHARE = "{share}"
 
 
 def step(digest: str, key: str, state: str, tries: int, result: str, reason: str) -> Step:
@@ -102,6 +105,7 @@ class StepWriter:
         self.chain = step_chain.chain_after(run.id) if first else step_chain.chain_of(tables.read, run.id)
         self._tables = tables
         self._around = around or run
+        self._held = _FENCE + (_AROUND if around else "") + _SHARE
         self._fence = _Tail(tables, run, skew, self.chain, self._around)
 
     def head_after(self, rows: Sequence[Row] = ()) -> str | None:
@@ -126,7 +130,7 @@ class StepWriter:
     def _composed(self, seq: int, head: str, steps: Sequence[Step]) -> tuple[int, str, Callable[[], bool]]:
         rows = self._rows(seq, head, self._fence.now(), steps)
         values = self._fence.values() | {"chain": self.chain, "next": seq + 1, "around": self._around.id}
-        return rows[-1][1], rows[-1][5], lambda: bool(self._tables.guarded(_FENCE, values, [(JOURNAL, rows)]))
+        return rows[-1][1], rows[-1][5], lambda: bool(self._tables.guarded(self._held, values, [(JOURNAL, rows)]))
 
     def _rows(self, seq: int, head: str, at: int, steps: Sequence[Step]) -> list[Row]:
         rows: list[Row] = []

@@ -28,7 +28,6 @@ LOOK_AFTER = 2.0  # seconds of waiting before a waiter looks at whom it waits fo
 
 
 _known: dict[int, bytes] = {}
-_told: dict[int, bool] = {}  # device → whether the kernel tells who has a lock there; seen by a lock of our own
 
 
 def _me() -> bytes:
@@ -48,6 +47,7 @@ class FairLock:
         self.path = path
         self._fd = -1
         self._keep_open, self._kept = keep_open, -1
+        self._signed = True  # until it is seen that the kernel tells who has the lock
 
     def acquire(self, timeout: float) -> bool:
         """Wait in the queue for up to `timeout` seconds."""
@@ -73,7 +73,7 @@ class FairLock:
                 return work()
             finally:
                 self._give_back(fd)
-        waiter = _Waiter(self._open(), work)
+        waiter = _Waiter(self._open(), work, signed=self._signed)
         if not self._wait(waiter, patience, end_stopped=True):
             raise TimeoutError
         if waiter.error is not None:
@@ -119,7 +119,8 @@ class FairLock:
     def _at_once(self) -> int:
         """The locked descriptor; -1 if another has the lock."""
         # Found out before, written the moment the lock is ours: whoever is stopped in between is not to be found.
-        me, fd = _me(), self._kept if self._kept >= 0 else self._open()
+        me = _me() if self._signed else b""
+        fd = self._kept if self._kept >= 0 else self._open()
         if self._keep_open:
             self._kept = fd
         try:
@@ -128,18 +129,20 @@ class FairLock:
             if fd != self._kept:
                 os.close(fd)
             return -1
-        _sign(fd, me)
+        self._signed = self._signed and not _is_told(fd)
+        if self._signed:
+            os.pwrite(fd, me, 0)
         return fd
 
     def _give_back(self, fd: int) -> None:
-        _unlock(fd)
+        _unlock(fd, signed=self._signed)
         if fd != self._kept:
             os.close(fd)
 
     def _take(self, patience: float, *, end_stopped: bool) -> bool:
         fd = self._at_once()
         if fd < 0:
-            waiter = _Waiter(self._open(), None)
+            waiter = _Waiter(self._open(), None, signed=self._signed)
             if not self._wait(waiter, patience, end_stopped=end_stopped):
                 return False
             fd = waiter.fd
@@ -162,19 +165,14 @@ class FairLock:
         return True
 
 
-def _sign(fd: int, name: bytes) -> None:
-    """Write down who has the lock, where the kernel does not tell it."""
-    file = os.fstat(fd)
-    if file.st_dev not in _told:
-        # By what it says of our own descriptor: to be told of all locks takes it some 15 ms.
-        mine = b" %d %s " % (os.getpid(), _place(file))
-        _told[file.st_dev] = any(b"FLOCK" in line and mine in line for line in _lines(f"/proc/self/fdinfo/{fd}"))
-    if not _told[file.st_dev]:
-        os.pwrite(fd, name, 0)
+def _is_told(fd: int) -> bool:
+    """Does the kernel tell who has the lock? Seen by what it tells of our own: to tell of all takes it 15 ms."""
+    mine = b" %d %s " % (os.getpid(), _place(os.fstat(fd)))
+    return any(b"FLOCK" in line and mine in line for line in _lines(f"/proc/self/fdinfo/{fd}"))
 
 
-def _unlock(fd: int) -> None:
-    if not _told.get(os.fstat(fd).st_dev):
+def _unlock(fd: int, *, signed: bool) -> None:
+    if signed:
         os.pwrite(fd, _NOBODY, 0)  # so that a name in the file is always the name of who has the lock
     # Unlock, not only close: a child forked in this moment has a copy of the descriptor.
     fcntl.flock(fd, fcntl.LOCK_UN)
@@ -209,8 +207,8 @@ class _Waiter:
     With `work` that thread does it and gives the lock back; without, the lock is the caller's.
     """
 
-    def __init__(self, fd: int, work: Callable[[], object] | None) -> None:
-        self.fd, self._name, self._work = fd, _me(), work
+    def __init__(self, fd: int, work: Callable[[], object] | None, *, signed: bool) -> None:
+        self.fd, self._name, self._work, self._signed = fd, _me(), work, signed
         self.result: object = None
         self.error: BaseException | None = None
         self._settled = allocate_lock()  # whoever takes it first decides: locked, or given up
@@ -235,7 +233,8 @@ class _Waiter:
 
     def _block(self) -> None:
         fcntl.flock(self.fd, fcntl.LOCK_EX)
-        _sign(self.fd, self._name)
+        if self._signed:
+            os.pwrite(self.fd, self._name, 0)
         if not self._settled.acquire(blocking=False):
             self._give_back()  # given up meanwhile
         elif self._work:
@@ -250,5 +249,5 @@ class _Waiter:
             self._done.release()  # from here on the descriptor is the caller's: it may be closed already
 
     def _give_back(self) -> None:
-        _unlock(self.fd)
+        _unlock(self.fd, signed=self._signed)
         os.close(self.fd)

@@ -6,6 +6,7 @@ import json
 import os
 import random
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 from ...core import given, transient
@@ -34,6 +35,7 @@ class Memory:
 
     def __init__(self, run: str, attempt: int) -> None:
         self.run = run  # "" for the supervisor's own
+        self.item = os.environ.get("NIGHTLATCH_STEP")  # in a batch the items share a run, and have steps of their own
         self.done: dict[str, str] = {}  # digest → the result as JSON
         self.begun: dict[str, int] = {}  # begun and not ended when an earlier attempt died → how often
         self._loaded = attempt <= 1  # nobody was here before
@@ -86,7 +88,7 @@ class Memory:
 
 def step(memory: Memory, key: str, call: Call, retry: Retry) -> Work[Any]:
     """Call the function unless its result is recorded, and record the result."""
-    digest = digest_of(key)
+    digest = digest_of(key, memory.item)
     yield from memory.load()
     memory.use(key, digest, call)
     known = memory.recall(digest)
@@ -110,10 +112,9 @@ def step(memory: Memory, key: str, call: Call, retry: Retry) -> Work[Any]:
         return as_recorded(result, text)
 
 
-def digest_of(key: str) -> str:
+def digest_of(key: str, item: str | None) -> str:
     if not isinstance(key, str) or not key or len(key) > 1000 or not key.isprintable():
         raise UsageError(f"{given.shown(key)} cannot be a step's key: use 1 to 1000 printable letters, as in 'outline'")
-    item = os.environ.get("NIGHTLATCH_STEP")  # in a batch the items share a run, and have steps of their own
     return derive("step", item, key)[:32] if item else derive("step", key)[:32]
 
 
@@ -169,8 +170,11 @@ def reason_of(error: BaseException) -> str:
 
 def _brought(function: Any) -> Any:
     """What a function has with it besides its arguments: its object, and the data around a lambda in a loop."""
+    cells = getattr(function, "__closure__", None)
+    if cells is None and type(function) is FunctionType:
+        return None  # the plain case, of which there are many
     around = []
-    for cell in getattr(function, "__closure__", None) or ():
+    for cell in cells or ():
         try:
             found = cell.cell_contents
         except ValueError:  # nothing is in it yet
