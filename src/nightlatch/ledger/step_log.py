@@ -46,7 +46,6 @@ _AROUND = """
   AND EXISTS (SELECT 1 FROM {prefix}run WHERE id = :around AND token = :token AND grant_id = :grant
               AND state = 'running' {share})
 """
-_SHARE = "{share}"
 
 
 def step(digest: str, key: str, state: str, tries: int, result: str, reason: str) -> Step:
@@ -105,7 +104,7 @@ class StepWriter:
         self.chain = step_chain.chain_after(run.id) if first else step_chain.chain_of(tables.read, run.id)
         self._tables = tables
         self._around = around or run
-        self._held = _FENCE + (_AROUND if around else "") + _SHARE
+        self._held = _FENCE + (_AROUND if around else "") + "{share}"
         self._fence = _Tail(tables, run, skew, self.chain, self._around)
 
     def head_after(self, rows: Sequence[Row] = ()) -> str | None:

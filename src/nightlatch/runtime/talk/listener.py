@@ -271,7 +271,7 @@ class Listener:
 
 def _count(given: object) -> int:
     """How far something is, as every database can count."""
-    found = int(given or 0)  # type: ignore[call-overload]
+    found: int = int(given or 0)  # type: ignore[call-overload]
     if not 0 <= found < 1 << 63:
         raise ValueError(f"{found} is no count")
-    return int(found)
+    return found
