@@ -60,7 +60,7 @@ SELECT {ITEM.names} FROM {{prefix}}item WHERE scope = :scope AND state = :state 
 _REASONS = "SELECT digest, reason FROM {prefix}item WHERE scope = :scope AND digest IN "
 _RESOLVE = """
 UPDATE {prefix}item SET state = :state, reason = :reason, changed = :at
-WHERE scope = :scope AND state IN ('in-doubt', 'needs-attention') AND (:key = '' OR key = :key) RETURNING key
+WHERE scope = :scope AND state IN ('in-doubt', 'needs-attention'){this} RETURNING key
 """
 _COUNTS = "SELECT state, COUNT(*) FROM {prefix}item WHERE scope = :scope GROUP BY state"
 # From scope to scope by the index: a million items that are done are not looked at.
@@ -73,7 +73,7 @@ SELECT found.*, (SELECT MIN(reason) FROM {prefix}item AS item
                 WHERE item.scope = found.scope AND item.state = found.state AND item.key = found.one) FROM (
   SELECT seen.scope, item.state, COUNT(*), MIN(item.key) AS one, MAX(item.changed) FROM seen
   JOIN {prefix}item AS item ON item.scope = seen.scope AND item.state IN ('in-doubt', 'needs-attention')
-  WHERE :key = '' OR item.key = :key GROUP BY seen.scope, item.state
+  {this} GROUP BY seen.scope, item.state
 ) AS found ORDER BY found.scope, found.state
 """
 
@@ -119,13 +119,20 @@ class Items:
     def asking(self, key: str = "") -> list[tuple[str, str, int, str, float, str]]:
         """(batch, state, how many, one of their keys, last change, why that one) of all items that wait for a person,
         or of those with this key."""
-        rows = self._tables.read(_ASKING, key=key)
+        rows = self._tables.read(_ASKING.replace("{this}", "WHERE item.key = :key" if key else ""), key=key)
         return [(scope, state, count, key, at / 1000, reason) for scope, state, count, key, at, reason in rows]
 
     def resolve(self, scope: str, key: str, state: str, *, reason: str) -> list[str]:
         """A person says what becomes of an item in doubt or set aside, or with key "" of all. Returns their keys."""
         with self._tables.on_chain(scope) as chain:
-            rows = chain(_RESOLVE, scope=scope, key=key, state=state, reason=clean(reason), at=chain.at)
+            rows = chain(
+                _RESOLVE.replace("{this}", " AND key = :key" if key else ""),
+                scope=scope,
+                key=key,
+                state=state,
+                reason=clean(reason),
+                at=chain.at,
+            )
             keys = sorted(key for (key,) in rows)
             if keys:
                 chain.append("steps-resolved", state=state, keys="\n".join(keys), reason=reason)
