@@ -144,7 +144,7 @@ def note_of(run: Run, state: str) -> str:
         return ", ".join(filter(None, (progress_of(run), asked)))
     if run.state in states.OPEN:
         return f"before: {harmless(run.reason)}" if run.reason else ""
-    return harmless(run.reason) or usage_of(run)
+    return harmless(run.reason) or run.usage.show()
 
 
 def progress_of(run: Run) -> str:
@@ -152,14 +152,6 @@ def progress_of(run: Run) -> str:
         return ""
     far = f"{run.done}/{run.total}" if run.total else str(run.done)
     return f"{far} {harmless(run.message)}".rstrip()
-
-
-def usage_of(run: Run) -> str:
-    return " ".join(
-        f"{unit}={amount:g}" if unit != "tokens" else f"{unit}={amount:.0f}"
-        for unit in ("usd", "tokens", "calls", "units")
-        if (amount := getattr(run.usage, unit))
-    )
 
 
 def _when(run: Run, state: str) -> str:
@@ -170,7 +162,6 @@ def _when(run: Run, state: str) -> str:
 
 def facts(run: Run, state: str) -> dict[str, object]:
     """A run as JSON has it: times in seconds since the epoch, the state as it is shown."""
-    usage = run.usage
     return {
         "version": 1,
         "run": run.id,
@@ -193,7 +184,7 @@ def facts(run: Run, state: str) -> dict[str, object]:
         "due": run.due,
         "elapsed": run.elapsed,
         "progress": {"done": run.done, "total": run.total, "message": run.message},
-        "usage": {"usd": usage.usd, "tokens": usage.tokens, "calls": usage.calls, "units": usage.units},
+        "usage": run.usage.by_unit(),
         "head": run.anchor,
     }
 

@@ -12,7 +12,7 @@ from ..runtime.rehearsing import plan
 from ..runtime.runs import kept
 from . import asking, screen, timeline
 from .arguments import Parser
-from .desk import Desk, attempt_facts, colour_of, entry_facts, facts, print_json, progress_of, usage_of
+from .desk import Desk, attempt_facts, colour_of, entry_facts, facts, print_json, progress_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def _lines(run: Run, state: str) -> list[tuple[str, str]]:
         ("ended", ended if run.state not in states.OPEN else ""),
         ("due", screen.moment(run.due) if run.due else ""),
         ("progress", progress_of(run)),
-        ("usage", usage_of(run)),
+        ("usage", run.usage.show()),
         ("cancel", f"asked for by {harmless(run.cancel)}" if run.cancel else ""),
     ]
     return [(word, text) for word, text in lines if text]

@@ -102,7 +102,7 @@ class Attendance:
             tail = next(iter(self._streams.values())).tail
             found = usage.from_output(tail)
             if found:
-                backoff.patiently(self._lease, lambda: self._listener.spend(found))
+                backoff.patiently(self._lease, lambda: self._listener.spend(found, source="output"))
             elif job.caps:
                 self._told.unmetered = "no usage found at the end of its output: its budget was not counted"
             if not self._ending.exit_code and (why := usage.complaint(tail)):

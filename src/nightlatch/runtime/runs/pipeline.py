@@ -161,7 +161,7 @@ class Pipeline(Looking):
         if settled:
             return self._tell(writer.finish(states.SUCCEEDED, exit_code=0, reason="its key is done already"), 0)
         self.writer, self.lease, self.opened = writer, lease, writer.run
-        self.spending.count_earlier(writer.run)  # again: another may have made an attempt while we waited for the lease
+        self.spending.begin(writer.run)  # counted again: another may have made an attempt while we waited for the lease
         started = clock.now()
         if self._prepare():
             self._guarded(lambda: self._work(started))

@@ -210,7 +210,7 @@ class Listener:
                 return {"waiting": self._batch.waiting()} if self._batch else {}
             case "spend":
                 amounts = budget.amounts(f"{unit}={amount}" for unit, amount in request.items())
-                self.spend(amounts)
+                self.spend(amounts, source="report", item=str(item))
                 if told is not self.told:
                     told.add(amounts)
                 return {"used": told.used}
@@ -259,9 +259,9 @@ class Listener:
             case other:
                 raise ValueError(f"`do` is {other!r}; known are {_KNOWN}")
 
-    def spend(self, amounts: dict[str, float]) -> None:
+    def spend(self, amounts: dict[str, float], **about: str) -> None:
         """Record what was used; the watch judges it against the budget."""
-        self._writer.usage(**amounts)
+        self._writer.usage(about, **amounts)
         self.told.add(amounts)
         self._watch.spent(amounts)
 
