@@ -37,8 +37,8 @@ def test_marks_lock_and_refusals_are_for_this_user_alone(path, tmp_path):
         gate.write(mark(1), b"")
     hidden = tmp_path / ".out.html.nightlatch"
     assert mode(hidden) == 0o700
-    assert {entry.name: mode(entry) for entry in hidden.iterdir()} == dict.fromkeys(
-        ["lock", "marks", "refusals"], 0o600
+    assert {entry.name.partition(".")[0]: mode(entry) for entry in hidden.iterdir()} == dict.fromkeys(
+        ["landing", "lock", "marks", "refusals"], 0o600
     )
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import stat
 
-from ..core import given
+from ..core import fence, given
 from ..errors import UsageError
-from ..system import durable, treecopy
+from ..system import durable, fingerprint, treecopy
 from . import marks
 from .bearer import present
 from .on_disk import OnDisk
@@ -65,6 +65,7 @@ class Folder(OnDisk):
         try:
             with self._marks.explained():
                 treecopy.copy(source, unfinished)
+                digest = fingerprint.of(unfinished)
             with self._marks.locked():
                 self._marks.admit(mark, by)
                 doomed = self._never_live()
@@ -75,6 +76,7 @@ class Folder(OnDisk):
                 self._link(release, self._pending)
                 os.rename(unfinished, os.path.join(self.releases, release))
                 durable.fsync_folder(self.releases)
+                self._marks.note_landing(mark, digest, release)
                 self._switch(self._pending)
                 doomed += self._put_aside(name for _, name in self._list()[: -self._keep] if name != release)
         except BaseException:
@@ -99,11 +101,15 @@ class Folder(OnDisk):
             before = names[names.index(current) - 1]
             link = self._marks.new_path()
             self._link(before, link)
+            self._marks.note_landing(mark, fence.BACK, before)
             self._switch(link)
         with self._marks.explained():
             for path in aside:
                 treecopy.remove(path)
         return before
+
+    def _shown(self) -> str:
+        return self.current()
 
     def current(self) -> str:
         """The release that the link points to; "" if there is none."""

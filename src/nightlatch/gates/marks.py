@@ -1,6 +1,7 @@
 """Marks kept in a hidden folder beside the target, under a fair lock: what file and folder gates share.
 
-`.NAME.nightlatch/` holds `marks`, `lock`, `refusals` and what is being written. The lock file is never
+`.NAME.nightlatch/` holds `marks`, `lock`, `refusals`, what is being written, and an empty file
+`landing.GRANT.WHAT.SHA256` whose name says what was written last. The lock file is never
 renamed: whoever waits on it waits on the same one. Do not delete the folder: the marks in it are what
 keeps a stale holder out until the next one seals.
 """
@@ -18,9 +19,9 @@ from . import refusals
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from ..core.fence import Refusal, Standing
+    from ..core.fence import Landing, Refusal, Standing
     from ..core.model import Known, Mark
 
 PATIENCE = 30.0  # seconds to wait for the lock; whoever has it flushes a file at the most
@@ -29,8 +30,9 @@ PATIENCE = 30.0  # seconds to wait for the lock; whoever has it flushes a file a
 class Marks:
     """The marks of one target. Every change is made inside `locked`."""
 
-    def __init__(self, target: str) -> None:
-        self.target = target
+    def __init__(self, target: str, shown: Callable[[], str]) -> None:
+        """`shown` tells what is at the target now, in a word that no later write has: an inode, a release."""
+        self.target, self._shown = target, shown
         self.parent, name = os.path.split(target)
         self.folder = os.path.join(self.parent, f".{name}.nightlatch")
         self._marks = os.path.join(self.folder, "marks")
@@ -73,7 +75,7 @@ class Marks:
 
         A mark that stands already is not written again: that would double what a write has to flush.
         """
-        standing = self.read()
+        standing, landings = self._read()
         try:
             higher = fence.admit(self.target, standing, mark, known)
         except StaleToken as refused:
@@ -82,8 +84,50 @@ class Marks:
         before = standing.get(mark.name)
         if higher:
             here = fence.Standing(mark=mark, by=" ".join(by.split()), at=clock.wall())
-            self._write({**standing, mark.name: here})
+            self._write({**standing, mark.name: here}, self._with_last(standing, landings))
         return before.mark if before else None
+
+    def note_landing(self, mark: Mark, digest: str, what: str) -> None:
+        """Inside `locked`, after `admit` and before the write: `what` is about to be shown there.
+
+        Only a name in the folder, so that it costs no flush: the target's own, after the write, is enough where a
+        file system keeps the order of names. It becomes a line of the marks when they are next written; what is
+        not shown by then did not land.
+        """
+        new = os.path.join(self.folder, f"landing.{mark.grant}.{what}.{digest}")
+        old = self._noted()
+        if old is None:
+            os.close(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            return
+        if old[1] != mark.grant:
+            standing, landings = self._read()
+            kept = self._with_last(standing, landings)
+            if kept != landings:  # another lease's, whose mark stands beside ours: sealing has not met it
+                self._write(standing, kept)
+        os.rename(os.path.join(self.folder, ".".join(old)), new)
+
+    def landings(self) -> tuple[Landing, ...]:
+        """What has landed here, the oldest first, as far as it is kept."""
+        if not os.path.isdir(self.folder):
+            return ()
+        with self.locked():
+            return self._with_last(*self._read())
+
+    def _noted(self) -> list[str] | None:
+        """`landing`, grant, what, digest."""
+        return next((name.split(".") for name in os.listdir(self.folder) if name.startswith("landing.")), None)
+
+    def _with_last(self, standing: dict[str, Standing], landings: tuple[Landing, ...]) -> tuple[Landing, ...]:
+        """With the last write, if it did land: killed before its rename, it was noted only."""
+        noted = self._noted()
+        if noted is None:
+            return landings
+        _, grant, what, digest = noted
+        mark = next((s.mark for s in standing.values() if s.mark.grant == grant), None)
+        known = landings and (landings[-1].mark.grant, landings[-1].digest) == (grant, digest)
+        if mark is None or known or what != self._shown():
+            return landings
+        return (*landings, fence.Landing(mark=mark, digest=digest, at=clock.wall()))[-fence.LANDINGS :]
 
     def adopt(self, store: str) -> int:
         """Make every mark one of this store's, on a person's word; returns how many were another's.
@@ -91,19 +135,25 @@ class Marks:
         Tokens stay, so that a holder of this store has to come with a higher one; it raises its own.
         """
         with self.locked():
-            standing = self.read()
+            standing, landings = self._read()
             foreign = sum(s.mark.store != store for s in standing.values())
             if foreign:
-                self._write({n: replace(s, mark=replace(s.mark, store=store, grant="")) for n, s in standing.items()})
+                mine = {n: replace(s, mark=replace(s.mark, store=store, grant="")) for n, s in standing.items()}
+                landed = self._with_last(standing, landings)
+                self._write(mine, tuple(replace(one, mark=replace(one.mark, store=store)) for one in landed))
         return foreign
 
     def read(self) -> dict[str, Standing]:
         """Every mark by lease name. Without the lock: as they stood a moment ago."""
+        return self._read()[0]
+
+    def _read(self) -> tuple[dict[str, Standing], tuple[Landing, ...]]:
         try:
             with open(self._marks, encoding="utf-8") as file:
-                return fence.unpack(file.read())
+                text = file.read()
+            return fence.unpack(text), fence.landings(text)
         except FileNotFoundError:
-            return {}
+            return {}, ()
         except ValueError as error:
             # Never taken for "no marks": that would let every stale holder in.
             raise GateUnreachable(
@@ -161,8 +211,8 @@ class Marks:
                 + ". Check space, owner and permissions there, then try again"
             ) from error
 
-    def _write(self, standing: dict[str, Standing]) -> None:
-        durable.replace(self._marks, fence.pack(standing).encode())
+    def _write(self, standing: dict[str, Standing], landings: tuple[Landing, ...]) -> None:
+        durable.replace(self._marks, fence.pack(standing, landings).encode())
 
 
 def new_name() -> str:

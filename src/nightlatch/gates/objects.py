@@ -7,10 +7,10 @@ import os
 from pathlib import Path
 
 from ..core import fence
-from ..core.fence import Refusal, Standing
+from ..core.fence import Landing, Refusal, Standing
 from ..core.value import replace
 from ..errors import Error, GateUnreachable, StaleToken, UsageError
-from ..system import clock, identity
+from ..system import clock, fingerprint, identity
 from .bearer import present
 from .bucket import Bucket
 from .pointer import Cell
@@ -88,7 +88,7 @@ class Object:
             if not at:
                 raise UsageError(f"{self.url} has no release before {old.key or 'the first one'} to go back to")
             went_to = old.kept[at - 1]
-            return replace(raised, key=went_to)
+            return replace(raised, key=went_to, landings=_with(old, mark, fence.BACK))
 
         self._change(back, by)
         return went_to
@@ -106,6 +106,10 @@ class Object:
     def key(self) -> str:
         """The key, in the bucket, of what is published; "" if nothing is yet."""
         return self._cell.read()[0].key
+
+    def landings(self) -> tuple[Landing, ...]:
+        """What was written here through the gate, the oldest first, as far as it is kept."""
+        return self._cell.read()[0].landings
 
     def standing(self) -> dict[str, Standing]:
         """Every mark by lease name."""
@@ -132,6 +136,7 @@ class Object:
         mark, by = present(self, bearer, self._sealed)
         self._change(lambda old: self._only_checked(old, mark, by), by)  # before a large payload is sent in vain
         key = f"{self._key}.releases/{mark.token}-{identity.new_id()}"
+        digest = fingerprint.of(str(content)) if isinstance(content, Path) else fingerprint.of_bytes(content)
         dropped: tuple[str, ...] = ()
 
         def published(old: Pointer) -> Pointer | None:
@@ -141,7 +146,7 @@ class Object:
             raised = self._raised(old, mark, by) or old
             kept = (*old.kept, key)[-self._keep :]
             dropped = tuple(name for name in old.kept if name not in kept)
-            return replace(raised, key=key, kept=kept)
+            return replace(raised, key=key, kept=kept, landings=_with(old, mark, digest))
 
         self._bucket.put(key, content, mimetypes.guess_type(self._key)[0] or "application/octet-stream")
         try:
@@ -173,3 +178,7 @@ class Object:
             except Error as error:
                 refused.add_note(f"the refusal could not be recorded: {error}")
             raise
+
+
+def _with(old: Pointer, mark: Mark, digest: str) -> tuple[Landing, ...]:
+    return (*old.landings, Landing(mark=mark, digest=digest, at=clock.wall()))[-fence.LANDINGS :]
