@@ -31,6 +31,7 @@ class Pointer:
     key: str  # of what is published; "" if nothing is yet
     kept: tuple[str, ...]  # the newest releases, the current one among them, the oldest first
     refusals: tuple[Refusal, ...]
+    before: dict[str, str]  # for each of them, what was shown when it was published; "": nothing
     landings: tuple[Landing, ...] = ()  # what was published, the oldest first
 
     def pack(self) -> bytes:
@@ -40,6 +41,7 @@ class Pointer:
             "nonce": self.nonce,
             "key": self.key,
             "kept": self.kept,
+            "before": self.before,
             "marks": fence.pack(self.marks, self.landings),
             "refusals": "".join(refusal.pack() for refusal in self.refusals),
         }
@@ -55,11 +57,12 @@ class Pointer:
             nonce=facts["nonce"],
             key=facts["key"],
             kept=tuple(facts["kept"]),
+            before=facts.get("before", {}),
             refusals=tuple(map(Refusal.unpack, facts["refusals"].splitlines())),
         )
 
 
-EMPTY = Pointer(marks={}, seq=0, nonce="", key="", kept=(), refusals=())
+EMPTY = Pointer(marks={}, seq=0, nonce="", key="", kept=(), before={}, refusals=())
 
 
 class Cell:
