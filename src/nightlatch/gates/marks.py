@@ -38,6 +38,7 @@ class Marks:
         self._marks = os.path.join(self.folder, "marks")
         self._refusals = os.path.join(self.folder, "refusals")
         self._local = False
+        self.expected: set[str] = set()  # leases that have sealed it: their marks must be there
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -76,6 +77,8 @@ class Marks:
         A mark that stands already is not written again: that would double what a write has to flush.
         """
         standing, landings = self._read()
+        if mark.name in self.expected and mark.name not in standing:
+            raise self._moved(mark.name)
         try:
             higher = fence.admit(self.target, standing, mark, known)
         except StaleToken as refused:
@@ -84,7 +87,8 @@ class Marks:
         before = standing.get(mark.name)
         if higher:
             here = fence.Standing(mark=mark, by=" ".join(by.split()), at=clock.wall())
-            self._write({**standing, mark.name: here}, self._with_last(standing, landings))
+            self._write({**standing, mark.name: here}, self._with_last(self._noted(), standing, landings))
+        self.expected.add(mark.name)
         return before.mark if before else None
 
     def note_landing(self, mark: Mark, digest: str, what: str) -> None:
@@ -101,25 +105,27 @@ class Marks:
             return
         if old[1] != mark.grant:
             standing, landings = self._read()
-            kept = self._with_last(standing, landings)
+            kept = self._with_last(old, standing, landings)
             if kept != landings:  # another lease's, whose mark stands beside ours: sealing has not met it
                 self._write(standing, kept)
         os.rename(os.path.join(self.folder, ".".join(old)), new)
 
     def landings(self) -> tuple[Landing, ...]:
-        """What has landed here, the oldest first, as far as it is kept."""
+        """What has landed here, the oldest first, as far as it is kept. Without the lock: as of a moment ago."""
         if not os.path.isdir(self.folder):
             return ()
-        with self.locked():
-            return self._with_last(*self._read())
+        with self.explained():
+            noted = self._noted()  # first: what becomes a line of the marks meanwhile is then found twice, not missed
+            return self._with_last(noted, *self._read())
 
     def _noted(self) -> list[str] | None:
         """`landing`, grant, what, digest."""
         return next((name.split(".") for name in os.listdir(self.folder) if name.startswith("landing.")), None)
 
-    def _with_last(self, standing: dict[str, Standing], landings: tuple[Landing, ...]) -> tuple[Landing, ...]:
+    def _with_last(
+        self, noted: list[str] | None, standing: dict[str, Standing], landings: tuple[Landing, ...]
+    ) -> tuple[Landing, ...]:
         """With the last write, if it did land: killed before its rename, it was noted only."""
-        noted = self._noted()
         if noted is None:
             return landings
         _, grant, what, digest = noted
@@ -139,18 +145,21 @@ class Marks:
             foreign = sum(s.mark.store != store for s in standing.values())
             if foreign:
                 mine = {n: replace(s, mark=replace(s.mark, store=store, grant="")) for n, s in standing.items()}
-                landed = self._with_last(standing, landings)
+                landed = self._with_last(self._noted(), standing, landings)
                 self._write(mine, tuple(replace(one, mark=replace(one.mark, store=store)) for one in landed))
         return foreign
 
     def read(self) -> dict[str, Standing]:
         """Every mark by lease name. Without the lock: as they stood a moment ago."""
-        return self._read()[0]
+        with self.explained():
+            return self._read()[0]
 
     def _read(self) -> tuple[dict[str, Standing], tuple[Landing, ...]]:
         try:
             with open(self._marks, encoding="utf-8") as file:
                 text = file.read()
+            if not text.endswith("\n"):
+                raise ValueError("cut off")
             return fence.unpack(text), fence.landings(text)
         except FileNotFoundError:
             return {}, ()
@@ -158,7 +167,8 @@ class Marks:
             # Never taken for "no marks": that would let every stale holder in.
             raise GateUnreachable(
                 f"the marks of {self.target} cannot be read: {self._marks} is damaged. Nothing was written. Once no "
-                f"old holder is left, remove that file; the next holder seals anew"
+                f"old holder is left, remove that file, and for each lease that writes there: nightlatch gate forget "
+                f"{self.target} --lease NAME. The next holder that names it seals it anew"
             ) from error
 
     def refusals(self) -> list[Refusal]:
@@ -171,12 +181,19 @@ class Marks:
             self._check_place()
         with self.explained():
             if not os.path.isdir(self.folder):
-                # The folders above too: a gate that was registered is sealed before whoever needs it
-                # has made its folder again, and a mark must stand there first.
+                if self.expected:
+                    raise self._moved(min(self.expected))
                 os.makedirs(self.parent, exist_ok=True)
                 durable.private_folder(self.folder)
                 durable.fsync_folder(self.parent)
         return self.folder
+
+    def _moved(self, lease: str) -> GateUnreachable:
+        """Never taken for a target that is new: on a bare mount point a mark keeps nobody from the disk itself."""
+        return GateUnreachable(
+            f"{self.target} is not where {lease} has sealed it: there is no mark of it in {self.folder}. Nothing was "
+            f"written. Mount the disk it is on, or put the folder back, then try again"
+        )
 
     def _check_place(self) -> None:
         reason = storage.not_local(self.target)

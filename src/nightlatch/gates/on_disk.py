@@ -38,6 +38,14 @@ class OnDisk:
         self._sealed = mark
         return before
 
+    def has_mark(self, lease: str) -> bool:
+        """Has a holder of `lease` sealed it?"""
+        return lease in self.standing()
+
+    def expect_mark(self, lease: str) -> None:
+        """A holder of `lease` has sealed it before: without its mark this is another place, and unreachable."""
+        self._marks.expected.add(lease)
+
     def standing(self) -> dict[str, Standing]:
         """Every mark by lease name."""
         return self._marks.read()
