@@ -119,6 +119,10 @@ class PageStore:
             gates.append(gate)
             return True
 
+    def gates(self, name: str) -> tuple[str, ...]:
+        with self._page() as page:
+            return tuple(page["leases"].get(name, {"gates": []})["gates"])
+
     def unregister(self, name: str, gate: str, grant: str = "") -> bool:
         with self._page() as page:
             lease = self._mine(page, name, grant) if grant else page["leases"].get(name, {"gates": []})

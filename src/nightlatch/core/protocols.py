@@ -77,6 +77,9 @@ class Store(Protocol):
     def register(self, name: str, grant: str, gate: str) -> bool:
         """Put a gate on the list that every later acquire of `name` returns. False: it was there."""
 
+    def gates(self, name: str) -> tuple[str, ...]:
+        """Every gate registered under `name`."""
+
     def unregister(self, name: str, gate: str, grant: str = "") -> bool:
         """Take a gate off that list. False: it was not there.
 

@@ -168,7 +168,7 @@ class SqlStore:
             record = self.read(name)
             raise Busy(held.sentence(record, name), record)
         token, previous, gates, past = rows[0]
-        return Granted(token=token, previous=previous, gates=self._gates(name) if gates else (), known=Known.read(past))
+        return Granted(token=token, previous=previous, gates=self.gates(name) if gates else (), known=Known.read(past))
 
     def _look_first(self, name: str, grant: str) -> None:
         if self._read(_HELD, name=name, grant=grant):
@@ -273,7 +273,7 @@ class SqlStore:
     def close(self) -> None:
         self._db.close()
 
-    def _gates(self, name: str) -> tuple[str, ...]:
+    def gates(self, name: str) -> tuple[str, ...]:
         rows = self._read("SELECT gate FROM {prefix}gate WHERE name = :name ORDER BY gate", name=name)
         return tuple(gate for (gate,) in rows)
 

@@ -94,7 +94,7 @@ class Lease:
         given.gate(gate)
         self.check()
         with self._sealing:
-            seal_in_work(self, gate, alone=True)
+            seal_in_work(self, gate)
 
     def raise_above(self, token: int) -> None:
         """Lift our token above one that a gate has seen: the store was restored from before it was granted."""

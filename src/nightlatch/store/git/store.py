@@ -239,6 +239,12 @@ class GitStore:
         self._change_mine(name, grant, change)
         return not there
 
+    def gates(self, name: str) -> tuple[str, ...]:
+        ref = names.lease(name)
+        self._refs.look(ref)
+        stands = _standing(self._refs.seen.get(ref))
+        return stands.gates if stands else ()
+
     def unregister(self, name: str, gate: str, grant: str = "") -> bool:
         there = False
 
