@@ -35,8 +35,8 @@ def branch(text: str) -> str:
     name = text.removeprefix("refs/").removeprefix("heads/") if text.startswith(("refs/heads/", "heads/")) else text
     if ":" in text or text.startswith("+"):
         raise UsageError(
-            f"{text!r} is a refspec: HEAD is what is pushed, and never by force. Name the branch alone, as in nightlatch "
-            f"push origin main"
+            f"{text!r} is a refspec: HEAD is what is pushed, and never by force. Name the branch alone, as in "
+            f"nightlatch push origin main"
         )
     parts = name.split("/")
     bad = (
