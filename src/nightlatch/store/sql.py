@@ -19,10 +19,10 @@ from .ear import Polling
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
     from typing import Any
 
-    from ..core.model import Takeover
+    from ..core.model import Begun, Takeover
     from ..core.protocols import Ear
     from ..database.postgres import Postgres
     from ..database.sqlite import Sqlite
@@ -140,6 +140,7 @@ ON CONFLICT (name, gate) DO NOTHING RETURNING gate
 
 class SqlStore:
     default_ttl = 60.0
+    lists_begun = False  # all machines share the ledger, or there is only one
 
     def __init__(self, url: str, database: Sqlite | Postgres, folder: str) -> None:
         self.url = url  # as it may be shown: without a password
@@ -151,7 +152,15 @@ class SqlStore:
     def id(self) -> str:
         return self._db.identity()
 
-    def acquire(self, name: str, grant: str, holder: Holder, ttl: float, over: Takeover | None = None) -> Granted:
+    def acquire(
+        self,
+        name: str,
+        grant: str,
+        holder: Holder,
+        ttl: float,
+        over: Takeover | None = None,
+        begin: Begun | None = None,
+    ) -> Granted:
         if self._db.look_first and over is None:
             self._look_first(name, grant)
         rows = self._write(
@@ -179,7 +188,7 @@ class SqlStore:
         if not self._write(_RENEW, ttl, name=name, grant=grant):
             raise self._lost(name)
 
-    def release(self, name: str, grant: str) -> None:
+    def release(self, name: str, grant: str, ended: Collection[int] = ()) -> None:
         if not self._db.write(self._sql(_RELEASE), lazy=True, name=name, grant=grant):
             raise self._lost(name)
 
