@@ -27,7 +27,8 @@ from ..runs.look import Looking
 from ..runs.verdict import Verdict
 from ..runs.watch import Watch
 from ..steps.inner import RESULT
-from ..talk.socket import Socket, one_by_one
+from ..talk.replies import one_by_one
+from ..talk.socket import Socket
 from . import plan
 from .plan import Plan, PlannedEffect
 
@@ -145,6 +146,8 @@ class _Rehearsal(Looking):
             poll = select.poll()
             for fd in (self.guard.fileno(), *socket.descriptors):
                 poll.register(fd, select.POLLIN)
+            for fd in socket.sending:
+                poll.register(fd, select.POLLOUT)
             pause = min(self.watch.next_at(clock.now()) - clock.now(), clock.SLICE)
             ready = [fd for fd, _ in poll.poll(max(pause, 0.0) * 1000 + 1)]
             socket.serve([fd for fd in ready if fd != self.guard.fileno()])

@@ -127,8 +127,9 @@ class Attendance:
                 wanted.add(self._guard.fileno())
                 stopped = {fd for fd in reading if streams[fd].unshown}  # what is not shown yet is not read either
                 wanted, showing = wanted - stopped, {streams[fd].screen for fd in stopped}
-            if (wanted, showing) != polled:
-                poll, polled = _polling(wanted, showing), (wanted, showing)
+            sending = showing | set(self._socket.sending)
+            if (wanted, sending) != polled:
+                poll, polled = _polling(wanted, sending), (wanted, sending)
             pause = min(self._watch.next_at(now) - now, again - now, clock.SLICE if self._listener.warm else _IDLE)
             ready = [fd for fd, _ in poll.poll(max(pause, 0.0) * 1000 + 1)]
             if not ready:
@@ -171,10 +172,10 @@ class Attendance:
                 self._ending.decide(states.FAILED, "its warden was killed; all it had started was ended", 125)
 
 
-def _polling(wanted: set[int], showing: set[int]) -> select.poll:
+def _polling(wanted: set[int], sending: set[int]) -> select.poll:
     poll = select.poll()
     for fd in wanted:
         poll.register(fd, select.POLLIN)
-    for fd in showing:
+    for fd in sending:
         poll.register(fd, select.POLLOUT)
     return poll

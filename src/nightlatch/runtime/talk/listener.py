@@ -9,7 +9,7 @@ from ...errors import Error, Stop
 from ...system import clock
 from ..runs import output
 from ..steps.recorder import Recorder
-from .socket import Later, refusal, reply
+from .replies import Later, refusal, reply
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
