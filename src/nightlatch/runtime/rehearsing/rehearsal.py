@@ -20,6 +20,7 @@ from ...system import clock, identity, tree, warden
 from ...system.light import signal
 from ..effects.book import Book
 from ..leases import supervise
+from ..leases.handle import without_password
 from ..publishing.workspace import Workspace
 from ..runs import output
 from ..runs.ending import Ending
@@ -123,7 +124,8 @@ class _Rehearsal(Looking):
             from ..publishing.clone import ELSEWHERE
 
             hidden |= set(ELSEWHERE)
-        outer = {name: text for name, text in os.environ.items() if name not in hidden}
+        inherited = without_password(dict(os.environ), self.store.url)
+        outer = {name: text for name, text in inherited.items() if name not in hidden}
         return outer | dict(self.job.env) | {
             tree.DRY_RUN: "1",
             "NIGHTLATCH_RUN": self.known.id if self.known else "dry-run",

@@ -6,7 +6,7 @@ import os
 import select
 
 from ...core import states
-from ...store import url
+from ...store import handle, url
 from ...system import clock, warden
 from ...system.light import signal
 from ..leases import supervise
@@ -48,8 +48,10 @@ class Attendance:
         folder: str,
         delivery: Delivery | None,
         checkpoints: Checkpoints | None,
+        where: str,
     ) -> None:
-        """`streams`: where its standard output and error can be read. `folder`: where they are kept."""
+        """`streams`: where its standard output and error can be read. `folder`: where they are kept. `where`: the
+        store's URL."""
         self._job, self._lease, self._ending, self._guard, self._delivery = job, lease, ending, guard, delivery
         self._watch = watch.Watch(
             now=clock.now(),
@@ -62,6 +64,7 @@ class Attendance:
         self._kept = output.Kept(folder)
         self._told = told
         self._listener = Listener(told, lease, ledger, writer, self._watch, folder, checkpoints, guard)
+        self._listener.passed = where if job.pass_store else ""
         self._socket = Socket(lease.grant, self._listener.answers)
         self._environment = supervise.environment(lease) | dict(job.env) | {
             "NIGHTLATCH_RUN": writer.run.id,
@@ -76,6 +79,8 @@ class Attendance:
         else:
             self._environment.pop("NIGHTLATCH_WORKSPACE", None)  # of a run that this one is started in
         self._environment.pop(url.ENV, None)  # the store's password is not the agent's business
+        if job.pass_store:
+            self._environment[url.ENV] = f"{handle.PREFIX}{self._socket.path}"
         self._listener.hidden = hidden = output.secrets(self._environment)
         bar = checkpoints.bar if checkpoints else None
         self._streams = {fd: output.Stream(fd, screen, self._kept, hidden, bar) for screen, fd in enumerate(streams, 1)}

@@ -206,6 +206,7 @@ class Pipeline(Looking):
             folder=folder,
             delivery=self.delivery,
             checkpoints=self.checkpoints,
+            where=self.where,
         )
         self.attendance.run(started)
 
