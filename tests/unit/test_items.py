@@ -229,7 +229,7 @@ def test_many_columns_are_not_compared_each_with_all(tmp_path: Path):
     reader.check(names, "the command")
     ((_, content, _),) = [found for found in reader if not isinstance(found, BadItem)]
     assert content["column-199999"] == "199999"
-    with pytest.raises(UsageError, match="has column-0, .*column-49, …"):
+    with pytest.raises(UsageError, match=r"has column-0, .*column-49, …"):
         reader.check(["other"], "the command")
     (tmp_path / "items.csv").write_text(",".join([*names, names[-1]]))
     with pytest.raises(UsageError, match="'column-199999' more than once"):
