@@ -86,6 +86,9 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--meter", metavar="HOW", choices=["report", "output"],
                         help="report or output: who tells usage")  # fmt: skip
     parser.add_argument("--shell", action="store_true", help="give CMD, one line, to sh; values stay values")
+    parser.add_argument(
+        "--pass-store", action="store_true", help="let Nightlatch's commands inside an item have the store's password"
+    )
     parser.add_argument("--dry-run", action="store_true", help="show what would be done; claim and start nothing")
     parser.add_argument("--resolve", metavar="OUTCOME", choices=list(effects.RESOLUTIONS),
                         help="done, failed or again: what becomes of items in doubt or set aside")  # fmt: skip
@@ -160,6 +163,7 @@ def _batch(args: Namespace, command: list[str], argv: list[str]) -> Batch:
         meter=args.meter or "",
         json=args.json,
         shell=args.shell,
+        pass_store=args.pass_store,
         again=f"nightlatch batch {shlex.join(word.replace(store, without_password(store)) for word in argv)}",
     )
 

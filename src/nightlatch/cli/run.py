@@ -73,6 +73,9 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--input", metavar="FILE", action="append", help="record its sha256; may be repeated")
     parser.add_argument("--lost", metavar="POLICY", default="", choices=["again", "doubt"],
                         help="after an attempt whose holder died: again (default with --publish) or doubt")  # fmt: skip
+    parser.add_argument(
+        "--pass-store", action="store_true", help="let Nightlatch's commands inside it have the store's password"
+    )
     parser.add_argument("--keep-awake", action="store_true", help="keep the machine from sleeping while it runs")
     parser.add_argument("--retries", metavar="N", type=int, default=0, help="more attempts if it fails (default 0)")
     parser.add_argument("--backoff", metavar="TIME", default="10s", help="before the first of them; doubles (10s)")
@@ -168,6 +171,7 @@ def _job(args: Namespace, command: list[str]) -> Job:
         again=args.again,
         new=args.new,
         keep_awake=args.keep_awake,
+        pass_store=args.pass_store,
     )
 
 

@@ -61,7 +61,8 @@ class Postgres:
 
     def __init__(self, url: str, area: str) -> None:
         self.url = dsn.redact(url)
-        self.address = url if url == self.url else ""  # what opens it without a secret
+        # What opens it without a secret.
+        self.address = "" if dsn.has_secret(url) or dsn.needs_environment(url) else url
         self.area = area
         libpq_url, self.schema = dsn.split(url)
         self.prefix = f"{self.schema}."

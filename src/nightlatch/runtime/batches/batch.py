@@ -71,6 +71,7 @@ class Batch:
     caps: tuple[Cap, ...] = ()  # of an item, and of the batch
     meter: str = ""  # "report" or "output"
     shell: bool = False
+    pass_store: bool = False  # items may ask for the store with its password
     json: bool = False  # standard output is for the summary alone
     again: str = ""  # the command line that goes on with this batch
 
@@ -98,7 +99,9 @@ def run(batch: Batch, *, store: str | None = None) -> tuple[Verdict, dict[str, A
     driver = [sys.executable, "-P", "-m", "nightlatch.runtime.batches.driver", batch.name, "--", *batch.command]
     caps = tuple(cap for cap in batch.caps if cap.period != budget.ITEM)
     meter = "report" if batch.meter else ""  # what stands in an item's output, the driver reports
-    job = Job(name=batch.name, command=driver, timeout=None, lost="again", caps=caps, meter=meter)
+    job = Job(
+        name=batch.name, command=driver, timeout=None, lost="again", caps=caps, meter=meter, pass_store=batch.pass_store
+    )
     the_store, ledger = url.connect(store), open_for(url.resolve(store))
     _at_home(the_store, ledger, batch.name)
     _same_key(ledger, batch)

@@ -44,6 +44,7 @@ class Job:
     again: bool = False
     new: bool = False
     keep_awake: bool = False
+    pass_store: bool = False  # the command may ask for the store with its password
 
     def check(self) -> Job:
         """This job, if it can be run as it stands; otherwise says what to add."""

@@ -222,6 +222,7 @@ class Pipeline(Looking):
             folder=folder,
             delivery=self.delivery,
             checkpoints=self.checkpoints,
+            where=self.where,
         )
         self.attendance.run(started)
 

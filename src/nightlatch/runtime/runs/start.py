@@ -8,21 +8,7 @@ from collections.abc import Mapping
 
 from ...core import given
 from ...core.model import check_name
-from ...errors import (
-    BadConfig,
-    Busy,
-    Error,
-    GateUnreachable,
-    InDoubt,
-    LeaseLost,
-    Nested,
-    OtherStore,
-    OverBudget,
-    StaleToken,
-    Stop,
-    StoreUnreachable,
-    UsageError,
-)
+from ...errors import Error, UsageError, again
 from ...store.url import ENV
 from .verdict import Verdict
 
@@ -35,10 +21,6 @@ if TYPE_CHECKING:
     from ..rehearsing.plan import Plan
 
     Budget = str | Mapping[str, float]
-
-_RAISED = (
-    BadConfig, Busy, GateUnreachable, InDoubt, Nested, OtherStore, OverBudget, StaleToken, StoreUnreachable, UsageError
-)  # fmt: skip
 
 
 def run(
@@ -154,16 +136,4 @@ def _read(file: str, name: str, code: int) -> dict[str, Any]:
     kind = facts.pop("error", "")
     if not kind:
         return facts
-    raise _again(kind, facts["reason"], code)
-
-
-def _again(kind: str, said: str, code: int) -> Error | Stop:
-    """What the supervisor raised, on this side; what it carried besides its words stays there."""
-    if kind == "LeaseLost":
-        return LeaseLost(said, reason="taken")
-    found = {one.__name__: one for one in _RAISED}.get(kind)
-    if found:
-        return found(said)
-    error = Error(said)
-    error.exit_code = code
-    return error
+    raise again(kind, facts["reason"], code)

@@ -105,6 +105,8 @@ def write_error(path: str, job: str, key: str, error: Error | Stop) -> None:
     """That there is no verdict, and why: held by another, in doubt, refused, unreachable. `error` is its kind."""
     import json
 
+    from ...errors import name_of
+
     facts = {
         "version": 1,
         "job": job,
@@ -112,6 +114,6 @@ def write_error(path: str, job: str, key: str, error: Error | Stop) -> None:
         "status": "none",
         "exit_code": error.exit_code,
         "reason": str(error),
-        "error": type(error).__name__,
+        "error": name_of(error),
     }
     durable.replace(os.path.abspath(path), json.dumps(facts).encode() + b"\n", mode=0o644)

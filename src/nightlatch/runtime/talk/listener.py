@@ -7,9 +7,10 @@ import sys
 from ...core import budget
 from ...errors import Error, Stop
 from ...system import clock
+from ..leases import handle
 from ..runs import output
 from ..steps.recorder import Recorder
-from .socket import Later, refusal, reply
+from .replies import Later, refusal, reply
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class Listener:
         self._own: Recorder | None = None  # of steps
         self._batch = batch
         self.warm = False
+        self.passed = ""  # the store's URL, if the command may have it with its password
         self._folder = folder
         self._effects: EffectDesk | None = None
         self._published: PublishDesk | None = None
@@ -255,7 +257,7 @@ class Listener:
                     self._batch.waits(told)
                 return {}
             case "store":
-                return {"url": self._lease.store.url}  # without a password
+                return handle.answer(self.passed) if self.passed else {"url": self._lease.store.url}
             case other:
                 raise ValueError(f"`do` is {other!r}; known are {_KNOWN}")
 
