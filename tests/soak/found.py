@@ -1,0 +1,38 @@
+"""What a course came to: one row of the table."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass
+class Found:
+    faults: Counter[str] = field(default_factory=Counter)
+    acknowledged: int = 0
+    refused: int = 0
+    unknown: int = 0  # ended without a word, or in doubt: both are right, there or not, but never twice
+    notes: Counter[str] = field(default_factory=Counter)  # errors and exit codes that callers met
+    violations: list[str] = field(default_factory=list)
+
+    def __add__(self, other: Found) -> Found:
+        return Found(
+            self.faults + other.faults,
+            self.acknowledged + other.acknowledged,
+            self.refused + other.refused,
+            self.unknown + other.unknown,
+            self.notes + other.notes,
+            self.violations + other.violations,
+        )
+
+    def save(self, path: Path) -> None:
+        new = path.with_suffix(".new")
+        new.write_text(json.dumps(vars(self)))
+        new.rename(path)
+
+    @staticmethod
+    def load(path: Path) -> Found:
+        told = json.loads(path.read_text())
+        return Found(**{**told, "faults": Counter(told["faults"]), "notes": Counter(told["notes"])})
