@@ -28,7 +28,7 @@ def needs(name: str) -> set[str]:
 
 def guarded(store: str, gate: str, where: Place, seconds: float, seed: str) -> Found:
     setup = guarded_set.Setup(
-        where.store(store), TTL[store], seed=random.Random(seed).randrange(10**9), target=where.target(gate),
+        where.store(store), max(TTL[store], TTL[gate]), seed=random.Random(seed).randrange(10**9), target=where.target(gate),
         homes=where.homes,
     )  # fmt: skip
     course = guarded_set.run(

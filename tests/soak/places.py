@@ -16,8 +16,8 @@ from tests.sql_target import Target as SqlTarget
 
 STORES = ("sqlite", "postgres", "git")
 GATES = ("file", "folder", "object", "sqlite", "postgres", "git")
-# A git store's verbs are pushes, and its expiry is 1.25 TTL of watching: it needs longer TTLs.
-TTL = {"sqlite": 1.0, "postgres": 2.0, "git": 4.0}
+# What git does is a push, and a git store's expiry is 1.25 TTL of watching: it needs longer TTLs.
+TTL = {**dict.fromkeys(GATES, 1.0), "postgres": 2.0, "git": 4.0}
 
 
 class Place:

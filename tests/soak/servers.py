@@ -57,7 +57,7 @@ class Weather:
 
     def _blow(self) -> None:
         try:
-            while not self._over.wait(self._chance.uniform(0.5, 3.0)):
+            while not self._over.wait(self._chance.uniform(1.0, 7.0)):
                 kind, seconds = self._chance.choice(list(KINDS)), self._chance.choice((0.3, 1.0, 2.5))
                 if KINDS[kind] in self._in_use():
                     self._log.note(kind, seconds)

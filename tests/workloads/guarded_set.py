@@ -25,6 +25,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ import nightlatch
 from nightlatch.errors import StaleToken
 from nightlatch.system import clock
 from tests.faults import targets
+from tests.programs import until
 from tests.workloads.fault_log import FaultLog
 from tests.workloads.wall_clock import WallClock
 
@@ -157,9 +159,9 @@ def work(folder: Path, who: str) -> None:
         except (nightlatch.Error, nightlatch.LeaseLost, OSError) as error:
             note("without", type(error).__name__)
         except Exception as error:
-            if not type(error).__module__.startswith(("psycopg", "sqlite3")):
+            if not _of_the_target(error):
                 raise
-            note("without", type(error).__name__)  # the user's own connection to the target
+            note("without", type(error).__name__)
 
 
 # The nemesis
@@ -272,7 +274,7 @@ class Nemesis:
 
     def strike(self) -> None:
         time.sleep(self._chance.uniform(0.05, 0.3))
-        for place in [place for place, until in self._stopped.items() if until <= clock.now()]:
+        for place in [place for place, due in self._stopped.items() if due <= clock.now()]:
             self._go_on(place)
         place, kind = self._aim(), self._chance.random()
         pause = self._setup.ttl * self._chance.choice((0.1, 0.5, 1.3, 1.5, 2.0))
@@ -344,6 +346,21 @@ class Nemesis:
             )
 
 
+def _read(shared: GuardedSet | GatedSet) -> list[list[str]]:
+    """The elements; nothing while the target's server is away."""
+    try:
+        return [shared.elements()]
+    except Exception as error:
+        if not _of_the_target(error):
+            raise
+        return []
+
+
+def _of_the_target(error: Exception) -> bool:
+    """From the user's own connection to the target, not from us."""
+    return type(error).__module__.startswith(("psycopg", "sqlite3"))
+
+
 def _count(course: Course, folder: Path, shared: GuardedSet | GatedSet) -> None:
     for log in sorted(folder.glob("log.*")):
         for line in log.read_text().splitlines():
@@ -358,7 +375,7 @@ def _count(course: Course, folder: Path, shared: GuardedSet | GatedSet) -> None:
                     course.without[why] = course.without.get(why, 0) + 1
                 case _:
                     raise ValueError(f"{log} has a line that no worker writes: {line!r}")
-    stands = Counter(shared.elements())
+    stands = Counter(until(partial(_read, shared))[0])
     course.lost = [element for element in course.added if element not in stands]
     course.stale = [element for element in course.refused if element in stands]
     course.twice = [element for element, times in stands.items() if times > 1]
