@@ -29,8 +29,8 @@ ROOT = Path(__file__).parents[2]
 
 
 class Soak:
-    def __init__(self, names: list[str], seconds: float, seed: str, folder: Path, at_once: int) -> None:
-        self.names, self.seed, self.folder, self.at_once = names, seed, folder, at_once
+    def __init__(self, names: list[str], seconds: float, seed: str, folder: Path, at_once: int, broken: str) -> None:
+        self.names, self.seed, self.folder, self.at_once, self.broken = names, seed, folder, at_once, broken
         self.rows: dict[str, Found] = {name: Found() for name in names}
         self.kept: list[Path] = []
         self.running: dict[subprocess.Popen[bytes], tuple[str, Path]] = {}
@@ -66,7 +66,7 @@ class Soak:
 
     def _start(self, name: str, turn: int, env: dict[str, str]) -> None:
         folder = self.folder / f"{turn:04d}-{name.replace('/', '-')}"
-        words = [name, str(folder), str(self.slice), f"{self.seed} {turn} {name}"]
+        words = [name, str(folder), str(self.slice), f"{self.seed} {turn} {name}", self.broken]
         with open(folder.with_suffix(".stderr"), "wb") as stderr:
             process = subprocess.Popen(
                 [sys.executable, "-m", "tests.soak.course", *words], env={**os.environ, **env}, cwd=ROOT, stderr=stderr
@@ -114,6 +114,7 @@ def main() -> int:
     parser.add_argument("--seed", default=str(random.SystemRandom().randrange(10**6)))
     parser.add_argument("--only", default="*", help="patterns of courses, with commas: 'git/*,*/postgres'")
     parser.add_argument("--at-once", type=int, default=os.cpu_count() or 2)
+    parser.add_argument("--break", dest="broken", default="", choices=("fence", "memory"), help="see tests.soak.course")
     parser.add_argument("--list", action="store_true", help="print the names of all courses")
     given = parser.parse_args()
     patterns = given.only.split(",")
@@ -123,7 +124,7 @@ def main() -> int:
         return 0 if given.list else 64
     folder = Path(tempfile.mkdtemp(prefix="nightlatch-soak-"))
     began = time.monotonic()
-    soak = Soak(names, duration.parse(given.time, what="--for"), given.seed, folder, given.at_once)
+    soak = Soak(names, duration.parse(given.time, what="--for"), given.seed, folder, given.at_once, given.broken)
     print(f"soak of {len(names)} courses for {given.time}: SEED={given.seed}", flush=True)
     soak.run()
     print(table(soak.rows))

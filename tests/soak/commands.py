@@ -47,7 +47,8 @@ git add --all && git commit -qm "Article $4"
 
 
 class Course:
-    def __init__(self, kind: str, store: str, place: Place, seed: str) -> None:
+    def __init__(self, kind: str, store: str, place: Place, seed: str, *, forgetful: bool = False) -> None:
+        """`forgetful`: the store, a git one, loses the done keys again and again, so that there is something to find."""
         self.kind, self.url, self.folder, self.found = kind, place.store(store), place.folder, Found()
         self._ttl, self._homes, self._chance = TTL[store], place.homes, random.Random(seed)
         self._mark = f"{MARK}={identity.new_id()}"
@@ -58,7 +59,7 @@ class Course:
         self._over = threading.Event()
         self._faults = FaultLog(self.folder)
         self._stopped: list[tuple[float, int]] = []  # (when it may go on, pid)
-        self._place = place
+        self._place, self._forgetful = place, forgetful
         self._stack = ExitStack()
         self.clocks = []
         for home in self._homes:
@@ -137,6 +138,8 @@ class Course:
     def _strike(self) -> None:
         time.sleep(self._chance.uniform(0.05, 0.35))
         self._go_on(clock.now())
+        if self._forgetful:
+            self._forget()
         caller, kind, whom = self._chance.randrange(CALLERS), self._chance.random(), self._chance.randrange(3)
         pause = self._ttl * self._chance.choice((0.1, 0.5, 1.3, 1.5, 2.0))
         step, machine = self._chance.choice((-3600, -60, 0, 60, 3600)), self._chance.randrange(2)
@@ -147,7 +150,7 @@ class Course:
             self._note("cut", self.url.startswith("git"))
         elif (process := self._running.get(caller)) and process.poll() is None:
             wardens = children(process.pid)[:1]
-            signum, what = (signal.SIGKILL, "kill") if kind < 0.4 else (signal.SIGSTOP, "stop")
+            signum, what = (signal.SIGKILL, "kill") if kind < 0.25 else (signal.SIGSTOP, "stop")
             # A run whose warden alone is killed has failed, is reported so, and is done again when it is asked for.
             whom = 0 if whom == 1 and what == "kill" and self.kind == "runs" else whom
             pids = ([process.pid], wardens, [process.pid, *wardens])[whom]
@@ -159,6 +162,12 @@ class Course:
                 self._note(what, True, pid, pause)
                 if signum == signal.SIGSTOP:
                     self._stopped.append((clock.now() + pause, pid))
+
+    def _forget(self) -> None:
+        for ref in git(
+            self.folder / "store.git", "for-each-ref", "--format=%(refname)", "refs/nightlatch/@done"
+        ).split():
+            git(self.folder / "store.git", "update-ref", "-d", ref)
 
     def _note(self, kind: str, happened: bool, *words: object) -> None:
         if happened:

@@ -1,6 +1,8 @@
-"""One course in a process of its own: python -m tests.soak.course NAME FOLDER SECONDS SEED
+"""One course in a process of its own: python -m tests.soak.course NAME FOLDER SECONDS SEED [BROKEN]
 
-NAME is STORE/GATE (the guarded set) or KIND/STORE (commands). What was found is in FOLDER/found.json.
+NAME is STORE/GATE (the guarded set) or KIND/STORE (commands). What was found is in FOLDER/found.json. BROKEN is the
+promise that is not kept, so that a test sees whether the checker notices: `fence` (the set is written past its gate;
+a file only) or `memory` (a git store loses its done keys).
 """
 
 from __future__ import annotations
@@ -8,7 +10,6 @@ from __future__ import annotations
 import os
 import random
 import sys
-import time
 import traceback
 from pathlib import Path
 
@@ -26,9 +27,10 @@ def needs(name: str) -> set[str]:
     return set(name.split("/")) & {"postgres", "object"}
 
 
-def guarded(store: str, gate: str, where: Place, seconds: float, seed: str) -> Found:
+def guarded(store: str, gate: str, where: Place, seconds: float, seed: str, *, fenced: bool) -> Found:
     setup = guarded_set.Setup(
-        where.store(store), max(TTL[store], TTL[gate]), seed=random.Random(seed).randrange(10**9), target=where.target(gate),
+        where.store(store), fenced=fenced, ttl=max(TTL[store], TTL[gate]),
+        seed=random.Random(seed).randrange(10**9), target=where.target(gate),
         homes=where.homes,
     )  # fmt: skip
     course = guarded_set.run(
@@ -43,17 +45,19 @@ def guarded(store: str, gate: str, where: Place, seconds: float, seed: str) -> F
 
 def main() -> None:
     name, folder, seconds, seed = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3]), sys.argv[4]
+    broken = sys.argv[5] if len(sys.argv) > 5 else ""
     first, second = name.split("/")
-    os.environ["XDG_STATE_HOME"] = str(folder / "state")
+    for name, part in (("XDG_STATE_HOME", "state"), ("TMPDIR", "tmp")):  # what the killed leave goes with the course
+        (folder / part).mkdir(parents=True)
+        os.environ[name] = str(folder / part)
     try:
         with place(folder) as where:
             if first in commands.KINDS:
-                found = commands.Course(first, second, where, seed).run(seconds)
+                found = commands.Course(first, second, where, seed, forgetful=broken == "memory").run(seconds)
             else:
-                found = guarded(first, second, where, seconds, seed)
+                found = guarded(first, second, where, seconds, seed, fenced=broken != "fence")
     except Exception:  # noqa: BLE001 - a course that cannot be judged is a finding too
         found = Found(violations=[f"the course broke:\n{traceback.format_exc()}"])
-        time.sleep(0.1)
     found.save(folder / "found.json")
 
 

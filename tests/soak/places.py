@@ -80,6 +80,5 @@ def _made(url: str, schema: str = "") -> str:
 
 @contextmanager
 def place(folder: Path) -> Iterator[Place]:
-    folder.mkdir(parents=True)
     with git_http(folder) as http:
         yield Place(folder, http)
