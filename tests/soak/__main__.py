@@ -20,10 +20,13 @@ import time
 from pathlib import Path
 
 from nightlatch.core import duration
+from tests.programs import kill_all
 from tests.soak import course
 from tests.soak.found import Found
 from tests.soak.servers import Servers, Weather
 
+MARK = "SOAK_COURSE"  # in the environment of all that belongs to a course
+PATIENCE = 400.0  # seconds more than its slice: a course that is not over by then hangs
 SLICE = 40.0  # seconds of one course: its set stays small, and every pair has had its turn after a few minutes
 ROOT = Path(__file__).parents[2]
 
@@ -33,7 +36,7 @@ class Soak:
         self.names, self.seed, self.folder, self.at_once, self.broken = names, seed, folder, at_once, broken
         self.rows: dict[str, Found] = {name: Found() for name in names}
         self.kept: list[Path] = []
-        self.running: dict[subprocess.Popen[bytes], tuple[str, Path]] = {}
+        self.running: dict[subprocess.Popen[bytes], tuple[str, Path, float]] = {}  # and when it has had enough time
         self.slice = min(SLICE, max(5.0, seconds * at_once / len(names)))
         self.deadline = time.monotonic() + seconds
 
@@ -50,8 +53,7 @@ class Soak:
                 self._wait_for_room(0)
             finally:
                 weather.end()
-                for process in self.running:
-                    process.kill()
+                kill_all(f"{MARK}={self.folder}/")
         finally:
             servers.close()
         self.rows["servers"] = Found(faults=weather.faults)
@@ -66,23 +68,30 @@ class Soak:
 
     def _start(self, name: str, turn: int, env: dict[str, str]) -> None:
         folder = self.folder / f"{turn:04d}-{name.replace('/', '-')}"
+        mark = {MARK: f"{folder}/"}  # whatever is started from there has it, and is ended with it
         words = [name, str(folder), str(self.slice), f"{self.seed} {turn} {name}", self.broken]
         with open(folder.with_suffix(".stderr"), "wb") as stderr:
             process = subprocess.Popen(
-                [sys.executable, "-m", "tests.soak.course", *words], env={**os.environ, **env}, cwd=ROOT, stderr=stderr
+                [sys.executable, "-m", "tests.soak.course", *words],
+                env={**os.environ, **env, **mark},
+                cwd=ROOT,
+                stderr=stderr,
             )
-        self.running[process] = (name, folder)
+        self.running[process] = (name, folder, time.monotonic() + self.slice + PATIENCE)
 
     def _wait_for_room(self, most: int) -> None:
         while len(self.running) > most:
             time.sleep(0.05)
-            for process in [process for process in self.running if process.poll() is not None]:
-                name, folder = self.running.pop(process)
-                self._book(name, folder)
+            for process, (name, folder, deadline) in list(self.running.items()):
+                if process.poll() is not None or time.monotonic() > deadline:
+                    kill_all(f"{MARK}={folder}/")
+                    process.wait()
+                    del self.running[process]
+                    self._book(name, folder)
 
     def _book(self, name: str, folder: Path) -> None:
         result = folder / "found.json"
-        found = Found.load(result) if result.exists() else Found(violations=["the course ended without a result"])
+        found = Found.load(result) if result.exists() else Found(violations=["the course came to no end"])
         self.rows[name] += found
         if found.violations:
             self.kept.append(folder)
@@ -91,7 +100,7 @@ class Soak:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _in_use(self) -> set[str]:
-        return set().union(*(course.needs(name) for name, _ in list(self.running.values())))
+        return set().union(*(course.needs(name) for name, *_ in list(self.running.values())))
 
 
 def table(rows: dict[str, Found]) -> str:
@@ -129,7 +138,9 @@ def main() -> int:
     soak.run()
     print(table(soak.rows))
     servers = ", ".join(f"{kind} {n}" for kind, n in sorted(soak.rows["servers"].faults.items()))
-    print(f"\nservers: {servers or 'none was hit'}; {time.monotonic() - began:.0f} s; SEED={given.seed}")
+    ends = ", ".join(f"{end} {n}" for end, n in sorted(sum(soak.rows.values(), Found()).notes.items()))
+    print(f"\nother ends, by exit code or error: {ends}")
+    print(f"servers: {servers or 'none was hit'}; {time.monotonic() - began:.0f} s; SEED={given.seed}")
     if soak.kept:
         print("violations; the folders have the faults, what each caller said and did, and the stores:")
         print("\n".join(f"  {kept}" for kept in soak.kept))

@@ -19,7 +19,7 @@ from pathlib import Path
 from nightlatch.system import clock, identity
 from tests.git_server import git_repository
 from tests.programs import NIGHTLATCH, carrying, children, environment, until
-from tests.soak.found import Found
+from tests.soak.found import Found, crashes
 from tests.soak.places import TTL, Place
 from tests.workdirs import begun, git
 from tests.workloads.fault_log import FaultLog
@@ -28,7 +28,7 @@ from tests.workloads.wall_clock import WallClock
 KINDS = ("runs", "once", "batch", "publish")
 CALLERS = 4
 BATCH = 5  # items
-MARK = "SOAK_COURSE"
+MARK = "SOAK_CALLERS"
 
 # $1 the course's folder, $2 what nobody else may work on at the same time, $3 seconds, $4 the key.
 ACT = """
@@ -92,7 +92,7 @@ class Course:
     def _call(self, number: int, seed: str) -> None:
         chance, machine = random.Random(seed), number % 2
         env = environment(
-            self.url, XDG_STATE_HOME=self._homes[machine], **self.clocks[machine].environment,
+            self.url, XDG_STATE_HOME=self._homes[machine], NIGHTLATCH_DEBUG="1", **self.clocks[machine].environment,
             **dict([self._mark.split("=")]), GIT_AUTHOR_NAME="Ann", GIT_AUTHOR_EMAIL="ann@example.org",
             GIT_COMMITTER_NAME="Ann", GIT_COMMITTER_EMAIL="ann@example.org",
         )  # fmt: skip
@@ -136,12 +136,12 @@ class Course:
     # The nemesis
 
     def _strike(self) -> None:
-        time.sleep(self._chance.uniform(0.05, 0.35))
+        time.sleep(self._chance.uniform(0.1, 0.8))
         self._go_on(clock.now())
         if self._forgetful:
             self._forget()
         caller, kind, whom = self._chance.randrange(CALLERS), self._chance.random(), self._chance.randrange(3)
-        pause = self._ttl * self._chance.choice((0.1, 0.5, 1.3, 1.5, 2.0))
+        pause = self._ttl * self._chance.choice((0.1, 0.2, 0.5, 1.3, 2.0))
         step, machine = self._chance.choice((-3600, -60, 0, 60, 3600)), self._chance.randrange(2)
         if kind < 0.05:
             self._note("clock", self.clocks[machine].set(step), machine, step)
@@ -200,6 +200,7 @@ class Course:
         lines = [line.split() for line in (self.folder / "acts").read_text().splitlines()]
         acted = Counter(line[1] for line in lines if line[0] == "acted")
         found = self.found.violations
+        found += crashes(self.folder.glob("said.*"))
         found += [f"worked beside its successor: {line}" for line in lines if line[0] == "overlap"]
         if self.kind == "publish":
             found += self._judge_articles()

@@ -14,7 +14,7 @@ import traceback
 from pathlib import Path
 
 from tests.soak import commands
-from tests.soak.found import Found
+from tests.soak.found import Found, crashes
 from tests.soak.places import GATES, STORES, TTL, Place, place
 from tests.workloads import guarded_set
 
@@ -37,6 +37,7 @@ def guarded(store: str, gate: str, where: Place, seconds: float, seed: str, *, f
         setup, where.folder / "set", seconds=seconds, cut=where.lose_reply if "git" in (store, gate) else None
     )
     found = Found(acknowledged=len(course.added), refused=len(course.refused), violations=course.violations)
+    found.violations += crashes([where.folder / "set" / "stderr"])
     found.faults.update({"stop": course.stops, "kill": course.kills, "clock": course.steps, "cut": course.cuts})
     found.notes.update({**course.without, "died": course.died})
     found.unknown = sum(course.without.values())

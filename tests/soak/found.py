@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,3 +37,15 @@ class Found:
     def load(path: Path) -> Found:
         told = json.loads(path.read_text())
         return Found(**{**told, "faults": Counter(told["faults"]), "notes": Counter(told["notes"])})
+
+
+def crashes(files: Iterable[Path]) -> list[str]:
+    """An error that has no sentence of its own, in what programs said."""
+    found = []
+    for file in files:
+        lines = file.read_text(errors="replace").splitlines()
+        for number, line in enumerate(lines):
+            if line.startswith("Traceback"):
+                ends = (after for after in lines[number + 1 :] if not after.startswith(" "))
+                found.append(f"{file.name} has a traceback: {next(ends, '')}")
+    return found
