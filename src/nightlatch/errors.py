@@ -26,6 +26,14 @@ class UsageError(Error):
     exit_code = 64
 
 
+class BadOption(UsageError):
+    """An option's value cannot be used. `field` is its name in the table of options, core/job.py."""
+
+    def __init__(self, message: str, field: str = "") -> None:
+        super().__init__(message)
+        self.field = field
+
+
 class InputChanged(Error):
     """A key that is done was used again with other input."""
 

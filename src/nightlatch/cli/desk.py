@@ -7,11 +7,11 @@ import shlex
 
 from ..core import duration, states
 from ..core.harmless import harmless
+from ..core.job import BY_HAND
 from ..errors import Error, RunEnded, UsageError
 from ..ledger import open_for, place
 from ..runtime.afterwards import lapse
 from ..runtime.leases import unsealed
-from ..runtime.runs.job import BY_HAND
 from ..store import url
 from ..system import clock, identity
 from . import screen

@@ -141,7 +141,7 @@ def _lines(run: Run, state: str) -> list[tuple[str, str]]:
     lines = [
         ("key", harmless(run.key)),
         ("slot", harmless(run.slot)),
-        ("command", screen.cut(harmless(timeline.command(run.command)), _LONGEST)),
+        ("command", screen.cut(harmless(run.command), _LONGEST)),
         ("reason", reason),
         ("exit code", "" if run.exit_code is None else str(run.exit_code)),
         ("holder", harmless(str(run.holder)) if state in (states.RUNNING, lapse.LAPSED) else ""),

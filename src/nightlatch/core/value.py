@@ -18,7 +18,10 @@ else:
 
     def _value(cls):
         fields = tuple(cls.__annotations__)
-        defaults = {field: vars(cls)[field] for field in fields if field in vars(cls)}
+        declared = {field: vars(cls)[field] for field in fields if field in vars(cls)}
+        defaults = {
+            field: getattr(row, "default", row) for field, row in declared.items()
+        }  # or a row of core/options.py
 
         def __init__(self, **given):
             if not given.keys() <= set(fields):
