@@ -123,7 +123,9 @@ def definition(declared: object, **more: object) -> str:
     """What a job is, as a text to be hashed: the same on every machine and for every start of it. Options at their
     default are left out, so that an upgrade which adds one changes no job; of an environment only the names count."""
     table = rows(type(declared))
-    facts = more | {name: value for name, value in changed(declared).items() if table[name].defines}
+    facts: dict[str, Any] = more | {name: fact for name, fact in changed(declared).items() if table[name].defines}
+    if "budget" in facts:
+        facts["budget"] = sorted(facts["budget"])
     if "env" in facts:
         facts["env"] = sorted(name for name, _ in declared.__dict__["env"])
     return "\n".join(f"{name}={fact!a}" for name, fact in sorted(facts.items()))
