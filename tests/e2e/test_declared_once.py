@@ -94,6 +94,16 @@ def test_an_option_is_one_row(copy):
     ]
 
 
+def test_an_exit_code_is_one_row(copy):
+    """Adding one took four: the error or the state, the docs' table, and the words of each command that ends with it."""
+    copy.add("exits.py", "OURS = Exit(", 'MELTED = Exit(119, "melted", "run", lock="the lock has melted")\n')
+    assert "\n  119      melted\n" in copy.command("run", "--help")
+    assert "\n  119      the lock has melted\n" in copy.command("lock", "--help")
+    assert "119" not in copy.command("batch", "--help")
+    page = copy.docs()
+    assert "\n| 119 | melted |\n" in page and "\n  119      the lock has melted\n" in page
+
+
 def test_every_run_records_its_definition(sqlite_url, tmp_path):
     """The column was there, and nobody wrote it."""
     job = Job(name="x", target=Command(words=("true",)), timeout=60.0)

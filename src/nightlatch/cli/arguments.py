@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 
+from .. import exits
 from ..errors import UsageError
 
 TYPE_CHECKING = False
@@ -82,7 +83,7 @@ class Parser:
     """One command's arguments."""
 
     def __init__(self, command: str, purpose: str, examples: str = "") -> None:
-        self.prog = f"nightlatch {command}"
+        self.prog, self._command = f"nightlatch {command}", command
         self.usage = ""
         self._purpose, self._examples = purpose, examples
         self._arguments: list[_Argument] = []
@@ -172,6 +173,7 @@ class Parser:
         width = max(len(text) for text, _ in shown) + 2
         lines = [f"usage: {usage}", "", self._purpose, "", "arguments:"]
         lines += [f"  {text:<{width}}{what}" for text, what in shown]
+        lines += ["", "exit codes:", *(f"  {code:<7}  {meaning}" for code, meaning in exits.of(self._command))]
         if self._examples:
             lines += ["", "examples:", self._examples]
         return "\n".join(lines) + "\n"

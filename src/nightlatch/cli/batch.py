@@ -39,11 +39,7 @@ the batch pauses, unless --max-failures says how many may.
 
 With --publish an item runs in a fresh folder, and is done when its result has landed, through a gate: after a
 crash what was published is found and not published again. --budget ends an item (usd/item=0.1) or the whole
-batch (usd=5, usd/day=10) from outside when more was used than that.
-
-exit code: 0 all are done; 1 with failed items; 76 with items in doubt; 75 another works on it; 130 after
-Ctrl-C, when what was in flight is finished; 143 told to end by a signal, as at a shutdown: what was in flight is
-ended, and failed; 123 lease lost, 69 store unreachable, 64 usage."""
+batch (usd=5, usd/day=10) from outside when more was used than that."""
 
 _EXAMPLES = """\
   nightlatch batch posts posts.jsonl --key '{site}/{slug}' -j 4 --timeout 5m -- ./write-post {slug}

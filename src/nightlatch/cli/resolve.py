@@ -29,10 +29,7 @@ again    the same, whatever became of it; a run is pending until then
 WHAT is a run, or the beginning of its id, or the key of an effect or an item. If several go by it, the commands
 that name each are printed. Without an outcome, what is known of it and the choices are. Who decided is in the
 journal. The lease is needed for a moment, of the batch or the effect, and of the job for `done` and for a run
-that has lapsed.
-
-exit code: 0; 64 there is no such thing, several, or nothing to resolve; 75 it is being worked on;
-76 without an outcome: it waits for one."""
+that has lapsed."""
 
 _EXAMPLES = """\
   nightlatch resolve 7k3f

@@ -27,12 +27,7 @@ done again (`skipped`, exit 0). The command is ended from outside when its time,
 budget is over; it is never asked. Its output is shown and kept (nightlatch logs RUN), secrets taken out.
 
 With --workspace it works in a fresh folder, kept if it fails; --publish then writes its result through gates,
-once: a copy that was overtaken is refused, and what a crashed one published is not published again.
-
-exit code: the command's own; 0 with `skipped` when the key is done; 75 held by another; 76 in doubt, needs
-a person; 120 cancelled, 121 over budget, 122 stalled, 123 lease lost, 124 timed out; 126/127 cannot be
-executed / not found; 73 a gate refused its result, a newer holder stands there; 69 store unreachable, 64 usage,
-125 Nightlatch itself failed."""
+once: a copy that was overtaken is refused, and what a crashed one published is not published again."""
 
 OPTIONS = options.rows(Job, RUN)
 

@@ -12,10 +12,7 @@ if TYPE_CHECKING:
     from ..ledger.model import Usage
 
 _PURPOSE = """\
-What runs have used: usd, tokens, calls, units. For each job, or for each job and local day.
-
-exit code: 0, also when the default store was never used; 64 usage, or the store that is named is not there;
-69 store unreachable."""
+What runs have used: usd, tokens, calls, units. For each job, or for each job and local day."""
 
 _EXAMPLES = """\
   nightlatch usage
