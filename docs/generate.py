@@ -6,6 +6,7 @@ import contextlib
 import io
 from pathlib import Path
 
+from nightlatch import exits
 from nightlatch.cli.main import COMMANDS, run
 
 PAGE = Path(__file__).parent / "commands.md"
@@ -19,21 +20,7 @@ one object, or one a line for a list, each with a `version`.
 
 | code | meaning |
 |---|---|
-| the command's own | it ran to its end |
-| 0 | done; also, with a line `skipped`, when the key is done already |
-| 1 | a batch with failed items |
-| 64 | usage: the call's words are off |
-| 65 | a key was used again with other input |
-| 69 | the store, or a gate, cannot be reached or used |
-| 73 | a stale token was refused; nothing was written |
-| 75 | held by another |
-| 76 | in doubt, or otherwise in need of a person |
-| 78 | bad configuration |
-| 120, 121, 122, 124 | ended from outside: cancelled, over budget, stalled, timed out |
-| 123 | the lease was lost |
-| 125 | Nightlatch itself failed |
-| 126, 127 | the command cannot be executed, was not found |
-| 130, 143 | interrupted; 128 + N when signal N ended the command |
+{exits}
 
 ## Environment
 
@@ -55,7 +42,8 @@ def help_of(command: str) -> str:
 
 
 def page() -> str:
-    parts = [_HEAD]
+    rows = "\n".join(f"| {row.shown} | {row.meaning} |" for row in exits.ROWS)
+    parts = [_HEAD.replace("{exits}", rows)]
     for command, purpose in COMMANDS.items():
         parts.append(f"\n## {command}\n\n{purpose[0].upper()}{purpose[1:]}.\n\n```text\n{help_of(command)}\n```\n")
     return "".join(parts)

@@ -7,12 +7,12 @@ import shlex
 
 from ..core import duration, states
 from ..core.harmless import harmless
+from ..core.job import BY_HAND
 from ..errors import Error, RunEnded, StoreUnreachable, UsageError
 from ..ledger import open_for, place
 from ..runtime.afterwards import lapse
 from ..runtime.leases import unsealed
 from ..runtime.runs import begun
-from ..runtime.runs.job import BY_HAND
 from ..store import url
 from ..system import clock, identity
 from . import screen

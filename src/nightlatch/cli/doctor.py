@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _PURPOSE = """\
 Check this machine and the store: durability, file system, clock, schema, permissions, processes.
 
-Each finding is one line; what is not well says what to do. exit code: 0, or 69 if something fails."""
+Each finding is one line; what is not well says what to do."""
 
 
 def main(argv: list[str]) -> int:

@@ -32,9 +32,7 @@ install   put triggers on tables of a database: SQL that comes without the newes
           there, from psql and the sqlite3 shell too
 remove    take them off again: from the --table named, else from all. The marks stay
 install-hook  TARGET is a bare git repository: a push to --branch B that does not bring its fence along is
-          refused there, whoever sends it. Optional: `nightlatch push` needs no hook
-
-exit code: 0; 69 the target could not be reached, 64 usage."""
+          refused there, whoever sends it. Optional: `nightlatch push` needs no hook"""
 
 _EXAMPLES = """\
   nightlatch gate show /srv/www/report.html

@@ -33,9 +33,7 @@ renew     give it another TTL               (name and grant from the environment
 release   give it back; --force takes it from whoever has it, on your word that the holder is gone
 show      one lease: token, holder, since, until; on a git store also keys that were begun and have not ended
 list      every lease there is
-raise     lift the token above N after the store was restored from an older backup
-
-exit code: 0; 75 held by another, 123 not held under this grant, 69 store unreachable, 64 usage."""
+raise     lift the token above N after the store was restored from an older backup"""
 
 _EXAMPLES = """\
   held=$(nightlatch lease acquire nightly --ttl 10m --pid $$) || exit; eval "$held"

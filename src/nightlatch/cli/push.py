@@ -27,10 +27,7 @@ eval "$(nightlatch lease acquire NAME)". Inside `nightlatch run` the supervisor 
 
 The commit at the tip gets trailers (Nightlatch-Job, Nightlatch-Run, Nightlatch-Token), unless it is signed or
 others have it already. With --done KEY the key is settled in the same push if the lease is kept in the
-same remote (--store git+origin), else right after it; if it is done already, nothing is pushed.
-
-exit code: 0; 73 refused, a newer holder stands there; 76 a conflict that needs a person; 123 the lease is
-not held any more; 69 the remote or the store could not be reached; 64 usage."""
+same remote (--store git+origin), else right after it; if it is done already, nothing is pushed."""
 
 _EXAMPLES = """\
   nightlatch lock articles -- sh -c './write && git commit -qam "New article" && nightlatch push'

@@ -29,10 +29,7 @@ again    the same, whatever became of it; a run is pending until then
 WHAT is a run, or the beginning of its id, or the key of an effect, an item, or a run that another machine began
 and this one has no record of. If several go by it, the commands that name each are printed. Without an outcome,
 what is known of it and the choices are. Who decided is in the journal. The lease is needed for a moment, of the
-batch or the effect, and of the job for `done`, for a run that has lapsed, and for every run on a git store.
-
-exit code: 0; 64 there is no such thing, several, or nothing to resolve; 75 it is being worked on;
-76 without an outcome: it waits for one."""
+batch or the effect, and of the job for `done`, for a run that has lapsed, and for every run on a git store."""
 
 _EXAMPLES = """\
   nightlatch resolve 7k3f

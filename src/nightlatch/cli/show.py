@@ -24,9 +24,7 @@ One run: what it is, its attempts, its timeline from the journal, what was refus
 and what to type next. Of a job: its newest run. Looking changes nothing.
 
 With --plan: what the job's newest dry-run found, effect by effect: `planned` would be done, `done` would not be
-done again, `in-doubt` and `begun` wait for a probe, a person, or whoever is doing it.
-
-exit code: 0; 64 there is no such run, plan or store; 69 store unreachable."""
+done again, `in-doubt` and `begun` wait for a probe, a person, or whoever is doing it."""
 
 _EXAMPLES = """\
   nightlatch show 7k3f
@@ -158,7 +156,7 @@ def _lines(run: Run, state: str) -> list[tuple[str, str]]:
     lines = [
         ("key", harmless(run.key)),
         ("slot", harmless(run.slot)),
-        ("command", screen.cut(harmless(timeline.command(run.command)), _LONGEST)),
+        ("command", screen.cut(harmless(run.command), _LONGEST)),
         ("reason", reason),
         ("exit code", "" if run.exit_code is None else str(run.exit_code)),
         ("holder", harmless(str(run.holder)) if state in (states.RUNNING, lapse.LAPSED) else ""),

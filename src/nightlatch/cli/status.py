@@ -21,10 +21,7 @@ The last night in one screen: what needs you first, then what runs, waits and is
 
 Each row ends in the command to type. What is in doubt, needs attention or has lapsed stays here until
 somebody decides; the rest is of the last 24 hours. Looking changes nothing, and makes
-no store.
-
-exit code: 0, also when the default store was never used; 64 usage, or the store that is named is not there;
-69 store unreachable."""
+no store."""
 
 _MOST = 200  # runs of one state that are looked at: no night's screen scans years
 _GROUPS = {"needs you": 15, "running": 10, "waiting": 5, "done": 10}  # and how many rows are shown

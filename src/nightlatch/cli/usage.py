@@ -13,10 +13,7 @@ if TYPE_CHECKING:
 
 _PURPOSE = f"""\
 What runs have used: {", ".join(UNITS)}. For each job, or for each job and day, in the time zone that the
-ledger was made in.
-
-exit code: 0, also when the default store was never used; 64 usage, or the store that is named is not there;
-69 store unreachable."""
+ledger was made in."""
 
 _EXAMPLES = """\
   nightlatch usage

@@ -27,7 +27,9 @@ else:
     def _value(cls):
         bases = [base for base in reversed(cls.__mro__) if "__annotations__" in vars(base)]
         fields = tuple({field: None for base in bases for field in base.__annotations__})
-        defaults = {field: getattr(cls, field) for field in fields if hasattr(cls, field)}
+        declared = {field: getattr(cls, field) for field in fields if hasattr(cls, field)}
+        # A default is given as it is, or in a row of core/options.py.
+        defaults = {field: getattr(row, "default", row) for field, row in declared.items()}
 
         def __init__(self, **given):
             if not given.keys() <= set(fields):

@@ -7,6 +7,7 @@ from _thread import allocate_lock
 
 from ...core import duration, given
 from ...core.model import Mark, check_name
+from ...core.tenure import MINIMUM_TTL
 from ...errors import LeaseLost, StoreUnreachable, UsageError
 from ...store import url
 from ...store.keeper import Keeper
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from ...core.model import Begun
     from ...core.protocols import Gate, Store
     from ...core.tenure import Tenure
-
-MINIMUM_TTL = 1.0
 
 
 def ttl_seconds(text: str | None, store: Store) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...core import fence
-from ...errors import GateUnreachable, LeaseLost, OtherStore, StaleToken, StoreUnreachable
+from ...errors import Forgotten, GateUnreachable, LeaseLost, OtherStore, StaleToken, StoreUnreachable
 from ...gates import open as open_gate
 from ...store import held
 
@@ -22,7 +22,8 @@ def seal_in_work(lease: Lease | Inherited, gate: Gate) -> None:
     """Seal a gate while the work goes on, then register it: before its first write.
 
     In this order what cannot be sealed is not remembered, and what is remembered has a mark. A holder that was
-    overtaken between the two is refused by the store, and has written nothing.
+    overtaken between the two is refused by the store, and has written nothing. A mark of this lease that stands in
+    the way is remembered too: it may be all that tells that the store was restored from a backup.
     """
     try:
         if not _has_mark(gate, lease.name) and gate.url in lease.store.gates(lease.name):
@@ -31,6 +32,10 @@ def seal_in_work(lease: Lease | Inherited, gate: Gate) -> None:
     except GateUnreachable as unreachable:
         known = gate.url in lease.store.gates(lease.name)
         raise GateUnreachable(f"{unreachable}. {_hint(gate.url, lease.name, known)}") from unreachable
+    except StaleToken as refused:
+        if isinstance(refused, Forgotten) or not isinstance(refused, OtherStore):
+            lease.store.register(lease.name, lease.grant, gate.url)
+        raise
     lease.store.register(lease.name, lease.grant, gate.url)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...core import states
+from ...core.job import BY_HAND
 from ...database import dsn
 from ...errors import Busy, InDoubt
 from ...ledger import open_for
@@ -10,13 +11,12 @@ from ...store import url
 from ...system import clock, identity
 from ..talk.listener import Told
 from . import begun, verdict
-from .job import BY_HAND
 from .spending import Spending
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ...core.job import Job
     from ...ledger.ledger import Ledger
-    from .job import Job
     from .verdict import Verdict
 
 
@@ -34,7 +34,7 @@ class Looking:
     def _name_store(self) -> None:
         self.store = url.connect(self.where)
         self.ledger: Ledger = open_for(self.where)
-        self.spending = Spending(self.job.name, self.job.caps, self.ledger, self.told.used)
+        self.spending = Spending(self.job.name, self.job.budget, self.ledger, self.told.used)
 
     def look_only(self) -> str | Verdict:
         """As `look`, for who will not claim it next: the lease would tell that another works on it, or has left it."""
@@ -73,7 +73,7 @@ class Looking:
         settled = done is not None or (known is not None and known.state == states.SUCCEEDED and not self.job.again)
         if settled and not (known and known.state in states.OPEN):
             return verdict.Verdict(
-                job=self.job.name, key=key, slot=self.job.slot, status=verdict.SKIPPED, exit_code=0, host=self.host,
+                job=self.job.name, key=key, slot=self.job.due, status=verdict.SKIPPED, exit_code=0, host=self.host,
                 run=known.id if known else "", reason="its key is done", at=clock.wall(),
             )  # fmt: skip
         self.spending.count_earlier(known)

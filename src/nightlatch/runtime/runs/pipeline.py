@@ -24,16 +24,17 @@ from . import begun, output, verdict
 from .attend import Attendance
 from .backoff import patiently
 from .ending import Ending
+from .job import definition
 from .look import Looking
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ...core.job import Job
     from ...ledger.model import Run
     from ..batches.batch import Checkpoints
     from ..publishing.delivery import Delivery
-    from .job import Job
     from .verdict import Verdict
 
 
@@ -44,7 +45,7 @@ def run(job: Job, *, store: str | None = None, checkpoints: Checkpoints | None =
     number = 0
     while True:
         number += 1
-        pipeline = Pipeline(job.check(), store, checkpoints)
+        pipeline = Pipeline(job, store, checkpoints)
         try:
             told = pipeline.go()
         except (GateUnreachable, OtherStore) as why:
@@ -141,13 +142,19 @@ class Pipeline(Looking):
 
     def _open(self, key: str) -> Run:
         return self.ledger.open_run(
-            self.job.name, key, slot=self.job.slot, command=self._command(), host=self.host, again=self.job.again
+            self.job.name,
+            key,
+            slot=self.job.due,
+            command=self._command(),
+            definition=definition(self.job),
+            host=self.host,
+            again=self.job.again,
         )
 
     def _command(self) -> str:
         """As it is recorded, for reading."""
         hidden = output.secrets({**os.environ, **dict(self.job.env)})
-        return os.fsdecode(output.redacted(os.fsencode(" ".join(self.job.command)), hidden))
+        return os.fsdecode(output.redacted(os.fsencode(self.job.target.shown), hidden))
 
     def _attempt(self, lease: Lease, key: str) -> Verdict:
         opened = self._open(key)
@@ -162,6 +169,7 @@ class Pipeline(Looking):
                 holder=lease.holder,
                 lost="again" if settled or decided else self.job.when_lost,
                 command=self._command(),
+                definition=definition(self.job),
             )
         except RunEnded as ended:
             # Left behind by a holder that may have acted, or decided by a person while we waited for the lease.
@@ -190,10 +198,10 @@ class Pipeline(Looking):
         """Record what goes in, make the workspace. False: there is nothing to start, and `ending` says why."""
 
         def steps() -> None:
-            if self.job.inputs:
+            if self.job.input:
                 from ...system import fingerprint
 
-                for path in self.job.inputs:
+                for path in self.job.input:
                     self.writer.event("input", path=os.path.abspath(path), sha256=fingerprint.of(path))
             if self.delivery:
                 self.recovered = self.delivery.begin(self.lease, self.ledger, self.writer)
