@@ -31,7 +31,7 @@ EVERY: dict[str, Any] = {
     "progress": ["report", "out"], "grace": "1s", "budget": {"usd": 0.1234567, "usd/day": 10}, "meter": "output",
     "env": {"A": "b=c", "B": ""}, "cwd": "there", "workspace": "git:/srv/site.git#main", "publish": ["git", "a=b"],
     "input": ["one", "two\udc80"], "lost": "again", "keep_awake": True, "retries": 2, "backoff": "1s", "again": True,
-    "new": True,
+    "new": True, "pass_store": True,
 }  # fmt: skip
 
 
