@@ -45,8 +45,8 @@ def main(argv: list[str]) -> int:
 
 def findings(where: str) -> Iterator[Finding]:
     yield from _machine()
-    if where.startswith("sqlite:") and not os.path.exists(url.folder_of(where).removesuffix(".d")):
-        yield "ok", "store", "there was none: it is made now", ""
+    file = url.folder_of(where).removesuffix(".d") if where.startswith("sqlite:") else ""
+    new = bool(file) and not os.path.exists(file)
     try:
         store = url.connect(where)
         started = time.perf_counter()
@@ -55,9 +55,11 @@ def findings(where: str) -> Iterator[Finding]:
     except Error as error:
         yield "fail", "store", dsn.redact(where), str(error)
         return
+    if new:
+        yield "ok", "store", "there was none: it is made now", ""
     yield "ok", "store", f"{store.url} (id {identity_of_store[:8]}, opened in {took * 1000:.0f} ms)", ""
-    if where.startswith("sqlite:"):
-        yield from _sqlite(where.removeprefix("sqlite:///"))
+    if file:
+        yield from _sqlite(file)
     elif where.startswith("git+"):
         from ..store.git import checkup
 
