@@ -15,8 +15,7 @@ from ..errors import GateUnreachable, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import Any
+    from typing import Any, BinaryIO
 
     Version = dict[str, str]  # what a conditional put names: the ETag, or what the store has instead
 
@@ -69,7 +68,7 @@ class Bucket:
         except (errors.BaseError, FileNotFoundError) as error:
             raise self._unreachable(error) from error
 
-    def put(self, path: str, content: bytes | Path, kind: str) -> None:
+    def put(self, path: str, content: bytes | BinaryIO, kind: str) -> None:
         """Put a payload under a key that nobody else can have chosen; in parts if it is large."""
         store, obstore, errors = self._open()
         try:
