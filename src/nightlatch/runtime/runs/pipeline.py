@@ -20,7 +20,7 @@ from ...system.light import signal
 from ..afterwards import retention
 from ..leases import supervise
 from ..leases.lease import Lease
-from . import output, verdict
+from . import output, unwritten, verdict
 from .attend import Attendance
 from .backoff import patiently
 from .ending import Ending
@@ -161,6 +161,7 @@ class Pipeline(Looking):
         if settled:
             return self._tell(writer.finish(states.SUCCEEDED, exit_code=0, reason="its key is done already"), 0)
         self.writer, self.lease, self.opened = writer, lease, writer.run
+        unwritten.recover(self._folder(), self.ledger, writer)
         self.spending.count_earlier(writer.run)  # again: another may have made an attempt while we waited for the lease
         started = clock.now()
         if self._prepare():
@@ -189,8 +190,11 @@ class Pipeline(Looking):
 
     # ── start and attend ──
 
+    def _folder(self) -> str:
+        return os.path.join(self.store.folder, "runs", self.opened.id)
+
     def _work(self, started: float) -> None:
-        folder = private_folder(os.path.join(self.store.folder, "runs", self.opened.id))
+        folder = private_folder(self._folder())
         if self.checkpoints:
             self.checkpoints.prepare(self.store, self.ledger, self.lease, self.writer, folder)
         self.attendance = Attendance(

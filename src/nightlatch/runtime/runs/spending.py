@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...core import budget
-from ...errors import OverBudget
+from ...errors import OverBudget, StoreUnreachable
 from ...system import clock
 from . import usage
 
@@ -12,12 +12,14 @@ if TYPE_CHECKING:
     from ...core.budget import Cap
     from ...ledger.ledger import Ledger
     from ...ledger.model import Run
+    from ..talk.listener import Told
 
 
 class Spending:
-    def __init__(self, job: str, caps: tuple[Cap, ...], ledger: Ledger, used: dict[str, float]) -> None:
-        """`used`: by this attempt so far; it grows elsewhere."""
-        self._job, self._caps, self._ledger, self._used = job, caps, ledger, used
+    def __init__(self, job: str, caps: tuple[Cap, ...], ledger: Ledger, told: Told) -> None:
+        """`told`: what this attempt has used so far; it grows elsewhere."""
+        self._job, self._caps, self._ledger, self._told = job, caps, ledger, told
+        self._known: dict[tuple[str, str], float] = {}  # as the ledger said when it last answered
         self._earlier: dict[str, float] = {}  # by earlier attempts of the run
 
     def count_earlier(self, run: Run | None) -> None:
@@ -42,7 +44,14 @@ class Spending:
 
         now = time.localtime(clock.wall())
         first = (now.tm_year, now.tm_mon, now.tm_mday if period == "day" else 1, 0, 0, 0, 0, 0, -1)
-        return self._ledger.spent(self._job, unit, time.mktime(first)) - self._used.get(unit, 0.0)
+        mine = self._told.used.get(unit, 0.0) - self._told.unwritten.get(unit, 0.0)
+        try:
+            known = self._known[unit, period] = self._ledger.spent(self._job, unit, time.mktime(first)) - mine
+        except StoreUnreachable:
+            if (unit, period) not in self._known:
+                raise
+            return self._known[unit, period]
+        return known
 
     def over(self) -> Cap | None:
-        return budget.exceeded(self._caps, self._used, self.before)
+        return budget.exceeded(self._caps, self._told.used, self.before)
