@@ -103,6 +103,7 @@ class Attendance:
             self._ending.abandoned(self._listener.told)
             self._socket.close()
             self._kept.close()
+        backoff.patiently(self._lease, self._listener.unwritten.write)
         if job.meter == "output":
             tail = next(iter(self._streams.values())).tail
             found = usage.from_output(tail)
