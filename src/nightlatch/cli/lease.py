@@ -199,6 +199,8 @@ def _lines(record: Record) -> list[tuple[str, str]]:
         ]
     else:
         lines += [("free", f"since {held.time_of(record.until)}; last held by {record.holder}")]
+    if record.holder.unproven:
+        lines += [("beside", f"{record.holder.unproven}: left by the holder before, not proven gone at its TTL")]
     return lines
 
 
@@ -214,6 +216,7 @@ def _facts(record: Record) -> dict[str, object]:
         "since": record.since,
         "until": record.until,
         "left": record.left,
+        "unproven": record.holder.unproven.split(", ") if record.holder.unproven else [],
     }
 
 

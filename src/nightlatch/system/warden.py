@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from typing import Any, NoReturn
 
+    from .lifetime import Lifetime
+
 # Why the tree was ended. Loss of the lease and of the supervisor leave no time for manners.
 LOST, ORPHANED, ASKED, LEFTOVERS, FAILED, TIMED_OUT = "lost", "orphaned", "asked", "leftovers", "failed", "timed-out"
 OVERDUE = "overdue"
@@ -62,9 +64,17 @@ def _read(fd: int, size: int) -> bytes:
 class Warden:
     """The supervisor's end. Made before the first thread; `start` comes when the lease is held."""
 
-    def __init__(self, grant: str, streams: tuple[int, int] | None = None, *, deaf: bool = False) -> None:
-        """`streams`: what becomes the command's standard output and error, if not our own. `deaf`: a signal that
-        asks the command to end waits, blocked, until that is ready to hear it, and unblocks it."""
+    def __init__(
+        self,
+        grant: str,
+        streams: tuple[int, int] | None = None,
+        *,
+        lifetime: Lifetime | None = None,
+        deaf: bool = False,
+    ) -> None:
+        """`streams`: what becomes the command's standard output and error, if not our own. `lifetime`: encloses the
+        tree, so that it can be proven gone when we are killed. `deaf`: a signal that asks the command to end waits,
+        blocked, until that is ready to hear it, and unblocks it."""
         tree.become_subreaper()  # a warden that is killed leaves its children to us
         orders_in, self._orders = os.pipe()
         command_in, self._command = os.pipe()
@@ -79,7 +89,8 @@ class Warden:
             os.close(self._orders)
             os.close(self._command)
             os.close(self._reports)
-            _Loop(orders_in, command_in, reports_out, grant, streams, before if not deaf else {*before, *ASKING}).live()
+            mask = before if not deaf else {*before, *ASKING}
+            _Loop(orders_in, command_in, reports_out, grant, streams, lifetime, mask).live()
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         os.close(orders_in)
         os.close(command_in)
@@ -149,10 +160,11 @@ class _Loop:
         reports: int,
         grant: str,
         streams: tuple[int, int] | None,
+        lifetime: Lifetime | None,
         mask: Collection[int],
     ) -> None:
         self.orders, self.command, self.reports = orders, command, reports
-        self.grant, self.streams, self.mask = grant, streams, mask
+        self.grant, self.streams, self.lifetime, self.mask = grant, streams, lifetime, mask
         self.child = 0
         self.status: int | None = None
         self.frozen: set[int] = set()
@@ -186,6 +198,8 @@ class _Loop:
         # A group of its own: Ctrl-C, Ctrl-Z and `kill -- -GROUP` are meant for the command.
         os.setpgid(0, 0)
         tree.become_subreaper()
+        if self.lifetime:
+            self.lifetime.enclose()
         for signum in _NOT_FOR_US:
             if signal.signal(signum, signal.SIG_IGN) != signal.SIG_IGN:
                 self.defaults.append(signum)  # the command gets it back; what nohup ignores stays ignored

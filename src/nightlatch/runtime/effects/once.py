@@ -90,7 +90,7 @@ class _Once:
         lifetime = Lifetime(self.store.folder)
         self.out, out = os.pipe()
         # Forked before any thread or connection exists: a fork copies neither in a usable state.
-        self.guard = warden.Warden(lifetime.grant, (out, 2))
+        self.guard = warden.Warden(lifetime.grant, (out, 2), lifetime=lifetime)
         os.close(out)
         try:
             skipped = self._look()
