@@ -252,7 +252,10 @@ class _Once:
             poll = select.poll()
             for fd in heard:
                 poll.register(fd, select.POLLIN)
-            for fd, _ in poll.poll():
+            ready = {fd for fd, _ in poll.poll(clock.SLICE * 1000)}
+            if self.guard.fileno() in heard and self.guard.silent():
+                ready.add(self.guard.fileno())
+            for fd in ready:
                 if fd == self.out:
                     data = os.read(fd, 1 << 16)
                     kept = (kept + data)[:RESULT]
