@@ -11,7 +11,7 @@ import time
 from ..database import dsn, schema
 from ..errors import Error, UsageError
 from ..store import url
-from ..system import clock, identity, lifetime, storage, tree
+from ..system import cgroup, clock, identity, lifetime, storage, tree
 from .arguments import Parser
 from .told import store_of_run
 
@@ -148,6 +148,21 @@ def _machine() -> Iterator[Finding]:
             f"no subreaper on {sys.platform}",
             "runaway children are found by their environment only",
         )
+    yield _proofs()
+
+
+def _proofs() -> Finding:
+    """What proves that a killed holder has left nothing at work. A lease moves before its TTL only if all agree."""
+    have = "the environments of processes, a lock that they inherit"
+    if cgroup.possible():
+        return "ok", "proofs", f"{have}, a cgroup for each run", ""
+    return (
+        "ok",
+        "proofs",
+        f"{have}; no cgroup can be made here",
+        "a process that clears its environment and closes the lock is not found, one that hides its memory delays a "
+        "takeover to the TTL. A cgroup finds both: systemd-run --user --scope -p Delegate=yes nightlatch …, or as root",
+    )
 
 
 def _sqlite(path: str) -> Iterator[Finding]:
@@ -206,6 +221,6 @@ def _sqlite(path: str) -> Iterator[Finding]:
 
 def _folder(folder: str) -> Iterator[Finding]:
     live = os.path.join(folder, "live")
-    names = os.listdir(live) if os.path.isdir(live) else []
+    names = [name for name in os.listdir(live) if not name.endswith(lifetime.TREE)] if os.path.isdir(live) else []
     over = sum(lifetime.is_over(os.path.join(live, name)) for name in names)
     yield "ok", "holders", f"{len(names) - over} alive on this machine, {over} gone without a release", ""

@@ -126,6 +126,8 @@ class Attendance:
         while not self._ending.over or reading:
             now = clock.now()
             self._judge(now)
+            if not self._ending.over and self._guard.silent():
+                self._take_report()
             again = self._listener.tick(now)
             wanted = {*reading, *self._socket.descriptors}
             showing: set[int] = set()

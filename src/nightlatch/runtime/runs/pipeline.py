@@ -79,7 +79,7 @@ class Pipeline(Looking):
         self.pipes = os.pipe(), os.pipe()
         # Forked before any thread or connection exists: a fork copies neither in a usable state.
         streams, deaf = (self.pipes[0][1], self.pipes[1][1]), self.checkpoints is not None  # a batch's driver is ours
-        self.guard = warden.Warden(self.lifetime.grant, streams, deaf=deaf)
+        self.guard = warden.Warden(self.lifetime.grant, streams, lifetime=self.lifetime, deaf=deaf)
         for _, writing_end in self.pipes:
             os.close(writing_end)
         try:
