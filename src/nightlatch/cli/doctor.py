@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import stat
 import sys
 import time
+from importlib import import_module
 
-from ..database import dsn, schema
+from ..database import dsn
 from ..errors import Error
+from ..ledger import place
 from ..store import url
-from ..system import clock, identity, lifetime, storage, tree
+from ..system import clock, identity, lifetime, tree
 from .arguments import Parser
 from .told import store_of_run
 
@@ -45,7 +46,7 @@ def main(argv: list[str]) -> int:
 
 def findings(where: str) -> Iterator[Finding]:
     yield from _machine()
-    if where.startswith("sqlite:") and not os.path.exists(url.folder_of(where).removesuffix(".d")):
+    if url.ledger_of(where) == url.BESIDE and not os.path.exists(place.files(where)[0]):
         yield "ok", "store", "there was none: it is made now", ""
     try:
         store = url.connect(where)
@@ -56,16 +57,9 @@ def findings(where: str) -> Iterator[Finding]:
         yield "fail", "store", dsn.redact(where), str(error)
         return
     yield "ok", "store", f"{store.url} (id {identity_of_store[:8]}, opened in {took * 1000:.0f} ms)", ""
-    if where.startswith("sqlite:"):
-        yield from _sqlite(where.removeprefix("sqlite:///"))
-    elif where.startswith("git+"):
-        from ..store.git import checkup
-
-        yield from checkup.findings(where)
-    elif where.startswith(dsn.SCHEMES):
-        from . import doctor_postgres
-
-        yield from doctor_postgres.findings(where)
+    scheme = url.scheme_of(where)
+    if scheme and scheme.checkup:
+        yield from import_module(f"nightlatch.{scheme.checkup}").findings(where)
     yield from _folder(store.folder)
 
 
@@ -103,60 +97,6 @@ def _machine() -> Iterator[Finding]:
             f"no subreaper on {sys.platform}",
             "runaway children are found by their environment only",
         )
-
-
-def _sqlite(path: str) -> Iterator[Finding]:
-    folder = os.path.dirname(path)
-    yield (
-        "ok",
-        "file system",
-        f"{storage.file_system(folder) or 'local'}: locks and write-ahead log work here",
-        "",
-    )
-    for place, allowed in ((folder, 0o700), (path, 0o600)):
-        mode = stat.S_IMODE(os.stat(place).st_mode)
-        others = mode & ~allowed & 0o077
-        if others:
-            yield (
-                "warn",
-                "permissions",
-                f"{place} is {mode:04o}",
-                f"others can look in: chmod {allowed:04o} {place}",
-            )
-        else:
-            yield "ok", "permissions", f"{place} is {mode:04o}", ""
-    connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
-    try:
-        (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
-        (broken,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-        meta = dict(connection.execute(schema.READ).fetchall())
-    finally:
-        connection.close()
-    yield (
-        ("ok", "durability", "write-ahead log, every commit flushed to the disk", "")
-        if mode == "wal"
-        else (
-            "warn",
-            "durability",
-            f"journal mode {mode}",
-            f"another program changed it: sqlite3 {path} 'PRAGMA journal_mode=WAL'",
-        )
-    )
-    if broken != "ok":
-        yield (
-            "fail",
-            "integrity",
-            broken,
-            "restore a backup, then nightlatch lease raise NAME --above N for each lease",
-        )
-    yield "ok", "schema", f"{meta['store.schema']} (this program knows {schema.newest('store')})", ""
-    space = os.statvfs(folder)
-    free = space.f_bavail * space.f_frsize
-    yield (
-        ("ok", "space", f"{free / 1e9:.1f} GB free", "")
-        if free > 100_000_000
-        else ("warn", "space", f"{free / 1e6:.0f} MB free", f"make room on the disk of {folder}")
-    )
 
 
 def _folder(folder: str) -> Iterator[Finding]:
