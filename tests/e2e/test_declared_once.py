@@ -83,6 +83,7 @@ def test_an_option_is_one_row(copy):
     copy.add("core/job.py", "    cwd: str = options.text", OPTION)
     assert "--colour HUE       a made-up one" in copy.command("run", "--help")
     assert "--colour HUE       a made-up one" in copy.docs()
+    assert "\n    colour: str | None\n" in (copy.folder / "src/nightlatch/core/keywords.py").read_text()
     assert "status=succeeded" in copy.command("run", "x", "--colour", "blue", "--", "true")
     assert "--colour 'grey' is none of red, blue" in copy.command("run", "x", "--colour", "grey", "--", "true", code=64)
     assert copy.python(WITH_OPTION).splitlines() == [
