@@ -64,6 +64,8 @@ class StaleToken(Error):
     """A gate refused a write: a newer holder stands there. Nothing was written."""
 
     exit_code: int = exits.STALE
+    offered: Mark | None = None
+    stands: Mark | None = None
 
     def __init__(self, message: str, *, offered: Mark | None = None, stands: Mark | None = None) -> None:
         super().__init__(message)
@@ -83,6 +85,7 @@ class Busy(Error):
     """The lease is held by another. `record` says by whom and until when."""
 
     exit_code: int = exits.HELD
+    record: Record | None = None
 
     def __init__(self, message: str, record: Record | None = None) -> None:
         super().__init__(message)
@@ -184,7 +187,30 @@ class LeaseLost(Stop):
     """
 
     exit_code: int = exits.LEASE_LOST
+    reason = "taken"
 
     def __init__(self, message: str, *, reason: str) -> None:
         super().__init__(message)
         self.reason = reason
+
+
+def kinds() -> dict[str, type[Error] | type[Stop]]:
+    """Every class of this module by its name: how an error is told to another process."""
+    return {
+        name: found for name, found in globals().items() if isinstance(found, type) and issubclass(found, Error | Stop)
+    }
+
+
+def name_of(error: Error | Stop) -> str:
+    """Its class; of one that is defined elsewhere, the nearest class here."""
+    known = kinds()
+    return next(kind.__name__ for kind in type(error).__mro__ if known.get(kind.__name__) is kind)
+
+
+def again(name: str, said: str, exit_code: int) -> Error | Stop:
+    """What another process has raised, on this side: the same class with the same words and exit code."""
+    kind = kinds().get(name, Error)
+    error = kind.__new__(kind, said)  # without __init__: its fields are not words
+    if exit_code != kind.exit_code:
+        error.exit_code = exit_code
+    return error

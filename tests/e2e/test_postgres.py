@@ -42,7 +42,10 @@ def test_a_password_in_the_url_is_neither_shown_nor_recorded_and_looking_inside_
     password = url.split(":")[2].split("@")[0]
     (tmp_path / "items").write_text("a\n")
     words = ("--store", url, "batch", "b", str(tmp_path / "items"), "--json", "--")
-    done = nightlatch("", *words, "sh", "-c", f"{TOOL} status; exit 70", env={"PGPASSWORD": password})
+    passwords = tmp_path / "pgpass"
+    passwords.write_text(f"*:*:*:*:{password}\n")
+    passwords.chmod(0o600)
+    done = nightlatch("", *words, "sh", "-c", f"{TOOL} status; exit 70", env={"PGPASSFILE": str(passwords)})
     assert "running (1)" in done.stderr and "nightlatch logs -f" in done.stderr, done.stderr
     assert json.loads(done.stdout)["again"].startswith("nightlatch batch --store 'postgresql://unseen@127.")
     shown = nightlatch("", "--store", url, "status")

@@ -1,4 +1,7 @@
-"""Nobody is left behind: supervisor, warden, or both are killed at random points; children run away."""
+"""Nobody is left behind: supervisor, warden, or both are killed at random points; children run away.
+
+NIGHTLATCH_ROUNDS=100 makes it a long one.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ import pytest
 from nightlatch.system import tree
 from tests.programs import alive, carrying, children, nightlatch, start, until
 
-ROUNDS = 100
+ROUNDS = int(os.environ.get("NIGHTLATCH_ROUNDS", "15"))
 
 # Ignores TERM, forks, leaves its session, forks twice: everything a runaway child does.
 RUNAWAY = """

@@ -116,6 +116,19 @@ def test_the_newest_payloads_stay_and_a_rollback_goes_back(url):
         gate.rollback(mark(1))
 
 
+@pytest.mark.parametrize("keep", [2, 5])
+def test_a_rollback_never_returns_to_a_release_that_was_rejected(url, keep):
+    gate = gates.Object(url, keep=keep)
+    one = gate.write(mark(1), b"one")
+    gate.write(mark(2), b"two")
+    gate.rollback(mark(3))
+    gate.write(mark(4), b"three")
+    assert gates.Object(url).rollback(mark(5)) == one
+    assert gate.read() == b"one"
+    with pytest.raises(UsageError, match="no release before"):
+        gate.rollback(mark(6))
+
+
 def test_a_refused_payload_is_removed_and_the_refusal_recorded(url):
     gate = gates.Object(url)
     old = gates.Object(url)

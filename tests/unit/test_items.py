@@ -218,3 +218,19 @@ def test_a_field_that_no_item_can_have_is_refused_at_once(tmp_path: Path, conten
 def test_text_of_any_language_is_text(tmp_path: Path):
     (tmp_path / "items").write_bytes("ÿþ one\nдва\n三\n".encode() + b"\xff\xfe late\n")
     assert [isinstance(each, BadItem) for each in Reader(str(tmp_path / "items"), "", "")] == [False] * 3 + [True]
+
+
+@pytest.mark.timeout(30)  # by comparing each with all it would take half an hour
+def test_many_columns_are_not_compared_each_with_all(tmp_path: Path):
+    count = 200_000
+    names = [f"column-{number}" for number in range(count)]
+    (tmp_path / "items.csv").write_text(f"{','.join(names)}\n{','.join(map(str, range(count)))}\n")
+    reader = Reader(str(tmp_path / "items.csv"), "", "{column-7}")
+    reader.check(names, "the command")
+    ((_, content, _),) = [found for found in reader if not isinstance(found, BadItem)]
+    assert content["column-199999"] == "199999"
+    with pytest.raises(UsageError, match=r"has column-0, .*column-49, …"):
+        reader.check(["other"], "the command")
+    (tmp_path / "items.csv").write_text(",".join([*names, names[-1]]))
+    with pytest.raises(UsageError, match="'column-199999' more than once"):
+        Reader(str(tmp_path / "items.csv"), "", "{column-7}")

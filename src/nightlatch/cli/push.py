@@ -40,7 +40,9 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "remote", metavar="REMOTE", nargs="?", default="origin", help="a remote or a URL (default origin)"
     )
-    parser.add_argument("branch", metavar="BRANCH", nargs="?", default="", help="default: the one that is checked out")
+    parser.add_argument(
+        "branch", metavar="BRANCH", nargs="?", default="", help="default, and HEAD: the one that is checked out"
+    )
     parser.add_argument("--done", metavar="KEY", help="settle this key with the push")
     parser.add_argument("--scope", help="of the key (default: the lease's name)")
     args = parser.parse_args(argv)

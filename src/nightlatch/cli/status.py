@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from ..core import states
 from ..runtime.afterwards import lapse
 from ..store import url
@@ -36,23 +38,30 @@ def main(argv: list[str]) -> int:
         desk = Desk(args.store, listing=True)
     except NoStore as error:
         if args.json and not error.exit_code:
-            _print_json(since, {name: [] for name in _GROUPS}, set(), [])
+            _print_json(since, {name: [] for name in _GROUPS}, set(), [], [])
         raise
     groups, capped = _look(desk, since)
-    waiting = asking.everything(desk)
+    waiting, elsewhere = asking.everything(desk), asking.elsewhere(desk)
     if args.json:
-        _print_json(since, groups, capped, waiting)
+        _print_json(since, groups, capped, waiting, None if desk.unreachable else elsewhere)
     else:
-        _show(desk, groups, args.since, capped, waiting)
+        _show(desk, groups, args.since, capped, [*elsewhere, *waiting])
+    if desk.unreachable:
+        print(f"nightlatch: what other machines have begun is not shown: {desk.unreachable}", file=sys.stderr)
     return 0
 
 
 def _print_json(
-    since: float | None, groups: dict[str, list[Seen]], capped: set[str], waiting: list[asking.Asking]
+    since: float | None,
+    groups: dict[str, list[Seen]],
+    capped: set[str],
+    waiting: list[asking.Asking],
+    elsewhere: list[asking.Asking] | None,
 ) -> None:
     told = {name.replace(" ", "_"): [facts(*seen) for seen in group] for name, group in groups.items()}
     effects, items = ([one.facts() for one in waiting if bool(one.batch) == of_batch] for of_batch in (False, True))
-    also = {"effects": effects, "items": items}
+    others = None if elsewhere is None else [one.facts() for one in elsewhere]  # None: the store did not answer
+    also = {"effects": effects, "items": items, "elsewhere": others}
     print_json({"version": 1, "since": since, "capped": sorted(capped), **told, **also})
 
 
@@ -116,6 +125,6 @@ def _show(
         for _ in (*group, *(first if besides else ())):
             print(next(rows))
         if besides > len(first):
-            print(f"  … {besides - len(first)} more effects and items: {desk.command('status --json')}")
+            print(f"  … {besides - len(first)} more effects, items and runs elsewhere: {desk.command('status --json')}")
         if more:
             print(f"  … {more} more: {desk.command('runs --since', since)}")

@@ -51,6 +51,7 @@ class Batch:
         "report or output: where usage figures come from", metavar="HOW", choices=METERS, where=_HERE
     )
     shell: bool = options.flag("give CMD, one line, to sh; values stay values", where=_HERE)
+    pass_store: bool = options.flag("let Nightlatch's commands inside an item have the store's password", where=_HERE)
 
     def check(self, name: Names = as_flag) -> Batch:
         """This batch, if its options fit together; otherwise says what to add."""

@@ -63,6 +63,7 @@ class Job:
         metavar="POLICY",
         choices=LOST_POLICIES,
     )
+    pass_store: bool = options.flag("let Nightlatch's commands inside it have the store's password")
     keep_awake: bool = options.flag("keep the machine from sleeping while it runs")
     retries: int = options.whole("more attempts if it fails")
     backoff: float = options.time("before the first of them; doubles", "10s")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 from ..errors import UsageError
 
 SCHEMES = ("postgresql://", "postgres://")
 SCHEMA = "nightlatch"
+PASSWORD = "PGPASSWORD"  # noqa: S105 - libpq's other secrets stand in files, which its variables name
 
 _HOW = (
     "write postgresql://user@host:5432/database, with the password in ~/.pgpass or PGPASSWORD; "
@@ -35,6 +38,20 @@ def redact(url: str) -> str:
         for option in query.split("&")
     ]
     return scheme + slashes + user + (":***" if colon else "") + at + base + question + "&".join(options)
+
+
+def is_postgres(url: str) -> bool:
+    return url.startswith(SCHEMES)
+
+
+def has_secret(url: str) -> bool:
+    """Does the URL itself hold a password?"""
+    return redact(url) != url
+
+
+def needs_environment(url: str) -> bool:
+    """Is its password, as far as we know, the one that stands in the environment?"""
+    return is_postgres(url) and bool(os.environ.get(PASSWORD))
 
 
 def bad(url: str) -> UsageError:

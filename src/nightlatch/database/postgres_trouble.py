@@ -15,7 +15,7 @@ _NETWORK = (
     ("No route to host", f"cannot be reached: no route to that host. {_CHECK}"),
     ("no answer in time", f"did not answer in time. {_CHECK}"),
     ("password authentication failed", "refused user or password. Put the right one into ~/.pgpass or PGPASSWORD"),
-    ("no password supplied", "asks for a password. Put it into ~/.pgpass or PGPASSWORD"),
+    ("no password supplied", "asks for a password. Put it into ~/.pgpass or PGPASSWORD (inside a run: --pass-store)"),
     ("no pg_hba.conf entry", "lets in nobody from here under this user: add a line to its pg_hba.conf"),
     ('role "', "does not know this user. Write another in --store, or make it: createuser NAME"),
     ('" does not exist', "has no such database. Write another in --store, or make it: createdb NAME"),

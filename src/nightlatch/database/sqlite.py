@@ -60,7 +60,7 @@ class Sqlite:
         self._explained = Explained(self.path)
         self._connection: sqlite3.Connection | None = None
         self._log = Log(self.path)
-        self._id = ""
+        self._facts: dict[str, str] = {}
 
     @property
     def clock_name(self) -> str:
@@ -69,9 +69,13 @@ class Sqlite:
 
     def identity(self) -> str:
         """Random, made with the database."""
+        return self.facts()[f"{self.area}.id"]
+
+    def facts(self) -> dict[str, str]:
+        """What was recorded when it was made."""
         with self._thread, self._explained:
             self._connect()
-            return self._id
+            return self._facts
 
     def read(self, sql: str, *, patience: float = PATIENCE, **values: object) -> list[Row]:
         """Readers do not wait for writers here: `patience` is for databases across a network."""
@@ -182,7 +186,7 @@ class Sqlite:
         meta = self._meta(connection)
         if not schema.check(meta, self.area, self.path) or _mode(connection) != "wal":
             meta = self._migrate(connection)
-        self._id = meta[f"{self.area}.id"]
+        self._facts = meta
         return connection
 
     def _meta(self, connection: sqlite3.Connection) -> dict[str, str]:
@@ -217,7 +221,7 @@ class Sqlite:
             self._queue.release()
 
     def _apply(self, meta: dict[str, str], execute: Callable[[str, dict[str, str]], object]) -> None:
-        schema.apply(meta, self.area, lambda sql, values: execute(schema.for_sqlite(sql), values), identity.new_id())
+        schema.apply(meta, self.area, lambda sql, values: execute(schema.for_sqlite(sql), values))
 
     def _in_turn(self, work: Callable[[], list[Row]], patience: float, *, lazy: bool = False) -> list[Row]:
         connection = self._connect()

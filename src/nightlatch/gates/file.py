@@ -8,6 +8,7 @@ import stat
 from ..core import given
 from ..errors import UsageError
 from ..system import durable
+from ..system.light import sha256
 from .bearer import present
 from .on_disk import OnDisk
 
@@ -67,14 +68,22 @@ class File(OnDisk):
         temporary = self._marks.new_path()
         try:
             with self._marks.explained():
-                _fill(temporary, content, mode, old)
+                digest, inode = _fill(temporary, content, mode, old)
             with self._marks.locked():
                 self._marks.admit(mark, by)
+                self._marks.note_landing(mark, digest, inode)
                 os.replace(temporary, self.path)
                 durable.fsync_folder(self._marks.parent)
         except BaseException:
             _remove(temporary)
             raise
+
+    def _shown(self) -> str:
+        """The inode: only one file has it as long as it is there."""
+        try:
+            return str(os.stat(self.path).st_ino)
+        except FileNotFoundError:
+            return ""
 
     def _old(self) -> os.stat_result | None:
         try:
@@ -90,17 +99,21 @@ class File(OnDisk):
         return old
 
 
-def _fill(path: str, content: Iterator[bytes], mode: int, old: os.stat_result | None) -> None:
-    """Write a new file and flush it. The umask is applied by the kernel, in creating it."""
+def _fill(path: str, content: Iterator[bytes], mode: int, old: os.stat_result | None) -> tuple[str, str]:
+    """Write a new file and flush it; returns its sha256 and its inode. The umask is applied by the kernel, in
+    creating it."""
+    total = sha256()
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
         for chunk in content:
+            total.update(chunk)
             view = memoryview(chunk)
             while view:
                 view = view[os.write(fd, view) :]
         if old:
             _resemble(fd, old)
         durable.fsync(fd)
+        return total.hexdigest(), str(os.fstat(fd).st_ino)
     finally:
         os.close(fd)
 

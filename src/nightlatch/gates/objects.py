@@ -7,10 +7,11 @@ import os
 from pathlib import Path
 
 from ..core import fence
-from ..core.fence import Refusal, Standing
+from ..core.fence import Landing, Refusal, Standing
 from ..core.value import replace
 from ..errors import Error, GateUnreachable, StaleToken, UsageError
-from ..system import clock, identity
+from ..system import clock, fingerprint, identity
+from . import releases
 from .bearer import present
 from .bucket import Bucket
 from .pointer import Cell
@@ -32,8 +33,9 @@ class Object:
 
     Each write puts its payload under a key of its own, `KEY.releases/TOKEN-…`, and then changes one
     small object, `KEY.nightlatch`, by compare-and-swap: there stand the marks and the key of what is
-    published. Readers follow it (`read`, or `key`); a plain GET of `KEY` finds nothing. The newest
-    `keep` payloads stay; the payload of a writer that was killed stays too, and is never pointed to.
+    published. Readers follow it (`read`, or `key`); a plain GET of `KEY` finds nothing. `keep`
+    payloads stay, those that rollbacks lead to, then the newest; the payload of a writer that was killed
+    stays too, and is never pointed to.
 
     A store that ignores the conditions of a put is refused before anything is written to it.
     """
@@ -77,18 +79,17 @@ class Object:
         return self._put(bearer, Path(source))
 
     def rollback(self, bearer: Bearer | Mark) -> str:
-        """Point to the release before the current one; returns its key."""
+        """Point to what was shown when the current release was published; returns its key."""
         mark, by = present(self, bearer, self._sealed)
         went_to = ""
 
         def back(old: Pointer) -> Pointer:
             nonlocal went_to
             raised = self._raised(old, mark, by) or old
-            at = old.kept.index(old.key) if old.key else 0
-            if not at:
+            went_to = releases.before(old.key, old.kept, old.before)
+            if not went_to:
                 raise UsageError(f"{self.url} has no release before {old.key or 'the first one'} to go back to")
-            went_to = old.kept[at - 1]
-            return replace(raised, key=went_to)
+            return replace(raised, key=went_to, landings=_with(old, mark, fence.BACK))
 
         self._change(back, by)
         return went_to
@@ -106,6 +107,10 @@ class Object:
     def key(self) -> str:
         """The key, in the bucket, of what is published; "" if nothing is yet."""
         return self._cell.read()[0].key
+
+    def landings(self) -> tuple[Landing, ...]:
+        """What was written here through the gate, the oldest first, as far as it is kept."""
+        return self._cell.read()[0].landings
 
     def standing(self) -> dict[str, Standing]:
         """Every mark by lease name."""
@@ -132,6 +137,7 @@ class Object:
         mark, by = present(self, bearer, self._sealed)
         self._change(lambda old: self._only_checked(old, mark, by), by)  # before a large payload is sent in vain
         key = f"{self._key}.releases/{mark.token}-{identity.new_id()}"
+        digest = fingerprint.of(str(content)) if isinstance(content, Path) else fingerprint.of_bytes(content)
         dropped: tuple[str, ...] = ()
 
         def published(old: Pointer) -> Pointer | None:
@@ -139,9 +145,12 @@ class Object:
             if key in old.kept:
                 return None  # an earlier try has landed, and somebody has changed the pointer since
             raised = self._raised(old, mark, by) or old
-            kept = (*old.kept, key)[-self._keep :]
-            dropped = tuple(name for name in old.kept if name not in kept)
-            return replace(raised, key=key, kept=kept)
+            names, history = (*old.kept, key), {**old.before, key: old.key}
+            stay = releases.kept(key, names, history, self._keep)
+            dropped = tuple(name for name in names if name not in stay)
+            kept = tuple(name for name in names if name in stay)
+            before = {name: history[name] for name in kept if name in history}
+            return replace(raised, key=key, kept=kept, before=before, landings=_with(old, mark, digest))
 
         self._bucket.put(key, content, mimetypes.guess_type(self._key)[0] or "application/octet-stream")
         try:
@@ -173,3 +182,7 @@ class Object:
             except Error as error:
                 refused.add_note(f"the refusal could not be recorded: {error}")
             raise
+
+
+def _with(old: Pointer, mark: Mark, digest: str) -> tuple[Landing, ...]:
+    return (*old.landings, Landing(mark=mark, digest=digest, at=clock.wall()))[-fence.LANDINGS :]

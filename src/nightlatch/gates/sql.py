@@ -126,9 +126,10 @@ class Sql:
     def transaction(self, connection: Any, bearer: Bearer | Mark) -> Iterator[Any]:
         """One transaction on `connection`: commits when the block ends, rolls back when it raises.
 
-        The connection must not be in a transaction yet, and the block must not end this one itself. Raises
-        `StaleToken`, with nothing written, if a newer holder has sealed the gate; `InDoubt` if the reply to
-        the commit was lost and the database cannot be asked what became of it.
+        The connection must not be in a transaction yet, and the block must not end this one itself: what it
+        writes after that is rolled back, and `UsageError` says so. Raises `StaleToken`, with nothing written, if
+        a newer holder has sealed the gate; `InDoubt` if the reply to the commit was lost and the database cannot
+        be asked what became of it.
         """
         self._database = self._database or _by_connection(connection, self._timeout)
         mark, by = present(self, bearer, self._sealed)

@@ -96,7 +96,7 @@ class Sqlite:
             return None
         except BaseException:
             if connection.in_transaction:
-                connection.rollback()
+                connection.execute("ROLLBACK")
             triggers.forget(connection)
             if lock.held:
                 lock.release()

@@ -24,7 +24,12 @@ def resolve(url: str | None) -> str:
     """The URL in force: the one given, the environment's, or the default file of this user."""
     if url is not None:
         given.text(url, "the store's URL", empty=True)
-    return url or os.environ.get(ENV) or f"sqlite:///{storage.state_folder()}/nightlatch.db"
+    found = url or os.environ.get(ENV) or f"sqlite:///{storage.state_folder()}/nightlatch.db"
+    if found.startswith("via:"):
+        from . import handle
+
+        return handle.ask(found.removeprefix(handle.PREFIX))
+    return found
 
 
 class Scheme:

@@ -20,7 +20,7 @@ from ...core.target import Command
 from ...errors import Busy, UsageError
 from ...ledger import open_for
 from ...ledger.chain import clean
-from ...ledger.items import ITEM
+from ...ledger.items import ITEM, Item
 from ...store import url
 from ...system import clock, identity
 from ..effects.book import apart
@@ -69,7 +69,8 @@ def run(batch: Batch, *, store: str | None = None) -> tuple[Verdict, dict[str, A
     shown = f"batch {batch.name} -- {' '.join(batch.command)}"
     meter = "report" if batch.meter else ""  # what stands in an item's output, the driver reports
     target = Command(words=tuple(driver), shown_as=shown, defined_as=batch.definition())
-    job = Job(name=batch.name, target=target, timeout=None, lost="again", budget=batch.own_caps, meter=meter).check()
+    job = Job(name=batch.name, target=target, timeout=None, lost="again", budget=batch.own_caps, meter=meter,
+              pass_store=batch.pass_store).check()  # fmt: skip
     the_store, ledger = url.connect(store), open_for(url.resolve(store))
     _at_home(the_store, ledger, batch.name)
     _same_key(ledger, batch)
@@ -222,11 +223,14 @@ class Checkpoints:
         return self._publishing.publish(digest, key, targets, workspace, intend)
 
     def _write(self, kind: str, items: Sequence[tuple[str, str, str, int, int | None, str, str]]) -> None:
-        run, at = self._writer.run, int(clock.wall() * 1000)
+        run, at = self._writer.run, clock.wall()
         rows, keys = [], dict[str, list[str]]()
         for digest, key, state, tries, code, result, why in items:
-            told = (clean(result), clean(why), at)
-            rows.append((self._batch.name, digest, clean(key), state, tries, run.id, run.attempt, code, *told))
+            made = Item(
+                scope=self._batch.name, digest=digest, key=clean(key), state=state, tries=tries, run=run.id,
+                attempt=run.attempt, exit_code=code, result=clean(result), reason=clean(why), changed=at,
+            )  # fmt: skip
+            rows.append(ITEM.row(made))
             keys.setdefault(state, []).append(key)
         self._writer.record(kind, [(ITEM, rows)], **{state: "\n".join(some) for state, some in keys.items()})
 

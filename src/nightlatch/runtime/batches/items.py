@@ -20,6 +20,7 @@ from .template import BadItem, Template
 
 _ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv", ".tsv": "csv"}
 _LONGEST_KEY = 1000
+_SHOWN = 50  # names of fields in a message
 _LOOKED_AT = 8192  # bytes, to tell what a file is
 _MARK = b"\xef\xbb\xbf"  # how UTF-8 begins on Windows
 _WIDE = (b"\xff\xfe", b"\xfe\xff")  # how UTF-16 begins
@@ -86,10 +87,11 @@ class Reader:
 
     def check(self, fields: list[str], where: str) -> None:
         """Refuse what names a field that no item has. (Each line of JSON has its own, and is asked by itself.)"""
-        known = {"csv": self._names, "lines": []}.get(self.format, fields)
+        known = dict.fromkeys({"csv": self._names, "lines": []}.get(self.format, fields))  # in their order
         for field in fields:
             if field and field not in known:
-                has = f"has {', '.join(known)}" if known else "has plain lines, and {} is the whole one"
+                names = ", ".join(list(known)[:_SHOWN]) + (", …" if len(known) > _SHOWN else "")
+                has = f"has {names}" if known else "has plain lines, and {} is the whole one"
                 raise UsageError(
                     f"{where} names a field {field!r}: {self._path} {has}. (Plain braces are written {{{{ and }}}})"
                 )
@@ -204,9 +206,11 @@ class Reader:
             self._names = next(filter(None, self._csv()), [])
         except csv.Error as error:
             raise UsageError(f"the first line of {self._path} names no fields: it is no CSV ({error})") from None
-        twice = [name for name in self._names if self._names.count(name) > 1]
-        if twice:
-            raise UsageError(f"the first line of {self._path} names the field {twice[0]!r} more than once")
+        seen: set[str] = set()
+        for name in self._names:
+            if name in seen:
+                raise UsageError(f"the first line of {self._path} names the field {name!r} more than once")
+            seen.add(name)
 
     def _csv(self) -> Any:
         lines = (raw.decode("utf-8", "surrogateescape") for raw in self._file)

@@ -23,6 +23,7 @@ from ...system import clock, command, warden
 from ...system.lifetime import Lifetime
 from ...system.light import signal
 from ..leases import supervise
+from ..leases.handle import Handle
 from ..leases.lease import Lease
 from .book import Book, doubtful, hint
 from .patience import Interruptible, rest
@@ -79,7 +80,7 @@ class _Once:
     def __init__(self, wanted: Wanted, store: str | None, screen: int) -> None:
         self.wanted, self.screen = wanted, screen  # where what the command prints is shown
         self.store = url.connect(store)
-        self.named = {url.ENV: store} if store else {}  # what the command calls must ask the same one
+        self.named = store  # what the command calls must ask the same one
         self.book = Book(self.store, open_for(url.resolve(store)), wanted.scope, wanted.key)
         self.started = clock.now()
         self.doubtful: Effect | None = None  # as it ended now
@@ -98,10 +99,12 @@ class _Once:
                 lifetime.end()
                 return skipped
             with self._hold(lifetime) as lease:
+                self.handle = Handle(self.named, lease.grant)
                 try:
                     return self._under(lease)
                 finally:
                     self.guard.dismiss()  # whatever went wrong: nothing works on when the lease is given back
+                    self.handle.close()
         finally:
             self.guard.dismiss()
 
@@ -238,7 +241,8 @@ class _Once:
     def _told(self) -> dict[str, str]:
         """The idempotency key is made of scope and key alone: a server sees the same one at every try."""
         key, scope = self.wanted.key, self.wanted.scope
-        return {**self.named, "NIGHTLATCH_KEY": key, "NIGHTLATCH_IDEMPOTENCY_KEY": rules.idempotency_key(key, scope)}
+        told = {"NIGHTLATCH_KEY": key, "NIGHTLATCH_IDEMPOTENCY_KEY": rules.idempotency_key(key, scope)}
+        return self.handle.environment | told
 
     def _act(self, lease: Lease, limit: float) -> tuple[tuple[object, ...] | None, bytes]:
         """Run the command under the warden: its last report, and the first of what it printed."""

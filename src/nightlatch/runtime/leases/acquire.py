@@ -12,14 +12,19 @@ from ...system import clock, durable, filelock, tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ...core.model import Granted, Holder, Record
+    from ...core.model import Begun, Granted, Holder, Record
     from ...core.protocols import Ear, Store
 
 _RETRY = 0.5  # seconds between two tries of a waiter whose store does not answer
 
 
-def acquire(store: Store, name: str, grant: str, holder: Holder, ttl: float, wait: float) -> tuple[Granted, Tenure]:
-    """Take the lease within `wait` seconds or raise Busy. The tenure counts from before the request."""
+def acquire(
+    store: Store, name: str, grant: str, holder: Holder, ttl: float, wait: float, begin: Begun | None = None
+) -> tuple[Granted, Tenure]:
+    """Take the lease within `wait` seconds or raise Busy. The tenure counts from before the request.
+
+    `begin`: the key to be worked on, if the store lists those.
+    """
     if tree.DRY_RUN in os.environ:
         raise UsageError(
             f"{name} is not taken: this is a dry-run ({tree.DRY_RUN} is set), which takes no lease. What needs one "
@@ -27,13 +32,13 @@ def acquire(store: Store, name: str, grant: str, holder: Holder, ttl: float, wai
         )
     started = clock.now()
     if wait <= 0:
-        return _attempt(store, name, grant, holder, ttl)
+        return _attempt(store, name, grant, holder, ttl, begin)
     ear: Ear | None = None
     with _Line(store.folder, name, wait):
         try:
             while True:
                 try:
-                    return _attempt(store, name, grant, holder, ttl)
+                    return _attempt(store, name, grant, holder, ttl, begin)
                 except Nested:
                     raise
                 except Busy as busy:
@@ -55,27 +60,30 @@ def acquire(store: Store, name: str, grant: str, holder: Holder, ttl: float, wai
                 ear.close()
 
 
-def _attempt(store: Store, name: str, grant: str, holder: Holder, ttl: float) -> tuple[Granted, Tenure]:
+def _attempt(
+    store: Store, name: str, grant: str, holder: Holder, ttl: float, begin: Begun | None
+) -> tuple[Granted, Tenure]:
     try:
-        return _ask(store, name, grant, holder, ttl, None)
+        return _ask(store, name, grant, holder, ttl, None, begin)
     except Busy as busy:
         if busy.record is None or not busy.record.grant:
             raise  # given back while we asked
         over = _ground(store, busy.record)
-    return _ask(store, name, grant, holder, ttl, over)
+    return _ask(store, name, grant, holder, ttl, over, begin)
 
 
 def _ask(
-    store: Store, name: str, grant: str, holder: Holder, ttl: float, over: Takeover | None
+    store: Store, name: str, grant: str, holder: Holder, ttl: float, over: Takeover | None, begin: Begun | None
 ) -> tuple[Granted, Tenure]:
+    listed = {"begin": begin} if begin else {}
     start = clock.now()
     try:
-        return store.acquire(name, grant, holder, ttl, over), Tenure(start=start, ttl=ttl)
+        return store.acquire(name, grant, holder, ttl, over, **listed), Tenure(start=start, ttl=ttl)
     except StoreUnreachable:
         # Only the reply may be lost. Then the lease is ours, and would be nobody's for a TTL if we left now;
         # the same grant is let in again.
         start = clock.now()
-        return store.acquire(name, grant, holder, ttl, over), Tenure(start=start, ttl=ttl)
+        return store.acquire(name, grant, holder, ttl, over, **listed), Tenure(start=start, ttl=ttl)
 
 
 def _until_expiry(record: Record | None) -> float:

@@ -13,6 +13,7 @@ from ...store import url
 from ...system import warden
 from ...system.lifetime import Lifetime
 from ...system.light import signal
+from .handle import Handle, without_password
 from .lease import Lease, ttl_seconds
 
 TYPE_CHECKING = False
@@ -80,13 +81,16 @@ def supervise(
             on_tenure=on_tenure,
             on_lost=on_lost,
         )
+        handle = None
         try:
             forward_signals(guard)
-            named = {url.ENV: store} if store else {}  # what the command calls must ask the same one
-            guard.start(argv, environment(lease) | named, grace=GRACE)
+            handle = Handle(store, lease.grant)  # what the command calls must ask the same store
+            guard.start(argv, environment(lease) | handle.environment, grace=GRACE)
             ended = _await_end(guard, argv)
         finally:
             guard.dismiss()
+            if handle:
+                handle.close()
             lost = lease.lost
             lease.release()
     except BaseException:
@@ -104,8 +108,9 @@ def _gates(targets: Collection[str]) -> list[Gate]:
 
 
 def environment(lease: Lease) -> dict[str, str]:
+    """Without the store's password; how to find the store is another question."""
     return {
-        **os.environ,
+        **without_password(dict(os.environ), lease.store.url),
         "NIGHTLATCH_LEASE": lease.name,
         "NIGHTLATCH_TOKEN": str(lease.token),
         "NIGHTLATCH_GRANT": lease.grant,

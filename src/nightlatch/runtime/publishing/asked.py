@@ -12,9 +12,9 @@ from ...errors import UsageError
 from ...gates import address
 from ...gates.file import File
 from ...gates.folder import KEEP, Folder
-from . import fingerprint
+from ...system import fingerprint
 from .publish import LANDED, NOT_LANDED
-from .targets import Place, Pushed, Replaced
+from .targets import REPLACED, Place, Pushed, Replaced
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Copied(Replaced):
     def describe(self, workspace: Workspace | Place, whom: For) -> Facts:
         if self._from is None:
             return {"from": "the release before"}
-        return {"from": self._from, "sha256": fingerprint.of(self._from)}
+        return {"from": self._from, "sha256": fingerprint.of(self._from)} | self._placed(whom)
 
     def land(self, workspace: Workspace | Place, facts: Facts, whom: For) -> str:
         return self.write(whom.lease)
@@ -70,7 +70,10 @@ class Copied(Replaced):
     def adopts(self, before: Facts, outcome: str, whom: For) -> bool:
         if self._from is None or outcome == NOT_LANDED or before.get("sha256") != fingerprint.of(self._from):
             return False
-        return self.landed(before, None)
+        how = self.landed(before, None)
+        if how == REPLACED and self.gate.landings()[-1].mark.token == whom.lease.token:
+            return False  # by this very attempt, which wants it there now
+        return bool(how)
 
 
 class Head(Pushed):
@@ -92,9 +95,9 @@ class Head(Pushed):
         facts = {"commit": tip, "base": self.since} | ({} if self.unsure else {"run": whom.run, "token": token})
         return facts | ({"scope": self.done[0], "key": self.done[1]} if self.done else {})
 
-    def landed(self, facts: Facts, fresh: Workspace | Place) -> bool:
+    def _contains(self, facts: Facts, fresh: Workspace | Place) -> bool:
         if "run" in facts:
-            return super().landed(facts, fresh)
+            return super()._contains(facts, fresh)
         # Its trailers are those of a push before it too, which may have landed.
         return bool(self._work(fresh).contains(facts["commit"], fresh.commit))
 

@@ -11,7 +11,7 @@ from _thread import allocate_lock
 
 from ...errors import Error, LeaseLost, StaleToken, Stop, UsageError
 from ...system import clock
-from ..talk.socket import Later
+from ..talk.replies import Later
 from .asked import Copied, Head
 from .publish import LANDED, land, left
 from .targets import For, Place

@@ -12,18 +12,24 @@ from ...core.value import value
 from ...errors import GateUnreachable, NothingToPublish, UsageError
 from ...gates import at
 from ...gates.folder import Folder
-from . import fingerprint
+from ...system import fingerprint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from ...core.fence import Landing
     from ...gates.git import Git
     from ..leases.lease import Lease
     from .clone import Source
     from .workspace import Workspace
 
     Facts = dict[str, str]
+
+
+# How something that an earlier attempt was about to publish has landed.
+THERE = "there"
+REPLACED = "replaced since"  # it landed, and then another write did
 
 
 @value(frozen=True, kw_only=True)
@@ -79,16 +85,32 @@ class Replaced:
         if os.path.isdir(path) != self._is_folder:
             what, hint = ("file", "TO without / at its end") if self._is_folder else ("folder", f"{self.source}/=TO")
             raise NothingToPublish(f"nothing was published: {self.source} is a {what}. Write {hint}")
-        return {"from": self.source, "sha256": fingerprint.of(path)}
+        return {"from": self.source, "sha256": fingerprint.of(path)} | self._placed(whom)
 
-    def landed(self, facts: Facts, fresh: Workspace | Place | None) -> bool:
-        """Does the target hold it? Asked after the seal, so nothing older can still arrive."""
+    def _placed(self, whom: For) -> Facts:
+        """Under which token it is to land, and what it is to replace: the token that landed there last."""
+        landings = self.gate.landings()
+        return {"token": str(whom.lease.token), "over": str(landings[-1].mark.token) if landings else ""}
+
+    def landed(self, facts: Facts, fresh: Workspace | Place | None) -> str:
+        """Did it land? Asked after the seal, so nothing older can still arrive. "": no."""
+        if self._holds(facts["sha256"]):
+            return THERE
+        return REPLACED if any(_is(landing, facts) for landing in self.gate.landings()) else ""
+
+    def overtaken(self, facts: Facts) -> bool:
+        """Of what did not land: has another write landed there since? Then it is older than what is there."""
+        landings = self.gate.landings()
+        last = str(landings[-1].mark.token) if landings else ""
+        return bool(last) and facts.get("over", last) != last
+
+    def _holds(self, digest: str) -> bool:
         if not hasattr(self.gate, "path"):
             try:
-                return fingerprint.of_bytes(self.gate.read()) == facts["sha256"]
+                return fingerprint.of_bytes(self.gate.read()) == digest
             except FileNotFoundError:
                 return False
-        return os.path.exists(self.gate.path) and fingerprint.of(self.gate.path) == facts["sha256"]
+        return os.path.exists(self.gate.path) and fingerprint.of(self.gate.path) == digest
 
     def intact(self, facts: Facts, left: Workspace) -> bool:
         """Is it still there, in the workspace that an earlier attempt left?"""
@@ -132,8 +154,16 @@ class Pushed:
             work.settle()  # the push reads HEAD
         return {"commit": tip, "base": workspace.commit, "run": whom.run, "token": str(whom.lease.token)}
 
-    def landed(self, facts: Facts, fresh: Workspace | Place) -> bool:
-        """Does the branch have it? By its name; or by its trailers, if it had to follow the branch on its way."""
+    def landed(self, facts: Facts, fresh: Workspace | Place) -> str:
+        """Does the branch have it? What was pushed on top of it since does not matter: its history has both."""
+        return THERE if self._contains(facts, fresh) else ""
+
+    def overtaken(self, facts: Facts) -> bool:
+        """A push replaces nothing: it follows the branch, or is a conflict."""
+        return False
+
+    def _contains(self, facts: Facts, fresh: Workspace | Place) -> bool:
+        """By its name; or by its trailers, if it had to follow the branch on its way."""
         work, tip = self._work(fresh), fresh.commit
         if not facts["commit"] or not tip:
             return not facts["commit"]
@@ -168,3 +198,7 @@ class Pushed:
         code, out, said = work.run(*words)
         if code:
             raise NothingToPublish(f"what the command left could not be committed: {(said or out).strip()}")
+
+
+def _is(landing: Landing, facts: Facts) -> bool:
+    return (str(landing.mark.token), landing.digest) == (facts.get("token"), facts["sha256"])

@@ -20,6 +20,7 @@ from ...system import clock, identity, tree, warden
 from ...system.light import signal
 from ..effects.book import Book
 from ..leases import supervise
+from ..leases.handle import without_password
 from ..publishing.workspace import Workspace
 from ..runs import output
 from ..runs.ending import Ending
@@ -27,7 +28,8 @@ from ..runs.look import Looking
 from ..runs.verdict import Verdict
 from ..runs.watch import Watch
 from ..steps.inner import RESULT
-from ..talk.socket import Socket, one_by_one
+from ..talk.replies import one_by_one
+from ..talk.socket import Socket
 from . import plan
 from .plan import Plan, PlannedEffect
 
@@ -122,7 +124,8 @@ class _Rehearsal(Looking):
             from ..publishing.clone import ELSEWHERE
 
             hidden |= set(ELSEWHERE)
-        outer = {name: text for name, text in os.environ.items() if name not in hidden}
+        inherited = without_password(dict(os.environ), self.store.url)
+        outer = {name: text for name, text in inherited.items() if name not in hidden}
         return outer | dict(self.job.env) | {
             tree.DRY_RUN: "1",
             "NIGHTLATCH_RUN": self.known.id if self.known else "dry-run",
@@ -145,6 +148,8 @@ class _Rehearsal(Looking):
             poll = select.poll()
             for fd in (self.guard.fileno(), *socket.descriptors):
                 poll.register(fd, select.POLLIN)
+            for fd in socket.sending:
+                poll.register(fd, select.POLLOUT)
             pause = min(self.watch.next_at(clock.now()) - clock.now(), clock.SLICE)
             ready = [fd for fd, _ in poll.poll(max(pause, 0.0) * 1000 + 1)]
             socket.serve([fd for fd in ready if fd != self.guard.fileno()])

@@ -6,7 +6,7 @@ import os
 import select
 
 from ...core import states
-from ...store import url
+from ...store import handle, url
 from ...system import clock, warden
 from ...system.light import signal
 from ..leases import supervise
@@ -48,8 +48,10 @@ class Attendance:
         folder: str,
         delivery: Delivery | None,
         checkpoints: Checkpoints | None,
+        where: str,
     ) -> None:
-        """`streams`: where its standard output and error can be read. `folder`: where they are kept."""
+        """`streams`: where its standard output and error can be read. `folder`: where they are kept. `where`: the
+        store's URL."""
         self._job, self._lease, self._ending, self._guard, self._delivery = job, lease, ending, guard, delivery
         self._watch = watch.Watch(
             now=clock.now(),
@@ -62,6 +64,7 @@ class Attendance:
         self._kept = output.Kept(folder)
         self._told = told
         self._listener = Listener(told, lease, ledger, writer, self._watch, folder, checkpoints, guard)
+        self._listener.passed = where if job.pass_store else ""
         self._socket = Socket(lease.grant, self._listener.answers)
         self._environment = supervise.environment(lease) | dict(job.env) | {
             "NIGHTLATCH_RUN": writer.run.id,
@@ -76,6 +79,8 @@ class Attendance:
         else:
             self._environment.pop("NIGHTLATCH_WORKSPACE", None)  # of a run that this one is started in
         self._environment.pop(url.ENV, None)  # the store's password is not the agent's business
+        if job.pass_store:
+            self._environment[url.ENV] = f"{handle.PREFIX}{self._socket.path}"
         self._listener.hidden = hidden = output.secrets(self._environment)
         bar = checkpoints.bar if checkpoints else None
         self._streams = {fd: output.Stream(fd, screen, self._kept, hidden, bar) for screen, fd in enumerate(streams, 1)}
@@ -102,7 +107,7 @@ class Attendance:
             tail = next(iter(self._streams.values())).tail
             found = usage.from_output(tail)
             if found:
-                backoff.patiently(self._lease, lambda: self._listener.spend(found))
+                backoff.patiently(self._lease, lambda: self._listener.spend(found, source="output"))
             elif job.budget:
                 self._told.unmetered = "no usage found at the end of its output: its budget was not counted"
             if not self._ending.exit_code and (why := usage.complaint(tail)):
@@ -127,8 +132,9 @@ class Attendance:
                 wanted.add(self._guard.fileno())
                 stopped = {fd for fd in reading if streams[fd].unshown}  # what is not shown yet is not read either
                 wanted, showing = wanted - stopped, {streams[fd].screen for fd in stopped}
-            if (wanted, showing) != polled:
-                poll, polled = _polling(wanted, showing), (wanted, showing)
+            sending = showing | set(self._socket.sending)
+            if (wanted, sending) != polled:
+                poll, polled = _polling(wanted, sending), (wanted, sending)
             pause = min(self._watch.next_at(now) - now, again - now, clock.SLICE if self._listener.warm else _IDLE)
             ready = [fd for fd, _ in poll.poll(max(pause, 0.0) * 1000 + 1)]
             if not ready:
@@ -171,10 +177,10 @@ class Attendance:
                 self._ending.decide(states.FAILED, "its warden was killed; all it had started was ended", 125)
 
 
-def _polling(wanted: set[int], showing: set[int]) -> select.poll:
+def _polling(wanted: set[int], sending: set[int]) -> select.poll:
     poll = select.poll()
     for fd in wanted:
         poll.register(fd, select.POLLIN)
-    for fd in showing:
+    for fd in sending:
         poll.register(fd, select.POLLOUT)
     return poll

@@ -9,7 +9,7 @@ from ...ledger import open_for
 from ...store import url
 from ...system import clock, identity
 from ..talk.listener import Told
-from . import verdict
+from . import begun, verdict
 from .spending import Spending
 
 TYPE_CHECKING = False
@@ -45,7 +45,7 @@ class Looking:
 
             if lapse.state_of(known, self.ledger, self.store) != lapse.LAPSED:
                 raise Busy(f"{self.job.name} ({key}) is being worked on by {known.holder}")
-            if self.job.when_lost == "doubt":
+            if self.job.when_lost == "doubt" and not begun.decision(self.store, self.ledger, known):
                 raise InDoubt(
                     f"{self.job.name} ({key}) is in doubt: its holder {known.holder} is gone, and it may have acted. "
                     f"Look: nightlatch show {known.id}; then decide: nightlatch resolve {known.id}"
@@ -59,6 +59,9 @@ class Looking:
         key = self.job.key or self._unfinished()
         done = None if self.job.again else self.store.look(self.job.name, key)
         known = self.ledger.find(self.job.name, key)
+        if known and states.needs_person(known.state) and (decided := begun.decision(self.store, self.ledger, known)):
+            state, by = begun.outcome(decided)
+            known = self.ledger.resolve(known.id, state, by)  # on another machine; this ledger learns of it now
         if known and states.needs_person(known.state):
             from ..leases import unsealed
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ...core import budget
 from ...errors import OverBudget
-from ...system import clock
 from . import usage
 
 TYPE_CHECKING = False
@@ -19,6 +18,12 @@ class Spending:
         """`used`: by this attempt so far; it grows elsewhere."""
         self._job, self._caps, self._ledger, self._used = job, caps, ledger, used
         self._earlier: dict[str, float] = {}  # by earlier attempts of the run
+        self._run: Run | None = None  # once this attempt has begun
+
+    def begin(self, run: Run) -> None:
+        """This attempt is the newest of `run`: what it uses is in `used`."""
+        self._run = run
+        self.count_earlier(run)
 
     def count_earlier(self, run: Run | None) -> None:
         """What earlier attempts have used of a cap for a run: a retried run does not spend it once more."""
@@ -35,14 +40,12 @@ class Spending:
             )
 
     def before(self, unit: str, period: str) -> float:
-        """Before this attempt: what the run has used, or its job in the current local day or month."""
+        """Before this attempt: what the run has used, or its job in the current day or month of the ledger."""
         if period == "run":
             return self._earlier.get(unit, 0.0)
-        import time
-
-        now = time.localtime(clock.wall())
-        first = (now.tm_year, now.tm_mon, now.tm_mday if period == "day" else 1, 0, 0, 0, 0, 0, -1)
-        return self._ledger.spent(self._job, unit, time.mktime(first)) - self._used.get(unit, 0.0)
+        before = self._ledger.used(self._job, unit, period, besides=self._run)
+        own = self._ledger.used_by_attempt(self._run, unit, period) if self._run else None
+        return before if own is None else before + own - self._used.get(unit, 0.0)
 
     def over(self) -> Cap | None:
         return budget.exceeded(self._caps, self._used, self.before)

@@ -11,22 +11,7 @@ from ...core.job import Job
 from ...core.model import check_name
 from ...core.options import CALL, as_keyword, rows
 from ...core.target import Command
-from ...errors import (
-    BadConfig,
-    BadOption,
-    Busy,
-    Error,
-    GateUnreachable,
-    InDoubt,
-    LeaseLost,
-    Nested,
-    OtherStore,
-    OverBudget,
-    StaleToken,
-    Stop,
-    StoreUnreachable,
-    UsageError,
-)
+from ...errors import Error, UsageError, again
 from ...store.url import ENV
 from .job import read
 from .verdict import Verdict
@@ -39,11 +24,6 @@ if TYPE_CHECKING:
 
     from ...core.keywords import RunOptions
     from ..rehearsing.plan import Plan
-
-_RAISED = (
-    BadConfig, BadOption, Busy, GateUnreachable, InDoubt, Nested, OtherStore, OverBudget, StaleToken, StoreUnreachable,
-    UsageError,
-)  # fmt: skip
 
 
 def run(name: str, command: str | Sequence[str], *, store: str | None = None, **options: Unpack[RunOptions]) -> Verdict:
@@ -150,16 +130,4 @@ def _read(file: str, name: str, code: int) -> dict[str, Any]:
     kind = facts.pop("error", "")
     if not kind:
         return facts
-    raise _again(kind, facts["reason"], code)
-
-
-def _again(kind: str, said: str, code: int) -> Error | Stop:
-    """What the supervisor raised, on this side; what it carried besides its words stays there."""
-    if kind == "LeaseLost":
-        return LeaseLost(said, reason="taken")
-    found = {one.__name__: one for one in _RAISED}.get(kind)
-    if found:
-        return found(said)
-    error = Error(said)
-    error.exit_code = code
-    return error
+    raise again(kind, facts["reason"], code)

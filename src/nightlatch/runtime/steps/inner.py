@@ -12,7 +12,7 @@ from ...ledger.chain import clean
 from ...ledger.inside import MOST, InnerRun
 from ...system import clock
 from ..effects.book import apart
-from ..talk.socket import refusal
+from ..talk.replies import refusal
 from .recorder import Recorder
 
 TYPE_CHECKING = False

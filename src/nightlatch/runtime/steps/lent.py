@@ -102,7 +102,7 @@ class _Inside:
         start_new_thread(self._keep_time, ())
 
     def write(self, request: dict[str, Any]) -> dict[str, Any] | None:
-        from ..talk.socket import reply
+        from ..talk.replies import reply
 
         if request["do"] == "open":
             answer = reply(lambda _: self._inner.open(request["key"]), {})

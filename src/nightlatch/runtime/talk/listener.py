@@ -7,9 +7,10 @@ import sys
 from ...core import budget
 from ...errors import Error, Stop
 from ...system import clock
+from ..leases import handle
 from ..runs import output
 from ..steps.recorder import Recorder
-from .socket import Later, refusal, reply
+from .replies import Later, refusal, reply
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class Listener:
         self._own: Recorder | None = None  # of steps
         self._batch = batch
         self.warm = False
+        self.passed = ""  # the store's URL, if the command may have it with its password
         self._folder = folder
         self._effects: EffectDesk | None = None
         self._published: PublishDesk | None = None
@@ -210,7 +212,7 @@ class Listener:
                 return {"waiting": self._batch.waiting()} if self._batch else {}
             case "spend":
                 amounts = budget.amounts(f"{unit}={amount}" for unit, amount in request.items())
-                self.spend(amounts)
+                self.spend(amounts, source="report", item=str(item))
                 if told is not self.told:
                     told.add(amounts)
                 return {"used": told.used}
@@ -255,13 +257,13 @@ class Listener:
                     self._batch.waits(told)
                 return {}
             case "store":
-                return {"url": self._lease.store.url}  # without a password
+                return handle.answer(self.passed) if self.passed else {"url": self._lease.store.url}
             case other:
                 raise ValueError(f"`do` is {other!r}; known are {_KNOWN}")
 
-    def spend(self, amounts: dict[str, float]) -> None:
+    def spend(self, amounts: dict[str, float], **about: str) -> None:
         """Record what was used; the watch judges it against the budget."""
-        self._writer.usage(**amounts)
+        self._writer.usage(about, **amounts)
         self.told.add(amounts)
         self._watch.spent(amounts)
 

@@ -5,18 +5,8 @@ from __future__ import annotations
 import os
 from _thread import _local
 
-from ...errors import (
-    BudgetSpent,
-    Busy,
-    Cancelled,
-    Error,
-    InDoubt,
-    InputChanged,
-    LeaseLost,
-    StaleToken,
-    Stop,
-    UsageError,
-)
+from ...errors import Error, UsageError
+from .replies import raised
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +18,7 @@ _mine = _local()
 def tell(**request: Any) -> dict[str, Any]:
     """Send one request and wait for the answer; raises what the supervisor answers with."""
     line: Line | None = getattr(_mine, "line", None)
-    if line is None or line.made_for != place():
+    if line is None or line.made_for != place() or line.is_cut:
         line = _mine.line = Line()
     try:
         return judged(line.ask(request))
@@ -64,7 +54,7 @@ def judged(answer: dict[str, Any]) -> dict[str, Any]:
     """The answer, if it is one; else raises what it says."""
     if answer.get("ok"):
         return answer
-    raise _refused(answer.get("error", "refused"), answer.get("exit_code", Error.exit_code))
+    raise raised(answer)
 
 
 def unheard(error: OSError) -> Error:
@@ -80,7 +70,7 @@ class Line:
 
         self.made_for = place()
         self._whose = whose()
-        self._loads = json.loads
+        self._loads, self._at_once = json.loads, socket.MSG_DONTWAIT
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             self._socket.connect(self.made_for[0])
@@ -98,19 +88,19 @@ class Line:
             text += more
         return dict(self._loads(text))
 
+    @property
+    def is_cut(self) -> bool:
+        """Has the supervisor hung up, as it does on silent lines when there are too many? Or is there an answer that
+        nobody waited for, since the question was interrupted?"""
+        try:
+            self._socket.recv(1, self._at_once)
+        except BlockingIOError:
+            return False
+        except OSError:
+            pass
+        return True
+
     def __del__(self) -> None:
         made = getattr(self, "_socket", None)
         if made is not None:
             made.close()
-
-
-def _refused(said: str, exit_code: int) -> Error | Stop:
-    """A stop stays a stop on this side: a broad `except Exception` in the work does not swallow it."""
-    if exit_code == LeaseLost.exit_code:
-        return LeaseLost(said, reason="taken")
-    for kind in (Cancelled, BudgetSpent, StaleToken, UsageError, InDoubt, InputChanged, Busy):
-        if exit_code == kind.exit_code:
-            return kind(said)
-    refused = Error(said)
-    refused.exit_code = exit_code
-    return refused

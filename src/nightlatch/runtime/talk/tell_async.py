@@ -16,7 +16,7 @@ async def tell(request: dict[str, Any]) -> dict[str, Any]:
     """As `tell.tell`, without keeping the loop waiting."""
     loop = asyncio.get_running_loop()
     line = _lines.get(loop)
-    if line is None or line.made_for != place():
+    if line is None or line.made_for != place() or line.is_cut:
         line = _lines[loop] = _Line()
     try:
         return judged(await line.ask(request))
@@ -33,6 +33,10 @@ class _Line(asyncio.Protocol):
         self._number, self._unread = 0, b""
         self._transport: asyncio.WriteTransport | None = None
         self._connecting: asyncio.Task[Any] | None = None
+
+    @property
+    def is_cut(self) -> bool:
+        return self._transport is not None and self._transport.is_closing()
 
     async def ask(self, request: dict[str, Any]) -> dict[str, Any]:
         """Requests carry a number: answers may come in another order."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import stat
 
-from ...errors import UsageError
-from ...system.light import sha256
+from ..errors import UsageError
+from .light import sha256
 
 _CHUNK = 1 << 20
 _NEITHER = "{} is neither file, folder nor link, and cannot be published"

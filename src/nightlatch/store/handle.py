@@ -1,0 +1,56 @@
+"""The store by way of a supervisor: `NIGHTLATCH_STORE=via:SOCKET`.
+
+A store's password does not belong into the environment of a command under `nightlatch lock`, where every program
+sees it, and every log that an environment is dumped into. So its supervisor keeps the URL, and Nightlatch's own
+commands ask for it through a private socket.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ..errors import StoreUnreachable
+
+PREFIX = "via:"
+
+_known: dict[str, str] = {}  # by path
+
+
+def ask(path: str) -> str:
+    """The store's URL. A password that came from PGPASSWORD goes back there, for this process alone."""
+    if path not in _known:
+        answer = _answer(path)
+        if not answer.get("ok"):
+            raise StoreUnreachable(f"the supervisor did not say which store this is: {answer.get('error')}")
+        if answer.get("password"):
+            os.environ["PGPASSWORD"] = str(answer["password"])
+        _known[path] = str(answer["url"])
+    return _known[path]
+
+
+def grant_for(path: str) -> str:
+    """The grant that the socket at `path` knows: that of the lease it was opened for, which may be an outer one."""
+    grants = [os.environ.get("NIGHTLATCH_GRANT", ""), *os.environ.get("NIGHTLATCH_LINEAGE", "").split()]
+    return next((grant for grant in grants if grant.startswith(os.path.basename(path))), "")
+
+
+def _answer(path: str) -> dict[str, object]:
+    import json
+    import socket
+
+    with socket.socket(socket.AF_UNIX) as line:
+        try:
+            line.connect(path)
+            line.sendall(json.dumps({"grant": grant_for(path), "do": "store"}).encode() + b"\n")
+            text = b""
+            while not text.endswith(b"\n"):
+                more = line.recv(1 << 16)
+                if not more:
+                    raise ConnectionResetError("it hung up")
+                text += more
+        except OSError as error:
+            raise StoreUnreachable(
+                f"the supervisor that knows the store does not answer at {path}: {error}. Name the store: --store URL"
+            ) from error
+    found: dict[str, object] = json.loads(text)
+    return found
