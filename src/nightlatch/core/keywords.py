@@ -23,6 +23,7 @@ class JobOptions(TypedDict, total=False):
     publish: str | Sequence[str]
     input: str | Sequence[str]
     lost: str | None
+    pass_store: bool
     keep_awake: bool
     retries: int
     backoff: str | None
