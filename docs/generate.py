@@ -1,4 +1,5 @@
-"""Writes docs/commands.md from what every command says of itself. `make docs`; a test compares."""
+"""Writes what is made from tables: docs/commands.md from what every command says of itself, and for type checkers
+core/keywords.py from the table of a job's options. `make docs`; a test compares."""
 
 from __future__ import annotations
 
@@ -8,8 +9,11 @@ from pathlib import Path
 
 from nightlatch import exits
 from nightlatch.cli.main import COMMANDS, run
+from nightlatch.core.job import Job
+from nightlatch.core.options import CALL, DECORATOR, rows
 
 PAGE = Path(__file__).parent / "commands.md"
+KEYWORDS = Path(__file__).parents[1] / "src" / "nightlatch" / "core" / "keywords.py"
 
 _HEAD = """# Commands
 
@@ -49,5 +53,30 @@ def page() -> str:
     return "".join(parts)
 
 
+_KEYWORDS = '''"""A job's options as Python's keywords, for type checkers only. Made by `make docs` from core/job.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypedDict
+'''
+
+
+def keywords() -> str:
+    """What `@nightlatch.job` takes, and what `nightlatch.run()` takes besides."""
+    of_a_job, of_a_call = rows(Job, DECORATOR), rows(Job, CALL)
+    parts = [_KEYWORDS]
+    for name, base, own in (
+        ("JobOptions", "TypedDict, total=False", [row for row in of_a_job.values() if row.name != "key"]),
+        ("RunOptions", "JobOptions, total=False", [row for row in of_a_call.values() if row.name not in of_a_job]),
+    ):
+        fields = [f"    {row.name}: {row.type}" for row in own]
+        if name == "RunOptions":
+            fields.insert(0, "    key: str | None")
+        parts.append("\n".join([f"\n\nclass {name}({base}):", *fields]) + "\n")
+    return "".join(parts)
+
+
 if __name__ == "__main__":
+    KEYWORDS.write_text(keywords(), encoding="utf-8")
     PAGE.write_text(page(), encoding="utf-8")

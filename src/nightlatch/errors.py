@@ -31,6 +31,8 @@ class UsageError(Error):
 class BadOption(UsageError):
     """An option's value cannot be used. `field` is its name in the table of options, core/job.py."""
 
+    field = ""
+
     def __init__(self, message: str, field: str = "") -> None:
         super().__init__(message)
         self.field = field

@@ -83,6 +83,7 @@ def test_an_option_is_one_row(copy):
     copy.add("core/job.py", "    cwd: str = options.text", OPTION)
     assert "--colour HUE       a made-up one" in copy.command("run", "--help")
     assert "--colour HUE       a made-up one" in copy.docs()
+    assert "\n    colour: str | None\n" in (copy.folder / "src/nightlatch/core/keywords.py").read_text()
     assert "status=succeeded" in copy.command("run", "x", "--colour", "blue", "--", "true")
     assert "--colour 'grey' is none of red, blue" in copy.command("run", "x", "--colour", "grey", "--", "true", code=64)
     assert copy.python(WITH_OPTION).splitlines() == [
@@ -102,6 +103,53 @@ def test_an_exit_code_is_one_row(copy):
     assert "119" not in copy.command("batch", "--help")
     page = copy.docs()
     assert "\n| 119 | melted |\n" in page and "\n  119      the lock has melted\n" in page
+
+
+SCHEME = """    Scheme("memo:", example="memo:NAME", connect=_memo, ledger=OF_EACH_MACHINE),
+"""
+
+MEMO = """
+from ..database.sqlite import Sqlite
+from . import url
+from .sql import SqlStore
+
+def connect(where):
+    folder = url.folder_of(where)
+    return SqlStore(where, Sqlite(f"{folder}/memo.db", "store"), folder)
+"""
+
+
+def test_a_store_is_one_scheme_and_one_module(copy, tmp_path, monkeypatch):
+    """There were fifteen tests for a scheme, in eight files."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home"))
+    (copy.folder / "src/nightlatch/store/memo.py").write_text(MEMO)
+    copy.add(
+        "store/url.py", "SCHEMES = (", "def _memo(url):\n    from .memo import connect\n\n    return connect(url)\n"
+    )
+    copy.add("store/url.py", '    Scheme("git+"', SCHEME)
+    assert "sqlite:////path/to/file, memo:NAME, git+origin or postgresql://" in copy.command("--help")
+    assert "Use sqlite:////path/to/file, memo:NAME, git+origin or" in copy.command(
+        "lock", "--store=x", "x", "--", "true", code=64
+    )
+    assert "status=succeeded" in copy.command("--store=memo:a", "run", "x", "--key", "k", "--", "true")
+    assert "status=skipped" in copy.command("--store=memo:a", "run", "x", "--key", "k", "--", "true")
+    assert "status=succeeded" in copy.command("--store=memo:b", "run", "x", "--key", "k", "--", "true")
+    assert "nothing needs you" in copy.command("--store=memo:a")
+    assert "each machine records its own runs" in copy.command("--store=memo:c")
+    assert "memo:a (id " in copy.command("--store=memo:a", "doctor")
+    (ledger,) = {path.name for path in (tmp_path / "home").rglob("ledger.db")}
+    assert ledger and not list(tmp_path.rglob("*-ledger.db"))
+
+
+def test_nobody_else_looks_at_a_stores_scheme():
+    """Gates have URLs of their own, and `--publish` and a workspace name branches."""
+    elsewhere = {"gates", "runtime/publishing/targets.py", "runtime/batches/place.py", "cli/gate.py"}
+    for path in (ROOT / "src" / "nightlatch").rglob("*.py"):
+        name = str(path.relative_to(ROOT / "src" / "nightlatch"))
+        if name == "store/url.py" or name in elsewhere or name.split("/", maxsplit=1)[0] in elsewhere:
+            continue
+        for test in ('startswith("sqlite:', 'startswith("git+', 'startswith(("postgres', "startswith(dsn.SCHEMES)"):
+            assert test not in path.read_text(), f"{name} has {test}: ask store/url.py"
 
 
 def test_every_run_records_its_definition(sqlite_url, tmp_path):

@@ -27,6 +27,10 @@ def test_the_page_of_commands_is_what_the_commands_say():
     assert (ROOT / "docs" / "commands.md").read_text() == generator().page(), "run `make docs`"
 
 
+def test_type_checkers_see_the_options_of_the_table():
+    assert (ROOT / "src/nightlatch/core/keywords.py").read_text() == generator().keywords(), "run `make docs`"
+
+
 def test_every_exit_code_is_documented():
     page = (ROOT / "docs" / "commands.md").read_text().partition("## Environment")[0]
     codes = {

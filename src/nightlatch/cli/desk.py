@@ -130,7 +130,7 @@ class Desk:
 def existing(store: str | None, *, listing: bool = False) -> str:
     """The URL of a store that is there. To list what is in the default one that nobody has used yet is no error."""
     where = url.resolve(store or store_of_run())
-    file, ledger = place.files(where) if where.startswith("sqlite:") else ("", "")
+    file, ledger = place.files(where) if url.ledger_of(where) == url.BESIDE else ("", "")
     if not file or os.path.exists(ledger):
         return where
     if os.path.exists(file):

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import stat
 import sys
 import time
+from importlib import import_module
 
-from ..database import dsn, schema
+from ..database import dsn
 from ..errors import Error, UsageError
+from ..ledger import place
 from ..store import url
-from ..system import cgroup, clock, identity, lifetime, storage, tree
+from ..system import cgroup, clock, identity, lifetime, tree
 from .arguments import Parser
 from .told import store_of_run
 
@@ -88,8 +89,7 @@ def _prove(where: str, targets: list[str], as_json: bool) -> int:
 
 def findings(where: str) -> Iterator[Finding]:
     yield from _machine()
-    file = url.folder_of(where).removesuffix(".d") if where.startswith("sqlite:") else ""
-    new = bool(file) and not os.path.exists(file)
+    new = url.ledger_of(where) == url.BESIDE and not os.path.exists(place.files(where)[0])
     try:
         store = url.connect(where)
         started = time.perf_counter()
@@ -101,16 +101,9 @@ def findings(where: str) -> Iterator[Finding]:
     if new:
         yield "ok", "store", "there was none: it is made now", ""
     yield "ok", "store", f"{store.url} (id {identity_of_store[:8]}, opened in {took * 1000:.0f} ms)", ""
-    if file:
-        yield from _sqlite(file)
-    elif where.startswith("git+"):
-        from ..store.git import checkup
-
-        yield from checkup.findings(where)
-    elif where.startswith(dsn.SCHEMES):
-        from . import doctor_postgres
-
-        yield from doctor_postgres.findings(where)
+    scheme = url.scheme_of(where)
+    if scheme and scheme.checkup:
+        yield from import_module(f"nightlatch.{scheme.checkup}").findings(where)
     yield from _folder(store.folder)
 
 
@@ -162,60 +155,6 @@ def _proofs() -> Finding:
         f"{have}; no cgroup can be made here",
         "a process that clears its environment and closes the lock is not found, one that hides its memory delays a "
         "takeover to the TTL. A cgroup finds both: systemd-run --user --scope -p Delegate=yes nightlatch …, or as root",
-    )
-
-
-def _sqlite(path: str) -> Iterator[Finding]:
-    folder = os.path.dirname(path)
-    yield (
-        "ok",
-        "file system",
-        f"{storage.file_system(folder) or 'local'}: locks and write-ahead log work here",
-        "",
-    )
-    for place, allowed in ((folder, 0o700), (path, 0o600)):
-        mode = stat.S_IMODE(os.stat(place).st_mode)
-        others = mode & ~allowed & 0o077
-        if others:
-            yield (
-                "warn",
-                "permissions",
-                f"{place} is {mode:04o}",
-                f"others can look in: chmod {allowed:04o} {place}",
-            )
-        else:
-            yield "ok", "permissions", f"{place} is {mode:04o}", ""
-    connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
-    try:
-        (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
-        (broken,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-        meta = dict(connection.execute(schema.READ).fetchall())
-    finally:
-        connection.close()
-    yield (
-        ("ok", "durability", "write-ahead log, every commit flushed to the disk", "")
-        if mode == "wal"
-        else (
-            "warn",
-            "durability",
-            f"journal mode {mode}",
-            f"another program changed it: sqlite3 {path} 'PRAGMA journal_mode=WAL'",
-        )
-    )
-    if broken != "ok":
-        yield (
-            "fail",
-            "integrity",
-            broken,
-            "restore a backup, then nightlatch lease raise NAME --above N for each lease",
-        )
-    yield "ok", "schema", f"{meta['store.schema']} (this program knows {schema.newest('store')})", ""
-    space = os.statvfs(folder)
-    free = space.f_bavail * space.f_frsize
-    yield (
-        ("ok", "space", f"{free / 1e9:.1f} GB free", "")
-        if free > 100_000_000
-        else ("warn", "space", f"{free / 1e6:.0f} MB free", f"make room on the disk of {folder}")
     )
 
 

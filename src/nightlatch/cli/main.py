@@ -50,7 +50,7 @@ commands:
 {commands}
 
 options:
-  --store URL   sqlite:////path/to/file, git+origin or postgresql://user@host/database
+  --store URL   {stores}
                 default: $NIGHTLATCH_STORE, else a file of this user
   --version     print the version
   -h, --help    this text; nightlatch COMMAND --help for a command's
@@ -135,7 +135,14 @@ def _dispatch(argv: list[str]) -> int:
 
         return status.main(options)
     if command is None:
-        print(_HELP.format(commands="\n".join(f"  {name:<9}{what}" for name, what in COMMANDS.items())), end="")
+        from ..store.url import examples
+
+        print(
+            _HELP.format(
+                stores=examples(), commands="\n".join(f"  {name:<9}{what}" for name, what in COMMANDS.items())
+            ),
+            end="",
+        )
         return 0
     raise _unknown(command)
 

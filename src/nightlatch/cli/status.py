@@ -6,6 +6,7 @@ import sys
 
 from ..core import states
 from ..runtime.afterwards import lapse
+from ..store import url
 from . import asking, screen
 from .arguments import Parser
 from .desk import ASKING, FAILED, Desk, NoStore, facts, print_json, since_of
@@ -108,8 +109,8 @@ def _show(
     if not any(groups.values()) and not waiting:
         print(f"nothing needs you, nothing runs, and nothing ran in the last {since}.")
         print(f"Start something: {desk.command('run NAME -- CMD …')}; all commands: nightlatch --help")
-        if desk.url.startswith("git+"):
-            print(f"With a git store each machine records its own runs. Who works now: {desk.command('lease list')}")
+        if url.ledger_of(desk.url) == url.OF_EACH_MACHINE:
+            print(f"With such a store each machine records its own runs. Who works now: {desk.command('lease list')}")
         return
     if not groups["needs you"] and not waiting:
         print(screen.paint("nothing needs you", screen.GREEN) + "\n")

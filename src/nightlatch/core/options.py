@@ -66,6 +66,11 @@ class Option:
         return self.default if self.flag or self.number or self.many else self.written or None
 
     @property
+    def type(self) -> str:
+        """What Python may give, for a type checker."""
+        return _TYPES.get(self._read, "str | None")
+
+    @property
     def help(self) -> str:
         return self._help + (f" (default {self.written})" if self.written else "; may be repeated" * self.many)
 
@@ -248,3 +253,12 @@ def _is_mapping(value: object) -> bool:
 
 def _frozen(value: Any) -> Any:
     return tuple(map(_frozen, value)) if isinstance(value, list) else value
+
+
+_TYPES: dict[Callable[[Any, str], Any], str] = {
+    _whole: "int",
+    _flag: "bool",
+    _texts: "str | Sequence[str]",
+    _variables: "Mapping[str, str] | Sequence[str]",
+    _caps: "str | Mapping[str, float] | None",
+}

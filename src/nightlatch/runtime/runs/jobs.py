@@ -6,8 +6,8 @@ import inspect
 import json
 import os
 import sys
-from collections.abc import Callable
-from typing import Any, Protocol, TypeVar, cast
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack, cast
 
 from ...core import given as checks
 from ...core.job import Job
@@ -20,6 +20,9 @@ from ..rehearsing.plan import Plan
 from .job import here
 from .start import metered, rehearsed, signature, supervised
 from .verdict import Verdict
+
+if TYPE_CHECKING:
+    from ...core.keywords import JobOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -43,7 +46,7 @@ def job(
     name: str | None = None,
     key: str | Callable[..., str] | None = None,
     store: str | None = None,
-    **options: Any,
+    **options: Unpack[JobOptions],
 ) -> Callable[[F], Supervisable]:
     """Make a function, sync or async, a job.
 
@@ -105,7 +108,7 @@ def job(
 job.__signature__ = signature(job, DECORATOR)  # type: ignore[attr-defined]
 
 
-def _declared(name: str, key: object, store: str | None, options: dict[str, Any]) -> Job:
+def _declared(name: str, key: object, store: str | None, options: Mapping[str, object]) -> Job:
     """The job without its arguments, checked where it is written and not at night."""
     if store is not None:
         checks.text(store, "store", empty=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ...core import states
 from ...core.job import BY_HAND
-from ...database import dsn
 from ...errors import Busy, InDoubt
 from ...ledger import open_for
 from ...store import url
@@ -27,7 +26,8 @@ class Looking:
         self.job, self.where = job, url.resolve(store)
         self.host, self.told = identity.host(), Told()
         # A server's driver is large: the warden, which does without, is forked before it is loaded.
-        self.server = self.where.startswith(dsn.SCHEMES)
+        scheme = url.scheme_of(self.where)
+        self.server = scheme is not None and scheme.large
         if not self.server:
             self._name_store()
 

@@ -20,12 +20,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from subprocess import Popen
-    from typing import Any
+    from typing import Any, Unpack
 
+    from ...core.keywords import RunOptions
     from ..rehearsing.plan import Plan
 
 
-def run(name: str, command: str | Sequence[str], *, store: str | None = None, **options: Any) -> Verdict:
+def run(name: str, command: str | Sequence[str], *, store: str | None = None, **options: Unpack[RunOptions]) -> Verdict:
     """Run a command once for its key, within bounds, recorded; as `nightlatch run NAME -- COMMAND` does.
 
         verdict = nightlatch.run("articles", ["./articles.sh", "--fast"], key="2026-11-16", timeout="30m")
@@ -43,7 +44,7 @@ def run(name: str, command: str | Sequence[str], *, store: str | None = None, **
     return supervised(read(check_name(name), target, metered(options), CALL, as_keyword), store=store)
 
 
-def metered(options: Mapping[str, Any]) -> dict[str, Any]:
+def metered(options: Mapping[str, object]) -> dict[str, Any]:
     """In Python, what has a budget reports what it uses unless it is said otherwise."""
     return {**options, **({"meter": "report"} if options.get("budget") and not options.get("meter") else {})}
 
