@@ -181,7 +181,7 @@ class Effects:
                 reason=reason,
                 at=chain.at,
             )
-            return self._moved(chain, rows, scope, key, "effect-learned", state=state, reason=reason)
+            return self._moved(chain, rows, scope, key, "effect-learned", reason=reason)
 
     def _move(
         self,
@@ -226,7 +226,7 @@ class Effects:
                 f"look again: nightlatch once {key} …"
             )
         moved = _effect(rows[0])
-        chain.append(kind, scope=scope, key=key, attempt=moved.attempt, token=moved.token, **facts)
+        chain.append(kind, scope=scope, key=key, attempt=moved.attempt, token=moved.token, state=moved.state, **facts)
         return moved
 
 

@@ -18,7 +18,7 @@ from .deciding import title
 from .fence import Fence
 from .model import RUN, Run, Usage, run_of
 from .opening import find, new_id
-from .sealing import ATTEMPT, _attempt, _Entries, closed, stale
+from .sealing import ATTEMPT, _Entries, _lost, attempt_row, closed, stale
 from .step_chain import head_of
 from .step_log import StepWriter
 from .tables import JOURNAL
@@ -224,12 +224,13 @@ class InnerRun:
         fresh, self.lost = not seen.head, seen.state == states.RUNNING
         if fresh:
             entries.add("opened", job=seen.job, key=seen.key, parent=seen.parent)
-        attempts = [_attempt(seen, states.LOST, "its holder is gone", at)] if self.lost else []
+        attempts = [_lost(seen, at)] if self.lost else []
         if self.lost:
             steps = head_of(tables.read, seen.id)
             entries.add("lost", attempt=seen.attempt, token=seen.token, holder=seen.holder, steps=steps)
         number = seen.attempt + 1
-        entries.add("started", attempt=number, token=around.token, grant=around.grant, holder=holder)
+        facts = {"attempt": number, "token": around.token, "grant": around.grant, "holder": holder, "host": holder.host}
+        entries.add("started", **facts)
         attempts.append((seen.id, number, around.token, around.grant, holder.pack(), "running", None, "", at, None, 0))
         self.run = replace(
             seen, state=states.RUNNING, attempt=number, token=around.token, grant=around.grant, holder=holder,
@@ -266,14 +267,19 @@ class InnerRun:
         if traceback:
             entries.add("exception", traceback=traceback)
         head = self._steps.head_after(due.steps)
-        entries.add("ended", attempt=self.run.attempt, state=state, reason=reason or None, elapsed=elapsed, steps=head)
+        code = 0 if state == states.SUCCEEDED else 1
+        facts = {"attempt": self.run.attempt, "state": state, "exit_code": code, "reason": reason or None}
+        entries.add("ended", **facts, elapsed=elapsed, steps=head)
         due.run = replace(
             due.run, state=state, reason=clean(reason), elapsed=elapsed, changed=due.at / 1000, ended=due.at / 1000,
-            exit_code=0 if state == states.SUCCEEDED else 1, seq=entries.seq, head=entries.head,
+            exit_code=code, seq=entries.seq, head=entries.head,
         )  # fmt: skip
         due.links.append(("ended", _link(due.run, entries.seq, entries.head)))
         due.journal += [*entries.rows, *due.steps]
-        due.attempts = [*due.attempts[:-1], _attempt(self.run, state, clean(reason), due.at)]
+        due.attempts = [
+            *due.attempts[:-1],
+            attempt_row(self.run, state, code, clean(reason), due.at, round(elapsed * 1000)),
+        ]
         more = {"reason": reason, "traceback": traceback}
         due.again = lambda: self.ending(state, elapsed=elapsed, steps=steps, **more)
         return due

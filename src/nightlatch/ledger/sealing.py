@@ -34,7 +34,7 @@ ATTEMPT = Table(
         "elapsed": "BIGINT",
     },
     "ON CONFLICT (run, attempt) DO UPDATE SET token = excluded.token, state = excluded.state, "
-    "reason = excluded.reason, ended = excluded.ended, elapsed = excluded.elapsed",
+    "exit_code = excluded.exit_code, reason = excluded.reason, ended = excluded.ended, elapsed = excluded.elapsed",
 )
 
 # Everything that was looked at is compared again: whatever happened since, this misses.
@@ -100,7 +100,7 @@ def take(
     if left_behind:
         steps = head_of(tables.read, run.id)
         entries.add("lost", attempt=run.attempt, token=run.token, holder=run.holder, steps=steps)
-        attempts.append(_attempt(run, states.LOST, _LEFT, entries.at))
+        attempts.append(_lost(run, entries.at))
     facts = {"attempt": number, "token": token, "grant": grant, "holder": holder, "host": holder.host}
     edited = {"command": clean(command), "definition": clean(definition)}
     facts |= {name: text for name, text in edited.items() if text and text != getattr(run, name)}
@@ -128,7 +128,7 @@ def reap(tables: Tables, run: Run, token: int, grant: str, state: str) -> Run | 
     with tables.on_chain(run.job) as chain:
         entries = _Entries(run, chain.at)
         facts = {"attempt": run.attempt, "token": run.token, "holder": run.holder, "steps": head_of(chain, run.id)}
-        entries.add("lost", **facts, state=state, by_token=token)
+        entries.add("lost", **facts, state=state, by_token=token, by_grant=grant)
         values = _seen(run) | {
             "state": state,
             "token": token,
@@ -162,10 +162,16 @@ class _Entries:
         self.rows.append((self._run, self.seq, self.at, kind, body, self.head))
 
 
-def _attempt(run: Run, state: str, reason: str, at: int) -> tuple[object, ...]:
+def _lost(run: Run, at: int) -> tuple[object, ...]:
+    """The newest attempt of a run whose holder is gone."""
+    started = round((run.started or 0) * 1000)
+    return attempt_row(run, states.LOST, None, _LEFT, at, at - started)
+
+
+def attempt_row(run: Run, state: str, exit_code: int | None, reason: str, at: int, elapsed: int) -> tuple[object, ...]:
     """The newest attempt of a run as it ends."""
     started = round((run.started or 0) * 1000)
-    return run.id, run.attempt, run.token, run.grant, run.holder.pack(), state, None, reason, started, at, at - started
+    return run.id, run.attempt, run.token, run.grant, run.holder.pack(), state, exit_code, reason, started, at, elapsed
 
 
 def _seen(run: Run) -> dict[str, object]:
