@@ -7,10 +7,11 @@ import sys
 
 from ..core import budget, duration, effects
 from ..core.model import check_name
+from ..core.passwords import without_password
 from ..errors import UsageError
 from ..runtime.runs.job import LOST_POLICIES, seconds
 from .arguments import Parser, split_command
-from .told import store_of_run, without_password
+from .told import store_of_run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ import shlex
 
 from ..core import duration, states
 from ..core.harmless import harmless
+from ..core.passwords import without_password
 from ..errors import Error, RunEnded, UsageError
 from ..ledger import open_for, place
 from ..runtime.afterwards import lapse
@@ -15,7 +16,7 @@ from ..runtime.runs.job import BY_HAND
 from ..store import url
 from ..system import clock, identity
 from . import screen
-from .told import store_of_run, without_password
+from .told import store_of_run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

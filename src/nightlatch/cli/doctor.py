@@ -8,6 +8,7 @@ import stat
 import sys
 import time
 
+from ..core.passwords import hide_password
 from ..database import dsn, schema
 from ..errors import Error
 from ..store import url
@@ -53,7 +54,7 @@ def findings(where: str) -> Iterator[Finding]:
         identity_of_store = store.id
         took = time.perf_counter() - started
     except Error as error:
-        yield "fail", "store", dsn.redact(where), str(error)
+        yield "fail", "store", hide_password(where), str(error)
         return
     yield "ok", "store", f"{store.url} (id {identity_of_store[:8]}, opened in {took * 1000:.0f} ms)", ""
     if where.startswith("sqlite:"):

@@ -1,7 +1,8 @@
-"""PostgreSQL URLs: `postgresql://user@host:5432/database?schema=nightlatch`, and how one is shown."""
+"""PostgreSQL URLs: `postgresql://user@host:5432/database?schema=nightlatch`."""
 
 from __future__ import annotations
 
+from ..core.passwords import hide_password
 from ..errors import UsageError
 
 SCHEMES = ("postgresql://", "postgres://")
@@ -24,19 +25,6 @@ def split(url: str) -> tuple[str, str]:
     return base + ("?" + "&".join(options) if options else ""), schema
 
 
-def redact(url: str) -> str:
-    """The URL without its password, for messages and file names. Holds for URLs that are wrong, too."""
-    scheme, slashes, rest = url.partition("://") if "://" in url else url.partition(":")
-    who, at, where = rest.rpartition("@")
-    user, colon, _ = who.partition(":")
-    base, question, query = where.partition("?")
-    options = [
-        option.partition("=")[0] + "=***" if "password" in option.partition("=")[0].lower() else option
-        for option in query.split("&")
-    ]
-    return scheme + slashes + user + (":***" if colon else "") + at + base + question + "&".join(options)
-
-
 def bad(url: str) -> UsageError:
     """libpq's own words may quote the password, so they are not repeated."""
-    return UsageError(f"{redact(url)!r} is not a PostgreSQL URL: {_HOW}")
+    return UsageError(f"{hide_password(url)!r} is not a PostgreSQL URL: {_HOW}")

@@ -15,6 +15,7 @@ import threading
 from psycopg import Error as PsycopgError
 from psycopg.conninfo import make_conninfo
 
+from ..core.passwords import hide_password
 from ..system import clock, identity
 from . import dsn, schema
 from .guarded import one_statement
@@ -60,7 +61,7 @@ class Postgres:
     look_first = False  # a look of its own would be a round trip more
 
     def __init__(self, url: str, area: str) -> None:
-        self.url = dsn.redact(url)
+        self.url = hide_password(url)
         self.address = url if url == self.url else ""  # what opens it without a secret
         self.area = area
         libpq_url, self.schema = dsn.split(url)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from ..core import given
+from ..core.passwords import hide_password
 from ..database import dsn
 from ..errors import StoreUnreachable, UsageError
 from ..system import storage
@@ -31,7 +32,7 @@ def folder_of(url: str) -> str:
         return _sqlite_path(url) + ".d"
     import hashlib
 
-    named = dsn.redact(url)  # a new password makes no new store
+    named = hide_password(url)  # a new password makes no new store
     return os.path.join(storage.state_folder(), "stores", hashlib.sha256(named.encode()).hexdigest()[:16])
 
 
@@ -50,7 +51,7 @@ def connect(url: str | None = None) -> Store:
     if url.startswith(dsn.SCHEMES):
         return _postgres(url)
     raise UsageError(
-        f"{dsn.redact(url)!r} does not name a store. Use sqlite:///file (a relative path), sqlite:////path/to/file, "
+        f"{hide_password(url)!r} does not name a store. Use sqlite:///file (a relative path), sqlite:////path/to/file, "
         f"git+origin or postgresql://user@host/database; "
         f"without --store and {ENV} it is a file in {storage.state_folder()}"
     )
@@ -69,11 +70,11 @@ def _postgres(url: str) -> Store:
         from ..database.postgres import Postgres
     except ImportError as error:
         raise StoreUnreachable(
-            f"the store {dsn.redact(url)} needs psycopg 3 ({error}): pip install 'nightlatch[postgres]'"
+            f"the store {hide_password(url)} needs psycopg 3 ({error}): pip install 'nightlatch[postgres]'"
         ) from error
     from .sql import SqlStore
 
-    return SqlStore(dsn.redact(url), Postgres(url, "store"), folder_of(url))
+    return SqlStore(hide_password(url), Postgres(url, "store"), folder_of(url))
 
 
 def _sqlite_path(url: str) -> str:

@@ -21,7 +21,7 @@ from ...ledger import open_for
 from ...ledger.chain import clean
 from ...ledger.items import ITEM
 from ...store import url
-from ...system import clock, identity
+from ...system import clock, identity, redaction
 from ..effects.book import apart
 from ..leases.lease import Lease
 from ..runs.job import Job
@@ -152,6 +152,7 @@ class Checkpoints:
         self._home: Workspace | None = None  # has a folder for each item that publishes
         self.bar = bar.Bar(batch.name) if bar.wanted() else None
         self.summary: dict[str, Any] = {}
+        self.hidden = redaction.secrets(os.environ)  # of the items, once they are known
 
     def waits(self, told: Told) -> None:
         """An item says, again and again, that it waits for a probe."""
@@ -171,7 +172,7 @@ class Checkpoints:
         """Before the driver starts: what the last one left in flight, and files with the digests of what is done."""
         self._writer, self._items = writer, ledger.items
         name = self._batch.name
-        writer.event("batch", again=self._batch.again)
+        writer.event("batch", again=self.hidden.text(self._batch.again))
         if _begun_with(ledger, self._batch) != clean(self._batch.key or _WHOLE):
             ledger.note(name, _KEY, key=self._batch.key or _WHOLE)
         if apart(store, ledger):
@@ -254,7 +255,7 @@ class Checkpoints:
         run, at = self._writer.run, int(clock.wall() * 1000)
         rows, keys = [], dict[str, list[str]]()
         for digest, key, state, tries, code, result, why in items:
-            told = (clean(result), clean(why), at)
+            told = (clean(self.hidden.text(result)), clean(self.hidden.text(why)), at)
             rows.append((self._batch.name, digest, clean(key), state, tries, run.id, run.attempt, code, *told))
             keys.setdefault(state, []).append(key)
         self._writer.record(kind, [(ITEM, rows)], **{state: "\n".join(some) for state, some in keys.items()})

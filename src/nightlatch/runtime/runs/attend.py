@@ -7,7 +7,7 @@ import select
 
 from ...core import states
 from ...store import url
-from ...system import clock, warden
+from ...system import clock, redaction, warden
 from ...system.light import signal
 from ..leases import supervise
 from ..talk.listener import Listener
@@ -76,7 +76,9 @@ class Attendance:
         else:
             self._environment.pop("NIGHTLATCH_WORKSPACE", None)  # of a run that this one is started in
         self._environment.pop(url.ENV, None)  # the store's password is not the agent's business
-        self._listener.hidden = hidden = output.secrets(self._environment)
+        self._listener.hidden = hidden = redaction.secrets(self._environment)
+        if checkpoints:
+            checkpoints.hidden = hidden
         bar = checkpoints.bar if checkpoints else None
         self._streams = {fd: output.Stream(fd, screen, self._kept, hidden, bar) for screen, fd in enumerate(streams, 1)}
 

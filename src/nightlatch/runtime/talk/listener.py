@@ -7,7 +7,7 @@ import sys
 from ...core import budget
 from ...errors import Error, Stop
 from ...system import clock
-from ..runs import output
+from ...system.redaction import Redactor
 from ..steps.recorder import Recorder
 from .socket import Later, refusal, reply
 
@@ -67,7 +67,7 @@ class Listener:
         guard: Warden,
     ) -> None:
         self.told = told
-        self.hidden: list[tuple[bytes, bytes]] = []  # secrets, and what stands in their place
+        self.hidden = Redactor()
         self._lease, self._ledger, self._writer, self._watch = lease, ledger, writer, watch
         self._guard = guard
         self._own: Recorder | None = None  # of steps
@@ -266,7 +266,7 @@ class Listener:
         self._watch.spent(amounts)
 
     def _redacted(self, text: str) -> str:
-        return output.redacted(text.encode(errors="replace"), self.hidden).decode(errors="replace")
+        return self.hidden.text(text)
 
 
 def _count(given: object) -> int:
