@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..core.printable import printable
 from ..errors import Error, UsageError
 from .arguments import Parser
 
@@ -69,7 +70,7 @@ def _verify(verdict: Verdict, as_json: bool) -> int:
         print(json.dumps(shown | {"breaks": breaks}))
         return 1 if breaks or verdict.unproven else 0
     for found in verdict.breaks:
-        print(found)
+        print(printable(str(found)))
     if verdict.breaks:
         raise _Broken(
             f"the journal is broken: {len(verdict.breaks)} of its {verdict.chains} chains. What is before the entries "
@@ -94,7 +95,7 @@ def _print_heads(heads: list[str], as_json: bool) -> int:
             chain, seq, hash_ = head.rsplit(":", 2)
             print(json.dumps({"version": 1, "chain": chain, "entry": int(seq), "hash": hash_, "head": head}))
         else:
-            print(head)
+            print(printable(head))
     return 0
 
 

@@ -9,6 +9,7 @@ import sys
 import time
 
 from ..core.passwords import hide_password
+from ..core.printable import printable
 from ..database import dsn, schema
 from ..errors import Error
 from ..store import url
@@ -40,7 +41,7 @@ def main(argv: list[str]) -> int:
 
             print(json.dumps({"version": 1, "grade": grade, "about": about, "found": found, "advice": advice}))
         else:
-            print(f"{grade:<5} {about:<12} {found}" + (f"\n      → {advice}" if advice else ""))
+            print(f"{grade:<5} {about:<12} {printable(found)}" + (f"\n      → {printable(advice)}" if advice else ""))
     return 69 if failed else 0
 
 

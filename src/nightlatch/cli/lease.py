@@ -8,11 +8,12 @@ import sys
 
 from ..core import duration
 from ..core.model import check_name
+from ..core.printable import printable
 from ..errors import Busy, LeaseLost, UsageError
 from ..runtime.leases.acquire import acquire
 from ..runtime.leases.lease import ttl_seconds
 from ..store import held, url
-from ..system import identity, process
+from ..system import identity, printing, process
 from .arguments import Namespace, Parser
 from .told import store_of_run
 
@@ -95,7 +96,7 @@ def _acquire(store: Store, args: Namespace) -> int:
         if not args.held_ok:
             raise
         if sys.stderr.isatty():  # cron mails whatever is printed
-            print(f"nightlatch: {busy}", file=sys.stderr)
+            print(f"nightlatch: {printable(str(busy))}", file=sys.stderr)
         if not args.json:
             print(_NOT_HELD.format(busy.exit_code))
         return 0
@@ -105,7 +106,8 @@ def _acquire(store: Store, args: Namespace) -> int:
         _print_json(facts)
     else:
         facts |= {"store": args.store} if args.store else {}  # what asks for the lease must ask the same one
-        print("export", *(f"NIGHTLATCH_{word.upper()}={shlex.quote(str(fact))}" for word, fact in facts.items()))
+        words = [f"NIGHTLATCH_{word.upper()}={shlex.quote(str(fact))}" for word, fact in facts.items()]
+        printing.verbatim(f"export {' '.join(words)}\n")
     return 0
 
 
@@ -149,7 +151,7 @@ def _show(store: Store, args: Namespace) -> int:
         _print_json(_facts(record))
         return 0
     for word, text in _lines(record):
-        print(f"{word:<7}{text}")
+        print(f"{word:<7}{printable(text)}")
     return 0
 
 
@@ -159,7 +161,7 @@ def _list(store: Store, args: Namespace) -> int:
             _print_json(_facts(record))
         else:
             state = f"{record.holder}, {held.ending(record)}" if record.grant else "free"
-            print(f"{record.name:<24} {record.token:>14}  {state}")
+            print(f"{printable(record.name):<24} {record.token:>14}  {printable(state)}")
     return 0
 
 

@@ -6,6 +6,7 @@ import os
 import sys
 
 from ..errors import Error, Stop
+from ..system import printing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,7 +68,8 @@ examples:
 def main(argv: list[str] | None = None) -> NoReturn:
     """The console script. Ends the process at once: nothing is left to tidy up, and tidying takes time."""
     _open_standard()
-    code = run(sys.argv[1:] if argv is None else argv)
+    printing.install()
+    code = _run(sys.argv[1:] if argv is None else argv)
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -88,12 +90,22 @@ def _open_standard() -> None:
 
 
 def run(argv: list[str]) -> int:
+    """For a process that goes on."""
+    streams = sys.stdout, sys.stderr
+    printing.install()
+    try:
+        return _run(argv)
+    finally:
+        sys.stdout, sys.stderr = streams
+
+
+def _run(argv: list[str]) -> int:
     try:
         return _dispatch(argv)
     except (Error, Stop) as error:
-        from ..core.harmless import harmless
+        from ..core.printable import printable
 
-        print(f"nightlatch: {harmless(str(error))}", file=sys.stderr)  # it may quote what a command has said
+        print(f"nightlatch: {printable(str(error))}", file=sys.stderr)  # it may quote what a command has said
         return error.exit_code
     except KeyboardInterrupt:
         return 130
@@ -109,8 +121,10 @@ def run(argv: list[str]) -> int:
             return 64
         if os.environ.get("NIGHTLATCH_DEBUG"):
             raise
+        from ..core.printable import printable
+
         print(
-            f"nightlatch: {type(error).__name__}: {error}. This is a fault of Nightlatch; "
+            f"nightlatch: {type(error).__name__}: {printable(str(error))}. This is a fault of Nightlatch; "
             f"NIGHTLATCH_DEBUG=1 shows where",
             file=sys.stderr,
         )

@@ -39,9 +39,7 @@ def _user_ends(scheme: str, rest: str) -> int:
     first = min((place for sign in "/?#" if (place := rest.find(sign)) >= 0), default=len(rest))
     authority = rest[:first]
     database = scheme.rpartition("+")[2] in _DATABASES
-    at = (rest.partition("?")[0] if database else authority).rfind(
-        "@"
-    )  # a path may have one too
+    at = (rest.partition("?")[0] if database else authority).rfind("@")  # a path may have one too
     if at < 0 and ":" in authority and not authority.startswith("[") and not authority.rpartition(":")[2].isdecimal():
         at = rest.rfind("@")  # that is no port, so it is a password with a / or ? in it
     return at
