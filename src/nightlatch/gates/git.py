@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..core import given
+from ..core.passwords import without_password
 from ..core.value import replace
 from ..errors import UsageError
 from ..store.git import names
@@ -147,11 +148,3 @@ class Git:
 
         self._fence.change(rekeyed)
         return foreign
-
-
-def without_password(url: str) -> str:
-    """A gate's URL stands in the store for every machine; each brings its own password."""
-    scheme, mark, rest = url.partition("://")
-    host, slash, path = rest.partition("/")
-    user, at, place = host.rpartition("@")
-    return f"{scheme}{mark}{user.partition(':')[0]}{at}{place}{slash}{path}" if mark else url

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 
+from ...core.passwords import without_password
 from ...core.value import value
 from ...errors import GateUnreachable, UsageError
-from ...gates.git import without_password
 from ...gates.worktree import Worktree
 from ...store.git import names
 from ...store.git.remote import resolve
