@@ -249,7 +249,7 @@ class Nemesis:
         env = {name: text for name, text in os.environ.items() if not name.startswith("NIGHTLATCH_")}
         env["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
         program = [sys.executable, "-m", "tests.workloads.guarded_set"]
-        return subprocess.Popen([*program, *self._words, f"w{self._starts}"], env=env)
+        return subprocess.Popen([*program, *self._words, f"w{self._starts}"], env=env, process_group=0)
 
 
 def _count(course: Course, folder: Path, shared: GuardedSet) -> None:
