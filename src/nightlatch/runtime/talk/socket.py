@@ -11,7 +11,6 @@ import os
 from _thread import start_new_thread
 
 from ...errors import Error, Stop, StoreUnreachable
-from ...system.durable import private_folder
 from ...system.light import sockets
 
 TYPE_CHECKING = False
@@ -39,7 +38,7 @@ class Socket:
     """Listens at `path`. `descriptors` are to be polled; `serve` is called with all that are ready."""
 
     def __init__(self, grant: str, answers: Answers) -> None:
-        self.path = os.path.join(_folder(), grant[:24])
+        self.path = os.path.join(_new_folder(), "socket")
         self._grant, self._answers = grant, answers
         self._listener = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
         self._listener.bind(self.path)
@@ -86,6 +85,7 @@ class Socket:
         self._life.clear()
         self._listener.close()
         os.unlink(self.path)
+        os.rmdir(os.path.dirname(self.path))
 
     def _read(self, fd: int, asked: list[tuple[int, object, Request]]) -> None:
         import json
@@ -173,12 +173,17 @@ def refusal(error: BaseException) -> dict[str, Any]:
     return {"ok": False, "error": f"not understood: {error}", "exit_code": 64}
 
 
-def _folder() -> str:
-    """A private folder with a short name: a socket's address has room for about a hundred bytes."""
+def _new_folder() -> str:
+    """A private folder that nobody else can have made: its name cannot be guessed. Nor is it long, for a socket's
+    address has room for about a hundred bytes."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    base = runtime if runtime and len(runtime) < _LONGEST_PATH - 40 and os.access(runtime, os.W_OK) else "/tmp"  # noqa: S108
-    folder = private_folder(os.path.join(base, f"nightlatch-{os.getuid()}"))
-    status = os.lstat(folder)
-    if status.st_uid != os.getuid() or status.st_mode & 0o077:
-        raise StoreUnreachable(f"{folder} belongs to somebody else or is open to others: remove it, or chmod 0700 it")
+    base = runtime if 0 < len(runtime) < _LONGEST_PATH - 40 and os.access(runtime, os.W_OK) else "/tmp"  # noqa: S108
+    folder = f"{base}/nightlatch-{os.urandom(8).hex()}"
+    try:
+        os.mkdir(folder, 0o700)
+    except OSError as error:
+        raise StoreUnreachable(
+            f"no folder can be made in {base} for the run's socket: {error.strerror}. Make room there, or set "
+            f"XDG_RUNTIME_DIR to a folder of yours"
+        ) from error
     return folder
