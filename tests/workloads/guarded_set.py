@@ -343,6 +343,7 @@ class Nemesis:
                 [sys.executable, "-m", "tests.workloads.guarded_set", *words],
                 env={**env, **self._wall_clock.environment},
                 stderr=stderr,
+                process_group=0,
             )
 
 
