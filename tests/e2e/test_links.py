@@ -10,7 +10,8 @@ import pytest
 
 from nightlatch import gates
 from nightlatch.errors import UsageError
-from nightlatch.system import beneath, fingerprint, treecopy
+from nightlatch.runtime.publishing import fingerprint
+from nightlatch.system import beneath, treecopy
 from tests.e2e.workspaces import run
 from tests.marks import mark
 from tests.programs import TOOL, nightlatch

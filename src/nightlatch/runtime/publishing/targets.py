@@ -14,8 +14,8 @@ from ...core.value import value
 from ...errors import GateUnreachable, NothingToPublish, UsageError
 from ...gates import at
 from ...gates.folder import Folder
-from ...system import fingerprint
 from ...system.beneath import open_beneath
+from . import fingerprint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class Replaced:
 
     def land(self, workspace: Workspace | Place, facts: Facts, whom: For) -> str:
         with _opened(workspace.path, self.source) as made:
-            return str(self.gate.publish(whom.lease, made) or "")
+            return str(self.gate.publish(whom.lease, made, digest=facts["sha256"]) or "")
 
 
 class Pushed:
