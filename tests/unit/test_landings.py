@@ -87,6 +87,7 @@ def test_a_folder_remembers_its_switches(tmp_path, sources):
     gate = gates.Folder(tmp_path / "site")
     one = gate.publish(mark(1), sources("one"), digest="aa")
     gate.publish(mark(2), sources("two"), digest="bb")
+    gates.File(tmp_path / "site").seal(mark(3), "a holder that did not know it for a folder")
     assert gate.rollback(mark(3)) == one
     assert known(gate) == [("job", 1, "aa"), ("job", 2, "bb"), ("job", 3, fence.BACK)]
 

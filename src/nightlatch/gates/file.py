@@ -40,7 +40,7 @@ class File(OnDisk):
     SCHEME = "file"
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        super().__init__(os.path.realpath(given.path(path, "the path of a file")))
+        super().__init__(_followed(given.path(path, "the path of a file")))
 
     def write(self, bearer: Bearer | Mark, content: bytes | str) -> None:
         """Replace the file's content; text is written as UTF-8. Raises `StaleToken`, and changes nothing, if a newer
@@ -79,13 +79,6 @@ class File(OnDisk):
             _remove(temporary)
             raise
 
-    def _shown(self) -> str:
-        """The inode: only one file has it as long as it is there."""
-        try:
-            return str(os.stat(self.path).st_ino)
-        except FileNotFoundError:
-            return ""
-
     def _old(self) -> os.stat_result | None:
         try:
             old = os.stat(self.path)
@@ -98,6 +91,14 @@ class File(OnDisk):
         if not stat.S_ISREG(old.st_mode):
             raise UsageError(f"{self.path} is neither a file nor a folder, and only those can be replaced")
         return old
+
+
+def _followed(path: str) -> str:
+    """Where it leads; but the link of a folder's gate is a path of its own, with that gate's marks beside it."""
+    parent, name = os.path.split(os.path.abspath(path))
+    here = os.path.join(os.path.realpath(parent), name)
+    is_folders = os.path.islink(here) and os.path.dirname(os.readlink(here)) == f"{name}.releases"
+    return here if is_folders else os.path.realpath(path)
 
 
 def _fill(path: str, content: Iterator[bytes], mode: int, old: os.stat_result | None) -> str:

@@ -114,9 +114,6 @@ class Folder(OnDisk):
                 treecopy.remove(path)
         return before
 
-    def _shown(self) -> str:
-        return self.current() if os.path.islink(self.path) else ""
-
     def current(self) -> str:
         """The release that the link points to; "" if there is none."""
         try:
