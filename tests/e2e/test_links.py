@@ -10,8 +10,7 @@ import pytest
 
 from nightlatch import gates
 from nightlatch.errors import UsageError
-from nightlatch.runtime.publishing import fingerprint
-from nightlatch.system import beneath, treecopy
+from nightlatch.system import beneath, fingerprint, treecopy
 from tests.e2e.workspaces import run
 from tests.marks import mark
 from tests.programs import TOOL, nightlatch

@@ -13,8 +13,8 @@ from ...errors import UsageError
 from ...gates import address
 from ...gates.file import File
 from ...gates.folder import KEEP, Folder
+from ...system import fingerprint
 from ...system.beneath import open_beneath
-from . import fingerprint
 from .publish import LANDED, NOT_LANDED
 from .targets import REPLACED, Place, Pushed, Replaced
 

@@ -14,8 +14,8 @@ from ...core.value import value
 from ...errors import GateUnreachable, NothingToPublish, UsageError
 from ...gates import at
 from ...gates.folder import Folder
+from ...system import fingerprint
 from ...system.beneath import open_beneath
-from . import fingerprint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -175,7 +175,7 @@ class Pipeline(Looking):
 
         def steps() -> None:
             if self.job.inputs:
-                from ..publishing import fingerprint
+                from ...system import fingerprint
 
                 for path in self.job.inputs:
                     self.writer.event("input", path=os.path.abspath(path), sha256=fingerprint.of(path))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import stat
 
-from ...errors import UsageError
-from ...system.light import sha256
+from ..errors import UsageError
+from .light import sha256
 
 _CHUNK = 1 << 20
 _FOUND = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # what is a pipe by now is opened without waiting for its writer
