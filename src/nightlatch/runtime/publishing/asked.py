@@ -80,11 +80,12 @@ class Copied(Replaced):
         """The release that is shown; "" for a file, which has none."""
         return str(self.gate.current() if isinstance(self.gate, Folder) else "" if self._is_file else self.gate.key())
 
-    def write(self, lease: object) -> str:
+    def write(self, lease: object, digest: str = "") -> str:
         """Returns the release that is shown now."""
         if self._from is None:
             return str(self.gate.rollback(lease))
-        return str(self.gate.publish(lease, self._from, **({"adopt": True} if self._adopt else {})) or "")
+        adopt = {"adopt": True} if self._adopt else {}
+        return str(self.gate.publish(lease, self._from, digest=digest, **adopt) or "")
 
     def describe(self, workspace: Workspace | Place, whom: For) -> Facts:
         if self._from is None:
@@ -92,7 +93,7 @@ class Copied(Replaced):
         return {"from": str(self._named), "sha256": fingerprint.of(self._from)} | self._placed(whom)
 
     def land(self, workspace: Workspace | Place, facts: Facts, whom: For) -> str:
-        return self.write(whom.lease)
+        return self.write(whom.lease, facts.get("sha256", ""))
 
     def adopts(self, before: Facts, outcome: str, whom: For) -> bool:
         if self._from is None or outcome == NOT_LANDED or before.get("sha256") != fingerprint.of(self._from):

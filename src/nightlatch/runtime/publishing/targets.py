@@ -124,7 +124,7 @@ class Replaced:
 
     def land(self, workspace: Workspace | Place, facts: Facts, whom: For) -> str:
         with _opened(workspace.path, self.source) as made:
-            return str(self.gate.publish(whom.lease, made) or "")
+            return str(self.gate.publish(whom.lease, made, digest=facts["sha256"]) or "")
 
 
 class Pushed:
