@@ -42,6 +42,7 @@ class Place:
 
     path: str
     commit: str = ""
+    guard: str = ""  # as a workspace has it, if the folder is in one
 
 
 @value(frozen=True, kw_only=True)
@@ -191,13 +192,19 @@ class Pushed:
     def land(self, workspace: Workspace | Place, facts: Facts, whom: For) -> str:
         if facts["commit"] == facts["base"]:
             return facts["commit"]  # the command found nothing to change
-        return self.gate.push(whom.lease, folder=workspace.path, done=whom.done, trailers={"Nightlatch-Run": whom.run})
+        return self.gate.push(
+            whom.lease,
+            folder=workspace.path,
+            done=whom.done,
+            trailers={"Nightlatch-Run": whom.run},
+            guard=workspace.guard,
+        )
 
     @staticmethod
     def _work(workspace: Workspace | Place) -> Any:
         from ...gates.worktree import Worktree
 
-        return Worktree(workspace.path)
+        return Worktree(workspace.path, guard=workspace.guard)
 
     @staticmethod
     def _must(work: Any, *words: str) -> None:
