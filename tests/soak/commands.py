@@ -14,6 +14,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -66,7 +67,7 @@ class Course:
         self.kind, self.url, self.folder, self.found = kind, place.store(store), place.folder, Found()
         self._ttl, self._homes, self._chance = TTL[store], place.homes, random.Random(seed)
         self._mark = f"{MARK}={identity.new_id()}"
-        self._callers = [threading.Thread(target=self._call, args=(n, f"{seed} {n}")) for n in range(CALLERS)]
+        self._seed = seed
         self._running: dict[int, subprocess.Popen[bytes]] = {}  # caller → its supervisor
         self._acknowledged: set[str] = set()
         self._calls = 0
@@ -86,19 +87,18 @@ class Course:
 
     def run(self, seconds: float) -> Found:
         deadline = clock.now() + seconds
-        watch = threading.Thread(target=self._watch_page)
-        for thread in (*self._callers, watch):
-            thread.start()
-        try:
-            while clock.now() < deadline:
-                self._strike()
-        finally:
-            self._over.set()
-            self._go_on(clock.now() + 1000)
-            for thread in (*self._callers, watch):
-                thread.join()
+        with self._stack, ThreadPoolExecutor(CALLERS + 1) as pool:
+            threads = [pool.submit(self._watch_page)]
+            threads += [pool.submit(self._call, number, f"{self._seed} {number}") for number in range(CALLERS)]
+            try:
+                while clock.now() < deadline:
+                    self._strike()
+            finally:
+                self._over.set()
+                self._go_on(clock.now() + 1000)
+            for thread in threads:
+                thread.result()
             self._judge()
-            self._stack.close()
         return self.found
 
     # The callers
