@@ -7,7 +7,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	&& { echo $$p; break; }; done)
 
-.PHONY: help demo test lint format bench proof docs clean
+.PHONY: help demo test lint format bench soak proof docs clean
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
 
@@ -39,6 +39,9 @@ format: $(READY) ## let ruff rewrite what it can
 
 bench: $(READY) ## ratios against the raw limit and the peers, in one run
 	@$(BIN)/python -m bench $(ONLY)
+
+soak: $(READY) ## every store with every gate under random faults: SOAK=30m SEED=… ONLY='git/*,runs/*'
+	@$(BIN)/python -m tests.soak --for $(or $(SOAK),30m) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only '$(ONLY)')
 
 proof: ## the lease and gate protocol, checked with Spin in all its states
 	@proofs/check

@@ -17,6 +17,7 @@ PARTS = [
     "gates_git",
     "ledger",
     "steps",
+    "caps",
     "dbos",
     "overnight",
 ]

@@ -118,6 +118,6 @@ def _filled(place: str, count: int) -> str:
     rows = ((digest({"site": "example.org", "slug": name}).hex(), f"example.org/{name}") for name in names)
     connection = sqlite3.connect(f"{place}-ledger.db")
     with connection:
-        connection.executemany("INSERT INTO step VALUES ('big', ?, ?, 'done', 1, '', 1, 0, '', '', 0)", rows)
+        connection.executemany("INSERT INTO item VALUES ('big', ?, ?, 'done', 1, '', 1, 0, '', '', 0)", rows)
     connection.close()
     return url

@@ -1,4 +1,5 @@
-"""Writes docs/commands.md from what every command says of itself. `make docs`; a test compares."""
+"""Writes what is made from tables: docs/commands.md from what every command says of itself, and for type checkers
+core/keywords.py from the table of a job's options. `make docs`; a test compares."""
 
 from __future__ import annotations
 
@@ -6,9 +7,13 @@ import contextlib
 import io
 from pathlib import Path
 
+from nightlatch import exits
 from nightlatch.cli.main import COMMANDS, run
+from nightlatch.core.job import Job
+from nightlatch.core.options import CALL, DECORATOR, rows
 
 PAGE = Path(__file__).parent / "commands.md"
+KEYWORDS = Path(__file__).parents[1] / "src" / "nightlatch" / "core" / "keywords.py"
 
 _HEAD = """# Commands
 
@@ -19,21 +24,7 @@ one object, or one a line for a list, each with a `version`.
 
 | code | meaning |
 |---|---|
-| the command's own | it ran to its end |
-| 0 | done; also, with a line `skipped`, when the key is done already |
-| 1 | a batch with failed items |
-| 64 | usage: the call's words are off |
-| 65 | a key was used again with other input |
-| 69 | the store, or a gate, cannot be reached or used |
-| 73 | a stale token was refused; nothing was written |
-| 75 | held by another |
-| 76 | in doubt, or otherwise in need of a person |
-| 78 | bad configuration |
-| 120, 121, 122, 124 | ended from outside: cancelled, over budget, stalled, timed out |
-| 123 | the lease was lost |
-| 125 | Nightlatch itself failed |
-| 126, 127 | the command cannot be executed, was not found |
-| 130, 143 | interrupted; 128 + N when signal N ended the command |
+{exits}
 
 ## Environment
 
@@ -55,11 +46,37 @@ def help_of(command: str) -> str:
 
 
 def page() -> str:
-    parts = [_HEAD]
+    rows = "\n".join(f"| {row.shown} | {row.meaning} |" for row in exits.ROWS)
+    parts = [_HEAD.replace("{exits}", rows)]
     for command, purpose in COMMANDS.items():
         parts.append(f"\n## {command}\n\n{purpose[0].upper()}{purpose[1:]}.\n\n```text\n{help_of(command)}\n```\n")
     return "".join(parts)
 
 
+_KEYWORDS = '''"""A job's options as Python's keywords, for type checkers only. Made by `make docs` from core/job.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypedDict
+'''
+
+
+def keywords() -> str:
+    """What `@nightlatch.job` takes, and what `nightlatch.run()` takes besides."""
+    of_a_job, of_a_call = rows(Job, DECORATOR), rows(Job, CALL)
+    parts = [_KEYWORDS]
+    for name, base, own in (
+        ("JobOptions", "TypedDict, total=False", [row for row in of_a_job.values() if row.name != "key"]),
+        ("RunOptions", "JobOptions, total=False", [row for row in of_a_call.values() if row.name not in of_a_job]),
+    ):
+        fields = [f"    {row.name}: {row.type}" for row in own]
+        if name == "RunOptions":
+            fields.insert(0, "    key: str | None")
+        parts.append("\n".join([f"\n\nclass {name}({base}):", *fields]) + "\n")
+    return "".join(parts)
+
+
 if __name__ == "__main__":
+    KEYWORDS.write_text(keywords(), encoding="utf-8")
     PAGE.write_text(page(), encoding="utf-8")

@@ -42,7 +42,11 @@ class Proxy:
             except OSError:
                 return
             self.opened += 1
-            server = socket.create_connection(("127.0.0.1", self._target))
+            try:
+                server = socket.create_connection(("127.0.0.1", self._target))
+            except OSError:  # it is being started again
+                client.close()
+                continue
             self._sockets += [client, server]
             threading.Thread(target=self._pass_on, args=(client, server), daemon=True).start()
 

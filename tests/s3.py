@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import logging
 import os
 import threading
 import urllib.request
@@ -19,6 +20,7 @@ def server() -> Iterator[str]:
     """The endpoint of a server with one bucket, `bucket`; credentials are in the environment meanwhile."""
     from moto.server import ThreadedMotoServer
 
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # a line for each request
     moto = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     moto.start()
     host, port = moto.get_host_and_port()

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.programs import alive, children
+
 
 def free_port() -> int:
     """Below those that the system hands out by itself: so nobody else gets it while its server is stopped."""
@@ -90,6 +92,42 @@ class PostgresServer:
             self._process.send_signal(signal.SIGINT)
             self._process.wait()
             self._process = None
+
+    def kill(self) -> None:
+        """kill -9 of the server itself; its sessions notice, and are gone when this returns."""
+        assert self._process
+        sessions = children(self._process.pid)
+        self._process.kill()
+        self._process.wait()
+        self._process = None
+        self._until(lambda: not any(map(alive, sessions)))
+
+    def kill_session(self) -> bool:
+        """kill -9 of one session: the server ends all others, and starts again in place. False: there is none."""
+        assert self._process
+        for pid in children(self._process.pid):
+            if b" 127.0.0.1(" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                os.kill(pid, signal.SIGKILL)
+                return True
+        return False
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """The server and every session of it stand still, as on a machine that swaps; nothing breaks."""
+        assert self._process
+        stopped = []
+        try:
+            while new := [pid for pid in (self._process.pid, *children(self._process.pid)) if pid not in stopped]:
+                for pid in new:
+                    stopped.append(pid)
+                    os.kill(pid, signal.SIGSTOP)
+            yield
+        finally:
+            for pid in stopped:
+                try:
+                    os.kill(pid, signal.SIGCONT)
+                except ProcessLookupError:
+                    pass
 
     def remove(self) -> None:
         self.stop()

@@ -7,6 +7,8 @@
 
 from __future__ import annotations
 
+from . import exits
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .core.model import Mark, Record
@@ -17,43 +19,53 @@ if TYPE_CHECKING:
 class Error(Exception):
     """Something could not be done; the message tells a person what to do next."""
 
-    exit_code = 125
+    exit_code: int = exits.OURS
 
 
 class UsageError(Error):
     """The call's words are off: an unknown name, a bad duration, a missing value."""
 
-    exit_code = 64
+    exit_code: int = exits.USAGE
+
+
+class BadOption(UsageError):
+    """An option's value cannot be used. `field` is its name in the table of options, core/job.py."""
+
+    field = ""
+
+    def __init__(self, message: str, field: str = "") -> None:
+        super().__init__(message)
+        self.field = field
 
 
 class InputChanged(Error):
     """A key that is done was used again with other input."""
 
-    exit_code = 65
+    exit_code: int = exits.INPUT_CHANGED
 
 
 class StoreUnreachable(Error):
     """The store did not answer, so nothing is known. What was asked may or may not have happened."""
 
-    exit_code = 69
+    exit_code: int = exits.UNREACHABLE
 
 
 class GateUnreachable(Error):
     """A gate could not be sealed or written through. It may or may not have happened."""
 
-    exit_code = 69
+    exit_code: int = exits.UNREACHABLE
 
 
 class NothingToPublish(Error):
     """The command succeeded and did not make what was to be published."""
 
-    exit_code = 1
+    exit_code: int = exits.FAILED
 
 
 class StaleToken(Error):
     """A gate refused a write: a newer holder stands there. Nothing was written."""
 
-    exit_code = 73
+    exit_code: int = exits.STALE
     offered: Mark | None = None
     stands: Mark | None = None
 
@@ -74,7 +86,7 @@ class Forgotten(OtherStore):
 class Busy(Error):
     """The lease is held by another. `record` says by whom and until when."""
 
-    exit_code = 75
+    exit_code: int = exits.HELD
     record: Record | None = None
 
     def __init__(self, message: str, record: Record | None = None) -> None:
@@ -85,7 +97,7 @@ class Busy(Error):
 class RunEnded(Error):
     """The run is not open for this: it is done, was ended, or waits for a person. `run` says which."""
 
-    exit_code = 76
+    exit_code: int = exits.NEEDS_PERSON
 
     def __init__(self, message: str, run: Run) -> None:
         super().__init__(message)
@@ -99,19 +111,19 @@ class Nested(Busy):
 class InDoubt(Error):
     """Nobody knows whether it happened. A person has to look."""
 
-    exit_code = 76
+    exit_code: int = exits.NEEDS_PERSON
 
 
 class NotDone(Error):
     """Raised by who acts: it is certain that nothing was done, so it may be tried again."""
 
-    exit_code = 1
+    exit_code: int = exits.FAILED
 
 
 class OnlyPlanned(Error):
     """In a dry-run: the result of an effect was read, which was not done. `planned` stands for that result."""
 
-    exit_code = 1
+    exit_code: int = exits.FAILED
 
     def __init__(self, effect: str, planned: object) -> None:
         super().__init__(f"the result of the effect {effect} is not known: this is a dry-run, and nothing was done")
@@ -121,7 +133,7 @@ class OnlyPlanned(Error):
 class MapFailed(Error):
     """Some items of a `map` are not done; the others are. `results` has them all, `failed` names those."""
 
-    exit_code = 1
+    exit_code: int = exits.FAILED
 
     def __init__(self, message: str, results: Results) -> None:
         super().__init__(message)
@@ -135,37 +147,37 @@ class MapFailed(Error):
 class Conflict(Error):
     """Two changes to the same thing, which only a person can bring together. Nothing was written, nothing lost."""
 
-    exit_code = 76
+    exit_code: int = exits.NEEDS_PERSON
 
 
 class BadConfig(Error):
     """A setting cannot be used as it stands."""
 
-    exit_code = 78
+    exit_code: int = exits.CONFIG
 
 
 class OverBudget(Error):
     """A cap for the day or the month is reached; the run was not started."""
 
-    exit_code = 121
+    exit_code: int = exits.OVER_BUDGET
 
 
 class Stop(BaseException):
     """This work must end now."""
 
-    exit_code = 125
+    exit_code: int = exits.OURS
 
 
 class Cancelled(Stop):
     """Somebody asked for the end of this run."""
 
-    exit_code = 120
+    exit_code: int = exits.CANCELLED
 
 
 class BudgetSpent(Stop):
     """A cap was reached."""
 
-    exit_code = 121
+    exit_code: int = exits.OVER_BUDGET
 
 
 class LeaseLost(Stop):
@@ -176,7 +188,7 @@ class LeaseLost(Stop):
     released  this handle was given back; it refuses everything since
     """
 
-    exit_code = 123
+    exit_code: int = exits.LEASE_LOST
     reason = "taken"
 
     def __init__(self, message: str, *, reason: str) -> None:

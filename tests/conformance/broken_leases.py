@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections.abc import Collection
 
-from nightlatch.core.model import Done, Granted, Holder, Takeover
+from nightlatch.core.model import Begun, Done, Granted, Holder, Takeover
 from nightlatch.core.value import replace
 from nightlatch.errors import Busy, LeaseLost
 from nightlatch.system import clock
@@ -82,9 +83,17 @@ class RenewalGivesNoTime(PageStore):
 
 @caught_by(stores.Leases)
 class BusyDoesNotSayWho(PageStore):
-    def acquire(self, name: str, grant: str, holder: Holder, ttl: float, over: Takeover | None = None) -> Granted:
+    def acquire(
+        self,
+        name: str,
+        grant: str,
+        holder: Holder,
+        ttl: float,
+        over: Takeover | None = None,
+        begin: Begun | None = None,
+    ) -> Granted:
         try:
-            return super().acquire(name, grant, holder, ttl, over)
+            return super().acquire(name, grant, holder, ttl, over, begin)
         except Busy:
             raise Busy("somebody has it") from None
 
@@ -93,15 +102,31 @@ class BusyDoesNotSayWho(PageStore):
 class NamesIgnoreCase(PageStore):
     """As a folder on a disk that ignores case does."""
 
-    def acquire(self, name: str, grant: str, holder: Holder, ttl: float, over: Takeover | None = None) -> Granted:
-        return super().acquire(name.lower(), grant, holder, ttl, over)
+    def acquire(
+        self,
+        name: str,
+        grant: str,
+        holder: Holder,
+        ttl: float,
+        over: Takeover | None = None,
+        begin: Begun | None = None,
+    ) -> Granted:
+        return super().acquire(name.lower(), grant, holder, ttl, over, begin)
 
 
 @caught_by(stores.Races)
 class AcquireReadsThenWrites(PageStore):
     """Two see the lease free, and both write. Their locks are held for the reading and for the writing."""
 
-    def acquire(self, name: str, grant: str, holder: Holder, ttl: float, over: Takeover | None = None) -> Granted:
+    def acquire(
+        self,
+        name: str,
+        grant: str,
+        holder: Holder,
+        ttl: float,
+        over: Takeover | None = None,
+        begin: Begun | None = None,
+    ) -> Granted:
         with self._page() as page:
             seen = page["leases"].get(name)
         time.sleep(0.001)
@@ -110,7 +135,7 @@ class AcquireReadsThenWrites(PageStore):
         with self._page() as page:
             lease = page["leases"].setdefault(name, self._new_lease())
             lease.update(grant="")
-        return super().acquire(name, grant, holder, ttl, over)
+        return super().acquire(name, grant, holder, ttl, over, begin)
 
 
 # Takeover
@@ -172,8 +197,8 @@ class RenewIsNotFenced(PageStore):
 
 @caught_by(stores.Fencing)
 class ReleaseIsNotFenced(PageStore):
-    def release(self, name: str, grant: str) -> None:
-        Unchecked(self.path).release(name, grant)
+    def release(self, name: str, grant: str, ended: Collection[int] = ()) -> None:
+        Unchecked(self.path).release(name, grant, ended)
 
 
 @caught_by(stores.Fencing)
@@ -205,18 +230,34 @@ class RaiseIsNotFenced(PageStore):
 
 @caught_by(stores.LostReplies)
 class AskingAgainIsRefused(PageStore):
-    def acquire(self, name: str, grant: str, holder: Holder, ttl: float, over: Takeover | None = None) -> Granted:
+    def acquire(
+        self,
+        name: str,
+        grant: str,
+        holder: Holder,
+        ttl: float,
+        over: Takeover | None = None,
+        begin: Begun | None = None,
+    ) -> Granted:
         record = self.read(name)
         if record and record.grant == grant:
             raise Busy("held", record)
-        return super().acquire(name, grant, holder, ttl, over)
+        return super().acquire(name, grant, holder, ttl, over, begin)
 
 
 @caught_by(stores.LostReplies)
 class AskingAgainGivesANewToken(PageStore):
-    def acquire(self, name: str, grant: str, holder: Holder, ttl: float, over: Takeover | None = None) -> Granted:
+    def acquire(
+        self,
+        name: str,
+        grant: str,
+        holder: Holder,
+        ttl: float,
+        over: Takeover | None = None,
+        begin: Begun | None = None,
+    ) -> Granted:
         try:
             self.release(name, grant)
         except LeaseLost:
             pass
-        return super().acquire(name, grant, holder, ttl, over)
+        return super().acquire(name, grant, holder, ttl, over, begin)

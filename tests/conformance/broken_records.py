@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from nightlatch.core.model import Cursor, Done, Takeover
+from nightlatch.core.model import Begun, Cursor, Done, Granted, Holder, Takeover
 from nightlatch.core.value import replace
 from nightlatch.system import clock, identity
 from nightlatch.testing import stores
@@ -44,6 +44,44 @@ class KeysHaveNoScope(PageStore):
 
     def settle(self, name: str, grant: str, scope: str, key: str, *, value: str = "", input: str = "") -> Done:
         return super().settle(name, grant, "", key, value=value, input=input)
+
+
+# Keys that were begun
+
+
+@caught_by(stores.KeysBegun)
+class TheNextHolderForgetsWhatWasBegun(PageStore):
+    def acquire(
+        self,
+        name: str,
+        grant: str,
+        holder: Holder,
+        ttl: float,
+        over: Takeover | None = None,
+        begin: Begun | None = None,
+    ) -> Granted:
+        with self._page() as page:
+            if begin and (lease := page["leases"].get(name)) and lease["grant"] != grant:
+                lease["begun"] = []
+        return super().acquire(name, grant, holder, ttl, over, begin)
+
+
+@caught_by(stores.KeysBegun)
+class ReleaseEndsWhateverWasBegun(PageStore):
+    def _end(self, page: Page, name: str, lease: Page) -> None:
+        super()._end(page, name, lease)
+        lease["begun"] = []
+
+
+@caught_by(stores.KeysBegun)
+class WhatIsSettledStaysBegun(PageStore):
+    def settle(self, name: str, grant: str, scope: str, key: str, *, value: str = "", input: str = "") -> Done:
+        with self._page() as page:
+            begun = self._mine(page, name, grant)["begun"]
+        done = super().settle(name, grant, scope, key, value=value, input=input)
+        with self._page() as page:
+            page["leases"][name]["begun"] = begun
+        return done
 
 
 # Cursors

@@ -9,11 +9,12 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from nightlatch.core.model import Cursor, Done, Granted, Holder, Record, Takeover
+from nightlatch.core.model import Begun, Cursor, Done, Granted, Holder, Record, Takeover
+from nightlatch.core.value import replace
 from nightlatch.errors import Busy, InputChanged, LeaseLost
 from nightlatch.store.ear import Polling
 from nightlatch.system import clock, identity
@@ -23,6 +24,7 @@ Page = dict[str, Any]
 
 class PageStore:
     default_ttl = 60.0
+    lists_begun = True
     has_clock = True
 
     def __init__(self, path: str) -> None:
@@ -35,7 +37,15 @@ class PageStore:
         with self._page() as page:
             return str(page["id"])
 
-    def acquire(self, name: str, grant: str, holder: Holder, ttl: float, over: Takeover | None = None) -> Granted:
+    def acquire(
+        self,
+        name: str,
+        grant: str,
+        holder: Holder,
+        ttl: float,
+        over: Takeover | None = None,
+        begin: Begun | None = None,
+    ) -> Granted:
         with self._page() as page:
             lease = page["leases"].get(name)
             if lease and lease["grant"] not in ("", grant) and not self._may_take(lease, over):
@@ -43,18 +53,28 @@ class PageStore:
             lease = lease or self._new_lease()
             if lease["grant"] != grant:
                 lease.update(previous=lease["token"], token=self._next(lease["token"]), since=clock.wall())
+                if begin:
+                    new = replace(begin, host=holder.host, token=lease["token"], at=clock.wall())
+                    lease["begun"] = [one.__dict__ for one in Begun.add(_begun(lease), new)]
             lease.update(grant=grant, holder=holder.pack())
             page["leases"][name] = lease
             self._give_time(lease, ttl)
-            return Granted(token=lease["token"], previous=lease["previous"], gates=tuple(lease["gates"]))
+            return Granted(
+                token=lease["token"],
+                previous=lease["previous"],
+                gates=tuple(lease["gates"]),
+                begun=Begun.without(_begun(lease), {lease["token"]}),
+            )
 
     def renew(self, name: str, grant: str, ttl: float) -> None:
         with self._page() as page:
             self._give_time(self._mine(page, name, grant), ttl)
 
-    def release(self, name: str, grant: str) -> None:
+    def release(self, name: str, grant: str, ended: Collection[int] = ()) -> None:
         with self._page() as page:
-            self._end(page, name, self._mine(page, name, grant))
+            lease = self._mine(page, name, grant)
+            lease["begun"] = [one for one in lease["begun"] if one["token"] not in ended]
+            self._end(page, name, lease)
 
     def evict(self, name: str) -> bool:
         with self._page() as page:
@@ -76,7 +96,10 @@ class PageStore:
     def raise_token(self, name: str, above: int, grant: str = "") -> int:
         with self._page() as page:
             lease = self._mine(page, name, grant) if grant else page["leases"].setdefault(name, self._new_lease())
-            lease["token"] = max(lease["token"], above) + 1
+            before, lease["token"] = lease["token"], max(lease["token"], above) + 1
+            for one in lease["begun"]:
+                if grant and one["token"] == before:
+                    one["token"] = lease["token"]
             self._change(lease)
             return int(lease["token"])
 
@@ -87,7 +110,9 @@ class PageStore:
 
     def settle(self, name: str, grant: str, scope: str, key: str, *, value: str = "", input: str = "") -> Done:
         with self._page() as page:
-            token = self._mine(page, name, grant)["token"]
+            lease = self._mine(page, name, grant)
+            token = lease["token"]
+            lease["begun"] = [one for one in lease["begun"] if (name, one["key"]) != (scope, key)]
             new = {"scope": scope, "key": key, "value": value, "input": input, "token": token, "at": clock.wall()}
             done = page["done"].setdefault(f"{scope}\n{key}", new)
             if input and done["input"] not in ("", input):
@@ -118,6 +143,10 @@ class PageStore:
                 return False
             gates.append(gate)
             return True
+
+    def gates(self, name: str) -> tuple[str, ...]:
+        with self._page() as page:
+            return tuple(page["leases"].get(name, {"gates": []})["gates"])
 
     def unregister(self, name: str, gate: str, grant: str = "") -> bool:
         with self._page() as page:
@@ -172,12 +201,12 @@ class PageStore:
 
     def _new_lease(self) -> Page:
         empty = {"token": 0, "previous": 0, "grant": "", "holder": "", "ttl": 0.0, "expires": 0.0, "version": ""}
-        return {**empty, "since": clock.wall(), "until": clock.wall(), "gates": []}
+        return {**empty, "since": clock.wall(), "until": clock.wall(), "gates": [], "begun": []}
 
     def _record(self, name: str, lease: Page) -> Record:
         shown = {field: lease[field] for field in ("token", "grant", "ttl", "since", "until", "version")}
         left = lease["expires"] - clock.now() if self.has_clock else None
-        return Record(name=name, holder=Holder.unpack(lease["holder"]), left=left, **shown)
+        return Record(name=name, holder=Holder.unpack(lease["holder"]), left=left, begun=_begun(lease), **shown)
 
     @contextmanager
     def _page(self) -> Iterator[Page]:
@@ -191,6 +220,10 @@ class PageStore:
                 file.seek(0)
                 file.truncate()
                 file.write(text)
+
+
+def _begun(lease: Page) -> tuple[Begun, ...]:
+    return tuple(Begun(**one) for one in lease["begun"])
 
 
 class ClocklessStore(PageStore):

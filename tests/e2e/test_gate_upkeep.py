@@ -6,7 +6,8 @@ import subprocess
 
 import pytest
 
-from tests.programs import nightlatch
+from tests.programs import NIGHTLATCH, nightlatch
+from tests.s3 import CREDENTIALS
 
 
 def git(folder, *words: str) -> subprocess.CompletedProcess[str]:
@@ -36,8 +37,6 @@ def test_with_the_hook_a_plain_push_is_refused_and_a_gated_one_lands(repository,
     assert refused.returncode != 0
     assert "nightlatch push" in refused.stderr
     assert git(work, "push", "-q", "origin", "HEAD:other").returncode == 0, "other branches are free"
-    from tests.programs import NIGHTLATCH
-
     pushed = nightlatch(sqlite_url, "lock", "site", "--", *NIGHTLATCH, "push", "origin", "main", cwd=work)
     # The hook inherits nothing of ours: --store comes through the environment of the command.
     assert pushed.returncode == 0, pushed.stderr
@@ -50,6 +49,19 @@ def test_a_hook_of_ones_own_is_not_touched(repository, sqlite_url):
     done = nightlatch(sqlite_url, "gate", "install-hook", str(bare), "--branch", "main")
     assert done.returncode == 64
     assert (bare / "hooks" / "pre-receive").read_text() == "#!/bin/sh\nexit 0\n"
+
+
+@pytest.mark.parametrize(
+    "target", ["x" * 250, "file/page", "s3://bucket/key?endpoint=http://127.0.0.1:9&region=us-east-1"],
+    ids=["name too long", "below a file", "unreachable bucket"],
+)  # fmt: skip
+def test_a_target_that_cannot_be_sealed_is_not_in_the_way_of_the_next_holder(sqlite_url, tmp_path, target):
+    (tmp_path / "file").touch()
+    publish = ("--", *NIGHTLATCH, "publish", "file", target)
+    failed = nightlatch(sqlite_url, "lock", "x", *publish, cwd=tmp_path, env=CREDENTIALS)
+    assert failed.returncode == 69 and "is it the right target?" in failed.stderr, failed.stderr
+    after = nightlatch(sqlite_url, "lock", "x", "--", "true", cwd=tmp_path, env=CREDENTIALS)
+    assert after.returncode == 0, after.stderr
 
 
 def test_a_gate_that_is_gone_for_good_is_forgotten(sqlite_url, tmp_path):

@@ -64,7 +64,7 @@ def test_a_key_that_cannot_be_made_starts_nothing(key, hint):
 def test_an_empty_word_is_refused_before_anything_is_started():
     for bounds in ({"key": ""}, {"slot": ""}, {"timeout": ""}):
         with pytest.raises(UsageError, match="is empty"):
-            nightlatch.run("night", "true", **bounds)
+            nightlatch.run("night", "true", **bounds)  # type: ignore[arg-type]
 
 
 def test_a_key_that_names_no_argument_is_refused():

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.e2e.runs import run_job
-from tests.programs import TOOL, midday, nightlatch
+from tests.programs import TOOL, faketime, midday, nightlatch
 
 
 def test_what_hangs_is_ended_and_what_makes_progress_is_not(sqlite_url, tmp_path):
@@ -67,6 +67,18 @@ def test_a_day_whose_budget_is_spent_starts_nothing(sqlite_url):
     done = run_job(sqlite_url, "--key", "b", *words, "echo", "never", env=noon)
     assert (done.returncode, done.stdout) == (121, "")
     assert "usd/day=1" in done.stderr
+
+
+def test_two_machines_in_two_time_zones_do_not_pass_one_days_cap_twice(sqlite_url):
+    """Los Angeles spends the day's budget at 6 a.m. Three hours later a new day has begun in Tokyo, but not there."""
+    words = ("--budget", "usd/day=1", "--meter", "report", "--")
+    there = {"TZ": "America/Los_Angeles", **faketime("2026-11-17 06:00:00")}
+    assert run_job(sqlite_url, "--key", "a", *words, "sh", "-c", f"{TOOL} spend usd=1", env=there).returncode == 0
+    here = {"TZ": "Asia/Tokyo", **faketime("2026-11-18 02:00:00")}
+    done = run_job(sqlite_url, "--key", "b", *words, "echo", "never", env=here)
+    assert (done.returncode, done.stdout) == (121, ""), done.stderr
+    tomorrow = {"TZ": "Asia/Tokyo", **faketime("2026-11-18 18:00:00")}
+    assert run_job(sqlite_url, "--key", "b", *words, "true", env=tomorrow).returncode == 0
 
 
 CLAUDE = json.dumps(

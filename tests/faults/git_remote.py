@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from nightlatch.core.model import Granted, Holder, Takeover
+from nightlatch.core.model import Begun, Granted, Holder, Takeover
 from nightlatch.store.git.store import GitStore, connect
 from nightlatch.system import identity
 from tests.git_server import GitHttp
@@ -41,9 +41,11 @@ class Remote:
         return lambda: (shutil.move(f"{self.path}.away", self.path), None)[1]
 
 
-def take(store: GitStore, name: str, ttl: float = 60.0, over: Takeover | None = None) -> tuple[str, Granted]:
+def take(
+    store: GitStore, name: str, ttl: float = 60.0, over: Takeover | None = None, begin: Begun | None = None
+) -> tuple[str, Granted]:
     grant = identity.new_id()
-    return grant, store.acquire(name, grant, ELSEWHERE, ttl, over)
+    return grant, store.acquire(name, grant, ELSEWHERE, ttl, over, begin)
 
 
 def overtake(remote: Remote, name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import tempfile
@@ -63,3 +64,11 @@ def write(gate: Any, bearer: Bearer | Mark, content: str) -> None:
                 gate.push(bearer, folder=str(folder))
         finally:
             shutil.rmtree(aside)
+
+
+def write_past_the_gate(target: Target, content: str) -> None:
+    """As a program does that has no gate: for tests that must see something break."""
+    assert target.kind == "file" and target.place, "only a file is written so"
+    new = target.place.with_suffix(f".{os.getpid()}")
+    new.write_text(content)
+    os.replace(new, target.place)

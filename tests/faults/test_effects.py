@@ -77,7 +77,7 @@ class Torment:
 def test_an_api_that_dedups_sees_each_item_once(sqlite_url, tmp_path, server):
     server.dedups = True
     torment = Torment(sqlite_url, tmp_path, 100, "--lost", "again", "--", *CLIENT, "post", server.port, "{id}")
-    torment.go(20)
+    torment.go(8)
     torment.finish()
     torment.tell(server)
     assert server.effects == dict.fromkeys(torment.names(), 1)
@@ -90,7 +90,7 @@ def test_a_token_blind_api_with_a_probe_sees_each_item_once(sqlite_url, tmp_path
     bounds = ("--timeout", "3s", "--settle", "10ms", "--wait", "50s")
     once = (*NIGHTLATCH, "once", "post/{id}", *bounds, "--probe", probe, "--", *CLIENT, "post", server.port, "{id}")
     torment = Torment(sqlite_url, tmp_path, 24, "--lost", "again", "--", *once)
-    torment.go(15)
+    torment.go(6)
     torment.finish()
     torment.tell(server)
     assert server.effects == dict.fromkeys(torment.names(), 1)
@@ -98,7 +98,7 @@ def test_a_token_blind_api_with_a_probe_sees_each_item_once(sqlite_url, tmp_path
 
 def test_without_a_probe_each_item_is_done_at_most_once_and_the_rest_is_in_doubt(sqlite_url, tmp_path, server):
     torment = Torment(sqlite_url, tmp_path, 100, "--", *CLIENT, "post", server.port, "{id}")
-    torment.go(15)
+    torment.go(6)
     for batch in range(torment.batches):
         assert nightlatch(sqlite_url, *torment._command(batch), timeout=300).returncode in (0, 76)
     time.sleep(LATENCY * 4)  # what killed clients had asked for has arrived

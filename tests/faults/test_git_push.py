@@ -140,3 +140,16 @@ def test_a_commit_that_others_have_keeps_its_name(site: Site) -> None:
     git(site.work, "merge", "--quiet", "--ff-only", "origin/feature")
     tip = git(site.work, "rev-parse", "HEAD")
     assert site.gate.push(sealed(site, 1000), folder=str(site.work)) == tip == site.main()
+
+
+@pytest.mark.parametrize("site", ["file"], indirect=True)
+def test_no_branch_is_made_that_only_looks_like_the_one_that_was_named(site: Site, sqlite_url: str) -> None:
+    write = "echo {0} > {0} && git add {0} && git commit -qm {0} && nightlatch push origin {1}"
+    for number, name in enumerate(["HEAD", "refs/heads/main", "heads/main", "@", "main"]):
+        done = shell(site, sqlite_url, write.format(number, name))
+        assert done.returncode == 0 and done.stdout.startswith("main "), (name, done)
+        assert site.main() == git(site.work, "rev-parse", "HEAD")
+    for name in ("HEAD:main", "+main", "refs/tags/v1", "a..b"):
+        refused = shell(site, sqlite_url, f"nightlatch push origin {name}")
+        assert refused.returncode == 64 and refused.stderr.count("\n") == 1, refused
+    assert git(site.remote, "for-each-ref", "--format=%(refname)", "refs/heads") == "refs/heads/main"

@@ -19,7 +19,7 @@ from tests.git_server import git_repository
 from tests.programs import TOOL, children, nightlatch, start, until
 from tests.workdirs import begun, git
 
-ROUNDS = int(os.environ.get("NIGHTLATCH_ROUNDS", "30"))
+ROUNDS = int(os.environ.get("NIGHTLATCH_ROUNDS", "10"))
 
 # An article and a page of the same content, large enough to be torn; the attempt and the token tell whose it is.
 WORK = """

@@ -18,7 +18,7 @@ from nightlatch.ledger import open_for
 from tests.faults.counting_server import LATENCY
 from tests.programs import kill_all, python, until
 
-ROUNDS = int(os.environ.get("NIGHTLATCH_ROUNDS", "30"))
+ROUNDS = int(os.environ.get("NIGHTLATCH_ROUNDS", "12"))
 ITEMS = 24
 
 JOBS = """

@@ -141,7 +141,7 @@ while time.monotonic() < end:
 print(*tokens)  # told at the end: a full pipe would hold up all but the one that is read first
 """
 
-SECONDS = float(os.environ.get("NIGHTLATCH_SECONDS", "30")) / 2
+SECONDS = float(os.environ.get("NIGHTLATCH_SECONDS", "10")) / 2
 
 
 @pytest.mark.parametrize("names", ["one name", "a name each"])

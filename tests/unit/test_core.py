@@ -86,3 +86,15 @@ def test_another_store_is_refused_whatever_its_token():
 def test_marks_survive_packing():
     marks = standing(mark(5), mark(7, name="other"))
     assert fence.unpack(fence.pack(marks)) == marks
+    assert fence.landings(fence.pack(marks)) == ()
+
+
+def test_what_landed_stands_behind_the_marks_in_lines_without_a_name():
+    landed = (fence.Landing(mark=mark(4, "old"), digest="ab", at=1.5), fence.Landing(mark=mark(5), digest="cd", at=2.0))
+    text = fence.pack(standing(mark(5)), landed)
+    store = mark(5).store
+    assert text.splitlines()[1:] == [
+        f"\t4\told\t{store}\t1.500\tjob ab",
+        f"\t5\t{mark(5).grant}\t{store}\t2.000\tjob cd",
+    ]
+    assert (fence.unpack(text), fence.landings(text)) == (standing(mark(5)), landed)

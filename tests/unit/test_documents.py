@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from nightlatch import errors
+from nightlatch import errors, exits
 from nightlatch.cli.main import COMMANDS
+from nightlatch.core import states
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,6 +27,10 @@ def test_the_page_of_commands_is_what_the_commands_say():
     assert (ROOT / "docs" / "commands.md").read_text() == generator().page(), "run `make docs`"
 
 
+def test_type_checkers_see_the_options_of_the_table():
+    assert (ROOT / "src/nightlatch/core/keywords.py").read_text() == generator().keywords(), "run `make docs`"
+
+
 def test_every_exit_code_is_documented():
     page = (ROOT / "docs" / "commands.md").read_text().partition("## Environment")[0]
     codes = {
@@ -35,6 +40,15 @@ def test_every_exit_code_is_documented():
     }
     missing = {code for code in codes if not re.search(rf"\b{code}\b", page)}
     assert not missing
+
+
+def test_every_exit_code_is_a_row_and_every_row_names_commands_that_there_are():
+    used = [kind.exit_code for kind in vars(errors).values() if isinstance(kind, type) and hasattr(kind, "exit_code")]
+    used += [states.exit_code(state) for state in states.ALL]
+    assert {type(code) for code in used} == {exits.Exit}
+    assert len(set(exits.ROWS)) == len(exits.ROWS)
+    for row in exits.ROWS:
+        assert row.words.keys() <= {*COMMANDS, "*"}, row.meaning
 
 
 @pytest.mark.parametrize("document", sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]), ids=lambda path: path.name)

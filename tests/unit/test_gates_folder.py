@@ -92,7 +92,20 @@ def test_a_rollback_goes_back_one_by_one_and_the_next_publish_goes_on(site, tmp_
     gate.publish(mark(1), source(tmp_path, "four"))
     assert (site / "page").read_text() == "four"
     gate.rollback(mark(1))
-    assert (site / "page").read_text() == "three"
+    assert (site / "page").read_text() == "one", "the ones between were rejected"
+
+
+@pytest.mark.parametrize("keep", [2, 5])
+def test_a_rollback_never_returns_to_a_release_that_was_rejected(site, tmp_path, keep):
+    gate = gates.Folder(site, keep=keep)
+    one = gate.publish(mark(1), source(tmp_path, "one"))
+    gate.publish(mark(2), source(tmp_path, "two"))
+    gate.rollback(mark(3))
+    gate.publish(mark(4), source(tmp_path, "three"))
+    assert gates.Folder(site).rollback(mark(5)) == one
+    assert (site / "page").read_text() == "one"
+    with pytest.raises(UsageError, match="no release before"):
+        gate.rollback(mark(6))
 
 
 def test_what_was_rolled_back_to_is_not_dropped_while_it_is_shown(site, tmp_path):

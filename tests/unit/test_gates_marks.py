@@ -37,8 +37,8 @@ def test_marks_lock_and_refusals_are_for_this_user_alone(path, tmp_path):
         gate.write(mark(1), b"")
     hidden = tmp_path / ".out.html.nightlatch"
     assert mode(hidden) == 0o700
-    assert {entry.name: mode(entry) for entry in hidden.iterdir()} == dict.fromkeys(
-        ["lock", "marks", "refusals"], 0o600
+    assert {entry.name.partition(".")[0]: mode(entry) for entry in hidden.iterdir()} == dict.fromkeys(
+        ["landing", "lock", "marks", "refusals"], 0o600
     )
 
 
@@ -58,12 +58,17 @@ def test_a_folder_that_is_gone_is_made_again_so_that_the_mark_stands_first(tmp_p
         gates.File(tmp_path / "build" / "deep" / "out.html").write(mark(1), b"stale")
 
 
-def test_a_folder_removed_under_a_gate_that_is_in_use_is_made_again(tmp_path):
+@pytest.mark.parametrize("emptied", [True, False], ids=["emptied", "gone"])
+def test_a_folder_that_vanished_under_a_gate_that_is_in_use_is_not_taken_for_a_new_one(tmp_path, emptied):
     gate = gates.File(tmp_path / "build" / "out.html")
     gate.write(mark(1), b"one")
     shutil.rmtree(tmp_path / "build")
-    gate.write(mark(2), b"two")
-    assert (tmp_path / "build" / "out.html").read_bytes() == b"two"
+    if emptied:
+        (tmp_path / "build").mkdir()
+        gates.File(tmp_path / "build" / "out.html").seal(mark(1, "other"), "another job's")
+    with pytest.raises(GateUnreachable, match="Mount the disk"):
+        gate.write(mark(2), b"two")
+    assert not (tmp_path / "build" / "out.html").exists()
 
 
 def test_a_write_under_way_fails_when_the_marks_are_removed_under_it(path, tmp_path, monkeypatch):
@@ -117,11 +122,12 @@ def test_a_stopped_process_of_another_user_in_the_lock_is_named(open_folder):
     assert f"process {ours.pid} of another user, which is stopped" in said
 
 
-def test_damaged_marks_let_nobody_in(path, tmp_path):
+@pytest.mark.parametrize("left", ["job\tnonsense\n", "", "job\t1\tgrant\tstore\t1.0"])
+def test_damaged_marks_let_nobody_in(path, tmp_path, left):
     gate = gates.File(path)
     gate.write(mark(1), b"old")
-    (tmp_path / ".out.html.nightlatch" / "marks").write_text("job\tnonsense\n")
-    with pytest.raises(GateUnreachable, match="damaged"):
+    (tmp_path / ".out.html.nightlatch" / "marks").write_text(left)
+    with pytest.raises(GateUnreachable, match=r"damaged.*nightlatch gate forget"):
         gate.write(mark(2), b"new")
     assert path.read_bytes() == b"old"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
@@ -60,12 +61,70 @@ def test_a_transaction_that_is_open_already_is_not_taken_over(sealed):
         connection.rollback()
 
 
-@pytest.mark.parametrize("end", ["commit", "rollback"])
+def _in_a_transaction_of_its_own(connection: Any) -> None:
+    connection.rollback()
+    with connection.transaction():
+        connection.execute("INSERT INTO article VALUES ('late', 1)")
+
+
+ENDS: dict[str, Callable[[Any], object]] = {
+    "commit": lambda connection: connection.commit(),
+    "rollback": lambda connection: connection.rollback(),
+    "COMMIT": lambda connection: connection.execute("COMMIT"),
+    "ROLLBACK": lambda connection: connection.execute("ROLLBACK"),
+    "begin again": lambda connection: (connection.execute("ROLLBACK"), connection.execute("BEGIN")),
+    "ROLLBACK AND CHAIN": lambda connection: connection.execute("ROLLBACK AND CHAIN"),
+    "COMMIT AND CHAIN": lambda connection: connection.execute("COMMIT AND CHAIN"),
+    "transaction": _in_a_transaction_of_its_own,
+}
+ON_SQLITE = list(ENDS)[:5]
+
+
+@pytest.mark.parametrize("end", ON_SQLITE)
 def test_a_block_that_ends_its_transaction_by_itself_is_told_so(sealed, end):
     with closing(sealed.connect()) as connection:
-        with pytest.raises(UsageError, match="not fenced"):
-            insert(sealed, connection, then=getattr(connection, end))
+        with pytest.raises((UsageError, psycopg.ProgrammingError), match=r"not fenced|forbidden"):
+            insert(sealed, connection, then=lambda: ENDS[end](connection))
         insert(sealed, connection)
+    assert sealed.read()[-1] == "x"
+
+
+@pytest.mark.parametrize("autocommit", [False, True], ids=["", "autocommit"])
+@pytest.mark.parametrize(("kind", "end"), [("sqlite", end) for end in ON_SQLITE] + [("postgres", end) for end in ENDS])
+def test_what_a_block_writes_after_it_has_ended_its_transaction_is_not_committed(kind, end, autocommit, request):
+    """A block that catches an error, rolls back and goes on is in a transaction that no seal waits for."""
+    sealed = request.getfixturevalue(f"{kind}_target")
+    sealed.gate().seal(MARK, "me")
+    connection = sealed.connect()
+    setting = "isolation_level" if sealed.sqlite else "autocommit"
+    if autocommit:
+        setattr(connection, setting, None if sealed.sqlite else True)
+    before = getattr(connection, setting)
+
+    def goes_on() -> None:
+        ENDS[end](connection)
+        connection.execute("INSERT INTO article VALUES ('late', 1)")
+
+    with closing(connection):
+        with pytest.raises((UsageError, psycopg.ProgrammingError), match=r"not fenced|forbidden"):
+            insert(sealed, connection, then=goes_on)
+        assert "late" not in sealed.read()
+        assert getattr(connection, setting) == before
+        insert(sealed, connection)
+
+
+def test_savepoints_inside_the_block_are_its_own_affair(sealed):
+    def undone() -> None:
+        connection.execute("SAVEPOINT mine")
+        connection.execute("INSERT INTO article VALUES ('undone', 1)")
+        connection.execute("ROLLBACK TO mine")
+        if not sealed.sqlite:
+            with connection.transaction(force_rollback=True):
+                connection.execute("INSERT INTO article VALUES ('undone', 1)")
+
+    with closing(sealed.connect()) as connection:
+        insert(sealed, connection, then=undone)
+    assert sealed.read() == ["x"]
 
 
 def test_an_error_that_the_block_has_swallowed_is_not_taken_for_success(postgres_target):

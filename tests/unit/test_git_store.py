@@ -44,6 +44,45 @@ def test_git_takes_every_ref(name: str) -> None:
     assert all(len(part) <= 250 for part in ref.split("/"))
 
 
+@pytest.mark.parametrize(
+    ("given", "branch"),
+    [("main", "main"), ("refs/heads/main", "main"), ("heads/a/b", "a/b"), ("v1.2_x-ü", "v1.2_x-ü"), ("a@b", "a@b")],
+)
+def test_a_branch_is_named_as_git_names_it(given: str, branch: str) -> None:
+    assert names.branch(given) == branch
+
+
+@pytest.mark.parametrize("given", ["HEAD:main", ":main", "+main", "a:b"])
+def test_a_refspec_is_refused_with_what_to_type(given: str) -> None:
+    with pytest.raises(UsageError, match="Name the branch alone"):
+        names.branch(given)
+
+
+@pytest.mark.parametrize(
+    "given", ["", "-x", "refs/heads/", "a//b", "a/", "/a", ".a", "a/.b", "a.lock/b", "a..b", "a b"]
+)
+def test_what_git_takes_for_no_branch_is_refused(given: str) -> None:
+    assert subprocess.run(["git", "check-ref-format", "--branch", given], capture_output=True).returncode
+    with pytest.raises(UsageError, match="cannot name a branch"):
+        names.branch(given)
+
+
+@pytest.mark.parametrize("given", ["HEAD", "@", "refs/heads/HEAD", "refs/tags/x", "refs/x"])
+def test_what_only_looks_like_a_branch_is_refused(given: str) -> None:
+    with pytest.raises(UsageError, match="cannot name a branch"):
+        names.branch(given)
+
+
+@given(st.text("aZ./@{~^-\\ +*", min_size=1, max_size=6))
+@settings(max_examples=25)
+def test_a_branch_that_is_taken_is_one_to_git(text: str) -> None:
+    try:
+        name = names.branch(text)
+    except UsageError:
+        return
+    assert subprocess.run(["git", "check-ref-format", "--branch", name], capture_output=True).returncode == 0
+
+
 @given(st.text())
 def test_any_text_is_one_line(text: str) -> None:
     line = record.escape(text)

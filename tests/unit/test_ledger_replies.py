@@ -98,14 +98,16 @@ def test_a_commit_that_landed_late_is_caught_up_with(book, monkeypatch):
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_verdict_whose_reply_was_lost_is_settled_by_asking_again(book, monkeypatch, when):
     writer = begun(book)
+    writer.usage(usd=1)
     Cut(book._tables.database, monkeypatch, when)
     try:
         ended = writer.finish("failed", exit_code=3)
     except StoreUnreachable:
         assert when == "before"
         ended = writer.finish("failed", exit_code=3)
-    assert (ended.state, kinds(book, writer)) == ("failed", ["ended"])
+    assert (ended.state, kinds(book, writer)) == ("failed", ["usage", "ended"])
     assert [entry.kind for entry in book.job_entries("job")] == ["opened", "ended"]
+    assert book.used("job", "usd", "day") == 1
 
 
 @pytest.mark.parametrize("landed", [True, False])

@@ -133,7 +133,7 @@ def test_usage_is_exact_and_never_understated(book):
         used = writer.usage(usd=0.1, tokens=1.2, calls=1, units=0.25)
     assert (used.usd, used.tokens, used.calls, used.units) == (1.0, 20, 10, 2.5)
     assert used == book.run(writer.run.id).usage
-    assert book.spent("job", "usd", 0) == 1.0 and book.spent(None, "tokens", 0) == 20
+    assert [(used.usd, used.tokens) for used in book.usage("job")] == [(1.0, 20)]
 
 
 def test_usage_goes_on_over_attempts(book):
@@ -158,7 +158,6 @@ def test_usage_by_job_and_day_and_without_the_run_that_asks(book):
         ("job", today, 1.0), ("other", today, 2.0),
     ]  # fmt: skip
     assert [(used.job, used.day, used.usd, used.tokens) for used in book.usage("job")] == [("job", "", 1.0, 5)]
-    assert book.spent(None, "usd", 0, besides=two.run.id) == 1.0
-    assert book.spent("job", "usd", time.time() + 5) == 0 and book.usage(since=time.time() + 5) == []
+    assert book.usage(since=time.time() + 5) == []
     with pytest.raises(UsageError):
-        book.spent("job", "euro", 0)
+        book.used("job", "euro", "day")

@@ -1,9 +1,10 @@
 """The lock-guarded set of Jepsen's lock workload: a set that is read, added to and written back under a lease.
 
-Four processes do so in a loop, while a nemesis stops them, lets them go on and kills them. An add that
-was acknowledged must be in the set at the end. The lease alone cannot promise that: a holder that was
-stopped between its read and its write goes on when another has long written. The fence can: the set
-stands in a file with the token of its last writer, and a lower token is refused.
+Four processes do so in a loop, while a nemesis stops them, lets them go on, kills them and steps their wall clocks. An
+add that was acknowledged must be in the set at the end, one that was refused must not, and none may be there twice. The
+lease alone cannot promise that: a holder that was stopped between its read and its write goes on when another has long
+written. A fence can. The set is either a file with a fence of its own, the token of its last writer (`GuardedSet`), or
+a target behind one of our gates (`GatedSet`).
 
     python -m tests.workloads.guarded_set STORE-URL [--seconds 120] [--seed 7] [--no-fence]
 """
@@ -21,18 +22,42 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import nightlatch
 from nightlatch.errors import StaleToken
 from nightlatch.system import clock
+from tests.faults import targets
+from tests.programs import until
+from tests.workloads.fault_log import FaultLog
+from tests.workloads.wall_clock import WallClock
 
 NAME = "guarded-set"
 WORKERS = 4
 PATIENCE = 90.0  # seconds more for a machine on which hardly anything has happened yet
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What the workers are told: the store, where the set is, and whether its fence is used."""
+
+    url: str
+    ttl: float
+    fenced: bool = True
+    seed: int = 0
+    target: tuple[str, str, str] | None = None  # kind, URL, place on this disk; None: a file with its own fence
+    homes: tuple[str, ...] = ()  # state folders, one for each machine; the workers take turns
+
+    def open(self, folder: Path) -> GuardedSet | GatedSet:
+        if self.target is None:
+            return GuardedSet(folder, fenced=self.fenced)
+        kind, url, place = self.target
+        return GatedSet(targets.Target(kind, url, Path(place) if place else None), fenced=self.fenced)
 
 
 # The set and its fence
@@ -41,23 +66,24 @@ PATIENCE = 90.0  # seconds more for a machine on which hardly anything has happe
 class GuardedSet:
     """A file with (token, elements). `fenced` false: the token is written and not looked at."""
 
+    gates: tuple[Any, ...] = ()
+
     def __init__(self, folder: Path, *, fenced: bool) -> None:
         self._file, self._lock, self._fenced = folder / "set", folder / "set.lock", fenced
 
-    def seal(self, token: int) -> None:
-        """Nobody with a lower token writes from now on: what is read next stays true until we write."""
+    def elements(self, token: int | None = None) -> list[str]:
+        """With a token, nobody with a lower one writes from now on: what is read stays true until we write."""
         with self._alone():
-            self._admit(token)
-            self._write(token, self._read()[1])
+            elements = self._read()[1]
+            if token is not None:
+                self._admit(token)
+                self._write(token, elements)
+            return elements
 
-    def elements(self) -> list[str]:
+    def replace(self, lease: nightlatch.Lease, elements: list[str]) -> None:
         with self._alone():
-            return self._read()[1]
-
-    def replace(self, token: int, elements: list[str]) -> None:
-        with self._alone():
-            self._admit(token)
-            self._write(token, elements)
+            self._admit(lease.token)
+            self._write(lease.token, elements)
 
     def _admit(self, token: int) -> None:
         stands = self._read()[0]
@@ -83,12 +109,35 @@ class GuardedSet:
             yield
 
 
+class GatedSet:
+    """A target behind a gate of ours, which the lease seals when it is taken. `fenced` false: written past its gate."""
+
+    def __init__(self, target: targets.Target, *, fenced: bool) -> None:
+        self._target, self._fenced = target, fenced
+        self.gates: tuple[Any, ...] = (target.gate(),) if fenced else ()
+
+    def elements(self, token: int | None = None) -> list[str]:
+        stands = self._target.read()
+        return json.loads(stands) if stands else []
+
+    def replace(self, lease: nightlatch.Lease, elements: list[str]) -> None:
+        """With the mark alone: the lease would refuse before the gate is asked, and the gate is what is tried here."""
+        content = json.dumps(elements)
+        if self._fenced:
+            targets.write(self.gates[0], lease.mark, content)
+        else:
+            targets.write_past_the_gate(self._target, content)
+
+
 # A worker
 
 
-def work(url: str, folder: Path, who: str, ttl: float, fenced: bool, seed: int) -> None:
+def work(folder: Path, who: str) -> None:
     """Add elements until ended. Every line of the log is written in one call, so kill -9 tears none."""
-    store, shared, chance = nightlatch.connect(url), GuardedSet(folder, fenced=fenced), random.Random(f"{seed} {who}")
+    told = json.loads((folder / "setup.json").read_text())
+    setup = Setup(**told)
+    store, shared = nightlatch.connect(setup.url), setup.open(folder)
+    chance = random.Random(f"{setup.seed} {who}")
     log = os.open(folder / f"log.{who}", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def note(*words: object) -> None:
@@ -96,20 +145,22 @@ def work(url: str, folder: Path, who: str, ttl: float, fenced: bool, seed: int) 
 
     count = 0
     while True:
-        asked = clock.now()
+        asked, element = clock.now(), f"{who}.{count}"
+        count += 1  # tried or not: a name is used once, so that an unknown outcome can be told from a repetition
         try:
-            with nightlatch.lease(NAME, ttl=f"{ttl}s", wait="60s", store=store) as lease:
+            with nightlatch.lease(NAME, ttl=f"{setup.ttl}s", wait="60s", store=store, gates=shared.gates) as lease:
                 note("granted", lease.token, asked, clock.now())
-                shared.seal(lease.token)
-                elements = shared.elements()
+                elements = shared.elements(lease.token)
                 time.sleep(chance.uniform(0.0, 0.08))  # the work
-                element = f"{who}.{count}"
-                shared.replace(lease.token, [*elements, element])
+                shared.replace(lease, [*elements, element])
                 note("added", lease.token, element)
-                count += 1
         except StaleToken:
-            note("refused")
-        except (nightlatch.Busy, nightlatch.StoreUnreachable, nightlatch.LeaseLost) as error:
+            note("refused", element)
+        except (nightlatch.Error, nightlatch.LeaseLost, OSError) as error:
+            note("without", type(error).__name__)
+        except Exception as error:
+            if not _of_the_target(error):
+                raise
             note("without", type(error).__name__)
 
 
@@ -124,12 +175,16 @@ class Course:
     seconds: float
     stops: int = 0
     kills: int = 0
+    steps: int = 0  # of the wall clock
+    cuts: int = 0  # replies that the network lost
     died: int = 0  # ended by somebody else: a store may end a process that was stopped in its queue
     grants: list[tuple[int, float, float]] = field(default_factory=list)  # (token, asked, had)
     added: list[str] = field(default_factory=list)
-    refused: int = 0
+    refused: list[str] = field(default_factory=list)
     without: dict[str, int] = field(default_factory=dict)
     lost: list[str] = field(default_factory=list)
+    stale: list[str] = field(default_factory=list)  # refused, and in the set
+    twice: list[str] = field(default_factory=list)
 
     @property
     def repeated(self) -> list[int]:
@@ -148,36 +203,50 @@ class Course:
                 found.append((highest, token))
         return found
 
-    def check(self) -> None:
+    @property
+    def violations(self) -> list[str]:
         """Everything that must hold, whatever the nemesis did."""
-        assert not self.repeated, f"a token was granted twice: {self}"
-        assert not self.fallen, f"a later grant has a lower token: {self}"
-        assert not self.lost, f"an acknowledged add is lost: {self.lost[:5]} {self}"
+        found: dict[str, list[Any]] = {
+            "a token was granted twice": self.repeated,
+            "a later grant has a lower token": self.fallen,
+            "an acknowledged add is lost": self.lost,
+            "a refused add is in the set": self.stale,
+            "an add is in the set twice": self.twice,
+        }
+        return [f"{what}: {which[:5]}" for what, which in found.items() if which]
+
+    def check(self) -> None:
+        assert not self.violations, f"{self.violations} {self}"
         assert len(self.added) > WORKERS and self.stops, f"hardly anything happened: {self}"
 
     def __str__(self) -> str:
         return (
             f"seed={self.seed} seconds={self.seconds:.0f} grants={len(self.grants)} added={len(self.added)} "
-            f"refused={self.refused} stops={self.stops} kills={self.kills} died={self.died} without={self.without} "
-            f"lost={len(self.lost)} repeated={self.repeated} fallen={self.fallen[:3]}"
+            f"refused={len(self.refused)} stops={self.stops} kills={self.kills} steps={self.steps} cuts={self.cuts} "
+            f"died={self.died} without={self.without} lost={len(self.lost)} repeated={self.repeated} fallen={self.fallen[:3]}"
         )
 
 
-def run(url: str, folder: Path, *, seconds: float, seed: int, fenced: bool = True, ttl: float = 1.0) -> Course:
-    """Let the workers add, and the nemesis loose on them, for so many seconds; then count."""
+def run(setup: Setup, folder: Path, *, seconds: float, cut: Callable[[], object] | None = None) -> Course:
+    """Let the workers add, and the nemesis loose on them, for so many seconds; then count.
+
+    `cut` makes the network lose the next reply of a server.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    course = Course(seed=seed, seconds=seconds)
-    nemesis = Nemesis(course, url, ["work", url, str(folder), str(ttl), str(int(fenced)), str(seed)], ttl)
-    deadline = clock.now() + seconds
-    try:
-        # Longer on a machine so busy that hardly anything has happened by then.
-        while clock.now() < deadline or (not _enough(folder) and clock.now() < deadline + PATIENCE):
-            nemesis.strike()
-        nemesis.let_all_go_on()
-        time.sleep(ttl)  # in which they come to their late writes
-    finally:
-        nemesis.end()
-    _count(course, folder, GuardedSet(folder, fenced=fenced))
+    (folder / "setup.json").write_text(json.dumps(asdict(setup)))
+    course = Course(seed=setup.seed, seconds=seconds)
+    with WallClock(folder) as wall_clock:
+        nemesis = Nemesis(course, setup, folder, wall_clock, cut)
+        deadline = clock.now() + seconds
+        try:
+            # Longer on a machine so busy that hardly anything has happened by then.
+            while clock.now() < deadline or (not _enough(folder) and clock.now() < deadline + PATIENCE):
+                nemesis.strike()
+            nemesis.let_all_go_on()
+            time.sleep(setup.ttl)  # in which they come to their late writes
+        finally:
+            nemesis.end()
+    _count(course, folder, setup.open(folder))
     return course
 
 
@@ -186,31 +255,49 @@ def _enough(folder: Path) -> bool:
 
 
 class Nemesis:
-    """Stops workers for less and for more than a TTL, several at once, and kills some; always starts new ones."""
+    """Stops workers for less and for more than a TTL, several at once, kills some and steps clocks; always starts new ones.
 
-    def __init__(self, course: Course, url: str, words: list[str], ttl: float) -> None:
-        self._course, self._words, self._ttl, self._chance = course, words, ttl, random.Random(course.seed)
-        self._store = nightlatch.connect(url)
+    The seed decides what it does next, at whom it aims and for how long it pauses. Where a worker is in its work at that
+    moment is the machine's affair.
+    """
+
+    def __init__(
+        self, course: Course, setup: Setup, folder: Path, wall_clock: WallClock, cut: Callable[[], object] | None
+    ) -> None:
+        self._course, self._setup, self._folder, self._wall_clock, self._cut = course, setup, folder, wall_clock, cut
+        self._log = FaultLog(folder)
+        self._chance = random.Random(setup.seed)
+        self._store = nightlatch.connect(setup.url)
         self._starts = 0
         self._workers = [self._start() for _ in range(WORKERS)]
         self._stopped: dict[int, float] = {}  # place → when it may go on
 
     def strike(self) -> None:
         time.sleep(self._chance.uniform(0.05, 0.3))
-        for place in [place for place, until in self._stopped.items() if until <= clock.now()]:
+        for place in [place for place, due in self._stopped.items() if due <= clock.now()]:
             self._go_on(place)
-        place, kill = self._aim(), self._chance.random() < 0.1
-        pause = self._ttl * self._chance.choice((0.1, 0.5, 1.3, 1.5, 2.0))
+        place, kind = self._aim(), self._chance.random()
+        pause = self._setup.ttl * self._chance.choice((0.1, 0.5, 1.3, 1.5, 2.0))
+        step = self._chance.choice((-3600, -60, 0, 60, 3600))
         if self._workers[place].poll() is not None:
             self._course.died += 1
             self._replace(place)
-        elif kill:  # stopped or not
+        elif kind < 0.1:  # stopped or not
             self._course.kills += 1
+            self._log.note("kill", self._workers[place].pid)
             self._replace(place)
-        elif len(self._stopped) < WORKERS - 1:
+        elif kind < 0.15:
+            self._course.steps += self._wall_clock.set(step)
+            self._log.note("clock", step)
+        elif kind < 0.2 and self._cut:
+            self._cut()
+            self._course.cuts += 1
+            self._log.note("cut")
+        elif len(self._stopped) < WORKERS - 1 and place not in self._stopped:
             self._course.stops += 1
+            self._log.note("stop", self._workers[place].pid, pause)
             self._workers[place].send_signal(signal.SIGSTOP)
-            self._stopped.setdefault(place, clock.now() + pause)
+            self._stopped[place] = clock.now() + pause
 
     def _aim(self) -> int:
         """Half of the time at whoever has the lease: that is where a stop hurts."""
@@ -248,11 +335,33 @@ class Nemesis:
         self._starts += 1
         env = {name: text for name, text in os.environ.items() if not name.startswith("NIGHTLATCH_")}
         env["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-        program = [sys.executable, "-m", "tests.workloads.guarded_set"]
-        return subprocess.Popen([*program, *self._words, f"w{self._starts}"], env=env)
+        if homes := self._setup.homes:
+            env["XDG_STATE_HOME"] = homes[self._starts % len(homes)]
+        words = ["work", str(self._folder), f"w{self._starts}"]
+        with open(self._folder / "stderr", "ab") as stderr:
+            return subprocess.Popen(
+                [sys.executable, "-m", "tests.workloads.guarded_set", *words],
+                env={**env, **self._wall_clock.environment},
+                stderr=stderr,
+            )
 
 
-def _count(course: Course, folder: Path, shared: GuardedSet) -> None:
+def _read(shared: GuardedSet | GatedSet) -> list[list[str]]:
+    """The elements; nothing while the target's server is away."""
+    try:
+        return [shared.elements()]
+    except Exception as error:
+        if not _of_the_target(error):
+            raise
+        return []
+
+
+def _of_the_target(error: Exception) -> bool:
+    """From the user's own connection to the target, not from us."""
+    return type(error).__module__.startswith(("psycopg", "sqlite3"))
+
+
+def _count(course: Course, folder: Path, shared: GuardedSet | GatedSet) -> None:
     for log in sorted(folder.glob("log.*")):
         for line in log.read_text().splitlines():
             match line.split():
@@ -260,29 +369,31 @@ def _count(course: Course, folder: Path, shared: GuardedSet) -> None:
                     course.grants.append((int(token), float(asked), float(had)))
                 case ["added", _token, element]:
                     course.added.append(element)
-                case ["refused"]:
-                    course.refused += 1
+                case ["refused", element]:
+                    course.refused.append(element)
                 case ["without", why]:
                     course.without[why] = course.without.get(why, 0) + 1
                 case _:
                     raise ValueError(f"{log} has a line that no worker writes: {line!r}")
-    stands = set(shared.elements())
+    stands = Counter(until(partial(_read, shared))[0])
     course.lost = [element for element in course.added if element not in stands]
+    course.stale = [element for element in course.refused if element in stands]
+    course.twice = [element for element, times in stands.items() if times > 1]
 
 
 def main() -> None:
     if sys.argv[1] == "work":
-        url, place, ttl, fence, seed, who = sys.argv[2:]
-        work(url, Path(place), who, float(ttl), fence == "1", int(seed))
+        work(Path(sys.argv[2]), sys.argv[3])
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("url")
     parser.add_argument("--seconds", type=float, default=120)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     parser.add_argument("--ttl", type=float, default=1.0)
     parser.add_argument("--no-fence", dest="fenced", action="store_false")
-    given = vars(parser.parse_args())
+    given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        course = run(given.pop("url"), Path(folder), **given)
+        setup = Setup(given.url, given.ttl, given.fenced, given.seed)
+        course = run(setup, Path(folder), seconds=given.seconds)
     print(course)
     course.check()
 

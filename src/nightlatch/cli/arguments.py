@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import sys
 
+from .. import exits
 from ..errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
+
+    from ..core.options import Option
 
 
 class Namespace:
@@ -27,6 +30,11 @@ class Namespace:
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"there is no argument {name!r}")
+
+    def given(self, names: Iterable[str]) -> dict[str, object]:
+        """Of these options those that stand on the command line."""
+        found = {name: self.__dict__[name] for name in names}
+        return {name: value for name, value in found.items() if not (value is None or value is False or value == [])}
 
 
 class _Argument:
@@ -41,6 +49,7 @@ class _Argument:
         nargs: str = "",
         choices: Iterable[str] = (),
         empty: bool = False,
+        hidden: bool = False,
         help: str = "",
     ) -> None:
         self.name = name
@@ -52,7 +61,7 @@ class _Argument:
         self.default = False if self.flag else [] if self.many and default is None else default
         self.metavar = metavar or self.dest.upper()
         self.convert, self.choices, self.help = type, tuple(choices), help
-        self.empty = empty or self.positional
+        self.empty, self.hidden = empty or self.positional, hidden
 
     def read(self, text: str) -> object:
         if not text and not self.empty:  # "$STORE" that nobody has set is not the wish for the default store
@@ -74,7 +83,7 @@ class Parser:
     """One command's arguments."""
 
     def __init__(self, command: str, purpose: str, examples: str = "") -> None:
-        self.prog = f"nightlatch {command}"
+        self.prog, self._command = f"nightlatch {command}", command
         self.usage = ""
         self._purpose, self._examples = purpose, examples
         self._arguments: list[_Argument] = []
@@ -82,8 +91,19 @@ class Parser:
 
     def add_argument(self, name: str, **how: Any) -> None:
         """As argparse's: metavar, default, type, action (store_true, append), nargs (?, +, *), choices, help; and
-        whether the value of an option may be `empty`."""
+        whether the value of an option may be `empty`, and whether it is `hidden` from the help."""
         self._arguments.append(_Argument(name, **how))
+
+    def add_options(self, rows: Iterable[Option]) -> None:
+        """Those of the table in core/job.py. Which of them are given, `Namespace.given` says."""
+        from ..core.options import as_flag  # not for `lock`, which has none of them
+
+        for row in rows:
+            action = "store_true" if row.flag else "append" if row.many else "store"
+            self.add_argument(
+                as_flag(row.name), metavar=row.metavar, type=int if row.number else str, action=action,
+                choices=row.choices, help=row.help,
+            )  # fmt: skip
 
     def parse_args(self, argv: list[str]) -> Namespace:
         try:
@@ -146,13 +166,14 @@ class Parser:
             raise UsageError(f"{words[0]!r} is one word too many{hint}")
 
     def help(self) -> str:
-        shown = [(argument.shown, argument.help) for argument in self._arguments]
+        shown = [(argument.shown, argument.help) for argument in self._arguments if not argument.hidden]
         shown.append(("-h, --help", "this text"))
         words = " ".join(a.metavar if a.required else f"[{a.metavar}]" for a in self._arguments if a.positional)
         usage = self.usage or " ".join(filter(None, (self.prog, words, "[options]")))
         width = max(len(text) for text, _ in shown) + 2
         lines = [f"usage: {usage}", "", self._purpose, "", "arguments:"]
         lines += [f"  {text:<{width}}{what}" for text, what in shown]
+        lines += ["", "exit codes:", *(f"  {code:<7}  {meaning}" for code, meaning in exits.of(self._command))]
         if self._examples:
             lines += ["", "examples:", self._examples]
         return "\n".join(lines) + "\n"

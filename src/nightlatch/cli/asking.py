@@ -1,4 +1,5 @@
-"""What waits for a person besides runs: effects in doubt, and items of batches in doubt or set aside."""
+"""What waits for a person besides this ledger's runs: effects in doubt, items of batches in doubt or set aside, and
+runs that other machines have left behind."""
 
 from __future__ import annotations
 
@@ -6,6 +7,10 @@ from ..core import effects
 from ..core.effects import BEGUN, IN_DOUBT, STORE_WIDE
 from ..core.harmless import harmless
 from ..core.value import value
+from ..ledger import open_for
+from ..runtime.afterwards import lapse
+from ..runtime.runs.begun import sentence
+from ..store import url
 from . import screen
 
 TYPE_CHECKING = False
@@ -17,13 +22,14 @@ _MOST = 200
 
 @value(frozen=True, kw_only=True)
 class Asking:
-    """Something that a person has to decide: an effect, or one or many items of a batch."""
+    """Something that a person has to decide: an effect, one or many items of a batch, or another machine's run."""
 
     key: str
     state: str
     changed: float
     scope: str = ""  # of an effect
     batch: str = ""  # of an item
+    job: str = ""  # of a run that only the store knows of
     count: int = 1
     reason: str = ""
 
@@ -31,11 +37,13 @@ class Asking:
     def title(self) -> str:
         if self.batch:
             return f"the item {harmless(self.key)} of the batch {self.batch}"
+        if self.job:
+            return f"the run of {self.job} with the key {harmless(self.key)}"
         return f"the effect {harmless(self.key)}" + (f" in {self.scope}" if self.scope != STORE_WIDE else "")
 
     def command(self, desk: Desk, *words: str, whole: bool = False) -> str:
         """`whole`: with its scope, also if that is the whole store."""
-        named = ["--batch", self.batch] if self.batch else []
+        named = ["--batch", self.batch] if self.batch else ["--job", self.job] if self.job else []
         named += ["--scope", screen.quoted(self.scope)] if self.scope not in ("", "" if whole else STORE_WIDE) else []
         return desk.command("resolve", effects.typed(screen.quoted(self.key), *words, by=named))
 
@@ -43,10 +51,19 @@ class Asking:
         """As a row among runs."""
         what = f"{self.count} items" if self.count > 1 else harmless(self.key)
         note = harmless(": ".join(filter(None, (f"as {self.key}" if self.count > 1 else "", self.reason))))
-        return [self.state, self.batch or self.scope, what, screen.ago(self.changed), note, self.command(desk)]
+        return [
+            self.state,
+            self.batch or self.job or self.scope,
+            what,
+            screen.ago(self.changed),
+            note,
+            self.command(desk),
+        ]
 
     def facts(self) -> dict[str, object]:
-        where = {"batch": self.batch, "items": self.count} if self.batch else {"scope": self.scope}
+        where: dict[str, object] = {"job": self.job} if self.job else {"scope": self.scope}
+        if self.batch:
+            where = {"batch": self.batch, "items": self.count}
         return {
             "version": 1,
             **where,
@@ -75,14 +92,27 @@ def everything(desk: Desk) -> list[Asking]:
     return [*found, *_items(desk, "")]
 
 
-def named(desk: Desk, key: str, *, scope: str = "", batch: str = "") -> list[Asking]:
-    """What goes by this key and may be decided, in one scope or batch or in all of them."""
+def elsewhere(desk: Desk, job: str = "") -> list[Asking]:
+    """Runs that other machines have begun and left behind, of one job or of all."""
+    return [
+        Asking(key=one.key, state=lapse.LAPSED, changed=one.at, job=name, reason=sentence(one))
+        for name, one in desk.elsewhere()
+        if job in ("", name)
+    ]
+
+
+def named(desk: Desk, key: str, *, scope: str = "", batch: str = "", job: str = "") -> list[Asking]:
+    """What goes by this key and may be decided, in one scope, batch or job or in all of them."""
     found: list[Asking] = []
+    if not batch and not scope:
+        found += [one for one in elsewhere(desk, job) if one.key == key]
+    if job:
+        return found
     if not batch:
         every = [
             effect for state in (IN_DOUBT, BEGUN) for effect in desk.ledger.effects.every(state, scope, limit=100_000)
         ]
-        found = [
+        found += [
             Asking(key=key, state=each.state, changed=each.changed, scope=each.scope, reason=each.reason)
             for each in every
             if each.key == key
@@ -105,6 +135,19 @@ def decide(asking: Asking, outcome: str, by: str, *, store: str | None, wait: fl
         from ..runtime.batches.batch import resolve as resolve_items
 
         resolve_items(asking.batch, asking.key, outcome, by=by, store=store, wait=wait)
+        return effects.resolution(outcome)
+    if asking.job:
+        from ..runtime.afterwards.decide import resolve_elsewhere
+
+        resolve_elsewhere(
+            asking.job,
+            asking.key,
+            outcome,
+            by,
+            ledger=open_for(url.resolve(store)),
+            store=url.connect(store),
+            wait=wait,
+        )
         return effects.resolution(outcome)
     from ..runtime.effects.book import resolve
 

@@ -16,9 +16,7 @@ verify   read every entry, and name the first of each chain that was changed, re
          owns the database could rewrite a chain as a whole: give heads that were kept elsewhere, and
          that is found too, and so is a tail that is missing.
 head     print the head of every job's chain: keep it where the journal's owner cannot reach it. The
-         log line of a finished run has one too (head=…).
-
-exit code: 0 the journal is whole; 1 it is not, or a head is not in it; 69 store unreachable, 64 usage."""
+         log line of a finished run has one too (head=…)."""
 
 _EXAMPLES = """\
   nightlatch audit verify

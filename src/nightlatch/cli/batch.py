@@ -5,17 +5,20 @@ from __future__ import annotations
 import os
 import sys
 
-from ..core import budget, duration, effects
+from ..core import effects, options
+from ..core.batch import Batch
 from ..core.model import check_name
+from ..core.options import BATCH
+from ..core.value import replace
 from ..errors import UsageError
-from ..runtime.runs.job import LOST_POLICIES, seconds
 from .arguments import Parser, split_command
 from .told import store_of_run, without_password
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..runtime.batches.batch import Batch
     from .arguments import Namespace
+
+OPTIONS = options.rows(Batch, BATCH)
 
 _PURPOSE = """\
 Run a command for each item, and only for those that are unfinished: an xargs that can be run again.
@@ -36,11 +39,7 @@ the batch pauses, unless --max-failures says how many may.
 
 With --publish an item runs in a fresh folder, and is done when its result has landed, through a gate: after a
 crash what was published is found and not published again. --budget ends an item (usd/item=0.1) or the whole
-batch (usd=5, usd/day=10) from outside when more was used than that.
-
-exit code: 0 all are done; 1 with failed items; 76 with items in doubt; 75 another works on it; 130 after
-Ctrl-C, when what was in flight is finished; 143 told to end by a signal, as at a shutdown: what was in flight is
-ended, and failed; 123 lease lost, 69 store unreachable, 64 usage."""
+batch (usd=5, usd/day=10) from outside when more was used than that."""
 
 _EXAMPLES = """\
   nightlatch batch posts posts.jsonl --key '{site}/{slug}' -j 4 --timeout 5m -- ./write-post {slug}
@@ -68,27 +67,8 @@ def main(argv: list[str]) -> int:
         nargs="?",
         help="a file, or -; with --resolve: the key of an item, or nothing for all that wait",
     )
-    parser.add_argument("--key", metavar="TEMPLATE", default="", help="the fields that name an item: '{site}/{slug}'")
-    parser.add_argument("--format", metavar="FORMAT", choices=["jsonl", "csv", "lines"], help="jsonl, csv or lines")
-    parser.add_argument("--jobs", metavar="N", type=int, default=1, help="how many at a time; also -j N (default 1)")
+    parser.add_options(OPTIONS.values())
     parser.add_argument("-j", metavar="N", type=int, help="as --jobs")
-    parser.add_argument("--timeout", metavar="TIME", help="for one item, then it is ended and failed (default none)")
-    parser.add_argument("--retries", metavar="N", type=int, default=0, help="more tries in this start (default 0)")
-    parser.add_argument("--backoff", metavar="TIME", default="1s", help="before the first of them; doubles (1s)")
-    parser.add_argument("--fail-fast", action="store_true", help="start nothing more after the first failed item")
-    parser.add_argument("--max-failures", metavar="N|P%", default="", help="start nothing more after so many failed")
-    parser.add_argument("--lost", metavar="POLICY", default="", choices=list(LOST_POLICIES),
-                        help="doubt (default) or again (with --publish): items in flight when it died")  # fmt: skip
-    parser.add_argument("--retry-failed", action="store_true", help="also what was set aside, since it failed for good")
-    parser.add_argument("--publish", metavar="FROM=TO", action="append",
-                        help="from the item's own fresh folder, where it runs, to a file, folder or s3://")  # fmt: skip
-    parser.add_argument("--budget", metavar="CAPS", help="usd/item=0.1,usd=5,usd/day=10: of an item, of the batch")
-    parser.add_argument("--meter", metavar="HOW", choices=["report", "output"],
-                        help="report or output: who tells usage")  # fmt: skip
-    parser.add_argument("--shell", action="store_true", help="give CMD, one line, to sh; values stay values")
-    parser.add_argument(
-        "--pass-store", action="store_true", help="let Nightlatch's commands inside an item have the store's password"
-    )
     parser.add_argument("--dry-run", action="store_true", help="show what would be done; claim and start nothing")
     parser.add_argument("--resolve", metavar="OUTCOME", choices=list(effects.RESOLUTIONS),
                         help="done, failed or again: what becomes of items in doubt or set aside")  # fmt: skip
@@ -116,8 +96,6 @@ def _batch(args: Namespace, command: list[str], argv: list[str]) -> Batch:
     import shlex
     from pathlib import Path
 
-    from ..core.breaker import Limit
-    from ..runtime.batches.batch import Batch
     from ..runtime.batches.items import Reader
     from ..runtime.batches.place import check
     from ..runtime.batches.template import Command
@@ -126,46 +104,23 @@ def _batch(args: Namespace, command: list[str], argv: list[str]) -> Batch:
         raise UsageError("ITEMS is missing: a file, or - for standard input")
     if not command:
         raise UsageError(f"no command given: nightlatch batch {args.name} ITEMS -- CMD …")
-    jobs, store = args.jobs if args.j is None else args.j, args.store or ""
-    if jobs < 1 or args.retries < 0:
-        raise UsageError("-j needs at least 1, and --retries at least 0")
-    if args.max_failures:
-        Limit(args.max_failures)
-    items = args.items
-    if items == "-" or Path(items).is_fifo():
-        _keep(items)
-        items = "-"
-    reader = Reader(items, args.format or "", args.key)  # says what is wrong before anything is claimed
-    reader.check(Command(command, shell=args.shell).fields, "the command")
-    check(args.publish)
-    caps = budget.parse(args.budget, (*budget.PERIODS, budget.ITEM)) if args.budget else ()
-    if caps and not args.meter:
-        raise UsageError(
-            "a budget needs a meter: add --meter report (each item calls `nightlatch spend`), or --meter output (usage "
-            "is read from the final JSON of claude -p --output-format json or codex exec --json)"
-        )
-    return Batch(
+    store = args.store or ""
+    given = args.given(OPTIONS) | ({} if args.j is None else {"jobs": args.j})
+    batch = Batch(
         name=args.name,
-        items=items,
+        items=args.items,
         command=command,
-        key=args.key,
-        format=args.format or "",
-        jobs=jobs,
-        timeout=seconds(args.timeout, "--timeout"),
-        retries=args.retries,
-        backoff=duration.parse(args.backoff, what="--backoff"),
-        fail_fast=args.fail_fast,
-        max_failures=args.max_failures,
-        lost=args.lost,
-        retry_failed=args.retry_failed,
-        publish=tuple(args.publish),
-        caps=caps,
-        meter=args.meter or "",
         json=args.json,
-        shell=args.shell,
-        pass_store=args.pass_store,
-        again=f"nightlatch batch {shlex.join(word.replace(store, without_password(store)) for word in argv)}",
-    )
+        continued_by=f"nightlatch batch {shlex.join(word.replace(store, without_password(store)) for word in argv)}",
+        **options.read(Batch, given, BATCH, options.as_flag),
+    ).check()
+    if batch.items == "-" or Path(batch.items).is_fifo():
+        _keep(batch.items)
+        batch = replace(batch, items="-")
+    reader = Reader(batch.items, batch.format, batch.key)  # says what is wrong before anything is claimed
+    reader.check(Command(command, shell=batch.shell).fields, "the command")
+    check(list(batch.publish))
+    return batch
 
 
 def _keep(items: str) -> None:

@@ -14,9 +14,7 @@ Ask for the end of a run, from any machine that shares its ledger.
 
 What nobody has begun is cancelled at once. A running one is told to end by its supervisor within seconds,
 and ended after its grace time (10s unless --grace was given); it exits with 120. Its key is not done: the next
-who names it makes another attempt. Asking twice changes nothing.
-
-exit code: 0; 64 there is no such run, or it has ended; 76 it needs a decision instead."""
+who names it makes another attempt. Asking twice changes nothing."""
 
 
 def main(argv: list[str]) -> int:

@@ -7,11 +7,13 @@ import shlex
 
 from ..core import duration, states
 from ..core.harmless import harmless
-from ..errors import Error, RunEnded, UsageError
+from ..core.job import BY_HAND
+from ..database import sqlite_presence
+from ..errors import Error, RunEnded, StoreUnreachable, UsageError
 from ..ledger import open_for, place
 from ..runtime.afterwards import lapse
 from ..runtime.leases import unsealed
-from ..runtime.runs.job import BY_HAND
+from ..runtime.runs import begun
 from ..store import url
 from ..system import clock, identity
 from . import screen
@@ -19,6 +21,7 @@ from .told import store_of_run, without_password
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ..core.model import Begun
     from ..ledger.model import Attempt, Entry, Run
 
 SHOWN = (*states.ALL, lapse.LAPSED)  # every word a run's state is shown as
@@ -44,6 +47,8 @@ class Desk:
         self.store = url.connect(self.url)
         self.ledger = open_for(self.url)
         self._store = store
+        self._begun: dict[str, tuple[Begun, ...]] | None = None  # by lease
+        self.unreachable = ""  # why the store could not be asked what other machines have begun
 
     def find(self, text: str) -> Run:
         """The run by its id, or by the beginning of it."""
@@ -54,7 +59,39 @@ class Desk:
         return run
 
     def state(self, run: Run) -> str:
-        return lapse.state_of(run, self.ledger, self.store)
+        """As a person should see it, also when another machine has decided and this ledger has not heard of it."""
+        state = lapse.state_of(run, self.ledger, self.store)
+        if state in ASKING and self.store.lists_begun and not any(one.key == run.key for one in self.begun(run.job)):
+            try:
+                decided = begun.decision(self.store, self.ledger, run)
+            except StoreUnreachable:
+                return state
+            return begun.outcome(decided)[0] if decided else state
+        return state
+
+    def begun(self, job: str) -> tuple[Begun, ...]:
+        """Keys that were begun under the job's lease and have not ended, as far as the store lists and shows them."""
+        if self._begun is None:
+            self._begun = {}
+            try:
+                records = self.store.records() if self.store.lists_begun else ()
+                now = self.store.clock()
+                self._begun = {record.name: lapse.left_behind(record, now) for record in records if record.begun}
+            except StoreUnreachable as unreachable:
+                self.unreachable = str(unreachable)
+        return self._begun.get(job, ())
+
+    def elsewhere(self) -> list[tuple[str, Begun]]:
+        """(job, entry): what other machines have left behind and this ledger does not know, the newest of each key."""
+        self.begun("")
+        found = {(job, one.key): one for job, entries in (self._begun or {}).items() for one in entries}
+        return [(job, one) for (job, _), one in found.items() if not self._known(job, one)]
+
+    def _known(self, job: str, one: Begun) -> bool:
+        run = self.ledger.find(job, one.key)
+        return run is not None and (
+            run.state in states.ASKING or any(attempt.token == one.token for attempt in self.ledger.attempts(run.id))
+        )
 
     def command(self, *words: str) -> str:
         """A command as it can be typed."""
@@ -93,12 +130,13 @@ class Desk:
 def existing(store: str | None, *, listing: bool = False) -> str:
     """The URL of a store that is there. To list what is in the default one that nobody has used yet is no error."""
     where = url.resolve(store or store_of_run())
-    file, ledger = place.files(where) if where.startswith("sqlite:") else ("", "")
+    file, ledger = place.files(where) if url.ledger_of(where) == url.BESIDE else ("", "")
     if not file or os.path.exists(ledger):
         return where
     if os.path.exists(file):
         url.connect(where).id  # noqa: B018 - a file that is no store is refused before a ledger is made beside it
         return where
+    sqlite_presence.expect(file)
     named = "--store" if store else url.ENV if os.environ.get(url.ENV) else ""
     yet = f", which {named} names: is that what you meant?" if named else " yet."
     first = f"The first run makes it: {command(store, 'run NAME -- CMD …')}; all commands: nightlatch --help"
@@ -144,7 +182,7 @@ def note_of(run: Run, state: str) -> str:
         return ", ".join(filter(None, (progress_of(run), asked)))
     if run.state in states.OPEN:
         return f"before: {harmless(run.reason)}" if run.reason else ""
-    return harmless(run.reason) or usage_of(run)
+    return harmless(run.reason) or run.usage.show()
 
 
 def progress_of(run: Run) -> str:
@@ -152,14 +190,6 @@ def progress_of(run: Run) -> str:
         return ""
     far = f"{run.done}/{run.total}" if run.total else str(run.done)
     return f"{far} {harmless(run.message)}".rstrip()
-
-
-def usage_of(run: Run) -> str:
-    return " ".join(
-        f"{unit}={amount:g}" if unit != "tokens" else f"{unit}={amount:.0f}"
-        for unit in ("usd", "tokens", "calls", "units")
-        if (amount := getattr(run.usage, unit))
-    )
 
 
 def _when(run: Run, state: str) -> str:
@@ -170,7 +200,6 @@ def _when(run: Run, state: str) -> str:
 
 def facts(run: Run, state: str) -> dict[str, object]:
     """A run as JSON has it: times in seconds since the epoch, the state as it is shown."""
-    usage = run.usage
     return {
         "version": 1,
         "run": run.id,
@@ -193,7 +222,7 @@ def facts(run: Run, state: str) -> dict[str, object]:
         "due": run.due,
         "elapsed": run.elapsed,
         "progress": {"done": run.done, "total": run.total, "message": run.message},
-        "usage": {"usd": usage.usd, "tokens": usage.tokens, "calls": usage.calls, "units": usage.units},
+        "usage": run.usage.by_unit(),
         "head": run.anchor,
     }
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import stat
 import sys
 import time
+from importlib import import_module
 
-from ..database import dsn, schema
+from ..database import dsn
 from ..errors import Error, UsageError
+from ..ledger import place
 from ..store import url
-from ..system import clock, identity, lifetime, storage, tree
+from ..system import cgroup, clock, identity, lifetime, tree
 from .arguments import Parser
 from .told import store_of_run
 
@@ -32,9 +33,7 @@ be refused. Then a holder is killed with kill -9, and its processes must be gone
 It says what was refused, how long each takeover took, and by what this machine can prove that processes are gone.
 It uses names and places of its own beside yours (a file or folder .nightlatch-prove-…, a table, a branch, an object)
 and removes them, also when it is interrupted. TARGET: a file, a folder/, sqlite:///FILE#NAME, postgresql://…#NAME,
-git+URL#BRANCH, s3://bucket/key.
-
-exit code: 0; 69 if something fails or cannot be reached; 1 if a promise did not hold (--prove); 64 usage."""
+git+URL#BRANCH, s3://bucket/key."""
 
 _EXAMPLES = """\
   nightlatch doctor
@@ -90,8 +89,7 @@ def _prove(where: str, targets: list[str], as_json: bool) -> int:
 
 def findings(where: str) -> Iterator[Finding]:
     yield from _machine()
-    if where.startswith("sqlite:") and not os.path.exists(url.folder_of(where).removesuffix(".d")):
-        yield "ok", "store", "there was none: it is made now", ""
+    new = url.ledger_of(where) == url.BESIDE and not os.path.exists(place.files(where)[0])
     try:
         store = url.connect(where)
         started = time.perf_counter()
@@ -100,17 +98,12 @@ def findings(where: str) -> Iterator[Finding]:
     except Error as error:
         yield "fail", "store", dsn.redact(where), str(error)
         return
+    if new:
+        yield "ok", "store", "there was none: it is made now", ""
     yield "ok", "store", f"{store.url} (id {identity_of_store[:8]}, opened in {took * 1000:.0f} ms)", ""
-    if where.startswith("sqlite:"):
-        yield from _sqlite(where.removeprefix("sqlite:///"))
-    elif where.startswith("git+"):
-        from ..store.git import checkup
-
-        yield from checkup.findings(where)
-    elif where.startswith(dsn.SCHEMES):
-        from . import doctor_postgres
-
-        yield from doctor_postgres.findings(where)
+    scheme = url.scheme_of(where)
+    if scheme and scheme.checkup:
+        yield from import_module(f"nightlatch.{scheme.checkup}").findings(where)
     yield from _folder(store.folder)
 
 
@@ -148,64 +141,25 @@ def _machine() -> Iterator[Finding]:
             f"no subreaper on {sys.platform}",
             "runaway children are found by their environment only",
         )
+    yield _proofs()
 
 
-def _sqlite(path: str) -> Iterator[Finding]:
-    folder = os.path.dirname(path)
-    yield (
+def _proofs() -> Finding:
+    """What proves that a killed holder has left nothing at work. A lease moves before its TTL only if all agree."""
+    have = "the environments of processes, a lock that they inherit"
+    if cgroup.possible():
+        return "ok", "proofs", f"{have}, a cgroup for each run", ""
+    return (
         "ok",
-        "file system",
-        f"{storage.file_system(folder) or 'local'}: locks and write-ahead log work here",
-        "",
-    )
-    for place, allowed in ((folder, 0o700), (path, 0o600)):
-        mode = stat.S_IMODE(os.stat(place).st_mode)
-        others = mode & ~allowed & 0o077
-        if others:
-            yield (
-                "warn",
-                "permissions",
-                f"{place} is {mode:04o}",
-                f"others can look in: chmod {allowed:04o} {place}",
-            )
-        else:
-            yield "ok", "permissions", f"{place} is {mode:04o}", ""
-    connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
-    try:
-        (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
-        (broken,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-        meta = dict(connection.execute(schema.READ).fetchall())
-    finally:
-        connection.close()
-    yield (
-        ("ok", "durability", "write-ahead log, every commit flushed to the disk", "")
-        if mode == "wal"
-        else (
-            "warn",
-            "durability",
-            f"journal mode {mode}",
-            f"another program changed it: sqlite3 {path} 'PRAGMA journal_mode=WAL'",
-        )
-    )
-    if broken != "ok":
-        yield (
-            "fail",
-            "integrity",
-            broken,
-            "restore a backup, then nightlatch lease raise NAME --above N for each lease",
-        )
-    yield "ok", "schema", f"{meta['store.schema']} (this program knows {schema.newest('store')})", ""
-    space = os.statvfs(folder)
-    free = space.f_bavail * space.f_frsize
-    yield (
-        ("ok", "space", f"{free / 1e9:.1f} GB free", "")
-        if free > 100_000_000
-        else ("warn", "space", f"{free / 1e6:.0f} MB free", f"make room on the disk of {folder}")
+        "proofs",
+        f"{have}; no cgroup can be made here",
+        "a process that clears its environment and closes the lock is not found, one that hides its memory delays a "
+        "takeover to the TTL. A cgroup finds both: systemd-run --user --scope -p Delegate=yes nightlatch …, or as root",
     )
 
 
 def _folder(folder: str) -> Iterator[Finding]:
     live = os.path.join(folder, "live")
-    names = os.listdir(live) if os.path.isdir(live) else []
+    names = [name for name in os.listdir(live) if not name.endswith(lifetime.TREE)] if os.path.isdir(live) else []
     over = sum(lifetime.is_over(os.path.join(live, name)) for name in names)
     yield "ok", "holders", f"{len(names) - over} alive on this machine, {over} gone without a release", ""

@@ -17,9 +17,7 @@ that says so (75 try again, 70 in vain), for the script to pass on; --retries an
 
 Without --http it is worth another try unless --permanent says otherwise. With it: 408, 425, 429, what begins
 with 5 (but for 501 and 505) and 000 (curl had no answer) is, other codes are not. --retry-after is never waited
-less than; in a batch nothing is started before it is over, since a server that asks for patience means all of us.
-
-exit code: 75 or 70, as said; 64 usage."""
+less than; in a batch nothing is started before it is over, since a server that asks for patience means all of us."""
 
 _EXAMPLES = """\
   ./post "$1" || exec nightlatch fail "the post was refused" --permanent

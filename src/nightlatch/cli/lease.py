@@ -7,12 +7,14 @@ import shlex
 import sys
 
 from ..core import duration
+from ..core.harmless import harmless
 from ..core.model import check_name
 from ..errors import Busy, LeaseLost, UsageError
+from ..runtime.afterwards.lapse import left_behind
 from ..runtime.leases.acquire import acquire
 from ..runtime.leases.lease import ttl_seconds
 from ..store import held, url
-from ..system import identity, process
+from ..system import clock, identity, process
 from .arguments import Namespace, Parser
 from .told import store_of_run
 
@@ -29,11 +31,9 @@ acquire   take the lease; prints NIGHTLATCH_LEASE, _TOKEN and _GRANT for `eval`,
           used under NAME.
 renew     give it another TTL               (name and grant from the environment unless given)
 release   give it back; --force takes it from whoever has it, on your word that the holder is gone
-show      one lease: token, holder, since, until
+show      one lease: token, holder, since, until; on a git store also keys that were begun and have not ended
 list      every lease there is
-raise     lift the token above N after the store was restored from an older backup
-
-exit code: 0; 75 held by another, 123 not held under this grant, 69 store unreachable, 64 usage."""
+raise     lift the token above N after the store was restored from an older backup"""
 
 _EXAMPLES = """\
   held=$(nightlatch lease acquire nightly --ttl 10m --pid $$) || exit; eval "$held"
@@ -159,6 +159,8 @@ def _list(store: Store, args: Namespace) -> int:
             _print_json(_facts(record))
         else:
             state = f"{record.holder}, {held.ending(record)}" if record.grant else "free"
+            left = len(left_behind(record, clock.wall()))
+            state += f"; {left} begun and not ended" if left else ""
             print(f"{record.name:<24} {record.token:>14}  {state}")
     return 0
 
@@ -199,10 +201,18 @@ def _lines(record: Record) -> list[tuple[str, str]]:
         ]
     else:
         lines += [("free", f"since {held.time_of(record.until)}; last held by {record.holder}")]
+    left = left_behind(record, clock.wall())
+    for one in record.begun:
+        began = f"{harmless(one.key)}, attempt {one.attempt} on {harmless(one.host)}, token {one.token}"
+        decide = f"not ended. Decide: nightlatch resolve {shlex.quote(harmless(one.key))} --job {record.name}"
+        lines.append(("begun", f"{began}: {decide if one in left else 'at work'}"))
+    if record.holder.unproven:
+        lines += [("beside", f"{record.holder.unproven}: left by the holder before, not proven gone at its TTL")]
     return lines
 
 
 def _facts(record: Record) -> dict[str, object]:
+    left = left_behind(record, clock.wall())
     return {
         "lease": record.name,
         "token": record.token,
@@ -214,6 +224,8 @@ def _facts(record: Record) -> dict[str, object]:
         "since": record.since,
         "until": record.until,
         "left": record.left,
+        "begun": [{**one.__dict__, "left_behind": one in left} for one in record.begun],
+        "unproven": record.holder.unproven.split(", ") if record.holder.unproven else [],
     }
 
 

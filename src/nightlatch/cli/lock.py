@@ -17,10 +17,7 @@ that was handed out for NAME before. The lease is renewed while the command runs
 command and everything it started is ended. When the command ends, so does whatever it left behind,
 and then the lease is released.
 
-Gates that were used under NAME before are sealed first, before the command starts, and so is every --gate.
-
-exit code: the command's own; 75 held by another, 123 lease lost, 126/127 cannot be executed / not found,
-69 store unreachable, 64 usage, 125 Nightlatch itself failed."""
+Gates that were used under NAME before are sealed first, before the command starts, and so is every --gate."""
 
 _EXAMPLES = """\
   nightlatch lock reports -- ./build-reports.sh

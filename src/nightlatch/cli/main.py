@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from .. import exits
 from ..errors import Error, Stop
 
 TYPE_CHECKING = False
@@ -49,7 +50,7 @@ commands:
 {commands}
 
 options:
-  --store URL   sqlite:////path/to/file, git+origin or postgresql://user@host/database
+  --store URL   {stores}
                 default: $NIGHTLATCH_STORE, else a file of this user
   --version     print the version
   -h, --help    this text; nightlatch COMMAND --help for a command's
@@ -96,7 +97,7 @@ def run(argv: list[str]) -> int:
         print(f"nightlatch: {harmless(str(error))}", file=sys.stderr)  # it may quote what a command has said
         return error.exit_code
     except KeyboardInterrupt:
-        return 130
+        return exits.INTERRUPTED
     except BrokenPipeError:
         return 141
     except SystemExit as leaving:
@@ -106,7 +107,7 @@ def run(argv: list[str]) -> int:
             error.object[error.start : error.end] in word for word in argv
         ):
             print("nightlatch: a word on the command line is not UTF-8, so nothing goes by that name", file=sys.stderr)
-            return 64
+            return exits.USAGE
         if os.environ.get("NIGHTLATCH_DEBUG"):
             raise
         print(
@@ -114,7 +115,7 @@ def run(argv: list[str]) -> int:
             f"NIGHTLATCH_DEBUG=1 shows where",
             file=sys.stderr,
         )
-        return 125
+        return exits.OURS
 
 
 def _dispatch(argv: list[str]) -> int:
@@ -134,7 +135,14 @@ def _dispatch(argv: list[str]) -> int:
 
         return status.main(options)
     if command is None:
-        print(_HELP.format(commands="\n".join(f"  {name:<9}{what}" for name, what in COMMANDS.items())), end="")
+        from ..store.url import examples
+
+        print(
+            _HELP.format(
+                stores=examples(), commands="\n".join(f"  {name:<9}{what}" for name, what in COMMANDS.items())
+            ),
+            end="",
+        )
         return 0
     raise _unknown(command)
 

@@ -32,12 +32,7 @@ a client that is gone may still stand in a server's queue. So give a --timeout t
 ends that at once (76). After a crash --settle counts from when the old command was found gone, and is waited for.
 
 The command gets NIGHTLATCH_KEY, and NIGHTLATCH_IDEMPOTENCY_KEY to hand to an API that knows one: it is the
-same at every try.
-
-exit code: 0 done, or `skipped`; 76 in doubt, needs a person; 65 the key was used with other input; 75 it is
-being done right now; the command's own when it surely did nothing; 126/127 cannot be executed / not found;
-123/124 it was not started, since the lease was lost, or its time over, before its intent was recorded;
-69 store unreachable, 64 usage, 125 Nightlatch itself failed."""
+same at every try."""
 
 _EXAMPLES = """\
   nightlatch once invoice/2026-117 -- ./send-invoice 2026-117

@@ -18,9 +18,7 @@ is open, in doubt or needs attention. Usage is kept for a month at least, for th
 is cut behind a recorded head: `nightlatch audit verify` finds it whole.
 
 A run that has finished does this by itself, once a day on each machine, with what NIGHTLATCH_KEEP says (default
-90d; none: never). Output and workspaces are removed on this machine; others remove their own.
-
-exit code: 0; 69 store unreachable, 64 usage."""
+90d; none: never). Output and workspaces are removed on this machine; others remove their own."""
 
 _EXAMPLES = """\
   nightlatch prune --dry-run

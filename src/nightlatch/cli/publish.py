@@ -21,10 +21,7 @@ eval "$(nightlatch lease acquire NAME)". Inside `nightlatch run` the supervisor 
 what an attempt published before it died is not published again by the next one.
 
 A folder is a symbolic link to one of DST.releases/, switched in one step. What is there when this
-returns 0 stays there, power failure included.
-
-exit code: 0; 73 refused, a newer holder stands there; 123 the lease is not held any more; 69 DST or the
-store could not be reached; 64 usage."""
+returns 0 stays there, power failure included."""
 
 _EXAMPLES = """\
   nightlatch lock report -- sh -c './report > new.html && nightlatch publish new.html /srv/www/report.html'

@@ -27,10 +27,7 @@ eval "$(nightlatch lease acquire NAME)". Inside `nightlatch run` the supervisor 
 
 The commit at the tip gets trailers (Nightlatch-Job, Nightlatch-Run, Nightlatch-Token), unless it is signed or
 others have it already. With --done KEY the key is settled in the same push if the lease is kept in the
-same remote (--store git+origin), else right after it; if it is done already, nothing is pushed.
-
-exit code: 0; 73 refused, a newer holder stands there; 76 a conflict that needs a person; 123 the lease is
-not held any more; 69 the remote or the store could not be reached; 64 usage."""
+same remote (--store git+origin), else right after it; if it is done already, nothing is pushed."""
 
 _EXAMPLES = """\
   nightlatch lock articles -- sh -c './write && git commit -qam "New article" && nightlatch push'
@@ -43,7 +40,9 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "remote", metavar="REMOTE", nargs="?", default="origin", help="a remote or a URL (default origin)"
     )
-    parser.add_argument("branch", metavar="BRANCH", nargs="?", default="", help="default: the one that is checked out")
+    parser.add_argument(
+        "branch", metavar="BRANCH", nargs="?", default="", help="default, and HEAD: the one that is checked out"
+    )
     parser.add_argument("--done", metavar="KEY", help="settle this key with the push")
     parser.add_argument("--scope", help="of the key (default: the lease's name)")
     args = parser.parse_args(argv)

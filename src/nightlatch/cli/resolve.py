@@ -26,13 +26,10 @@ done     it did its work: no machine does it again
 failed   it did not: whoever names its key next makes another attempt
 again    the same, whatever became of it; a run is pending until then
 
-WHAT is a run, or the beginning of its id, or the key of an effect or an item. If several go by it, the commands
-that name each are printed. Without an outcome, what is known of it and the choices are. Who decided is in the
-journal. The lease is needed for a moment, of the batch or the effect, and of the job for `done` and for a run
-that has lapsed.
-
-exit code: 0; 64 there is no such thing, several, or nothing to resolve; 75 it is being worked on;
-76 without an outcome: it waits for one."""
+WHAT is a run, or the beginning of its id, or the key of an effect, an item, or a run that another machine began
+and this one has no record of. If several go by it, the commands that name each are printed. Without an outcome,
+what is known of it and the choices are. Who decided is in the journal. The lease is needed for a moment, of the
+batch or the effect, and of the job for `done`, for a run that has lapsed, and for every run on a git store."""
 
 _EXAMPLES = """\
   nightlatch resolve 7k3f
@@ -53,14 +50,17 @@ def main(argv: list[str]) -> int:
     parser.add_argument("what", metavar="WHAT", help="a run, or the key of an effect or of a batch's item")
     parser.add_argument("outcome", metavar="OUTCOME", nargs="?", choices=decide.OUTCOMES, help="done, failed or again")
     parser.add_argument("--batch", metavar="NAME", default="", help="the batch that has the item")
+    parser.add_argument("--job", metavar="NAME", default="", help="the job whose run has the key")
     parser.add_argument("--scope", metavar="NAME", default="", help="the scope that has the effect")
     parser.add_argument("--wait", metavar="TIME", default="5s", help="for the lease, while it is held (default 5s)")
     parser.add_argument("--json", action="store_true", help="print what was decided as JSON")
     args = parser.parse_args(argv)
     args.__dict__.update(wait=duration.parse(args.wait, what="--wait"))
     desk = Desk(args.store)
-    found = asking.named(desk, args.what, scope=args.scope, batch=args.batch)
-    run = None if args.batch or args.scope else desk.ledger.run(args.what)
+    found = asking.named(desk, args.what, scope=args.scope, batch=args.batch, job=args.job)
+    run = None if args.batch or args.scope or args.job else desk.ledger.run(args.what)
+    if args.job and not found:
+        run = desk.ledger.find(args.job, args.what)
     waiting = run is not None and desk.state(run) in ASKING
     if len(found) + waiting > 1:
         raise _several(desk, args.what, found, run if waiting else None)
@@ -92,15 +92,17 @@ def _decide(desk: Desk, one: Asking, args: Namespace) -> int:
 def _decide_elsewhere(desk: Desk, args: Namespace) -> int:
     """With a ledger on each machine, only the store may know of an effect that another machine has begun."""
     what, scope = args.what, args.scope or STORE_WIDE
-    known = None if args.batch else desk.ledger.effects.find(scope, what)
+    known = None if args.batch or args.job else desk.ledger.effects.find(scope, what)
     if known:
         raise UsageError(f"the effect {harmless(what)} is {known.state}: there is nothing to resolve")
-    where = (
-        f"no item {what} of the batch {args.batch}" if args.batch else f"neither a run nor an effect nor an item {what}"
-    )
+    where = f"neither a run nor an effect nor an item {what}"
+    if args.batch or args.job:
+        where = (
+            f"no item {what} of the batch {args.batch}" if args.batch else f"no run of {args.job} with the key {what}"
+        )
     look = f"What does: {desk.command('status')}; all runs: {desk.command('runs')}"
     nothing = f"{harmless(where)} waits for a decision. {look}"
-    if args.batch or not args.outcome:
+    if args.batch or args.job or not args.outcome:
         raise UsageError(nothing)
     from ..runtime.effects.book import resolve
 

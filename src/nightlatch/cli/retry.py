@@ -13,9 +13,7 @@ Have another attempt made of a run that failed, was cancelled or needs attention
 
 It starts nothing by itself. Whoever names its key next makes the attempt: the cron line that did before, or
 the command that is printed. The recorded command is for reading: its quoting, environment and bounds are not
-in it, and a guess could do something else.
-
-exit code: 0; 64 there is no such run, or nothing to retry; 76 it is in doubt: nightlatch resolve decides."""
+in it, and a guess could do something else."""
 
 
 def main(argv: list[str]) -> int:

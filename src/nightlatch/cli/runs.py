@@ -17,10 +17,7 @@ if TYPE_CHECKING:
     from ..ledger.model import Run
 
 _PURPOSE = """\
-The runs, the newest change first. `lapsed` is a run whose holder is gone and that nobody has taken over.
-
-exit code: 0, also when the default store was never used; 64 usage, or the store that is named is not there;
-69 store unreachable."""
+The runs, the newest change first. `lapsed` is a run whose holder is gone and that nobody has taken over."""
 
 _MOST = 10**9  # more than any store has, and less than a database cannot count to
 

@@ -12,7 +12,7 @@ from ..runtime.rehearsing import plan
 from ..runtime.runs import kept
 from . import asking, screen, timeline
 from .arguments import Parser
-from .desk import Desk, attempt_facts, colour_of, entry_facts, facts, print_json, progress_of, usage_of
+from .desk import Desk, attempt_facts, colour_of, entry_facts, facts, print_json, progress_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,9 +24,7 @@ One run: what it is, its attempts, its timeline from the journal, what was refus
 and what to type next. Of a job: its newest run. Looking changes nothing.
 
 With --plan: what the job's newest dry-run found, effect by effect: `planned` would be done, `done` would not be
-done again, `in-doubt` and `begun` wait for a probe, a person, or whoever is doing it.
-
-exit code: 0; 64 there is no such run, plan or store; 69 store unreachable."""
+done again, `in-doubt` and `begun` wait for a probe, a person, or whoever is doing it."""
 
 _EXAMPLES = """\
   nightlatch show 7k3f
@@ -53,6 +51,8 @@ def main(argv: list[str]) -> int:
         raise UsageError(f"there is no plan of {harmless(job)!r}: the .dry_run() of a Python job makes one")
     if noted and (args.plan or not run):
         return _plan(plan.from_journal(job, noted), args.json)
+    if not run and (left := asking.elsewhere(desk, args.run)):
+        return _elsewhere(desk, left, args.json)
     if not run:
         hint = f"{desk.command('runs')} lists them"
         raise UsageError(f"there is neither a run nor a job {harmless(args.run)!r}: {hint}")
@@ -80,8 +80,23 @@ def main(argv: list[str]) -> int:
     _section("refused", timeline.lines(refusals))
     _section("output, its end", ["  | " + screen.cut(harmless(line), _LONGEST) for line in tail])
     _section("items", _items(desk, run))
+    _section("elsewhere", [_on_another(desk, one) for one in asking.elsewhere(desk, run.job)])
     _section("next", _next(desk, run, state))
     return 0
+
+
+def _elsewhere(desk: Desk, left: list[asking.Asking], json: bool) -> int:
+    """Of a job that only other machines have worked on."""
+    if json:
+        for one in left:
+            print_json(one.facts())
+    else:
+        print("\n".join(_on_another(desk, one).strip() for one in left))
+    return 0
+
+
+def _on_another(desk: Desk, one: asking.Asking) -> str:
+    return f"  {one.title} is {one.state}: {harmless(one.reason)}. {one.command(desk)}"
 
 
 def _plan(made: Plan, json: bool) -> int:
@@ -141,7 +156,7 @@ def _lines(run: Run, state: str) -> list[tuple[str, str]]:
     lines = [
         ("key", harmless(run.key)),
         ("slot", harmless(run.slot)),
-        ("command", screen.cut(harmless(timeline.command(run.command)), _LONGEST)),
+        ("command", screen.cut(harmless(run.command), _LONGEST)),
         ("reason", reason),
         ("exit code", "" if run.exit_code is None else str(run.exit_code)),
         ("holder", harmless(str(run.holder)) if state in (states.RUNNING, lapse.LAPSED) else ""),
@@ -151,7 +166,7 @@ def _lines(run: Run, state: str) -> list[tuple[str, str]]:
         ("ended", ended if run.state not in states.OPEN else ""),
         ("due", screen.moment(run.due) if run.due else ""),
         ("progress", progress_of(run)),
-        ("usage", usage_of(run)),
+        ("usage", run.usage.show()),
         ("cancel", f"asked for by {harmless(run.cancel)}" if run.cancel else ""),
     ]
     return [(word, text) for word, text in lines if text]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+
 from ..core import states
 from ..runtime.afterwards import lapse
+from ..store import url
 from . import asking, screen
 from .arguments import Parser
 from .desk import ASKING, FAILED, Desk, NoStore, facts, print_json, since_of
@@ -19,10 +22,7 @@ The last night in one screen: what needs you first, then what runs, waits and is
 
 Each row ends in the command to type. What is in doubt, needs attention or has lapsed stays here until
 somebody decides; the rest is of the last 24 hours. Looking changes nothing, and makes
-no store.
-
-exit code: 0, also when the default store was never used; 64 usage, or the store that is named is not there;
-69 store unreachable."""
+no store."""
 
 _MOST = 200  # runs of one state that are looked at: no night's screen scans years
 _GROUPS = {"needs you": 15, "running": 10, "waiting": 5, "done": 10}  # and how many rows are shown
@@ -38,23 +38,30 @@ def main(argv: list[str]) -> int:
         desk = Desk(args.store, listing=True)
     except NoStore as error:
         if args.json and not error.exit_code:
-            _print_json(since, {name: [] for name in _GROUPS}, set(), [])
+            _print_json(since, {name: [] for name in _GROUPS}, set(), [], [])
         raise
     groups, capped = _look(desk, since)
-    waiting = asking.everything(desk)
+    waiting, elsewhere = asking.everything(desk), asking.elsewhere(desk)
     if args.json:
-        _print_json(since, groups, capped, waiting)
+        _print_json(since, groups, capped, waiting, None if desk.unreachable else elsewhere)
     else:
-        _show(desk, groups, args.since, capped, waiting)
+        _show(desk, groups, args.since, capped, [*elsewhere, *waiting])
+    if desk.unreachable:
+        print(f"nightlatch: what other machines have begun is not shown: {desk.unreachable}", file=sys.stderr)
     return 0
 
 
 def _print_json(
-    since: float | None, groups: dict[str, list[Seen]], capped: set[str], waiting: list[asking.Asking]
+    since: float | None,
+    groups: dict[str, list[Seen]],
+    capped: set[str],
+    waiting: list[asking.Asking],
+    elsewhere: list[asking.Asking] | None,
 ) -> None:
     told = {name.replace(" ", "_"): [facts(*seen) for seen in group] for name, group in groups.items()}
     effects, items = ([one.facts() for one in waiting if bool(one.batch) == of_batch] for of_batch in (False, True))
-    also = {"effects": effects, "items": items}
+    others = None if elsewhere is None else [one.facts() for one in elsewhere]  # None: the store did not answer
+    also = {"effects": effects, "items": items, "elsewhere": others}
     print_json({"version": 1, "since": since, "capped": sorted(capped), **told, **also})
 
 
@@ -102,8 +109,8 @@ def _show(
     if not any(groups.values()) and not waiting:
         print(f"nothing needs you, nothing runs, and nothing ran in the last {since}.")
         print(f"Start something: {desk.command('run NAME -- CMD …')}; all commands: nightlatch --help")
-        if desk.url.startswith("git+"):
-            print(f"With a git store each machine records its own runs. Who works now: {desk.command('lease list')}")
+        if url.ledger_of(desk.url) == url.OF_EACH_MACHINE:
+            print(f"With such a store each machine records its own runs. Who works now: {desk.command('lease list')}")
         return
     if not groups["needs you"] and not waiting:
         print(screen.paint("nothing needs you", screen.GREEN) + "\n")
@@ -118,6 +125,6 @@ def _show(
         for _ in (*group, *(first if besides else ())):
             print(next(rows))
         if besides > len(first):
-            print(f"  … {besides - len(first)} more effects and items: {desk.command('status --json')}")
+            print(f"  … {besides - len(first)} more effects, items and runs elsewhere: {desk.command('status --json')}")
         if more:
             print(f"  … {more} more: {desk.command('runs --since', since)}")

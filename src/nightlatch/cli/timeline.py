@@ -31,15 +31,6 @@ def lines(entries: list[Entry]) -> list[str]:
     return [f"  … {earlier} earlier: --json has all of them", *told] if earlier else told
 
 
-def command(recorded: str) -> str:
-    """What the person started: of a batch the items' command, of a Python job its function and arguments."""
-    inner = recorded.partition(" -m nightlatch.runtime.")[2]
-    if inner.startswith("batches.driver "):
-        return "batch " + inner.removeprefix("batches.driver ")
-    function, path, _ = inner.removeprefix("runs.child ").partition(', "path": [')
-    return function + "}" * bool(path) or recorded
-
-
 def _together(entries: list[Entry]) -> list[list[Entry]]:
     """Steps that went well, and follow one another, in one group; everything else alone."""
     groups: list[list[Entry]] = []
@@ -86,8 +77,6 @@ def _keys(entry: Entry, kind: str, word: str) -> list[str]:
 
 def _said(entry: Entry) -> str:
     told = {harmless(name): text for name, text in entry.facts.items() if name not in _FENCE}
-    if "command" in told:
-        told["command"] = command(str(told["command"]))
     if entry.kind == "usage":
         told = {name: str(amount).removesuffix(".0") for name, amount in told.items()}
     if "elapsed" in told:

@@ -21,8 +21,10 @@ def store_of_run() -> str | None:
 
 def without_password(url: str) -> str:
     """As it may be shown, recorded and typed again: the password then comes from ~/.pgpass or PGPASSWORD."""
-    if url.startswith("sqlite:"):
-        return url
+    from ..store.url import BESIDE, ledger_of
+
+    if ledger_of(url) == BESIDE:
+        return url  # a path may look as if it held one
     from ..database.dsn import redact
 
     return redact(url).replace(":***@", "@", 1)

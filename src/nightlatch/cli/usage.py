@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..core.budget import UNITS
+from ..core.units import UNITS
 from . import screen
 from .arguments import Parser
 from .desk import Desk, print_json, since_of
@@ -11,11 +11,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..ledger.model import Usage
 
-_PURPOSE = """\
-What runs have used: usd, tokens, calls, units. For each job, or for each job and local day.
-
-exit code: 0, also when the default store was never used; 64 usage, or the store that is named is not there;
-69 store unreachable."""
+_PURPOSE = f"""\
+What runs have used: {", ".join(UNITS)}. For each job, or for each job and day, in the time zone that the
+ledger was made in."""
 
 _EXAMPLES = """\
   nightlatch usage
@@ -35,7 +33,7 @@ def main(argv: list[str]) -> int:
     used = desk.ledger.usage(job=args.job, since=since_of(args.since), by_day=by_day)
     if args.json:
         for one in used:
-            print_json({"version": 1, "job": one.job, **({"day": one.day} if by_day else {}), **_amounts(one)})
+            print_json({"version": 1, "job": one.job, **({"day": one.day} if by_day else {}), **one.by_unit()})
         return 0
     if not used:
         print(f"nothing was used in the last {args.since}")
@@ -47,9 +45,5 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _amounts(usage: Usage) -> dict[str, float]:
-    return {unit: getattr(usage, unit) for unit in UNITS}
-
-
 def _shown(usage: Usage) -> list[str]:
-    return [f"{usage.usd:.4f}", f"{usage.tokens:,.0f}", f"{usage.calls:,.0f}", f"{usage.units:g}"]
+    return [format(amount, UNITS[unit].table) for unit, amount in usage.by_unit().items()]

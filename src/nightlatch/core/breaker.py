@@ -44,10 +44,10 @@ def alike(exit_code: int | None, complaint: Iterable[str]) -> str:
 class Limit:
     """`5` failures, or `5%` of the items."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, what: str = "--max-failures") -> None:
         number, percent, rest = text.strip().partition("%")
         if rest or not number.replace(".", "", 1).isdecimal() or (not percent and "." in number):
-            raise UsageError(f"--max-failures {text!r}: write a number, or a share of the items as in 5%")
+            raise UsageError(f"{what} {text!r}: write a number, or a share of the items as in 5%")
         self._most, self._share = float(number), bool(percent)
 
     def passed(self, failed: int, of: int) -> bool:

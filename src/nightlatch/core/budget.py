@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from ..errors import UsageError
+from .units import UNITS
 from .value import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-UNITS = ("usd", "tokens", "calls", "units")
 PERIODS = ("run", "day", "month")
 ITEM = "item"  # of a batch
 
-_HINT = 'write it as in "usd=2,usd/day=10,tokens=500000": usd, tokens, calls or units, for a run, a day or a month'
+_HINT = f'write it as in "usd=2,usd/day=10,tokens=500000": {", ".join(UNITS)}, for a run, a day or a month'
 
 
 @value(frozen=True, kw_only=True)

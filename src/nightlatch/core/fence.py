@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 
 from ..errors import Forgotten, OtherStore, StaleToken
-from .value import value
+from .value import replace, value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from .model import Known, Mark
 
@@ -21,6 +21,20 @@ class Standing:
     mark: Mark
     by: str
     at: float  # wall clock
+
+
+@value(frozen=True, kw_only=True)
+class Landing:
+    """A write that a gate has let land: whose, and the sha256 of what it was."""
+
+    mark: Mark
+    digest: str  # BACK: an earlier release was shown again
+    at: float  # wall clock of when it was noted
+
+
+BACK = "rollback"
+
+LANDINGS = 32  # kept at each target, the newest
 
 
 @value(frozen=True, kw_only=True)
@@ -105,23 +119,40 @@ def forgotten(gate: str, offered: Mark, stands: Mark, by: str = "a holder") -> F
     )
 
 
-def pack(standing: Mapping[str, Standing]) -> str:
-    """Marks as text: one a line, fields separated by tabs, the same in a file, a blob and an object."""
+def pack(standing: Mapping[str, Standing], landings: Iterable[Landing] = ()) -> str:
+    """Marks as text: one a line, fields separated by tabs, the same in a file, a blob and an object.
+
+    A landing is a line whose first field is empty: its lease's name is at the end, before the digest.
+    """
+    lines = [(s.mark.name, s.mark, s.at, s.by) for _, s in sorted(standing.items())]
+    lines += [("", landing.mark, landing.at, f"{landing.mark.name} {landing.digest}") for landing in landings]
     return "".join(
-        "\t".join((s.mark.name, str(s.mark.token), s.mark.grant, s.mark.store, f"{s.at:.3f}", s.by)) + "\n"
-        for _, s in sorted(standing.items())
+        "\t".join((first, str(mark.token), mark.grant, mark.store, f"{at:.3f}", last)) + "\n"
+        for first, mark, at, last in lines
     )
 
 
 def unpack(text: str) -> dict[str, Standing]:
+    """The marks by lease name."""
+    return {mark.name: Standing(mark=mark, by=by, at=at) for name, mark, at, by in _lines(text) if name}
+
+
+def landings(text: str) -> tuple[Landing, ...]:
+    """What has landed, the oldest first, from the same text."""
+    found = []
+    for first, mark, at, last in _lines(text):
+        if not first:
+            name, digest = last.split(" ")
+            found.append(Landing(mark=replace(mark, name=name), digest=digest, at=at))
+    return tuple(found)
+
+
+def _lines(text: str) -> Iterator[tuple[str, Mark, float, str]]:
     from .model import Mark
 
-    found = {}
     for line in text.splitlines():
-        name, token, grant, store, at, by = line.split("\t", 5)
-        mark = Mark(store=store, name=name, token=int(token), grant=grant)
-        found[name] = Standing(mark=mark, by=by, at=float(at))
-    return found
+        name, token, grant, store, at, last = line.split("\t", 5)
+        yield name, Mark(store=store, name=name, token=int(token), grant=grant), float(at), last
 
 
 def _time(wall: float) -> str:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from ..errors import InputChanged, UsageError
+from ..errors import InDoubt, InputChanged, UsageError
 from . import given
-from .value import value
+from .value import replace, value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 _NAME_EXTRA = frozenset("._-/#:@+=,")
 _NAME_LENGTH = 200
@@ -37,6 +41,7 @@ class Holder:
     pidns: str = ""
     timens: str = ""
     lifetime: str = ""  # the file whose lock is held as long as the holder's tree lives
+    unproven: str = ""  # processes of the holder before it, whose TTL had passed, that could not be proven gone
 
     def __str__(self) -> str:
         return f"{self.user}@{self.host}" + (f" (pid {self.pid})" if self.pid else "")
@@ -59,6 +64,7 @@ class Holder:
             pidns=given.get("pidns", ""),
             timens=given.get("timens", ""),
             lifetime=given.get("lifetime", ""),
+            unproven=given.get("unproven", ""),
         )
 
 
@@ -95,6 +101,37 @@ class Known:
 
 
 @value(frozen=True, kw_only=True)
+class Begun:
+    """A key that a holder began to work on; it stays on the lease's list until it has ended or a person resolves it."""
+
+    key: str
+    attempt: int = 1
+    host: str = ""
+    token: int = 0  # of the holder that began it: names the entry
+    at: float = 0.0  # wall clock
+
+    MOST = 1000  # entries of one lease; more are refused, since the record is written again with every renewal
+    MOST_OF_KEY = 10  # attempts of one key, the newest: the key itself stays listed
+
+    @staticmethod
+    def add(begun: tuple[Begun, ...], new: Begun) -> tuple[Begun, ...]:
+        """The list with one more entry, at its end. Raises `InDoubt` if it is full."""
+        same = [entry for entry in begun if entry.key == new.key]
+        if len(begun) >= Begun.MOST and not same:
+            raise InDoubt(
+                f"{len(begun)} keys under this lease were begun and have not ended, and no more are kept. Decide some "
+                f"of them first: nightlatch status lists them"
+            )
+        dropped = {entry.token for entry in same[: max(len(same) + 1 - Begun.MOST_OF_KEY, 0)]}
+        attempt = max([new.attempt, *(entry.attempt + 1 for entry in same)])
+        return (*Begun.without(begun, dropped), replace(new, attempt=attempt))
+
+    @staticmethod
+    def without(begun: tuple[Begun, ...], tokens: Collection[int]) -> tuple[Begun, ...]:
+        return tuple(entry for entry in begun if entry.token not in tokens)
+
+
+@value(frozen=True, kw_only=True)
 class Record:
     """A lease as the store shows it. A record is never deleted: its token must outlive every holder."""
 
@@ -108,6 +145,7 @@ class Record:
     left: float | None  # seconds left by the store's own clock; None: no clock here can judge it
     version: str  # changes with every grant and every renewal
     known: Known | None = None  # None: the store does not keep them
+    begun: tuple[Begun, ...] = ()  # keys that were begun under it and have not ended, the oldest first
 
 
 @value(frozen=True, kw_only=True)
@@ -131,6 +169,7 @@ class Granted:
     previous: int  # the token before mine
     gates: tuple[str, ...]  # every gate registered under this name, to be sealed before any work
     known: Known | None = None  # None: the store does not keep them
+    begun: tuple[Begun, ...] = ()  # keys that holders before this one began and that have not ended, the oldest first
 
 
 @value(frozen=True, kw_only=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Protocol
 
 from .fence import Refusal, Standing
-from .model import Cursor, Done, Granted, Holder, Known, Mark, Record, Takeover
+from .model import Begun, Cursor, Done, Granted, Holder, Known, Mark, Record, Takeover
 
 
 class Store(Protocol):
@@ -20,13 +20,26 @@ class Store(Protocol):
     url: str
     folder: str  # a folder on this machine for lifetime locks, queues and sightings
     default_ttl: float
+    lists_begun: bool  # see `acquire`; False where all machines share one ledger, which knows already
 
     @property
     def id(self) -> str:
         """Random, made with the store: two stores never share one."""
 
-    def acquire(self, name: str, grant: str, holder: Holder, ttl: float, over: Takeover | None = None) -> Granted:
+    def acquire(
+        self,
+        name: str,
+        grant: str,
+        holder: Holder,
+        ttl: float,
+        over: Takeover | None = None,
+        begin: Begun | None = None,
+    ) -> Granted:
         """Take a lease that is free, already this grant's, or another's on the ground named by `over`.
+
+        `begin` names the key that is about to be worked on. A store that `lists_begun` puts it on the lease's list in
+        the same write, with the holder's host and token, and every later holder is told of it until it is settled
+        (`settle` with the lease's name as scope) or a release names its token.
 
         The token is higher than any before it under this name. Raises `Busy` with the record; who asks
         for a lease that is held disturbs nobody: it is looked at before anything is locked or written.
@@ -35,8 +48,8 @@ class Store(Protocol):
     def renew(self, name: str, grant: str, ttl: float) -> None:
         """Give the grant another `ttl` seconds from now by the store's clock."""
 
-    def release(self, name: str, grant: str) -> None:
-        """End the grant. The record and its token stay."""
+    def release(self, name: str, grant: str, ended: Collection[int] = ()) -> None:
+        """End the grant. The record and its token stay; entries of these tokens leave the list of keys begun."""
 
     def evict(self, name: str) -> bool:
         """End whatever grant stands, on a person's word. False: there was none."""
@@ -76,6 +89,9 @@ class Store(Protocol):
 
     def register(self, name: str, grant: str, gate: str) -> bool:
         """Put a gate on the list that every later acquire of `name` returns. False: it was there."""
+
+    def gates(self, name: str) -> tuple[str, ...]:
+        """Every gate registered under `name`."""
 
     def unregister(self, name: str, gate: str, grant: str = "") -> bool:
         """Take a gate off that list. False: it was not there.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .. import exits
 from . import states
 
 LONGEST = 3600.0  # seconds between two attempts, at the most
@@ -9,7 +10,7 @@ LONGEST = 3600.0  # seconds between two attempts, at the most
 # What sysexits.h and the shell call a mistake: it will be the same mistake next time. 75 says "try again", and 69 that
 # something is away, as a remote that could not be pushed to.
 PERMANENT = frozenset({*range(64, 79), 126, 127} - {69, 75})
-AGAIN, IN_VAIN = 75, 70  # exit codes that say so: EX_TEMPFAIL, EX_SOFTWARE
+AGAIN, IN_VAIN = exits.HELD, exits.PERMANENT  # exit codes that say so: EX_TEMPFAIL, EX_SOFTWARE
 
 _HTTP_LATER = frozenset({408, 425, 429})
 _HTTP_NEVER = frozenset({501, 505})  # of those from 500 on: the server cannot do it, now or later

@@ -8,6 +8,8 @@ pending ─seal→ running ─finish→ succeeded
 
 from __future__ import annotations
 
+from .. import exits
+
 PENDING = "pending"  # nobody has begun it, or it may be begun again
 RUNNING = "running"  # a holder has sealed it
 WAITING = "waiting"  # between two attempts, or for an approval
@@ -38,15 +40,15 @@ _FOLLOWS = {
 
 # What `nightlatch run` exits with when the run ended so; a command's own exit code goes before it.
 _EXIT = {
-    SUCCEEDED: 0,
-    FAILED: 1,
-    TIMED_OUT: 124,
-    STALLED: 122,
-    OVER_BUDGET: 121,
-    CANCELLED: 120,
-    LOST: 123,
-    IN_DOUBT: 76,
-    NEEDS_ATTENTION: 76,
+    SUCCEEDED: exits.DONE,
+    FAILED: exits.FAILED,
+    TIMED_OUT: exits.TIMED_OUT,
+    STALLED: exits.STALLED,
+    OVER_BUDGET: exits.OVER_BUDGET,
+    CANCELLED: exits.CANCELLED,
+    LOST: exits.LEASE_LOST,
+    IN_DOUBT: exits.NEEDS_PERSON,
+    NEEDS_ATTENTION: exits.NEEDS_PERSON,
 }
 
 
@@ -77,4 +79,4 @@ def exit_code(state: str, own: int | None = None) -> int:
     """What the run itself exits with: the command's own code when it ran to its end."""
     if state in (SUCCEEDED, FAILED) and own is not None:
         return own
-    return _EXIT.get(state, 75)
+    return _EXIT.get(state, exits.HELD)

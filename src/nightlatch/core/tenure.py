@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from .value import value
 
+MINIMUM_TTL = 1.0  # seconds: several renewals have to fit in
+
 
 @value(frozen=True, kw_only=True)
 class Tenure:

@@ -10,15 +10,26 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dataclasses import dataclass as value
     from dataclasses import replace
+    from typing import Generic, TypeVar
+
+    T = TypeVar("T")
 else:
+    T = None
+
+    class Generic:  # typing is not imported on that path either
+        def __class_getitem__(cls, _):
+            return cls
 
     def value(*, frozen, kw_only):
         assert frozen and kw_only, "a value is always frozen, its fields always named"
         return _value
 
     def _value(cls):
-        fields = tuple(cls.__annotations__)
-        defaults = {field: vars(cls)[field] for field in fields if field in vars(cls)}
+        bases = [base for base in reversed(cls.__mro__) if "__annotations__" in vars(base)]
+        fields = tuple({field: None for base in bases for field in base.__annotations__})
+        declared = {field: getattr(cls, field) for field in fields if hasattr(cls, field)}
+        # A default is given as it is, or in a row of core/options.py.
+        defaults = {field: getattr(row, "default", row) for field, row in declared.items()}
 
         def __init__(self, **given):
             if not given.keys() <= set(fields):
@@ -52,4 +63,4 @@ else:
         return new
 
 
-__all__ = ["replace", "value"]
+__all__ = ["Generic", "T", "replace", "value"]

@@ -15,7 +15,7 @@ import threading
 from psycopg import Error as PsycopgError
 from psycopg.conninfo import make_conninfo
 
-from ..system import clock, identity
+from ..system import clock
 from . import dsn, schema
 from .guarded import one_statement
 from .postgres_trouble import Explained
@@ -74,14 +74,18 @@ class Postgres:
         except PsycopgError:
             raise dsn.bad(url) from None
         self._pool = _Pool()
-        self._id = ""
+        self._facts: dict[str, str] = {}
         self._translated: dict[str, tuple[bytes, list[str]]] = {}
 
     def identity(self) -> str:
         """Random, made with the database."""
-        if not self._id:
+        return self.facts()[f"{self.area}.id"]
+
+    def facts(self) -> dict[str, str]:
+        """What was recorded when it was made."""
+        if not self._facts:
             self.read("SELECT 1")
-        return self._id
+        return self._facts
 
     def read(self, sql: str, *, patience: float = PATIENCE, **values: object) -> list[Row]:
         return self.write(sql, lazy=False, patience=patience, **values)
@@ -166,7 +170,7 @@ class Postgres:
             meta = self._meta(wire, deadline)
             if not schema.check(meta, self.area, self.url):
                 meta = self._migrate(wire, deadline)
-            self._id = meta[f"{self.area}.id"]
+            self._facts = meta
             wire.prepares = int(meta["backend"]) == wire.backend
         except BaseException:
             wire.close()
@@ -206,7 +210,7 @@ class Postgres:
     def _apply(self, meta: dict[str, str], execute: Callable[[str, dict[str, str]], object]) -> None:
         execute(f"SET LOCAL search_path TO {self.schema}", {})  # migrations are plain SQL, as for SQLite
         execute(schema.META, {})
-        schema.apply(meta, self.area, execute, identity.new_id())
+        schema.apply(meta, self.area, execute)
 
     def _execute(
         self, wire: Wire, sql: str, values: dict[str, Any], deadline: float, *, prepare: bool = False

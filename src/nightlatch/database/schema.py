@@ -39,7 +39,7 @@ def check(meta: dict[str, str], area: str, where: str) -> bool:
     return int(meta.get(f"{area}.schema", "0")) >= newest(area)
 
 
-def apply(meta: dict[str, str], area: str, execute: Callable[[str, dict[str, str]], object], new_id: str) -> None:
+def apply(meta: dict[str, str], area: str, execute: Callable[[str, dict[str, str]], object]) -> None:
     """Bring an area up to date. Runs inside the caller's transaction, under the caller's write lock."""
     done = int(meta.get(f"{area}.schema", "0"))
     for number, path in migrations(area):
@@ -51,8 +51,16 @@ def apply(meta: dict[str, str], area: str, execute: Callable[[str, dict[str, str
         "INSERT INTO meta (key, value) VALUES (:key, :value) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
     )
     execute(set_meta, {"key": f"{area}.schema", "value": str(max(done, newest(area)))})
-    if f"{area}.id" not in meta:
-        execute(set_meta, {"key": f"{area}.id", "value": new_id})
+    for name, text in _made(area).items():
+        if f"{area}.{name}" not in meta:
+            execute(set_meta, {"key": f"{area}.{name}", "value": text})
+
+
+def _made(area: str) -> dict[str, str]:
+    """What is recorded once, when it is made: its id; and a ledger's time zone, in which it counts days."""
+    from ..system import identity, zone
+
+    return {"id": identity.new_id()} | ({"zone": zone.name()} if area == "ledger" else {})
 
 
 def for_sqlite(sql: str) -> str:

@@ -17,7 +17,7 @@ from _weakrefset import WeakSet
 from ..errors import StoreUnreachable
 from ..system import clock, durable, filelock, identity, storage
 from ..system.light import sqlite3
-from . import schema
+from . import schema, sqlite_presence
 from .sqlite_log import Log
 from .sqlite_trouble import Explained
 
@@ -53,14 +53,14 @@ class Sqlite:
     look_first = True  # reading takes microseconds, a turn to write has to be waited for
 
     def __init__(self, path: str, area: str) -> None:
-        self.path = self.address = os.path.abspath(path)
+        self.path = self.address = os.path.realpath(path)  # SQLite's log is beside the file, not beside a link
         self.area = area
         self._queue = filelock.FairLock(f"{self.path}.queue", keep_open=True)
         self._thread = RLock()
         self._explained = Explained(self.path)
         self._connection: sqlite3.Connection | None = None
         self._log = Log(self.path)
-        self._id = ""
+        self._facts: dict[str, str] = {}
 
     @property
     def clock_name(self) -> str:
@@ -69,9 +69,13 @@ class Sqlite:
 
     def identity(self) -> str:
         """Random, made with the database."""
+        return self.facts()[f"{self.area}.id"]
+
+    def facts(self) -> dict[str, str]:
+        """What was recorded when it was made."""
         with self._thread, self._explained:
             self._connect()
-            return self._id
+            return self._facts
 
     def read(self, sql: str, *, patience: float = PATIENCE, **values: object) -> list[Row]:
         """Readers do not wait for writers here: `patience` is for databases across a network."""
@@ -172,6 +176,8 @@ class Sqlite:
                 f"Name another file (--store sqlite:////path/to/file), or share leases between machines "
                 f"with --store postgresql://… or --store git+origin"
             )
+        if self.area == "store":
+            sqlite_presence.expect(self.path)
         durable.private_folder(os.path.dirname(self.path))
         try:
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -182,7 +188,9 @@ class Sqlite:
         meta = self._meta(connection)
         if not schema.check(meta, self.area, self.path) or _mode(connection) != "wal":
             meta = self._migrate(connection)
-        self._id = meta[f"{self.area}.id"]
+        self._facts = meta
+        if self.area == "store":
+            sqlite_presence.confirm(self.path, meta["store.id"])
         return connection
 
     def _meta(self, connection: sqlite3.Connection) -> dict[str, str]:
@@ -217,7 +225,7 @@ class Sqlite:
             self._queue.release()
 
     def _apply(self, meta: dict[str, str], execute: Callable[[str, dict[str, str]], object]) -> None:
-        schema.apply(meta, self.area, lambda sql, values: execute(schema.for_sqlite(sql), values), identity.new_id())
+        schema.apply(meta, self.area, lambda sql, values: execute(schema.for_sqlite(sql), values))
 
     def _in_turn(self, work: Callable[[], list[Row]], patience: float, *, lazy: bool = False) -> list[Row]:
         connection = self._connect()

@@ -8,6 +8,7 @@ import stat
 from ..core import given
 from ..errors import UsageError
 from ..system import durable
+from ..system.light import sha256
 from .bearer import present
 from .on_disk import OnDisk
 
@@ -47,16 +48,17 @@ class File(OnDisk):
         holder has sealed it."""
         self._put(bearer, iter((content.encode() if isinstance(content, str) else content,)), 0o666)
 
-    def publish(self, bearer: Bearer | Mark, source: str | os.PathLike[str]) -> None:
-        """Replace the file by a copy of `source`."""
+    def publish(self, bearer: Bearer | Mark, source: str | os.PathLike[str] | int) -> None:
+        """Replace the file by a copy of `source`, a path or an open file."""
         try:
-            fd = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+            fd = os.dup(source) if isinstance(source, int) else os.open(source, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
-            raise UsageError(f"{os.fspath(source)} cannot be read: {error.strerror}") from error
+            raise UsageError(f"{source} cannot be read: {error.strerror}") from error
         try:
             status = os.fstat(fd)
             if not stat.S_ISREG(status.st_mode):
-                raise UsageError(f"{os.fspath(source)} is not a regular file; a folder is published to a folder")
+                raise UsageError(f"{source} is not a regular file; a folder is published to a folder")
+            os.lseek(fd, 0, os.SEEK_SET)
             self._put(bearer, iter(lambda: os.read(fd, _CHUNK), b""), stat.S_IMODE(status.st_mode) & 0o777)
         finally:
             os.close(fd)
@@ -67,14 +69,22 @@ class File(OnDisk):
         temporary = self._marks.new_path()
         try:
             with self._marks.explained():
-                _fill(temporary, content, mode, old)
+                digest, inode = _fill(temporary, content, mode, old)
             with self._marks.locked():
                 self._marks.admit(mark, by)
+                self._marks.note_landing(mark, digest, inode)
                 os.replace(temporary, self.path)
                 durable.fsync_folder(self._marks.parent)
         except BaseException:
             _remove(temporary)
             raise
+
+    def _shown(self) -> str:
+        """The inode: only one file has it as long as it is there."""
+        try:
+            return str(os.stat(self.path).st_ino)
+        except FileNotFoundError:
+            return ""
 
     def _old(self) -> os.stat_result | None:
         try:
@@ -90,17 +100,21 @@ class File(OnDisk):
         return old
 
 
-def _fill(path: str, content: Iterator[bytes], mode: int, old: os.stat_result | None) -> None:
-    """Write a new file and flush it. The umask is applied by the kernel, in creating it."""
+def _fill(path: str, content: Iterator[bytes], mode: int, old: os.stat_result | None) -> tuple[str, str]:
+    """Write a new file and flush it; returns its sha256 and its inode. The umask is applied by the kernel, in
+    creating it."""
+    total = sha256()
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
         for chunk in content:
+            total.update(chunk)
             view = memoryview(chunk)
             while view:
                 view = view[os.write(fd, view) :]
         if old:
             _resemble(fd, old)
         durable.fsync(fd)
+        return total.hexdigest(), str(os.fstat(fd).st_ino)
     finally:
         os.close(fd)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import stat
 
-from ..core import given
+from ..core import fence, given
 from ..errors import UsageError
-from ..system import durable, treecopy
-from . import marks
+from ..system import durable, fingerprint, treecopy
+from . import marks, releases
 from .bearer import present
 from .on_disk import OnDisk
 
@@ -21,13 +21,17 @@ if TYPE_CHECKING:
 
 KEEP = 5
 
+_BEFORE = "before."  # a link of that name and a release, to the one that was shown when it was published ...
+_NONE = "none"  # ... or to this
+
 
 class Folder(OnDisk):
     """The folder at `path`, replaced as a whole.
 
     `path` is a symbolic link to one of `PATH.releases/TOKEN-NUMBER/`; each release is copied and
-    flushed before the link is switched to it, and never changed afterwards. The newest `keep` of them
-    stay. Modes (under the umask), times and symbolic links are copied as they are; owners are not.
+    flushed before the link is switched to it, and never changed afterwards. `keep` of them stay: those that
+    rollbacks lead to, then the newest. Modes (under the umask), times and symbolic links are copied as they are;
+    owners are not.
 
     A reader that opens two files by `path` may get one of each release: let it resolve the link once
     (`cd -P`). The marks stand in `.NAME.nightlatch/`, where a file gate of the same path has them too.
@@ -45,16 +49,16 @@ class Folder(OnDisk):
         self._keep = keep
         self._pending = os.path.join(self._marks.folder, "switch")
 
-    def publish(self, bearer: Bearer | Mark, source: str | os.PathLike[str], *, adopt: bool = False) -> str:
-        """Make a copy of the folder `source` the newest release and switch to it; returns the release.
+    def publish(self, bearer: Bearer | Mark, source: str | os.PathLike[str] | int, *, adopt: bool = False) -> str:
+        """Make a copy of the folder `source`, a path or an open one, the newest release and switch to it.
 
-        `adopt` takes over a plain folder that stands at `path` as the release before: for a moment
-        between two renames there is then nothing at `path`.
+        Returns the release. `adopt` takes over a plain folder that stands at `path` as the release before: for a
+        moment between two renames there is then nothing at `path`.
         """
-        source = os.path.realpath(source)
+        source = source if isinstance(source, int) else os.path.realpath(source)
         if not os.path.isdir(source):
             raise UsageError(f"{source} is not a folder; a file is published to a file")
-        if f"{self._marks.parent}/".startswith(f"{source}/"):
+        if _contains(source, self._marks.parent):
             raise UsageError(f"{self.path} lies inside {source}: publish to a place outside of what is published")
         self._check_link(adopt)
         mark, by = present(self, bearer, self._sealed)
@@ -65,18 +69,21 @@ class Folder(OnDisk):
         try:
             with self._marks.explained():
                 treecopy.copy(source, unfinished)
+                digest = fingerprint.of(unfinished)
             with self._marks.locked():
                 self._marks.admit(mark, by)
                 doomed = self._never_live()
-                if adopt:
-                    self._adopt_plain()
+                before = self._adopt_plain() if adopt else ""
                 self._check_link(False)
+                before = before or self.current()
                 release = f"{mark.token}-{self._next()}"
+                self._remember(release, before)
                 self._link(release, self._pending)
                 os.rename(unfinished, os.path.join(self.releases, release))
                 durable.fsync_folder(self.releases)
+                self._marks.note_landing(mark, digest, release)
                 self._switch(self._pending)
-                doomed += self._put_aside(name for _, name in self._list()[: -self._keep] if name != release)
+                doomed += self._put_aside(self._surplus(release))
         except BaseException:
             treecopy.remove(unfinished)
             raise
@@ -86,24 +93,28 @@ class Folder(OnDisk):
         return release
 
     def rollback(self, bearer: Bearer | Mark) -> str:
-        """Switch to the release before the current one; returns it. Refused to a stale holder like a publish."""
+        """Switch to what was shown when the current release was published; returns it. Refused to a stale holder
+        like a publish."""
         self._check_link(False)
         mark, by = present(self, bearer, self._sealed)
         with self._marks.locked():
             self._marks.admit(mark, by)
             aside = self._never_live()
-            names = [name for _, name in self._list()]
             current = self.current()
-            if current not in names or not names.index(current):
+            before = releases.before(current, *self._history())
+            if not before:
                 raise UsageError(f"{self.path} has no release before {current or 'the first one'} to go back to")
-            before = names[names.index(current) - 1]
             link = self._marks.new_path()
             self._link(before, link)
+            self._marks.note_landing(mark, fence.BACK, before)
             self._switch(link)
         with self._marks.explained():
             for path in aside:
                 treecopy.remove(path)
         return before
+
+    def _shown(self) -> str:
+        return self.current() if os.path.islink(self.path) else ""
 
     def current(self) -> str:
         """The release that the link points to; "" if there is none."""
@@ -135,9 +146,34 @@ class Folder(OnDisk):
                 f"as the first release with --adopt, or move it away: mv {self.path} {self.path}.before"
             )
 
-    def _adopt_plain(self) -> None:
-        if os.path.isdir(self.path) and not os.path.islink(self.path):
-            os.rename(self.path, os.path.join(self.releases, f"0-{self._next()}"))
+    def _adopt_plain(self) -> str:
+        """The release that it has become; "" if no plain folder is there."""
+        if os.path.islink(self.path) or not os.path.isdir(self.path):
+            return ""
+        release = f"0-{self._next()}"
+        os.rename(self.path, os.path.join(self.releases, release))
+        return release
+
+    def _remember(self, release: str, before: str) -> None:
+        """Durably, and before the switch: what a rollback from `release` leads to."""
+        link = self._marks.new_path()
+        os.symlink(before or _NONE, link)
+        os.replace(link, os.path.join(self._marks.folder, f"{_BEFORE}{release}"))
+        durable.fsync_folder(self._marks.folder)
+
+    def _history(self) -> tuple[list[str], dict[str, str]]:
+        """The releases, the oldest first, and what was shown before each."""
+        links = [name for name in os.listdir(self._marks.folder) if name.startswith(_BEFORE)]
+        history = {name.removeprefix(_BEFORE): os.readlink(os.path.join(self._marks.folder, name)) for name in links}
+        return [name for _, name in self._list()], history
+
+    def _surplus(self, release: str) -> list[str]:
+        """The releases that go, now that this one is shown; what was remembered of them goes first."""
+        names, history = self._history()
+        stay = releases.kept(release, names, history, self._keep)
+        for name in history.keys() - stay:
+            os.unlink(os.path.join(self._marks.folder, f"{_BEFORE}{name}"))
+        return [name for name in names if name not in stay]
 
     def _link(self, release: str, path: str) -> None:
         os.symlink(os.path.join(os.path.basename(self.releases), release), path)
@@ -181,3 +217,14 @@ class Folder(OnDisk):
         for name in os.listdir(self.releases):
             if marks.abandoned(name):
                 treecopy.remove(os.path.join(self.releases, name))
+
+
+def _contains(folder: str | int, path: str) -> bool:
+    """Is `path` the folder itself, or below it?"""
+    itself = os.stat(folder)
+    while True:
+        if os.path.exists(path) and os.path.samestat(os.stat(path), itself):
+            return True
+        if path == os.path.dirname(path):
+            return False
+        path = os.path.dirname(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..core import given
 from ..core.value import replace
 from ..errors import UsageError
+from ..store.git import names
 from ..store.git.remote import Remote, resolve
 from ..store.git.store import GitStore
 from .bearer import present
@@ -37,15 +38,15 @@ class Git:
     """
 
     def __init__(self, remote: str = "origin", branch: str = "", *, folder: str = ".") -> None:
-        """`remote`: a name in the repository of `folder`, or a URL. `branch` "": the one checked out there."""
+        """`remote`: a name in the repository of `folder`, or a URL. `branch` "" or HEAD: the one checked out there."""
         given.text(remote, "remote")
         given.text(branch, "branch", empty=True)
         folder = given.path(folder, "folder")
         place = resolve(remote if remote.startswith("git+") else f"git+{remote}", folder)
-        self._open(place, branch or Worktree(folder).branch())
+        self._open(place, Worktree(folder).branch() if branch in ("", "HEAD", "@") else branch)
 
     def _open(self, remote: Remote, branch: str) -> None:
-        self.branch = branch
+        self.branch = branch = names.branch(branch)
         self.url = f"git+{without_password(remote.url)}#{branch}"
         self._fence = Fence(remote, branch, self.url)
         self._remote = remote

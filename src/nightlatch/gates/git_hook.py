@@ -37,10 +37,11 @@ def install(repository: str, branches: list[str]) -> str:
     path = os.path.join(folder, "pre-receive")
     if os.path.lexists(path) and _MARK not in _text(path):
         raise UsageError(f"{path} is a hook of your own: call the guard from it, or move it away")
-    for branch in branches:
-        if not branch or any(sign in branch for sign in " \t\n'\"\\$`*?[~^:"):
-            raise UsageError(f"{branch!r} is no branch's name")
-    guards = "\n".join(f"guard 'refs/heads/{branch}' '{names.fence(branch)}'" for branch in branches)
+    guarded = list(map(names.branch, branches))
+    for branch in guarded:
+        if any(sign in branch for sign in "'\"$`"):
+            raise UsageError(f"{branch!r} cannot be guarded: a hook's script cannot quote it")
+    guards = "\n".join(f"guard 'refs/heads/{branch}' '{names.fence(branch)}'" for branch in guarded)
     os.makedirs(folder, exist_ok=True)
     durable.replace(path, _HOOK.format(mark=_MARK, guards=guards).encode(), mode=0o755)
     return path

@@ -1,6 +1,7 @@
 """Marks kept in a hidden folder beside the target, under a fair lock: what file and folder gates share.
 
-`.NAME.nightlatch/` holds `marks`, `lock`, `refusals` and what is being written. The lock file is never
+`.NAME.nightlatch/` holds `marks`, `lock`, `refusals`, what is being written, and an empty file
+`landing.GRANT.WHAT.SHA256` whose name says what was written last. The lock file is never
 renamed: whoever waits on it waits on the same one. Do not delete the folder: the marks in it are what
 keeps a stale holder out until the next one seals.
 """
@@ -18,9 +19,9 @@ from . import refusals
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from ..core.fence import Refusal, Standing
+    from ..core.fence import Landing, Refusal, Standing
     from ..core.model import Known, Mark
 
 PATIENCE = 30.0  # seconds to wait for the lock; whoever has it flushes a file at the most
@@ -29,13 +30,15 @@ PATIENCE = 30.0  # seconds to wait for the lock; whoever has it flushes a file a
 class Marks:
     """The marks of one target. Every change is made inside `locked`."""
 
-    def __init__(self, target: str) -> None:
-        self.target = target
+    def __init__(self, target: str, shown: Callable[[], str]) -> None:
+        """`shown` tells what is at the target now, in a word that no later write has: an inode, a release."""
+        self.target, self._shown = target, shown
         self.parent, name = os.path.split(target)
         self.folder = os.path.join(self.parent, f".{name}.nightlatch")
         self._marks = os.path.join(self.folder, "marks")
         self._refusals = os.path.join(self.folder, "refusals")
         self._local = False
+        self.expected: set[str] = set()  # leases that have sealed it: their marks must be there
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -73,7 +76,9 @@ class Marks:
 
         A mark that stands already is not written again: that would double what a write has to flush.
         """
-        standing = self.read()
+        standing, landings = self._read()
+        if mark.name in self.expected and mark.name not in standing:
+            raise self._moved(mark.name)
         try:
             higher = fence.admit(self.target, standing, mark, known)
         except StaleToken as refused:
@@ -82,8 +87,53 @@ class Marks:
         before = standing.get(mark.name)
         if higher:
             here = fence.Standing(mark=mark, by=" ".join(by.split()), at=clock.wall())
-            self._write({**standing, mark.name: here})
+            self._write({**standing, mark.name: here}, self._with_last(self._noted(), standing, landings))
+        self.expected.add(mark.name)
         return before.mark if before else None
+
+    def note_landing(self, mark: Mark, digest: str, what: str) -> None:
+        """Inside `locked`, after `admit` and before the write: `what` is about to be shown there.
+
+        Only a name in the folder, so that it costs no flush: the target's own, after the write, is enough where a
+        file system keeps the order of names. It becomes a line of the marks when they are next written; what is
+        not shown by then did not land.
+        """
+        new = os.path.join(self.folder, f"landing.{mark.grant}.{what}.{digest}")
+        old = self._noted()
+        if old is None:
+            os.close(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            return
+        if old[1] != mark.grant:
+            standing, landings = self._read()
+            kept = self._with_last(old, standing, landings)
+            if kept != landings:  # another lease's, whose mark stands beside ours: sealing has not met it
+                self._write(standing, kept)
+        os.rename(os.path.join(self.folder, ".".join(old)), new)
+
+    def landings(self) -> tuple[Landing, ...]:
+        """What has landed here, the oldest first, as far as it is kept. Without the lock: as of a moment ago."""
+        if not os.path.isdir(self.folder):
+            return ()
+        with self.explained():
+            noted = self._noted()  # first: what becomes a line of the marks meanwhile is then found twice, not missed
+            return self._with_last(noted, *self._read())
+
+    def _noted(self) -> list[str] | None:
+        """`landing`, grant, what, digest."""
+        return next((name.split(".") for name in os.listdir(self.folder) if name.startswith("landing.")), None)
+
+    def _with_last(
+        self, noted: list[str] | None, standing: dict[str, Standing], landings: tuple[Landing, ...]
+    ) -> tuple[Landing, ...]:
+        """With the last write, if it did land: killed before its rename, it was noted only."""
+        if noted is None:
+            return landings
+        _, grant, what, digest = noted
+        mark = next((s.mark for s in standing.values() if s.mark.grant == grant), None)
+        known = landings and (landings[-1].mark.grant, landings[-1].digest) == (grant, digest)
+        if mark is None or known or what != self._shown():
+            return landings
+        return (*landings, fence.Landing(mark=mark, digest=digest, at=clock.wall()))[-fence.LANDINGS :]
 
     def adopt(self, store: str) -> int:
         """Make every mark one of this store's, on a person's word; returns how many were another's.
@@ -91,24 +141,34 @@ class Marks:
         Tokens stay, so that a holder of this store has to come with a higher one; it raises its own.
         """
         with self.locked():
-            standing = self.read()
+            standing, landings = self._read()
             foreign = sum(s.mark.store != store for s in standing.values())
             if foreign:
-                self._write({n: replace(s, mark=replace(s.mark, store=store, grant="")) for n, s in standing.items()})
+                mine = {n: replace(s, mark=replace(s.mark, store=store, grant="")) for n, s in standing.items()}
+                landed = self._with_last(self._noted(), standing, landings)
+                self._write(mine, tuple(replace(one, mark=replace(one.mark, store=store)) for one in landed))
         return foreign
 
     def read(self) -> dict[str, Standing]:
         """Every mark by lease name. Without the lock: as they stood a moment ago."""
+        with self.explained():
+            return self._read()[0]
+
+    def _read(self) -> tuple[dict[str, Standing], tuple[Landing, ...]]:
         try:
             with open(self._marks, encoding="utf-8") as file:
-                return fence.unpack(file.read())
+                text = file.read()
+            if not text.endswith("\n"):
+                raise ValueError("cut off")
+            return fence.unpack(text), fence.landings(text)
         except FileNotFoundError:
-            return {}
+            return {}, ()
         except ValueError as error:
             # Never taken for "no marks": that would let every stale holder in.
             raise GateUnreachable(
                 f"the marks of {self.target} cannot be read: {self._marks} is damaged. Nothing was written. Once no "
-                f"old holder is left, remove that file; the next holder seals anew"
+                f"old holder is left, remove that file, and for each lease that writes there: nightlatch gate forget "
+                f"{self.target} --lease NAME. The next holder that names it seals it anew"
             ) from error
 
     def refusals(self) -> list[Refusal]:
@@ -121,12 +181,19 @@ class Marks:
             self._check_place()
         with self.explained():
             if not os.path.isdir(self.folder):
-                # The folders above too: a gate that was registered is sealed before whoever needs it
-                # has made its folder again, and a mark must stand there first.
+                if self.expected:
+                    raise self._moved(min(self.expected))
                 os.makedirs(self.parent, exist_ok=True)
                 durable.private_folder(self.folder)
                 durable.fsync_folder(self.parent)
         return self.folder
+
+    def _moved(self, lease: str) -> GateUnreachable:
+        """Never taken for a target that is new: on a bare mount point a mark keeps nobody from the disk itself."""
+        return GateUnreachable(
+            f"{self.target} is not where {lease} has sealed it: there is no mark of it in {self.folder}. Nothing was "
+            f"written. Mount the disk it is on, or put the folder back, then try again"
+        )
 
     def _check_place(self) -> None:
         reason = storage.not_local(self.target)
@@ -161,8 +228,8 @@ class Marks:
                 + ". Check space, owner and permissions there, then try again"
             ) from error
 
-    def _write(self, standing: dict[str, Standing]) -> None:
-        durable.replace(self._marks, fence.pack(standing).encode())
+    def _write(self, standing: dict[str, Standing], landings: tuple[Landing, ...]) -> None:
+        durable.replace(self._marks, fence.pack(standing, landings).encode())
 
 
 def new_name() -> str:

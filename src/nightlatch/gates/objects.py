@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import mimetypes
 import os
-from pathlib import Path
 
 from ..core import fence
-from ..core.fence import Refusal, Standing
+from ..core.fence import Landing, Refusal, Standing
 from ..core.value import replace
 from ..errors import Error, GateUnreachable, StaleToken, UsageError
-from ..system import clock, identity
+from ..system import clock, fingerprint, identity
+from . import releases
 from .bearer import present
 from .bucket import Bucket
 from .pointer import Cell
@@ -18,6 +18,7 @@ from .pointer import Cell
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import BinaryIO
 
     from ..core.model import Known, Mark
     from ..core.protocols import Bearer
@@ -32,8 +33,9 @@ class Object:
 
     Each write puts its payload under a key of its own, `KEY.releases/TOKEN-…`, and then changes one
     small object, `KEY.nightlatch`, by compare-and-swap: there stand the marks and the key of what is
-    published. Readers follow it (`read`, or `key`); a plain GET of `KEY` finds nothing. The newest
-    `keep` payloads stay; the payload of a writer that was killed stays too, and is never pointed to.
+    published. Readers follow it (`read`, or `key`); a plain GET of `KEY` finds nothing. `keep`
+    payloads stay, those that rollbacks lead to, then the newest; the payload of a writer that was killed
+    stays too, and is never pointed to.
 
     A store that ignores the conditions of a put is refused before anything is written to it.
     """
@@ -68,27 +70,25 @@ class Object:
         """Replace the object's content; returns the key it has. `StaleToken` if a newer holder has sealed it."""
         return self._put(bearer, content.encode() if isinstance(content, str) else content)
 
-    def publish(self, bearer: Bearer | Mark, source: str | os.PathLike[str]) -> str:
-        """Replace the object by a copy of the file `source`; returns the key it has."""
+    def publish(self, bearer: Bearer | Mark, source: str | os.PathLike[str] | int) -> str:
+        """Replace the object by a copy of the file `source`, a path or an open one; returns the key it has."""
         if not os.path.isfile(source):
-            raise UsageError(
-                f"{os.fspath(source)} is not a file: an object is published from one (pack a folder first)"
-            )
-        return self._put(bearer, Path(source))
+            raise UsageError(f"{source} is not a file: an object is published from one (pack a folder first)")
+        with open(os.dup(source) if isinstance(source, int) else source, "rb") as file:
+            return self._put(bearer, file)
 
     def rollback(self, bearer: Bearer | Mark) -> str:
-        """Point to the release before the current one; returns its key."""
+        """Point to what was shown when the current release was published; returns its key."""
         mark, by = present(self, bearer, self._sealed)
         went_to = ""
 
         def back(old: Pointer) -> Pointer:
             nonlocal went_to
             raised = self._raised(old, mark, by) or old
-            at = old.kept.index(old.key) if old.key else 0
-            if not at:
+            went_to = releases.before(old.key, old.kept, old.before)
+            if not went_to:
                 raise UsageError(f"{self.url} has no release before {old.key or 'the first one'} to go back to")
-            went_to = old.kept[at - 1]
-            return replace(raised, key=went_to)
+            return replace(raised, key=went_to, landings=_with(old, mark, fence.BACK))
 
         self._change(back, by)
         return went_to
@@ -106,6 +106,10 @@ class Object:
     def key(self) -> str:
         """The key, in the bucket, of what is published; "" if nothing is yet."""
         return self._cell.read()[0].key
+
+    def landings(self) -> tuple[Landing, ...]:
+        """What was written here through the gate, the oldest first, as far as it is kept."""
+        return self._cell.read()[0].landings
 
     def standing(self) -> dict[str, Standing]:
         """Every mark by lease name."""
@@ -128,10 +132,11 @@ class Object:
         self._cell.change(rekeyed)
         return foreign
 
-    def _put(self, bearer: Bearer | Mark, content: bytes | Path) -> str:
+    def _put(self, bearer: Bearer | Mark, content: bytes | BinaryIO) -> str:
         mark, by = present(self, bearer, self._sealed)
         self._change(lambda old: self._only_checked(old, mark, by), by)  # before a large payload is sent in vain
         key = f"{self._key}.releases/{mark.token}-{identity.new_id()}"
+        digest = fingerprint.of_bytes(content) if isinstance(content, bytes) else fingerprint.of(content.fileno())
         dropped: tuple[str, ...] = ()
 
         def published(old: Pointer) -> Pointer | None:
@@ -139,10 +144,15 @@ class Object:
             if key in old.kept:
                 return None  # an earlier try has landed, and somebody has changed the pointer since
             raised = self._raised(old, mark, by) or old
-            kept = (*old.kept, key)[-self._keep :]
-            dropped = tuple(name for name in old.kept if name not in kept)
-            return replace(raised, key=key, kept=kept)
+            names, history = (*old.kept, key), {**old.before, key: old.key}
+            stay = releases.kept(key, names, history, self._keep)
+            dropped = tuple(name for name in names if name not in stay)
+            kept = tuple(name for name in names if name in stay)
+            before = {name: history[name] for name in kept if name in history}
+            return replace(raised, key=key, kept=kept, before=before, landings=_with(old, mark, digest))
 
+        if not isinstance(content, bytes):
+            content.seek(0)
         self._bucket.put(key, content, mimetypes.guess_type(self._key)[0] or "application/octet-stream")
         try:
             self._change(published, by)
@@ -173,3 +183,7 @@ class Object:
             except Error as error:
                 refused.add_note(f"the refusal could not be recorded: {error}")
             raise
+
+
+def _with(old: Pointer, mark: Mark, digest: str) -> tuple[Landing, ...]:
+    return (*old.landings, Landing(mark=mark, digest=digest, at=clock.wall()))[-fence.LANDINGS :]

@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Self
 
-    from ..core.fence import Refusal, Standing
+    from ..core.fence import Landing, Refusal, Standing
     from ..core.model import Known, Mark
 
 
@@ -20,7 +20,7 @@ class OnDisk:
     def __init__(self, path: str) -> None:
         self.path = path
         self.url = address.to_url(self.SCHEME, path)
-        self._marks = Marks(path)
+        self._marks = Marks(path, self._shown)
         self._sealed: Mark | None = None
 
     @classmethod
@@ -38,9 +38,25 @@ class OnDisk:
         self._sealed = mark
         return before
 
+    def has_mark(self, lease: str) -> bool:
+        """Has a holder of `lease` sealed it?"""
+        return lease in self.standing()
+
+    def expect_mark(self, lease: str) -> None:
+        """A holder of `lease` has sealed it before: without its mark this is another place, and unreachable."""
+        self._marks.expected.add(lease)
+
     def standing(self) -> dict[str, Standing]:
         """Every mark by lease name."""
         return self._marks.read()
+
+    def landings(self) -> tuple[Landing, ...]:
+        """What was written here through the gate, the oldest first, as far as it is kept."""
+        return self._marks.landings()
+
+    def _shown(self) -> str:
+        """What is at the path now, in a word that no other write gets."""
+        raise NotImplementedError
 
     def refusals(self) -> list[Refusal]:
         """What was refused here, the oldest first."""

@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..core.fence import Standing
+    from ..core.fence import Landing, Standing
     from .bucket import Bucket, Version
 
 PATIENCE = 30.0  # seconds in which a change has to land
@@ -31,6 +31,8 @@ class Pointer:
     key: str  # of what is published; "" if nothing is yet
     kept: tuple[str, ...]  # the newest releases, the current one among them, the oldest first
     refusals: tuple[Refusal, ...]
+    before: dict[str, str]  # for each of them, what was shown when it was published; "": nothing
+    landings: tuple[Landing, ...] = ()  # what was published, the oldest first
 
     def pack(self) -> bytes:
         facts = {
@@ -39,7 +41,8 @@ class Pointer:
             "nonce": self.nonce,
             "key": self.key,
             "kept": self.kept,
-            "marks": fence.pack(self.marks),
+            "before": self.before,
+            "marks": fence.pack(self.marks, self.landings),
             "refusals": "".join(refusal.pack() for refusal in self.refusals),
         }
         return json.dumps(facts, indent=1).encode()
@@ -49,15 +52,17 @@ class Pointer:
         facts = json.loads(content)
         return cls(
             marks=fence.unpack(facts["marks"]),
+            landings=fence.landings(facts["marks"]),
             seq=facts["seq"],
             nonce=facts["nonce"],
             key=facts["key"],
             kept=tuple(facts["kept"]),
+            before=facts.get("before", {}),
             refusals=tuple(map(Refusal.unpack, facts["refusals"].splitlines())),
         )
 
 
-EMPTY = Pointer(marks={}, seq=0, nonce="", key="", kept=(), refusals=())
+EMPTY = Pointer(marks={}, seq=0, nonce="", key="", kept=(), before={}, refusals=())
 
 
 class Cell:

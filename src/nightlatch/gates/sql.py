@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         def install(self, gate: str, tables: list[str]) -> None: ...
         def remove(self, gate: str, tables: list[str]) -> list[str]: ...
         def guarded(self, gate: str) -> list[str]: ...
+        def unguarded(self, gate: str) -> list[str]: ...
 
 
 _TRIES = 3
@@ -126,9 +127,10 @@ class Sql:
     def transaction(self, connection: Any, bearer: Bearer | Mark) -> Iterator[Any]:
         """One transaction on `connection`: commits when the block ends, rolls back when it raises.
 
-        The connection must not be in a transaction yet, and the block must not end this one itself. Raises
-        `StaleToken`, with nothing written, if a newer holder has sealed the gate; `InDoubt` if the reply to
-        the commit was lost and the database cannot be asked what became of it.
+        The connection must not be in a transaction yet, and the block must not end this one itself: what it
+        writes after that is rolled back, and `UsageError` says so. Raises `StaleToken`, with nothing written, if
+        a newer holder has sealed the gate; `InDoubt` if the reply to the commit was lost and the database cannot
+        be asked what became of it.
         """
         self._database = self._database or _by_connection(connection, self._timeout)
         mark, by = present(self, bearer, self._sealed)
@@ -174,6 +176,10 @@ class Sql:
     def guarded(self) -> list[str]:
         """The tables that have this gate's triggers."""
         return self._known.guarded(self.name)
+
+    def unguarded(self) -> list[str]:
+        """Partitions and children of guarded tables that have no triggers: they were added after `install`."""
+        return self._known.unguarded(self.name)
 
     @property
     def _known(self) -> Database:

@@ -46,7 +46,7 @@ class Postgres:
         self.url = url
         self._conninfo = conninfo
         self._timeout = round(duration.parse(timeout, what="timeout") * 1000) if timeout else 0
-        self._entry: tuple[Any, bytes] = (None, b"")
+        self._entry: tuple[Any, bytes, bytes] = (None, b"", b"")
 
     @classmethod
     def by_url(cls, url: str, timeout: str | None) -> Postgres:
@@ -91,9 +91,9 @@ class Postgres:
             raise UsageError("the connection is in a transaction already: commit it, or roll it back, first")
         if connection.pgconn.pipeline_status != pq.PipelineStatus.OFF:
             raise UsageError("the connection is in pipeline mode: open the pipeline inside the transaction")
-        entered = Entered(self, connection)
+        entered = Entered(self, connection, gate, mark)
         try:
-            return entered if entered.begin(self._statement(connection, gate, mark)) else None
+            return entered if entered.begin(*self._statement(connection, gate, mark)) else None
         except psycopg.Error as error:
             entered.rollback()
             if error.sqlstate in (*_MISSING, _OVERTAKEN):
@@ -126,6 +126,10 @@ class Postgres:
         with self._explained(), self._own() as connection:
             return schema.guarded(connection, gate) if schema.exists(connection) else []
 
+    def unguarded(self, gate: str) -> list[str]:
+        with self._explained(), self._own() as connection:
+            return schema.unguarded(connection, gate) if schema.exists(connection) else []
+
     def connect(self) -> psycopg.Connection[Any]:
         """A connection of our own, apart from the user's."""
         return psycopg.connect(self._conninfo, autocommit=True, connect_timeout=10, application_name=SEAL)
@@ -138,8 +142,11 @@ class Postgres:
         finally:
             connection.close()  # rolls back what is not committed
 
-    def _statement(self, connection: psycopg.Connection[Any], gate: str, mark: Mark) -> bytes:
-        """BEGIN, the mark for the triggers and the check, in one message: the gate costs no round trip of its own."""
+    def _statement(self, connection: psycopg.Connection[Any], gate: str, mark: Mark) -> tuple[bytes, bytes]:
+        """BEGIN, the mark for the triggers and the check, in one message: the gate costs no round trip of its own.
+
+        In two parts: what is new in each transaction stands between them.
+        """
         key = (gate, mark, connection.isolation_level, connection.read_only, connection.deferrable)
         if self._entry[0] != key:
             claim = sql.Literal(f"{mark.token}:{mark.grant}:{mark.name}")
@@ -148,16 +155,16 @@ class Postgres:
                 newer = connection.info.server_version >= _TRANSACTION_TIMEOUT_SINCE
                 setting = "transaction_timeout" if newer else "idle_in_transaction_session_timeout"
                 settings.append(sql.SQL("set_config({}, {}, true)").format(setting, str(self._timeout)))
-            query = sql.SQL("BEGIN {}; SELECT {}.enter({}, {}, {}), pg_postmaster_start_time()::text, {}").format(
+            head = sql.SQL("BEGIN {}; SELECT {}.enter({}, {}, {}, ").format(
                 sql.SQL(_modes(connection)),
                 sql.Identifier(schema.SCHEMA),
                 sql.Literal(gate),
                 claim,
                 sql.Literal(mark.store),
-                sql.SQL(", ").join(settings),
             )
-            self._entry = key, query.as_bytes(connection)
-        return self._entry[1]
+            tail = sql.SQL("), {}").format(sql.SQL(", ").join(settings))
+            self._entry = key, head.as_bytes(connection), tail.as_bytes(connection)
+        return self._entry[1], self._entry[2]
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -203,11 +210,19 @@ class _Fence:
         before = self.read().get(mark.name)
         if before and self._watch and before.mark.grant != mark.grant:
             self._wait_for_the_old(before.mark)
+        # A holder that was overtaken just now may still ask what became of its last transaction. One that was
+        # overtaken before is told that nobody knows any more: its passages go, and the floor says so.
+        floor = before.mark.token if before else 0
         self.connection.execute(
-            f"INSERT INTO {schema.SCHEMA}.mark AS m (gate, lease, token, grant_id, store, at, by) "
-            "VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT (gate, lease) DO UPDATE SET token = excluded.token, "
-            "grant_id = excluded.grant_id, store = excluded.store, at = excluded.at, by = excluded.by",
-            (self._gate, mark.name, mark.token, mark.grant, mark.store, standing.at, standing.by),
+            f"INSERT INTO {schema.SCHEMA}.mark AS m (gate, lease, token, grant_id, store, at, by, floor) "
+            "VALUES (%s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT (gate, lease) DO UPDATE SET token = excluded.token, "
+            "grant_id = excluded.grant_id, store = excluded.store, at = excluded.at, by = excluded.by, "
+            "floor = excluded.floor",
+            (self._gate, mark.name, mark.token, mark.grant, mark.store, standing.at, standing.by, floor),
+        )
+        self.connection.execute(
+            f"DELETE FROM {schema.SCHEMA}.passage WHERE gate = %s AND lease = %s AND token < %s",
+            (self._gate, mark.name, floor),
         )
 
     def _wait_for_the_old(self, old: Mark) -> None:

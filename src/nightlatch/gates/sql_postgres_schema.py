@@ -2,6 +2,10 @@
 
 The functions run as who made them (SECURITY DEFINER), so that whoever may write to a guarded table needs
 no right of its own on the marks. `enter` answers only those who know a grant.
+
+Each gated transaction leaves a *passage*: a random number that it alone has written, and holds an advisory lock
+of that number until it ends. Whoever lost the reply to a COMMIT looks for the number. A transaction id would not
+do: a server that crashes hands out again those whose log it had not flushed.
 """
 
 from __future__ import annotations
@@ -17,9 +21,12 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
 SCHEMA = "nightlatch_gates"
+CURSOR = "nightlatch_gate"
 REFUSED = "NL073"  # SQLSTATE of what the triggers raise
 
-_CHECK = """PERFORM 1 FROM nightlatch_gates.mark m WHERE m.gate = its_gate
+ENTRY = "nightlatch_gates.enter(text, text, text, bigint, tid, bigint)"
+
+_CHECK = """FROM nightlatch_gates.mark m WHERE m.gate = its_gate
     AND m.token || ':' || m.grant_id || ':' || m.lease = claim {store}FOR SHARE"""
 
 _MADE = f"""
@@ -29,20 +36,47 @@ CREATE TABLE IF NOT EXISTS nightlatch_gates.mark (gate text, lease text, token b
 CREATE TABLE IF NOT EXISTS nightlatch_gates.refusal (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     gate text NOT NULL, at double precision NOT NULL, lease text NOT NULL, offered bigint NOT NULL,
     grant_id text NOT NULL, store text NOT NULL, stands bigint NOT NULL, by text NOT NULL);
-CREATE OR REPLACE FUNCTION nightlatch_gates.enter(its_gate text, claim text, its_store text) RETURNS text
+ALTER TABLE nightlatch_gates.mark ADD COLUMN IF NOT EXISTS floor bigint NOT NULL DEFAULT 0;
+CREATE TABLE IF NOT EXISTS nightlatch_gates.passage (number bigint NOT NULL, token bigint NOT NULL,
+    gate text NOT NULL, lease text NOT NULL);
+CREATE OR REPLACE FUNCTION nightlatch_gates.enter(its_gate text, claim text, its_store text, its_number bigint,
+    spare tid, spare_number bigint) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $body$
+DECLARE
+    its_token bigint;
+    its_lease text;
+    place tid;
+    nightlatch_gate refcursor := '{CURSOR}';
 BEGIN
-    {_CHECK.format(store="AND m.store = its_store ")};
-    IF FOUND THEN RETURN pg_current_xact_id()::text; END IF;
-    RETURN NULL;
+    SELECT m.token, m.lease INTO its_token, its_lease {_CHECK.format(store="AND m.store = its_store ")};
+    IF NOT FOUND THEN RETURN NULL; END IF;
+    PERFORM pg_advisory_xact_lock(its_number);
+    -- A passage whose transaction is known to have ended is written over: so the table does not grow. Nothing is
+    -- searched for here: under SERIALIZABLE that would make strangers' transactions fail.
+    UPDATE nightlatch_gates.passage SET number = its_number, token = its_token, gate = its_gate, lease = its_lease
+        WHERE ctid = spare AND number = spare_number RETURNING ctid INTO place;
+    IF place IS NULL THEN
+        INSERT INTO nightlatch_gates.passage VALUES (its_number, its_token, its_gate, its_lease)
+            RETURNING ctid INTO place;
+    END IF;
+    -- It is there until the transaction ends, and no longer: CLOSE fails in any other.
+    OPEN nightlatch_gate FOR SELECT;
+    RETURN place;
 END $body$;
+CREATE OR REPLACE FUNCTION nightlatch_gates.landed(its_number bigint, its_gate text, its_lease text, its_token bigint)
+RETURNS boolean LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $body$
+    SELECT CASE WHEN pg_is_in_recovery() THEN NULL
+        WHEN EXISTS (SELECT FROM nightlatch_gates.passage p WHERE p.number = its_number) THEN true
+        ELSE (SELECT CASE WHEN m.floor <= its_token THEN false END FROM nightlatch_gates.mark m
+              WHERE m.gate = its_gate AND m.lease = its_lease) END
+$body$;
 CREATE OR REPLACE FUNCTION nightlatch_gates.guard() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $body$
 DECLARE
     its_gate text := TG_ARGV[0];
     claim text := current_setting('nightlatch.mark', true);
 BEGIN
-    {_CHECK.format(store="")};
+    PERFORM 1 {_CHECK.format(store="")};
     IF NOT FOUND THEN
         RAISE EXCEPTION 'nightlatch: %.% is behind the gate %, and % stands there. Nothing was written',
             TG_TABLE_SCHEMA, TG_TABLE_NAME, its_gate,
@@ -61,22 +95,27 @@ _GUARDED = """SELECT c.oid::regclass::text, encode(t.tgargs, 'escape') FROM pg_t
     JOIN pg_namespace n ON n.oid = p.pronamespace
     WHERE n.nspname = 'nightlatch_gates' AND p.proname = 'guard' AND t.tgname = 'nightlatch_write' ORDER BY 1"""
 
+_TREE = """WITH RECURSIVE tree AS (SELECT to_regclass(%s)::oid AS id
+    UNION SELECT i.inhrelid FROM pg_inherits i JOIN tree ON i.inhparent = tree.id)
+    SELECT id::regclass::text FROM tree WHERE id IS NOT NULL"""
+
 
 def exists(connection: Connection[Any]) -> bool:
-    row = connection.execute("SELECT to_regprocedure('nightlatch_gates.guard()') IS NOT NULL").fetchone()
+    row = connection.execute("SELECT to_regprocedure(%s) IS NOT NULL", (ENTRY,)).fetchone()
     return bool(row and row[0])
 
 
 def ensure(connection: Connection[Any]) -> None:
     if not exists(connection):
         with connection.transaction():
+            connection.execute("SET LOCAL lock_timeout = '30s'")  # one stopped in an older version's gate
             # IF NOT EXISTS is no protection against another that does the same at this moment.
             connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('nightlatch gates', 0))")
             connection.execute(_MADE.encode())
 
 
 def install(connection: Connection[Any], gate: str, table: str) -> None:
-    """On the table and every partition of it: a statement on a partition does not reach its parent's triggers."""
+    """On the table, its partitions and its children by INHERITS: a statement on these reaches none of its triggers."""
     for each in _parts(connection, table):
         others = [its for name, its in _all(connection) if name == each and its != gate]
         if others:
@@ -102,18 +141,23 @@ def guarded(connection: Connection[Any], gate: str) -> list[str]:
     return [table for table, its in _all(connection) if its == gate]
 
 
+def unguarded(connection: Connection[Any], gate: str) -> list[str]:
+    """Partitions and children of guarded tables that were added since."""
+    tables = guarded(connection, gate)
+    return sorted({part for table in tables for part in _parts(connection, table)} - set(tables))
+
+
 def _all(connection: Connection[Any]) -> list[tuple[str, str]]:
     rows = connection.execute(_GUARDED).fetchall()
     return [(table, arguments.removesuffix("\\000")) for table, arguments in rows]
 
 
 def _parts(connection: Connection[Any], table: str) -> list[str]:
-    """The table as the server writes it, quoted where it has to be, and its partitions."""
-    found = connection.execute("SELECT to_regclass(%s)::oid, to_regclass(%s)::text", (table, table)).fetchone()
-    if not found or found[0] is None:
+    """The table as the server writes it, quoted where it has to be, its partitions and its children."""
+    rows = connection.execute(_TREE, (table,)).fetchall()
+    if not rows:
         raise UsageError(f"there is no table {table}: with a schema it is schema.table, and capitals need quotes")
-    rows = connection.execute("SELECT relid::regclass::text FROM pg_partition_tree(%s)", (found[0],)).fetchall()
-    return [name for (name,) in rows] or [found[1]]
+    return [name for (name,) in rows]
 
 
 def _drop(connection: Connection[Any], table: str) -> None:

@@ -1,4 +1,4 @@
-"""What became of a transaction whose reply to COMMIT was lost: the server is asked by its number."""
+"""What became of a transaction whose reply to COMMIT was lost: the server is asked for what only that one wrote."""
 
 from __future__ import annotations
 
@@ -9,29 +9,30 @@ if TYPE_CHECKING:
 
     from psycopg import Connection
 
+    from ..core.model import Mark
 
-def settle(connect: Callable[[], Connection[Any]], xid: str, server_start: str) -> bool | None:
+# The COMMIT may still be on its way. Ended now, the transaction is decided one way or the other. Who it is tells the
+# lock on its random number, looked at in the statement that ends it: a pid, or a transaction id, can come back.
+_END = """SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1
+AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+AND (classid::bigint << 32 | objid::bigint) = %s"""
+
+
+def settle(connect: Callable[[], Connection[Any]], number: int, gate: str, mark: Mark) -> bool | None:
     """True: committed. False: certainly not, and it cannot be any more. None: nobody knows.
 
-    After a restart it may be another server that answers (a standby that took over), to which the
-    number may mean another transaction: then nobody knows.
+    Nobody knows when a standby answers, when the transaction cannot be ended, or when two newer holders have sealed
+    the gate since.
     """
     from ..system import clock
 
     deadline = clock.now() + 10.0
     with connect() as connection:
-        while True:
-            row = connection.execute("SELECT pg_postmaster_start_time()::text").fetchone()
-            if not row or row[0] != server_start:
+        # The server lets go of a transaction's locks after everybody can see what it committed.
+        while connection.execute(_END, (number,)).fetchall():
+            if clock.now() > deadline:
                 return None
-            row = connection.execute("SELECT pg_xact_status(%s::xid8)", (xid,)).fetchone()
-            status = row[0] if row else None
-            if status in ("committed", "aborted"):
-                return bool(status == "committed")
-            if status is None or clock.now() > deadline:
-                return None
-            # The COMMIT may still be on its way. Ended now, it is decided one way or the other.
-            connection.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_xid = %s::xid8::xid", (xid,)
-            )
             clock.sleep(0.05)
+        query = "SELECT nightlatch_gates.landed(%s::bigint, %s, %s, %s::bigint)"
+        row = connection.execute(query, (number, gate, mark.name, mark.token)).fetchone()
+        return row[0] if row else None

@@ -25,7 +25,7 @@ _LOOK_EVERY = 0.1  # seconds
 # The seal waits for a transaction: that is one which has locked the mark's row, under a mark older than
 # the seal's. Waits of other kinds (for a table, for another seal) are nobody's fault, and nobody is ended.
 _BLOCKERS = """
-SELECT a.pid, a.usename, a.application_name, a.client_addr::text, a.state
+SELECT a.pid, a.usename, a.application_name, a.client_addr::text, a.state{ended}
 FROM pg_locks l, unnest(pg_blocking_pids(l.pid)) AS blocker (pid)
 LEFT JOIN pg_stat_activity a ON a.pid = blocker.pid
 WHERE l.pid = %s AND NOT l.granted AND l.locktype = 'transactionid' AND a.application_name IS DISTINCT FROM %s"""
@@ -64,22 +64,24 @@ class Watch:
         try:
             with self._connect() as connection:
                 while not self._done.wait(_LOOK_EVERY):
-                    for pid, *who in connection.execute(_BLOCKERS, (sealer, SEAL)).fetchall():
-                        self._end(connection, pid, who)
+                    self._end(connection, (sealer, SEAL))
         except psycopg.Error as error:
             self._said = (
                 f"an older holder is in a transaction, and cannot be looked for: {' '.join(str(error).split())}"
             )
 
-    def _end(self, connection: psycopg.Connection[Any], pid: int | None, who: list[str | None]) -> None:
-        if not pid:
-            self._said = "an older holder left a prepared transaction (pg_prepared_xacts): ROLLBACK PREPARED it"
-            return
-        user, program, address, state = (part or "?" for part in who)
+    def _end(self, connection: psycopg.Connection[Any], values: tuple[int, str]) -> None:
+        """Look and end in one statement: a pid that was read before may be another session's by now."""
         try:
-            connection.execute("SELECT pg_terminate_backend(%s)", (pid,))
+            blockers = connection.execute(_BLOCKERS.format(ended=", pg_terminate_backend(a.pid)"), values).fetchall()
         except psycopg.errors.InsufficientPrivilege:
-            self._said = (
-                f"session {pid} of {user} ({program}, {address}, {state}) is an older holder's, not ours to end: "
-                f"SELECT pg_terminate_backend({pid}) as a superuser, and GRANT pg_signal_backend for the next time"
-            )
+            blockers = connection.execute(_BLOCKERS.format(ended=", NULL"), values).fetchall()
+        for pid, *who, ended in blockers:
+            if not pid:
+                self._said = "an older holder left a prepared transaction (pg_prepared_xacts): ROLLBACK PREPARED it"
+            elif ended is None:
+                user, program, address, state = (part or "?" for part in who)
+                self._said = (
+                    f"session {pid} of {user} ({program}, {address}, {state}) is an older holder's, not ours to end: "
+                    f"SELECT pg_terminate_backend({pid}) as a superuser, and GRANT pg_signal_backend for the next time"
+                )

@@ -18,12 +18,20 @@ _CHECK = (
 )
 
 
+_SAVEPOINT = "nightlatch_gate"
+_ENDED = (
+    "the block ended its transaction by itself: what it wrote after that was not fenced, and {}. "
+    "Leave commit and rollback to the gate; a statement that may fail belongs into a savepoint"
+)
+
+
 class Entered:
     """The user's transaction, inside BEGIN IMMEDIATE: no seal can happen beside it."""
 
     def __init__(self, connection: sqlite3.Connection, lock: FairLock, gate: str, mark: Mark) -> None:
         self._connection, self._lock = connection, lock
         self._gate, self._mark = gate, mark
+        self._autocommit = False
 
     def stands(self) -> bool:
         mark = self._mark
@@ -33,7 +41,7 @@ class Entered:
             cursor = self._connection.cursor()
             cursor.row_factory = None
             try:
-                return cursor.execute(_CHECK, values).fetchone() is not None
+                return cursor.execute(_CHECK, values).fetchone() is not None and self._tie()
             except sqlite3.OperationalError as error:
                 if "no such table" in str(error):
                     return False
@@ -42,24 +50,32 @@ class Entered:
                 triggers.define(self._connection)
         raise AssertionError("a function that was defined is not there")
 
+    def _tie(self) -> bool:
+        """Make this transaction known again at its end, and have none that follows commit by itself."""
+        self._connection.execute(f"SAVEPOINT {_SAVEPOINT}")
+        self._autocommit = self._connection.isolation_level is None
+        if self._autocommit:
+            self._connection.isolation_level = "IMMEDIATE"
+        return True
+
     def commit(self) -> None:
         try:
             if not self._connection.in_transaction:
-                raise UsageError(
-                    "the block ended its transaction by itself: what it wrote after that was not fenced. "
-                    "Leave commit and rollback to the gate"
-                )
+                raise UsageError(_ENDED.format("may be in the database"))
             self._commit()
         finally:
             self._leave()
 
     def _commit(self) -> None:
         try:
-            self._connection.commit()
+            self._connection.execute(f"RELEASE {_SAVEPOINT}")  # it is there until the transaction ends, and no longer
+        except sqlite3.OperationalError as error:
+            raise UsageError(_ENDED.format("has been rolled back")) from error
+        try:
+            self._connection.execute("COMMIT")  # connection.commit() does nothing on one with autocommit=True
         except sqlite3.Error as error:
             if self._connection.in_transaction:
-                self._connection.rollback()  # still open: so it certainly was not committed
-                raise
+                raise  # still open: so it certainly was not committed
             raise InDoubt(
                 f"SQLite failed in the middle of the commit ({error}): whether the transaction is in the database "
                 f"can only be seen there. Look before you repeat it"
@@ -67,16 +83,20 @@ class Entered:
 
     def rollback(self) -> None:
         try:
-            if self._connection.in_transaction:
-                self._connection.rollback()
+            self._leave()
         except sqlite3.Error as error:
             raise GateUnreachable(f"the transaction could not be rolled back: {error}. Close the connection") from error
-        finally:
-            self._leave()
 
     def cut_off(self) -> bool:
         return False  # nobody ends a transaction of SQLite but its own process
 
     def _leave(self) -> None:
-        triggers.forget(self._connection)
-        self._lock.release()
+        """Roll back what is open, and give the connection back as it was."""
+        try:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            if self._autocommit:
+                self._connection.isolation_level = None
+        finally:
+            triggers.forget(self._connection)
+            self._lock.release()

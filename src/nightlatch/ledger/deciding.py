@@ -6,14 +6,14 @@ from __future__ import annotations
 from ..core import states
 from ..errors import RunEnded, UsageError
 from .chain import clean
-from .model import RUN, run_of
+from .model import RUN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .model import Run
     from .tables import Tables
 
-ANCHOR = f"UPDATE {{prefix}}run SET anchor = :anchor WHERE id = :id RETURNING {RUN}"
+ANCHOR = f"UPDATE {{prefix}}run SET anchor = :anchor WHERE id = :id RETURNING {RUN.names}"
 
 # A holder's late verdict, another person's decision or a new attempt in between changes one of these three.
 _CHANGE = """
@@ -58,7 +58,7 @@ def change(
         anchor = chain.append(
             kind, run=run.id, was=run.state, state=state, seq=run.seq, head=run.head, reason=reason, **facts
         )
-        return run_of(chain(ANCHOR, id=run.id, anchor=anchor)[0])
+        return RUN.read(chain(ANCHOR, id=run.id, anchor=anchor)[0])
 
 
 def ask_to_end(tables: Tables, run: Run, by: str) -> Run | None:
@@ -67,7 +67,7 @@ def ask_to_end(tables: Tables, run: Run, by: str) -> Run | None:
         if not chain(_ASK, id=run.id, was_attempt=run.attempt, cancel=clean(by)):
             return None
         anchor = chain.append("cancel-requested", run=run.id, by=by)
-        return run_of(chain(ANCHOR, id=run.id, anchor=anchor)[0])
+        return RUN.read(chain(ANCHOR, id=run.id, anchor=anchor)[0])
 
 
 def cancel(tables: Tables, run: Run, by: str) -> Run | None:

@@ -11,52 +11,13 @@ from ..core.model import Holder
 from ..core.value import value
 from ..errors import StaleToken
 from .chain import clean
+from .rows import Rows, where
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from .tables import OnChain, Tables
-
-_COLUMNS = (
-    "scope, key, state, attempt, token, grant_id, holder, command, input, deadline, exit_code, result, reason, "
-    "began, changed"
-)
-
-_FIND = f"SELECT {_COLUMNS} FROM {{prefix}}effect WHERE scope = :scope AND key = :key"
-
-# An effect with a known outcome, or with none that is known, is never begun: only one that is proven not done.
-_BEGIN = f"""
-INSERT INTO {{prefix}}effect ({_COLUMNS})
-VALUES (:scope, :key, 'begun', :attempt, :token, :grant, :holder, :command, :input, :deadline, NULL, '', '', :at, :at)
-ON CONFLICT (scope, key) DO UPDATE SET
-  state = 'begun', attempt = excluded.attempt, token = excluded.token, grant_id = excluded.grant_id,
-  holder = excluded.holder, command = excluded.command, input = excluded.input, deadline = excluded.deadline,
-  exit_code = NULL, result = '', reason = '', began = excluded.began, changed = excluded.changed
-WHERE effect.state = 'failed' AND effect.token < excluded.token AND effect.attempt < excluded.attempt
-RETURNING {_COLUMNS}
-"""
-
-# An early end leaves the deadline as it is: the server may have the request of a client that is gone. A late one
-# (nobody could see to it in time) moves it on.
-_MOVE = f"""
-UPDATE {{prefix}}effect SET state = :state, exit_code = CAST(:exit_code AS BIGINT), result = :result,
-  reason = :reason, changed = :at, deadline = CASE WHEN :over = 1 AND deadline < :at THEN :at ELSE deadline END
-WHERE scope = :scope AND key = :key AND state = :was AND token = :token AND grant_id = :grant AND attempt = :attempt
-RETURNING {_COLUMNS}
-"""
-
-_LEARN = f"""
-INSERT INTO {{prefix}}effect ({_COLUMNS})
-VALUES (:scope, :key, :state, :attempt, :token, :grant, :holder, '', :input, :deadline, NULL, :result, :reason,
-        :at, :at)
-ON CONFLICT (scope, key) DO UPDATE SET
-  state = excluded.state, attempt = excluded.attempt, token = excluded.token, grant_id = excluded.grant_id,
-  holder = excluded.holder, input = excluded.input, deadline = excluded.deadline, exit_code = NULL,
-  result = excluded.result, reason = excluded.reason, changed = excluded.changed
-WHERE effect.attempt <= excluded.attempt AND effect.state <> 'done'
-RETURNING {_COLUMNS}
-"""
 
 
 @value(frozen=True, kw_only=True)
@@ -70,14 +31,49 @@ class Effect:
     token: int
     grant: str
     holder: Holder
-    command: str
-    input: str  # fingerprint; "" if none was given
+    command: str = ""
+    input: str = ""  # fingerprint; "" if none was given
     deadline: float  # when its command has surely ended, and what it asked of a server is surely served, or refused
-    exit_code: int | None
-    result: str  # the first of what it printed
-    reason: str
+    exit_code: int | None = None
+    result: str = ""  # the first of what it printed
+    reason: str = ""
     began: float
     changed: float
+
+
+EFFECT = Rows("effect", Effect)
+
+_FIND = f"SELECT {EFFECT.names} FROM {{prefix}}effect WHERE scope = :scope AND key = :key"
+
+# An effect with a known outcome, or with none that is known, is never begun: only one that is proven not done.
+_BEGIN = f"""
+{EFFECT.put}
+ON CONFLICT (scope, key) DO UPDATE SET
+  state = 'begun', attempt = excluded.attempt, token = excluded.token, grant_id = excluded.grant_id,
+  holder = excluded.holder, command = excluded.command, input = excluded.input, deadline = excluded.deadline,
+  exit_code = NULL, result = '', reason = '', began = excluded.began, changed = excluded.changed
+WHERE effect.state = 'failed' AND effect.token < excluded.token AND effect.attempt < excluded.attempt
+RETURNING {EFFECT.names}
+"""
+
+# An early end leaves the deadline as it is: the server may have the request of a client that is gone. A late one
+# (nobody could see to it in time) moves it on.
+_MOVE = f"""
+UPDATE {{prefix}}effect SET state = :state, exit_code = CAST(:exit_code AS BIGINT), result = :result,
+  reason = :reason, changed = :at, deadline = CASE WHEN :over = 1 AND deadline < :at THEN :at ELSE deadline END
+WHERE scope = :scope AND key = :key AND state = :was AND token = :token AND grant_id = :grant AND attempt = :attempt
+RETURNING {EFFECT.names}
+"""
+
+_LEARN = f"""
+{EFFECT.put}
+ON CONFLICT (scope, key) DO UPDATE SET
+  state = excluded.state, attempt = excluded.attempt, token = excluded.token, grant_id = excluded.grant_id,
+  holder = excluded.holder, input = excluded.input, deadline = excluded.deadline, exit_code = NULL,
+  result = excluded.result, reason = excluded.reason, changed = excluded.changed
+WHERE effect.attempt <= excluded.attempt AND effect.state <> 'done'
+RETURNING {EFFECT.names}
+"""
 
 
 class Effects:
@@ -88,18 +84,13 @@ class Effects:
 
     def find(self, scope: str, key: str) -> Effect | None:
         rows = self._tables.read(_FIND, scope=scope, key=key)
-        return _effect(rows[0]) if rows else None
+        return EFFECT.read(rows[0]) if rows else None
 
     def every(self, state: str = "", scope: str = "", limit: int = 1000) -> list[Effect]:
         """Effects, the newest change first: those in doubt wait for a person."""
-        rows = self._tables.read(
-            f"SELECT {_COLUMNS} FROM {{prefix}}effect WHERE (:state = '' OR state = :state) "
-            f"AND (:scope = '' OR scope = :scope) ORDER BY changed DESC, key LIMIT :most",
-            state=state,
-            scope=scope,
-            most=limit,
-        )
-        return [_effect(row) for row in rows]
+        which = {name: text for name, text in (("state", state), ("scope", scope)) if text}
+        sql = f"SELECT {EFFECT.names} FROM {{prefix}}effect{where(which)} ORDER BY changed DESC, key LIMIT :most"
+        return [EFFECT.read(row) for row in self._tables.read(sql, **which, most=limit)]
 
     def begin(
         self,
@@ -116,19 +107,12 @@ class Effects:
     ) -> Effect:
         """Record the intent, before anything is done. `lasting`: seconds after which its command has surely ended."""
         with self._tables.on_chain(scope) as chain:
-            rows = chain(
-                _BEGIN,
-                scope=scope,
-                key=key,
-                attempt=attempt,
-                token=token,
-                grant=grant,
-                holder=holder.pack(),
-                command=clean(command),
-                input=input,
-                deadline=chain.at + round(lasting * 1000),
-                at=chain.at,
-            )
+            at = chain.at / 1000
+            begun = Effect(
+                scope=scope, key=key, state=BEGUN, attempt=attempt, token=token, grant=grant, holder=holder,
+                command=clean(command), input=input, deadline=at + lasting, began=at, changed=at,
+            )  # fmt: skip
+            rows = chain(_BEGIN, **EFFECT.by_column(begun))
             return self._moved(chain, rows, scope, key, "effect-begun", by=str(holder), command=command)
 
     def finish(self, effect: Effect, state: str, *, exit_code: int | None, result: str, reason: str) -> Effect:
@@ -166,21 +150,12 @@ class Effects:
     ) -> Effect:
         """Another machine's effect, as the shared store tells it: this ledger has not seen it, or not its end."""
         with self._tables.on_chain(scope) as chain:
-            rows = chain(
-                _LEARN,
-                scope=scope,
-                key=key,
-                state=state,
-                attempt=attempt,
-                token=token,
-                grant="",
-                holder=holder.pack(),
-                input=input,
-                deadline=round(deadline * 1000),
-                result=result,
-                reason=reason,
-                at=chain.at,
-            )
+            at = chain.at / 1000
+            learned = Effect(
+                scope=scope, key=key, state=state, attempt=attempt, token=token, grant="", holder=holder, input=input,
+                deadline=deadline, result=result, reason=reason, began=at, changed=at,
+            )  # fmt: skip
+            rows = chain(_LEARN, **EFFECT.by_column(learned))
             return self._moved(chain, rows, scope, key, "effect-learned", state=state, reason=reason)
 
     def _move(
@@ -225,28 +200,6 @@ class Effects:
                 f"the effect {key} has moved on: somebody else has begun or judged it. Nothing was recorded here; "
                 f"look again: nightlatch once {key} …"
             )
-        moved = _effect(rows[0])
+        moved = EFFECT.read(rows[0])
         chain.append(kind, scope=scope, key=key, attempt=moved.attempt, token=moved.token, **facts)
         return moved
-
-
-def _effect(row: tuple[Any, ...]) -> Effect:
-    (scope, key, state, attempt, token, grant, holder, command, input_, deadline, exit_code, result, reason,
-     began, changed) = row  # fmt: skip
-    return Effect(
-        scope=scope,
-        key=key,
-        state=state,
-        attempt=attempt,
-        token=token,
-        grant=grant,
-        holder=Holder.unpack(holder),
-        command=command,
-        input=input_,
-        deadline=deadline / 1000,
-        exit_code=exit_code,
-        result=result,
-        reason=reason,
-        began=began / 1000,
-        changed=changed / 1000,
-    )

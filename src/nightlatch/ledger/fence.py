@@ -6,7 +6,7 @@ from ..core import states
 from ..errors import RunEnded, StaleToken, StoreUnreachable
 from ..system import clock
 from .deciding import title
-from .model import RUN, run_of
+from .model import RUN
 from .sealing import stale
 
 TYPE_CHECKING = False
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # For whoever advances the run's row. A people's verb leaves the head alone, so that it disturbs no writer.
 WHERE = "WHERE id = :id AND token = :token AND grant_id = :grant AND head = :was AND state = 'running'"
 
-_LOOK = f"SELECT {RUN} FROM {{prefix}}run WHERE id = :id"
+_LOOK = f"SELECT {RUN.names} FROM {{prefix}}run WHERE id = :id"
 
 
 class Fence:
@@ -47,7 +47,7 @@ class Fence:
             raise StaleToken(
                 f"{title(self._run)} is gone: retention has removed it. Nothing was written; stop this one"
             )
-        return run_of(rows[0])
+        return RUN.read(rows[0])
 
     def advance(self, compose: Compose) -> None:
         """Write what `compose` makes of the place where the run stands; durable when this returns.

@@ -9,19 +9,19 @@ are linked into the job's chain, which is advanced where it is as it was left.
 from __future__ import annotations
 
 from ..core import states
+from ..core.units import UNITS
 from ..core.value import replace
-from ..database.guarded import Table
 from ..errors import RunEnded, StaleToken, StoreUnreachable, UsageError
 from ..system import clock
 from .chain import clean, head_text, job_chain, link, pack
 from .deciding import title
 from .fence import Fence
-from .model import RUN, Run, Usage, run_of
+from .model import ATTEMPT, ENTRY, RUN, Attempt, Run
 from .opening import find, new_id
-from .sealing import ATTEMPT, _attempt, _Entries, closed, stale
+from .rows import Rows
+from .sealing import _Entries, closed, ended_attempt, stale
 from .step_chain import head_of
 from .step_log import StepWriter
-from .tables import JOURNAL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,18 +33,13 @@ if TYPE_CHECKING:
 
 MOST = 8  # runs in one commit
 
-_NUMBERS = (
-    "attempt", "token", "exit_code", "created", "changed", "started", "ended", "due", "elapsed", "done", "total",
-    "usd", "tokens", "calls", "units", "seq",
-)  # fmt: skip
-_COLUMNS = RUN.split(", ")
 # What people write into a row, and what was used, stays as it is.
-_KEPT = ("id", "job", "key", "created", "cancel", "usd", "tokens", "calls", "units", "parent")
-_ROW = Table(
+_KEPT = ("id", "job", "key", "created", "cancel", "parent", *UNITS)
+_ROW = Rows(
     "run",
-    {name: "BIGINT" if name in _NUMBERS else "TEXT" for name in _COLUMNS},
+    Run,
     "ON CONFLICT (id) DO UPDATE SET "
-    + ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS if name not in _KEPT),
+    + ", ".join(f"{name} = excluded.{name}" for name in RUN.columns if name not in _KEPT),
 )
 
 _HOLDS = "id = :fence AND token = :token AND grant_id = :grant AND state = 'running'"
@@ -64,8 +59,8 @@ _ADVANCES = [
     f"WHERE name = held AND EXISTS (SELECT id FROM {{prefix}}run WHERE held = :chain AND {condition}) RETURNING seq"
     for condition in _CONDITIONS
 ]
-_ENTRY = "SELECT seq FROM {prefix}journal WHERE chain = :chain AND seq = :seq AND hash = :hash"
-_LOOK = f"SELECT {RUN} FROM {{prefix}}run WHERE id = :id"
+_THERE = "SELECT seq FROM {prefix}journal WHERE chain = :chain AND seq = :seq AND hash = :hash"
+_LOOK = f"SELECT {RUN.names} FROM {{prefix}}run WHERE id = :id"
 
 
 class Inside:
@@ -121,7 +116,7 @@ class Inside:
                 journal.append((self._chain, seq, due.at, kind, body, head))
             if due.links:
                 due.run = replace(due.run, anchor=head_text(self._chain, seq, head))
-            rows.append(_row(due.run))
+            rows.append(_ROW.row(due.run))
             journal += due.journal
             attempts += due.attempts
         seen = [due for due in dues if due.was.head]
@@ -132,7 +127,8 @@ class Inside:
         for number, due in enumerate(seen):
             was = {"head": due.was.head, "state": due.was.state, "attempt": due.was.attempt}
             values |= {f"{word}{number}": what for word, what in {"id": due.run.id, **was}.items()}
-        inserts = [(table, given) for table, given in ((_ROW, rows), (ATTEMPT, attempts), (JOURNAL, journal)) if given]
+        tables = ((_ROW, rows), (ATTEMPT, list(map(ATTEMPT.row, attempts))), (ENTRY, journal))
+        inserts = [(table, given) for table, given in tables if given]
         guard = (_GUARDS if seq == self._seq else _ADVANCES)[len(seen)]
         hit = bool(self._tables.guarded(guard, values, inserts, lazy=lazy))
         if hit:
@@ -141,9 +137,10 @@ class Inside:
 
     def _stands(self, dues: Sequence[Due]) -> bool:
         """Is the last entry of each there? All of a commit is, or nothing."""
-        return all(self._tables.read(_ENTRY, chain=row[0], seq=row[1], hash=row[5]) for *_, row in (
-            due.journal for due in dues
-        ))  # fmt: skip
+        last = (dict(zip(ENTRY.columns, due.journal[-1], strict=True)) for due in dues)
+        return all(
+            self._tables.read(_THERE, chain=entry["chain"], seq=entry["seq"], hash=entry["hash"]) for entry in last
+        )
 
     def _has_begun(self, dues: Sequence[Due]) -> bool:
         """Has a beginning landed after all, which nobody was told of? Then it is not written again."""
@@ -182,18 +179,17 @@ class Inside:
 
     def _found(self, run: Run) -> Run | None:
         rows = self._tables.read(_LOOK, id=run.id)
-        return run_of(rows[0]) if rows else None
+        return RUN.read(rows[0]) if rows else None
 
     def _look(self) -> tuple[int, str]:
-        rows = self._tables.read("SELECT seq, head FROM {prefix}chain WHERE name = :chain", chain=self._chain)
-        return rows[0][0], rows[0][1]  # the run around is on it
+        ((seq, head),) = self._tables.read("SELECT seq, head FROM {prefix}chain WHERE name = :chain", chain=self._chain)
+        return seq, head  # the run around is on it
 
     def _new(self, key: str, at: int) -> Run:
         around = self._around
-        return replace(
-            around, id=new_id(), key=clean(key), slot="", command="", definition="", state=states.PENDING, attempt=0,
-            token=0, grant="", cancel="", created=at / 1000, elapsed=0.0, usage=Usage(job=around.job), seq=0, head="",
-            anchor="", parent=around.id,
+        return Run(
+            id=new_id(), job=around.job, key=clean(key), host=around.host, holder=around.holder, created=at / 1000,
+            changed=at / 1000, parent=around.id,
         )  # fmt: skip
 
 
@@ -206,7 +202,7 @@ class Due:
         self.again: Callable[[], Due] = lambda: self  # composed anew, from where its run stands now
         self.links: list[tuple[str, dict[str, object]]] = []  # on the job's chain: kind, facts
         self.journal: list[Row] = []
-        self.attempts: list[Row] = []
+        self.attempts: list[Attempt] = []
         self.steps: list[Row] = []
 
 
@@ -224,13 +220,17 @@ class InnerRun:
         fresh, self.lost = not seen.head, seen.state == states.RUNNING
         if fresh:
             entries.add("opened", job=seen.job, key=seen.key, parent=seen.parent)
-        attempts = [_attempt(seen, states.LOST, "its holder is gone", at)] if self.lost else []
+        attempts = [ended_attempt(seen, states.LOST, "its holder is gone", at)] if self.lost else []
         if self.lost:
             steps = head_of(tables.read, seen.id)
             entries.add("lost", attempt=seen.attempt, token=seen.token, holder=seen.holder, steps=steps)
         number = seen.attempt + 1
         entries.add("started", attempt=number, token=around.token, grant=around.grant, holder=holder)
-        attempts.append((seen.id, number, around.token, around.grant, holder.pack(), "running", None, "", at, None, 0))
+        attempts.append(
+            Attempt(
+                run=seen.id, attempt=number, token=around.token, grant=around.grant, holder=holder, started=at / 1000
+            )
+        )
         self.run = replace(
             seen, state=states.RUNNING, attempt=number, token=around.token, grant=around.grant, holder=holder,
             host=holder.host, changed=at / 1000, started=at / 1000, ended=None, due=None, exit_code=None, reason="",
@@ -273,7 +273,7 @@ class InnerRun:
         )  # fmt: skip
         due.links.append(("ended", _link(due.run, entries.seq, entries.head)))
         due.journal += [*entries.rows, *due.steps]
-        due.attempts = [*due.attempts[:-1], _attempt(self.run, state, clean(reason), due.at)]
+        due.attempts = [*due.attempts[:-1], ended_attempt(self.run, state, clean(reason), due.at)]
         more = {"reason": reason, "traceback": traceback}
         due.again = lambda: self.ending(state, elapsed=elapsed, steps=steps, **more)
         return due
@@ -294,17 +294,3 @@ class InnerRun:
 
 def _link(run: Run, seq: int, head: str) -> dict[str, object]:
     return {"run": run.id, "attempt": run.attempt, "state": run.state, "seq": seq, "head": head}
-
-
-def _row(run: Run) -> Row:
-    """In the columns' order. What was used is written by nobody here."""
-    return (
-        run.id, run.job, run.key, run.slot, run.command, run.definition, run.host, run.state, run.attempt, run.token,
-        run.grant, run.holder.pack(), run.cancel, run.exit_code, run.reason, _ms(run.created), _ms(run.changed),
-        _ms(run.started), _ms(run.ended), _ms(run.due), _ms(run.elapsed), run.done, run.total, run.message, 0, 0, 0, 0,
-        run.seq, run.head, run.anchor, run.parent,
-    )  # fmt: skip
-
-
-def _ms(seconds: float | None) -> int | None:
-    return None if seconds is None else round(seconds * 1000)

@@ -1,4 +1,4 @@
-"""The items of batches, each in the scope of its batch's name. (Their table is called `step`.)
+"""The items of batches, each in the scope of its batch's name.
 
 Rows are written by the run's writer, in the commit that checks its token. They are read here: a million
 digests at a time, in pages, from an index that has all that is needed.
@@ -10,8 +10,8 @@ from itertools import product
 
 from ..core.effects import BEGUN, IN_DOUBT
 from ..core.value import value
-from ..database.guarded import Table
 from .chain import clean
+from .rows import Rows
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,69 +22,60 @@ if TYPE_CHECKING:
 _PAGE = 50_000
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
-ITEM = Table(
-    "step",
-    {
-        "scope": "TEXT",
-        "digest": "TEXT",
-        "key": "TEXT",
-        "state": "TEXT",
-        "tries": "BIGINT",
-        "run": "TEXT",
-        "attempt": "BIGINT",
-        "exit_code": "BIGINT",
-        "result": "TEXT",
-        "reason": "TEXT",
-        "changed": "BIGINT",
-    },
-    # What is done stays done, whatever is said of it later.
-    "ON CONFLICT (scope, digest) DO UPDATE SET state = excluded.state, tries = excluded.tries, run = excluded.run, "
-    "attempt = excluded.attempt, exit_code = excluded.exit_code, result = excluded.result, reason = excluded.reason, "
-    "changed = excluded.changed WHERE step.state <> 'done'",
-)
-
-_DIGESTS = """
-SELECT digest FROM {prefix}step WHERE scope = :scope AND state = :state AND digest > :after
-ORDER BY digest LIMIT :most
-"""
-_SOME = """
-SELECT digest, key, state, tries, run, exit_code, result, reason, changed FROM {prefix}step
-WHERE scope = :scope AND state = :state ORDER BY digest LIMIT :most
-"""
-_REASONS = "SELECT digest, reason FROM {prefix}step WHERE scope = :scope AND digest IN "
-_RESOLVE = """
-UPDATE {prefix}step SET state = :state, reason = :reason, changed = :at
-WHERE scope = :scope AND state IN ('in-doubt', 'needs-attention') AND (:key = '' OR key = :key) RETURNING key
-"""
-_COUNTS = "SELECT state, COUNT(*) FROM {prefix}step WHERE scope = :scope GROUP BY state"
-# From scope to scope by the index: a million items that are done are not looked at.
-_ASKING = """
-WITH RECURSIVE seen (scope) AS (
-  SELECT MIN(scope) FROM {prefix}step
-  UNION ALL SELECT (SELECT MIN(scope) FROM {prefix}step WHERE scope > seen.scope) FROM seen WHERE seen.scope IS NOT NULL
-)
-SELECT found.*, (SELECT MIN(reason) FROM {prefix}step AS step
-                WHERE step.scope = found.scope AND step.state = found.state AND step.key = found.one) FROM (
-  SELECT seen.scope, step.state, COUNT(*), MIN(step.key) AS one, MAX(step.changed) FROM seen
-  JOIN {prefix}step AS step ON step.scope = seen.scope AND step.state IN ('in-doubt', 'needs-attention')
-  WHERE :key = '' OR step.key = :key GROUP BY seen.scope, step.state
-) AS found ORDER BY found.scope, found.state
-"""
-
 
 @value(frozen=True, kw_only=True)
 class Item:
     """One item as it stands. `changed` is wall clock, in seconds."""
 
+    scope: str
     digest: str
     key: str
     state: str  # core.effects
     tries: int
     run: str
+    attempt: int
     exit_code: int | None
     result: str  # the first of what it printed
     reason: str
     changed: float
+
+
+_IS = ("scope", "digest", "key")  # what an item is; the rest is how it stands
+ITEM = Rows(
+    "item",
+    Item,
+    # What is done stays done, whatever is said of it later.
+    "ON CONFLICT (scope, digest) DO UPDATE SET "
+    + ", ".join(f"{name} = excluded.{name}" for name in Item.__annotations__ if name not in _IS)
+    + " WHERE item.state <> 'done'",
+)
+
+_DIGESTS = """
+SELECT digest FROM {prefix}item WHERE scope = :scope AND state = :state AND digest > :after
+ORDER BY digest LIMIT :most
+"""
+_SOME = f"""
+SELECT {ITEM.names} FROM {{prefix}}item WHERE scope = :scope AND state = :state ORDER BY digest LIMIT :most
+"""
+_REASONS = "SELECT digest, reason FROM {prefix}item WHERE scope = :scope AND digest IN "
+_RESOLVE = """
+UPDATE {prefix}item SET state = :state, reason = :reason, changed = :at
+WHERE scope = :scope AND state IN ('in-doubt', 'needs-attention'){this} RETURNING key
+"""
+_COUNTS = "SELECT state, COUNT(*) FROM {prefix}item WHERE scope = :scope GROUP BY state"
+# From scope to scope by the index: a million items that are done are not looked at.
+_ASKING = """
+WITH RECURSIVE seen (scope) AS (
+  SELECT MIN(scope) FROM {prefix}item
+  UNION ALL SELECT (SELECT MIN(scope) FROM {prefix}item WHERE scope > seen.scope) FROM seen WHERE seen.scope IS NOT NULL
+)
+SELECT found.*, (SELECT MIN(reason) FROM {prefix}item AS item
+                WHERE item.scope = found.scope AND item.state = found.state AND item.key = found.one) FROM (
+  SELECT seen.scope, item.state, COUNT(*), MIN(item.key) AS one, MAX(item.changed) FROM seen
+  JOIN {prefix}item AS item ON item.scope = seen.scope AND item.state IN ('in-doubt', 'needs-attention')
+  {this} GROUP BY seen.scope, item.state
+) AS found ORDER BY found.scope, found.state
+"""
 
 
 class Items:
@@ -112,20 +103,7 @@ class Items:
 
     def every(self, scope: str, state: str, limit: int = 1_000_000) -> list[Item]:
         rows = self._tables.read(_SOME, scope=scope, state=state, most=limit)
-        return [
-            Item(
-                digest=digest,
-                key=key,
-                state=state,
-                tries=tries,
-                run=run,
-                exit_code=exit_code,
-                result=result,
-                reason=reason,
-                changed=changed / 1000,
-            )
-            for digest, key, state, tries, run, exit_code, result, reason, changed in rows
-        ]
+        return list(map(ITEM.read, rows))
 
     def in_flight(self, scope: str) -> list[Item]:
         """Begun and not ended: whoever holds the batch's lease now knows that nobody works on them."""
@@ -141,13 +119,20 @@ class Items:
     def asking(self, key: str = "") -> list[tuple[str, str, int, str, float, str]]:
         """(batch, state, how many, one of their keys, last change, why that one) of all items that wait for a person,
         or of those with this key."""
-        rows = self._tables.read(_ASKING, key=key)
+        rows = self._tables.read(_ASKING.replace("{this}", "WHERE item.key = :key" if key else ""), key=key)
         return [(scope, state, count, key, at / 1000, reason) for scope, state, count, key, at, reason in rows]
 
     def resolve(self, scope: str, key: str, state: str, *, reason: str) -> list[str]:
         """A person says what becomes of an item in doubt or set aside, or with key "" of all. Returns their keys."""
         with self._tables.on_chain(scope) as chain:
-            rows = chain(_RESOLVE, scope=scope, key=key, state=state, reason=clean(reason), at=chain.at)
+            rows = chain(
+                _RESOLVE.replace("{this}", " AND key = :key" if key else ""),
+                scope=scope,
+                key=key,
+                state=state,
+                reason=clean(reason),
+                at=chain.at,
+            )
             keys = sorted(key for (key,) in rows)
             if keys:
                 chain.append("steps-resolved", state=state, keys="\n".join(keys), reason=reason)

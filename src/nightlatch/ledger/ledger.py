@@ -5,9 +5,10 @@ from __future__ import annotations
 from ..core import states
 from ..errors import RunEnded, StaleToken, StoreUnreachable, UsageError
 from ..system import clock
-from . import deciding, opening, sealing, spent, step_chain
+from . import deciding, opening, sealing, step_chain, tally
 from .chain import job_chain
-from .model import ATTEMPT, ENTRY, RUN, attempt_of, entry_of, run_of
+from .model import ATTEMPT, ENTRY, RUN
+from .rows import where
 from .tables import Tables
 
 TYPE_CHECKING = False
@@ -27,18 +28,11 @@ if TYPE_CHECKING:
     from .writer import Writer
 
 _SHORT = 4  # characters that a run may be named by
-_RUN = f"SELECT {RUN} FROM {{prefix}}run WHERE id = :id"
-_BEGINNING = f"SELECT {RUN} FROM {{prefix}}run WHERE id LIKE :beginning ORDER BY id LIMIT 2"
-_RUNS = f"""
-SELECT {RUN} FROM {{prefix}}run
-WHERE (:job = '' OR job = :job) AND (:state = '' OR state = :state) AND changed >= :since
-ORDER BY changed DESC, id LIMIT :most
-"""
-# Open runs and those that wait for a person are few among many: found by their state, without a look at the others.
-_FEW = _RUNS.replace("(:state = '' OR state = :state)", "state = :state")
-_NEWEST = f"SELECT {RUN} FROM {{prefix}}run WHERE job = :job AND parent = '' ORDER BY changed DESC, id LIMIT 1"
-_HANDLED = f"SELECT {RUN} FROM {{prefix}}run WHERE changed >= :since AND grant_id = :grant AND id <> :id"
-_NOTED = f"SELECT {ENTRY} FROM {{prefix}}journal WHERE chain = :chain AND kind = :kind ORDER BY seq DESC LIMIT 1"
+_RUN = f"SELECT {RUN.names} FROM {{prefix}}run WHERE id = :id"
+_BEGINNING = f"SELECT {RUN.names} FROM {{prefix}}run WHERE id LIKE :beginning ORDER BY id LIMIT 2"
+_NEWEST = f"SELECT {RUN.names} FROM {{prefix}}run WHERE job = :job AND parent = '' ORDER BY changed DESC, id LIMIT 1"
+_HANDLED = f"SELECT {RUN.names} FROM {{prefix}}run WHERE changed >= :since AND grant_id = :grant AND id <> :id"
+_NOTED = f"SELECT {ENTRY.names} FROM {{prefix}}journal WHERE chain = :chain AND kind = :kind ORDER BY seq DESC LIMIT 1"
 
 
 def _always(job: str, key: str) -> bool:
@@ -137,7 +131,7 @@ class Ledger:
                 raise UsageError(
                     f"several runs begin with {run_id!r}: {rows[0][0]}, {rows[1][0]} … Give one more digit"
                 )
-        return run_of(rows[0]) if rows else None
+        return RUN.read(rows[0]) if rows else None
 
     def find(self, job: str, key: str) -> Run | None:
         return opening.find(self._tables, job, key)
@@ -146,20 +140,23 @@ class Ledger:
         self, job: str | None = None, state: str | None = None, since: float | None = None, limit: int = 1000
     ) -> Iterator[Run]:
         """Runs whose state changed at or after `since`, the newest change first."""
-        sql = _FEW if state in (*states.OPEN, *states.ASKING) else _RUNS
-        rows = self._tables.read(sql, job=job or "", state=state or "", since=_ms(since), most=limit)
-        return map(run_of, rows)
+        which = {name: text for name, text in (("job", job), ("state", state)) if text}
+        sql = (
+            f"SELECT {RUN.names} FROM {{prefix}}run{where(which, 'changed >= :since')} "
+            f"ORDER BY changed DESC, id LIMIT :most"
+        )
+        return map(RUN.read, self._tables.read(sql, **which, since=_ms(since), most=limit))
 
     def newest(self, job: str) -> Run | None:
         """The run of a job that changed last, runs inside others left out."""
         rows = self._tables.read(_NEWEST, job=job)
-        return run_of(rows[0]) if rows else None
+        return RUN.read(rows[0]) if rows else None
 
     def attempts(self, run_id: str) -> list[Attempt]:
         rows = self._tables.read(
-            f"SELECT {ATTEMPT} FROM {{prefix}}attempt WHERE run = :run ORDER BY attempt", run=run_id
+            f"SELECT {ATTEMPT.names} FROM {{prefix}}attempt WHERE run = :run ORDER BY attempt", run=run_id
         )
-        return list(map(attempt_of, rows))
+        return list(map(ATTEMPT.read, rows))
 
     def last_success(self, run_id: str) -> int:
         """The attempt of a run that succeeded last, by its own verdict or a person's; 0: none."""
@@ -174,12 +171,16 @@ class Ledger:
         return self._entries(job_chain(job), since)
 
     def usage(self, job: str | None = None, since: float | None = None, *, by_day: bool = False) -> list[Usage]:
-        """What was used, for each job, or for each job and local day; the oldest day first."""
-        return spent.usage(self._tables, job, _ms(since), by_day=by_day)
+        """What was used, for each job, or for each job and day of the ledger's zone; the oldest day first."""
+        return tally.usage(self._tables, job, _ms(since), by_day=by_day)
 
-    def spent(self, job: str | None, unit: str, since: float, *, besides: str = "") -> float:
-        """How much of a unit a job (None: every job) has used since then, not counting the run `besides`."""
-        return spent.of(self._tables, job, unit, _ms(since), besides)
+    def used(self, job: str, unit: str, period: str, besides: Run | None = None) -> float:
+        """What a job has used of a unit in the current day or month, but for the newest attempt of `besides`."""
+        return tally.used(self._tables, job, unit, period, besides)
+
+    def used_by_attempt(self, run: Run, unit: str, period: str) -> float | None:
+        """What the newest attempt of a run has used in the current period; None: it began in it, so all of it."""
+        return tally.own(self._tables, run, unit, period)
 
     def request_cancel(self, run_id: str, by: str) -> Run:
         """Ask for a run's end. What nobody has begun is cancelled at once; a running one's holder finds the word."""
@@ -205,7 +206,7 @@ class Ledger:
     def noted(self, job: str, kind: str) -> Entry | None:
         """The last note of that kind on a job's chain."""
         rows = self._tables.read(_NOTED, chain=job_chain(job), kind=kind)
-        return entry_of(rows[0]) if rows else None
+        return ENTRY.read(rows[0]) if rows else None
 
     def note_refusal(
         self, job: str, run: str, attempt: int, token: int, what: str, refused: StaleToken | RunEnded | LeaseLost
@@ -256,7 +257,7 @@ class Ledger:
 
     def handled_in(self, run: Run) -> list[Run]:
         """The runs that this attempt has begun inside itself."""
-        return list(map(run_of, self._tables.read(_HANDLED, since=_ms(run.started), grant=run.grant, id=run.id)))
+        return list(map(RUN.read, self._tables.read(_HANDLED, since=_ms(run.started), grant=run.grant, id=run.id)))
 
     @property
     def effects(self) -> Effects:
@@ -301,8 +302,8 @@ class Ledger:
         self._watching.database.close()
 
     def _entries(self, chain: str, since: float | None = None) -> Iterator[Entry]:
-        sql = f"SELECT {ENTRY} FROM {{prefix}}journal WHERE chain = :chain AND at >= :since ORDER BY seq"
-        return map(entry_of, self._tables.read(sql, chain=chain, since=_ms(since)))
+        sql = f"SELECT {ENTRY.names} FROM {{prefix}}journal WHERE chain = :chain AND at >= :since ORDER BY seq"
+        return map(ENTRY.read, self._tables.read(sql, chain=chain, since=_ms(since)))
 
     def _existing(self, run_id: str) -> Run:
         run = self.run(run_id)

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
+from ..core import states
 from ..core.model import Holder
+from ..core.units import Amounts
 from ..core.value import value
-from .amounts import shown
+from .rows import Rows
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    Row = tuple[Any, ...]
+NOBODY = Holder.unpack("")
 
 
 @value(frozen=True, kw_only=True)
-class Usage:
-    """What was used: by a run, or by a job on a day."""
+class Usage(Amounts):
+    """What was used by a job, on a day."""
 
-    job: str = ""
-    day: str = ""  # a local date, as in 2026-07-31; "": not by day
-    usd: float = 0.0
-    tokens: float = 0
-    calls: float = 0
-    units: float = 0.0
+    job: str
+    day: str = ""  # a date in the ledger's time zone, as in 2026-07-31; "": not by day
 
 
 @value(frozen=True, kw_only=True)
@@ -32,31 +26,31 @@ class Run:
     id: str
     job: str
     key: str
-    slot: str
-    command: str
-    definition: str  # hash of the job definition it was started under
-    host: str
-    state: str  # core.states
-    attempt: int  # 0: none yet
-    token: int  # of the newest attempt
-    grant: str
-    holder: Holder
-    cancel: str  # who asked for its end; "" if nobody did
-    exit_code: int | None
-    reason: str
+    slot: str = ""
+    command: str = ""
+    definition: str = ""  # hash of the job definition it was started under
+    host: str = ""
+    state: str = states.PENDING
+    attempt: int = 0  # 0: none yet
+    token: int = 0  # of the newest attempt
+    grant: str = ""
+    holder: Holder = NOBODY
+    cancel: str = ""  # who asked for its end; "" if nobody did
+    exit_code: int | None = None
+    reason: str = ""
     created: float
     changed: float  # of its state
-    started: float | None  # of the newest attempt
-    ended: float | None
-    due: float | None  # when a waiting run's next attempt may start
-    elapsed: float  # seconds, of the newest attempt that ended
-    done: int  # progress
-    total: int  # 0: unknown
-    message: str
-    usage: Usage
-    seq: int  # of its newest journal entry
-    head: str  # and that entry's hash
-    anchor: str  # its job's chain when it was last linked there: the head for log lines
+    started: float | None = None  # of the newest attempt
+    ended: float | None = None
+    due: float | None = None  # when a waiting run's next attempt may start
+    elapsed: float = 0.0  # seconds, of the newest attempt that ended
+    done: int = 0  # progress
+    total: int = 0  # 0: unknown
+    message: str = ""
+    usage: Amounts = Amounts()
+    seq: int = 0  # of its newest journal entry
+    head: str = ""  # and that entry's hash
+    anchor: str = ""  # its job's chain when it was last linked there: the head for log lines
     parent: str = ""  # the run that it is handled in; "" for one with a supervisor of its own
 
 
@@ -69,12 +63,12 @@ class Attempt:
     token: int
     grant: str
     holder: Holder
-    state: str
-    exit_code: int | None
-    reason: str
+    state: str = states.RUNNING
+    exit_code: int | None = None
+    reason: str = ""
     started: float
-    ended: float | None
-    elapsed: float
+    ended: float | None = None
+    elapsed: float = 0.0
 
 
 @value(frozen=True, kw_only=True)
@@ -98,77 +92,29 @@ class Pruned:
     complete: bool = True  # False: there was no time for the rest
 
 
-RUN = (
-    "id, job, key, slot, command, definition, host, state, attempt, token, grant_id, holder, cancel, exit_code, "
-    "reason, created, changed, started, ended, due, elapsed, done, total, message, usd, tokens, calls, units, seq, "
-    "head, anchor, parent"
+@value(frozen=True, kw_only=True)
+class Used:
+    """One report of usage, and what it is about; "" is not known."""
+
+    run: str
+    seq: int  # of its journal entry
+    job: str
+    at: float
+    amounts: Amounts
+    attempt: int
+    model: str = ""
+    kind: str = ""  # of tokens: input, output, …
+    source: str = ""  # where the figure comes from: a report of the command's, or its final output
+    item: str = ""  # of a batch, or a step
+    tag: str = ""
+
+
+RUN = Rows("run", Run)
+ATTEMPT = Rows(
+    "attempt",
+    Attempt,
+    "ON CONFLICT (run, attempt) DO UPDATE SET token = excluded.token, state = excluded.state, "
+    "reason = excluded.reason, ended = excluded.ended, elapsed = excluded.elapsed",
 )
-ATTEMPT = "run, attempt, token, grant_id, holder, state, exit_code, reason, started, ended, elapsed"
-ENTRY = "chain, seq, at, kind, body, hash"
-
-
-def run_of(row: Row) -> Run:
-    return Run(
-        id=row[0],
-        job=row[1],
-        key=row[2],
-        slot=row[3],
-        command=row[4],
-        definition=row[5],
-        host=row[6],
-        state=row[7],
-        attempt=row[8],
-        token=row[9],
-        grant=row[10],
-        holder=Holder.unpack(row[11]),
-        cancel=row[12],
-        exit_code=row[13],
-        reason=row[14],
-        created=row[15] / 1000,
-        changed=row[16] / 1000,
-        started=_seconds(row[17]),
-        ended=_seconds(row[18]),
-        due=_seconds(row[19]),
-        elapsed=row[20] / 1000,
-        done=row[21],
-        total=row[22],
-        message=row[23],
-        usage=usage_of(row[1], row[24:28]),
-        seq=row[28],
-        head=row[29],
-        anchor=row[30],
-        parent=row[31],
-    )
-
-
-def attempt_of(row: Row) -> Attempt:
-    run, attempt, token, grant, holder, state, exit_code, reason, started, ended, elapsed = row
-    return Attempt(
-        run=run,
-        attempt=attempt,
-        token=token,
-        grant=grant,
-        holder=Holder.unpack(holder),
-        state=state,
-        exit_code=exit_code,
-        reason=reason,
-        started=started / 1000,
-        ended=_seconds(ended),
-        elapsed=elapsed / 1000,
-    )
-
-
-def entry_of(row: Row) -> Entry:
-    from .chain import unpack
-
-    chain, seq, at, kind, body, hash_ = row
-    return Entry(chain=chain, seq=seq, at=at / 1000, kind=kind, facts=unpack(body), hash=hash_)
-
-
-def usage_of(job: str, counts: Row, day: str = "") -> Usage:
-    usd, tokens, calls, units = counts
-    return Usage(job=job, day=day, usd=shown("usd", usd), tokens=tokens, calls=calls, units=shown("units", units))
-
-
-def _seconds(ms: int | None) -> float | None:
-    return None if ms is None else ms / 1000
+ENTRY = Rows("journal", Entry)
+USED = Rows("usage", Used)

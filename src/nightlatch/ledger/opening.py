@@ -8,28 +8,24 @@ from ..core import states
 from ..core.model import check_name
 from .chain import clean, link, pack
 from .deciding import ANCHOR, change
-from .model import RUN, run_of
+from .model import RUN, Run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .model import Run
+    from typing import Any
+
     from .tables import Tables
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # without letters that look like another
 
-_FIND = f"SELECT {RUN} FROM {{prefix}}run WHERE job = :job AND key = :key"
+_FIND = f"SELECT {RUN.names} FROM {{prefix}}run WHERE job = :job AND key = :key"
 
-_CREATE = f"""
-INSERT INTO {{prefix}}run ({RUN})
-VALUES (:id, :job, :key, :slot, :command, :definition, :host, 'pending', 0, 0, '', '', '', NULL, '',
-        :at, :at, NULL, NULL, NULL, 0, 0, 0, '', 0, 0, 0, 0, 1, :head, '', '')
-ON CONFLICT DO NOTHING RETURNING id
-"""
+_CREATE = f"{RUN.put} ON CONFLICT DO NOTHING RETURNING id"
 
 
 def find(tables: Tables, job: str, key: str) -> Run | None:
     rows = tables.read(_FIND, job=job, key=clean(key))
-    return run_of(rows[0]) if rows else None
+    return RUN.read(rows[0]) if rows else None
 
 
 def open_run(
@@ -47,16 +43,16 @@ def open_run(
 
 
 def _create(tables: Tables, **given: str) -> Run | None:
-    facts = {name: clean(text) for name, text in given.items()}
+    facts: dict[str, Any] = {name: clean(text) for name, text in given.items()}
     body = pack({name: text for name, text in facts.items() if text})
     run = new_id()
     with tables.on_chain(given["job"]) as chain:
-        head = link("", run, 1, chain.at, "opened", body)
-        if not chain(_CREATE, id=run, at=chain.at, head=head, **facts):
+        head, at = link("", run, 1, chain.at, "opened", body), chain.at / 1000
+        if not chain(_CREATE, **RUN.by_column(Run(id=run, **facts, created=at, changed=at, seq=1, head=head))):
             return None  # another was faster
         chain.enter(run, 1, "opened", body, head)
         anchor = chain.append("opened", run=run, seq=1, head=head)
-        return run_of(chain(ANCHOR, id=run, anchor=anchor)[0])
+        return RUN.read(chain(ANCHOR, id=run, anchor=anchor)[0])
 
 
 def new_id() -> str:

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import os
 
-from ..database import dsn
 from ..store import url as store
 from .ledger import Ledger
 
 
 def open_for(store_url: str | None = None) -> Ledger:
-    """A file of its own beside an SQLite store (a writer stopped inside a ledger transaction stops no renewal),
-    the same database for PostgreSQL, and for every other store a file of this machine."""
+    """Beside the store, inside it, or a file of this machine, as its scheme says."""
     url = store.resolve(store_url)
-    if url.startswith("sqlite:"):
+    where = store.ledger_of(url)
+    if where == store.BESIDE:
         return in_file(files(url)[1])
     store.connect(url).close()  # a URL that names no store names no ledger
-    if url.startswith(dsn.SCHEMES):
+    if where == store.INSIDE:
         return at(url)
     return in_file(os.path.join(store.folder_of(url), "ledger.db"))
 
 
 def files(url: str) -> tuple[str, str]:
-    """Of an SQLite store: where it stands, and where its ledger does."""
+    """Of a store whose ledger is beside it: its file, and the ledger's."""
     path = store.folder_of(url).removesuffix(".d")
     stem, ending = os.path.splitext(path)
     return path, f"{stem}-ledger{ending}"
@@ -30,7 +29,7 @@ def files(url: str) -> tuple[str, str]:
 
 def at(address: str) -> Ledger:
     """By what `Ledger.address` says."""
-    if not address.startswith(dsn.SCHEMES):
+    if store.ledger_of(address) != store.INSIDE:
         return in_file(address)
     from ..database.postgres import Postgres
 

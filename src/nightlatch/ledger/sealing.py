@@ -4,38 +4,19 @@ from __future__ import annotations
 
 from ..core import states
 from ..core.model import Mark
-from ..database.guarded import Table
 from ..errors import RunEnded, StaleToken
+from . import tally
 from .chain import clean, link, pack
 from .deciding import ANCHOR, title
-from .model import RUN, run_of
+from .model import ATTEMPT, ENTRY, RUN, Attempt
 from .step_chain import head_of
-from .tables import JOURNAL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..core.model import Holder
+    from ..database.guarded import Table
     from .model import Run
-    from .tables import Tables
-
-ATTEMPT = Table(
-    "attempt",
-    {
-        "run": "TEXT",
-        "attempt": "BIGINT",
-        "token": "BIGINT",
-        "grant_id": "TEXT",
-        "holder": "TEXT",
-        "state": "TEXT",
-        "exit_code": "BIGINT",
-        "reason": "TEXT",
-        "started": "BIGINT",
-        "ended": "BIGINT",
-        "elapsed": "BIGINT",
-    },
-    "ON CONFLICT (run, attempt) DO UPDATE SET token = excluded.token, state = excluded.state, "
-    "reason = excluded.reason, ended = excluded.ended, elapsed = excluded.elapsed",
-)
+    from .tables import Row, Tables
 
 # Everything that was looked at is compared again: whatever happened since, this misses.
 _SEEN = """
@@ -47,7 +28,7 @@ _SEAL = f"""
 UPDATE {{prefix}}run SET state = 'running', attempt = :attempt, token = :token, grant_id = :grant, holder = :holder,
   host = :host, command = :command, definition = :definition, seq = :seq, head = :head, changed = :at, started = :at,
   ended = NULL, due = NULL, exit_code = NULL, reason = '', done = 0, total = 0, message = ''
-{_SEEN} RETURNING {RUN}
+{_SEEN} RETURNING {RUN.names}
 """
 
 _REAP = f"""
@@ -94,24 +75,25 @@ def take(
     tables: Tables, run: Run, token: int, grant: str, holder: Holder, command: str, definition: str, at: int
 ) -> Run | None:
     """Begin the next attempt, if the run still stands as it was seen; None if not."""
-    entries, attempts = _Entries(run, at), []
+    entries, attempts = _Entries(run, at), list[Attempt]()
     left_behind = run.state == states.RUNNING and run.grant != grant
     number = run.attempt + (run.grant != grant or run.state != states.RUNNING)
     if left_behind:
         steps = head_of(tables.read, run.id)
         entries.add("lost", attempt=run.attempt, token=run.token, holder=run.holder, steps=steps)
-        attempts.append(_attempt(run, states.LOST, _LEFT, entries.at))
+        attempts.append(ended_attempt(run, states.LOST, _LEFT, entries.at))
     facts = {"attempt": number, "token": token, "grant": grant, "holder": holder, "host": holder.host}
     edited = {"command": clean(command), "definition": clean(definition)}
     facts |= {name: text for name, text in edited.items() if text and text != getattr(run, name)}
     entries.add("started", **facts)
-    packed = holder.pack()
-    attempts.append((run.id, number, token, grant, packed, states.RUNNING, None, "", entries.at, None, 0))
+    attempts.append(
+        Attempt(run=run.id, attempt=number, token=token, grant=grant, holder=holder, started=entries.at / 1000)
+    )
     values: dict[str, object] = _seen(run) | {
         "attempt": number,
         "token": token,
         "grant": grant,
-        "holder": packed,
+        "holder": holder.pack(),
         "host": holder.host,
         "command": edited["command"] or run.command,
         "definition": edited["definition"] or run.definition,
@@ -119,8 +101,11 @@ def take(
         "head": entries.head,
         "at": entries.at,
     }
-    rows = tables.guarded(_SEAL, values, [(ATTEMPT, attempts), (JOURNAL, entries.rows)])
-    return run_of(rows[0]) if rows else None
+    inserts: list[tuple[Table, list[Row]]] = [(ATTEMPT, list(map(ATTEMPT.row, attempts))), (ENTRY, entries.rows)]
+    if left_behind and (used := tally.of_attempt(tables, run)):
+        inserts.append((tally.TALLY, used))
+    rows = tables.guarded(_SEAL, values, inserts)
+    return RUN.read(rows[0]) if rows else None
 
 
 def reap(tables: Tables, run: Run, token: int, grant: str, state: str) -> Run | None:
@@ -141,10 +126,11 @@ def reap(tables: Tables, run: Run, token: int, grant: str, state: str) -> Run | 
         if not chain(_REAP, **values):
             return None
         chain(_LOSE, run=run.id, attempt=run.attempt, reason=_LEFT, at=chain.at)
-        for row in entries.rows:
-            chain.enter(*row[:2], *row[3:])
+        tally.close_attempt(tables, chain, run)
+        for chain_name, seq, _, kind, body, hash_ in entries.rows:
+            chain.enter(chain_name, seq, kind, body, hash_)
         anchor = chain.append("ended", run=run.id, state=state, seq=entries.seq, head=entries.head)
-        return run_of(chain(ANCHOR, id=run.id, anchor=anchor)[0])
+        return RUN.read(chain(ANCHOR, id=run.id, anchor=anchor)[0])
 
 
 class _Entries:
@@ -153,7 +139,7 @@ class _Entries:
     def __init__(self, run: Run, at: int) -> None:
         self._run, self.at = run.id, at
         self.seq, self.head = run.seq, run.head
-        self.rows: list[tuple[str, int, int, str, str, str]] = []
+        self.rows: list[Row] = []
 
     def add(self, kind: str, **facts: object) -> None:
         body = pack(facts)
@@ -162,10 +148,13 @@ class _Entries:
         self.rows.append((self._run, self.seq, self.at, kind, body, self.head))
 
 
-def _attempt(run: Run, state: str, reason: str, at: int) -> tuple[object, ...]:
+def ended_attempt(run: Run, state: str, reason: str, at: int) -> Attempt:
     """The newest attempt of a run as it ends."""
-    started = round((run.started or 0) * 1000)
-    return run.id, run.attempt, run.token, run.grant, run.holder.pack(), state, None, reason, started, at, at - started
+    started, ended = run.started or 0.0, at / 1000
+    return Attempt(
+        run=run.id, attempt=run.attempt, token=run.token, grant=run.grant, holder=run.holder, state=state,
+        reason=reason, started=started, ended=ended, elapsed=ended - started,
+    )  # fmt: skip
 
 
 def _seen(run: Run) -> dict[str, object]:

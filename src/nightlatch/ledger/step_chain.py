@@ -41,8 +41,7 @@ def chain_after(run: str, succeeded: int = 0) -> str:
 
 def tail(read: Read, chain: str) -> tuple[int, str]:
     """Where the chain ends: (seq, hash)."""
-    rows = read(_TAIL, chain=chain)
-    return (rows[0][0], rows[0][1]) if rows else (0, "")
+    return next(((seq, hash_) for seq, hash_ in read(_TAIL, chain=chain)), (0, ""))
 
 
 def head_of(read: Read, run: str) -> str | None:

@@ -12,7 +12,6 @@ from . import step_chain
 from .chain import clean, head_text, kept, line, link, unpack
 from .fence import Fence
 from .model import ENTRY, Entry
-from .tables import JOURNAL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ _PAGE = 5_000  # results may be long
 _SOME = """
 SELECT seq, kind, body FROM {prefix}journal WHERE chain = :chain AND seq > :after ORDER BY seq LIMIT :most
 """
-_ALL = f"SELECT {ENTRY} FROM {{prefix}}journal WHERE chain = :chain ORDER BY seq"
+_ALL = f"SELECT {ENTRY.names} FROM {{prefix}}journal WHERE chain = :chain ORDER BY seq"
 _ONE = """
 SELECT body FROM {prefix}journal WHERE chain = :chain AND kind = :kind AND body LIKE :begin ORDER BY seq DESC LIMIT 1
 """
@@ -109,7 +108,7 @@ class StepWriter:
 
     def head_after(self, rows: Sequence[Row] = ()) -> str | None:
         """The chain's head, after these rows too, as it is kept in the run's own chain; None if it has no entry."""
-        seq, hash_ = (rows[-1][1], rows[-1][5]) if rows else (self._fence.seq, self._fence.head)
+        seq, hash_ = _place(rows) if rows else (self._fence.seq, self._fence.head)
         return head_text(self.chain, seq, hash_) if seq else None
 
     def append(self, steps: Sequence[Step]) -> None:
@@ -124,12 +123,12 @@ class StepWriter:
 
     def went_on(self, rows: Sequence[Row]) -> None:
         if rows:
-            self._fence.seq, self._fence.head = rows[-1][1], rows[-1][5]
+            self._fence.seq, self._fence.head = _place(rows)
 
     def _composed(self, seq: int, head: str, steps: Sequence[Step]) -> tuple[int, str, Callable[[], bool]]:
         rows = self._rows(seq, head, self._fence.now(), steps)
         values = self._fence.values() | {"chain": self.chain, "next": seq + 1, "around": self._around.id}
-        return rows[-1][1], rows[-1][5], lambda: bool(self._tables.guarded(self._held, values, [(JOURNAL, rows)]))
+        return *_place(rows), lambda: bool(self._tables.guarded(self._held, values, [(ENTRY, rows)]))
 
     def _rows(self, seq: int, head: str, at: int, steps: Sequence[Step]) -> list[Row]:
         rows: list[Row] = []
@@ -171,6 +170,12 @@ class _Tail(Fence):
             Fence(self._tables, self._around, self.skew).check()
         self.seq, self.head = step_chain.tail(self._tables.read, self._chain)
         self._unsure.clear()
+
+
+def _place(rows: Sequence[Row]) -> tuple[int, str]:
+    """Where a chain stands after these rows of the journal."""
+    _, seq, _, _, _, hash_ = rows[-1]
+    return seq, hash_
 
 
 def _facts(kind: str, body: str) -> tuple[str, str, int, int, str]:

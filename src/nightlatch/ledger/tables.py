@@ -6,9 +6,9 @@ what it takes to read a row that must not change before we commit, `{lock}` one 
 
 from __future__ import annotations
 
-from ..database.guarded import Table
 from ..system import clock
 from .chain import head_text, job_chain, link, pack
+from .model import ENTRY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,14 +17,10 @@ if TYPE_CHECKING:
     from ..database.guarded import Inserts
     from ..database.postgres import Postgres
     from ..database.sqlite import Sqlite
+    from .days import Days
 
     Row = tuple[Any, ...]
 
-JOURNAL = Table(
-    "journal",
-    {"chain": "TEXT", "seq": "BIGINT", "at": "BIGINT", "kind": "TEXT", "body": "TEXT", "hash": "TEXT"},
-)
-ENTER = "INSERT INTO {prefix}journal (chain, seq, at, kind, body, hash) VALUES (:chain, :seq, :at, :kind, :body, :hash)"
 
 # An update that changes nothing locks the row: two that append to one chain at once take turns.
 _LOCK = """
@@ -38,6 +34,7 @@ class Tables:
     def __init__(self, database: Sqlite | Postgres) -> None:
         self.database = database
         self._rendered: dict[str, str] = {}
+        self._days: Days | None = None
 
     def sql(self, text: str) -> str:
         known = self._rendered.get(text)
@@ -57,6 +54,15 @@ class Tables:
         if self.database.wall == ":wall":
             return int(clock.wall() * 1000)
         return int(self.read("SELECT {wall}")[0][0])
+
+    @property
+    def days(self) -> Days:
+        """Its calendar; made at the first use, since few runs have anything to count by the day."""
+        if self._days is None:
+            from .days import Days
+
+            self._days = Days(self.database.facts()["ledger.zone"], self.now() / 1000 - clock.wall())
+        return self._days
 
     def on_chain(self, job: str) -> OnChain:
         return OnChain(self, job)
@@ -99,5 +105,5 @@ class OnChain:
         self(_ADVANCE, chain=self._chain, seq=self._seq, head=self._head)
         return head_text(self._chain, self._seq, self._head)
 
-    def enter(self, chain: str, seq: int, kind: str, body: str, hash_: str) -> None:
-        self(ENTER, chain=chain, seq=seq, at=self.at, kind=kind, body=body, hash=hash_)
+    def enter(self, chain: str, seq: int, kind: str, body: str, hash_: str, at: int | None = None) -> None:
+        self(ENTRY.put, chain=chain, seq=seq, at=self.at if at is None else at, kind=kind, body=body, hash=hash_)

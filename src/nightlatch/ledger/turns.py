@@ -8,21 +8,12 @@ from __future__ import annotations
 
 from _thread import allocate_lock, get_ident
 
+from ..core.value import Generic, T
 from ..errors import StoreUnreachable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Generic, TypeVar
-
-    T = TypeVar("T")
-else:
-
-    class Generic:  # typing is not imported on the path of `run`
-        def __class_getitem__(cls, _):
-            return cls
-
-    T = None
 
 _MOST = 256  # calls in one commit: the first of them waits for all
 

@@ -3,40 +3,39 @@
 from __future__ import annotations
 
 from ..core import states
-from ..database.guarded import Table
+from ..core.units import UNITS
 from ..errors import RunEnded, UsageError
-from .amounts import SCALE, counted
+from . import tally
 from .chain import clean, link, pack
 from .fence import WHERE, Fence
-from .model import usage_of
+from .model import ENTRY, USED, Used
+from .rows import amounts as amounts_of
+from .rows import counts
 from .step_chain import head_of
-from .tables import ENTER, JOURNAL
 from .turns import Turns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from ..database.guarded import Rows
-    from .model import Run, Usage
+    from ..core.units import Amounts
+    from ..database.guarded import Rows, Table
+    from .model import Run
     from .step_log import StepWriter
     from .tables import Tables
     from .turns import _Together
 
     Records = Sequence[tuple[Table, Rows]]
 
-USAGE = Table(
-    "usage",
-    {"run": "TEXT", "seq": "BIGINT", "job": "TEXT", "at": "BIGINT"} | dict.fromkeys(SCALE, "BIGINT"),
-)
+NOTHING: dict[str, str] = {}  # is known
 
 _PROGRESS = ", done = :done, total = :total, message = :message"
-_USED = "".join(f", {unit} = {unit} + :{unit}" for unit in SCALE)
+_USED = "".join(f", {unit} = {unit} + :{unit}" for unit in UNITS)
 _ADVANCE = {  # by (there is progress, there is usage)
     (moved, used): "UPDATE {prefix}run SET seq = :seq, head = :head"
     + (_PROGRESS if moved else "")
     + (_USED if used else "")
-    + f" {WHERE} RETURNING {', '.join(SCALE)}"
+    + f" {WHERE} RETURNING {', '.join(UNITS)}"
     for moved in (False, True)
     for used in (False, True)
 }
@@ -84,15 +83,19 @@ class Writer:
         verb.progress = {"done": done, "total": total, "message": clean(message)}
         self._turns.take(verb)
 
-    def usage(self, **amounts: float) -> Usage:
-        """Something was used: usd, tokens, calls, units. Returns what this run has used, all attempts together."""
-        self.take(self.used(amounts))
+    def usage(self, about: Mapping[str, str] = NOTHING, /, **amounts: float) -> Amounts:
+        """Something was used: so much of each unit. Returns what this run has used, all attempts together.
+
+        `about` may name the model, the kind of token, the source of the figure, the item or step, and a tag.
+        """
+        self.take(self.used(amounts, about))
         return self._used
 
-    def used(self, amounts: dict[str, float], **facts: object) -> Verb:
+    def used(self, amounts: Mapping[str, float], about: Mapping[str, str] = NOTHING, **facts: object) -> Verb:
         """What `usage` writes, to be written with `take`."""
-        verb = Verb("usage", {**amounts, **facts})
-        verb.counts = counted(amounts)
+        known = {name: clean(text) for name, text in about.items() if text}
+        verb = Verb("usage", {**amounts, **known, **facts})
+        verb.counts, verb.about = counts(amounts), known
         return verb
 
     def take(self, verb: Verb) -> None:
@@ -185,30 +188,35 @@ class Writer:
         self._fence.advance(lambda seq, head: self._composed(seq, head, batch))
         if any(verb.counts for verb in batch):
             # From the row itself: a commit that was given up may have landed after all.
-            self._used = usage_of(self.run.job, self._totals) if self._totals else self._fence.look().usage
+            totals = self._totals
+            self._used = amounts_of(dict(zip(UNITS, totals, strict=True))) if totals else self._fence.look().usage
 
     def _composed(self, seq: int, head: str, batch: Sequence[Verb]) -> tuple[int, str, Callable[[], bool]]:
         run, at, values = self.run, self._fence.now(), self._fence.values()
-        rows: dict[Table, list[tuple[object, ...]]] = {JOURNAL: []}
-        used = dict.fromkeys(SCALE, 0)
+        rows: dict[Table, list[tuple[object, ...]]] = {ENTRY: []}
+        used = dict.fromkeys(UNITS, 0)
         batch = [verb for verb in batch if not verb.heads & self._fence.landed]
         if not batch:
             return seq, head, lambda: True
         for verb in batch:
             seq += 1
             head = link(head, run.id, seq, at, verb.kind, verb.body)
-            rows[JOURNAL].append((run.id, seq, at, verb.kind, verb.body, head))
+            rows[ENTRY].append((run.id, seq, at, verb.kind, verb.body, head))
             values |= verb.progress
             if verb.counts:
-                rows.setdefault(USAGE, []).append((run.id, seq, run.job, at, *verb.counts.values()))
+                made = Used(
+                    run=run.id, seq=seq, job=run.job, at=at / 1000, amounts=amounts_of(verb.counts),
+                    attempt=run.attempt, **verb.about,
+                )  # fmt: skip
+                rows.setdefault(USED, []).append(USED.row(made))
                 used = {unit: used[unit] + count for unit, count in verb.counts.items()}
             for table, more in verb.records:
                 rows.setdefault(table, []).extend(more)
         for verb in batch:
             if verb.counts:
                 verb.heads.add(head)
-        update = _ADVANCE["done" in values, USAGE in rows]
-        values |= {"seq": seq, "head": head} | (used if USAGE in rows else {})
+        update = _ADVANCE["done" in values, USED in rows]
+        values |= {"seq": seq, "head": head} | (used if USED in rows else {})
 
         def write() -> bool:
             hit = self._tables.guarded(update, values, list(rows.items()))
@@ -232,7 +240,9 @@ class Writer:
                     if not chain(_FINISH, **values, state=to, anchor=anchor):
                         raise _Missed  # takes the link back
                     chain(_END, **values, state=state)
-                    chain(ENTER, chain=run.id, seq=seq, at=at, kind="ended", body=body, hash=head)
+                    chain.enter(run.id, seq, "ended", body, head, at)
+                    if any(self._used.by_unit().values()):
+                        tally.close_attempt(self._tables, chain, run)
             except _Missed:
                 return False
             return True
@@ -250,6 +260,7 @@ class Verb:
         self.heads: set[str] = set()  # where commits with it would have brought the run
         self.progress: dict[str, object] = {}
         self.counts: dict[str, int] = {}
+        self.about: dict[str, str] = {}
         self.records: Records = ()
 
 

@@ -19,10 +19,10 @@ from .ear import Polling
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
     from typing import Any
 
-    from ..core.model import Takeover
+    from ..core.model import Begun, Takeover
     from ..core.protocols import Ear
     from ..database.postgres import Postgres
     from ..database.sqlite import Sqlite
@@ -140,6 +140,7 @@ ON CONFLICT (name, gate) DO NOTHING RETURNING gate
 
 class SqlStore:
     default_ttl = 60.0
+    lists_begun = False  # all machines share the ledger, or there is only one
 
     def __init__(self, url: str, database: Sqlite | Postgres, folder: str) -> None:
         self.url = url  # as it may be shown: without a password
@@ -151,7 +152,15 @@ class SqlStore:
     def id(self) -> str:
         return self._db.identity()
 
-    def acquire(self, name: str, grant: str, holder: Holder, ttl: float, over: Takeover | None = None) -> Granted:
+    def acquire(
+        self,
+        name: str,
+        grant: str,
+        holder: Holder,
+        ttl: float,
+        over: Takeover | None = None,
+        begin: Begun | None = None,
+    ) -> Granted:
         if self._db.look_first and over is None:
             self._look_first(name, grant)
         rows = self._write(
@@ -168,7 +177,7 @@ class SqlStore:
             record = self.read(name)
             raise Busy(held.sentence(record, name), record)
         token, previous, gates, past = rows[0]
-        return Granted(token=token, previous=previous, gates=self._gates(name) if gates else (), known=Known.read(past))
+        return Granted(token=token, previous=previous, gates=self.gates(name) if gates else (), known=Known.read(past))
 
     def _look_first(self, name: str, grant: str) -> None:
         if self._read(_HELD, name=name, grant=grant):
@@ -179,7 +188,7 @@ class SqlStore:
         if not self._write(_RENEW, ttl, name=name, grant=grant):
             raise self._lost(name)
 
-    def release(self, name: str, grant: str) -> None:
+    def release(self, name: str, grant: str, ended: Collection[int] = ()) -> None:
         if not self._db.write(self._sql(_RELEASE), lazy=True, name=name, grant=grant):
             raise self._lost(name)
 
@@ -278,7 +287,7 @@ class SqlStore:
     def close(self) -> None:
         self._db.close()
 
-    def _gates(self, name: str) -> tuple[str, ...]:
+    def gates(self, name: str) -> tuple[str, ...]:
         rows = self._read("SELECT gate FROM {prefix}gate WHERE name = :name ORDER BY gate", name=name)
         return tuple(gate for (gate,) in rows)
 

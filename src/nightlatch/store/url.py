@@ -11,6 +11,8 @@ from ..system import storage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..core.protocols import Store
 
 ENV = "NIGHTLATCH_STORE"
@@ -30,9 +32,43 @@ def resolve(url: str | None) -> str:
     return found
 
 
+class Scheme:
+    """A kind of store: one row of `SCHEMES` at the end of this file, and a module that implements `Store`."""
+
+    def __init__(
+        self,
+        *prefixes: str,
+        example: str,
+        connect: Callable[[str], Store],
+        ledger: str,
+        checkup: str = "",
+        large: bool = False,
+    ) -> None:
+        """`checkup`: the module with the `findings(url)` that `nightlatch doctor` shows. `large`: its driver takes so
+        long to load that the warden, which does without, is forked before."""
+        self.prefixes, self.example, self.connect = prefixes, example, connect
+        self.ledger, self.checkup, self.large = ledger, checkup, large
+
+
+# Where a store's ledger is: a file beside it (a writer stopped inside a ledger transaction stops no renewal), the same
+# database, or a file of each machine.
+BESIDE, INSIDE, OF_EACH_MACHINE = "beside", "inside", "of each machine"
+
+
+def scheme_of(url: str) -> Scheme | None:
+    """What kind of store a URL names; None if it names none."""
+    return next((scheme for scheme in SCHEMES if url.startswith(scheme.prefixes)), None)
+
+
+def ledger_of(url: str) -> str:
+    """Where the ledger is; of a store that is not one of ours, on each machine."""
+    scheme = scheme_of(url)
+    return scheme.ledger if scheme else OF_EACH_MACHINE
+
+
 def folder_of(url: str) -> str:
     """Where this machine keeps lifetime locks, queues and sightings for a store."""
-    if url.startswith("sqlite:"):
+    if ledger_of(url) == BESIDE:
         return _sqlite_path(url) + ".d"
     import hashlib
 
@@ -43,22 +79,19 @@ def folder_of(url: str) -> str:
 def connect(url: str | None = None) -> Store:
     """Name a store. Nothing is opened before the first verb."""
     url = resolve(url)
-    if url.startswith("sqlite:"):
-        from ..database.sqlite import Sqlite
-        from .sql import SqlStore
+    scheme = scheme_of(url)
+    if scheme is None:
+        raise UsageError(
+            f"{dsn.redact(url)!r} does not name a store. Use {examples()}; "
+            f"without --store and {ENV} it is a file in {storage.state_folder()}"
+        )
+    return scheme.connect(url)
 
-        return SqlStore(url, Sqlite(_sqlite_path(url), "store"), folder_of(url))
-    if url.startswith("git+"):
-        from .git import store
 
-        return store.connect(url)
-    if url.startswith(dsn.SCHEMES):
-        return _postgres(url)
-    raise UsageError(
-        f"{dsn.redact(url)!r} does not name a store. Use sqlite:///file (a relative path), sqlite:////path/to/file, "
-        f"git+origin or postgresql://user@host/database; "
-        f"without --store and {ENV} it is a file in {storage.state_folder()}"
-    )
+def examples() -> str:
+    """One of each, for a person."""
+    *most, last = (scheme.example for scheme in SCHEMES)
+    return f"{', '.join(most)} or {last}"
 
 
 def shared(url: str | None = None) -> Store:
@@ -67,6 +100,19 @@ def shared(url: str | None = None) -> Store:
     if where not in _shared:
         _shared[where] = connect(where)
     return _shared[where]
+
+
+def _sqlite(url: str) -> Store:
+    from ..database.sqlite import Sqlite
+    from .sql import SqlStore
+
+    return SqlStore(url, Sqlite(_sqlite_path(url), "store"), folder_of(url))
+
+
+def _git(url: str) -> Store:
+    from .git import store
+
+    return store.connect(url)
 
 
 def _postgres(url: str) -> Store:
@@ -88,4 +134,18 @@ def _sqlite_path(url: str) -> str:
             f"{url!r} names no file. Write sqlite:///leases.db for a file in this folder, "
             f"or sqlite:////var/lib/leases.db (four slashes) for a path from the root"
         )
-    return os.path.abspath(os.path.expanduser(path))
+    return os.path.realpath(os.path.expanduser(path))  # by whatever name: one store, one folder of locks
+
+
+SCHEMES = (
+    Scheme("sqlite:", example="sqlite:////path/to/file", connect=_sqlite, ledger=BESIDE, checkup="cli.doctor_sqlite"),
+    Scheme("git+", example="git+origin", connect=_git, ledger=OF_EACH_MACHINE, checkup="store.git.checkup"),
+    Scheme(
+        *dsn.SCHEMES,
+        example="postgresql://user@host/database",
+        connect=_postgres,
+        ledger=INSIDE,
+        checkup="cli.doctor_postgres",
+        large=True,
+    ),
+)

@@ -3,16 +3,44 @@
 from __future__ import annotations
 
 import os
-import zoneinfo
+import time
 
 from ..errors import UsageError
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from datetime import tzinfo
+
 _LOCAL = "/etc/localtime"
+_DATABASE = "zoneinfo/"  # the folder that names of zones are files in
 
 
-def find(name: str = "") -> zoneinfo.ZoneInfo:
+def name() -> str:
+    """This machine's zone as another machine can find it: by its name, or as an offset such as +02:00."""
+    named = os.environ.get("TZ", "").lstrip(":") or _LOCAL
+    path = os.path.realpath(named) if os.path.isabs(named) else f"{_DATABASE}{named}"
+    _, found, known = path.partition(_DATABASE)
+    if found:
+        try:
+            find(known)
+            return known
+        except UsageError:
+            pass  # TZ=EST5EDT4 and the like: rules without a name
+    minutes = time.localtime().tm_gmtoff // 60
+    return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02d}:{abs(minutes) % 60:02d}"
+
+
+def find(name: str = "") -> tzinfo:
     """The named zone; without a name, the one that TZ or the machine's settings name. TZ=:/etc/localtime is a file."""
+    import zoneinfo
+
     name = name or os.environ.get("TZ", "").lstrip(":")
+    if name[:1] in ("+", "-"):
+        from datetime import datetime
+
+        found = datetime.strptime(name, "%z").tzinfo
+        assert found
+        return found
     try:
         if name and not os.path.isabs(name):
             return zoneinfo.ZoneInfo(name)

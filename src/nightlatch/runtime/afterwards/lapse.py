@@ -6,12 +6,13 @@ Whoever acts on it acquires the lease and seals; everybody else only shows it.
 from __future__ import annotations
 
 from ...core import states
+from ...core.model import Begun
 from ...errors import StoreUnreachable
 from ...system import identity, process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ...core.model import Holder
+    from ...core.model import Holder, Record
     from ...core.protocols import Store
     from ...ledger.ledger import Ledger
     from ...ledger.model import Run
@@ -31,6 +32,12 @@ def state_of(run: Run, ledger: Ledger, store: Store) -> str:
     if now is None or (now.state, now.grant) != (run.state, run.grant):
         return now.state if now else run.state
     return LAPSED
+
+
+def left_behind(record: Record, now: float) -> tuple[Begun, ...]:
+    """Keys begun under a lease that its holder does not work on any more, as far as this machine can tell by `now`."""
+    held = record.grant and record.until >= now and not _process_gone(record.holder)
+    return Begun.without(record.begun, {record.token} if held else ())
 
 
 def _process_gone(holder: Holder) -> bool:

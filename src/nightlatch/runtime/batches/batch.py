@@ -14,17 +14,17 @@ from itertools import islice
 
 from ...core import budget, effects
 from ...core.effects import BEGUN, DONE, FAILED, IN_DOUBT, SET_ASIDE
+from ...core.job import Job
 from ...core.model import check_name
-from ...core.value import value
+from ...core.target import Command
 from ...errors import Busy, UsageError
 from ...ledger import open_for
 from ...ledger.chain import clean
-from ...ledger.items import ITEM
+from ...ledger.items import ITEM, Item
 from ...store import url
 from ...system import clock, identity
 from ..effects.book import apart
 from ..leases.lease import Lease
-from ..runs.job import Job
 from ..talk.listener import Told
 from . import bar
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
+    from ...core.batch import Batch
     from ...core.budget import Cap
     from ...core.protocols import Store
     from ...ledger.items import Item
@@ -50,43 +51,11 @@ _WAITS = 3.0  # seconds for which an item waits that said so every second
 _HOMES = "batch-home"  # scope of the store's done keys that name the machine whose ledger has a batch's items
 
 
-@value(frozen=True, kw_only=True)
-class Batch:
-    """What is to be done with which items. Times are seconds."""
-
-    name: str
-    items: str  # a path, or - for standard input
-    command: list[str]
-    key: str = ""
-    format: str = ""
-    jobs: int = 1
-    timeout: float | None = None  # of one item
-    retries: int = 0
-    backoff: float = 1.0  # before the first of them; doubles
-    fail_fast: bool = False
-    max_failures: str = ""
-    lost: str = ""  # "": again where all writes go through gates, else doubt
-    retry_failed: bool = False  # also what was set aside
-    publish: tuple[str, ...] = ()  # FROM=TO with placeholders
-    caps: tuple[Cap, ...] = ()  # of an item, and of the batch
-    meter: str = ""  # "report" or "output"
-    shell: bool = False
-    pass_store: bool = False  # items may ask for the store with its password
-    json: bool = False  # standard output is for the summary alone
-    again: str = ""  # the command line that goes on with this batch
-
-    @property
-    def item_caps(self) -> tuple[Cap, ...]:
-        return tuple(cap for cap in self.caps if cap.period == budget.ITEM)
-
-    @property
-    def when_lost(self) -> str:
-        return self.lost or ("again" if self.publish else "doubt")
-
-    def plan(self) -> dict[str, object]:
-        """As the driver gets it."""
-        items = self.items if self.items == "-" else os.path.abspath(self.items)
-        return {**self.__dict__, "items": items, "lost": self.when_lost, "caps": bool(self.item_caps)}
+def plan(batch: Batch) -> dict[str, object]:
+    """As the driver gets it."""
+    items = batch.items if batch.items == "-" else os.path.abspath(batch.items)
+    known = {name: fact for name, fact in batch.__dict__.items() if name != "budget"}
+    return {**known, "items": items, "lost": batch.when_lost, "caps": bool(batch.item_caps)}
 
 
 def run(batch: Batch, *, store: str | None = None) -> tuple[Verdict, dict[str, Any]]:
@@ -97,11 +66,11 @@ def run(batch: Batch, *, store: str | None = None) -> tuple[Verdict, dict[str, A
     from ..runs import pipeline
 
     driver = [sys.executable, "-P", "-m", "nightlatch.runtime.batches.driver", batch.name, "--", *batch.command]
-    caps = tuple(cap for cap in batch.caps if cap.period != budget.ITEM)
+    shown = f"batch {batch.name} -- {' '.join(batch.command)}"
     meter = "report" if batch.meter else ""  # what stands in an item's output, the driver reports
-    job = Job(
-        name=batch.name, command=driver, timeout=None, lost="again", caps=caps, meter=meter, pass_store=batch.pass_store
-    )
+    target = Command(words=tuple(driver), shown_as=shown, defined_as=batch.definition())
+    job = Job(name=batch.name, target=target, timeout=None, lost="again", budget=batch.own_caps, meter=meter,
+              pass_store=batch.pass_store).check()  # fmt: skip
     the_store, ledger = url.connect(store), open_for(url.resolve(store))
     _at_home(the_store, ledger, batch.name)
     _same_key(ledger, batch)
@@ -174,7 +143,7 @@ class Checkpoints:
         """Before the driver starts: what the last one left in flight, and files with the digests of what is done."""
         self._writer, self._items = writer, ledger.items
         name = self._batch.name
-        writer.event("batch", again=self._batch.again)
+        writer.event("batch", again=self._batch.continued_by)
         if _begun_with(ledger, self._batch) != clean(self._batch.key or _WHOLE):
             ledger.note(name, _KEY, key=self._batch.key or _WHOLE)
         if apart(store, ledger):
@@ -211,7 +180,7 @@ class Checkpoints:
         match word:
             case "plan":
                 home = self._home.path if self._home else ""
-                return {"plan": self._batch.plan(), "known": self._files, "home": home, "bar": self.bar is not None}
+                return {"plan": plan(self._batch), "known": self._files, "home": home, "bar": self.bar is not None}
             case "told":
                 told = self._told.pop(str(request["digest"]), Told())
                 if told.used and request.get("again"):
@@ -254,11 +223,14 @@ class Checkpoints:
         return self._publishing.publish(digest, key, targets, workspace, intend)
 
     def _write(self, kind: str, items: Sequence[tuple[str, str, str, int, int | None, str, str]]) -> None:
-        run, at = self._writer.run, int(clock.wall() * 1000)
+        run, at = self._writer.run, clock.wall()
         rows, keys = [], dict[str, list[str]]()
         for digest, key, state, tries, code, result, why in items:
-            told = (clean(result), clean(why), at)
-            rows.append((self._batch.name, digest, clean(key), state, tries, run.id, run.attempt, code, *told))
+            made = Item(
+                scope=self._batch.name, digest=digest, key=clean(key), state=state, tries=tries, run=run.id,
+                attempt=run.attempt, exit_code=code, result=clean(result), reason=clean(why), changed=at,
+            )  # fmt: skip
+            rows.append(ITEM.row(made))
             keys.setdefault(state, []).append(key)
         self._writer.record(kind, [(ITEM, rows)], **{state: "\n".join(some) for state, some in keys.items()})
 

@@ -53,7 +53,7 @@ class Driver:
         self.exhausted = False
         self.running: list[Child] = []
         self.judging: list[Child] = []  # ended, and not recorded yet
-        self.summary = Summary(self.plan["name"], self.plan["again"], piped=self.plan["items"] == "-")
+        self.summary = Summary(self.plan["name"], self.plan["continued_by"], piped=self.plan["items"] == "-")
         self.judge = Judge(self.plan, line, self.places, self.summary, self.total)
         self.signal = 0
         self.asked_twice = self.heeded = False

@@ -2,7 +2,7 @@
 
 The intent (what is to land where, by its sha256) stands in the item's own row before anything is written;
 the gates of what is under way are registered under the batch's lease, so a successor seals them first of all.
-Then it asks each target whether the intended is there, and adopts it. When an item is recorded as done its
+Then it asks each target whether the intended has landed, and adopts it. When an item is recorded as done its
 gates are forgotten: nobody writes there any more, and a million of them need not be sealed at every start.
 """
 
@@ -76,7 +76,7 @@ class Publishing:
         if left is None:
             return False
         try:
-            if not all(target.intact(facts, left) for target, facts in missing):
+            if not all(target.intact(facts, left) and not target.overtaken(facts) for target, facts in missing):
                 return False
             for target, facts in missing:
                 self._lease.use(target.gate)

@@ -35,7 +35,7 @@ _PATIENCE = 5.0  # seconds
 
 def apart(store: Store, ledger: Ledger) -> bool:
     """Has each machine that shares the store a ledger of its own?"""
-    return not (ledger.many_machines or store.url.startswith("sqlite:"))
+    return not ledger.many_machines and url.ledger_of(store.url) == url.OF_EACH_MACHINE
 
 
 class Book:

@@ -6,20 +6,27 @@ import os
 
 from ...core.model import Takeover
 from ...core.tenure import Tenure
+from ...core.value import replace
 from ...errors import Busy, Nested, StoreUnreachable, UsageError
 from ...store import held, proof, sightings
 from ...system import clock, durable, filelock, tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ...core.model import Granted, Holder, Record
+    from ...core.model import Begun, Granted, Holder, Record
     from ...core.protocols import Ear, Store
 
+_NAMED = 10  # processes, at most, that cannot be proven gone; they stand in the record
 _RETRY = 0.5  # seconds between two tries of a waiter whose store does not answer
 
 
-def acquire(store: Store, name: str, grant: str, holder: Holder, ttl: float, wait: float) -> tuple[Granted, Tenure]:
-    """Take the lease within `wait` seconds or raise Busy. The tenure counts from before the request."""
+def acquire(
+    store: Store, name: str, grant: str, holder: Holder, ttl: float, wait: float, begin: Begun | None = None
+) -> tuple[Granted, Tenure]:
+    """Take the lease within `wait` seconds or raise Busy. The tenure counts from before the request.
+
+    `begin`: the key to be worked on, if the store lists those.
+    """
     if tree.DRY_RUN in os.environ:
         raise UsageError(
             f"{name} is not taken: this is a dry-run ({tree.DRY_RUN} is set), which takes no lease. What needs one "
@@ -27,13 +34,13 @@ def acquire(store: Store, name: str, grant: str, holder: Holder, ttl: float, wai
         )
     started = clock.now()
     if wait <= 0:
-        return _attempt(store, name, grant, holder, ttl)
+        return _attempt(store, name, grant, holder, ttl, begin)
     ear: Ear | None = None
     with _Line(store.folder, name, wait):
         try:
             while True:
                 try:
-                    return _attempt(store, name, grant, holder, ttl)
+                    return _attempt(store, name, grant, holder, ttl, begin)
                 except Nested:
                     raise
                 except Busy as busy:
@@ -55,27 +62,32 @@ def acquire(store: Store, name: str, grant: str, holder: Holder, ttl: float, wai
                 ear.close()
 
 
-def _attempt(store: Store, name: str, grant: str, holder: Holder, ttl: float) -> tuple[Granted, Tenure]:
+def _attempt(
+    store: Store, name: str, grant: str, holder: Holder, ttl: float, begin: Begun | None
+) -> tuple[Granted, Tenure]:
     try:
-        return _ask(store, name, grant, holder, ttl, None)
+        return _ask(store, name, grant, holder, ttl, None, begin)
     except Busy as busy:
         if busy.record is None or not busy.record.grant:
             raise  # given back while we asked
-        over = _ground(store, busy.record)
-    return _ask(store, name, grant, holder, ttl, over)
+        over, unproven = _ground(store, busy.record)
+    if unproven:
+        holder = replace(holder, unproven=", ".join(unproven[:_NAMED]))
+    return _ask(store, name, grant, holder, ttl, over, begin)
 
 
 def _ask(
-    store: Store, name: str, grant: str, holder: Holder, ttl: float, over: Takeover | None
+    store: Store, name: str, grant: str, holder: Holder, ttl: float, over: Takeover | None, begin: Begun | None
 ) -> tuple[Granted, Tenure]:
+    listed = {"begin": begin} if begin else {}
     start = clock.now()
     try:
-        return store.acquire(name, grant, holder, ttl, over), Tenure(start=start, ttl=ttl)
+        return store.acquire(name, grant, holder, ttl, over, **listed), Tenure(start=start, ttl=ttl)
     except StoreUnreachable:
         # Only the reply may be lost. Then the lease is ours, and would be nobody's for a TTL if we left now;
         # the same grant is let in again.
         start = clock.now()
-        return store.acquire(name, grant, holder, ttl, over), Tenure(start=start, ttl=ttl)
+        return store.acquire(name, grant, holder, ttl, over, **listed), Tenure(start=start, ttl=ttl)
 
 
 def _until_expiry(record: Record | None) -> float:
@@ -83,8 +95,10 @@ def _until_expiry(record: Record | None) -> float:
     return record.left if record and record.left is not None and record.left > 0 else clock.SLICE
 
 
-def _ground(store: Store, record: Record) -> Takeover:
-    """On what ground the lease may be taken from the holder that stands there; Busy if on none."""
+def _ground(store: Store, record: Record) -> tuple[Takeover, list[str]]:
+    """On what ground the lease may be taken from the holder that stands there; Busy if on none. And which of its
+    processes cannot be proven gone, though its time is over."""
+    unproven: list[str] = []
     if record.grant in lineage():
         raise Nested(
             f"{record.name} is held by the run this was called from (token {record.token}): waiting for it would "
@@ -94,16 +108,16 @@ def _ground(store: Store, record: Record) -> Takeover:
     expired = record.left is not None and record.left <= 0
     if expired:
         # Before the lease moves, not after: an orphan must not work beside the new holder.
-        proof.end_survivors(record)
+        unproven = proof.end_survivors(record)
         proven = False
     elif proof.gone(record):
         proven = True
     elif record.left is None and store.judges_unseen(record) and sightings.lapsed(store.folder, record):
-        proof.end_survivors(record)
+        unproven = proof.end_survivors(record)
         proven = True
     else:
         raise Busy(held.sentence(record, record.name), record)
-    return Takeover(grant=record.grant, version=record.version, proven=proven)
+    return Takeover(grant=record.grant, version=record.version, proven=proven), unproven
 
 
 def lineage() -> list[str]:

@@ -7,6 +7,7 @@ from _thread import allocate_lock
 
 from ...core import duration, given
 from ...core.model import Mark, check_name
+from ...core.tenure import MINIMUM_TTL
 from ...errors import LeaseLost, StoreUnreachable, UsageError
 from ...store import url
 from ...store.keeper import Keeper
@@ -18,10 +19,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from ...core.model import Begun
     from ...core.protocols import Gate, Store
     from ...core.tenure import Tenure
-
-MINIMUM_TTL = 1.0
 
 
 def ttl_seconds(text: str | None, store: Store) -> float:
@@ -51,9 +51,12 @@ class Lease:
         wait: float,
         gates: Iterable[Gate] = (),
         lifetime: Lifetime | None = None,
+        begin: Begun | None = None,
         on_tenure: Callable[[Tenure], None] = lambda _: None,
         on_lost: Callable[[LeaseLost], None] = lambda _: None,
     ) -> None:
+        """`begin`: the key to be worked on, for a store that lists those. It is taken off the list with the lease,
+        unless the work is begun: then whoever does it says what has `ended`."""
         self.name = name
         self.store = store
         self.ttl = ttl
@@ -64,11 +67,12 @@ class Lease:
         self.grant = self._lifetime.grant
         try:
             self.holder = identity.holder(pid=os.getpid(), lifetime=self._lifetime.path)
-            granted, tenure = acquire(store, name, self.grant, self.holder, ttl, wait)
+            granted, tenure = acquire(store, name, self.grant, self.holder, ttl, wait, begin)
         except BaseException:
             self._lifetime.end()
             raise
-        self.token, self.known = granted.token, granted.known
+        self.token, self.known, self.begun = granted.token, granted.known, granted.begun
+        self.ended: set[int] = {granted.token} if begin else set()  # entries that the release takes off the list
         # Processes started from here inherit it, so that a challenger can find them if we are killed.
         os.environ[tree.LINEAGE] = " ".join([*lineage(), self.grant])
         on_tenure(tenure)
@@ -94,11 +98,12 @@ class Lease:
         given.gate(gate)
         self.check()
         with self._sealing:
-            seal_in_work(self, gate, alone=True)
+            seal_in_work(self, gate)
 
     def raise_above(self, token: int) -> None:
         """Lift our token above one that a gate has seen: the store was restored from before it was granted."""
-        self.token = self.store.raise_token(self.name, token, self.grant)
+        before, self.token = self.token, self.store.raise_token(self.name, token, self.grant)
+        self.ended = {self.token if ended == before else ended for ended in self.ended}
 
     def check(self) -> None:
         """Return while the lease is surely held; raise `LeaseLost` otherwise."""
@@ -124,7 +129,7 @@ class Lease:
         try:
             if lost and lost.reason == "expired":
                 raise StoreUnreachable("it did not answer in time, and there is no time left to wait for it")
-            self.store.release(self.name, self.grant)
+            self.store.release(self.name, self.grant, *([self.ended] if self.ended else []))
         except LeaseLost:
             pass  # another has it, or a release whose reply was lost did happen
         except StoreUnreachable:

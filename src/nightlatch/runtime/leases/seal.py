@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...core import fence
-from ...errors import GateUnreachable, LeaseLost, OtherStore, StaleToken, StoreUnreachable
+from ...errors import Forgotten, GateUnreachable, LeaseLost, OtherStore, StaleToken, StoreUnreachable
 from ...gates import open as open_gate
 from ...store import held
 
@@ -18,22 +18,25 @@ if TYPE_CHECKING:
 _TRIES = 3
 
 
-def seal_in_work(lease: Lease | Inherited, gate: Gate, *, alone: bool = False) -> None:
-    """Register a gate and seal it while the work goes on.
+def seal_in_work(lease: Lease | Inherited, gate: Gate) -> None:
+    """Seal a gate while the work goes on, then register it: before its first write.
 
-    If that fails for one who is `alone` at it, what was not registered before is so no more, as below. (Of several
-    processes that have inherited a lease another may have sealed it meanwhile, and written there.)
+    In this order what cannot be sealed is not remembered, and what is remembered has a mark. A holder that was
+    overtaken between the two is refused by the store, and has written nothing. A mark of this lease that stands in
+    the way is remembered too: it may be all that tells that the store was restored from a backup.
     """
-    new = lease.store.register(lease.name, lease.grant, gate.url)
     try:
+        if not _has_mark(gate, lease.name) and gate.url in lease.store.gates(lease.name):
+            _expect_mark(gate, lease.name)
         _seal_as_it_is(lease, gate)
-    except BaseException as error:
-        if not (new and alone):
-            raise
-        _drop(lease, [gate.url])
-        if isinstance(error, GateUnreachable):
-            raise GateUnreachable(f"{error}. {_is_it_right(lease.name)}") from error
+    except GateUnreachable as unreachable:
+        known = gate.url in lease.store.gates(lease.name)
+        raise GateUnreachable(f"{unreachable}. {_hint(gate.url, lease.name, known)}") from unreachable
+    except StaleToken as refused:
+        if isinstance(refused, Forgotten) or not isinstance(refused, OtherStore):
+            lease.store.register(lease.name, lease.grant, gate.url)
         raise
+    lease.store.register(lease.name, lease.grant, gate.url)
 
 
 def _seal_as_it_is(lease: Lease | Inherited, gate: Gate) -> None:
@@ -61,20 +64,18 @@ def seal_all(lease: Lease | Inherited, registered: Iterable[str], declared: Iter
     perhaps done keys: `Forgotten`, and the mark stays, until a person raises the token. One that was adopted may
     stand above our token: that is raised, and every gate sealed again, the first ones too.
 
-    If that fails, what was not registered before is so no more: a mistyped target must not be in the way of
-    those who name the right one. Nobody has written there under this lease, nor will.
+    What is declared is registered when all of it is sealed: a mistyped target must not be in the way of those who
+    name the right one.
     """
     gates = _opened(registered)
     known = set(gates)
-    try:
-        for gate in declared:
-            gates[gate.url] = gate  # the caller's own object, which may know more than its URL: a password
-            if gate.url not in known:
-                lease.store.register(lease.name, lease.grant, gate.url)
-        _seal(lease, gates, known)
-    except BaseException:
-        _drop(lease, [url for url in gates if url not in known])
-        raise
+    gates |= {gate.url: gate for gate in declared}  # the caller's own objects, which may know more: a password
+    for url in known:
+        _expect_mark(gates[url], lease.name)
+    _seal(lease, gates, known)
+    for url in gates:
+        if url not in known:
+            lease.store.register(lease.name, lease.grant, url)
 
 
 def _seal(lease: Lease | Inherited, gates: dict[str, Gate], known: set[str]) -> None:
@@ -87,12 +88,15 @@ def _seal(lease: Lease | Inherited, gates: dict[str, Gate], known: set[str]) -> 
     raise StoreUnreachable(f"the gates of {lease.name} could not be sealed: their marks keep rising. Try again")
 
 
-def _drop(lease: Lease | Inherited, urls: Iterable[str]) -> None:
-    try:
-        for url in urls:
-            lease.store.unregister(lease.name, url, lease.grant)
-    except (StoreUnreachable, LeaseLost):
-        pass  # they stay on the list, and the next holder, who cannot seal them either, is told what to type
+def _has_mark(gate: Gate, name: str) -> bool:
+    """False, of a gate that can tell: nobody has sealed it under this name."""
+    return not hasattr(gate, "has_mark") or bool(gate.has_mark(name))
+
+
+def _expect_mark(gate: Gate, name: str) -> None:
+    """It was sealed before: on a disk that is not mounted now no mark is to be made in its place."""
+    if hasattr(gate, "expect_mark"):
+        gate.expect_mark(name)
 
 
 def _opened(urls: Iterable[str]) -> dict[str, Gate]:
@@ -117,15 +121,12 @@ def _refusal(gate: Gate, lease: Lease | Inherited, *, new: bool) -> int:
             raise LeaseLost(held.lost_sentence(record, lease.name), reason="taken") from stale
         raise fence.forgotten(gate.url, mark, stale.stands) from stale
     except GateUnreachable as unreachable:
-        hint = (
-            f"If it is gone for good: nightlatch gate forget {gate.url} --lease {mark.name}"
-            if not new
-            else _is_it_right(mark.name)
-        )
-        raise GateUnreachable(f"{unreachable}. {hint}") from unreachable
+        raise GateUnreachable(f"{unreachable}. {_hint(gate.url, mark.name, not new)}") from unreachable
 
 
-def _is_it_right(name: str) -> str:
+def _hint(url: str, name: str, known: bool) -> str:
+    if known:
+        return f"If it is gone for good: nightlatch gate forget {url} --lease {name}"
     return f"Nothing was ever written there under {name}: is it the right target?"
 
 

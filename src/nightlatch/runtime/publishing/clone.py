@@ -12,6 +12,7 @@ from ...core.value import value
 from ...errors import GateUnreachable, UsageError
 from ...gates.git import without_password
 from ...gates.worktree import Worktree
+from ...store.git import names
 from ...store.git.remote import resolve
 from ...system import command, durable, identity
 
@@ -49,7 +50,7 @@ def source(spec: str) -> Source:
         if not url or not branch:
             raise UsageError(f"--workspace {spec!r} names no branch: write git:https://host/path#main")
         remote = resolve(f"git+{url}")
-        return Source(branch=branch, remote=remote, local=os.path.dirname(remote.config))
+        return Source(branch=names.branch(branch), remote=remote, local=os.path.dirname(remote.config))
     here = Worktree(".")
     code, local, _ = here.run("rev-parse", "--git-common-dir")
     if code:

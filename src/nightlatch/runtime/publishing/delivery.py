@@ -11,11 +11,11 @@ from .workspace import Workspace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ...core.job import Job
     from ...core.protocols import Gate
     from ...ledger.ledger import Ledger
     from ...ledger.writer import Writer
     from ..leases.lease import Lease
-    from ..runs.job import Job
 
 
 class Delivery:

@@ -9,7 +9,7 @@ everything else, and where the store is the same repository the done key lands i
 from __future__ import annotations
 
 from ...errors import Conflict, NothingToPublish, StaleToken, UsageError
-from .targets import For, Pushed, Replaced
+from .targets import REPLACED, For, Pushed, Replaced
 from .workspace import Workspace
 
 TYPE_CHECKING = False
@@ -55,26 +55,31 @@ class Publication:
     def recover(self, ledger: Ledger, fresh: Workspace, writer: Writer, whom: For) -> str:
         """Finish what an earlier attempt had begun to publish. Returns how; "" if the work has to be done (again).
 
-        All of it is there: adopted. Some is missing, and the earlier workspace is here and as it was: published
-        from there. Else the work is done again, and what is replaced is replaced by that.
+        All of it has landed: adopted, also what another write has replaced since. Some is missing, and the earlier
+        workspace is here and as it was: published from there, unless something newer has landed where it is missing.
+        Else the work is done again, and what is replaced is replaced by that.
         """
         intents, outcomes = left(ledger, writer.run.id)
         if any(target.gate.url not in intents for target in self.targets):
             return ""
-        missing = []
+        missing, since = [], ""
         for target in self.targets:
             url = target.gate.url
             if outcomes.get(url) == LANDED:
                 continue
-            if target.landed(intents[url], fresh):
-                writer.event(LANDED, attempt=intents[url]["attempt"], target=url, adopted=True)
-            else:
+            how = target.landed(intents[url], fresh)
+            if not how:
                 missing.append(target)
+                continue
+            replaced = how == REPLACED
+            since = f", {how}" if replaced else since
+            writer.event(LANDED, attempt=intents[url]["attempt"], target=url, adopted=True, replaced=replaced or None)
         before = intents[self.targets[-1].gate.url]["attempt"]
         if not missing:
-            return f"published by attempt {before}"
+            return f"published by attempt {before}{since}"
         places = {intents[target.gate.url]["workspace"] for target in missing}
-        if NOT_LANDED in outcomes.values() or len(places) > 1:
+        overtaken = any(target.overtaken(intents[target.gate.url]) for target in missing)
+        if NOT_LANDED in outcomes.values() or len(places) > 1 or overtaken:
             return ""
         old = Workspace.left(*places)
         if old is None:

@@ -6,24 +6,34 @@ it land (`land`). What `describe` says is journaled before, so that a successor 
 
 from __future__ import annotations
 
+import errno
 import os
+from contextlib import contextmanager
 
 from ...core.value import value
 from ...errors import GateUnreachable, NothingToPublish, UsageError
 from ...gates import at
 from ...gates.folder import Folder
-from . import fingerprint
+from ...system import fingerprint
+from ...system.beneath import open_beneath
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
+    from ...core.fence import Landing
     from ...gates.git import Git
     from ..leases.lease import Lease
     from .clone import Source
     from .workspace import Workspace
 
     Facts = dict[str, str]
+
+
+# How something that an earlier attempt was about to publish has landed.
+THERE = "there"
+REPLACED = "replaced since"  # it landed, and then another write did
 
 
 @value(frozen=True, kw_only=True)
@@ -71,32 +81,50 @@ class Replaced:
 
     def describe(self, workspace: Workspace | Place, whom: For) -> Facts:
         """sha256 of what is to be published. `NothingToPublish`: the command did not make it."""
-        path = os.path.join(workspace.path, self.source)
-        if not os.path.exists(path):
-            raise NothingToPublish(
-                f"nothing was published: the command succeeded and left no {self.source} in its workspace"
-            )
-        if os.path.isdir(path) != self._is_folder:
-            what, hint = ("file", "TO without / at its end") if self._is_folder else ("folder", f"{self.source}/=TO")
-            raise NothingToPublish(f"nothing was published: {self.source} is a {what}. Write {hint}")
-        return {"from": self.source, "sha256": fingerprint.of(path)}
+        with _opened(workspace.path, self.source) as made:
+            if os.path.isdir(made) != self._is_folder:
+                what, hint = (
+                    ("file", "TO without / at its end") if self._is_folder else ("folder", f"{self.source}/=TO")
+                )
+                raise NothingToPublish(f"nothing was published: {self.source} is a {what}. Write {hint}")
+            return {"from": self.source, "sha256": fingerprint.of(made)} | self._placed(whom)
 
-    def landed(self, facts: Facts, fresh: Workspace | Place | None) -> bool:
-        """Does the target hold it? Asked after the seal, so nothing older can still arrive."""
+    def _placed(self, whom: For) -> Facts:
+        """Under which token it is to land, and what it is to replace: the token that landed there last."""
+        landings = self.gate.landings()
+        return {"token": str(whom.lease.token), "over": str(landings[-1].mark.token) if landings else ""}
+
+    def landed(self, facts: Facts, fresh: Workspace | Place | None) -> str:
+        """Did it land? Asked after the seal, so nothing older can still arrive. "": no."""
+        if self._holds(facts["sha256"]):
+            return THERE
+        return REPLACED if any(_is(landing, facts) for landing in self.gate.landings()) else ""
+
+    def overtaken(self, facts: Facts) -> bool:
+        """Of what did not land: has another write landed there since? Then it is older than what is there."""
+        landings = self.gate.landings()
+        last = str(landings[-1].mark.token) if landings else ""
+        return bool(last) and facts.get("over", last) != last
+
+    def _holds(self, digest: str) -> bool:
         if not hasattr(self.gate, "path"):
             try:
-                return fingerprint.of_bytes(self.gate.read()) == facts["sha256"]
+                return fingerprint.of_bytes(self.gate.read()) == digest
             except FileNotFoundError:
                 return False
-        return os.path.exists(self.gate.path) and fingerprint.of(self.gate.path) == facts["sha256"]
+        return os.path.exists(self.gate.path) and fingerprint.of(self.gate.path) == digest
 
     def intact(self, facts: Facts, left: Workspace) -> bool:
         """Is it still there, in the workspace that an earlier attempt left?"""
-        path = os.path.join(left.path, facts["from"])
-        return os.path.exists(path) and fingerprint.of(path) == facts["sha256"]
+        try:
+            with _opened(left.path, facts["from"]) as made:
+                return fingerprint.of(made) == facts["sha256"]
+        except NothingToPublish:
+            return False
 
     def land(self, workspace: Workspace | Place, facts: Facts, whom: For) -> str:
-        return str(self.gate.publish(whom.lease, os.path.join(workspace.path, self.source)) or "")
+        with _opened(workspace.path, self.source) as made:
+            return str(self.gate.publish(whom.lease, made) or "")
 
 
 class Pushed:
@@ -132,8 +160,16 @@ class Pushed:
             work.settle()  # the push reads HEAD
         return {"commit": tip, "base": workspace.commit, "run": whom.run, "token": str(whom.lease.token)}
 
-    def landed(self, facts: Facts, fresh: Workspace | Place) -> bool:
-        """Does the branch have it? By its name; or by its trailers, if it had to follow the branch on its way."""
+    def landed(self, facts: Facts, fresh: Workspace | Place) -> str:
+        """Does the branch have it? What was pushed on top of it since does not matter: its history has both."""
+        return THERE if self._contains(facts, fresh) else ""
+
+    def overtaken(self, facts: Facts) -> bool:
+        """A push replaces nothing: it follows the branch, or is a conflict."""
+        return False
+
+    def _contains(self, facts: Facts, fresh: Workspace | Place) -> bool:
+        """By its name; or by its trailers, if it had to follow the branch on its way."""
         work, tip = self._work(fresh), fresh.commit
         if not facts["commit"] or not tip:
             return not facts["commit"]
@@ -168,3 +204,25 @@ class Pushed:
         code, out, said = work.run(*words)
         if code:
             raise NothingToPublish(f"what the command left could not be committed: {(said or out).strip()}")
+
+
+@contextmanager
+def _opened(workspace: str, source: str) -> Iterator[int]:
+    """What the command left there. A link of its making is followed inside the workspace only."""
+    try:
+        fd = open_beneath(workspace, source)
+    except FileNotFoundError as error:
+        raise NothingToPublish(
+            f"nothing was published: the command succeeded and left no {source} in its workspace"
+        ) from error
+    except OSError as error:
+        why = "a link that leads out of it" if error.errno == errno.EXDEV else f"not readable ({error.strerror})"
+        raise NothingToPublish(f"nothing was published: {source} in the workspace is {why}") from error
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _is(landing: Landing, facts: Facts) -> bool:
+    return (str(landing.mark.token), landing.digest) == (facts.get("token"), facts["sha256"])

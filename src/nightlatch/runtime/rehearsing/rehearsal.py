@@ -37,13 +37,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from ...core.job import Job
     from ...ledger.model import Run
-    from ..runs.job import Job
 
 
 def rehearse(job: Job, *, store: str | None = None) -> Plan:
     """Run it dry, within its bounds, and put the plan down. For a process of its own, as `pipeline.run`."""
-    return _Rehearsal(job.check(), store).rehearse()
+    return _Rehearsal(job, store).rehearse()
 
 
 class _Rehearsal(Looking):
@@ -73,7 +73,7 @@ class _Rehearsal(Looking):
         self.partial, self.steps_done, self.used = False, 0, dict[str, float]()
         self.known = self.ledger.find(job.name, key)
         self.watch = Watch(
-            now=started, stall=job.stall, paths=list(job.watched), caps=job.caps, spent_before=self.spending.before,
+            now=started, stall=job.stall, paths=list(job.watched), caps=job.budget, spent_before=self.spending.before,
             cancelled_by=lambda: None,
         )  # fmt: skip
         with tempfile.TemporaryDirectory(prefix="nightlatch-") as self.folder:
@@ -131,7 +131,7 @@ class _Rehearsal(Looking):
             "NIGHTLATCH_RUN": self.known.id if self.known else "dry-run",
             "NIGHTLATCH_JOB": self.job.name,
             "NIGHTLATCH_KEY": key,
-            "NIGHTLATCH_SLOT": self.job.slot,
+            "NIGHTLATCH_SLOT": self.job.due,
             "NIGHTLATCH_ATTEMPT": str(self.known.attempt + 1 if self.known else 1),
             "NIGHTLATCH_TOKEN": "0",
             "NIGHTLATCH_GRANT": self.grant,

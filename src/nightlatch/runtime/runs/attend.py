@@ -16,6 +16,7 @@ from . import backoff, output, usage, watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ...core.job import Job
     from ...ledger.ledger import Ledger
     from ...ledger.writer import Writer
     from ...system.warden import Warden
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from ..publishing.delivery import Delivery
     from ..talk.listener import Told
     from .ending import Ending
-    from .job import Job
     from .spending import Spending
 
 _IDLE = 0.2  # seconds without a word after which there is time to import what may be needed later
@@ -57,7 +57,7 @@ class Attendance:
             now=clock.now(),
             stall=job.stall,
             paths=[os.path.join(delivery.path, path) if delivery else path for path in job.watched],
-            caps=job.caps,
+            caps=job.budget,
             spent_before=spending.before,
             cancelled_by=writer.cancel_requested,
         )
@@ -70,7 +70,7 @@ class Attendance:
             "NIGHTLATCH_RUN": writer.run.id,
             "NIGHTLATCH_JOB": job.name,
             "NIGHTLATCH_KEY": writer.run.key,
-            "NIGHTLATCH_SLOT": job.slot,
+            "NIGHTLATCH_SLOT": job.due,
             "NIGHTLATCH_ATTEMPT": str(writer.run.attempt),
             "NIGHTLATCH_SOCKET": self._socket.path,
         }  # fmt: skip
@@ -108,8 +108,8 @@ class Attendance:
             tail = next(iter(self._streams.values())).tail
             found = usage.from_output(tail)
             if found:
-                backoff.patiently(self._lease, lambda: self._listener.spend(found))
-            elif job.caps:
+                backoff.patiently(self._lease, lambda: self._listener.spend(found, source="output"))
+            elif job.budget:
                 self._told.unmetered = "no usage found at the end of its output: its budget was not counted"
             if not self._ending.exit_code and (why := usage.complaint(tail)):
                 self._ending.exit_code, self._told.failure = 1, self._told.failure or why
@@ -126,6 +126,8 @@ class Attendance:
         while not self._ending.over or reading:
             now = clock.now()
             self._judge(now)
+            if not self._ending.over and self._guard.silent():
+                self._take_report()
             again = self._listener.tick(now)
             wanted = {*reading, *self._socket.descriptors}
             showing: set[int] = set()

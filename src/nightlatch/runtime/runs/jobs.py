@@ -7,15 +7,22 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack, cast
 
-from ...core import duration, given
+from ...core import given as checks
+from ...core.job import Job
 from ...core.model import check_name
+from ...core.options import DECORATOR, as_keyword, read
+from ...core.target import Function
+from ...core.value import replace
 from ...errors import UsageError
 from ..rehearsing.plan import Plan
-from .job import Job, caps, seconds
-from .start import flags, rehearsed, supervised
+from .job import here
+from .start import metered, rehearsed, signature, supervised
 from .verdict import Verdict
+
+if TYPE_CHECKING:
+    from ...core.keywords import JobOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -38,17 +45,8 @@ def job(
     *function: object,
     name: str | None = None,
     key: str | Callable[..., str] | None = None,
-    slot: str | None = None,
-    ttl: str | None = None,
-    timeout: str | None = "1h",
-    stall: str | None = None,
-    budget: str | Mapping[str, float] | None = None,
-    workspace: str | None = None,
-    publish: tuple[str, ...] = (),
-    lost: str | None = None,
-    retries: int = 0,
-    backoff: str | None = None,
     store: str | None = None,
+    **options: Unpack[JobOptions],
 ) -> Callable[[F], Supervisable]:
     """Make a function, sync or async, a job.
 
@@ -64,7 +62,8 @@ def job(
         plan = article.dry_run("example.org", "first")  # which effects would it have?
 
     `name` is the function's own if it is not given. `key` is made from the arguments: a text with their names in
-    braces, or a function of them. `stall` counts from the last `progress`. The rest is as `nightlatch run` has it.
+    braces, or a function of them. `stall` counts from the last `progress`. The other options are those of `nightlatch
+    run`, under the same names: `keep_awake=True` is `--keep-awake`.
 
     `.run()` takes arguments that JSON can carry and returns the verdict, not what the function returned: a result
     is published, or written through a gate. An exception fails the run and is recorded with its traceback. The
@@ -78,27 +77,26 @@ def job(
         raise UsageError("write @nightlatch.job(), with parentheses; what it is to be told goes there by its name")
 
     def decorate(function: F) -> Supervisable:
-        given.function(function, "a job")
+        checks.function(function, "a job")
         told = check_name(getattr(function, "__name__", "") if name is None else name)
         try:
-            _check(told, {"ttl": ttl, "timeout": timeout, "stall": stall, "backoff": backoff}, key=key, slot=slot,
-                   budget=budget, workspace=workspace, publish=publish, lost=lost, retries=retries,
-                   store=store)  # fmt: skip
+            declared = _declared(told, key, store, options)
         except UsageError as error:
-            raise UsageError(f"the job {told}: {str(error).removeprefix('--')}") from None
-        bounds = flags(
-            slot=slot, ttl=ttl, timeout="none" if timeout is None else timeout, stall=stall,
-            progress="report" if stall else None, budget=budget or None, meter="report" if budget else None,
-            workspace=workspace or None, publish=publish, lost=lost, retries=retries or None, backoff=backoff,
-        )  # fmt: skip
+            error.args = (f"the job {told}: {error}",)
+            raise
+
+        def start(args: Any, kwargs: Any) -> Job:
+            made = _key(key, function, args, kwargs)
+            if made == "":
+                raise UsageError(f"the key of {told} is empty: return a text that names what is processed")
+            job = replace(declared, key=made or "", target=_target(function, args, kwargs))
+            return here(job.check(as_keyword), as_keyword)
 
         def run(*args: Any, **kwargs: Any) -> Verdict:
-            options = [*bounds, *flags(key=_key(key, function, args, kwargs))]
-            return supervised(told, options, _command(function, args, kwargs), store=store)
+            return supervised(start(args, kwargs), store=store)
 
         def dry_run(*args: Any, **kwargs: Any) -> Plan:
-            options = [*bounds, *flags(key=_key(key, function, args, kwargs))]
-            return rehearsed(told, options, _command(function, args, kwargs), store=store)
+            return rehearsed(start(args, kwargs), store=store)
 
         made = cast(Supervisable, function)
         made.run, made.dry_run = run, dry_run  # type: ignore[method-assign]
@@ -107,38 +105,27 @@ def job(
     return decorate
 
 
-def _check(
-    name: str, times: dict[str, str | None], *, key: object, budget: Any, slot: str | None, workspace: str | None,
-    publish: tuple[str, ...], lost: str | None, retries: object, store: str | None,
-) -> None:  # fmt: skip
-    """As `nightlatch run` will check it, but where it is written and not at night."""
-    given.whole(retries, "retries")
-    given.budget(budget)
-    for field, text in {"slot": slot, "workspace": workspace, "lost": lost, "store": store}.items():
-        if text is not None:
-            given.text(text, field, empty=True)
+job.__signature__ = signature(job, DECORATOR)  # type: ignore[attr-defined]
+
+
+def _declared(name: str, key: object, store: str | None, options: Mapping[str, object]) -> Job:
+    """The job without its arguments, checked where it is written and not at night."""
+    if store is not None:
+        checks.text(store, "store", empty=True)
     if key is not None and not callable(key):
-        given.text(key, "key")
-    results = (publish,) if isinstance(publish, str) else publish
-    if not isinstance(results, list | tuple):
-        raise UsageError(f'publish is {given.shown(publish)}: give a list, as in ["report.html=/srv/www/report.html"]')
-    for result in results:
-        given.text(result, "publish")
-    bounds = {field: seconds(text, field) for field, text in times.items() if field != "backoff"}
-    if times["backoff"] is not None:
-        duration.parse(times["backoff"], what="backoff")
-    if slot is not None:
+        checks.text(key, "key")
+    reports = {"progress": "report"} if options.get("stall") and not options.get("progress") else {}
+    given = read(Job, metered(options) | reports, DECORATOR, as_keyword)
+    nothing = Function(where=name, arguments="{}", path=(), interpreter=sys.executable)
+    made = Job(name=name, target=nothing, **given).check(as_keyword)
+    if made.slot:
         from datetime import UTC
 
         from ...core import schedule
         from ...system import clock
 
-        schedule.newest_due(slot, clock.wall(), UTC)  # its zone is the business of the machine that runs it
-    allowed = caps("".join(flags(budget=budget)).removeprefix("--budget="))
-    Job(
-        name=name, command=[sys.executable], reports=True, caps=allowed, meter="report", workspace=workspace or "",
-        publish=tuple(results), lost=lost or "", ttl=bounds["ttl"], timeout=bounds["timeout"], stall=bounds["stall"],
-    ).check()  # fmt: skip
+        schedule.newest_due(made.slot, clock.wall(), UTC)  # its zone is the business of the machine that runs it
+    return made
 
 
 def _key(key: str | Callable[..., str] | None, function: Any, args: Any, kwargs: Any) -> str | None:
@@ -159,22 +146,21 @@ def _key(key: str | Callable[..., str] | None, function: Any, args: Any, kwargs:
         raise UsageError(f"the key {key!r} of {function.__name__} cannot be made: {error}") from None
 
 
-def _command(function: Any, args: Any, kwargs: Any) -> list[str]:
+def _target(function: Any, args: Any, kwargs: Any) -> Function:
     if "<" in function.__qualname__:
         raise UsageError(
             f"{function.__qualname__} cannot be run in another process: define it at the top of a module, not inside a "
             f"function"
         )
-    paths = [os.path.abspath(place) for place in sys.path]
+    paths = tuple(os.path.abspath(place) for place in sys.path)
     try:
-        given = json.dumps({"args": args, "kwargs": kwargs, "path": paths}, allow_nan=False)
+        given = json.dumps({"args": args, "kwargs": kwargs}, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise UsageError(f"the arguments of {function.__name__} must be plain, as JSON has them: {error}") from None
-    if len(given) > _LONGEST:
+    if len(given) + sum(map(len, paths)) > _LONGEST:
         raise UsageError(f"the arguments of {function.__name__} are too long for a command line: pass a file's path")
     where = f"{_module(function)}:{function.__qualname__}"
-    # -P: what lies in the workspace is not to be imported in the place of a module of the same name.
-    return [sys.executable, "-P", "-m", "nightlatch.runtime.runs.child", where, given]
+    return Function(where=where, arguments=given, path=paths, interpreter=sys.executable)
 
 
 def _module(function: Any) -> str:

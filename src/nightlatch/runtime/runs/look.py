@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from ...core import states
-from ...database import dsn
+from ...core.job import BY_HAND
 from ...errors import Busy, InDoubt
 from ...ledger import open_for
 from ...store import url
 from ...system import clock, identity
 from ..talk.listener import Told
-from . import verdict
-from .job import BY_HAND
+from . import begun, verdict
 from .spending import Spending
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ...core.job import Job
     from ...ledger.ledger import Ledger
-    from .job import Job
     from .verdict import Verdict
 
 
@@ -27,14 +26,15 @@ class Looking:
         self.job, self.where = job, url.resolve(store)
         self.host, self.told = identity.host(), Told()
         # A server's driver is large: the warden, which does without, is forked before it is loaded.
-        self.server = self.where.startswith(dsn.SCHEMES)
+        scheme = url.scheme_of(self.where)
+        self.server = scheme is not None and scheme.large
         if not self.server:
             self._name_store()
 
     def _name_store(self) -> None:
         self.store = url.connect(self.where)
         self.ledger: Ledger = open_for(self.where)
-        self.spending = Spending(self.job.name, self.job.caps, self.ledger, self.told)
+        self.spending = Spending(self.job.name, self.job.budget, self.ledger, self.told)
 
     def look_only(self) -> str | Verdict:
         """As `look`, for who will not claim it next: the lease would tell that another works on it, or has left it."""
@@ -45,7 +45,7 @@ class Looking:
 
             if lapse.state_of(known, self.ledger, self.store) != lapse.LAPSED:
                 raise Busy(f"{self.job.name} ({key}) is being worked on by {known.holder}")
-            if self.job.when_lost == "doubt":
+            if self.job.when_lost == "doubt" and not begun.decision(self.store, self.ledger, known):
                 raise InDoubt(
                     f"{self.job.name} ({key}) is in doubt: its holder {known.holder} is gone, and it may have acted. "
                     f"Look: nightlatch show {known.id}; then decide: nightlatch resolve {known.id}"
@@ -59,6 +59,9 @@ class Looking:
         key = self.job.key or self._unfinished()
         done = None if self.job.again else self.store.look(self.job.name, key)
         known = self.ledger.find(self.job.name, key)
+        if known and states.needs_person(known.state) and (decided := begun.decision(self.store, self.ledger, known)):
+            state, by = begun.outcome(decided)
+            known = self.ledger.resolve(known.id, state, by)  # on another machine; this ledger learns of it now
         if known and states.needs_person(known.state):
             from ..leases import unsealed
 
@@ -70,7 +73,7 @@ class Looking:
         settled = done is not None or (known is not None and known.state == states.SUCCEEDED and not self.job.again)
         if settled and not (known and known.state in states.OPEN):
             return verdict.Verdict(
-                job=self.job.name, key=key, slot=self.job.slot, status=verdict.SKIPPED, exit_code=0, host=self.host,
+                job=self.job.name, key=key, slot=self.job.due, status=verdict.SKIPPED, exit_code=0, host=self.host,
                 run=known.id if known else "", reason="its key is done", at=clock.wall(),
             )  # fmt: skip
         self.spending.count_earlier(known)

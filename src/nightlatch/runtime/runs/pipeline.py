@@ -20,20 +20,21 @@ from ...system.light import signal
 from ..afterwards import retention
 from ..leases import supervise
 from ..leases.lease import Lease
-from . import output, unwritten, verdict
+from . import begun, output, unwritten, verdict
 from .attend import Attendance
 from .backoff import patiently
 from .ending import Ending
+from .job import definition
 from .look import Looking
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ...core.job import Job
     from ...ledger.model import Run
     from ..batches.batch import Checkpoints
     from ..publishing.delivery import Delivery
-    from .job import Job
     from .verdict import Verdict
 
 
@@ -44,7 +45,7 @@ def run(job: Job, *, store: str | None = None, checkpoints: Checkpoints | None =
     number = 0
     while True:
         number += 1
-        pipeline = Pipeline(job.check(), store, checkpoints)
+        pipeline = Pipeline(job, store, checkpoints)
         try:
             told = pipeline.go()
         except (GateUnreachable, OtherStore) as why:
@@ -78,7 +79,7 @@ class Pipeline(Looking):
         self.pipes = os.pipe(), os.pipe()
         # Forked before any thread or connection exists: a fork copies neither in a usable state.
         streams, deaf = (self.pipes[0][1], self.pipes[1][1]), self.checkpoints is not None  # a batch's driver is ours
-        self.guard = warden.Warden(self.lifetime.grant, streams, deaf=deaf)
+        self.guard = warden.Warden(self.lifetime.grant, streams, lifetime=self.lifetime, deaf=deaf)
         for _, writing_end in self.pipes:
             os.close(writing_end)
         try:
@@ -95,7 +96,7 @@ class Pipeline(Looking):
                 self.lifetime.end()
                 return key
             try:
-                lease = self._hold()
+                lease = self._hold(key)
             except (GateUnreachable, OtherStore):
                 self.unsealed = key
                 raise
@@ -113,7 +114,7 @@ class Pipeline(Looking):
 
     # ── hold ──
 
-    def _hold(self) -> Lease:
+    def _hold(self, key: str) -> Lease:
         guard, ttl = self.guard, self.job.ttl or self.store.default_ttl
         return Lease(
             self.store,
@@ -122,9 +123,15 @@ class Pipeline(Looking):
             wait=self.job.wait,
             gates=self.delivery.gates if self.delivery else (),
             lifetime=self.lifetime,
+            # A batch keeps its own record of which machine began it.
+            begin=begun.entry(self.ledger, self.job.name, key) if self._lists_begun else None,
             on_tenure=lambda tenure: guard.tell("tenure", tenure.freeze_at, tenure.end_at, tenure.deadline),
             on_lost=lambda _: guard.tell("end", warden.LOST, ttl * 0.1, int(signal.SIGTERM)),
         )
+
+    @property
+    def _lists_begun(self) -> bool:
+        return self.store.lists_begun and self.checkpoints is None
 
     def give_up(self, why: Error) -> Verdict:
         """No lease, nothing begun: a person has to see to the gate."""
@@ -135,34 +142,51 @@ class Pipeline(Looking):
 
     def _open(self, key: str) -> Run:
         return self.ledger.open_run(
-            self.job.name, key, slot=self.job.slot, command=self._command(), host=self.host, again=self.job.again
+            self.job.name,
+            key,
+            slot=self.job.due,
+            command=self._command(),
+            definition=definition(self.job),
+            host=self.host,
+            again=self.job.again,
         )
 
     def _command(self) -> str:
         """As it is recorded, for reading."""
         hidden = output.secrets({**os.environ, **dict(self.job.env)})
-        return os.fsdecode(output.redacted(os.fsencode(" ".join(self.job.command)), hidden))
+        return os.fsdecode(output.redacted(os.fsencode(self.job.target.shown), hidden))
 
     def _attempt(self, lease: Lease, key: str) -> Verdict:
         opened = self._open(key)
         settled = not self.job.again and self.store.look(self.job.name, key) is not None
+        decided = opened.state == states.RUNNING and begun.decision(self.store, self.ledger, opened)
+        elsewhere = begun.elsewhere(lease, self.ledger, opened) if lease.begun and not settled else None
         try:
             writer = self.ledger.seal(
                 opened.id,
                 token=lease.token,
                 grant=lease.grant,
                 holder=lease.holder,
-                lost="again" if settled else self.job.when_lost,
+                lost="again" if settled or decided else self.job.when_lost,
                 command=self._command(),
+                definition=definition(self.job),
             )
         except RunEnded as ended:
             # Left behind by a holder that may have acted, or decided by a person while we waited for the lease.
             return self._tell(ended.run, states.exit_code(ended.run.state))
         if settled:
-            return self._tell(writer.finish(states.SUCCEEDED, exit_code=0, reason="its key is done already"), 0)
+            skipped = writer.finish(states.SUCCEEDED, exit_code=0, reason="its key is done already")
+            self._end_begun(lease, skipped)
+            return self._tell(skipped, 0)
+        if elsewhere:
+            writer.event(begun.KIND, attempt=elsewhere.attempt, host=elsewhere.host, token=elsewhere.token)
+            if self.job.when_lost == "doubt":
+                doubtful = writer.finish(states.IN_DOUBT, reason=begun.sentence(elsewhere))
+                return self._tell(doubtful, states.exit_code(doubtful.state))
+        lease.ended.clear()  # from here on it may act: only its end takes it off the list
         self.writer, self.lease, self.opened = writer, lease, writer.run
         unwritten.recover(self._folder(), self.ledger, writer)
-        self.spending.count_earlier(writer.run)  # again: another may have made an attempt while we waited for the lease
+        self.spending.begin(writer.run)  # counted again: another may have made an attempt while we waited for the lease
         started = clock.now()
         if self._prepare():
             self._guarded(lambda: self._work(started))
@@ -175,10 +199,10 @@ class Pipeline(Looking):
         """Record what goes in, make the workspace. False: there is nothing to start, and `ending` says why."""
 
         def steps() -> None:
-            if self.job.inputs:
-                from ..publishing import fingerprint
+            if self.job.input:
+                from ...system import fingerprint
 
-                for path in self.job.inputs:
+                for path in self.job.input:
                     self.writer.event("input", path=os.path.abspath(path), sha256=fingerprint.of(path))
             if self.delivery:
                 self.recovered = self.delivery.begin(self.lease, self.ledger, self.writer)
@@ -259,6 +283,7 @@ class Pipeline(Looking):
             ended = patiently(
                 self.lease, lambda: self.writer.finish(state, exit_code=own, reason=reason, elapsed=elapsed)
             )
+            self._end_begun(self.lease, ended)
             if self.delivery:
                 self.delivery.end(keep=state != states.SUCCEEDED)
             return self._tell(ended, shown)
@@ -269,6 +294,11 @@ class Pipeline(Looking):
                 f"Look: nightlatch show {self.opened.id}",
                 reason="taken",
             ) from None
+
+    def _end_begun(self, lease: Lease, run: Run) -> None:
+        """The run has ended, and every machine may know; one that needs a person stays on the list for all of them."""
+        if self._lists_begun and not states.needs_person(run.state):
+            lease.ended = begun.ended(lease, self.ledger, run.key)
 
     def _note_refusal(self, what: str, refused: StaleToken | RunEnded) -> None:
         self.ledger.note_refusal(self.job.name, self.opened.id, self.opened.attempt, self.lease.token, what, refused)

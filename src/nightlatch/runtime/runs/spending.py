@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ...core import budget
 from ...errors import OverBudget, StoreUnreachable
-from ...system import clock
 from . import usage
 
 TYPE_CHECKING = False
@@ -21,6 +20,12 @@ class Spending:
         self._job, self._caps, self._ledger, self._told = job, caps, ledger, told
         self._known: dict[tuple[str, str], float] = {}  # as the ledger said when it last answered
         self._earlier: dict[str, float] = {}  # by earlier attempts of the run
+        self._run: Run | None = None  # once this attempt has begun
+
+    def begin(self, run: Run) -> None:
+        """This attempt is the newest of `run`: what it uses is in `used`."""
+        self._run = run
+        self.count_earlier(run)
 
     def count_earlier(self, run: Run | None) -> None:
         """What earlier attempts have used of a cap for a run: a retried run does not spend it once more."""
@@ -37,21 +42,24 @@ class Spending:
             )
 
     def before(self, unit: str, period: str) -> float:
-        """Before this attempt: what the run has used, or its job in the current local day or month."""
+        """Before this attempt: what the run has used, or its job in the current day or month of the ledger."""
         if period == "run":
             return self._earlier.get(unit, 0.0)
-        import time
-
-        now = time.localtime(clock.wall())
-        first = (now.tm_year, now.tm_mon, now.tm_mday if period == "day" else 1, 0, 0, 0, 0, 0, -1)
-        mine = self._told.used.get(unit, 0.0) - self._told.unwritten.get(unit, 0.0)
         try:
-            known = self._known[unit, period] = self._ledger.spent(self._job, unit, time.mktime(first)) - mine
+            known = self._known[unit, period] = self._by_ledger(unit, period)
         except StoreUnreachable:
             if (unit, period) not in self._known:
                 raise
             return self._known[unit, period]
         return known
+
+    def _by_ledger(self, unit: str, period: str) -> float:
+        before = self._ledger.used(self._job, unit, period, besides=self._run)
+        own = self._ledger.used_by_attempt(self._run, unit, period) if self._run else None
+        if own is None:
+            return before
+        # It began before the current period: of what it has used, only a part counts.
+        return before + own + self._told.unwritten.get(unit, 0.0) - self._told.used.get(unit, 0.0)
 
     def over(self) -> Cap | None:
         return budget.exceeded(self._caps, self._told.used, self.before)

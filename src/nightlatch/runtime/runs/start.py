@@ -2,61 +2,66 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
-from collections.abc import Mapping
 
 from ...core import given
+from ...core.job import Job
 from ...core.model import check_name
+from ...core.options import CALL, as_keyword, rows
+from ...core.target import Command
 from ...errors import Error, UsageError, again
 from ...store.url import ENV
+from .job import read
 from .verdict import Verdict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from subprocess import Popen
-    from typing import Any
+    from typing import Any, Unpack
 
+    from ...core.keywords import RunOptions
     from ..rehearsing.plan import Plan
 
-    Budget = str | Mapping[str, float]
 
-
-def run(
-    name: str,
-    command: str | Sequence[str],
-    *,
-    key: str | None = None,
-    slot: str | None = None,
-    timeout: str | None = "1h",
-    budget: Budget | None = None,
-    store: str | None = None,
-) -> Verdict:
+def run(name: str, command: str | Sequence[str], *, store: str | None = None, **options: Unpack[RunOptions]) -> Verdict:
     """Run a command once for its key, within bounds, recorded; as `nightlatch run NAME -- COMMAND` does.
 
         verdict = nightlatch.run("articles", ["./articles.sh", "--fast"], key="2026-11-16", timeout="30m")
 
-    A list is the command's words, a text a line for the shell. `slot` is a schedule, whose newest due time
-    becomes the key. `budget` is "usd=2,usd/day=10" or {"usd": 2, "usd/day": 10}; the command reports with
-    `nightlatch spend`. Returns how it ended, whatever that is; raises `Busy` while another holds the job,
-    `InDoubt` if a person has to decide first, and other errors if it could not be started.
+    A list is the command's words, a text a line for the shell. The options are those of `nightlatch run`, under the
+    same names: `keep_awake=True` is `--keep-awake`. `slot` is a schedule, whose newest due time becomes the key.
+    `budget` is "usd=2,usd/day=10" or {"usd": 2, "usd/day": 10}; the command reports with `nightlatch spend`, unless
+    meter="output". `env` is {"NAME": "value"}. Returns how it ended, whatever that is; raises `Busy` while another
+    holds the job, `InDoubt` if a person has to decide first, and other errors if it could not be started.
 
     A supervisor process does the work: it goes on if this one is killed.
     """
     words = ["sh", "-c", given.text(command, "the command")] if isinstance(command, str) else _words(command)
-    for option, value in {"key": key, "slot": slot, "timeout": timeout}.items():
-        if value is not None:
-            given.text(value, option)
-    given.budget(budget)
-    options = flags(
-        key=key,
-        slot=slot,
-        timeout="none" if timeout is None else timeout,
-        budget=budget or None,
-        meter="report" if budget else None,
-    )
-    return supervised(name, options, words, store=store)
+    target = Command(words=tuple(words))
+    return supervised(read(check_name(name), target, metered(options), CALL, as_keyword), store=store)
+
+
+def metered(options: Mapping[str, object]) -> dict[str, Any]:
+    """In Python, what has a budget reports what it uses unless it is said otherwise."""
+    return {**options, **({"meter": "report"} if options.get("budget") and not options.get("meter") else {})}
+
+
+def signature(function: Callable[..., Any], where: str) -> inspect.Signature:
+    """A function's own, with the options of the table in the place of `**options`."""
+    own = inspect.signature(function)
+    kept = [one for one in own.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+    options = [
+        inspect.Parameter(row.name, inspect.Parameter.KEYWORD_ONLY, default=row.typed)
+        for row in rows(Job, where).values()
+        if row.name not in own.parameters
+    ]
+    return own.replace(parameters=[*kept, *options])
+
+
+run.__signature__ = signature(run, CALL)  # type: ignore[attr-defined]
 
 
 def _words(command: Sequence[str]) -> list[str]:
@@ -65,47 +70,36 @@ def _words(command: Sequence[str]) -> list[str]:
     return [given.text(word, "a word of the command", empty=True) for word in command]
 
 
-def flags(**options: object) -> list[str]:
-    """As options of `nightlatch run`; None is left out, a sequence becomes a repeated option."""
-    found = []
-    for name, value in options.items():
-        if isinstance(value, Mapping):
-            value = ",".join(f"{cap}={amount}" for cap, amount in value.items())  # noqa: PLW2901
-        values = value if isinstance(value, list | tuple) else [] if value is None else [value]
-        if "" in values:
-            raise UsageError(f"{name} is empty: give it a value, or leave it away")
-        found += [f"--{name}={one}" for one in values]
-    return found
+def supervised(job: Job, *, store: str | None) -> Verdict:
+    """Hand a job to `nightlatch run`, wait for its end, and read its verdict."""
+    return Verdict(**_start(job, [], store))
 
 
-def supervised(name: str, options: Sequence[str], command: Sequence[str], *, store: str | None) -> Verdict:
-    """Start `nightlatch run`, wait for its end, and read its verdict."""
-    return Verdict(**_start(name, options, command, store))
-
-
-def rehearsed(name: str, options: Sequence[str], command: Sequence[str], *, store: str | None) -> Plan:
+def rehearsed(job: Job, *, store: str | None) -> Plan:
     """The same with --dry-run, and its plan."""
-    from ..rehearsing.plan import read
+    from ..rehearsing.plan import read as read_plan
 
-    return read(_start(name, ["--dry-run", *options], command, store))
+    return read_plan(_start(job, ["--dry-run"], store))
 
 
-def _start(name: str, options: Sequence[str], command: Sequence[str], store: str | None) -> dict[str, Any]:
+def _start(job: Job, how: Sequence[str], store: str | None) -> dict[str, Any]:
+    import json
     import subprocess
     import tempfile
 
-    check_name(name)
     if store is not None:
         given.text(store, "store", empty=True)
 
     # In the environment, not among the words: a store's URL may hold a password, and words are shown to everybody.
     env = {**os.environ, **({ENV: store} if store else {})}
     with tempfile.TemporaryDirectory(prefix="nightlatch-") as folder:
-        file = os.path.join(folder, "verdict")
-        words = ["run", name, f"--verdict={file}", *options, "--", *command]
+        packed, file = os.path.join(folder, "job"), os.path.join(folder, "verdict")
+        with open(packed, "w", encoding="utf-8") as opened:  # nobody else can read in that folder
+            json.dump(job.pack(), opened)
+        words = ["run", job.name, f"--packed={packed}", f"--verdict={file}", *how]
         # -P: what lies in the current folder is not to be imported in the place of a module of the same name.
         code = _wait(subprocess.Popen([sys.executable, "-P", "-m", "nightlatch", *words], env=env))
-        return _read(file, name, code)
+        return _read(file, job.name, code)
 
 
 def _wait(supervisor: Popen[bytes]) -> int:

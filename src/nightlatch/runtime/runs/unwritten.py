@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from _thread import allocate_lock, start_new_thread
 
-from ...core.budget import UNITS
+from ...core.units import UNITS
 from ...errors import Error, Stop, StoreUnreachable
 from ...system import clock, durable, identity
 
@@ -38,9 +38,10 @@ class Unwritten:
         """`tried`: the verb that may have landed although its reply was lost. On the disk when this returns."""
         import json
 
-        verb = self._writer.used(amounts, id=identity.new_id())
+        about = tried.about if tried else {}
+        verb = self._writer.used(amounts, about, id=identity.new_id())
         verb.heads = tried.heads if tried else verb.heads
-        line = json.dumps({"id": verb.facts["id"], "heads": sorted(verb.heads), "amounts": amounts})
+        line = json.dumps({"id": verb.facts["id"], "heads": sorted(verb.heads), "amounts": amounts, "about": about})
         with self._mutex:
             is_new = not os.path.exists(self._path)
             fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -98,12 +99,12 @@ def recover(folder: str, ledger: Ledger, writer: Writer) -> None:
     for line in lines:
         try:
             found = json.loads(line)
-            known, amounts = (
-                {found["id"], *found["heads"]},
-                {unit: float(found["amounts"].get(unit, 0)) for unit in UNITS},
-            )
-        except (ValueError, LookupError, TypeError):
+            known = {found["id"], *found["heads"]}
+            amounts = {unit: float(found["amounts"].get(unit, 0)) for unit in UNITS}
+            about = {name: str(text) for name, text in found["about"].items()}
+        except (ValueError, LookupError, TypeError, AttributeError):
             continue  # torn: it was not acknowledged
         if not known & landed:
-            writer.take(writer.used({unit: amount for unit, amount in amounts.items() if amount}, id=found["id"]))
+            some = {unit: amount for unit, amount in amounts.items() if amount}
+            writer.take(writer.used(some, about, id=found["id"]))
     os.unlink(path)

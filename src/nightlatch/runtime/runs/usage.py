@@ -8,7 +8,7 @@ Known: `claude -p --output-format json|stream-json` (the result object) and `cod
 from __future__ import annotations
 
 from ...core import states
-from ...core.budget import UNITS
+from ...core.units import UNITS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ import os
 import time
 
 from ...core.logline import logfmt
+from ...core.units import Amounts
 from ...core.value import value
 from ...system import durable
 
@@ -19,7 +20,7 @@ SKIPPED = "skipped"
 
 
 @value(frozen=True, kw_only=True)
-class Verdict:
+class Verdict(Amounts):
     """`status` is the run's state, or `skipped` when its key was done already."""
 
     job: str
@@ -32,10 +33,6 @@ class Verdict:
     token: int = 0
     reason: str = ""
     elapsed: float = 0.0
-    usd: float = 0.0
-    tokens: float = 0.0
-    calls: float = 0.0
-    units: float = 0.0
     host: str = ""
     head: str = ""
     at: float = 0.0
@@ -56,10 +53,7 @@ class Verdict:
                 "status": self.status,
                 "exit": self.exit_code,
                 "elapsed": f"{self.elapsed:.1f}s",
-                "usd": self.usd or None,
-                "tokens": self.tokens or None,
-                "calls": self.calls or None,
-                "units": self.units or None,
+                **{unit: amount or None for unit, amount in self.by_unit().items()},
                 "host": self.host,
                 "reason": self.reason,
                 "head": self.head,
@@ -82,10 +76,7 @@ def of(run: Run, *, exit_code: int, host: str, at: float, head: str = "", retry_
         token=run.token,
         reason=run.reason,
         elapsed=run.elapsed,
-        usd=run.usage.usd,
-        tokens=run.usage.tokens,
-        calls=run.usage.calls,
-        units=run.usage.units,
+        **run.usage.by_unit(),
         host=host,
         head=head,
         at=at,

@@ -215,7 +215,7 @@ class Listener:
                 return {"waiting": self._batch.waiting()} if self._batch else {}
             case "spend":
                 amounts = budget.amounts(f"{unit}={amount}" for unit, amount in request.items())
-                kept = self.spend(amounts)
+                kept = self.spend(amounts, source="report", item=str(item))
                 if told is not self.told:
                     told.add(amounts)
                 return {"used": told.used} | ({"kept": kept} if kept else {})
@@ -264,9 +264,9 @@ class Listener:
             case other:
                 raise ValueError(f"`do` is {other!r}; known are {_KNOWN}")
 
-    def spend(self, amounts: dict[str, float]) -> str:
+    def spend(self, amounts: dict[str, float], **about: str) -> str:
         """Record what was used, for the watch to judge. Returns where it is kept, if not in the store."""
-        verb, kept = self._writer.used(amounts), ""
+        verb, kept = self._writer.used(amounts, about), ""
         try:
             if self.unwritten:
                 raise StoreUnreachable("it is away")

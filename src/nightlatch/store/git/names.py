@@ -7,6 +7,8 @@ a server whose disk does not tell them apart. A name beginning with `@` is there
 
 from __future__ import annotations
 
+from ...errors import UsageError
+
 ROOT = "refs/nightlatch/"
 STORE = f"{ROOT}@store"
 
@@ -25,6 +27,32 @@ def decode(part: str) -> str:
     from urllib.parse import unquote
 
     return unquote(part.replace("/", "").replace("+", ""))
+
+
+def branch(text: str) -> str:
+    """The branch that `text` names, as git resolves it: `refs/heads/x` and `heads/x` are x. Raises `UsageError` for
+    whatever git would not take as a branch, by the rules of `git check-ref-format`."""
+    name = text.removeprefix("refs/").removeprefix("heads/") if text.startswith(("refs/heads/", "heads/")) else text
+    if ":" in text or text.startswith("+"):
+        raise UsageError(
+            f"{text!r} is a refspec: HEAD is what is pushed, and never by force. Name the branch alone, as in "
+            f"nightlatch push origin main"
+        )
+    parts = name.split("/")
+    bad = (
+        not text
+        or name in ("HEAD", "@")
+        or text.startswith("refs/") > text.startswith("refs/heads/")
+        or name.startswith("-")
+        or name.endswith(".")
+        or ".." in name
+        or "@{" in name
+        or any(sign <= " " or sign in "~^?*[\\\x7f" for sign in name)
+        or any(not part or part.startswith(".") or part.endswith(".lock") for part in parts)
+    )
+    if bad:
+        raise UsageError(f"{text!r} cannot name a branch: git check-ref-format --branch says what can")
+    return name
 
 
 def lease(name: str) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from ...core.model import Cursor, Holder, Known, Record
+from ...core.model import Begun, Cursor, Holder, Known, Record
 from ...core.value import value
 from ...system import identity
 
 _HOLDER = "holder."
+_BEGUN = "begun="
 
 
 @value(frozen=True, kw_only=True)
@@ -22,6 +23,7 @@ class Standing:
     until: float
     gates: tuple[str, ...] = ()
     past: str = ""  # as `Known` reads it
+    begun: tuple[Begun, ...] = ()
 
     def message(self, name: str) -> str:
         holder = Holder.unpack(self.holder)
@@ -37,6 +39,7 @@ class Standing:
             f"until={self.until:.3f}",
             *([f"past={self.past}"] if self.past else ()),
             *(f"gate={escape(gate)}" for gate in self.gates),
+            *(f"{_BEGUN}{_begun_line(entry)}" for entry in self.begun),
             *(f"{_HOLDER}{line}" for line in self.holder.split("\n") if line),
             _nonce(),
         ]
@@ -54,6 +57,7 @@ class Standing:
             left=None,  # no clock here: a challenger watches whether it changes
             version=version,
             known=Known.read(self.past),
+            begun=self.begun,
         )
 
 
@@ -69,7 +73,17 @@ def read_standing(message: str) -> Standing:
         until=float(given["until"]),
         gates=tuple(unescape(line.removeprefix("gate=")) for line in lines if line.startswith("gate=")),
         past=given.get("past", ""),
+        begun=tuple(_read_begun(line.removeprefix(_BEGUN)) for line in lines if line.startswith(_BEGUN)),
     )
+
+
+def _begun_line(entry: Begun) -> str:
+    return "\t".join(map(escape, (entry.key, str(entry.attempt), entry.host, str(entry.token), f"{entry.at:.3f}")))
+
+
+def _read_begun(line: str) -> Begun:
+    key, attempt, host, token, at = map(unescape, line.split("\t")[:5])
+    return Begun(key=key, attempt=int(attempt), host=host, token=int(token), at=float(at))
 
 
 def cursor_message(cursor: Cursor) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...core.model import Cursor, Done, Granted, Known, Record
+from ...core.model import Begun, Cursor, Done, Granted, Known, Record
 from ...core.tenure import request_timeout
 from ...core.value import replace
 from ...errors import Busy, LeaseLost, StoreUnreachable
@@ -25,7 +25,7 @@ from .repository import Move, Moved, Repository
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from ...core.model import Holder, Takeover
     from ...core.protocols import Ear
@@ -64,6 +64,7 @@ class Plan(NamedTuple):
 
 class GitStore:
     default_ttl = 600.0
+    lists_begun = True  # each machine has a ledger of its own
     poll_every = 1.0
 
     def __init__(self, where: str, repository: Repository, folder: str) -> None:
@@ -83,12 +84,32 @@ class GitStore:
                 self._refs.look(names.STORE)
         return record.read_store(stands.message)
 
-    def acquire(self, name: str, grant: str, holder: Holder, ttl: float, over: Takeover | None = None) -> Granted:
+    def acquire(
+        self,
+        name: str,
+        grant: str,
+        holder: Holder,
+        ttl: float,
+        over: Takeover | None = None,
+        begin: Begun | None = None,
+    ) -> Granted:
+        def begun(before: tuple[Begun, ...], token: int, at: float) -> tuple[Begun, ...]:
+            return Begun.add(before, replace(begin, host=holder.host, token=token, at=at)) if begin else before
+
         def change(stands: Standing | None, version: str) -> Standing:
             now = clock.wall()
             until, packed, lowest = now + ttl, holder.pack(), int(now * 1000)
             if stands is None:
-                return Standing(token=lowest, since=now, grant=grant, holder=packed, ttl=ttl, until=until, past=grant)
+                return Standing(
+                    token=lowest,
+                    since=now,
+                    grant=grant,
+                    holder=packed,
+                    ttl=ttl,
+                    until=until,
+                    past=grant,
+                    begun=begun((), lowest, now),
+                )
             mine = replace(stands, grant=grant, holder=packed, ttl=ttl, until=until)
             if stands.grant == grant:
                 return mine
@@ -97,16 +118,27 @@ class GitStore:
                 there = stands.record(name, version)
                 raise Busy(held.sentence(there, name), there)
             past = Known.remember(stands.past, stands.token, grant)
-            return replace(mine, token=max(stands.token + 1, lowest), previous=stands.token, since=now, past=past)
+            token = max(stands.token + 1, lowest)
+            listed = begun(stands.begun, token, now)
+            return replace(mine, token=token, previous=stands.token, since=now, past=past, begun=listed)
 
         stands = self._change(name, change, ttl)
-        return Granted(token=stands.token, previous=stands.previous, gates=stands.gates, known=Known.read(stands.past))
+        return Granted(
+            token=stands.token,
+            previous=stands.previous,
+            gates=stands.gates,
+            known=Known.read(stands.past),
+            begun=Begun.without(stands.begun, {stands.token}),
+        )
 
     def renew(self, name: str, grant: str, ttl: float) -> None:
         self._change_mine(name, grant, lambda mine: replace(mine, ttl=ttl, until=clock.wall() + ttl), ttl)
 
-    def release(self, name: str, grant: str) -> None:
-        self._change_mine(name, grant, lambda mine: replace(mine, grant="", until=clock.wall()))
+    def release(self, name: str, grant: str, ended: Collection[int] = ()) -> None:
+        def change(mine: Standing) -> Standing:
+            return replace(mine, grant="", until=clock.wall(), begun=Begun.without(mine.begun, ended))
+
+        self._change_mine(name, grant, change)
         self.repository.tidy()
 
     def evict(self, name: str) -> bool:
@@ -139,8 +171,10 @@ class GitStore:
             lowest = max(above + 1, int(now * 1000))
             if stands is None:
                 return Standing(token=lowest, since=now, until=now)
+            token, mine = max(stands.token + 1, lowest), stands.token if grant else -1
+            begun = tuple(replace(entry, token=token) if entry.token == mine else entry for entry in stands.begun)
             # A person who raises it answers for all older marks.
-            return replace(stands, token=max(stands.token + 1, lowest), past=stands.past if grant else "")
+            return replace(stands, token=token, past=stands.past if grant else "", begun=begun)
 
         return (self._change_mine(name, grant, change) if grant else self._change(name, change)).token
 
@@ -198,9 +232,10 @@ class GitStore:
         done = Done(
             scope=key.scope, key=key.key, value=key.value, input=key.input, token=mine.token, at=round(clock.wall(), 3)
         )
+        begun = tuple(entry for entry in mine.begun if (key.name, entry.key) != (key.scope, key.key))
         # The lease's ref moves too: only a ref that changes is compared, and all of it lands or nothing.
         changes = [
-            Change(ref, lease, mine.message(key.name)),
+            Change(ref, lease, replace(mine, begun=begun).message(key.name)),
             Change(place.ref, keys, record.keys_message(), shelf.add(done, pack)),
         ]
         return Plan(done, changes, pack, mine.ttl)
@@ -238,6 +273,12 @@ class GitStore:
 
         self._change_mine(name, grant, change)
         return not there
+
+    def gates(self, name: str) -> tuple[str, ...]:
+        ref = names.lease(name)
+        self._refs.look(ref)
+        stands = _standing(self._refs.seen.get(ref))
+        return stands.gates if stands else ()
 
     def unregister(self, name: str, gate: str, grant: str = "") -> bool:
         there = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .begun import KeysBegun
 from .case import StoreCase
 from .connections import Connections
 from .cursors import Cursors
@@ -17,7 +18,18 @@ from .tokens import Tokens
 
 
 class StoreConformance(
-    Leases, Names, Tokens, Races, Takeovers, Fencing, DoneKeys, Cursors, GateRegistry, LostReplies, Connections
+    Leases,
+    Names,
+    Tokens,
+    Races,
+    Takeovers,
+    Fencing,
+    DoneKeys,
+    KeysBegun,
+    Cursors,
+    GateRegistry,
+    LostReplies,
+    Connections,
 ):
     """Everything a store has to show. Derive from it, say how to `open` yours, and let pytest find it.
 
@@ -32,6 +44,7 @@ __all__ = [
     "DoneKeys",
     "Fencing",
     "GateRegistry",
+    "KeysBegun",
     "Leases",
     "LostReplies",
     "Names",

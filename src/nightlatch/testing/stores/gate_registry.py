@@ -44,10 +44,12 @@ class GateRegistry(StoreCase):
         grant, _ = self.take(name)
         for gate in ("file:///gone", "file:///stays"):
             self.store.register(name, grant, gate)
+        assert sorted(self.connect().gates(name)) == ["file:///gone", "file:///stays"]
         assert self.store.unregister(name, "file:///gone") is True
         assert self.store.unregister(name, "file:///gone") is False
         assert self.store.unregister(self.name(), "file:///stays") is False
         self.store.release(name, grant)
+        assert (self.store.gates(name), self.store.gates(self.name())) == (("file:///stays",), ())
         assert self.take(name)[1].gates == ("file:///stays",)
 
     def test_a_holder_takes_off_the_list_what_it_put_there(self) -> None:

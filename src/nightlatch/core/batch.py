@@ -1,0 +1,89 @@
+"""A batch, declared once, as a job is (core/job.py): a command for each of many items, and the table of its options."""
+
+from __future__ import annotations
+
+from ..errors import BadOption, UsageError
+from . import breaker, budget, options
+from .job import LOST_POLICIES, METERS
+from .options import BATCH, as_flag
+from .value import value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .budget import Cap
+    from .options import Names
+
+FORMATS = ("jsonl", "csv", "lines")
+
+_HERE = (BATCH,)
+
+
+@value(frozen=True, kw_only=True)
+class Batch:
+    """What is to be done with which items. Times are seconds."""
+
+    name: str
+    items: str  # a path, or - for standard input
+    command: list[str]
+    json: bool = False  # standard output is for the summary alone
+    continued_by: str = ""  # the command line that goes on with this batch
+
+    key: str = options.text("the fields that name an item: '{site}/{slug}'", metavar="TEMPLATE", where=_HERE)
+    format: str = options.text("jsonl, csv or lines", metavar="FORMAT", choices=FORMATS, where=_HERE)
+    jobs: int = options.whole("how many at a time; also -j N", 1, where=_HERE)
+    timeout: float | None = options.bound("for one item, then it is ended and failed", "none", where=_HERE)
+    retries: int = options.whole("more tries in this start", where=_HERE)
+    backoff: float = options.time("before the first of them; doubles", "1s", where=_HERE)
+    fail_fast: bool = options.flag("start nothing more after the first failed item", where=_HERE)
+    max_failures: str = options.text("start nothing more after so many failed", metavar="N|P%", where=_HERE)
+    lost: str = options.text(
+        "doubt (default) or again (with --publish): items in flight when it died",
+        metavar="POLICY",
+        choices=LOST_POLICIES,
+        where=_HERE,
+    )
+    retry_failed: bool = options.flag("also what was set aside, since it failed for good", where=_HERE, defines=False)
+    publish: tuple[str, ...] = options.texts(
+        "from the item's own fresh folder, where it runs, to a file, folder or s3://", metavar="FROM=TO", where=_HERE
+    )
+    budget: tuple[Cap, ...] = options.item_caps("usd/item=0.1,usd=5,usd/day=10: of an item, of the batch", where=_HERE)
+    meter: str = options.text(
+        "report or output: where usage figures come from", metavar="HOW", choices=METERS, where=_HERE
+    )
+    shell: bool = options.flag("give CMD, one line, to sh; values stay values", where=_HERE)
+    pass_store: bool = options.flag("let Nightlatch's commands inside an item have the store's password", where=_HERE)
+
+    def check(self, name: Names = as_flag) -> Batch:
+        """This batch, if its options fit together; otherwise says what to add."""
+        if self.jobs < 1:
+            raise BadOption(f"{name('jobs')} is {self.jobs}: 1 is the least", "jobs")
+        if self.max_failures:
+            try:
+                breaker.Limit(self.max_failures, name("max_failures"))
+            except UsageError as error:
+                raise BadOption(str(error), "max_failures") from None
+        if self.budget and not self.meter:
+            raise BadOption(
+                f"a budget needs a meter: add {name('meter', 'report')} (each item calls `nightlatch spend`), or "
+                f"{name('meter', 'output')} (usage is read from the final JSON of claude -p --output-format json or "
+                f"codex exec --json)",
+                "budget",
+            )
+        return self
+
+    @property
+    def item_caps(self) -> tuple[Cap, ...]:
+        return tuple(cap for cap in self.budget if cap.period == budget.ITEM)
+
+    @property
+    def own_caps(self) -> tuple[Cap, ...]:
+        """Of the batch as a whole."""
+        return tuple(cap for cap in self.budget if cap.period != budget.ITEM)
+
+    @property
+    def when_lost(self) -> str:
+        return self.lost or ("again" if self.publish else "doubt")
+
+    def definition(self) -> str:
+        """What the batch is, as `Job.definition` has it."""
+        return options.definition(self, items=self.items, command=tuple(self.command))

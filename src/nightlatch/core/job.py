@@ -1,0 +1,161 @@
+"""A job, declared once: what is run, and the table of its options.
+
+Each field with a row is an option: of `nightlatch run` as --keep-awake, of `@nightlatch.job` and `nightlatch.run()` as
+keep_awake, in the order in which they are shown. `nightlatch.toml` will have the same names; what it adds (schedule,
+overlap, catch_up, late, jitter, hosts, tags, env_file, items) is one row each, valid there, and with `defines=False`
+where it does not change what the job is.
+"""
+
+from __future__ import annotations
+
+from ..errors import BadOption, UsageError
+from . import duration, options, target
+from .model import check_name
+from .options import OF_A_START, as_flag
+from .tenure import MINIMUM_TTL
+from .value import replace, value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .budget import Cap
+    from .options import Names
+    from .target import Command, Function
+
+BY_HAND = "by-hand-"  # how the key of a run without one begins
+LOST_POLICIES = ("again", "doubt")
+METERS = ("report", "output")  # `nightlatch spend`, or the agent's final JSON
+REPORT = "report"  # as a source of progress: the command calls `nightlatch progress`
+
+_VERSION = 1  # of a packed job
+_LONGEST_KEY = 1000
+
+
+@value(frozen=True, kw_only=True)
+class Job:
+    """What is to be run, under which name and key, and within which bounds. Times are seconds."""
+
+    name: str
+    target: Command | Function
+    due: str = ""  # the slot this start is for
+
+    key: str = options.text("what is processed: a key that is done is not done again", defines=False)
+    slot: str = options.text("the newest due time of this schedule is slot and key", metavar="CRON")
+    tz: str = options.text("the schedule's time zone (default: this machine's)", metavar="ZONE")
+    ttl: float | None = options.time("the lease's (default 60s)")
+    wait: float = options.time("how long to wait while it is held", "0s")
+    timeout: float | None = options.bound("wall clock, or none", "1h")
+    stall: float | None = options.bound("end it when progress does not advance for so long")
+    progress: tuple[str, ...] = options.texts("report, or a file or folder that changes", metavar="SOURCE")
+    grace: float = options.time("time between SIGTERM and SIGKILL", "10s")
+    budget: tuple[Cap, ...] = options.caps("usd=2,usd/day=10,tokens/month=1000000")
+    meter: str = options.text("report or output: where usage figures come from", metavar="HOW", choices=METERS)
+    env: tuple[tuple[str, str], ...] = options.variables("for the command")
+    cwd: str = options.text("where the command runs", metavar="FOLDER")
+    workspace: str = options.text("scratch, git or git:URL#branch: run it in a fresh folder", metavar="KIND")
+    publish: tuple[str, ...] = options.texts(
+        "or git: after success, from the workspace to a file, folder/ or s3://", metavar="FROM=TO"
+    )
+    input: tuple[str, ...] = options.texts("record its sha256", metavar="FILE")
+    lost: str = options.text(
+        "after an attempt whose holder died: again (default with --publish) or doubt",
+        metavar="POLICY",
+        choices=LOST_POLICIES,
+    )
+    pass_store: bool = options.flag("let Nightlatch's commands inside it have the store's password")
+    keep_awake: bool = options.flag("keep the machine from sleeping while it runs")
+    retries: int = options.whole("more attempts if it fails")
+    backoff: float = options.time("before the first of them; doubles", "10s")
+    again: bool = options.flag("from the beginning, although the key is done", where=OF_A_START, defines=False)
+    new: bool = options.flag("without a key: a new run, not the unfinished one", where=OF_A_START, defines=False)
+
+    def check(self, name: Names = as_flag) -> Job:
+        """This job, if its options fit together; otherwise says what to add. `name`: how the front end writes one."""
+        check_name(self.name)
+        if not self.command:
+            raise UsageError(f"no command given: nightlatch run {self.name} -- CMD …")
+        if len(self.key) > _LONGEST_KEY or self.key != self.key.encode(errors="replace").decode():
+            raise BadOption(f"{self.key[:200]!r} cannot be a key: use up to {_LONGEST_KEY} characters, in UTF-8", "key")
+        if self.slot and self.key and self.key != self.due:
+            raise BadOption(f"{name('slot')} names the key by itself: leave {name('key')} away", "key")
+        if self.tz and not self.slot:
+            raise BadOption(f"{name('tz')} is the zone of a schedule: add {name('slot', 'CRON')}", "tz")
+        if self.new and (self.key or self.slot):
+            raise BadOption(
+                f"{name('new')} is for a run without a key: leave it away, or {name('key')} and {name('slot')}", "new"
+            )
+        if self.ttl is not None and self.ttl < MINIMUM_TTL:
+            raise BadOption(f"{name('ttl')}: use at least {duration.show(MINIMUM_TTL)}, to renew it in time", "ttl")
+        if self.stall is not None and not self.progress:
+            raise BadOption(
+                f"{name('stall')} needs a source of progress: add {name('progress', REPORT)} (the command calls "
+                f"`nightlatch progress`), or {name('progress', 'PATH')} (a file or folder that changes as the work "
+                f"goes on)",
+                "stall",
+            )
+        if self.budget and not self.meter:
+            raise BadOption(
+                f"a budget needs a meter: add {name('meter', 'report')} (the command calls `nightlatch spend`), or "
+                f"{name('meter', 'output')} (usage is read from the final JSON of claude -p --output-format json or "
+                f"codex exec --json)",
+                "budget",
+            )
+        self._check_results(name)
+        return self
+
+    def _check_results(self, name: Names) -> None:
+        kind = self.workspace.partition(":")[0]
+        if kind not in ("", "scratch", "git") or self.workspace.startswith("scratch:"):
+            raise BadOption(
+                f"{name('workspace')} {self.workspace!r} is neither scratch, git nor git:URL#branch", "workspace"
+            )
+        if self.publish and not kind:
+            raise BadOption(
+                f"{name('publish')} takes from a workspace: add {name('workspace', 'scratch')} (an empty folder) or "
+                f"{name('workspace', 'git')}",
+                "publish",
+            )
+        if "git" in self.publish and kind != "git":
+            raise BadOption(
+                f"{name('publish', 'git')} pushes what is committed in a clone: add {name('workspace', 'git')}",
+                "publish",
+            )
+
+    @property
+    def command(self) -> list[str]:
+        """The words that the warden starts."""
+        return list(self.target.words)
+
+    @property
+    def watched(self) -> tuple[str, ...]:
+        """Files and folders whose change counts as progress."""
+        return tuple(source for source in self.progress if source != REPORT)
+
+    @property
+    def when_lost(self) -> str:
+        """What becomes of an attempt whose holder died: it may have acted, unless it could only do so through gates."""
+        return self.lost or ("again" if self.workspace and self.publish else "doubt")
+
+    def at(self, due: str) -> Job:
+        """This job, for one slot: that is its key."""
+        return replace(self, key=due, due=due)
+
+    def definition(self) -> str:
+        """What the job is, as a text to be hashed."""
+        return options.definition(self, target=self.target.definition)
+
+    def pack(self) -> dict[str, Any]:
+        """As JSON has it: any process can start the job. It holds the environment's values, so keep it private."""
+        facts = {"version": _VERSION, "name": self.name, "due": self.due, "target": target.pack(self.target)}
+        return facts | {"options": options.changed(self)}
+
+
+def unpack(packed: dict[str, Any]) -> Job:
+    """The job that was packed."""
+    if packed["version"] != _VERSION or not packed["options"].keys() <= options.rows(Job).keys():
+        raise UsageError(
+            f"the job {packed['name']} was packed by another version of Nightlatch: start it with that one"
+        )
+    given = options.restored(packed["options"])
+    return Job(name=packed["name"], target=target.unpack(packed["target"]), due=packed["due"], **given)

@@ -1,0 +1,264 @@
+"""An option is one row: its name, how its value is read, its default, its help, and where it is valid.
+
+The rows are the fields of `core/job.py`. The command line, `@nightlatch.job`, `nightlatch.run()` and the docs draw from
+them, so a new option is one row, and the line where it takes effect. A row reads what a front end has: words of a
+command line, or values of Python, JSON or TOML. What it cannot use raises `BadOption`, which carries the field; the
+front end's `name` says how that field is written there.
+"""
+
+from __future__ import annotations
+
+from ..errors import BadOption, UsageError
+from . import budget, duration, given
+from .budget import Cap
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    Names = Callable[..., str]  # (field, value="") → as the front end writes it
+
+RUN, BATCH, DECORATOR, CALL = "nightlatch run", "nightlatch batch", "@nightlatch.job", "nightlatch.run()"
+OF_A_JOB = (RUN, DECORATOR, CALL)
+OF_A_START = (RUN, CALL)  # said of one start, not of the job
+
+
+def as_flag(field: str, value: str = "") -> str:
+    """As the command line has it: --progress report"""
+    return f"--{field.replace('_', '-')}" + (f" {value}" if value else "")
+
+
+def as_keyword(field: str, value: str = "") -> str:
+    """As Python has it: progress="report" """
+    return f'{field}="{value}"' if value else field
+
+
+class Option:
+    """One row."""
+
+    def __init__(
+        self,
+        read: Callable[[Any, str], Any],
+        default: object,
+        help: str,
+        *,
+        written: str = "",
+        metavar: str = "",
+        where: tuple[str, ...] = OF_A_JOB,
+        choices: tuple[str, ...] = (),
+        defines: bool = True,
+    ) -> None:
+        self.name = ""  # of the field; its class tells it
+        self.default, self.written = default, written  # as a job has it, and as people write it
+        self.metavar, self.where, self.choices = metavar, where, choices
+        self.defines = defines  # part of the job's definition
+        self.flag, self.number, self.many = read is _flag, read is _whole, read in (_texts, _variables)
+        self.optional = read in (_text, _time, _caps, _item_caps)  # in Python, None stands for the default
+        self._read, self._help = read, help
+
+    def __set_name__(self, _: type, name: str) -> None:
+        self.name = name
+
+    @property
+    def typed(self) -> object:
+        """The default as Python writes it."""
+        return self.default if self.flag or self.number or self.many else self.written or None
+
+    @property
+    def type(self) -> str:
+        """What Python may give, for a type checker."""
+        return _TYPES.get(self._read, "str | None")
+
+    @property
+    def help(self) -> str:
+        return self._help + (f" (default {self.written})" if self.written else "; may be repeated" * self.many)
+
+    def read(self, value: object, name: Names) -> Any:
+        """The value as a job has it."""
+        if value is None and self.optional:
+            return self.default
+        what = name(self.name)
+        try:
+            found = self._read(value, what)
+            if self.choices and found not in self.choices:
+                raise UsageError(f"{what} {found!r} is none of {', '.join(self.choices)}")
+            return found
+        except UsageError as error:
+            raise BadOption(str(error), self.name) from None
+
+
+def rows(declared: type, where: str = "") -> dict[str, Option]:
+    """The options of a class, by their names: all, or those that are valid in a place."""
+    found = {name: row for name, row in vars(declared).items() if isinstance(row, Option)}
+    return {name: row for name, row in found.items() if where in row.where} if where else found
+
+
+def read(declared: type, values: Mapping[str, object], where: str, name: Names) -> dict[str, Any]:
+    """What a front end was given, as a job has it. Options that were not given are left out."""
+    known = rows(declared, where)
+    for field in values:
+        if field not in known:
+            import difflib
+
+            near = difflib.get_close_matches(field, known, n=1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            raise BadOption(f"{where} has no option {field!r}: {hint}There are {', '.join(known)}", field)
+    return {field: known[field].read(value, name) for field, value in values.items()}
+
+
+def changed(declared: object) -> dict[str, Any]:
+    """The options of a job that are not at their default, as JSON can carry them."""
+    table, values = rows(type(declared)), declared.__dict__
+    given = {name: values[name] for name, row in table.items() if values[name] != row.default}
+    if "budget" in given:
+        given["budget"] = tuple((cap.unit, cap.period, cap.amount) for cap in given["budget"])
+    return given
+
+
+def restored(packed: Mapping[str, Any]) -> dict[str, Any]:
+    """What `changed` gave, read back from JSON."""
+    given = {name: _frozen(value) for name, value in packed.items()}
+    if "budget" in given:
+        given["budget"] = tuple(Cap(unit=unit, period=of, amount=amount) for unit, of, amount in given["budget"])
+    return given
+
+
+def definition(declared: object, **more: object) -> str:
+    """What a job is, as a text to be hashed: the same on every machine and for every start of it. Options at their
+    default are left out, so that an upgrade which adds one changes no job; of an environment only the names count."""
+    table = rows(type(declared))
+    facts: dict[str, Any] = more | {name: fact for name, fact in changed(declared).items() if table[name].defines}
+    if "budget" in facts:
+        facts["budget"] = sorted(facts["budget"])
+    if "env" in facts:
+        facts["env"] = sorted(name for name, _ in declared.__dict__["env"])
+    return "\n".join(f"{name}={fact!a}" for name, fact in sorted(facts.items()))
+
+
+# ── the kinds of rows: for a type checker each is the value that a job has ──
+
+
+def text(help: str, **more: Any) -> Any:
+    return Option(_text, "", help, **more)
+
+
+def time(help: str, default: str = "", **more: Any) -> Any:
+    """A duration. None: whatever the place where it is used takes for the default."""
+    return Option(_time, duration.parse(default) if default else None, help, written=default, metavar="TIME", **more)
+
+
+def bound(help: str, default: str = "", **more: Any) -> Any:
+    """A duration, or none."""
+    return Option(_bound, _bound(default or None, ""), help, written=default, metavar="TIME", **more)
+
+
+def whole(help: str, default: int = 0, **more: Any) -> Any:
+    return Option(_whole, default, help, written=str(default), metavar="N", **more)
+
+
+def flag(help: str, **more: Any) -> Any:
+    return Option(_flag, False, help, **more)
+
+
+def texts(help: str, **more: Any) -> Any:
+    return Option(_texts, (), help, **more)
+
+
+def variables(help: str, **more: Any) -> Any:
+    """Of an environment: NAME=VALUE, or a mapping."""
+    return Option(_variables, (), help, metavar="NAME=VALUE", **more)
+
+
+def caps(help: str, **more: Any) -> Any:
+    """A budget."""
+    return Option(_caps, (), help, metavar="CAPS", **more)
+
+
+def item_caps(help: str, **more: Any) -> Any:
+    """The same, for one item too."""
+    return Option(_item_caps, (), help, metavar="CAPS", **more)
+
+
+def _text(value: object, what: str, *, empty: bool = False) -> str:
+    if isinstance(value, str) and value:
+        return value  # half characters too: it may name a file
+    return given.text(value, what, empty=empty)
+
+
+def _time(value: Any, what: str) -> float:
+    return duration.parse(value, what=what)
+
+
+def _bound(value: Any, what: str) -> float | None:
+    word = value.strip().lower() if isinstance(value, str) else value
+    if word is None or word == "none":
+        return None
+    found = 0.0 if word == "0" else duration.parse(word, what=what)
+    if not found:
+        raise UsageError(f"{what} {value} leaves no time: write how long, as in 30m or 1h30m, or none")
+    return found
+
+
+def _whole(value: object, what: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise UsageError(f"{what} is {given.shown(value)}: write a whole number; 0 is the least")
+    return value
+
+
+def _flag(value: object, what: str) -> bool:
+    if not isinstance(value, bool):
+        raise UsageError(f"{what} is {given.shown(value)}: write True or False")
+    return value
+
+
+def _texts(value: object, what: str) -> tuple[str, ...]:
+    if not isinstance(value, str | list | tuple):
+        raise UsageError(f"{what} is {given.shown(value)}: give a text, or a list of texts")
+    return tuple(_text(one, what) for one in ((value,) if isinstance(value, str) else value))
+
+
+def _variables(value: Any, what: str) -> tuple[tuple[str, str], ...]:
+    if _is_mapping(value):
+        pairs = [(_text(name, what), "=", _text(text, f"{what} {name}", empty=True)) for name, text in value.items()]
+    else:
+        pairs = [text.partition("=") for text in _texts(value, what)]
+    for name, equals, _ in pairs:
+        if not equals or not name:
+            raise UsageError(f"{what} {name!r}: write NAME=VALUE")
+        if name.startswith("NIGHTLATCH_"):
+            raise UsageError(f"{what} {name}: the run itself sets what begins with NIGHTLATCH_; take another name")
+    return tuple((name, text) for name, _, text in pairs)
+
+
+def _item_caps(value: Any, what: str) -> tuple[Cap, ...]:
+    return _caps(value, what, (*budget.PERIODS, budget.ITEM))
+
+
+def _caps(value: Any, what: str, periods: tuple[str, ...] = budget.PERIODS) -> tuple[Cap, ...]:
+    if _is_mapping(value):
+        value = ",".join(f"{cap}={amount}" for cap, amount in value.items())
+    elif not isinstance(value, str):
+        raise UsageError(f'{what} is {given.shown(value)}: write it as in {{"usd": 2, "usd/day": 10}}')
+    return budget.parse(value, periods) if value else ()
+
+
+def _is_mapping(value: object) -> bool:
+    if isinstance(value, str | list | tuple):
+        return False  # what a command line has: it needs no import
+    from collections.abc import Mapping
+
+    return isinstance(value, Mapping)
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
+
+
+_TYPES: dict[Callable[[Any, str], Any], str] = {
+    _whole: "int",
+    _flag: "bool",
+    _texts: "str | Sequence[str]",
+    _variables: "Mapping[str, str] | Sequence[str]",
+    _caps: "str | Mapping[str, float] | None",
+}

@@ -1,0 +1,68 @@
+"""What a job runs: a command, or a function of Python."""
+
+from __future__ import annotations
+
+from .value import value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+@value(frozen=True, kw_only=True)
+class Command:
+    """The words of a command line."""
+
+    words: tuple[str, ...]
+    shown_as: str = ""  # as it is recorded; "": its words
+    defined_as: str = ""  # what it does, where its words do not tell; "": its words
+
+    @property
+    def shown(self) -> str:
+        return self.shown_as or " ".join(self.words)
+
+    @property
+    def definition(self) -> tuple[str, ...]:
+        return "command", *((self.defined_as,) if self.defined_as else self.words)
+
+
+@value(frozen=True, kw_only=True)
+class Function:
+    """A function at the top of a module, which a process of its own calls."""
+
+    where: str  # module:qualname, or /path/to/script.py:qualname
+    arguments: str  # a JSON object: args, kwargs
+    path: tuple[str, ...]  # where modules are imported from
+    interpreter: str
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        import json
+
+        given = json.dumps(json.loads(self.arguments) | {"path": self.path})
+        # -P: what lies in the workspace is not to be imported in the place of a module of the same name.
+        return self.interpreter, "-P", "-m", "nightlatch.runtime.runs.child", self.where, given
+
+    @property
+    def shown(self) -> str:
+        return f"{self.where} {self.arguments}"
+
+    @property
+    def definition(self) -> tuple[str, ...]:
+        """Without what differs by machine (folders, the interpreter) and by call (arguments)."""
+        return "python", self.where.rpartition("/")[2]
+
+
+TARGETS = {"command": Command, "python": Function}  # kind → what a job of it runs
+
+
+def pack(target: Command | Function) -> dict[str, Any]:
+    return {target.definition[0]: {**target.__dict__}}
+
+
+def unpack(packed: dict[str, Any]) -> Command | Function:
+    ((kind, facts),) = packed.items()
+    made: Command | Function = TARGETS[kind](
+        **{name: tuple(fact) if isinstance(fact, list) else fact for name, fact in facts.items()}
+    )
+    return made

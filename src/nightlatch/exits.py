@@ -1,0 +1,133 @@
+"""Every exit code is one row: its name, its number, what it means, and which commands end with it.
+
+Errors and states take their number from here; the help of each command and docs/commands.md are made from it.
+"""
+
+from __future__ import annotations
+
+ROWS: list[Exit] = []
+
+_EVERY = "*"  # command
+
+
+class Exit(int):
+    """An exit code. `meaning` is for the table of the docs, `words` what a command's help says instead, if it does."""
+
+    meaning: str
+    words: dict[str, str]
+
+    def __new__(cls, code: int, meaning: str, commands: str = "", /, **words: str) -> Exit:
+        """`commands` end with it in this very meaning; those in `words` in a more special one."""
+        made = super().__new__(cls, code)
+        made.meaning = meaning
+        made.words = dict.fromkeys(commands.split(), meaning) | words
+        ROWS.append(made)
+        return made
+
+    @property
+    def shown(self) -> str:
+        return "its own" if self < 0 else str(int(self))
+
+
+OWN = Exit(-1, "the command's, when it ran to its end", "run lock", once="the command's, when it surely did nothing")
+DONE = Exit(
+    0,
+    "done; also, with a line `skipped`, when the key is done already",
+    run="succeeded, or `skipped`: the key is done already",
+    batch="all items are done",
+    once="done, or `skipped`: it is done already",
+    audit="the journal is whole",
+    doctor="nothing fails, every promise held",
+    status="shown, also when the default store was never used",
+    runs="shown, also when the default store was never used",
+    usage="shown, also when the default store was never used",
+)
+FAILED = Exit(
+    1,
+    "a batch with failed items; a journal that is not whole; a promise that does not hold on this machine",
+    batch="some items failed",
+    doctor="with --prove: a promise did not hold",
+    audit="the journal is not whole, or a head is not in it",
+)
+USAGE = Exit(
+    64,
+    "invalid usage",
+    _EVERY,
+    cancel="there is no such run, or it has ended",
+    retry="there is no such run, or nothing to retry",
+    resolve="there is no such thing, several, or nothing to resolve",
+    show="there is no such run, plan or store",
+    status="invalid usage, or the store that is named is not there",
+    runs="invalid usage, or the store that is named is not there",
+    usage="invalid usage, or the store that is named is not there",
+)
+INPUT_CHANGED = Exit(65, "a key was used again with other input", "once")
+UNREACHABLE = Exit(
+    69,
+    "the store, or a gate, cannot be reached or used",
+    "run batch once lock lease status runs show logs usage cancel retry resolve audit prune migrate",
+    publish="DST or the store cannot be reached",
+    push="the remote or the store cannot be reached",
+    gate="the target cannot be reached",
+    doctor="something fails",
+)
+PERMANENT = Exit(70, "`nightlatch fail --permanent`: another try would fail too", "fail")
+STALE = Exit(
+    73,
+    "a stale token was refused, since a newer holder stands there; nothing was written",
+    "publish push",
+    run="a gate refused its result, since a newer holder stands there",
+)
+HELD = Exit(
+    75,
+    "held by another; or, from `nightlatch fail`, try again later",
+    run="held by another",
+    batch="another works on it",
+    once="it is being done right now",
+    lock="held by another",
+    lease="held by another",
+    resolve="it is being worked on",
+    fail="another try may succeed",
+)
+NEEDS_PERSON = Exit(
+    76,
+    "in doubt, or otherwise in need of a person",
+    "run once",
+    batch="some items are in doubt",
+    push="a conflict that needs a person",
+    cancel="it needs a decision instead: nightlatch resolve",
+    retry="it is in doubt: nightlatch resolve decides",
+    resolve="without an outcome: it needs one",
+)
+CONFIG = Exit(78, "bad configuration")
+CANCELLED = Exit(120, "cancelled", "run")
+OVER_BUDGET = Exit(121, "over budget", "run batch")
+STALLED = Exit(122, "stalled", "run")
+LEASE_LOST = Exit(
+    123,
+    "the lease was lost",
+    "run batch lock",
+    once="it was not started: the lease was lost before its intent was recorded",
+    lease="not held under this grant",
+    publish="the lease is not held any more",
+    push="the lease is not held any more",
+)
+TIMED_OUT = Exit(124, "timed out", "run", once="it was not started: its time was over before its intent was recorded")
+OURS = Exit(125, "Nightlatch itself failed", _EVERY)
+NOT_EXECUTABLE = Exit(126, "the command cannot be executed", "run once lock")
+NOT_FOUND = Exit(127, "the command was not found", "run once lock")
+INTERRUPTED = Exit(
+    130, "interrupted by Ctrl-C", "run lock once", batch="after Ctrl-C, when what was in flight has finished"
+)
+TERMINATED = Exit(
+    143,
+    "told to end by SIGTERM; 128 + N when signal N ended the command",
+    "run lock once",
+    batch="told to end by a signal, as at a shutdown: what was in flight is ended, and failed",
+)
+
+
+def of(command: str) -> list[tuple[str, str]]:
+    """What a command ends with, and what that means there: (code, words)."""
+    found = [(row, row.words.get(command) or row.words.get(_EVERY, "")) for row in ROWS]
+    return [(row.shown, words) for row, words in found if words]

@@ -1,0 +1,116 @@
+"""Rows by name: the columns of a table are the fields of its class, in their order, and a field's type says how it is
+stored. A new column is a field of the class, and a line in a migration.
+"""
+
+from __future__ import annotations
+
+from ..core.model import Holder
+from ..core.units import UNITS, Amounts
+from ..core.value import Generic, T
+from ..database.guarded import Table
+from ..errors import UsageError
+from .chain import pack, unpack
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import Any
+
+
+def to_ms(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * 1000)
+
+
+def to_seconds(ms: int | None) -> float | None:
+    return None if ms is None else ms / 1000
+
+
+# A field's type: the column's, and how a value is read and written; None: as it is.
+_STORED: dict[str, tuple[str, Callable[[Any], Any] | None, Callable[[Any], Any] | None]] = {
+    "str": ("TEXT", None, None),
+    "int": ("BIGINT", None, None),
+    "int | None": ("BIGINT", None, None),
+    "float": ("BIGINT", to_seconds, to_ms),
+    "float | None": ("BIGINT", to_seconds, to_ms),
+    "Holder": ("TEXT", Holder.unpack, Holder.pack),
+    "dict[str, str]": ("TEXT", unpack, pack),
+}
+_MOST = 4 * 10**18  # of parts: below 2**63 there is room for one more of them
+_NAMES = {"grant": "grant_id", "facts": "body"}  # where a column cannot have its field's name
+
+
+class Rows(Table, Generic[T]):
+    """A table whose rows are objects of one class. A field of the type `Amounts` is a column for each unit."""
+
+    def __init__(self, name: str, of: type[T], tail: str = "") -> None:
+        self._of, self._amounts = of, ""
+        columns: dict[str, str] = {}
+        self._fields: list[str] = []
+        self._reads: list[tuple[str, Callable[[Any], Any]]] = []
+        self._writes: list[tuple[str, Callable[[Any], Any]]] = []
+        for field, kind in of.__annotations__.items():
+            if kind == "Amounts":
+                self._amounts = field
+                columns |= dict.fromkeys(UNITS, "BIGINT")
+                self._fields += UNITS
+                continue
+            stored, read, write = _STORED[kind]
+            columns[_NAMES.get(field, field)] = stored
+            self._fields.append(field)
+            if read:
+                self._reads.append((field, read))
+            if write:
+                self._writes.append((field, write))
+        super().__init__(name, columns, tail)
+        self.names = ", ".join(columns)  # for SELECT and RETURNING
+        # For a transaction: one row, by name.
+        places = ", ".join(f"CAST(:{column} AS {kind})" for column, kind in columns.items())
+        self.put = f"INSERT INTO {{prefix}}{name} ({self.names}) VALUES ({places}) {tail}"
+
+    def read(self, row: tuple[Any, ...]) -> T:
+        """The object of a row that was selected by `names`."""
+        found = dict(zip(self._fields, row, strict=True))
+        for field, read in self._reads:
+            found[field] = read(found[field])
+        if self._amounts:
+            found[self._amounts] = amounts({unit: found.pop(unit) for unit in UNITS})
+        return self._of(**found)
+
+    def row(self, made: T) -> tuple[Any, ...]:
+        """The object as a row, in the columns' order."""
+        found = dict(made.__dict__)
+        for field, write in self._writes:
+            found[field] = write(found[field])
+        if self._amounts:
+            found |= counts(found[self._amounts].by_unit())
+        return tuple([found[field] for field in self._fields])
+
+    def by_column(self, made: T) -> dict[str, Any]:
+        """The object by its columns, for `put`."""
+        return dict(zip(self.columns, self.row(made), strict=True))
+
+
+def where(which: Iterable[str], *more: str) -> str:
+    """A WHERE for the columns that are asked for by value, and other conditions: what is not asked for is not in it, so
+    that the database can plan for what is."""
+    conditions = [*(f"{column} = :{column}" for column in which), *more]
+    return f" WHERE {' AND '.join(conditions)}" if conditions else ""
+
+
+def counts(by_unit: Mapping[str, float]) -> dict[str, int]:
+    """As they are stored, in whole parts of a unit. Part of a token counts as a token: usage is never understated."""
+    if unknown := by_unit.keys() - UNITS.keys():
+        raise UsageError(f"there is no unit {min(unknown)!r}: report {', '.join(UNITS)}")
+    parts = dict.fromkeys(UNITS, 0)
+    for unit, amount in by_unit.items():
+        scale = UNITS[unit].scale
+        if not 0 <= amount * scale <= _MOST:
+            raise UsageError(f"{unit}={amount} is not an amount: use 0 or more, and less than 10^9")
+        parts[unit] = -int(-amount // 1) if scale == 1 else round(amount * scale)
+    return parts
+
+
+def amounts(parts: Mapping[str, int]) -> Amounts:
+    """From whole parts of each unit: as people write them."""
+    return Amounts(**{unit: parts[unit] / known.scale if known.scale > 1 else parts[unit]
+                      for unit, known in UNITS.items()})  # fmt: skip

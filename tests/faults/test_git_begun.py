@@ -1,0 +1,177 @@
+"""Machines that share a git store, each with a ledger of its own: what one began, the others do not repeat silently."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nightlatch.core.model import Begun
+from nightlatch.errors import InDoubt
+from tests import programs
+from tests.faults.git_remote import Remote, take
+from tests.faults.test_git import lose_the_next_reply
+
+POST = ["sh", "-c", 'echo "$NIGHTLATCH_TOKEN" >> "$0"; exec sleep "$1"']
+
+
+class Machine:
+    """A state folder, and so a ledger, of its own; and the world that both machines post to."""
+
+    def __init__(self, remote: Remote, tmp_path: Path, name: str) -> None:
+        self.remote, self.posts, self.mark = remote, tmp_path / "posts", f"machine={tmp_path}/{name}"
+        self.env = {"XDG_STATE_HOME": str(tmp_path / name), "MACHINE": self.mark}
+
+    def __call__(self, *words: str) -> tuple[int, str]:
+        done = programs.nightlatch(self.remote.store_url, *words, env=self.env)
+        return done.returncode, done.stdout + done.stderr
+
+    def run(self, key: str, *options: str, job: str = "posts") -> int:
+        return self("run", job, "--key", key, *options, "--", *POST, str(self.posts), "0")[0]
+
+    def die_after_posting(self, key: str, *options: str) -> None:
+        before = posted(self)
+        words = ["run", "posts", "--key", key, *options, "--", *POST, str(self.posts), "600"]
+        process = programs.start(self.remote.store_url, *words, env=self.env)
+        programs.until(lambda: posted(self) > before or process.poll() is not None)
+        assert process.poll() is None, process.communicate()
+        programs.kill_all(self.mark)
+        process.communicate()
+
+
+def posted(machine: Machine) -> int:
+    return len(machine.posts.read_text().split()) if machine.posts.exists() else 0
+
+
+@pytest.fixture
+def machines(remote: Remote, tmp_path: Path) -> tuple[Machine, Machine]:
+    return Machine(remote, tmp_path, "a"), Machine(remote, tmp_path, "b")
+
+
+@pytest.fixture
+def file_machines(file_remote: Remote, tmp_path: Path) -> tuple[Machine, Machine]:
+    return Machine(file_remote, tmp_path, "a"), Machine(file_remote, tmp_path, "b")
+
+
+def test_what_died_on_one_machine_is_not_repeated_silently_on_another(machines: tuple[Machine, Machine]) -> None:
+    a, b = machines
+    a.die_after_posting("k", "--lost", "doubt")
+    assert b.run("other") == 0, "another key of the job does not wait"
+    assert b.run("other2") == 0
+    for _ in range(2):
+        assert b.run("k", "--lost", "doubt") == 76
+    assert posted(b) == 3
+
+    assert b.run("k2", "--lost", "doubt") == 0, "nor does it take the doubt with it"
+    assert a.run("k", "--lost", "doubt") == 76
+    assert posted(a) == 4
+
+
+def test_with_lost_again_the_other_machine_goes_on(file_machines: tuple[Machine, Machine]) -> None:
+    a, b = file_machines
+    a.die_after_posting("k", "--lost", "again")
+    assert b.run("k", "--lost", "again") == 0
+    assert posted(b) == 2
+    assert a.run("k", "--lost", "doubt") == 0, "done"
+    assert posted(a) == 2
+    record = b.remote.connect().read("posts")
+    assert record and record.begun == (), "what has ended is not listed"
+
+
+@pytest.mark.parametrize("resolving", ["a", "b"])
+@pytest.mark.parametrize("outcome", ["done", "failed", "again"])
+def test_every_machine_shows_it_until_a_person_resolves_it_on_one_of_them(
+    file_machines: tuple[Machine, Machine], outcome: str, resolving: str
+) -> None:
+    a, b = file_machines
+    a.die_after_posting("k", "--lost", "doubt")
+    for machine in (a, b):
+        assert " k " in machine("status")[1].partition("needs you")[2]
+        assert "k" in json.loads(machine("lease", "show", "posts", "--json")[1])["begun"][0]["key"]
+        assert machine("show", "posts")[1].count("resolve") >= 1
+    assert b.run("k", "--lost", "doubt") == 76
+    assert a.run("k", "--lost", "doubt") == 76
+    decider, other = (a, b) if resolving == "a" else (b, a)
+    what = json.loads(decider("show", "posts", "--json")[1])["run"]
+
+    assert decider("resolve", what, outcome)[0] == 0
+
+    for machine in (decider, other):
+        shown = json.loads(machine("status", "--json")[1])
+        asking = [run for run in shown["needs_you"] if run["state"] in ("in-doubt", "lapsed")]
+        assert not asking and not shown["elsewhere"], shown
+    assert "begun" not in machine("lease", "show", "posts")[1]
+    before = posted(a)
+    assert other.run("k", "--lost", "doubt") == 0
+    assert decider.run("k", "--lost", "doubt") == 0
+    assert posted(a) == before + (outcome != "done"), "done by nobody again, or by one of them"
+
+
+@pytest.mark.parametrize("outcome", ["done", "again"])
+def test_a_machine_that_never_heard_of_a_run_can_resolve_it_by_its_key(
+    file_machines: tuple[Machine, Machine], outcome: str
+) -> None:
+    a, b = file_machines
+    a.die_after_posting("k", "--lost", "doubt")
+    code, said = b("resolve", "k")
+    assert code == 76 and "nightlatch resolve k done --job posts" in said.replace(
+        f"--store {b.remote.store_url} ", ""
+    ), said
+    assert b("resolve", "k", outcome, "--job", "posts")[0] == 0
+    assert b("resolve", "k", outcome, "--job", "posts")[0] == 64
+    assert json.loads(a("status", "--json")[1])["elsewhere"] == []
+    assert a.run("k", "--lost", "doubt") == 0
+    assert posted(a) == 1 + (outcome != "done")
+
+
+def test_a_run_that_failed_or_never_started_leaves_nothing_on_the_list(file_machines: tuple[Machine, Machine]) -> None:
+    a, b = file_machines
+    store = a.remote.store_url
+    assert programs.nightlatch(store, "run", "posts", "--key", "k", "--", "false", env=a.env).returncode == 1
+    assert programs.nightlatch(store, "run", "posts", "--key", "k", "--", "/no/such", env=a.env).returncode == 127
+    record = a.remote.connect().read("posts")
+    assert record and record.begun == ()
+    assert b.run("k", "--lost", "doubt") == 0
+
+
+@pytest.mark.parametrize("verb", ["acquire", "settle", "release"])
+def test_a_lost_reply_neither_forgets_nor_repeats_what_was_begun(remote: Remote, tmp_path: Path, verb: str) -> None:
+    store, other = remote.connect(), remote.connect()
+    store.id  # noqa: B018 - made before, so that the next push is the verb's
+    left, granted = take(store, "job", begin=Begun(key="left"))
+    store.release("job", left)
+    if verb == "acquire":
+        lose_the_next_reply(remote, tmp_path)
+    grant, mine = take(store, "job", ttl=12.0, begin=Begun(key="mine"))
+    assert [entry.key for entry in mine.begun] == ["left"]
+    listed = {"acquire": ["left", "mine"], "settle": ["left"], "release": ["mine"]}[verb]
+    if verb == "settle":
+        lose_the_next_reply(remote, tmp_path)
+        store.settle("job", grant, "job", "mine")
+    elif verb == "release":
+        lose_the_next_reply(remote, tmp_path)
+        store.release("job", grant, [granted.token])
+    assert not (tmp_path / "hang").exists() and not (remote.server and remote.server.lose_replies), "it was not lost"
+    record = other.read("job")
+    assert record and [entry.key for entry in record.begun] == listed
+
+
+def test_a_thousand_keys_in_doubt_are_kept_and_the_next_one_is_refused(file_remote: Remote) -> None:
+    store = file_remote.connect()
+    begun: tuple[Begun, ...] = ()
+    for number in range(Begun.MOST):
+        begun = Begun.add(begun, Begun(key=f"key-{number}", token=number + 1))
+    assert len(begun) == Begun.MOST
+    with pytest.raises(InDoubt, match="nightlatch status"):
+        Begun.add(begun, Begun(key="one more", token=5000))
+    again = Begun.add(begun, Begun(key="key-0", token=5000))
+    assert again[-1].attempt == 2 and len(again) == Begun.MOST + 1, "a key that is listed may be tried again"
+    for number in range(5001, 5030):
+        again = Begun.add(again, Begun(key="key-0", token=number))
+    assert sum(entry.key == "key-0" for entry in again) == Begun.MOST_OF_KEY
+    # Through a record, as a holder writes it with every renewal.
+    grant, _ = take(store, "job", begin=Begun(key="k\t=\n" + "x" * 900))
+    store.renew("job", grant, 60.0)
+    record = file_remote.connect().read("job")
+    assert record and record.begun[0].key == "k\t=\n" + "x" * 900

@@ -1,0 +1,106 @@
+"""What a gate remembers of the writes it let land: whose they were, and the sha256 of each."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from nightlatch import gates
+from nightlatch.core import fence
+from nightlatch.gates.file import File
+from nightlatch.system import durable, fingerprint
+from tests import s3
+from tests.marks import mark
+
+Known = list[tuple[str, int, str]]
+
+
+def known(gate: File | gates.Folder | gates.Object) -> Known:
+    return [(landing.mark.name, landing.mark.token, landing.digest) for landing in gate.landings()]
+
+
+def digest(content: bytes) -> str:
+    return sha256(content).hexdigest()
+
+
+def test_a_file_remembers_who_wrote_what_the_newest_last(path):
+    gates.File(path).write(mark(1), b"one")
+    gates.File(path).write(mark(2), b"two")
+    gates.File(path).write(mark(1, "other"), b"three")
+    gates.File(path).write(mark(2), b"four")
+    wanted = [("job", 1, b"one"), ("job", 2, b"two"), ("other", 1, b"three"), ("job", 2, b"four")]
+    assert known(gates.File(path)) == [(name, token, digest(content)) for name, token, content in wanted]
+
+
+def test_of_one_token_the_last_write_is_remembered_and_costs_no_flush(path, monkeypatch):
+    gate = gates.File(path)
+    gate.write(mark(1), b"one")
+    flushed: list[int] = []
+    monkeypatch.setattr(durable, "fsync", flushed.append)
+    gate.write(mark(1), b"two")
+    assert len(flushed) == 2, "the new file, and the folder it is in"
+    assert known(gate) == [("job", 1, digest(b"two"))]
+
+
+def test_a_write_that_was_killed_before_its_rename_did_not_land(path, monkeypatch):
+    gate = gates.File(path)
+    gate.write(mark(1), b"one")
+    gate.seal(mark(2), "me")
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", killed)
+    with pytest.raises(KeyboardInterrupt):
+        gate.write(mark(2), b"two")
+    monkeypatch.undo()
+    assert known(gate) == [("job", 1, digest(b"one"))]
+    gate.write(mark(3), b"three")
+    assert [token for _, token, _ in known(gate)] == [1, 3]
+
+
+def test_what_landed_is_bounded_and_survives_an_adoption(path):
+    gate = gates.File(path)
+    for token in range(1, fence.LANDINGS + 5):
+        gate.write(mark(token), str(token))
+    gate.adopt("6" * 32)
+    assert [token for _, token, _ in known(gate)] == list(range(5, fence.LANDINGS + 5))
+    assert {landing.mark.store for landing in gate.landings()} == {"6" * 32}
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Callable[[str], Path]:
+    def made(content: str) -> Path:
+        folder = tmp_path / "sources" / content
+        folder.mkdir(parents=True)
+        (folder / "page").write_text(content)
+        return folder
+
+    return made
+
+
+def test_a_folder_remembers_its_switches(tmp_path, sources):
+    gate = gates.Folder(tmp_path / "site")
+    one = gate.publish(mark(1), sources("one"))
+    gate.publish(mark(2), sources("two"))
+    assert gate.rollback(mark(3)) == one
+    first, second = (fingerprint.of(str(tmp_path / "sources" / name)) for name in ("one", "two"))
+    assert known(gate) == [("job", 1, first), ("job", 2, second), ("job", 3, fence.BACK)]
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    with s3.server() as url:
+        yield url
+
+
+def test_an_object_remembers_its_switches(endpoint):
+    gate = gates.Object(f"s3://bucket/landings?endpoint={endpoint}")
+    gate.write(mark(1), b"one")
+    gate.write(mark(2), b"two")
+    gate.rollback(mark(3))
+    assert known(gate) == [("job", 1, digest(b"one")), ("job", 2, digest(b"two")), ("job", 3, fence.BACK)]
