@@ -12,7 +12,7 @@ import shlex
 import sys
 from itertools import islice
 
-from ...core import budget, effects
+from ...core import advice, budget, effects
 from ...core.effects import BEGUN, DONE, FAILED, IN_DOUBT, SET_ASIDE
 from ...core.model import check_name
 from ...core.value import value
@@ -85,7 +85,13 @@ class Batch:
     def plan(self) -> dict[str, object]:
         """As the driver gets it."""
         items = self.items if self.items == "-" else os.path.abspath(self.items)
-        return {**self.__dict__, "items": items, "lost": self.when_lost, "caps": bool(self.item_caps)}
+        return {
+            **self.__dict__,
+            "items": items,
+            "lost": self.when_lost,
+            "caps": bool(self.item_caps),
+            "store": advice.given(),
+        }
 
 
 def run(batch: Batch, *, store: str | None = None) -> tuple[Verdict, dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...core import fence
+from ...core import advice, fence
 from ...errors import GateUnreachable, LeaseLost, OtherStore, StaleToken, StoreUnreachable
 from ...gates import open as open_gate
 from ...store import held
@@ -47,8 +47,8 @@ def _seal_as_it_is(lease: Lease | Inherited, gate: Gate) -> None:
         if stale.stands is None:
             raise
         raise StaleToken(
-            f"{stale}. If nobody has, and the store was restored from an older backup: nightlatch lease raise "
-            f"{lease.name} --above {stale.stands.token}, then start again",
+            f"{stale}. If nobody has, and the store was restored from an older backup: "
+            f"{advice.command('lease raise', lease.name, '--above', str(stale.stands.token))}, then start again",
             offered=stale.offered,
             stands=stale.stands,
         ) from stale
@@ -118,7 +118,7 @@ def _refusal(gate: Gate, lease: Lease | Inherited, *, new: bool) -> int:
         raise fence.forgotten(gate.url, mark, stale.stands) from stale
     except GateUnreachable as unreachable:
         hint = (
-            f"If it is gone for good: nightlatch gate forget {gate.url} --lease {mark.name}"
+            f"If it is gone for good: {advice.command('gate forget', gate.url, '--lease', mark.name)}"
             if not new
             else _is_it_right(mark.name)
         )

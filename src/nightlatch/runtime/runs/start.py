@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Mapping
 
-from ...core import given
+from ...core import advice, given
 from ...core.model import check_name
 from ...errors import (
     BadConfig,
@@ -148,7 +148,7 @@ def _read(file: str, name: str, code: int) -> dict[str, Any]:
     except FileNotFoundError:
         raise Error(
             f"the supervisor of {name} ended without a verdict (exit code {code}). The next start of the same key "
-            f"finds out what became of it; or look: nightlatch runs --job {name}"
+            f"finds out what became of it; or look: {advice.command('runs --job', name)}"
         ) from None
     del facts["version"]
     kind = facts.pop("error", "")
