@@ -185,7 +185,8 @@ def test_a_full_disk_is_69_and_nothing_is_lost(tmp_path):
     """
     done = subprocess.run(
         ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script],
-        env=environment(f"sqlite:///{place}/nightlatch.db"), text=True, capture_output=True, timeout=100,
+        env=environment(f"sqlite:///{place}/nightlatch.db", XDG_STATE_HOME=str(tmp_path / "home")),
+        text=True, capture_output=True, timeout=100,
     )  # fmt: skip
     assert done.returncode == 69, done.stderr
     assert "full" in done.stderr or "No space left" in done.stderr

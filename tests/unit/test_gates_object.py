@@ -12,7 +12,7 @@ from nightlatch import gates
 from nightlatch.errors import GateUnreachable, StaleToken, UsageError
 from nightlatch.gates import objects
 from nightlatch.system import identity
-from tests import programs, s3
+from tests import blobs, programs, s3
 from tests.marks import mark
 
 
@@ -200,3 +200,32 @@ def test_publish_takes_an_object_for_its_target(url, sqlite_url, tmp_path):
         sqlite_url, "lock", "job", "--", *programs.NIGHTLATCH, "publish", str(Path.cwd()), url
     )  # fmt: skip
     assert folder.returncode == 64
+
+
+@pytest.mark.parametrize("given", ["option", "environment"])
+@pytest.mark.parametrize(
+    ("url", "at", "variable", "path"),
+    [
+        ("az://devaccount/box/report", "/devaccount", "AZURE_STORAGE_ENDPOINT", "/devaccount/box/report"),
+        ("gs://bucket/report", "", "GOOGLE_BASE_URL", "/bucket/report"),
+    ],
+)
+def test_azure_and_google_take_an_endpoint_as_s3_does(monkeypatch, given, url, at, variable, path):
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "a2V5")
+    monkeypatch.setenv("GOOGLE_BEARER_TOKEN", "token")
+    with blobs.server() as (endpoint, held):
+        if given == "environment":
+            monkeypatch.setenv(variable, endpoint + at)
+        named = url if given == "environment" else f"{url}?endpoint={endpoint}{at}"
+        gate = gates.Object(named)
+        assert gate.url == f"{url}?endpoint={endpoint}{at}", "which every machine can open"
+        gate.write(mark(1), b"one")
+        gate.seal(mark(2), "new")
+        with pytest.raises(StaleToken):
+            gates.open(gate.url).write(mark(1), b"stale")  # type: ignore[attr-defined]
+        assert gate.read() == b"one" and f"{path}.nightlatch" in held
+
+
+def test_a_region_is_for_s3_only():
+    with pytest.raises(UsageError, match="endpoint=URL"):
+        gates.Object("gs://bucket/report?region=north")

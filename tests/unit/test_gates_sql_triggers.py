@@ -106,6 +106,37 @@ def test_a_partition_is_guarded_with_its_table(postgres_target):
     assert len(gate.guarded()) == 2
 
 
+def test_a_child_of_a_guarded_table_is_guarded_with_it(postgres_target):
+    """By INHERITS, at any depth: a write to the child is seen in its parent, and reaches none of its triggers."""
+    gate = postgres_target.gate()
+    with closing(postgres_target.connect()) as connection:
+        connection.execute("CREATE TABLE child () INHERITS (article)")
+        connection.execute("CREATE TABLE grandchild () INHERITS (child)")
+        connection.commit()
+        gate.install("article")
+        assert sorted(gate.guarded()) == ["article", "child", "grandchild"]
+        for write in ("INSERT INTO child VALUES ('x', 1)", "INSERT INTO grandchild VALUES ('x', 1)", "TRUNCATE child"):
+            with pytest.raises(psycopg.Error, match="behind the gate"):
+                connection.execute(write)
+            connection.rollback()
+        with gate.transaction(connection, MARK):
+            connection.execute("INSERT INTO child VALUES ('x', 1)")
+        gate.remove("article")
+        assert gate.guarded() == []
+
+
+def test_a_part_that_was_added_after_the_triggers_is_named_until_it_is_guarded(postgres_target, sqlite_url):
+    gate = postgres_target.gate()
+    gate.install("article")
+    with closing(postgres_target.connect()) as connection:
+        connection.execute("CREATE TABLE child () INHERITS (article)")
+        connection.commit()
+    shown = command(sqlite_url, "gate", "show", gate.url)
+    assert [line.split()[:2] for line in shown.stdout.splitlines() if line.startswith("open")] == [["open", "child"]]
+    gate.install("article")
+    assert gate.unguarded() == []
+
+
 def test_who_may_write_to_a_guarded_table_needs_no_right_on_the_marks(postgres, postgres_target):
     gate = postgres_target.gate()
     gate.install("article")

@@ -8,6 +8,7 @@ import shlex
 from ..core import duration, states
 from ..core.harmless import harmless
 from ..core.job import BY_HAND
+from ..database import sqlite_presence
 from ..errors import Error, RunEnded, StoreUnreachable, UsageError
 from ..ledger import open_for, place
 from ..runtime.afterwards import lapse
@@ -135,6 +136,7 @@ def existing(store: str | None, *, listing: bool = False) -> str:
     if os.path.exists(file):
         url.connect(where).id  # noqa: B018 - a file that is no store is refused before a ledger is made beside it
         return where
+    sqlite_presence.expect(file)
     named = "--store" if store else url.ENV if os.environ.get(url.ENV) else ""
     yet = f", which {named} names: is that what you meant?" if named else " yet."
     first = f"The first run makes it: {command(store, 'run NAME -- CMD …')}; all commands: nightlatch --help"

@@ -46,8 +46,7 @@ def main(argv: list[str]) -> int:
 
 def findings(where: str) -> Iterator[Finding]:
     yield from _machine()
-    if url.ledger_of(where) == url.BESIDE and not os.path.exists(place.files(where)[0]):
-        yield "ok", "store", "there was none: it is made now", ""
+    new = url.ledger_of(where) == url.BESIDE and not os.path.exists(place.files(where)[0])
     try:
         store = url.connect(where)
         started = time.perf_counter()
@@ -56,6 +55,8 @@ def findings(where: str) -> Iterator[Finding]:
     except Error as error:
         yield "fail", "store", dsn.redact(where), str(error)
         return
+    if new:
+        yield "ok", "store", "there was none: it is made now", ""
     yield "ok", "store", f"{store.url} (id {identity_of_store[:8]}, opened in {took * 1000:.0f} ms)", ""
     scheme = url.scheme_of(where)
     if scheme and scheme.checkup:

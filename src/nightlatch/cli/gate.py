@@ -132,6 +132,11 @@ def _tables(gate: Inspectable) -> list[str]:
     return gate.guarded() if hasattr(gate, "guarded") else []
 
 
+def _open(gate: Inspectable) -> list[str]:
+    """What belongs to a guarded table and is not guarded."""
+    return gate.unguarded() if hasattr(gate, "unguarded") else []
+
+
 def _inspectable(target: str) -> Inspectable:
     gate = at(target)
     if not hasattr(gate, "standing"):
@@ -153,6 +158,10 @@ def _show(gate: Inspectable, target: str) -> None:
         )
     for table in _tables(gate):
         print(f"guards   {table}")
+    for table in _open(gate):
+        print(
+            f"open     {table}  added since: nightlatch gate install {shlex.quote(target)} --table {shlex.quote(table)}"
+        )
     for refusal in gate.refusals():
         why = f"token {refusal.stands} stood there" if refusal.stands else "fenced from another store"
         print(f"refused  {refusal.name}  token {refusal.offered}  {refusal.by}  at {_time(refusal.at)}  ({why})")
@@ -166,6 +175,7 @@ def _show_json(gate: Inspectable) -> None:
             for n, s in gate.standing().items()
         ],
         "tables": _tables(gate),
+        "open": _open(gate),
         "refusals": [
             {"lease": r.name, "token": r.offered, "stands": r.stands, "holder": r.by, "at": r.at}
             for r in gate.refusals()

@@ -17,7 +17,7 @@ from _weakrefset import WeakSet
 from ..errors import StoreUnreachable
 from ..system import clock, durable, filelock, identity, storage
 from ..system.light import sqlite3
-from . import schema
+from . import schema, sqlite_presence
 from .sqlite_log import Log
 from .sqlite_trouble import Explained
 
@@ -53,7 +53,7 @@ class Sqlite:
     look_first = True  # reading takes microseconds, a turn to write has to be waited for
 
     def __init__(self, path: str, area: str) -> None:
-        self.path = self.address = os.path.abspath(path)
+        self.path = self.address = os.path.realpath(path)  # SQLite's log is beside the file, not beside a link
         self.area = area
         self._queue = filelock.FairLock(f"{self.path}.queue", keep_open=True)
         self._thread = RLock()
@@ -176,6 +176,8 @@ class Sqlite:
                 f"Name another file (--store sqlite:////path/to/file), or share leases between machines "
                 f"with --store postgresql://… or --store git+origin"
             )
+        if self.area == "store":
+            sqlite_presence.expect(self.path)
         durable.private_folder(os.path.dirname(self.path))
         try:
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -187,6 +189,8 @@ class Sqlite:
         if not schema.check(meta, self.area, self.path) or _mode(connection) != "wal":
             meta = self._migrate(connection)
         self._facts = meta
+        if self.area == "store":
+            sqlite_presence.confirm(self.path, meta["store.id"])
         return connection
 
     def _meta(self, connection: sqlite3.Connection) -> dict[str, str]:

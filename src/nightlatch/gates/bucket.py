@@ -15,13 +15,16 @@ from ..errors import GateUnreachable, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import Any
+    from typing import Any, BinaryIO
 
     Version = dict[str, str]  # what a conditional put names: the ETag, or what the store has instead
 
 _PARTS = {"s3": 1, "gs": 1, "az": 2}  # leading parts of the path that name the bucket; Azure: account and container
-_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+_ENDPOINTS = {
+    "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+    "gs": ("GOOGLE_BASE_URL",),
+    "az": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
+}
 _TIMEOUT = timedelta(seconds=30)  # for one request; a large payload is sent in several
 
 
@@ -38,10 +41,10 @@ class Bucket:
         self.key = parts[-1]
         self._where = f"{scheme}://{'/'.join(parts[:-1])}"
         self._options = dict(parse_qsl(query, keep_blank_values=True))
-        if self._options.keys() - {"endpoint", "region"} or (self._options and scheme != "s3"):
-            raise UsageError(f"{url!r}: only s3://bucket/key?endpoint=URL&region=NAME can have options")
-        if scheme == "s3" and "endpoint" not in self._options:
-            found = next((os.environ[name] for name in _ENDPOINTS if os.environ.get(name)), None)
+        if self._options.keys() - ({"endpoint", "region"} if scheme == "s3" else {"endpoint"}):
+            raise UsageError(f"{url!r}: options are ?endpoint=URL, and for s3:// &region=NAME")
+        if "endpoint" not in self._options:
+            found = next((os.environ[name] for name in _ENDPOINTS[scheme] if os.environ.get(name)), None)
             self._options |= {"endpoint": found} if found else {}
         tail = "&".join(f"{name}={quote(text, safe=':/')}" for name, text in sorted(self._options.items()))
         self.url = plain + (f"?{tail}" if tail else "")
@@ -69,7 +72,7 @@ class Bucket:
         except (errors.BaseError, FileNotFoundError) as error:
             raise self._unreachable(error) from error
 
-    def put(self, path: str, content: bytes | Path, kind: str) -> None:
+    def put(self, path: str, content: bytes | BinaryIO, kind: str) -> None:
         """Put a payload under a key that nobody else can have chosen; in parts if it is large."""
         store, obstore, errors = self._open()
         try:
@@ -109,18 +112,29 @@ class Bucket:
         except ImportError as error:
             raise UsageError(f"{self.url} needs a client: pip install 'nightlatch[objects]'") from error
         if self._opened is None:
+            where, options = self._client()
             endpoint = self._options.get("endpoint", "")
             from_url: Any = stores.from_url  # typed for each kind of store; which one this is, the URL says
             try:
                 self._opened = from_url(
-                    self._where,
+                    where,
                     client_options={"allow_http": endpoint.startswith("http://"), "timeout": _TIMEOUT},
                     retry_config={"max_retries": 3, "retry_timeout": _TIMEOUT},
-                    **self._options,
+                    **options,
                 )
             except (exceptions.BaseError, ValueError) as error:
                 raise self._unreachable(error) from error
         return self._opened, obstore, exceptions
+
+    def _client(self) -> tuple[str, dict[str, str]]:
+        """What the client calls them: for Azure only the container is in the URL, and Google's endpoint is a base."""
+        scheme, _, path = self._where.partition("://")
+        if scheme == "az":
+            account, _, container = path.partition("/")
+            return f"az://{container}", {"account_name": account, **self._options}
+        if scheme == "gs":
+            return self._where, {"base_url": self._options["endpoint"]} if self._options else {}
+        return self._where, self._options
 
     def _unreachable(self, error: Exception) -> GateUnreachable:
         said = str(error).partition("\n\nDebug source")[0]

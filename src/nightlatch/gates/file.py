@@ -48,16 +48,17 @@ class File(OnDisk):
         holder has sealed it."""
         self._put(bearer, iter((content.encode() if isinstance(content, str) else content,)), 0o666)
 
-    def publish(self, bearer: Bearer | Mark, source: str | os.PathLike[str]) -> None:
-        """Replace the file by a copy of `source`."""
+    def publish(self, bearer: Bearer | Mark, source: str | os.PathLike[str] | int) -> None:
+        """Replace the file by a copy of `source`, a path or an open file."""
         try:
-            fd = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+            fd = os.dup(source) if isinstance(source, int) else os.open(source, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
-            raise UsageError(f"{os.fspath(source)} cannot be read: {error.strerror}") from error
+            raise UsageError(f"{source} cannot be read: {error.strerror}") from error
         try:
             status = os.fstat(fd)
             if not stat.S_ISREG(status.st_mode):
-                raise UsageError(f"{os.fspath(source)} is not a regular file; a folder is published to a folder")
+                raise UsageError(f"{source} is not a regular file; a folder is published to a folder")
+            os.lseek(fd, 0, os.SEEK_SET)
             self._put(bearer, iter(lambda: os.read(fd, _CHUNK), b""), stat.S_IMODE(status.st_mode) & 0o777)
         finally:
             os.close(fd)

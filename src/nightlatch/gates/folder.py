@@ -49,16 +49,16 @@ class Folder(OnDisk):
         self._keep = keep
         self._pending = os.path.join(self._marks.folder, "switch")
 
-    def publish(self, bearer: Bearer | Mark, source: str | os.PathLike[str], *, adopt: bool = False) -> str:
-        """Make a copy of the folder `source` the newest release and switch to it; returns the release.
+    def publish(self, bearer: Bearer | Mark, source: str | os.PathLike[str] | int, *, adopt: bool = False) -> str:
+        """Make a copy of the folder `source`, a path or an open one, the newest release and switch to it.
 
-        `adopt` takes over a plain folder that stands at `path` as the release before: for a moment
-        between two renames there is then nothing at `path`.
+        Returns the release. `adopt` takes over a plain folder that stands at `path` as the release before: for a
+        moment between two renames there is then nothing at `path`.
         """
-        source = os.path.realpath(source)
+        source = source if isinstance(source, int) else os.path.realpath(source)
         if not os.path.isdir(source):
             raise UsageError(f"{source} is not a folder; a file is published to a file")
-        if f"{self._marks.parent}/".startswith(f"{source}/"):
+        if _contains(source, self._marks.parent):
             raise UsageError(f"{self.path} lies inside {source}: publish to a place outside of what is published")
         self._check_link(adopt)
         mark, by = present(self, bearer, self._sealed)
@@ -114,7 +114,7 @@ class Folder(OnDisk):
         return before
 
     def _shown(self) -> str:
-        return self.current()
+        return self.current() if os.path.islink(self.path) else ""
 
     def current(self) -> str:
         """The release that the link points to; "" if there is none."""
@@ -217,3 +217,14 @@ class Folder(OnDisk):
         for name in os.listdir(self.releases):
             if marks.abandoned(name):
                 treecopy.remove(os.path.join(self.releases, name))
+
+
+def _contains(folder: str | int, path: str) -> bool:
+    """Is `path` the folder itself, or below it?"""
+    itself = os.stat(folder)
+    while True:
+        if os.path.exists(path) and os.path.samestat(os.stat(path), itself):
+            return True
+        if path == os.path.dirname(path):
+            return False
+        path = os.path.dirname(path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import mimetypes
 import os
-from pathlib import Path
 
 from ..core import fence
 from ..core.fence import Landing, Refusal, Standing
@@ -19,6 +18,7 @@ from .pointer import Cell
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import BinaryIO
 
     from ..core.model import Known, Mark
     from ..core.protocols import Bearer
@@ -70,13 +70,12 @@ class Object:
         """Replace the object's content; returns the key it has. `StaleToken` if a newer holder has sealed it."""
         return self._put(bearer, content.encode() if isinstance(content, str) else content)
 
-    def publish(self, bearer: Bearer | Mark, source: str | os.PathLike[str]) -> str:
-        """Replace the object by a copy of the file `source`; returns the key it has."""
+    def publish(self, bearer: Bearer | Mark, source: str | os.PathLike[str] | int) -> str:
+        """Replace the object by a copy of the file `source`, a path or an open one; returns the key it has."""
         if not os.path.isfile(source):
-            raise UsageError(
-                f"{os.fspath(source)} is not a file: an object is published from one (pack a folder first)"
-            )
-        return self._put(bearer, Path(source))
+            raise UsageError(f"{source} is not a file: an object is published from one (pack a folder first)")
+        with open(os.dup(source) if isinstance(source, int) else source, "rb") as file:
+            return self._put(bearer, file)
 
     def rollback(self, bearer: Bearer | Mark) -> str:
         """Point to what was shown when the current release was published; returns its key."""
@@ -133,11 +132,11 @@ class Object:
         self._cell.change(rekeyed)
         return foreign
 
-    def _put(self, bearer: Bearer | Mark, content: bytes | Path) -> str:
+    def _put(self, bearer: Bearer | Mark, content: bytes | BinaryIO) -> str:
         mark, by = present(self, bearer, self._sealed)
         self._change(lambda old: self._only_checked(old, mark, by), by)  # before a large payload is sent in vain
         key = f"{self._key}.releases/{mark.token}-{identity.new_id()}"
-        digest = fingerprint.of(str(content)) if isinstance(content, Path) else fingerprint.of_bytes(content)
+        digest = fingerprint.of_bytes(content) if isinstance(content, bytes) else fingerprint.of(content.fileno())
         dropped: tuple[str, ...] = ()
 
         def published(old: Pointer) -> Pointer | None:
@@ -152,6 +151,8 @@ class Object:
             before = {name: history[name] for name in kept if name in history}
             return replace(raised, key=key, kept=kept, before=before, landings=_with(old, mark, digest))
 
+        if not isinstance(content, bytes):
+            content.seek(0)
         self._bucket.put(key, content, mimetypes.guess_type(self._key)[0] or "application/octet-stream")
         try:
             self._change(published, by)

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         def install(self, gate: str, tables: list[str]) -> None: ...
         def remove(self, gate: str, tables: list[str]) -> list[str]: ...
         def guarded(self, gate: str) -> list[str]: ...
+        def unguarded(self, gate: str) -> list[str]: ...
 
 
 _TRIES = 3
@@ -175,6 +176,10 @@ class Sql:
     def guarded(self) -> list[str]:
         """The tables that have this gate's triggers."""
         return self._known.guarded(self.name)
+
+    def unguarded(self) -> list[str]:
+        """Partitions and children of guarded tables that have no triggers: they were added after `install`."""
+        return self._known.unguarded(self.name)
 
     @property
     def _known(self) -> Database:

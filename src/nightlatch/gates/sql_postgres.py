@@ -126,6 +126,10 @@ class Postgres:
         with self._explained(), self._own() as connection:
             return schema.guarded(connection, gate) if schema.exists(connection) else []
 
+    def unguarded(self, gate: str) -> list[str]:
+        with self._explained(), self._own() as connection:
+            return schema.unguarded(connection, gate) if schema.exists(connection) else []
+
     def connect(self) -> psycopg.Connection[Any]:
         """A connection of our own, apart from the user's."""
         return psycopg.connect(self._conninfo, autocommit=True, connect_timeout=10, application_name=SEAL)

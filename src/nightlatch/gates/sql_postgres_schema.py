@@ -95,6 +95,10 @@ _GUARDED = """SELECT c.oid::regclass::text, encode(t.tgargs, 'escape') FROM pg_t
     JOIN pg_namespace n ON n.oid = p.pronamespace
     WHERE n.nspname = 'nightlatch_gates' AND p.proname = 'guard' AND t.tgname = 'nightlatch_write' ORDER BY 1"""
 
+_TREE = """WITH RECURSIVE tree AS (SELECT to_regclass(%s)::oid AS id
+    UNION SELECT i.inhrelid FROM pg_inherits i JOIN tree ON i.inhparent = tree.id)
+    SELECT id::regclass::text FROM tree WHERE id IS NOT NULL"""
+
 
 def exists(connection: Connection[Any]) -> bool:
     row = connection.execute("SELECT to_regprocedure(%s) IS NOT NULL", (ENTRY,)).fetchone()
@@ -111,7 +115,7 @@ def ensure(connection: Connection[Any]) -> None:
 
 
 def install(connection: Connection[Any], gate: str, table: str) -> None:
-    """On the table and every partition of it: a statement on a partition does not reach its parent's triggers."""
+    """On the table, its partitions and its children by INHERITS: a statement on these reaches none of its triggers."""
     for each in _parts(connection, table):
         others = [its for name, its in _all(connection) if name == each and its != gate]
         if others:
@@ -137,18 +141,23 @@ def guarded(connection: Connection[Any], gate: str) -> list[str]:
     return [table for table, its in _all(connection) if its == gate]
 
 
+def unguarded(connection: Connection[Any], gate: str) -> list[str]:
+    """Partitions and children of guarded tables that were added since."""
+    tables = guarded(connection, gate)
+    return sorted({part for table in tables for part in _parts(connection, table)} - set(tables))
+
+
 def _all(connection: Connection[Any]) -> list[tuple[str, str]]:
     rows = connection.execute(_GUARDED).fetchall()
     return [(table, arguments.removesuffix("\\000")) for table, arguments in rows]
 
 
 def _parts(connection: Connection[Any], table: str) -> list[str]:
-    """The table as the server writes it, quoted where it has to be, and its partitions."""
-    found = connection.execute("SELECT to_regclass(%s)::oid, to_regclass(%s)::text", (table, table)).fetchone()
-    if not found or found[0] is None:
+    """The table as the server writes it, quoted where it has to be, its partitions and its children."""
+    rows = connection.execute(_TREE, (table,)).fetchall()
+    if not rows:
         raise UsageError(f"there is no table {table}: with a schema it is schema.table, and capitals need quotes")
-    rows = connection.execute("SELECT relid::regclass::text FROM pg_partition_tree(%s)", (found[0],)).fetchall()
-    return [name for (name,) in rows] or [found[1]]
+    return [name for (name,) in rows]
 
 
 def _drop(connection: Connection[Any], table: str) -> None:

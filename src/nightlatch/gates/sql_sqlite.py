@@ -14,7 +14,7 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 from ..core import fence
 from ..core.model import Mark
 from ..errors import GateUnreachable, UsageError
-from ..system import filelock, identity, storage
+from ..system import filelock, identity, presence, storage
 from . import sql_sqlite_triggers as triggers
 from .sql_sqlite_entered import Entered
 
@@ -34,6 +34,9 @@ _TABLES = (
     """CREATE TABLE IF NOT EXISTS nightlatch_refusal (id INTEGER PRIMARY KEY, gate TEXT NOT NULL, at REAL NOT NULL,
     lease TEXT NOT NULL, offered INTEGER NOT NULL, grant_id TEXT NOT NULL, store TEXT NOT NULL,
     stands INTEGER NOT NULL, by TEXT NOT NULL)""",
+    "CREATE TABLE IF NOT EXISTS nightlatch_database (id TEXT NOT NULL)",
+    "INSERT INTO nightlatch_database SELECT lower(hex(randomblob(16))) "
+    "WHERE NOT EXISTS (SELECT 1 FROM nightlatch_database)",
 )
 
 
@@ -66,15 +69,27 @@ class Sqlite:
             raise UsageError("a database in memory belongs to one process: nobody else can write to it, or seal it")
         return cls(path)
 
+    def alone(self, gate: str, mark: Mark | None) -> Any:
+        """With a mark: in the database that was sealed before. Without one a person says that it is this one."""
+        return self._alone(gate, expected=mark is not None)
+
     @contextmanager
-    def alone(self, gate: str, mark: Mark | None) -> Iterator[_Fence]:
+    def _alone(self, gate: str, *, expected: bool) -> Iterator[_Fence]:
         """A transaction of our own, on a connection of our own: whatever the user's one is set to."""
+        if expected:
+            self._expect(gate)
+        else:
+            presence.forget(self.path)
         with self._own(create=True) as connection, self._queued(), self._explained():
             connection.execute("BEGIN IMMEDIATE")
-            for table in _TABLES:
-                connection.execute(table)
+            for statement in _TABLES:
+                connection.execute(statement)
+            (its_id,) = connection.execute("SELECT id FROM nightlatch_database").fetchone()
+            if presence.recall(self.path) not in ("", its_id):
+                raise self._gone("is another database than the one that was sealed here", gate)
             yield _Fence(connection, gate)
             connection.execute("COMMIT")
+            presence.remember(self.path, its_id)
 
     def enter(self, connection: Any, gate: str, mark: Mark) -> Entered | None:
         if not isinstance(connection, sqlite3.Connection):
@@ -83,8 +98,9 @@ class Sqlite:
             raise UsageError("connect with autocommit=True, or without it: autocommit=False begins by itself")
         if connection.in_transaction:
             raise UsageError("the connection is in a transaction already: commit it, or roll it back, first")
-        if not os.path.samefile(_path_of(connection) or os.devnull, self.path):
-            return None
+        with self._explained():
+            if not os.path.samefile(_path_of(connection) or os.devnull, self.path):
+                return None
         lock = self._line_up()
         try:
             with self._explained():
@@ -111,17 +127,20 @@ class Sqlite:
             return _Fence(connection, gate).recorded() if _exists(connection, "nightlatch_refusal") else []
 
     def install(self, gate: str, tables: list[str]) -> None:
-        with self.alone(gate, None) as marks:
+        with self._alone(gate, expected=True) as marks:
             for table in tables:
                 triggers.install(marks.connection, gate, table)
 
     def remove(self, gate: str, tables: list[str]) -> list[str]:
-        with self.alone(gate, None) as marks:
+        with self._alone(gate, expected=True) as marks:
             return triggers.remove(marks.connection, gate, tables)
 
     def guarded(self, gate: str) -> list[str]:
         with self._own() as connection, self._explained():
             return triggers.guarded(connection, gate)
+
+    def unguarded(self, gate: str) -> list[str]:
+        return []  # a table of SQLite has no parts
 
     @contextmanager
     def _own(self, *, create: bool = False) -> Iterator[sqlite3.Connection]:
@@ -131,8 +150,8 @@ class Sqlite:
         if not create and not os.path.exists(self.path):
             raise UsageError(f"there is no database {self.path}")
         with self._explained():
-            # A gate that is registered is sealed though its database is gone: the old holder may make it anew.
-            os.makedirs(os.path.dirname(self.path), exist_ok=True)
+            if create:
+                self._make()
             connection = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
         try:
             # EXTRA: without it a power failure could bring back a deleted journal, and with it the old mark.
@@ -140,6 +159,29 @@ class Sqlite:
             yield connection
         finally:
             connection.close()  # rolls back what is not committed
+
+    def _make(self) -> None:
+        """Before its lock file, which tells that there was a database."""
+        try:
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
+        except FileExistsError:
+            pass
+
+    def _expect(self, gate: str) -> None:
+        """A database that is gone is not an empty one: a mark on the bare mount point of its disk fences nobody."""
+        if os.path.exists(self.path):
+            return
+        if not os.path.isdir(os.path.dirname(self.path)):
+            raise self._gone("is not there, nor is its folder", gate)
+        # Looked at again afterwards: another process may be making the database at this moment.
+        if (os.path.exists(self.lock_path) or presence.recall(self.path)) and not os.path.exists(self.path):
+            raise self._gone("is gone: it was sealed here before", gate)
+
+    def _gone(self, said: str, gate: str) -> GateUnreachable:
+        return GateUnreachable(
+            f"{self.path} {said}. Nothing was written. Mount its disk, or restore the file; if what is there now takes "
+            f"its place for good: nightlatch gate adopt {self.url}#{gate}"
+        )
 
     def _line_up(self) -> _Lock:
         lock = _Lock(self.lock_path)

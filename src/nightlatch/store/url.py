@@ -134,7 +134,7 @@ def _sqlite_path(url: str) -> str:
             f"{url!r} names no file. Write sqlite:///leases.db for a file in this folder, "
             f"or sqlite:////var/lib/leases.db (four slashes) for a path from the root"
         )
-    return os.path.abspath(os.path.expanduser(path))
+    return os.path.realpath(os.path.expanduser(path))  # by whatever name: one store, one folder of locks
 
 
 SCHEMES = (

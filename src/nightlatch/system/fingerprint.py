@@ -9,16 +9,24 @@ from ..errors import UsageError
 from .light import sha256
 
 _CHUNK = 1 << 20
+_FOUND = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # what is a pipe by now is opened without waiting for its writer
 _NEITHER = "{} is neither file, folder nor link, and cannot be published"
 
 
-def of(path: str) -> str:
-    """64 hexadecimal digits. A folder's cover names, contents, links and who may execute; not times, owners or
-    other rights, which a copy under another umask does not keep."""
+def of(path: str | int) -> str:
+    """64 hexadecimal digits, of a path or of what is open. A folder's cover names, contents, links and who may
+    execute; not times, owners or other rights, which a copy under another umask does not keep. No link in it is
+    followed."""
     try:
         if not os.path.isdir(path) and not stat.S_ISREG(os.stat(path).st_mode):
-            raise UsageError(_NEITHER.format(path))  # reading a pipe would wait for ever
-        return _folder(path) if os.path.isdir(path) else _file(path)
+            raise UsageError(
+                _NEITHER.format("this" if isinstance(path, int) else path)
+            )  # reading a pipe would wait for ever
+        fd = os.dup(path) if isinstance(path, int) else os.open(path, _FOUND)
+        try:
+            return _folder(fd) if os.path.isdir(fd) else _file(fd)
+        finally:
+            os.close(fd)
     except OSError as error:
         raise UsageError(f"{error.filename or path} cannot be read: {error.strerror}") from error
 
@@ -27,29 +35,34 @@ def of_bytes(content: bytes) -> str:
     return sha256(content).hexdigest()
 
 
-def _file(path: str) -> str:
+def _file(fd: int) -> str:
     total = sha256()
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        while chunk := os.read(fd, _CHUNK):
-            total.update(chunk)
-    finally:
-        os.close(fd)
+    os.lseek(fd, 0, os.SEEK_SET)
+    while chunk := os.read(fd, _CHUNK):
+        total.update(chunk)
     return total.hexdigest()
 
 
-def _folder(path: str) -> str:
+def _folder(fd: int) -> str:
     """Each entry is written with its kind and with NUL between its parts, so no two folders give the same bytes."""
     total = sha256()
-    for entry in sorted(os.scandir(path), key=lambda entry: entry.name):
+    for entry in sorted(os.scandir(fd), key=lambda entry: entry.name):
         if entry.is_symlink():
-            kind, told = "link", os.readlink(entry.path)
-        elif entry.is_dir():
-            kind, told = "folder", _folder(entry.path)
-        elif not entry.is_file():
-            raise UsageError(_NEITHER.format(entry.path))
+            kind, told = "link", os.readlink(entry.name, dir_fd=fd)
         else:
-            executable = entry.stat().st_mode & stat.S_IXUSR
-            kind, told = ("program" if executable else "file"), _file(entry.path)
+            kind, told = _inside(entry.name, fd)
         total.update(b"%s\0%s\0%s\0" % (kind.encode(), os.fsencode(entry.name), os.fsencode(told)))
     return total.hexdigest()
+
+
+def _inside(name: str, folder: int) -> tuple[str, str]:
+    fd = os.open(name, _FOUND | os.O_NOFOLLOW, dir_fd=folder)
+    try:
+        mode = os.fstat(fd).st_mode
+        if stat.S_ISDIR(mode):
+            return "folder", _folder(fd)
+        if not stat.S_ISREG(mode):
+            raise UsageError(_NEITHER.format(name))
+        return ("program" if mode & stat.S_IXUSR else "file"), _file(fd)
+    finally:
+        os.close(fd)

@@ -9,17 +9,24 @@ from ..errors import UsageError
 from . import durable
 
 _CHUNK = 1 << 20
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_NEITHER = "{} is neither file, folder nor link, and cannot be published"
 
 
-def copy(source: str, target: str) -> None:
-    """Copy the folder `source` to `target`, which must not exist, and flush every file and folder.
+def copy(source: str | int, target: str) -> None:
+    """Copy the folder `source`, a path or an open one, to `target`, which must not exist, and flush every file and
+    folder.
 
-    Modes are kept under the umask, times and symbolic links as they are. Raises UsageError for what is
-    neither file, folder nor link.
+    Modes are kept under the umask, times and symbolic links as they are: no link in it is followed, also if it is
+    put there meanwhile. Raises UsageError for what is neither file, folder nor link.
     """
     files: list[str] = []
     folders: list[tuple[str, os.stat_result]] = []
-    _copy_folder(source, target, files, folders)
+    fd = os.dup(source) if isinstance(source, int) else os.open(source, _FOLDER)
+    try:
+        _copy_folder(fd, target, files, folders)
+    finally:
+        os.close(fd)
     # In a second pass: the first flush commits what all of them wrote, and the others find little left.
     for path in files:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -53,28 +60,34 @@ def remove(path: str) -> None:
         pass  # somebody else removes it too
 
 
-def _copy_folder(source: str, target: str, files: list[str], folders: list[tuple[str, os.stat_result]]) -> None:
-    status = os.stat(source)
+def _copy_folder(source: int, target: str, files: list[str], folders: list[tuple[str, os.stat_result]]) -> None:
+    status = os.fstat(source)
     os.mkdir(target, stat.S_IMODE(status.st_mode) | 0o700)  # the umask is the kernel's to apply
     folders.append((target, status))
     for entry in sorted(os.scandir(source), key=lambda entry: entry.name):
         to = os.path.join(target, entry.name)
         if entry.is_symlink():
-            os.symlink(os.readlink(entry.path), to)
-        elif entry.is_dir():
-            _copy_folder(entry.path, to, files, folders)
-        elif entry.is_file():
-            if not _copy_file(entry.path, to):
+            os.symlink(os.readlink(entry.name, dir_fd=source), to)
+        elif entry.is_dir(follow_symlinks=False):
+            inner = os.open(entry.name, _FOLDER | os.O_NOFOLLOW, dir_fd=source)
+            try:
+                _copy_folder(inner, to, files, folders)
+            finally:
+                os.close(inner)
+        elif entry.is_file(follow_symlinks=False):
+            if not _copy_file(entry.name, source, to):
                 files.append(to)
         else:
-            raise UsageError(f"{entry.path} is neither file, folder nor link, and cannot be published")
+            raise UsageError(_NEITHER.format(entry.name))
 
 
-def _copy_file(source: str, target: str) -> bool:
+def _copy_file(name: str, folder: int, target: str) -> bool:
     """True if it is flushed already: without the right to read it, it could not be opened for that later."""
-    reader = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+    reader = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     try:
         status = os.fstat(reader)
+        if not stat.S_ISREG(status.st_mode):
+            raise UsageError(_NEITHER.format(name))
         writer = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, status.st_mode & 0o777)
         try:
             while chunk := os.read(reader, _CHUNK):

@@ -6,6 +6,7 @@ whether an earlier attempt of the same run has published the very same already.
 
 from __future__ import annotations
 
+import errno
 import os
 
 from ...errors import UsageError
@@ -13,6 +14,7 @@ from ...gates import address
 from ...gates.file import File
 from ...gates.folder import KEEP, Folder
 from ...system import fingerprint
+from ...system.beneath import open_beneath
 from .publish import LANDED, NOT_LANDED
 from .targets import REPLACED, Place, Pushed, Replaced
 
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from .workspace import Workspace
 
 
-def gate_for(source: str | None, target: str, keep: int | None) -> File | Folder | Object:
+def gate_for(source: str | int | None, target: str, keep: int | None) -> File | Folder | Object:
     """By the target; on this machine's disk a folder is what a folder is published to, and what is rolled back."""
     if target.startswith(("s3:", "gs:", "az:")):
         from ...gates.objects import Object
@@ -37,17 +39,42 @@ def gate_for(source: str | None, target: str, keep: int | None) -> File | Folder
     return File(path)
 
 
+def _opened(workspace: str, path: str) -> int:
+    try:
+        return open_beneath(workspace, os.path.relpath(path, workspace))
+    except OSError as error:
+        if error.errno == errno.EXDEV:
+            raise UsageError(f"{path} is a link that leads out of the workspace {workspace}: not published") from error
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+
+
 class Copied(Replaced):
     """The file, folder or object `target` becomes what `source` is; without a source, what it was before."""
 
-    def __init__(self, source: str | None, target: str, *, keep: int | None = None, adopt: bool = False) -> None:
-        self.gate = gate_for(source, target, keep)
-        if adopt and not (isinstance(self.gate, Folder) and source is not None):
-            raise UsageError("--adopt is for publishing a folder")
+    def __init__(
+        self, source: str | None, target: str, *, keep: int | None = None, adopt: bool = False, beneath: str = ""
+    ) -> None:
+        """`beneath`: a workspace that `source` is in. What a link there leads to outside of it is not published."""
+        self._named = source
+        self._from = _opened(beneath, source) if source and beneath else source
+        try:
+            self.gate = gate_for(self._from, target, keep)
+            self._check(adopt)
+        except BaseException:
+            self.close()
+            raise
         self._is_file = isinstance(self.gate, File)
-        if source is None and self._is_file:
+        self._adopt = adopt
+
+    def _check(self, adopt: bool) -> None:
+        if adopt and not (isinstance(self.gate, Folder) and self._named is not None):
+            raise UsageError("--adopt is for publishing a folder")
+        if self._named is None and isinstance(self.gate, File):
             raise UsageError(f"{self.gate.path} is a file: releases are kept of folders and objects only")
-        self._from, self._adopt = source, adopt
+
+    def close(self) -> None:
+        if isinstance(self._from, int):
+            os.close(self._from)
 
     def shown(self) -> str:
         """The release that is shown; "" for a file, which has none."""
@@ -62,7 +89,7 @@ class Copied(Replaced):
     def describe(self, workspace: Workspace | Place, whom: For) -> Facts:
         if self._from is None:
             return {"from": "the release before"}
-        return {"from": self._from, "sha256": fingerprint.of(self._from)} | self._placed(whom)
+        return {"from": str(self._named), "sha256": fingerprint.of(self._from)} | self._placed(whom)
 
     def land(self, workspace: Workspace | Place, facts: Facts, whom: For) -> str:
         return self.write(whom.lease)

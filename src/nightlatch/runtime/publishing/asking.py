@@ -22,13 +22,25 @@ def is_runs_own() -> bool:
 
 def publish(source: str | None, target: str, *, keep: int | None = None, adopt: bool = False) -> dict[str, Any]:
     """`source` None: go back to the release before. Paths are seen from here."""
+    path, workspace = (None, "") if source is None else _seen(source)
     return tell(
         do="publish",
-        source=None if source is None else os.path.realpath(source),  # /dev/stdin is the supervisor's own there
+        source=path,
+        beneath=workspace,
         target=target if "://" in target else os.path.join(os.getcwd(), target),
         keep=keep,
         adopt=adopt,
     )
+
+
+def _seen(source: str) -> tuple[str, str]:
+    """The path, and the workspace that it is in: there the supervisor follows links by itself, none that leads out."""
+    path = os.path.normpath(os.path.join(os.getcwd(), source))
+    workspace = os.environ.get("NIGHTLATCH_WORKSPACE", "")
+    for root in (workspace, os.path.realpath(workspace)) if workspace else ():
+        if path.startswith(f"{root}/"):
+            return path, root
+    return os.path.realpath(source), ""  # /dev/stdin is the supervisor's own there
 
 
 def push(remote: str, branch: str, *, folder: str = ".", key: str | None = None, scope: str = "") -> dict[str, Any]:

@@ -66,6 +66,13 @@ class PublishDesk:
 
     def _answer(self, word: str, request: dict[str, Any]) -> dict[str, Any]:
         target = _head(request, self._lease.name) if word == "push" else _copied(request)
+        try:
+            return self._write(target)
+        finally:
+            if isinstance(target, Copied):
+                target.close()
+
+    def _write(self, target: Copied | Head) -> dict[str, Any]:
         url, run = target.gate.url, self._writer.run
         try:
             self._lease.check()
@@ -124,12 +131,14 @@ class PublishDesk:
 
 def _copied(request: dict[str, Any]) -> Copied:
     source, target, keep = request.get("source"), str(request["target"]), request.get("keep")
-    for path in (source, target if "://" not in target else None):
+    beneath = str(request.get("beneath") or "")
+    for path in (source, beneath or None, target if "://" not in target else None):
         if path is not None and not os.path.isabs(str(path)):
             raise UsageError(f"{path}: here paths begin with /, since the supervisor works in another folder")
     if keep is not None and int(keep) < 1:
         raise UsageError("--keep needs a number of at least 1: what was just published is kept")
-    return Copied(None if source is None else str(source), target, keep=keep, adopt=bool(request.get("adopt")))
+    adopt = bool(request.get("adopt"))
+    return Copied(None if source is None else str(source), target, keep=keep, adopt=adopt, beneath=beneath)
 
 
 def _head(request: dict[str, Any], lease: str) -> Head:

@@ -6,16 +6,20 @@ it land (`land`). What `describe` says is journaled before, so that a successor 
 
 from __future__ import annotations
 
+import errno
 import os
+from contextlib import contextmanager
 
 from ...core.value import value
 from ...errors import GateUnreachable, NothingToPublish, UsageError
 from ...gates import at
 from ...gates.folder import Folder
 from ...system import fingerprint
+from ...system.beneath import open_beneath
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
     from ...core.fence import Landing
@@ -77,15 +81,13 @@ class Replaced:
 
     def describe(self, workspace: Workspace | Place, whom: For) -> Facts:
         """sha256 of what is to be published. `NothingToPublish`: the command did not make it."""
-        path = os.path.join(workspace.path, self.source)
-        if not os.path.exists(path):
-            raise NothingToPublish(
-                f"nothing was published: the command succeeded and left no {self.source} in its workspace"
-            )
-        if os.path.isdir(path) != self._is_folder:
-            what, hint = ("file", "TO without / at its end") if self._is_folder else ("folder", f"{self.source}/=TO")
-            raise NothingToPublish(f"nothing was published: {self.source} is a {what}. Write {hint}")
-        return {"from": self.source, "sha256": fingerprint.of(path)} | self._placed(whom)
+        with _opened(workspace.path, self.source) as made:
+            if os.path.isdir(made) != self._is_folder:
+                what, hint = (
+                    ("file", "TO without / at its end") if self._is_folder else ("folder", f"{self.source}/=TO")
+                )
+                raise NothingToPublish(f"nothing was published: {self.source} is a {what}. Write {hint}")
+            return {"from": self.source, "sha256": fingerprint.of(made)} | self._placed(whom)
 
     def _placed(self, whom: For) -> Facts:
         """Under which token it is to land, and what it is to replace: the token that landed there last."""
@@ -114,11 +116,15 @@ class Replaced:
 
     def intact(self, facts: Facts, left: Workspace) -> bool:
         """Is it still there, in the workspace that an earlier attempt left?"""
-        path = os.path.join(left.path, facts["from"])
-        return os.path.exists(path) and fingerprint.of(path) == facts["sha256"]
+        try:
+            with _opened(left.path, facts["from"]) as made:
+                return fingerprint.of(made) == facts["sha256"]
+        except NothingToPublish:
+            return False
 
     def land(self, workspace: Workspace | Place, facts: Facts, whom: For) -> str:
-        return str(self.gate.publish(whom.lease, os.path.join(workspace.path, self.source)) or "")
+        with _opened(workspace.path, self.source) as made:
+            return str(self.gate.publish(whom.lease, made) or "")
 
 
 class Pushed:
@@ -198,6 +204,24 @@ class Pushed:
         code, out, said = work.run(*words)
         if code:
             raise NothingToPublish(f"what the command left could not be committed: {(said or out).strip()}")
+
+
+@contextmanager
+def _opened(workspace: str, source: str) -> Iterator[int]:
+    """What the command left there. A link of its making is followed inside the workspace only."""
+    try:
+        fd = open_beneath(workspace, source)
+    except FileNotFoundError as error:
+        raise NothingToPublish(
+            f"nothing was published: the command succeeded and left no {source} in its workspace"
+        ) from error
+    except OSError as error:
+        why = "a link that leads out of it" if error.errno == errno.EXDEV else f"not readable ({error.strerror})"
+        raise NothingToPublish(f"nothing was published: {source} in the workspace is {why}") from error
+    try:
+        yield fd
+    finally:
+        os.close(fd)
 
 
 def _is(landing: Landing, facts: Facts) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ... import errors
 from ...core import model as core
+from ...core.units import Amounts
 from ...errors import Error, Stop
 
 TYPE_CHECKING = False
@@ -66,6 +67,8 @@ def _packed(found: object) -> object:
     """None for what cannot cross."""
     if found is None or isinstance(found, str | int | float):
         return found
+    if isinstance(found, tuple):
+        return list(map(_packed, found))
     name = type(found).__name__
     if name not in _values() or name == "Known":
         return None
@@ -74,6 +77,8 @@ def _packed(found: object) -> object:
 
 
 def _unpacked(found: Any) -> object:
+    if isinstance(found, list):
+        return tuple(map(_unpacked, found))
     if not isinstance(found, dict):
         return found
     fields = {field: _unpacked(value) for field, value in found.items() if field != "value"}
@@ -83,5 +88,5 @@ def _unpacked(found: Any) -> object:
 def _values() -> dict[str, Any]:
     from ...ledger import model as ledger
 
-    kinds = (core.Record, core.Holder, core.Mark, core.Known, ledger.Run, ledger.Usage)
+    kinds = (core.Record, core.Holder, core.Mark, core.Known, core.Begun, ledger.Run, Amounts)
     return {kind.__name__: kind for kind in kinds}

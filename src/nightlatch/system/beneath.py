@@ -1,0 +1,53 @@
+"""Opening what is below a folder, and nothing else: no link on the way leads out, however quickly it is put there."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+_LINKS = 40  # followed at most, as the kernel does
+_FOUND = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe is opened without waiting for its writer
+
+
+def open_beneath(root: str, path: str) -> int:
+    """Open the file or folder `path` below the folder `root` for reading.
+
+    A link is followed as long as it stays below; one that leads out, an absolute one too, is `OSError` EXDEV. Each
+    part is opened in the folder that was opened before it, so it does not matter what is renamed meanwhile.
+    """
+    opened = [os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)]
+    parts, links = path.split("/")[::-1], 0
+    try:
+        while parts:
+            part = parts.pop()
+            if part in ("", "."):
+                continue
+            if part == "..":
+                if len(opened) == 1:
+                    raise OSError(errno.EXDEV, "it leads out", path)
+                os.close(opened.pop())
+                continue
+            target = _link(part, opened[-1])
+            if target is None:
+                opened.append(os.open(part, _FOUND, dir_fd=opened[-1]))  # a link by now: refused
+                continue
+            links += 1
+            if os.path.isabs(target):
+                raise OSError(errno.EXDEV, "it leads out", path)
+            if links > _LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+            parts += target.split("/")[::-1]
+        return opened.pop()
+    finally:
+        for fd in opened:
+            os.close(fd)
+
+
+def _link(name: str, folder: int) -> str | None:
+    """Where the link points to; None if it is not a link."""
+    try:
+        return os.readlink(name, dir_fd=folder)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        return None

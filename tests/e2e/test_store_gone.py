@@ -1,0 +1,86 @@
+"""A store in a file that was there and is gone, or that has another name."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from tests.disks import mounting
+from tests.programs import TOOL, environment, nightlatch, said
+
+
+def test_a_store_whose_file_is_gone_is_not_made_anew_unasked(sqlite_url, tmp_path):
+    file = tmp_path / "state" / "nightlatch.db"
+    assert nightlatch(sqlite_url, "run", "job", "--key", "k", "--timeout", "1h", "--", "true").returncode == 0
+    kept = file.read_bytes(), Path(f"{file}-wal").read_bytes()
+    for each in file.parent.glob("nightlatch.db*"):
+        if each.is_file() and each.suffix != ".queue":
+            each.unlink()
+    for words in (
+        ("lock", "job", "--", "true"),
+        ("run", "job", "--key", "k", "--timeout", "1h", "--", "true"),
+        ("lease", "list"),
+    ):
+        line = said(nightlatch(sqlite_url, *words), 69)
+        assert "restore its file" in line and f"nightlatch migrate --new --store {sqlite_url}" in line
+    assert not file.exists()
+    assert "was here before" in nightlatch(sqlite_url, "doctor").stdout
+
+    file.write_bytes(kept[0])
+    Path(f"{file}-wal").write_bytes(kept[1])
+    assert "skipped" in nightlatch(sqlite_url, "run", "job", "--key", "k", "--timeout", "1h", "--", "true").stderr
+
+    file.unlink()
+    assert nightlatch(sqlite_url, "migrate", "--new").returncode == 0
+    assert nightlatch(sqlite_url, "lock", "job", "--", "true").returncode == 0
+
+
+def test_after_its_whole_folder_is_deleted_a_store_begins_anew(sqlite_url, tmp_path):
+    assert nightlatch(sqlite_url, "lock", "job", "--", "true").returncode == 0
+    shutil.rmtree(tmp_path / "state")
+    assert nightlatch(sqlite_url, "lock", "job", "--", "true").returncode == 0
+
+
+@mounting
+def test_no_store_is_made_on_the_bare_mount_point_of_its_disk(tmp_path):
+    place = tmp_path / "disk"
+    place.mkdir()
+    script = f"""
+        mount -t tmpfs tmpfs {place} || exit 99
+        {TOOL} lock job -- true || exit 98
+        mount -t tmpfs tmpfs {place}  # as if the disk were away: it is below
+        {TOOL} lock job -- true 2> {tmp_path}/away; echo $? > {tmp_path}/code
+        ls {place} > {tmp_path}/made
+        umount {place}
+        {TOOL} lock job -- true || exit 97
+        umount {place}
+        {TOOL} migrate --new && {TOOL} lock job -- true || exit 96
+        mount -t tmpfs tmpfs {place}
+        {TOOL} lock job -- true || exit 95
+    """
+    done = subprocess.run(
+        ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script],
+        env=environment(f"sqlite:///{place}/nightlatch.db", XDG_STATE_HOME=str(tmp_path / "home")),
+        text=True, capture_output=True, timeout=100,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "code").read_text() == "69\n"
+    assert "Mount its disk" in (tmp_path / "away").read_text()
+    assert "nightlatch.db" not in (tmp_path / "made").read_text().split()
+
+
+def test_a_link_to_a_store_is_the_store(tmp_path):
+    """By either name: the same id, the same lease, locks and log beside the real file."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "names").mkdir()
+    link = tmp_path / "names" / "link.db"
+    link.symlink_to(tmp_path / "real" / "store.db")
+    real, by_link = f"sqlite:///{tmp_path}/real/store.db", f"sqlite:///{link}"
+    assert nightlatch(by_link, "run", "job", "--key", "k", "--timeout", "1h", "--", "true").returncode == 0
+    assert "skipped" in nightlatch(real, "run", "job", "--key", "k", "--timeout", "1h", "--", "true").stderr
+    inside = f"{TOOL} --store {real} lock job -- true; test $? = 75"
+    assert nightlatch(by_link, "lock", "job", "--", "sh", "-c", inside, env={"NIGHTLATCH_LEASES": ""}).returncode == 0
+    assert nightlatch(by_link, "doctor").returncode == 0
+    assert os.listdir(tmp_path / "names") == ["link.db"]
