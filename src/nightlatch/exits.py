@@ -37,15 +37,16 @@ DONE = Exit(
     batch="all items are done",
     once="done, or `skipped`: it is done already",
     audit="the journal is whole",
-    doctor="nothing fails",
+    doctor="nothing fails, every promise held",
     status="shown, also when the default store was never used",
     runs="shown, also when the default store was never used",
     usage="shown, also when the default store was never used",
 )
 FAILED = Exit(
     1,
-    "a batch with failed items; a journal that is not whole",
+    "a batch with failed items; a journal that is not whole; a promise that does not hold on this machine",
     batch="some items failed",
+    doctor="with --prove: a promise did not hold",
     audit="the journal is not whole, or a head is not in it",
 )
 USAGE = Exit(

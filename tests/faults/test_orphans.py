@@ -5,16 +5,19 @@ NIGHTLATCH_ROUNDS=100 makes it a long one.
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
 from nightlatch.system import tree
-from tests.programs import alive, carrying, children, nightlatch, start, until
+from tests.faults.escapes import Escaped, Machine
+from tests.programs import alive, carrying, children, nightlatch, python, start, state, until
 
 ROUNDS = int(os.environ.get("NIGHTLATCH_ROUNDS", "15"))
 
@@ -152,5 +155,67 @@ def test_nested_leases_are_ended_with_the_outer_one(sqlite_url, tmp_path):
 
 @pytest.mark.parametrize("grant", ["", "PATH"])
 def test_nobody_is_ended_by_a_grant_that_is_none(grant: str) -> None:
-    assert tree.carriers(grant) == ([], False)
-    assert not tree.sweep(grant, 0)
+    assert tree.carriers(grant) == []
+    assert not tree.sweep(grant, 0).complete
+
+
+FEW = int(os.environ.get("NIGHTLATCH_ROUNDS", "3"))
+
+
+@pytest.fixture
+def machine(request):
+    made = Machine(request.param)
+    yield made
+    made.remove()
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("machine", ["plain", "cgroup"], indirect=True)
+@pytest.mark.parametrize("kind", ["cleared", "headless", "hopping"])
+def test_what_slips_away_is_gone_before_the_lease_moves(machine, kind):
+    """`env -i`, a main thread that has ended, a process that forks and exits all the time."""
+    for _ in range(FEW):
+        escaped = Escaped(machine, kind, "--ttl", "1h")
+        next_one = machine.next_holder(escaped, "--wait", "50s")
+        assert (next_one.returncode, next_one.stdout) == (0, "alone\n"), next_one.stderr
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("machine", ["delegated"], indirect=True)
+@pytest.mark.parametrize("kind", ["hidden", "closing-hidden", "closing-cleared", "closing-hopping"])
+def test_in_a_cgroup_neither_hiding_nor_closing_descriptors_helps(machine, kind):
+    for _ in range(FEW):
+        escaped = Escaped(machine, kind, "--ttl", "1h")
+        next_one = machine.next_holder(escaped)
+        assert (next_one.returncode, next_one.stdout) == (0, "alone\n"), next_one.stderr
+
+
+@pytest.mark.parametrize("machine", ["user"], indirect=True)
+@pytest.mark.parametrize("kind", ["hidden", "closing-hidden"])
+def test_a_process_that_cannot_be_proven_gone_at_the_ttl_is_named(machine, kind):
+    escaped = Escaped(machine, kind, "--ttl", "2s")
+    try:
+        assert machine.next_holder(escaped).returncode == 75
+        assert machine.next_holder(escaped, "--wait", "50s").stdout == "beside it\n"
+        shown = machine.nightlatch("lease", "show", "job").stdout
+        assert f"pid {escaped.command} (" in shown
+        told = json.loads(machine.nightlatch("lease", "show", "job", "--json").stdout)
+        assert any(f"pid {escaped.command} (" in each for each in told["unproven"])
+    finally:
+        os.kill(escaped.command, signal.SIGKILL)
+
+
+def test_a_grant_bound_to_a_process_does_not_end_with_its_main_thread(sqlite_url):
+    headless = (
+        "import ctypes, sys, threading\n"
+        "threading.Thread(target=sys.stdin.read).start()\n"
+        "print(flush=True)\n"
+        "ctypes.CDLL(None).pthread_exit(None)"
+    )
+    bound = python(sqlite_url, headless, stdin=subprocess.PIPE)
+    until(lambda: state(bound.pid) == "Z")
+    acquire = ("lease", "acquire", "job", "--ttl", "1h")
+    assert nightlatch(sqlite_url, *acquire, "--pid", str(bound.pid)).returncode == 0
+    assert nightlatch(sqlite_url, *acquire).returncode == 75
+    bound.communicate()
+    assert nightlatch(sqlite_url, *acquire).returncode == 0

@@ -7,6 +7,8 @@ import pytest
 from nightlatch.errors import StoreUnreachable
 from nightlatch.ledger.ledger import Ledger
 from nightlatch.ledger.writer import Writer
+from nightlatch.runtime.runs import unwritten
+from nightlatch.runtime.runs.unwritten import Unwritten
 from tests.unit.books import begun
 
 
@@ -106,3 +108,56 @@ def test_a_verdict_whose_reply_was_lost_is_settled_by_asking_again(book, monkeyp
     assert (ended.state, kinds(book, writer)) == ("failed", ["usage", "ended"])
     assert [entry.kind for entry in book.job_entries("job")] == ["opened", "ended"]
     assert book.used("job", "usd", "day") == 1
+
+
+@pytest.mark.parametrize("landed", [True, False])
+@pytest.mark.parametrize("between", [True, False])
+def test_usage_that_was_kept_is_written_once_also_if_it_landed_late(book, monkeypatch, tmp_path, landed, between):
+    writer, database = begun(book), book._tables.database
+    real, late = database.guarded, []
+
+    def guarded(*words, **more):
+        late.append((words, more))
+        raise StoreUnreachable("no answer in time")
+
+    monkeypatch.setattr(database, "guarded", guarded)
+    verb, sums = writer.used({"usd": 1.0}), dict[str, float]()
+    with pytest.raises(StoreUnreachable):
+        writer.take(verb)
+    kept = Unwritten(writer, str(tmp_path), sums)
+    kept.keep({"usd": 1.0}, verb)
+    assert sums == {"usd": 1.0} and kept
+    monkeypatch.setattr(database, "guarded", real)
+    if landed:
+        real(*late[0][0], **late[0][1])
+    if between:
+        writer.event("other")
+    kept.write()
+    kept.write()
+    assert book.run(writer.run.id).usage.usd == 1.0
+    assert sums == {"usd": 0.0} and not kept and not (tmp_path / "unwritten").exists()
+
+
+@pytest.mark.parametrize("landed", [True, False])
+def test_usage_that_a_killed_supervisor_kept_is_recovered_once(book, monkeypatch, tmp_path, landed):
+    writer, database = begun(book), book._tables.database
+    real, late = database.guarded, []
+
+    def guarded(*words, **more):
+        late.append((words, more))
+        raise StoreUnreachable("no answer in time")
+
+    monkeypatch.setattr(database, "guarded", guarded)
+    verb = writer.used({"usd": 1.0})
+    with pytest.raises(StoreUnreachable):
+        writer.take(verb)
+    monkeypatch.setattr(unwritten, "start_new_thread", lambda *_: None)  # it was killed
+    Unwritten(writer, str(tmp_path), {}).keep({"usd": 1.0}, verb)
+    monkeypatch.setattr(database, "guarded", real)
+    if landed:
+        real(*late[0][0], **late[0][1])
+    with (tmp_path / "unwritten").open("a") as file:
+        file.write('{"id": "torn')
+    unwritten.recover(str(tmp_path), book, writer)
+    unwritten.recover(str(tmp_path), book, writer)
+    assert book.run(writer.run.id).usage.usd == 1.0

@@ -9,10 +9,10 @@ import time
 from importlib import import_module
 
 from ..database import dsn
-from ..errors import Error
+from ..errors import Error, UsageError
 from ..ledger import place
 from ..store import url
-from ..system import clock, identity, lifetime, tree
+from ..system import cgroup, clock, identity, lifetime, tree
 from .arguments import Parser
 from .told import store_of_run
 
@@ -25,15 +25,36 @@ if TYPE_CHECKING:
 _PURPOSE = """\
 Check this machine and the store: durability, file system, clock, schema, permissions, processes.
 
-Each finding is one line; what is not well says what to do."""
+Each finding is one line; what is not well says what to do.
+
+--prove tries the promises, with real processes, in about twenty seconds: a holder of a lease is frozen in front of its
+writes to this store and to each TARGET, another takes over and writes, the first one thaws and writes too, and must
+be refused. Then a holder is killed with kill -9, and its processes must be gone before the next one gets the lease.
+It says what was refused, how long each takeover took, and by what this machine can prove that processes are gone.
+It uses names and places of its own beside yours (a file or folder .nightlatch-prove-…, a table, a branch, an object)
+and removes them, also when it is interrupted. TARGET: a file, a folder/, sqlite:///FILE#NAME, postgresql://…#NAME,
+git+URL#BRANCH, s3://bucket/key."""
+
+_EXAMPLES = """\
+  nightlatch doctor
+  nightlatch doctor --json
+  nightlatch doctor --prove /srv/www/report.html /srv/www/site/ git+origin#main
+  nightlatch --store postgresql://app@db/jobs doctor --prove postgresql://app@db/site#articles"""
 
 
 def main(argv: list[str]) -> int:
-    parser = Parser("doctor", _PURPOSE, "  nightlatch doctor\n  nightlatch doctor --json")
-    parser.add_argument("--json", action="store_true", help="one JSON object a finding")
+    parser = Parser("doctor", _PURPOSE, _EXAMPLES)
+    parser.add_argument("targets", metavar="TARGET", nargs="*", help="--prove: a path, or the URL of a gate")
+    parser.add_argument("--prove", action="store_true", help="try the promises on this store and these targets")
+    parser.add_argument("--json", action="store_true", help="one JSON object a finding; with --prove one for all")
     args = parser.parse_args(argv)
+    if args.targets and not args.prove:
+        raise UsageError("targets are for --prove: nightlatch doctor --prove TARGET …")
+    where = url.resolve(args.store or store_of_run())
+    if args.prove:
+        return _prove(where, args.targets, args.json)
     failed = False
-    for grade, about, found, advice in findings(url.resolve(args.store or store_of_run())):
+    for grade, about, found, advice in findings(where):
         failed = failed or grade == "fail"
         if args.json:
             import json
@@ -42,6 +63,28 @@ def main(argv: list[str]) -> int:
         else:
             print(f"{grade:<5} {about:<12} {found}" + (f"\n      → {advice}" if advice else ""))
     return 69 if failed else 0
+
+
+def _prove(where: str, targets: list[str], as_json: bool) -> int:
+    from ..core.harmless import harmless
+    from .prove import prove
+
+    proof = prove(where, targets)
+    if as_json:
+        import json
+
+        print(json.dumps(proof.facts()))
+        return 0 if proof.held else 1
+    for promise in proof.promises:
+        print(harmless(f"{'held' if promise.held else 'BROKEN':<7} {promise.about:<20} {promise.found}"))
+    for name, has, found in proof.proofs:
+        print(f"{'has' if has else 'has not':<7} {name:<20} {found}")
+    for after, seconds in proof.seconds.items():
+        print(f"took    {'takeover':<20} {seconds:.2f} s after a holder was {after}")
+    for left in proof.left:
+        print(harmless(f"left    {left}"))
+    print("Every promise held." if proof.held else "A promise did NOT hold here: do not rely on this store or target.")
+    return 0 if proof.held else 1
 
 
 def findings(where: str) -> Iterator[Finding]:
@@ -98,10 +141,25 @@ def _machine() -> Iterator[Finding]:
             f"no subreaper on {sys.platform}",
             "runaway children are found by their environment only",
         )
+    yield _proofs()
+
+
+def _proofs() -> Finding:
+    """What proves that a killed holder has left nothing at work. A lease moves before its TTL only if all agree."""
+    have = "the environments of processes, a lock that they inherit"
+    if cgroup.possible():
+        return "ok", "proofs", f"{have}, a cgroup for each run", ""
+    return (
+        "ok",
+        "proofs",
+        f"{have}; no cgroup can be made here",
+        "a process that clears its environment and closes the lock is not found, one that hides its memory delays a "
+        "takeover to the TTL. A cgroup finds both: systemd-run --user --scope -p Delegate=yes nightlatch …, or as root",
+    )
 
 
 def _folder(folder: str) -> Iterator[Finding]:
     live = os.path.join(folder, "live")
-    names = os.listdir(live) if os.path.isdir(live) else []
+    names = [name for name in os.listdir(live) if not name.endswith(lifetime.TREE)] if os.path.isdir(live) else []
     over = sum(lifetime.is_over(os.path.join(live, name)) for name in names)
     yield "ok", "holders", f"{len(names) - over} alive on this machine, {over} gone without a release", ""

@@ -206,6 +206,8 @@ def _lines(record: Record) -> list[tuple[str, str]]:
         began = f"{harmless(one.key)}, attempt {one.attempt} on {harmless(one.host)}, token {one.token}"
         decide = f"not ended. Decide: nightlatch resolve {shlex.quote(harmless(one.key))} --job {record.name}"
         lines.append(("begun", f"{began}: {decide if one in left else 'at work'}"))
+    if record.holder.unproven:
+        lines += [("beside", f"{record.holder.unproven}: left by the holder before, not proven gone at its TTL")]
     return lines
 
 
@@ -223,6 +225,7 @@ def _facts(record: Record) -> dict[str, object]:
         "until": record.until,
         "left": record.left,
         "begun": [{**one.__dict__, "left_behind": one in left} for one in record.begun],
+        "unproven": record.holder.unproven.split(", ") if record.holder.unproven else [],
     }
 
 

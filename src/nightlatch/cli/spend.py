@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import sys
+
 from ..core import budget
 from ..runtime.talk.tell import tell
 from .arguments import Parser
 
 _PURPOSE = """\
-Inside a run: report what was used, in usd, tokens, calls or units. A run that passes its budget is ended."""
+Inside a run: report what was used, in usd, tokens, calls or units. A run that passes its budget is ended.
+While the store is away it is counted, and kept on this machine's disk until the store is back."""
 
 
 def main(argv: list[str]) -> int:
     parser = Parser("spend", _PURPOSE, "  nightlatch spend usd=0.03 tokens=900 calls=1")
     parser.add_argument("amounts", metavar="UNIT=AMOUNT", nargs="+")
-    tell(do="spend", **budget.amounts(parser.parse_args(argv).amounts))
+    told = tell(do="spend", **budget.amounts(parser.parse_args(argv).amounts))
+    if told.get("kept"):
+        print(f"nightlatch: {told['kept']}", file=sys.stderr)
     return 0

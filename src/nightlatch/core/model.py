@@ -41,6 +41,7 @@ class Holder:
     pidns: str = ""
     timens: str = ""
     lifetime: str = ""  # the file whose lock is held as long as the holder's tree lives
+    unproven: str = ""  # processes of the holder before it, whose TTL had passed, that could not be proven gone
 
     def __str__(self) -> str:
         return f"{self.user}@{self.host}" + (f" (pid {self.pid})" if self.pid else "")
@@ -63,6 +64,7 @@ class Holder:
             pidns=given.get("pidns", ""),
             timens=given.get("timens", ""),
             lifetime=given.get("lifetime", ""),
+            unproven=given.get("unproven", ""),
         )
 
 

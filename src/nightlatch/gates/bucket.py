@@ -88,6 +88,14 @@ class Bucket:
         except (errors.BaseError, FileNotFoundError):
             pass
 
+    def below(self, path: str) -> list[str]:
+        """The objects whose keys begin with `path/`."""
+        store, obstore, errors = self._open()
+        try:
+            return [found["path"] for page in obstore.list(store, path) for found in page]
+        except errors.BaseError as error:
+            raise self._unreachable(error) from error
+
     def probe(self, path: str) -> None:
         """Raise if the store ignores preconditions: there every racer believes to have won."""
         try:

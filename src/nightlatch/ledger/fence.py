@@ -32,6 +32,7 @@ class Fence:
         self._tables, self._run, self.skew = tables, run, skew
         self.seq, self.head = run.seq, run.head
         self._unsure: dict[str, int] = {}  # heads whose commit was never confirmed → seq
+        self.landed: set[str] = set()  # those of them that were found in the run's row
 
     def values(self) -> dict[str, object]:
         return {"id": self._run.id, "token": self._run.token, "grant": self._run.grant, "was": self.head}
@@ -100,4 +101,5 @@ class Fence:
                 f"{title(run)} is written by another with this very grant (token {run.token}), and a run has one "
                 f"writer. Nothing was written; stop this one"
             )
+        self.landed.add(run.head)
         self.seq, self.head = self._unsure.pop(run.head), run.head

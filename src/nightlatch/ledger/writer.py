@@ -75,11 +75,11 @@ class Writer:
 
     def event(self, kind: str, /, **facts: object) -> None:
         """Put an entry into the run's journal. Facts are kept as text; None is left out."""
-        self._turns.take(_Verb(kind, facts))
+        self._turns.take(Verb(kind, facts))
 
     def progress(self, done: int, total: int = 0, message: str = "") -> None:
         """How far it is; a total of 0 is unknown."""
-        verb = _Verb("progress", {"done": done, "total": total or None, "message": message or None})
+        verb = Verb("progress", {"done": done, "total": total or None, "message": message or None})
         verb.progress = {"done": done, "total": total, "message": clean(message)}
         self._turns.take(verb)
 
@@ -88,18 +88,26 @@ class Writer:
 
         `about` may name the model, the kind of token, the source of the figure, the item or step, and a tag.
         """
-        known = {name: clean(text) for name, text in about.items() if text}
-        verb = _Verb("usage", {**amounts, **known})
-        verb.counts, verb.about = counts(amounts), known
-        self._turns.take(verb)
+        self.take(self.used(amounts, about))
         return self._used
+
+    def used(self, amounts: Mapping[str, float], about: Mapping[str, str] = NOTHING, **facts: object) -> Verb:
+        """What `usage` writes, to be written with `take`."""
+        known = {name: clean(text) for name, text in about.items() if text}
+        verb = Verb("usage", {**amounts, **known, **facts})
+        verb.counts, verb.about = counts(amounts), known
+        return verb
+
+    def take(self, verb: Verb) -> None:
+        """Write it; after `StoreUnreachable` it may be called again, and is written once."""
+        self._turns.take(verb)
 
     def record(self, kind: str, records: Records, /, **facts: object) -> None:
         """Put rows into tables of the ledger, and an entry, in the commit that checks the token.
 
         A row that offends a constraint fails every verb of that commit: give its table a tail for conflicts.
         """
-        verb = _Verb(kind, facts)
+        verb = Verb(kind, facts)
         verb.records = records
         self._turns.take(verb)
 
@@ -117,7 +125,7 @@ class Writer:
         self.event("lent")
         self._lent = True
 
-    def together(self) -> _Together[_Verb]:
+    def together(self) -> _Together[Verb]:
         """`with writer.together(): …` verbs that this thread calls inside are written when it ends, in one commit.
 
         For a loop that serves many: acknowledge what was asked for after that, not before.
@@ -174,7 +182,7 @@ class Writer:
         rows = self._watching.read(sql, patience=_MOMENT, id=self.run.id)
         return rows[0][0] or None if rows else None
 
-    def _write(self, batch: Sequence[_Verb]) -> None:
+    def _write(self, batch: Sequence[Verb]) -> None:
         """Commit the verbs, in their order, at once."""
         self._totals = None
         self._fence.advance(lambda seq, head: self._composed(seq, head, batch))
@@ -183,10 +191,13 @@ class Writer:
             totals = self._totals
             self._used = amounts_of(dict(zip(UNITS, totals, strict=True))) if totals else self._fence.look().usage
 
-    def _composed(self, seq: int, head: str, batch: Sequence[_Verb]) -> tuple[int, str, Callable[[], bool]]:
+    def _composed(self, seq: int, head: str, batch: Sequence[Verb]) -> tuple[int, str, Callable[[], bool]]:
         run, at, values = self.run, self._fence.now(), self._fence.values()
         rows: dict[Table, list[tuple[object, ...]]] = {ENTRY: []}
         used = dict.fromkeys(UNITS, 0)
+        batch = [verb for verb in batch if not verb.heads & self._fence.landed]
+        if not batch:
+            return seq, head, lambda: True
         for verb in batch:
             seq += 1
             head = link(head, run.id, seq, at, verb.kind, verb.body)
@@ -201,6 +212,9 @@ class Writer:
                 used = {unit: used[unit] + count for unit, count in verb.counts.items()}
             for table, more in verb.records:
                 rows.setdefault(table, []).extend(more)
+        for verb in batch:
+            if verb.counts:
+                verb.heads.add(head)
         update = _ADVANCE["done" in values, USED in rows]
         values |= {"seq": seq, "head": head} | (used if USED in rows else {})
 
@@ -236,13 +250,14 @@ class Writer:
         return seq, head, write
 
 
-class _Verb:
+class Verb:
     """One call, on its way into a commit."""
 
     def __init__(self, kind: str, facts: dict[str, object]) -> None:
         if "\n" in kind or not kind:
             raise UsageError(f"{kind!r} is no kind of entry: use one word, as in step-done")
-        self.kind, self.body = kind, pack(facts)
+        self.kind, self.facts, self.body = kind, facts, pack(facts)
+        self.heads: set[str] = set()  # where commits with it would have brought the run
         self.progress: dict[str, object] = {}
         self.counts: dict[str, int] = {}
         self.about: dict[str, str] = {}

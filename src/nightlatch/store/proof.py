@@ -1,12 +1,12 @@
 """Is the holder of a grant gone? And nothing of it left that still works?
 
-A lease moves before its TTL only on proof: the holder's lifetime lock is free AND a sweep for
-survivors comes back empty. Whatever cannot be proven waits for the TTL.
+A lease moves before its TTL only on proof: the holder's lifetime lock is free AND nothing of its tree is left, by every
+proof that this machine has (system/remains.py). Whatever cannot be proven waits for the TTL.
 """
 
 from __future__ import annotations
 
-from ..system import identity, lifetime, process, tree
+from ..system import identity, lifetime, process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,12 +24,20 @@ def gone(record: Record) -> bool:
     if holder.pidns != identity.pid_namespace():
         return False  # its processes cannot be seen from here
     if holder.lifetime:
-        return lifetime.is_over(holder.lifetime) and tree.sweep(record.grant, holder.start)
+        return lifetime.is_over(holder.lifetime) and not _end(record)
     return holder.pid != 0 and process.state_of(holder.pid, holder.start) in (process.GONE, process.ZOMBIE)
 
 
-def end_survivors(record: Record) -> None:
-    """The TTL has passed. What still runs under the grant on this machine must not work on."""
+def end_survivors(record: Record) -> list[str]:
+    """The TTL has passed. What still runs under the grant on this machine must not work on; returns, for people to
+    read, who cannot be proven gone."""
     holder = record.holder
     if holder.lifetime and identity.same_boot(holder) and holder.pidns == identity.pid_namespace():
-        tree.sweep(record.grant, holder.start)
+        return _end(record)
+    return []
+
+
+def _end(record: Record) -> list[str]:
+    from ..system.remains import Remains
+
+    return Remains(record.holder.lifetime, record.grant, record.holder.start).end()

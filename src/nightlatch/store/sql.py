@@ -279,6 +279,11 @@ class SqlStore:
         """The statements that would bring the tables up to date; they are run at the first use of the store."""
         return self._db.pending()
 
+    def forget(self, name: str) -> None:
+        """Remove all that is known of a lease, for a name that is never used again: its token would begin anew."""
+        for table, column in (("done", "scope"), ("gate", "name"), ("lease", "name")):
+            self._db.write(f"DELETE FROM {self._db.prefix}{table} WHERE {column} = :name RETURNING 1", name=name)
+
     def close(self) -> None:
         self._db.close()
 

@@ -1,7 +1,8 @@
-"""A lock that proves a life: held from before a grant is asked for until its tree is gone.
+"""Locks that prove a life: held from before a grant is asked for until its tree is gone.
 
-The kernel lets go of it when the last process that has it ends, however it ends. Supervisor and
-warden share one; the command does not have it.
+The kernel lets go of a lock when the last process that has it ends, however it ends. Supervisor and warden share one.
+The command, and all that it starts, inherits another: while that is held, somebody is left; when it is free, everybody
+is gone or has closed it. Where a cgroup can be made, the tree is in one of its own, whose folder the file names.
 """
 
 from __future__ import annotations
@@ -12,6 +13,10 @@ import os
 from ..errors import StoreUnreachable
 from .durable import private_folder
 from .identity import new_id
+
+TREE = ".tree"  # behind the name of a lifetime lock: the one that the tree inherits
+
+_OUT_OF_THE_WAY = 200  # scripts use low descriptors for themselves
 
 
 class Lifetime:
@@ -30,8 +35,25 @@ class Lifetime:
             ) from error
         fcntl.flock(self._fd, fcntl.LOCK_EX)
 
+    def enclose(self) -> None:
+        """Called by the warden before it starts anything: all that it starts is held together, as far as this machine
+        can do it."""
+        fd = os.open(self.path + TREE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        try:
+            fcntl.fcntl(fd, fcntl.F_DUPFD, _OUT_OF_THE_WAY)
+        except OSError:
+            os.set_inheritable(fd, True)  # so many descriptors are not allowed here
+        else:
+            os.close(fd)
+        from . import cgroup  # here: its import does not hold up the supervisor, which asks for the lease meanwhile
+
+        group = cgroup.make(self.grant)
+        if group and cgroup.join(group):
+            os.write(self._fd, os.fsencode(group))
+
     def end(self) -> None:
-        """The grant is given back. (Without that the file stays, so that others can prove the end.)"""
+        """The grant is given back. (Without that the files stay, so that others can prove the end.)"""
         forget(self.path)
         self.close()
 
@@ -44,10 +66,15 @@ class Lifetime:
 
 def is_over(path: str) -> bool:
     """Is the life that held this lock over? A file that is not there proves nothing."""
+    return is_free(path) is True
+
+
+def is_free(path: str) -> bool | None:
+    """Can the lock be had? None if there is no such file."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
-        return False
+        return None
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return True
@@ -57,8 +84,23 @@ def is_over(path: str) -> bool:
         os.close(fd)
 
 
-def forget(path: str) -> None:
+def cgroup_of(path: str) -> str:
+    """The folder of the cgroup that the tree is in; "" if it is in none of its own."""
     try:
-        os.unlink(path)
-    except FileNotFoundError:
-        pass
+        with open(path, "rb") as file:
+            return os.fsdecode(file.read())
+    except OSError:
+        return ""
+
+
+def forget(path: str) -> None:
+    group = cgroup_of(path)
+    if group:
+        from . import cgroup
+
+        cgroup.remove(group)
+    for each in (path + TREE, path):
+        try:
+            os.unlink(each)
+        except FileNotFoundError:
+            pass

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 
+from . import clock
 from .light import signal
 
 TYPE_CHECKING = False
@@ -12,6 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 GONE, ZOMBIE, STOPPED, ALIVE = "gone", "zombie", "stopped", "alive"
+
+_PARENT, _FLAGS, _THREADS, _START, _ENV_END = 1, 6, 17, 19, 48  # where proc_pid_stat(5) has them, behind the name
+_KERNEL_THREAD = 0x00200000
+_EXEC = 1.0  # seconds that a process may take to become another program
 
 
 def start_of(pid: int) -> int | None:
@@ -49,6 +55,10 @@ def send(pid: int, start: int, signum: int) -> bool:
         pidfd = os.pidfd_open(pid)
     except ProcessLookupError:
         return False
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOENT):
+            raise
+        return False  # the number of a thread
     try:
         # The descriptor is bound to whatever has the pid now; only then is the start time compared.
         if state_of(pid, start) == GONE:
@@ -61,12 +71,32 @@ def send(pid: int, start: int, signum: int) -> bool:
         os.close(pidfd)
 
 
+def newest() -> int:
+    """The last number that was given to a process or thread; 0 if that cannot be known."""
+    try:
+        with open("/proc/loadavg", "rb") as file:
+            return int(file.read().split()[-1])
+    except (OSError, ValueError):
+        return 0
+
+
+def name(pid: int) -> str:
+    """What the kernel calls it; the process chooses that itself. "" if it is gone."""
+    if sys.platform == "linux":
+        return os.fsdecode(_content(f"/proc/{pid}/comm") or b"").rstrip("\n")
+    import psutil
+
+    try:
+        return str(psutil.Process(pid).name())
+    except psutil.Error:
+        return ""
+
+
 def environ(pid: int) -> bytes | None:
     """The environment the process was started with; None if that may not be read."""
     try:
         if sys.platform == "linux":
-            with open(f"/proc/{pid}/environ", "rb") as file:
-                return file.read()
+            return _environ(pid)
         import psutil
 
         return "\0".join(f"{k}={v}" for k, v in psutil.Process(pid).environ().items()).encode()
@@ -96,6 +126,61 @@ def owner(pid: int) -> int | None:
         raise
 
 
+def locked_files(pid: int, part: str) -> bool:
+    """Does the process have a file open, and locked by flock, that has `part` in its name? (Linux.)
+
+    A lock belongs to what `open` returned and is shared by all that inherited it; one who opened the file by itself, a
+    backup, has none.
+    """
+    for thread in _threads(pid):
+        place = f"/proc/{pid}/task/{thread}"
+        try:
+            for fd in os.listdir(f"{place}/fd"):
+                try:
+                    named = part in os.readlink(f"{place}/fd/{fd}")
+                    if named and b"FLOCK" in (_content(f"{place}/fdinfo/{fd}") or b""):
+                        return True
+                except OSError:
+                    continue  # closed meanwhile
+            return False
+        except OSError:
+            continue  # the thread has ended; the files are those of the others too
+    return False
+
+
+def _environ(pid: int) -> bytes:
+    """Of one of its threads: the first one may have ended before the others. (Linux.)"""
+    deadline = clock.now() + _EXEC
+    while True:
+        for thread in _threads(pid):
+            content = _content(f"/proc/{pid}/task/{thread}/environ")
+            if content:
+                return content
+        fields = _fields(pid)
+        # While it is being replaced by another program a process has no environment for a moment.
+        if not fields or int(fields[_FLAGS]) & _KERNEL_THREAD or int(fields[_ENV_END]) or fields[0] in (b"Z", b"X"):
+            return b""
+        if clock.now() > deadline:
+            raise PermissionError
+        clock.sleep(0.0005)
+
+
+def _threads(pid: int) -> list[str]:
+    try:
+        return os.listdir(f"/proc/{pid}/task")
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def _content(path: str) -> bytes | None:
+    """None if it is not there any more."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
 def _kill(pid: int, signum: int) -> bool:
     try:
         os.kill(pid, signum)
@@ -108,15 +193,24 @@ def _status(pid: int) -> tuple[str, int, int] | None:
     """(state, parent's pid, start time)"""
     if sys.platform != "linux":
         return _status_elsewhere(pid)
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            # The command's name stands in parentheses and may hold any byte, so read behind the last one.
-            fields = file.read().rpartition(b")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
+    fields = _fields(pid)
+    if not fields:
         return None
-    letter = fields[0]
-    state = STOPPED if letter in b"Tt" else ZOMBIE if letter in b"ZX" else ALIVE
-    return state, int(fields[1]), int(fields[19])
+    state = _state(fields[0])
+    if state == ZOMBIE and int(fields[_THREADS]) > 1:
+        # Its first thread has ended and others work on: what they do is what the process does.
+        others = {_state(thread[0]) for tid in _threads(pid) if (thread := _fields(f"{pid}/task/{tid}"))} - {ZOMBIE}
+        state = ALIVE if ALIVE in others else STOPPED if others else ZOMBIE
+    return state, int(fields[_PARENT]), int(fields[_START])
+
+
+def _state(letter: bytes) -> str:
+    return STOPPED if letter in b"Tt" else ZOMBIE if letter in b"ZX" else ALIVE
+
+
+def _fields(pid: int | str) -> list[bytes]:
+    """What /proc tells of the process behind its name, which stands in parentheses and may hold any byte."""
+    return (_content(f"/proc/{pid}/stat") or b"").rpartition(b")")[2].split()
 
 
 def _status_elsewhere(pid: int) -> tuple[str, int, int] | None:

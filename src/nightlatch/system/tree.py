@@ -14,6 +14,10 @@ import time
 from . import clock, process
 from .light import signal
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 LINEAGE = "NIGHTLATCH_LINEAGE"  # every grant this process works under, the outermost first
 DRY_RUN = "NIGHTLATCH_DRY_RUN"  # set in every process that a dry-run starts
 
@@ -56,7 +60,7 @@ def below_me(grant: str) -> set[int]:
     """The processes of my tree; `grant` finds those that ran away where there is no subreaper."""
     found = descendants(os.getpid())
     if sys.platform != "linux" and grant:
-        found |= {pid for pid, _start in carriers(grant)[0]} - {os.getpid(), os.getppid()}
+        found |= {pid for pid, _start in carriers(grant)} - {os.getpid(), os.getppid()}
     return found
 
 
@@ -116,46 +120,74 @@ def reap_all() -> tuple[dict[int, int], bool]:
         ended[pid] = status
 
 
-def carriers(grant: str, since: int = 0) -> tuple[list[tuple[int, int]], bool]:
-    """Processes whose environment carries the grant, as (pid, start), and whether all could be looked at.
+def carriers(grant: str, since: int = 0) -> list[tuple[int, int]]:
+    """Processes whose environment carries the grant, as (pid, start). None of them is older than `since`."""
+    return Look(grant, since).found
 
-    None of them is older than the holder, whose start `since` is.
+
+class Look:
+    """One look at every process of this machine, for those that work under a grant.
+
+    A look is not an instant: who was gone before it was looked at may have handed on to a child, and that to the next.
+    So those that came since are looked at too, until nobody was gone: then nobody was missed.
     """
-    if len(grant) < _SHORTEST:
-        return [], False  # it would be found in the environment of strangers
-    wanted, me, found, complete = grant.encode(), os.getuid(), [], True
-    for pid in process.pids():
+
+    def __init__(
+        self, grant: str, since: int, *, locked: bool = False, stop: bool = False, patience: float = 5.0
+    ) -> None:
+        """`since`: the holder's start; none of its processes is older. `locked`: those that have a file with the grant
+        in its name locked count too. `stop` each that is found: a process that is stopped cannot fork."""
+        self._grant, self._since, self._locked, self._stop = grant, since, locked, stop
+        self.found: list[tuple[int, int]] = []
+        self.unreadable: list[int] = []  # our own user's, and they may not be looked at
+        self.complete = False
+        if len(grant) < _SHORTEST:
+            return  # it would be found in the environment of strangers
+        deadline = time.monotonic() + patience
+        seen: set[int] = set()
+        while not self.complete and time.monotonic() < deadline:
+            listed = [pid for pid in process.pids() if pid not in seen]
+            seen.update(listed)
+            self.complete = all([self._examine(pid) for pid in listed])
+            if not self.complete:
+                # Straight at the newest: a list of all takes longer to read than a process needs to hand on.
+                newer = range(max(seen) + 1, process.newest() + 1)
+                seen.update([pid for pid in newer if self._examine(pid)])
+
+    def _examine(self, pid: int) -> bool:
+        """False if it had ended before it could be looked at."""
         start = process.start_of(pid)
-        if start is None or start < since or process.state_of(pid, start) in (process.GONE, process.ZOMBIE):
-            continue
+        if start is None or process.state_of(pid, start) in (process.GONE, process.ZOMBIE):
+            return False
+        if start < self._since:
+            return True
         content = process.environ(pid)
         if content is None:
             # Another user's process is not of our making; one of our own that hides its memory might be.
-            complete = complete and process.owner(pid) != me
-        elif wanted in content:
-            found.append((pid, start))
-    return found, complete
+            if process.owner(pid) == os.getuid():
+                self.unreadable.append(pid)
+        elif self._grant.encode() in content or (self._locked and process.locked_files(pid, self._grant)):
+            self.found.append((pid, start))
+            if self._stop:
+                process.send(pid, start, signal.SIGSTOP)
+        return content != b"" or process.state_of(pid, start) not in (process.GONE, process.ZOMBIE)
 
 
-def sweep(grant: str, since: int, *, patience: float = 5.0) -> bool:
-    """End every process on this machine that carries the grant; True when none is left.
+def sweep(grant: str, since: int, locked: Callable[[], bool] = bool, *, patience: float = 5.0) -> Look:
+    """End every process on this machine that carries the grant, or the lock that `locked` tells of; returns the last
+    look. Nobody is left if that is complete, has found nobody, and nobody was unreadable.
 
-    For the challenger of a holder that is gone, whose orphans the kernel gave to somebody else. A
-    process that is stopped cannot fork, so all are stopped before the first is killed; two looks in a
-    row must come back empty, because one look is not an instant.
+    For the challenger of a holder that is gone, whose orphans the kernel gave to somebody else.
     """
     deadline = time.monotonic() + patience
     clean = 0
-    while clean < 2:
-        found, complete = carriers(grant, since)
-        if not complete:
-            return False
-        clean = 0 if found else clean + 1
-        for signum in (signal.SIGSTOP, signal.SIGKILL):
-            for pid, start in found:
-                process.send(pid, start, signum)
-        if found:
-            if time.monotonic() > deadline:
-                return False
+    while True:
+        look = Look(grant, since, locked=locked(), stop=True, patience=deadline - time.monotonic())
+        for pid, start in look.found:
+            process.send(pid, start, signal.SIGKILL)
+        clean = 0 if look.found else clean + 1
+        # Twice: should the numbers start again from the lowest while the list is read, one look can miss somebody.
+        if clean == 2 or time.monotonic() > deadline:
+            return look
+        if look.found:
             time.sleep(0.002)
-    return True

@@ -5,7 +5,8 @@
 
 It is forked before any thread exists, obeys only the pipe from its supervisor, and is told absolute
 times on the suspend-proof clock. When those pass without word, or the supervisor is gone (end of
-file), it ends the tree, proves it empty, and only then exits; with it goes the lifetime lock. A
+file), it ends the tree, proves it empty, and only then exits; with it goes the lifetime lock. Its
+supervisor knows the times too: a warden that is stopped is woken, or killed and its work done. A
 parent-death signal would not do: it does not reach grandchildren, and it fires when the *thread* that
 started the child ends.
 """
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from typing import Any, NoReturn
 
+    from .lifetime import Lifetime
+
 # Why the tree was ended. Loss of the lease and of the supervisor leave no time for manners.
 LOST, ORPHANED, ASKED, LEFTOVERS, FAILED, TIMED_OUT = "lost", "orphaned", "asked", "leftovers", "failed", "timed-out"
 OVERDUE = "overdue"
@@ -33,6 +36,7 @@ ASKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # it to end
 _NOT_FOR_US = (*ASKING, signal.SIGQUIT, signal.SIGTTOU)
 
 _HEADER = 4
+_ANSWER = 3.0  # seconds that a warden may take longer than it should, before its supervisor does its work
 
 
 def _send(fd: int, *message: Any) -> None:
@@ -62,14 +66,30 @@ def _read(fd: int, size: int) -> bytes:
 class Warden:
     """The supervisor's end. Made before the first thread; `start` comes when the lease is held."""
 
-    def __init__(self, grant: str, streams: tuple[int, int] | None = None, *, deaf: bool = False) -> None:
-        """`streams`: what becomes the command's standard output and error, if not our own. `deaf`: a signal that
-        asks the command to end waits, blocked, until that is ready to hear it, and unblocks it."""
+    def __init__(
+        self,
+        grant: str,
+        streams: tuple[int, int] | None = None,
+        *,
+        lifetime: Lifetime | None = None,
+        deaf: bool = False,
+    ) -> None:
+        """`streams`: what becomes the command's standard output and error, if not our own. `lifetime`: encloses the
+        tree, so that it can be proven gone when we are killed. `deaf`: a signal that asks the command to end waits,
+        blocked, until that is ready to hear it, and unblocks it."""
         tree.become_subreaper()  # a warden that is killed leaves its children to us
         orders_in, self._orders = os.pipe()
         command_in, self._command = os.pipe()
         self._reports, reports_out = os.pipe()
+        os.set_blocking(self._orders, False)
+        self._answers = select.poll()
+        self._answers.register(self._reports, select.POLLIN)
         self._grant = grant
+        self._child = 0
+        self._grace = 0.0
+        self._due: dict[str, tuple[float, float]] = {}  # why the tree is to end → when, and how long that may take
+        self._noticed: dict[str, float] = {}  # when it was seen that this time has come: the machine may have slept
+        self._statuses: dict[int, int] = {}
         self._dismissed = False
         self.asked_with = 0  # the signal that its supervisor was asked to end with
         # A Ctrl-C in between would be lost where a fork closes databases, and would end a warden that is not ready.
@@ -79,20 +99,34 @@ class Warden:
             os.close(self._orders)
             os.close(self._command)
             os.close(self._reports)
-            _Loop(orders_in, command_in, reports_out, grant, streams, before if not deaf else {*before, *ASKING}).live()
+            mask = before if not deaf else {*before, *ASKING}
+            _Loop(orders_in, command_in, reports_out, grant, streams, lifetime, mask).live()
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         os.close(orders_in)
         os.close(command_in)
         os.close(reports_out)
 
-    def tell(self, *order: object) -> None:
+    def tell(self, *order: Any) -> None:
         """Small messages go through a pipe whole, so threads and signal handlers may all send."""
+        match order:
+            case ("end", why, grace, _):
+                # When the lease is lost another may have it by the end of the grace: there is no time for an answer.
+                self._expect(why, clock.now(), grace + (_ANSWER if why != LOST else 0.0))
+            case ("limit", at):
+                self._expect(TIMED_OUT, at, self._grace + _ANSWER)
+            case ("bound", at):
+                self._expect(OVERDUE, at, _ANSWER)
         try:
             _send(self._orders, *order)
         except BrokenPipeError:
             pass  # it is gone; `report` will say so
+        except BlockingIOError:
+            pass  # it has been stopped for so long that the pipe is full; `report` keeps the time
 
     def start(self, argv: list[str], env: dict[str, str], *, cwd: str = "", grace: float) -> None:
+        self._grace = grace
+        if TIMED_OUT in self._due:
+            self._expect(TIMED_OUT, self._due[TIMED_OUT][0], grace + _ANSWER)
         self.tell("start", cwd, grace)
         try:
             _send(self._command, argv, env)  # long, and so in a pipe of its own: a renewal could get in between
@@ -105,8 +139,40 @@ class Warden:
 
     def report(self) -> tuple[object, ...] | None:
         """Wait for the next report: ("started", pid), ("failed", errno, where it looked) or
-        ("ended", wait status or -1, why or "", how many it left behind). None: the warden itself died."""
-        return _receive(self._reports)
+        ("ended", wait status or -1, why or "", how many it left behind). None: the warden itself died.
+
+        If it does not end the tree in time, this does, and reports as it would have done.
+        """
+        while not self._answers.poll(clock.SLICE * 1000):
+            why = self.silent()
+            if why:
+                self.dismiss()
+                # Without its word nobody knows whether the command was started.
+                return ("ended", self._statuses.get(self._child, -1), why, 0) if self._child else None
+        report = _receive(self._reports)
+        if report and report[0] == "started":
+            self._child = int(report[1])  # type: ignore[call-overload]
+        return report
+
+    def silent(self) -> str:
+        """Why the tree should have ended by now, if the warden does not see to it; to be asked about once a second.
+
+        A warden that is stopped is woken as soon as it has something to do.
+        """
+        now = clock.now()
+        for why, (at, lasting) in list(self._due.items()):
+            if now < at:
+                continue
+            if now >= self._noticed.setdefault(why, now) + lasting:
+                return why
+            if not self._dismissed:
+                os.kill(self.pid, signal.SIGCONT)
+        return ""
+
+    def _expect(self, why: str, at: float, lasting: float) -> None:
+        self._due[why] = at, lasting
+        if at == float("inf"):
+            self._noticed.pop(why, None)
 
     def dismiss(self) -> None:
         """End it, and whatever it left behind if it was killed. After its last report nothing is left."""
@@ -116,7 +182,7 @@ class Warden:
         os.kill(self.pid, signal.SIGKILL)  # not reaped yet, so the pid is still its own
         os.waitpid(self.pid, 0)
         tree.kill_the_others()
-        tree.kill_and_prove(self._grant)
+        self._statuses = tree.kill_and_prove(self._grant)
 
     def close(self) -> None:
         """Dismissed, and nobody is left who could tell it anything."""
@@ -149,10 +215,11 @@ class _Loop:
         reports: int,
         grant: str,
         streams: tuple[int, int] | None,
+        lifetime: Lifetime | None,
         mask: Collection[int],
     ) -> None:
         self.orders, self.command, self.reports = orders, command, reports
-        self.grant, self.streams, self.mask = grant, streams, mask
+        self.grant, self.streams, self.lifetime, self.mask = grant, streams, lifetime, mask
         self.child = 0
         self.status: int | None = None
         self.frozen: set[int] = set()
@@ -186,6 +253,8 @@ class _Loop:
         # A group of its own: Ctrl-C, Ctrl-Z and `kill -- -GROUP` are meant for the command.
         os.setpgid(0, 0)
         tree.become_subreaper()
+        if self.lifetime:
+            self.lifetime.enclose()
         for signum in _NOT_FOR_US:
             if signal.signal(signum, signal.SIG_IGN) != signal.SIG_IGN:
                 self.defaults.append(signum)  # the command gets it back; what nohup ignores stays ignored

@@ -91,7 +91,7 @@ class _Once:
         lifetime = Lifetime(self.store.folder)
         self.out, out = os.pipe()
         # Forked before any thread or connection exists: a fork copies neither in a usable state.
-        self.guard = warden.Warden(lifetime.grant, (out, 2))
+        self.guard = warden.Warden(lifetime.grant, (out, 2), lifetime=lifetime)
         os.close(out)
         try:
             skipped = self._look()
@@ -256,7 +256,10 @@ class _Once:
             poll = select.poll()
             for fd in heard:
                 poll.register(fd, select.POLLIN)
-            for fd, _ in poll.poll():
+            ready = {fd for fd, _ in poll.poll(clock.SLICE * 1000)}
+            if self.guard.fileno() in heard and self.guard.silent():
+                ready.add(self.guard.fileno())
+            for fd in ready:
                 if fd == self.out:
                     data = os.read(fd, 1 << 16)
                     kept = (kept + data)[:RESULT]

@@ -6,6 +6,7 @@ import os
 
 from ...core.model import Takeover
 from ...core.tenure import Tenure
+from ...core.value import replace
 from ...errors import Busy, Nested, StoreUnreachable, UsageError
 from ...store import held, proof, sightings
 from ...system import clock, durable, filelock, tree
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from ...core.model import Begun, Granted, Holder, Record
     from ...core.protocols import Ear, Store
 
+_NAMED = 10  # processes, at most, that cannot be proven gone; they stand in the record
 _RETRY = 0.5  # seconds between two tries of a waiter whose store does not answer
 
 
@@ -68,7 +70,9 @@ def _attempt(
     except Busy as busy:
         if busy.record is None or not busy.record.grant:
             raise  # given back while we asked
-        over = _ground(store, busy.record)
+        over, unproven = _ground(store, busy.record)
+    if unproven:
+        holder = replace(holder, unproven=", ".join(unproven[:_NAMED]))
     return _ask(store, name, grant, holder, ttl, over, begin)
 
 
@@ -91,8 +95,10 @@ def _until_expiry(record: Record | None) -> float:
     return record.left if record and record.left is not None and record.left > 0 else clock.SLICE
 
 
-def _ground(store: Store, record: Record) -> Takeover:
-    """On what ground the lease may be taken from the holder that stands there; Busy if on none."""
+def _ground(store: Store, record: Record) -> tuple[Takeover, list[str]]:
+    """On what ground the lease may be taken from the holder that stands there; Busy if on none. And which of its
+    processes cannot be proven gone, though its time is over."""
+    unproven: list[str] = []
     if record.grant in lineage():
         raise Nested(
             f"{record.name} is held by the run this was called from (token {record.token}): waiting for it would "
@@ -102,16 +108,16 @@ def _ground(store: Store, record: Record) -> Takeover:
     expired = record.left is not None and record.left <= 0
     if expired:
         # Before the lease moves, not after: an orphan must not work beside the new holder.
-        proof.end_survivors(record)
+        unproven = proof.end_survivors(record)
         proven = False
     elif proof.gone(record):
         proven = True
     elif record.left is None and store.judges_unseen(record) and sightings.lapsed(store.folder, record):
-        proof.end_survivors(record)
+        unproven = proof.end_survivors(record)
         proven = True
     else:
         raise Busy(held.sentence(record, record.name), record)
-    return Takeover(grant=record.grant, version=record.version, proven=proven)
+    return Takeover(grant=record.grant, version=record.version, proven=proven), unproven
 
 
 def lineage() -> list[str]:

@@ -61,7 +61,7 @@ def supervise(
     declared = _gates(gates)
     lifetime = Lifetime(the_store.folder)
     # Forked before any thread or connection exists: a fork copies neither in a usable state.
-    guard = warden.Warden(lifetime.grant)
+    guard = warden.Warden(lifetime.grant, lifetime=lifetime)
 
     def on_tenure(tenure: Tenure) -> None:
         guard.tell("tenure", tenure.freeze_at, tenure.end_at, tenure.deadline)

@@ -103,6 +103,7 @@ class Attendance:
             self._ending.abandoned(self._listener.told)
             self._socket.close()
             self._kept.close()
+        backoff.patiently(self._lease, self._listener.unwritten.write)
         if job.meter == "output":
             tail = next(iter(self._streams.values())).tail
             found = usage.from_output(tail)
@@ -125,6 +126,8 @@ class Attendance:
         while not self._ending.over or reading:
             now = clock.now()
             self._judge(now)
+            if not self._ending.over and self._guard.silent():
+                self._take_report()
             again = self._listener.tick(now)
             wanted = {*reading, *self._socket.descriptors}
             showing: set[int] = set()

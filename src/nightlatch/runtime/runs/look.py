@@ -34,7 +34,7 @@ class Looking:
     def _name_store(self) -> None:
         self.store = url.connect(self.where)
         self.ledger: Ledger = open_for(self.where)
-        self.spending = Spending(self.job.name, self.job.budget, self.ledger, self.told.used)
+        self.spending = Spending(self.job.name, self.job.budget, self.ledger, self.told)
 
     def look_only(self) -> str | Verdict:
         """As `look`, for who will not claim it next: the lease would tell that another works on it, or has left it."""

@@ -20,7 +20,7 @@ from ...system.light import signal
 from ..afterwards import retention
 from ..leases import supervise
 from ..leases.lease import Lease
-from . import begun, output, verdict
+from . import begun, output, unwritten, verdict
 from .attend import Attendance
 from .backoff import patiently
 from .ending import Ending
@@ -79,7 +79,7 @@ class Pipeline(Looking):
         self.pipes = os.pipe(), os.pipe()
         # Forked before any thread or connection exists: a fork copies neither in a usable state.
         streams, deaf = (self.pipes[0][1], self.pipes[1][1]), self.checkpoints is not None  # a batch's driver is ours
-        self.guard = warden.Warden(self.lifetime.grant, streams, deaf=deaf)
+        self.guard = warden.Warden(self.lifetime.grant, streams, lifetime=self.lifetime, deaf=deaf)
         for _, writing_end in self.pipes:
             os.close(writing_end)
         try:
@@ -185,6 +185,7 @@ class Pipeline(Looking):
                 return self._tell(doubtful, states.exit_code(doubtful.state))
         lease.ended.clear()  # from here on it may act: only its end takes it off the list
         self.writer, self.lease, self.opened = writer, lease, writer.run
+        unwritten.recover(self._folder(), self.ledger, writer)
         self.spending.begin(writer.run)  # counted again: another may have made an attempt while we waited for the lease
         started = clock.now()
         if self._prepare():
@@ -213,8 +214,11 @@ class Pipeline(Looking):
 
     # ── start and attend ──
 
+    def _folder(self) -> str:
+        return os.path.join(self.store.folder, "runs", self.opened.id)
+
     def _work(self, started: float) -> None:
-        folder = private_folder(os.path.join(self.store.folder, "runs", self.opened.id))
+        folder = private_folder(self._folder())
         if self.checkpoints:
             self.checkpoints.prepare(self.store, self.ledger, self.lease, self.writer, folder)
         self.attendance = Attendance(

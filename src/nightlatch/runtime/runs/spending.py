@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...core import budget
-from ...errors import OverBudget
+from ...errors import OverBudget, StoreUnreachable
 from . import usage
 
 TYPE_CHECKING = False
@@ -11,12 +11,14 @@ if TYPE_CHECKING:
     from ...core.budget import Cap
     from ...ledger.ledger import Ledger
     from ...ledger.model import Run
+    from ..talk.listener import Told
 
 
 class Spending:
-    def __init__(self, job: str, caps: tuple[Cap, ...], ledger: Ledger, used: dict[str, float]) -> None:
-        """`used`: by this attempt so far; it grows elsewhere."""
-        self._job, self._caps, self._ledger, self._used = job, caps, ledger, used
+    def __init__(self, job: str, caps: tuple[Cap, ...], ledger: Ledger, told: Told) -> None:
+        """`told`: what this attempt has used so far; it grows elsewhere."""
+        self._job, self._caps, self._ledger, self._told = job, caps, ledger, told
+        self._known: dict[tuple[str, str], float] = {}  # as the ledger said when it last answered
         self._earlier: dict[str, float] = {}  # by earlier attempts of the run
         self._run: Run | None = None  # once this attempt has begun
 
@@ -43,9 +45,21 @@ class Spending:
         """Before this attempt: what the run has used, or its job in the current day or month of the ledger."""
         if period == "run":
             return self._earlier.get(unit, 0.0)
+        try:
+            known = self._known[unit, period] = self._by_ledger(unit, period)
+        except StoreUnreachable:
+            if (unit, period) not in self._known:
+                raise
+            return self._known[unit, period]
+        return known
+
+    def _by_ledger(self, unit: str, period: str) -> float:
         before = self._ledger.used(self._job, unit, period, besides=self._run)
         own = self._ledger.used_by_attempt(self._run, unit, period) if self._run else None
-        return before if own is None else before + own - self._used.get(unit, 0.0)
+        if own is None:
+            return before
+        # It began before the current period: of what it has used, only a part counts.
+        return before + own + self._told.unwritten.get(unit, 0.0) - self._told.used.get(unit, 0.0)
 
     def over(self) -> Cap | None:
-        return budget.exceeded(self._caps, self._used, self.before)
+        return budget.exceeded(self._caps, self._told.used, self.before)

@@ -55,6 +55,10 @@ class Watch:
 
     def judge(self, now: float) -> tuple[str, str] | None:
         """(state, reason) if the run has to end now."""
+        mine = tuple(cap for cap in self._caps if cap.period == "run") if self._weigh else ()
+        cap = budget.exceeded(mine, self.used, self._spent_before)  # the run's own, which needs no ledger
+        if cap:
+            return OVER_BUDGET, f"the budget {cap} is spent"
         try:
             judged = self._by_ledger(now) if now >= self._ask_at else None
         except StoreUnreachable:

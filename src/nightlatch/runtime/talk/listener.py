@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 
 from ...core import budget
-from ...errors import Error, Stop
+from ...errors import Error, Stop, StoreUnreachable
 from ...system import clock
 from ..leases import handle
 from ..runs import output
+from ..runs.unwritten import Unwritten
 from ..steps.recorder import Recorder
 from .replies import Later, refusal, reply
 
@@ -40,6 +41,7 @@ class Told:
 
     def __init__(self) -> None:
         self.used: dict[str, float] = {}
+        self.unwritten: dict[str, float] = {}  # of that: what the ledger does not have yet
         self.unmetered = ""  # why that may not be all
         self.retry_after = 0.0  # seconds it wants to be left alone for
         self.failure = ""  # what it says it failed of
@@ -74,6 +76,7 @@ class Listener:
         self._own: Recorder | None = None  # of steps
         self._batch = batch
         self.warm = False
+        self.unwritten = Unwritten(writer, folder, told.unwritten)
         self.passed = ""  # the store's URL, if the command may have it with its password
         self._folder = folder
         self._effects: EffectDesk | None = None
@@ -212,10 +215,10 @@ class Listener:
                 return {"waiting": self._batch.waiting()} if self._batch else {}
             case "spend":
                 amounts = budget.amounts(f"{unit}={amount}" for unit, amount in request.items())
-                self.spend(amounts, source="report", item=str(item))
+                kept = self.spend(amounts, source="report", item=str(item))
                 if told is not self.told:
                     told.add(amounts)
-                return {"used": told.used}
+                return {"used": told.used} | ({"kept": kept} if kept else {})
             case "retry-after":
                 seconds = float(request["seconds"])
                 if not 0 <= seconds < float("inf"):
@@ -261,11 +264,22 @@ class Listener:
             case other:
                 raise ValueError(f"`do` is {other!r}; known are {_KNOWN}")
 
-    def spend(self, amounts: dict[str, float], **about: str) -> None:
-        """Record what was used; the watch judges it against the budget."""
-        self._writer.usage(about, **amounts)
+    def spend(self, amounts: dict[str, float], **about: str) -> str:
+        """Record what was used, for the watch to judge. Returns where it is kept, if not in the store."""
+        verb, kept = self._writer.used(amounts, about), ""
+        try:
+            if self.unwritten:
+                raise StoreUnreachable("it is away")
+            self._writer.take(verb)
+        except StoreUnreachable as away:
+            try:
+                self.unwritten.keep(amounts, verb)
+            except OSError as error:
+                raise StoreUnreachable(f"not recorded: {away}, and it cannot be kept here ({error})") from error
+            kept = "the store is away: it is on this machine's disk, and recorded when the store is back"
         self.told.add(amounts)
         self._watch.spent(amounts)
+        return kept
 
     def _redacted(self, text: str) -> str:
         return output.redacted(text.encode(errors="replace"), self.hidden).decode(errors="replace")

@@ -1,0 +1,271 @@
+"""`nightlatch doctor --prove`: the promises, tried on your own store and targets with real processes.
+
+A holder is frozen in front of its writes, another takes over and writes, the first one thaws and writes too. Then a
+holder is killed, and its processes must be gone before the next one is let in.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+
+from ..core.value import value
+from ..errors import Error, StoreUnreachable
+from ..store import url
+from ..system import clock, identity, lifetime, process, proofs
+from .prove_places import PREFIX, places
+from .prove_worker import DONE_KEY, LANDED, REFUSED, RENEWAL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..core.protocols import Store
+    from .prove_places import Place
+
+_PATIENCE = 60.0  # seconds for what a worker has to say
+_TTL = {"sqlite": 2.0, "postgresql": 3.0, "postgres": 3.0}
+_TTL_ELSEWHERE = 5.0  # git, where a renewal is a push
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_ORPHANS = 'echo $$; (setsid sh -c "echo \\$\\$; exec sleep 3600" 2>/dev/null || echo 0) & sleep 3600'
+
+
+@value(frozen=True, kw_only=True)
+class Promise:
+    about: str
+    held: bool
+    found: str
+
+
+class Proof:
+    """What was found. `seconds`: how long each takeover took."""
+
+    def __init__(self, store: str) -> None:
+        self.store = store
+        self.promises: list[Promise] = []
+        self.proofs = proofs.proofs()
+        self.seconds: dict[str, float] = {}
+        self.left: list[str] = []  # what could not be cleaned up
+
+    @property
+    def held(self) -> bool:
+        return all(promise.held for promise in self.promises)
+
+    def add(self, about: str, held: bool, found: str) -> None:
+        self.promises.append(Promise(about=about, held=held, found=found))
+
+    def facts(self) -> dict[str, object]:
+        return {
+            "version": 1,
+            "store": self.store,
+            "held": self.held,
+            "promises": [dict(vars(promise)) for promise in self.promises],
+            "proofs": [{"proof": name, "has": has, "found": found} for name, has, found in self.proofs],
+            "takeover": {after: round(seconds, 3) for after, seconds in self.seconds.items()},
+            "left": self.left,
+        }
+
+
+def prove(where: str, targets: list[str]) -> Proof:
+    """Raises what the store, or a target, cannot be reached with. Whatever happens, nothing of it is left behind."""
+    trial = _Trial(where, targets)
+    before = {signum: signal.signal(signum, _interrupted) for signum in _SIGNALS}
+    try:
+        try:
+            trial.frozen()
+            trial.killed()
+        finally:
+            for signum in _SIGNALS:
+                signal.signal(signum, signal.SIG_IGN)  # tidying up takes a moment, and is not interrupted
+            trial.end()
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
+    return trial.proof
+
+
+class _Trial:
+    def __init__(self, where: str, targets: list[str]) -> None:
+        self.number = identity.new_id()[:8]
+        self.name = f"doctor-{PREFIX}{self.number}"
+        self.store: Store = url.connect(where)
+        self.proof = Proof(self.store.url)
+        self.places = places(targets, self.number)
+        self.made: list[Place] = []
+        self.ttl = _TTL.get(where.partition(":")[0], _TTL_ELSEWHERE)
+        outer = {name: text for name, text in os.environ.items() if not name.startswith("NIGHTLATCH_")}
+        self.env = {**outer, url.ENV: where}  # a run that we are called in has nothing to do with it
+        self.workers: list[_Worker] = []
+        self.lives: set[str] = set()  # files of holders that did not come to remove theirs
+
+    # ── a holder is frozen ──
+
+    def frozen(self) -> None:
+        for place in self.places:
+            self.made.append(place)
+            place.make()
+        ann = self._holder("Ann")
+        token = ann.hear()["token"]
+        self._remember()
+        ann.freeze()
+        began = clock.now()
+        ben = self._holder("Ben")
+        newer = ben.hear()["token"]
+        self._remember()
+        self.proof.seconds["frozen"] = clock.now() - began
+        self.proof.add("token", newer > token, f"{newer} after {token}: tokens only rise")
+        ben.say()
+        bens = ben.hear()
+        ann.thaw()
+        ann.say()
+        anns = ann.hear()
+        for place, (how, why), (mine, failed) in zip(self.places, anns["targets"], bens["targets"], strict=True):
+            last = place.read()
+            held = mine == LANDED and how == REFUSED and last == "Ben"
+            self.proof.add(place.target, held, _told(how, why, mine, failed, last))
+        for what in (RENEWAL, DONE_KEY):
+            how, why = anns["store"][what]
+            mine, failed = bens["store"][what]
+            self.proof.add(f"store, {what}", how == REFUSED and mine == LANDED, _told(how, why, mine, failed, "Ben"))
+        for worker in (ann, ben):
+            worker.say()
+            worker.finish()
+
+    def _holder(self, who: str) -> _Worker:
+        given = {
+            "who": who,
+            "name": self.name,
+            "number": self.number,
+            "ttl": self.ttl,
+            "targets": [place.target for place in self.places],
+        }
+        return self._start("nightlatch.cli.prove_worker", json.dumps(given))
+
+    # ── a holder is killed ──
+
+    def killed(self) -> None:
+        """With a minute left on its lease: its processes are gone before the next one is let in."""
+        holder = self._lock("--ttl", "60s", "--", "sh", "-c", _ORPHANS)
+        pids = [int(holder.line()), int(holder.line())]
+        self._remember()
+        began = [(pid, process.start_of(pid) or 0) for pid in pids if pid]
+        holder.kill()
+        at = clock.now()
+        self._lock("--wait", "60s", "--", "true").finish()
+        self.proof.seconds["killed"] = clock.now() - at
+        alive = [pid for pid, start in began if process.state_of(pid, start) in (process.ALIVE, process.STOPPED)]
+        found = f"STILL ALIVE: pid {', '.join(map(str, alive))}" if alive else "gone before the next one was let in"
+        self.proof.add(
+            "processes", not alive, f"kill -9 of a holder; {len(began)} processes of its command are {found}"
+        )
+
+    def _lock(self, *words: str) -> _Worker:
+        return self._start("nightlatch", "lock", self.name, *words)
+
+    def _start(self, module: str, *words: str) -> _Worker:
+        worker = _Worker([sys.executable, "-P", "-m", module, *words], self.env)
+        self.workers.append(worker)
+        return worker
+
+    def _remember(self) -> None:
+        record = self.store.read(self.name)
+        if record and record.holder.lifetime:
+            self.lives.add(record.holder.lifetime)
+
+    # ── tidy up ──
+
+    def end(self) -> None:
+        for worker in self.workers:
+            worker.kill()
+        for place in self.made:
+            self._tidy(place.target, place.remove)
+        self._tidy(self.store.url, self._forget)
+
+    def _tidy(self, what: str, remove: Any) -> None:
+        try:
+            remove()
+        except Exception as error:  # noqa: BLE001 - the rest is tidied up all the same
+            self.proof.left.append(f"{what}: {error}")
+
+    def _forget(self) -> None:
+        """Other records stay for ever, since a token must outlive every holder. This name is never used again."""
+        from ..store.git.store import GitStore
+        from ..store.sql import SqlStore
+
+        self._remember()
+        for path in self.lives:
+            lifetime.forget(path)
+        if isinstance(self.store, GitStore):
+            from ..store.git import names
+
+            self.store.repository.delete([names.lease(self.name)])
+        elif isinstance(self.store, SqlStore):
+            self.store.forget(self.name)
+        for folder, _, files in os.walk(self.store.folder):
+            for name in files:
+                if self.name in name:
+                    os.unlink(os.path.join(folder, name))
+
+
+class _Worker:
+    """In a session of its own: the kernel hangs up on an orphaned process group as soon as one in it is stopped."""
+
+    def __init__(self, program: list[str], env: dict[str, str]) -> None:
+        self._process = subprocess.Popen(
+            program, env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            start_new_session=True,
+        )  # fmt: skip
+
+    def line(self) -> str:
+        out = self._process.stdout
+        assert out
+        if not select.select([out], [], [], _PATIENCE)[0]:
+            raise StoreUnreachable(f"a holder has said nothing for {_PATIENCE:.0f} s: is the store very slow?")
+        line = out.readline()
+        if not line:
+            said = self._process.communicate()[1].strip().splitlines()
+            raise Error(f"a holder ended before its time: {said[-1] if said else self._process.returncode}")
+        return line
+
+    def hear(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.line())
+        return found
+
+    def say(self) -> None:
+        assert self._process.stdin
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+
+    def freeze(self) -> None:
+        self._process.send_signal(signal.SIGSTOP)
+        start = process.start_of(self._process.pid) or 0
+        while process.state_of(self._process.pid, start) == process.ALIVE:
+            clock.sleep(0.01)
+
+    def thaw(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
+
+    def finish(self) -> None:
+        said = self._process.communicate(timeout=_PATIENCE)[1].strip().splitlines()
+        if self._process.returncode:
+            raise Error(f"a holder failed: {said[-1] if said else self._process.returncode}")
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.communicate() if self._process.poll() is None else None
+
+
+def _interrupted(_signum: int, _frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _told(how: str, why: str, mine: str, failed: str, last: str) -> str:
+    if mine != LANDED:
+        return f"the new holder's own write {mine}: {failed}"
+    if how == REFUSED:
+        return f"the stale write was refused: {why}" if last == "Ben" else f"refused, but {last or 'nothing'} is there"
+    return "THE STALE WRITE LANDED" if how == LANDED else f"the stale write failed otherwise: {why}"

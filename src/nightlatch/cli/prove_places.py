@@ -1,0 +1,256 @@
+"""Places for `doctor --prove` to write to: each of its own, beside a target of yours, and removed afterwards."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from contextlib import closing
+
+from ..errors import GateUnreachable, UsageError
+from ..gates import at
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..core.model import Mark
+
+PREFIX = "nightlatch-prove-"
+
+
+def places(targets: list[str], number: str) -> list[Place]:
+    return [beside(target, f"{number}-{place}") for place, target in enumerate(targets, 1)]
+
+
+def beside(target: str, number: str) -> Place:
+    """The place that belongs to `target` in the proof `number`; nothing is made yet."""
+    from ..gates.file import File
+    from ..gates.folder import Folder
+
+    if target.startswith("git+"):
+        return _Branch(target, number)
+    if target.startswith(("postgresql:", "postgres:")):
+        return _Table(target, number)
+    if target.startswith("sqlite:"):
+        return _Database(target, os.path.dirname(_sqlite_path(target)), number)
+    if target.startswith(("s3:", "gs:", "az:")):
+        return _Object(target, number)
+    gate = at(target)
+    if isinstance(gate, Folder):
+        return _Folder(target, os.path.dirname(os.path.abspath(gate.path)), number)
+    if isinstance(gate, File):
+        return _File(target, os.path.dirname(os.path.abspath(gate.path)), number)
+    raise UsageError(f"{target} is no target that can be tried: name a file, a folder, a database, a branch, an object")
+
+
+class Place:
+    """`target` is yours, and stays as it is."""
+
+    def __init__(self, target: str, number: str) -> None:
+        self.target, self.name = target, f"{PREFIX}{number}"
+
+    def make(self) -> None:
+        """Whatever has to be there before a gate is sealed."""
+
+    def gate(self) -> Any:
+        raise NotImplementedError
+
+    def write(self, gate: Any, mark: Mark, who: str) -> None:
+        raise NotImplementedError
+
+    def read(self) -> str:
+        """Who has written last; "" for nobody."""
+        raise NotImplementedError
+
+    def remove(self) -> None:
+        raise NotImplementedError
+
+
+class _OnDisk(Place):
+    def __init__(self, target: str, folder: str, number: str) -> None:
+        super().__init__(target, number)
+        self.folder = os.path.join(folder, f".{self.name}")
+
+    def make(self) -> None:
+        try:
+            os.mkdir(self.folder, 0o700)
+        except OSError as error:
+            raise GateUnreachable(f"nothing can be written beside {self.target}: {error.strerror}") from error
+
+    def remove(self) -> None:
+        shutil.rmtree(self.folder)
+
+
+class _File(_OnDisk):
+    def gate(self) -> Any:
+        from ..gates.file import File
+
+        return File(os.path.join(self.folder, "file"))
+
+    def write(self, gate: Any, mark: Mark, who: str) -> None:
+        gate.write(mark, who.encode())
+
+    def read(self) -> str:
+        return _content(os.path.join(self.folder, "file"))
+
+
+class _Folder(_OnDisk):
+    def gate(self) -> Any:
+        from ..gates.folder import Folder
+
+        return Folder(os.path.join(self.folder, "folder"))
+
+    def write(self, gate: Any, mark: Mark, who: str) -> None:
+        with tempfile.TemporaryDirectory(prefix=PREFIX) as made:
+            with open(os.path.join(made, "file"), "w", encoding="utf-8") as file:
+                file.write(who)
+            gate.publish(mark, made)
+
+    def read(self) -> str:
+        return _content(os.path.join(self.folder, "folder", "file"))
+
+
+class _Sql(Place):
+    def connect(self) -> Any:
+        raise NotImplementedError
+
+    def write(self, gate: Any, mark: Mark, who: str) -> None:
+        table = self.name.replace("-", "_")
+        with closing(self.connect()) as connection, gate.transaction(connection, mark):
+            connection.execute(f"DELETE FROM {table}")
+            connection.execute(f"INSERT INTO {table} VALUES ('{who}')")
+
+    def read(self) -> str:
+        with closing(self.connect()) as connection:
+            rows = connection.execute(f"SELECT who FROM {self.name.replace('-', '_')}").fetchall()
+        return str(rows[0][0]) if rows else ""
+
+    def _create(self) -> None:
+        with closing(self.connect()) as connection:
+            connection.execute(f"CREATE TABLE {self.name.replace('-', '_')} (who TEXT)")
+            connection.commit()
+
+
+class _Database(_OnDisk, _Sql):
+    """SQLite: a file beside yours."""
+
+    @property
+    def _path(self) -> str:
+        return os.path.join(self.folder, "file.db")
+
+    def make(self) -> None:
+        super().make()
+        self._create()
+
+    def gate(self) -> Any:
+        from ..gates.sql import Sql
+
+        return Sql(self.name, f"sqlite:///{self._path}")
+
+    def connect(self) -> Any:
+        import sqlite3
+
+        return sqlite3.connect(self._path, timeout=30)
+
+
+class _Table(_Sql):
+    """PostgreSQL: a table in the same database. What every gate there shares, the schema nightlatch_gates, stays."""
+
+    def __init__(self, target: str, number: str) -> None:
+        super().__init__(target, number)
+        self._url = target.partition("#")[0]
+
+    def make(self) -> None:
+        self._create()
+
+    def gate(self) -> Any:
+        from ..gates.sql import Sql
+
+        return Sql(self.name, self._url)
+
+    def connect(self) -> Any:
+        import psycopg
+
+        try:
+            return psycopg.connect(self._url, connect_timeout=10)
+        except psycopg.Error as error:
+            raise GateUnreachable(f"{self.gate().url} cannot be reached: {type(error).__name__}") from None
+
+    def remove(self) -> None:
+        with closing(self.connect()) as connection:
+            connection.execute(f"DROP TABLE IF EXISTS {self.name.replace('-', '_')}")
+            for table in ("mark", "refusal"):
+                connection.execute(f"DELETE FROM nightlatch_gates.{table} WHERE gate = %s", (self.name,))
+            connection.commit()
+
+
+class _Branch(Place):
+    def gate(self) -> Any:
+        from ..gates.git import Git
+
+        return Git(self.target.partition("#")[0], self.name)
+
+    def write(self, gate: Any, mark: Mark, who: str) -> None:
+        with tempfile.TemporaryDirectory(prefix=PREFIX) as made:
+            _git(made, "init", "--quiet")
+            with open(os.path.join(made, "file"), "w", encoding="utf-8") as file:
+                file.write(who)
+            _git(made, "add", "file")
+            _git(made, "commit", "--quiet", "--no-verify", "-m", who)
+            gate.push(mark, folder=made)
+
+    def read(self) -> str:
+        repository = self.gate()._fence.repository
+        ref = f"refs/heads/{self.name}"
+        tip = repository.look(ref, timeout=30.0).get(ref, "")
+        if not tip:
+            return ""
+        repository.fetch([ref], timeout=30.0)
+        return str(repository.git("show", f"{tip}:file").decode())
+
+    def remove(self) -> None:
+        from ..store.git import names
+
+        self.gate()._fence.repository.delete([f"refs/heads/{self.name}", names.fence(self.name)])
+
+
+class _Object(Place):
+    def gate(self) -> Any:
+        from ..gates.objects import Object
+
+        plain, question, query = self.target.partition("?")
+        return Object(f"{plain}.{self.name}{question}{query}")
+
+    def write(self, gate: Any, mark: Mark, who: str) -> None:
+        gate.write(mark, who.encode())
+
+    def read(self) -> str:
+        gate = self.gate()
+        return str(gate.read().decode()) if gate.key() else ""
+
+    def remove(self) -> None:
+        gate = self.gate()
+        for path in [*gate._bucket.below(f"{gate._key}.releases"), f"{gate._key}.nightlatch"]:
+            gate._bucket.discard(path)
+
+
+def _sqlite_path(target: str) -> str:
+    path = target.partition("#")[0].removeprefix("sqlite://")
+    return os.path.abspath(path[1:] if path.startswith("//") else path.removeprefix("/"))
+
+
+def _content(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except FileNotFoundError:
+        return ""
+
+
+def _git(folder: str, *words: str) -> None:
+    who = ("-c", "user.name=nightlatch", "-c", "user.email=nightlatch@localhost", "-c", "commit.gpgSign=false")
+    done = subprocess.run(["git", "-C", folder, *who, *words], check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise GateUnreachable(f"git {words[0]} failed in a folder of our own: {done.stderr.strip()}")

@@ -1,0 +1,61 @@
+"""A holder of `doctor --prove`, in a process of its own: takes the lease, says so, waits for a word, and writes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from functools import partial
+
+from ..errors import LeaseLost, StaleToken
+from ..runtime.leases.lease import Lease
+from ..store import url
+from .prove_places import places
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+LANDED, REFUSED, FAILED = "landed", "refused", "failed"
+RENEWAL, DONE_KEY = "its renewal", "its done key"  # what it writes to the store
+
+
+def work(who: str, name: str, number: str, ttl: float, targets: list[str]) -> None:
+    store = url.connect()
+    tried = places(targets, number)
+    gates = [place.gate() for place in tried]
+    with Lease(store, name, ttl=ttl, wait=60.0, gates=gates) as lease:
+        lease.check()
+        mark, grant = lease.mark, lease.grant
+        _say({"token": mark.token})
+        sys.stdin.readline()  # one of them is frozen here, between its check and its write
+        found = [_tried(partial(place.write, gate, mark, who)) for place, gate in zip(tried, gates, strict=True)]
+        _say(
+            {
+                "targets": found,
+                "store": {
+                    RENEWAL: _tried(lambda: store.renew(name, grant, ttl)),
+                    DONE_KEY: _tried(lambda: store.settle(name, grant, name, who)),
+                },
+            }
+        )
+        sys.stdin.readline()
+
+
+def _tried(write: Callable[[], object]) -> tuple[str, str]:
+    try:
+        write()
+    except (StaleToken, LeaseLost) as refused:
+        return REFUSED, str(refused)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+        return FAILED, f"{type(error).__name__}: {error}"
+    return LANDED, ""
+
+
+def _say(words: dict[str, Any]) -> None:
+    print(json.dumps(words), flush=True)
+
+
+if __name__ == "__main__":
+    given = json.loads(sys.argv[1])
+    work(given["who"], given["name"], given["number"], given["ttl"], given["targets"])

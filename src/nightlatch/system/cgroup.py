@@ -1,0 +1,130 @@
+"""A cgroup for each run: where one can be made, the strongest proof that nothing of a tree is left.
+
+A process cannot leave it by clearing its environment, closing descriptors, hiding its memory or forking faster than it
+is looked at; only root, or the owner of the cgroup above, can move it out. Needs cgroup v2 with `cgroup.kill` (Linux
+5.14) and a cgroup that this process may make folders in: one that is delegated to it, or any if it is root.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from . import process
+from .light import signal
+
+_MOUNTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")  # the second beside cgroup v1
+_PREFIX = "nightlatch-"
+
+
+def own(mounts: tuple[str, ...] = _MOUNTS) -> str:
+    """The folder of the cgroup that this process is in; "" where there is no cgroup v2."""
+    try:
+        with open("/proc/self/cgroup", "rb") as file:
+            paths = [os.fsdecode(line[3:]) for line in file.read().splitlines() if line.startswith(b"0::")]
+    except OSError:
+        return ""
+    for mount in mounts if paths else ():
+        if os.path.exists(f"{mount}/cgroup.procs"):
+            return (mount + paths[0]).rstrip("/")
+    return ""
+
+
+def make(name: str) -> str:
+    """Make a cgroup below our own; returns its folder, "" if that cannot be done here."""
+    parent = own()
+    if not parent:
+        return ""
+    folder = f"{parent}/{_PREFIX}{name}"
+    try:
+        os.mkdir(folder, 0o700)
+    except OSError:
+        return ""  # not delegated to us, read-only, or at its limit
+    if os.path.exists(f"{folder}/cgroup.kill"):
+        return folder
+    remove(folder)
+    return ""
+
+
+def join(folder: str) -> bool:
+    """Move this process in; all that it starts from here on is in it too."""
+    return _write(f"{folder}/cgroup.procs", b"0")
+
+
+def possible() -> bool:
+    folder = make(f"probe-{os.getpid()}")
+    remove(folder)
+    return bool(folder)
+
+
+def is_empty(folder: str) -> bool:
+    """Is no process in it, nor in any cgroup below it? One that was removed was empty."""
+    try:
+        with open(f"{folder}/cgroup.events", "rb") as file:
+            return b"populated 0" in file.read()
+    except FileNotFoundError:
+        return bool(own())  # otherwise cgroups cannot be seen from here, and nothing is known
+    except OSError:
+        return False
+
+
+def members(folder: str) -> list[int]:
+    """The processes in it and in the cgroups below it."""
+    found: list[int] = []
+    for place, _, _ in os.walk(folder):
+        try:
+            with open(f"{place}/cgroup.procs", "rb") as file:
+                found += map(int, file.read().split())
+        except OSError:
+            continue  # removed meanwhile
+    return found
+
+
+def end(folder: str, patience: float) -> bool:
+    """Kill everything in it, in one step for the kernel; True when it is empty."""
+    deadline, pause = time.monotonic() + patience, 0.0005
+    while not is_empty(folder):
+        if not _write(f"{folder}/cgroup.kill", b"1") or time.monotonic() > deadline:
+            return is_empty(folder)
+        _kill_headless(folder)
+        time.sleep(pause)  # a process in the middle of a system call dies when that returns
+        pause = min(pause * 2, 0.05)
+    return True
+
+
+def _kill_headless(folder: str) -> None:
+    """Processes whose first thread has ended before the others: the kernel sends its SIGKILL to that one, in vain."""
+    for pid in members(folder):
+        start = process.start_of(pid)
+        if start is not None and pid in members(folder):
+            process.send(pid, start, signal.SIGKILL)
+
+
+def remove(folder: str) -> None:
+    """With the cgroups that runs inside this one have left in it. One that is not empty stays."""
+    if not folder:
+        return
+    try:
+        try:
+            os.rmdir(folder)
+        except OSError:
+            for entry in os.scandir(folder):
+                if entry.name.startswith(_PREFIX):
+                    remove(entry.path)
+            os.rmdir(folder)
+    except OSError:
+        pass  # it is gone, or somebody is in it: that is for the proof to say
+
+
+def _write(path: str, content: bytes) -> bool:
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        os.write(fd, content)
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(fd)

@@ -1,0 +1,30 @@
+"""How this machine can prove that a holder's processes are gone: the one list that people are shown."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    Proof = tuple[str, bool, str]  # its name, whether this machine has it, what that means
+
+
+def proofs() -> list[Proof]:
+    """Every proof there is, the strongest first."""
+    linux = sys.platform == "linux"
+    return [
+        ("subreaper", linux, "runaway children come back to their warden: the kernel itself says when none is left"),
+        ("lifetime lock", True, "free when supervisor and warden are gone, however they ended"),
+        ("sweep", _environments_can_be_read(), "processes that carry the old grant in their environment are ended"),
+    ]
+
+
+def _environments_can_be_read() -> bool:
+    if sys.platform == "linux":
+        return os.access(f"/proc/{os.getpid()}/environ", os.R_OK)
+    try:
+        import psutil  # noqa: F401
+    except ImportError:
+        return False
+    return True
