@@ -38,6 +38,7 @@ class File(OnDisk):
     """
 
     SCHEME = "file"
+    takes_folders = keeps_releases = False
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__(_followed(given.path(path, "the path of a file")))
@@ -78,6 +79,10 @@ class File(OnDisk):
         except BaseException:
             _remove(temporary)
             raise
+
+    def release(self) -> str:
+        """None is kept of a file."""
+        return ""
 
     def _old(self) -> os.stat_result | None:
         try:

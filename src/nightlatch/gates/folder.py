@@ -38,6 +38,7 @@ class Folder(OnDisk):
     """
 
     SCHEME = "folder"
+    takes_folders = keeps_releases = True
 
     def __init__(self, path: str | os.PathLike[str], *, keep: int = KEEP) -> None:
         # The last part is not resolved: it is the link that is switched.
@@ -113,6 +114,10 @@ class Folder(OnDisk):
             for path in aside:
                 treecopy.remove(path)
         return before
+
+    def release(self) -> str:
+        """What is shown now, as `publish` returned it."""
+        return self.current()
 
     def current(self) -> str:
         """The release that the link points to; "" if there is none."""

@@ -40,6 +40,8 @@ class Object:
     A store that ignores the conditions of a put is refused before anything is written to it.
     """
 
+    takes_folders, keeps_releases = False, True
+
     def __init__(self, url: str, *, keep: int = KEEP) -> None:
         self._bucket = Bucket(url)
         self.url = self._bucket.url
@@ -106,6 +108,10 @@ class Object:
             if self.key() == key:  # not just replaced and dropped meanwhile
                 raise GateUnreachable(f"{self.url} points to {key}, which somebody has removed. Publish again")
         raise FileNotFoundError(f"nothing is published at {self.url} yet")
+
+    def release(self) -> str:
+        """What is shown now, as `publish` returned it."""
+        return self.key()
 
     def key(self) -> str:
         """The key, in the bucket, of what is published; "" if nothing is yet."""

@@ -132,7 +132,8 @@ def _hint(url: str, name: str, known: bool) -> str:
 
 def _elsewhere(url: str) -> bool:
     """What is on another machine's own disk is sealed by the holders there: nobody here can write to it."""
+    from ...gates import kind_of
     from ...system import identity
 
-    scheme, _, rest = url.partition("://")
-    return scheme in ("file", "folder", "sqlite") and rest.partition("/")[0] not in ("", identity.machine())
+    kind, machine = kind_of(url), url.partition("://")[2].partition("/")[0]
+    return kind is not None and kind.on_disk and machine not in ("", identity.machine())

@@ -10,7 +10,7 @@ import errno
 import os
 
 from ...errors import UsageError
-from ...gates import address
+from ...gates import address, kind_of
 from ...gates.file import File
 from ...gates.folder import KEEP, Folder
 from ...system import fingerprint
@@ -20,17 +20,17 @@ from .targets import REPLACED, Place, Pushed, Replaced
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ...gates.objects import Object
+    from typing import Any
+
     from .targets import Facts, For
     from .workspace import Workspace
 
 
-def gate_for(source: str | int | None, target: str, keep: int | None) -> File | Folder | Object:
+def gate_for(source: str | int | None, target: str, keep: int | None) -> Any:
     """By the target; on this machine's disk a folder is what a folder is published to, and what is rolled back."""
-    if target.startswith(("s3:", "gs:", "az:")):
-        from ...gates.objects import Object
-
-        return Object(target, keep=keep or KEEP)
+    kind = kind_of(target)
+    if kind and kind.published_to and not kind.on_disk:
+        return kind.load()(target, keep=keep or KEEP)
     path = address.to_path(target) if "://" in target else target
     if os.path.isdir(path if source is None else source):
         return Folder(path, keep=keep or KEEP)
@@ -63,13 +63,12 @@ class Copied(Replaced):
         except BaseException:
             self.close()
             raise
-        self._is_file = isinstance(self.gate, File)
         self._adopt = adopt
 
     def _check(self, adopt: bool) -> None:
-        if adopt and not (isinstance(self.gate, Folder) and self._named is not None):
+        if adopt and not (self.gate.takes_folders and self._named is not None):
             raise UsageError("--adopt is for publishing a folder")
-        if self._named is None and isinstance(self.gate, File):
+        if self._named is None and not self.gate.keeps_releases:
             raise UsageError(f"{self.gate.path} is a file: releases are kept of folders and objects only")
 
     def close(self) -> None:
@@ -78,7 +77,7 @@ class Copied(Replaced):
 
     def shown(self) -> str:
         """The release that is shown; "" for a file, which has none."""
-        return str(self.gate.current() if isinstance(self.gate, Folder) else "" if self._is_file else self.gate.key())
+        return str(self.gate.release())
 
     def write(self, lease: object, digest: str = "") -> str:
         """Returns the release that is shown now."""

@@ -78,7 +78,7 @@ class Replaced:
             )
         folder = self.source.endswith("/") and not is_url
         self.gate: Any = Folder(to) if folder else at(to)
-        self._is_folder = isinstance(self.gate, Folder)
+        self._is_folder = getattr(self.gate, "takes_folders", False)
 
     def describe(self, workspace: Workspace | Place, whom: For) -> Facts:
         """sha256 of what is to be published. `NothingToPublish`: the command did not make it."""

@@ -12,7 +12,7 @@ from ...system.light import signal
 from ..leases import supervise
 from ..talk.listener import Listener
 from ..talk.socket import Socket
-from . import backoff, output, usage, watch
+from . import backoff, output, watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -89,6 +89,8 @@ class Attendance:
 
     def run(self, started: float) -> None:
         job = self._job
+        if job.meter == "output":
+            from . import usage  # before the command starts: an upgrade in mid-run changes nothing
         supervise.forward_signals(self._guard, job.grace)
         if job.timeout is not None:
             self._guard.tell("limit", started + job.timeout)
