@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...core import fence
-from ...errors import GateUnreachable, LeaseLost, OtherStore, StaleToken, StoreUnreachable
+from ...errors import Forgotten, GateUnreachable, LeaseLost, OtherStore, StaleToken, StoreUnreachable
 from ...gates import open as open_gate
 from ...store import held
 
@@ -22,20 +22,20 @@ def seal_in_work(lease: Lease | Inherited, gate: Gate) -> None:
     """Seal a gate while the work goes on, then register it: before its first write.
 
     In this order what cannot be sealed is not remembered, and what is remembered has a mark. A holder that was
-    overtaken between the two is refused by the store, and has written nothing.
+    overtaken between the two is refused by the store, and has written nothing. A mark of this lease that stands in
+    the way is remembered too: it may be all that tells that the store was restored from a backup.
     """
     try:
         if not _has_mark(gate, lease.name) and gate.url in lease.store.gates(lease.name):
             _expect_mark(gate, lease.name)
         _seal_as_it_is(lease, gate)
-    except StaleToken as stale:
-        if stale.stands and (stale.stands.store, stale.stands.name) == (lease.store.id, lease.name):
-            # The store may have forgotten it, restored from a backup: then the next holder has to meet this mark.
-            lease.store.register(lease.name, lease.grant, gate.url)
-        raise
     except GateUnreachable as unreachable:
         known = gate.url in lease.store.gates(lease.name)
         raise GateUnreachable(f"{unreachable}. {_hint(gate.url, lease.name, known)}") from unreachable
+    except StaleToken as refused:
+        if isinstance(refused, Forgotten) or not isinstance(refused, OtherStore):
+            lease.store.register(lease.name, lease.grant, gate.url)
+        raise
     lease.store.register(lease.name, lease.grant, gate.url)
 
 
