@@ -137,7 +137,7 @@ class Repository:
                 return  # it did happen; only the reply was lost
             if any(stands.get(move.ref, "") != move.old for move in moves):
                 raise Moved(unsure=unsure)
-            if not answered:
+            if not answered or trouble.is_full(said):
                 raise self.unreachable(said)
             if "failed to update ref" not in said and "cannot lock ref" not in said and "stale info" not in said:
                 raise Refused(trouble.line_with("", said))
