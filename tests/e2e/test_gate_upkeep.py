@@ -64,6 +64,16 @@ def test_a_target_that_cannot_be_sealed_is_not_in_the_way_of_the_next_holder(sql
     assert after.returncode == 0, after.stderr
 
 
+def test_a_gate_named_before_it_was_known_to_be_a_folder_is_sealed_where_its_mark_is(sqlite_url, tmp_path):
+    """It is registered as a file and as a folder, and the file's path is the folder's link by then."""
+    (tmp_path / "made").mkdir()
+    publish = ("--", *NIGHTLATCH, "publish", "made", "site")
+    assert nightlatch(sqlite_url, "lock", "x", "--gate", "site", *publish, cwd=tmp_path).returncode == 0
+    after = nightlatch(sqlite_url, "lock", "x", "--", "true", cwd=tmp_path)
+    assert after.returncode == 0, after.stderr
+    assert len(list(tmp_path.rglob("marks"))) == 1
+
+
 def test_a_gate_that_is_gone_for_good_is_forgotten(sqlite_url, tmp_path):
     gone = tmp_path / "gone" / "report"
     gone.parent.mkdir()

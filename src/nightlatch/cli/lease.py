@@ -7,14 +7,14 @@ import shlex
 import sys
 
 from ..core import duration
-from ..core.harmless import harmless
 from ..core.model import check_name
+from ..core.printable import printable
 from ..errors import Busy, LeaseLost, UsageError
 from ..runtime.afterwards.lapse import left_behind
 from ..runtime.leases.acquire import acquire
 from ..runtime.leases.lease import ttl_seconds
 from ..store import held, url
-from ..system import clock, identity, process
+from ..system import clock, identity, printing, process
 from .arguments import Namespace, Parser
 from .told import store_of_run
 
@@ -95,7 +95,7 @@ def _acquire(store: Store, args: Namespace) -> int:
         if not args.held_ok:
             raise
         if sys.stderr.isatty():  # cron mails whatever is printed
-            print(f"nightlatch: {busy}", file=sys.stderr)
+            print(f"nightlatch: {printable(str(busy))}", file=sys.stderr)
         if not args.json:
             print(_NOT_HELD.format(busy.exit_code))
         return 0
@@ -105,7 +105,8 @@ def _acquire(store: Store, args: Namespace) -> int:
         _print_json(facts)
     else:
         facts |= {"store": args.store} if args.store else {}  # what asks for the lease must ask the same one
-        print("export", *(f"NIGHTLATCH_{word.upper()}={shlex.quote(str(fact))}" for word, fact in facts.items()))
+        words = [f"NIGHTLATCH_{word.upper()}={shlex.quote(str(fact))}" for word, fact in facts.items()]
+        printing.verbatim(f"export {' '.join(words)}\n")
     return 0
 
 
@@ -149,7 +150,7 @@ def _show(store: Store, args: Namespace) -> int:
         _print_json(_facts(record))
         return 0
     for word, text in _lines(record):
-        print(f"{word:<7}{text}")
+        print(f"{word:<7}{printable(text)}")
     return 0
 
 
@@ -161,7 +162,7 @@ def _list(store: Store, args: Namespace) -> int:
             state = f"{record.holder}, {held.ending(record)}" if record.grant else "free"
             left = len(left_behind(record, clock.wall()))
             state += f"; {left} begun and not ended" if left else ""
-            print(f"{record.name:<24} {record.token:>14}  {state}")
+            print(f"{printable(record.name):<24} {record.token:>14}  {printable(state)}")
     return 0
 
 
@@ -203,8 +204,8 @@ def _lines(record: Record) -> list[tuple[str, str]]:
         lines += [("free", f"since {held.time_of(record.until)}; last held by {record.holder}")]
     left = left_behind(record, clock.wall())
     for one in record.begun:
-        began = f"{harmless(one.key)}, attempt {one.attempt} on {harmless(one.host)}, token {one.token}"
-        decide = f"not ended. Decide: nightlatch resolve {shlex.quote(harmless(one.key))} --job {record.name}"
+        began = f"{printable(one.key)}, attempt {one.attempt} on {printable(one.host)}, token {one.token}"
+        decide = f"not ended. Decide: nightlatch resolve {shlex.quote(printable(one.key))} --job {record.name}"
         lines.append(("begun", f"{began}: {decide if one in left else 'at work'}"))
     if record.holder.unproven:
         lines += [("beside", f"{record.holder.unproven}: left by the holder before, not proven gone at its TTL")]

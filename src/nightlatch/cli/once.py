@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 
 from ..core import duration, effects
+from ..core.printable import printable
 from ..errors import Busy, InDoubt, UsageError
+from ..system import printing
 from .arguments import Parser, split_command
 from .told import store_of_run
 
@@ -133,8 +135,8 @@ def _fingerprint(text: str) -> str:
 
 def _tell(outcome: Outcome) -> int:
     if outcome.status == "skipped":
-        sys.stdout.write(outcome.result)
-        print(outcome.said, file=sys.stderr)
+        printing.verbatim(outcome.result)
+        print(printable(outcome.said), file=sys.stderr)
     elif outcome.said:
         print(f"nightlatch: {outcome.said}", file=sys.stderr)
     return outcome.exit_code

@@ -25,10 +25,10 @@ class Standing:
 
 @value(frozen=True, kw_only=True)
 class Landing:
-    """A write that a gate has let land: whose, and the sha256 of what it was."""
+    """A write that a gate has let land: whose, and the sha256 that its writer gave for it."""
 
     mark: Mark
-    digest: str  # BACK: an earlier release was shown again
+    digest: str  # "": none was given; BACK: an earlier release was shown again
     at: float  # wall clock of when it was noted
 
 

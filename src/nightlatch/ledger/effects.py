@@ -156,7 +156,7 @@ class Effects:
                 deadline=deadline, result=result, reason=reason, began=at, changed=at,
             )  # fmt: skip
             rows = chain(_LEARN, **EFFECT.by_column(learned))
-            return self._moved(chain, rows, scope, key, "effect-learned", state=state, reason=reason)
+            return self._moved(chain, rows, scope, key, "effect-learned", reason=reason)
 
     def _move(
         self,
@@ -201,5 +201,5 @@ class Effects:
                 f"look again: nightlatch once {key} …"
             )
         moved = EFFECT.read(rows[0])
-        chain.append(kind, scope=scope, key=key, attempt=moved.attempt, token=moved.token, **facts)
+        chain.append(kind, scope=scope, key=key, attempt=moved.attempt, token=moved.token, state=moved.state, **facts)
         return moved

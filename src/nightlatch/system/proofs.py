@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
+from . import cgroup
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     Proof = tuple[str, bool, str]  # its name, whether this machine has it, what that means
@@ -14,8 +16,14 @@ def proofs() -> list[Proof]:
     """Every proof there is, the strongest first."""
     linux = sys.platform == "linux"
     return [
+        (
+            "cgroup",
+            cgroup.possible(),
+            "each run has its own: the kernel ends all that is in it, and says when it is empty",
+        ),
         ("subreaper", linux, "runaway children come back to their warden: the kernel itself says when none is left"),
         ("lifetime lock", True, "free when supervisor and warden are gone, however they ended"),
+        ("inherited lock", True, "free when no process has it that the command has started, unless that closes it"),
         ("sweep", _environments_can_be_read(), "processes that carry the old grant in their environment are ended"),
     ]
 

@@ -20,8 +20,8 @@ from struct import iter_unpack
 from typing import Any
 
 from ...core.effects import DONE, IN_DOUBT, SET_ASIDE, idempotency_key
-from ...core.harmless import harmless
-from ...system import clock
+from ...core.printable import printable
+from ...system import clock, printing
 from ...system.warden import ASKING
 from .items import Item, Reader
 from .judge import Judge
@@ -140,7 +140,7 @@ class Driver:
     def _bad(self) -> None:
         """Lines that could not be read: each is named at once, and counts as failed."""
         for bad in self.selection.bad:
-            print(f"nightlatch: {harmless(str(bad))}", file=sys.stderr)
+            print(f"nightlatch: {printable(str(bad))}", file=sys.stderr)
             self.judge.unreadable(bad)
         self.selection.bad.clear()
 
@@ -293,6 +293,7 @@ def _known(files: dict[str, str]) -> dict[bytes, int]:
 def main() -> int:
     from ...errors import Error
 
+    printing.install()
     try:
         return Driver(Line()).go()
     except (Error, Refused) as error:

@@ -6,7 +6,7 @@ import shlex
 from typing import Any
 
 from ...core import effects
-from ...core.harmless import harmless
+from ...core.printable import printable
 
 _NAMED = 10  # items that are named; the ledger knows them all
 LISTED = 200  # of each, in JSON
@@ -108,4 +108,4 @@ def _listed(title: str, what: list[str], count: int | None = None) -> list[str]:
     if not count:
         return []
     more = f", … {count - _NAMED} more" if count > _NAMED else ""
-    return [harmless(f"  {title}: {', '.join(what[:_NAMED])}{more}")]
+    return [printable(f"  {title}: {', '.join(what[:_NAMED])}{more}")]

@@ -29,6 +29,11 @@ def seal_in_work(lease: Lease | Inherited, gate: Gate) -> None:
         if not _has_mark(gate, lease.name) and gate.url in lease.store.gates(lease.name):
             _expect_mark(gate, lease.name)
         _seal_as_it_is(lease, gate)
+    except StaleToken as stale:
+        if stale.stands and (stale.stands.store, stale.stands.name) == (lease.store.id, lease.name):
+            # The store may have forgotten it, restored from a backup: then the next holder has to meet this mark.
+            lease.store.register(lease.name, lease.grant, gate.url)
+        raise
     except GateUnreachable as unreachable:
         known = gate.url in lease.store.gates(lease.name)
         raise GateUnreachable(f"{unreachable}. {_hint(gate.url, lease.name, known)}") from unreachable

@@ -79,11 +79,12 @@ class Copied(Replaced):
         """The release that is shown; "" for a file, which has none."""
         return str(self.gate.release())
 
-    def write(self, lease: object) -> str:
+    def write(self, lease: object, digest: str = "") -> str:
         """Returns the release that is shown now."""
         if self._from is None:
             return str(self.gate.rollback(lease))
-        return str(self.gate.publish(lease, self._from, **({"adopt": True} if self._adopt else {})) or "")
+        adopt = {"adopt": True} if self._adopt else {}
+        return str(self.gate.publish(lease, self._from, digest=digest, **adopt) or "")
 
     def describe(self, workspace: Workspace | Place, whom: For) -> Facts:
         if self._from is None:
@@ -91,7 +92,7 @@ class Copied(Replaced):
         return {"from": str(self._named), "sha256": fingerprint.of(self._from)} | self._placed(whom)
 
     def land(self, workspace: Workspace | Place, facts: Facts, whom: For) -> str:
-        return self.write(whom.lease)
+        return self.write(whom.lease, facts.get("sha256", ""))
 
     def adopts(self, before: Facts, outcome: str, whom: For) -> bool:
         if self._from is None or outcome == NOT_LANDED or before.get("sha256") != fingerprint.of(self._from):
@@ -105,17 +106,26 @@ class Copied(Replaced):
 class Head(Pushed):
     """HEAD of the repository in `folder` is pushed as it is; what is not committed stays so."""
 
-    def __init__(self, folder: str, remote: str, branch: str, done: tuple[str, str] | None) -> None:
+    def __init__(
+        self, folder: str, remote: str, branch: str, done: tuple[str, str] | None, workspace: str = ""
+    ) -> None:
+        """`workspace`: the run's, if the folder is in it. Then nothing that stands in the repository there is run."""
         from ...gates.git import Git
 
-        self.gate = Git(remote, branch, folder=folder)
-        self.folder, self.done = folder, done
+        guard = ""
+        if workspace:
+            from . import clone
+
+            folder = clone.top(workspace, folder)
+            guard = clone.guard_inside(workspace, folder)
+        self.gate = Git(remote, branch, folder=folder, trusted=not workspace)
+        self.folder, self.done, self.guard = folder, done, guard
         self.since = ""  # what this attempt has pushed there before
         self.unsure = False  # this attempt has pushed there, and does not know whether that landed
 
     def describe(self, workspace: Workspace | Place, whom: For) -> Facts:
         """With its trailers, which are all that tells if it has to follow the branch on its way."""
-        work, token = self._work(Place(path=self.folder)), str(whom.lease.token)
+        work, token = self._work(Place(path=self.folder, guard=self.guard)), str(whom.lease.token)
         tip = work.sign(work.tip(), self._trailers(whom) | {"Nightlatch-Token": token})
         work.settle()  # the push reads HEAD
         facts = {"commit": tip, "base": self.since} | ({} if self.unsure else {"run": whom.run, "token": token})
@@ -128,14 +138,18 @@ class Head(Pushed):
         return bool(self._work(fresh).contains(facts["commit"], fresh.commit))
 
     def land(self, workspace: Workspace | Place, facts: Facts, whom: For) -> str:
-        return self.gate.push(whom.lease, folder=self.folder, done=self.done, trailers=self._trailers(whom))
+        return self.gate.push(
+            whom.lease, folder=self.folder, done=self.done, trailers=self._trailers(whom), guard=self.guard
+        )
 
     def adopts(self, before: Facts, outcome: str, whom: For) -> bool:
         """Did an earlier attempt push for this very key, and die before it could be settled? It is settled now."""
         if self.done is None or outcome == NOT_LANDED or (before.get("scope"), before.get("key")) != self.done:
             return False
-        if outcome != LANDED and not self.landed(before, Place(path=self.folder, commit=self.gate.fetch(self.folder))):
-            return False
+        if outcome != LANDED:
+            tip = self.gate.fetch(self.folder, self.guard)
+            if not self.landed(before, Place(path=self.folder, commit=tip, guard=self.guard)):
+                return False
         whom.lease.store.settle(whom.lease.name, whom.lease.grant, *self.done, value=before["commit"])
         return True
 

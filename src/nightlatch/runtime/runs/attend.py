@@ -7,7 +7,7 @@ import select
 
 from ...core import states
 from ...store import handle, url
-from ...system import clock, warden
+from ...system import clock, redaction, warden
 from ...system.light import signal
 from ..leases import supervise
 from ..talk.listener import Listener
@@ -81,7 +81,9 @@ class Attendance:
         self._environment.pop(url.ENV, None)  # the store's password is not the agent's business
         if job.pass_store:
             self._environment[url.ENV] = f"{handle.PREFIX}{self._socket.path}"
-        self._listener.hidden = hidden = output.secrets(self._environment)
+        self._listener.hidden = hidden = redaction.secrets(self._environment)
+        if checkpoints:
+            checkpoints.hidden = hidden
         bar = checkpoints.bar if checkpoints else None
         self._streams = {fd: output.Stream(fd, screen, self._kept, hidden, bar) for screen, fd in enumerate(streams, 1)}
 

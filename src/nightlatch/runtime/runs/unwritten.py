@@ -27,7 +27,7 @@ class Unwritten:
     def __init__(self, writer: Writer, folder: str, amounts: dict[str, float]) -> None:
         """`amounts`: the sum of what waits here; it is changed in place."""
         self._writer, self._path, self._amounts = writer, os.path.join(folder, _NAME), amounts
-        self._mutex = allocate_lock()
+        self._mutex, self._turn = allocate_lock(), allocate_lock()  # for the fields below; for the one that writes
         self._waiting: list[tuple[str, dict[str, float], Verb]] = []  # a line of the file, and what it stands for
         self._working = False
 
@@ -43,15 +43,7 @@ class Unwritten:
         verb.heads = tried.heads if tried else verb.heads
         line = json.dumps({"id": verb.facts["id"], "heads": sorted(verb.heads), "amounts": amounts, "about": about})
         with self._mutex:
-            is_new = not os.path.exists(self._path)
-            fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-            try:
-                os.write(fd, line.encode() + b"\n")
-                durable.fsync(fd)
-            finally:
-                os.close(fd)
-            if is_new:
-                durable.fsync_folder(os.path.dirname(self._path))
+            self._append(line)
             self._waiting.append((line, amounts, verb))
             for unit, amount in amounts.items():
                 self._amounts[unit] = self._amounts.get(unit, 0.0) + amount
@@ -61,26 +53,48 @@ class Unwritten:
 
     def write(self) -> None:
         """All that waits; raises what keeps the store from taking it."""
-        with self._mutex:
+        with self._turn:
             while self._waiting:
                 _, amounts, verb = self._waiting[0]
-                self._writer.take(verb)
-                del self._waiting[0]
-                for unit, amount in amounts.items():
-                    self._amounts[unit] -= amount
-                rest = "".join(f"{line}\n" for line, *_ in self._waiting)
-                durable.replace(self._path, rest.encode()) if rest else os.unlink(self._path)
+                self._writer.take(verb)  # without the mutex: it may take long, and more may have to be kept meanwhile
+                with self._mutex:
+                    del self._waiting[0]
+                    for unit, amount in amounts.items():
+                        self._amounts[unit] -= amount
+                    rest = "".join(f"{line}\n" for line, *_ in self._waiting)
+                    durable.replace(self._path, rest.encode()) if rest else os.unlink(self._path)
+
+    def _append(self, line: str) -> None:
+        is_new = not os.path.exists(self._path)
+        fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            size, view = os.fstat(fd).st_size, memoryview(line.encode() + b"\n")
+            try:
+                while view:
+                    view = view[os.write(fd, view) :]
+                durable.fsync(fd)
+            except OSError:
+                os.ftruncate(fd, size)  # half a line would spoil the next one; and it is not acknowledged
+                raise
+        finally:
+            os.close(fd)
+        if is_new:
+            durable.fsync_folder(os.path.dirname(self._path))
 
     def _work(self) -> None:
-        while self._waiting:
+        while True:
             clock.sleep(clock.SLICE)
+            given_up = False
             try:
                 self.write()
             except StoreUnreachable:
                 continue
             except (Error, Stop, OSError):
-                break  # another has the run by now: the file stays, and is for it
-        self._working = False
+                given_up = True  # another has the run by now: the file stays, and is for it
+            with self._mutex:
+                if given_up or not self._waiting:
+                    self._working = False
+                    return
 
 
 def recover(folder: str, ledger: Ledger, writer: Writer) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 
+from ...core.passwords import hide_password
 from ...core.value import value
 from ...errors import StoreUnreachable
 from ...system import clock, command, durable
@@ -53,7 +54,7 @@ class Refused(Exception):
 class Repository:
     def __init__(self, remote: Remote, folder: str) -> None:
         self.remote = remote
-        self.shown = trouble.hide_password(remote.url)
+        self.shown = hide_password(remote.url)
         self.folder = os.path.join(folder, "git")
         self._env: dict[str, str] = {}
 

@@ -84,12 +84,3 @@ def line_with(sign: str, said: str) -> str:
     for ornament in ("remote: ", "fatal: ", "error: ", "! "):
         line = line.removeprefix(ornament)
     return line.rstrip(".").strip()
-
-
-def hide_password(url: str) -> str:
-    """The URL for people: a password in it stays out of messages and logs."""
-    scheme, mark, rest = url.partition("://")
-    user, at, place = rest.rpartition("@")
-    if not mark or not at or ":" not in user or "/" in user:
-        return url
-    return f"{scheme}://{user.partition(':')[0]}:…@{place}"
