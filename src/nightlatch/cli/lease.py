@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 
-from ..core import duration
+from ..core import advice, duration
 from ..core.model import check_name
 from ..core.printable import printable
 from ..errors import Busy, LeaseLost, UsageError
@@ -72,7 +72,7 @@ def _main(argv: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON; a list is one object a line")
     args = parser.parse_args(argv)
     if args.verb == "list" and args.name:
-        raise UsageError(f"list shows them all; for one: nightlatch lease show {args.name}")
+        raise UsageError(f"list shows them all; for one: {advice.command('lease show', args.name)}")
     named = args.name or os.environ.get("NIGHTLATCH_LEASE", "")
     if args.verb != "list" and not named:
         raise UsageError(f"which lease? nightlatch lease {args.verb} NAME")
@@ -145,7 +145,9 @@ def _release(store: Store, args: Namespace) -> int:
 def _show(store: Store, args: Namespace) -> int:
     record = store.read(args.name)
     if record is None:
-        raise UsageError(f"there is no lease {args.name} in {store.url}: nightlatch lease list shows those there are")
+        raise UsageError(
+            f"there is no lease {args.name} in {store.url}: {advice.command('lease list')} shows those there are"
+        )
     if args.json:
         _print_json(_facts(record))
         return 0

@@ -20,7 +20,8 @@ _PURPOSE = """\
 Do something to the outside world once: post, pay, send, deploy.
 
 The intent is recorded, the command is run, and its outcome is recorded. A key that is done is skipped, on
-every machine that shares the store, and what the command printed then (its first 4096 bytes) is printed again.
+every machine that shares the store, and what the command printed then (its first 4096 bytes, secrets taken out)
+is printed again.
 
 Exit code 0 of the command means done. A code listed in --not-done means that surely nothing was done: it may
 be tried again. Everything else is in doubt: another code, a timeout, a kill, a crash of the machine. It may

@@ -6,6 +6,7 @@ writes, so that one who was overtaken records nothing.
 
 from __future__ import annotations
 
+from ..core import advice
 from ..core.effects import BEGUN, DONE, FAILED, IN_DOUBT
 from ..core.model import Holder
 from ..core.value import value
@@ -198,7 +199,7 @@ class Effects:
             # Raised inside the transaction, so that nothing of it stays.
             raise StaleToken(
                 f"the effect {key} has moved on: somebody else has begun or judged it. Nothing was recorded here; "
-                f"look again: nightlatch once {key} …"
+                f"look again: {advice.command('once', key)} …"
             )
         moved = EFFECT.read(rows[0])
         chain.append(kind, scope=scope, key=key, attempt=moved.attempt, token=moved.token, state=moved.state, **facts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..core import states
+from ..core import advice, states
 from ..errors import RunEnded, StaleToken, StoreUnreachable, UsageError
 from ..system import clock
 from . import deciding, opening, sealing, step_chain, tally
@@ -311,7 +311,7 @@ class Ledger:
     def _existing(self, run_id: str) -> Run:
         run = self.run(run_id)
         if run is None:
-            raise UsageError(f"there is no run {run_id!r}: nightlatch runs lists them")
+            raise UsageError(f"there is no run {run_id!r}: {advice.command('runs')} lists them")
         return run
 
     def _decided(self, run_id: str, decide: Callable[[Run], Run | None]) -> Run:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..core import states
+from ..core import advice, states
 from ..core.model import Mark
 from ..errors import RunEnded, StaleToken
 from . import tally
@@ -67,8 +67,8 @@ def closed(run: Run) -> str:
     if run.state == states.SUCCEEDED:
         return f"{title(run)} succeeded already"
     if states.needs_person(run.state):
-        return f"{title(run)} is {run.state} ({run.reason}). Look, then: nightlatch resolve {run.id}"
-    return f"{title(run)} has ended: {run.state}. To start it again: nightlatch retry {run.id}"
+        return f"{title(run)} is {run.state} ({run.reason}). Look, then: {advice.command('resolve', run.id)}"
+    return f"{title(run)} has ended: {run.state}. To start it again: {advice.command('retry', run.id)}"
 
 
 def take(

@@ -12,7 +12,7 @@ import shlex
 import sys
 from itertools import islice
 
-from ...core import budget, effects
+from ...core import advice, budget, effects
 from ...core.effects import BEGUN, DONE, FAILED, IN_DOUBT, SET_ASIDE
 from ...core.job import Job
 from ...core.model import check_name
@@ -55,7 +55,8 @@ def plan(batch: Batch) -> dict[str, object]:
     """As the driver gets it."""
     items = batch.items if batch.items == "-" else os.path.abspath(batch.items)
     known = {name: fact for name, fact in batch.__dict__.items() if name != "budget"}
-    return {**known, "items": items, "lost": batch.when_lost, "caps": bool(batch.item_caps)}
+    known |= {"items": items, "lost": batch.when_lost, "caps": bool(batch.item_caps)}
+    return {**known, "store": advice.given()}
 
 
 def run(batch: Batch, *, store: str | None = None) -> tuple[Verdict, dict[str, Any]]:

@@ -19,6 +19,7 @@ from operator import itemgetter
 from struct import iter_unpack
 from typing import Any
 
+from ...core import advice
 from ...core.effects import DONE, IN_DOUBT, SET_ASIDE, idempotency_key
 from ...core.printable import printable
 from ...system import clock, printing
@@ -53,6 +54,7 @@ class Driver:
         self.exhausted = False
         self.running: list[Child] = []
         self.judging: list[Child] = []  # ended, and not recorded yet
+        advice.about(self.plan["store"])
         self.summary = Summary(self.plan["name"], self.plan["continued_by"], piped=self.plan["items"] == "-")
         self.judge = Judge(self.plan, line, self.places, self.summary, self.total)
         self.signal = 0
@@ -266,7 +268,8 @@ class Driver:
             self.line.ask(do="over", **summary.facts(code))
         except Refused as refused:
             print(f"nightlatch: {refused}", file=sys.stderr)
-        print(summary.text(), file=sys.stderr)
+        for line in summary.text().split("\n"):
+            print(line, file=sys.stderr)
         return code
 
     def _with_reasons(self, found: list[tuple[str, bytes]]) -> list[tuple[str, str]]:

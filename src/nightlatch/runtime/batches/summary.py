@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from ...core import effects
+from ...core import advice, effects
 from ...core.printable import printable
 
 _NAMED = 10  # items that are named; the ledger knows them all
@@ -48,9 +48,10 @@ class Summary:
         if self.waiting:
             name = shlex.quote(self.name)
             words = effects.typed(shlex.quote(self.waiting[0][0]), "done", by=("--batch", name))
-            lines.append(f"  look, then: nightlatch resolve {words}   (or failed, or again)")
+            lines.append(f"  look, then: {advice.command('resolve', words)}   (or failed, or again)")
             if len(self.waiting) > 1:
-                lines.append(f"  or for all that wait: nightlatch batch {name} --resolve done   (or failed, or again)")
+                every = advice.command("batch", name, "--resolve done")
+                lines.append(f"  or for all that wait: {every}   (or failed, or again)")
         if self.failed or self.doubts or self.stopped or self.unrecorded:
             lines.append(f"  go on with what is unfinished{self.items_too}: {self.again}")
         if self.aside or self.before:

@@ -11,7 +11,7 @@ import select
 import sys
 import tempfile
 
-from ...core import budget, states
+from ...core import advice, budget, states
 from ...core import effects as rules
 from ...core.effects import BEGUN, DONE, IN_DOUBT, PLANNED
 from ...errors import InDoubt
@@ -227,7 +227,7 @@ class _Rehearsal(Looking):
     def _open_inside(self, key: str) -> dict[str, Any]:
         run = self.ledger.find(self.job.name, key)
         if run and states.needs_person(run.state):
-            raise InDoubt(f"{run.job} ({key}) is {run.state}: {run.reason}. Look: nightlatch show {run.id}")
+            raise InDoubt(f"{run.job} ({key}) is {run.state}: {run.reason}. Look: {advice.command('show', run.id)}")
         if self.store.look(self.job.name, key) or (run and run.state == states.SUCCEEDED):
             return {"state": DONE, "result": self._result(run) if run else ""}
         return {"state": "begun", "run": run.id if run else f"dry-run {key}", "attempt": run.attempt + 1 if run else 1}

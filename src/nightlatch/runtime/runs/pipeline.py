@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-from ...core import states
+from ...core import advice, states
 from ...errors import Conflict, Error, GateUnreachable, LeaseLost, OtherStore, RunEnded, StaleToken
 from ...store import url
 from ...system import clock, redaction, warden
@@ -290,7 +290,7 @@ class Pipeline(Looking):
             self._note_refusal(f"verdict {state}", refused)
             raise LeaseLost(
                 f"{self.job.name} was taken over while it ran; its end is not recorded over the new holder's. "
-                f"Look: nightlatch show {self.opened.id}",
+                f"Look: {advice.command('show', self.opened.id)}",
                 reason="taken",
             ) from None
 
