@@ -136,7 +136,11 @@ def test_what_a_user_types_is_not_obeyed_either(hostile, words):
 
 
 def test_a_traceback_is_printable_too(hostile):
-    program = "import sys; from nightlatch.cli import main as m; m._dispatch = lambda argv: 1 / int(argv[0]); m.main()"
+    program = """if True:
+        from nightlatch.cli import main as m
+        def fault(argv): raise ValueError(argv[0])
+        m._dispatch = fault
+        m.main()"""
     for debug in ("", "1"):
         env = {**os.environ, "NIGHTLATCH_DEBUG": debug}
         done = subprocess.run([NIGHTLATCH[0], "-c", program, BAD], env=env, capture_output=True, timeout=60)

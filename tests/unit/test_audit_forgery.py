@@ -71,6 +71,13 @@ def test_a_forged_cut_neither_hides_a_changed_run_nor_a_removed_one(book, forger
     assert named(book, *kept)
 
 
+def test_a_run_whose_row_is_still_there_was_not_pruned(book):
+    run, _ = night(book, "1"), night(book, "2")
+    tamper(book, "DELETE FROM {prefix}journal WHERE chain = :run", run=run.id)
+    forge_cut(book, runs=run.id, by="cron@here", before=ago(-60))
+    assert run.id in named(book)
+
+
 def test_a_forged_cut_of_another_job_exempts_neither_a_run_nor_a_chain(book):
     run, other = night(book, "1"), night(book, "2", job="other")
     kept = [log_line(run), log_line(other)]
