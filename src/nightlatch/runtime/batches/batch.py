@@ -27,6 +27,7 @@ from ..effects.book import apart
 from ..leases.lease import Lease
 from ..talk.listener import Told
 from . import bar
+from .items import IN_DOUBT_ITSELF
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from ..runs.verdict import Verdict
     from .publish import Publishing
 
-IN_DOUBT_ITSELF = 76  # a command that exits so says it does not know; asked again it will look, as `once` does
 
 _KEY = "batch-key"  # kind of the note in the journal that says by what a batch's items are known
 _WHOLE = "{}"  # the key where none is given: the item itself

@@ -19,6 +19,7 @@ from ...errors import UsageError
 from .template import BadItem, Template
 
 _ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv", ".tsv": "csv"}
+IN_DOUBT_ITSELF = 76  # a command that exits so says it does not know; asked again it will look, as `once` does
 _LONGEST_KEY = 1000
 _SHOWN = 50  # names of fields in a message
 _LOOKED_AT = 8192  # bytes, to tell what a file is

@@ -11,7 +11,7 @@ from ...core.effects import DONE, FAILED, IN_DOUBT, SET_ASIDE
 from ...core.printable import printable
 from ...system import clock
 from ..runs import usage
-from .batch import IN_DOUBT_ITSELF
+from .items import IN_DOUBT_ITSELF
 from .items import Item
 from .line import Line
 from .place import Places
