@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import nightlatch
-from nightlatch.runtime.runs.context import Run
+from nightlatch.runtime.child.context import Run
 
 WARM = 16
 

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from nightlatch.ledger import open_for
 from nightlatch.ledger.items import ITEM
-from nightlatch.runtime.batches.items import Digest
-from nightlatch.runtime.batches.template import Template
+from nightlatch.runtime.both.batches.items import Digest
+from nightlatch.runtime.both.batches.template import Template
 from nightlatch.system import identity
 
 from . import timing

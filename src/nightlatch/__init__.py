@@ -27,12 +27,12 @@ if TYPE_CHECKING:
         Stop,
         StoreUnreachable,
     )
-    from .runtime.leases.lease import Lease, lease
-    from .runtime.rehearsing.plan import Plan
-    from .runtime.runs.context import Run, current
-    from .runtime.runs.jobs import job
-    from .runtime.runs.start import run
-    from .runtime.runs.verdict import Verdict
+    from .runtime.both.leases.lease import Lease, lease
+    from .runtime.both.plan import Plan
+    from .runtime.both.verdict import Verdict
+    from .runtime.caller.jobs import job
+    from .runtime.caller.start import run
+    from .runtime.child.context import Run, current
     from .store.url import connect
 
 __version__ = "0.1.0"

@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .core.model import Mark, Record
     from .ledger.model import Run
-    from .runtime.steps.mapping import Failed, Results
+    from .runtime.child.steps.mapping import Failed, Results
 
 
 class Error(Exception):

@@ -89,7 +89,7 @@ def test_ctrl_c_while_the_driver_is_being_started_waits_for_it(sqlite_url, tmp_p
     (tmp_path / "sitecustomize.py").write_text(
         f"""
 import pathlib, sys, time
-if "nightlatch.runtime.batches.driver" in sys.orig_argv:
+if "nightlatch.runtime.child.batches.driver" in sys.orig_argv:
     pathlib.Path({str(acts)!r} + ".begun").touch()
     while not pathlib.Path({str(acts)!r} + ".go").exists():
         time.sleep(0.02)

@@ -15,7 +15,7 @@ import nightlatch
 from nightlatch.core.job import Job
 from nightlatch.core.target import Command
 from nightlatch.ledger import open_for
-from nightlatch.runtime.runs.job import definition
+from nightlatch.runtime.both.job import definition
 from tests.programs import environment
 from tests.programs import nightlatch as command
 

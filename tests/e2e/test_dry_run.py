@@ -12,7 +12,7 @@ import pytest
 from nightlatch.errors import OnlyPlanned
 from nightlatch.ledger import open_for
 from nightlatch.ledger.model import Run
-from nightlatch.runtime.rehearsing.planned import Planned
+from nightlatch.runtime.child.planned import Planned
 from nightlatch.store.url import connect
 from tests.programs import alive, environment, kill_all, nightlatch, start, until
 

@@ -17,8 +17,8 @@ import pytest
 import nightlatch
 from nightlatch.errors import InDoubt, LeaseLost, UsageError
 from nightlatch.ledger import open_for
-from nightlatch.runtime.talk.replies import one_by_one
-from nightlatch.runtime.talk.socket import Socket
+from nightlatch.runtime.both.replies import one_by_one
+from nightlatch.runtime.supervisor.socket.server import Socket
 from tests.programs import environment, python, start, until
 
 JOBS = """

@@ -65,8 +65,8 @@ def test_more_connections_than_descriptors_do_not_end_the_run(sqlite_url):
 CLASSES = """
 import sys
 from nightlatch import errors
-from nightlatch.runtime.publishing import asking
-from nightlatch.runtime.talk.tell import tell
+from nightlatch.runtime.child import publishing as asking
+from nightlatch.runtime.both.client import tell
 def kind(ask):
     try:
         ask()

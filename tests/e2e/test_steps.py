@@ -54,7 +54,7 @@ def test_a_run_done_again_begins_with_no_steps(local):
     jobs = local.folder / "nightly.py"
     jobs.write_text(jobs.read_text().replace("attempt == 1", "attempt == 3"))
     again = [sys.executable, "-P", "-m", "nightlatch", "run", "two_steps", "--key", "k", "--again", "--lost", "again"]
-    child = ["--", sys.executable, "-m", "nightlatch.runtime.runs.child", "nightly:two_steps"]
+    child = ["--", sys.executable, "-m", "nightlatch.runtime.child.python_job", "nightly:two_steps"]
     given = f'{{"args": [], "kwargs": {{}}, "path": ["{local.folder}"]}}'
     env = environment(local.store, OUT=str(local.out))
     assert subprocess.run([*again, *child, given], env=env, capture_output=True).returncode == 9

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from nightlatch import gates
-from nightlatch.runtime.publishing import workspace
-from nightlatch.runtime.publishing.targets import Replaced
+from nightlatch.runtime.supervisor.publishing import workspace
+from nightlatch.runtime.supervisor.publishing.targets import Replaced
 from nightlatch.system import fingerprint
 from tests import s3
 from tests.e2e.workspaces import journal, run, workspaces

@@ -27,7 +27,7 @@ DYING = """
 import os, sys
 from nightlatch.cli.main import main
 from nightlatch.gates import git_push
-from nightlatch.runtime.publishing import asked, targets
+from nightlatch.runtime.supervisor.publishing import requested as asked, targets
 
 moment = sys.argv.pop(1)
 

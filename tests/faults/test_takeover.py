@@ -156,7 +156,7 @@ def test_a_grant_bound_to_a_process_ends_with_it(sqlite_url):
 def test_a_reused_pid_is_not_taken_for_the_holder(sqlite_url):
     """The start time differs, so the process that has the pid now is somebody else."""
     from nightlatch.core.value import replace
-    from nightlatch.runtime.leases.acquire import acquire
+    from nightlatch.runtime.both.leases.acquire import acquire
     from nightlatch.store.url import connect
     from nightlatch.system import identity
 

@@ -10,7 +10,7 @@ import pytest
 import nightlatch
 from nightlatch import gates
 from nightlatch.core.model import Mark
-from nightlatch.runtime.leases.inherited import Inherited
+from nightlatch.runtime.child.inherited import Inherited
 from tests.programs import NIGHTLATCH
 from tests.programs import nightlatch as command
 

@@ -7,8 +7,8 @@ import pytest
 from nightlatch.errors import StoreUnreachable
 from nightlatch.ledger.ledger import Ledger
 from nightlatch.ledger.writer import Writer
-from nightlatch.runtime.runs import unwritten
-from nightlatch.runtime.runs.unwritten import Unwritten
+from nightlatch.runtime.supervisor.run import unwritten
+from nightlatch.runtime.supervisor.run.unwritten import Unwritten
 from tests.unit.books import begun
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nightlatch.runtime.runs import output
+from nightlatch.runtime.supervisor.run import output
 from nightlatch.system.redaction import Redactor
 
 PATTERNS = [

@@ -11,7 +11,7 @@ import pytest
 from nightlatch.cli import screen
 from nightlatch.cli.plain import Plain
 from nightlatch.core.printable import printable
-from nightlatch.runtime.runs import kept
+from nightlatch.runtime.supervisor.run import kept
 
 HOSTILE = (
     b"a\x1b[31;1mred\x1b[0m \x1b]0;title \xe2\x9c\x9c\x07b \x1b]52;c;ZXZpbA==\x1b\\c "

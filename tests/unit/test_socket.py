@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from nightlatch.runtime.talk.replies import Later, one_by_one
-from nightlatch.runtime.talk.socket import Socket
+from nightlatch.runtime.both.replies import Later, one_by_one
+from nightlatch.runtime.supervisor.socket.server import Socket
 from tests.programs import until
 
 

@@ -8,8 +8,8 @@ from ..core.effects import BEGUN, IN_DOUBT, STORE_WIDE
 from ..core.printable import printable
 from ..core.value import value
 from ..ledger import open_for
-from ..runtime.afterwards import lapse
-from ..runtime.runs.begun import sentence
+from ..runtime.supervisor.afterwards import lapse
+from ..runtime.supervisor.run.begun import sentence
 from ..store import url
 from . import screen
 
@@ -132,12 +132,12 @@ def _items(desk: Desk, key: str) -> list[Asking]:
 def decide(asking: Asking, outcome: str, by: str, *, store: str | None, wait: float) -> str:
     """The state it is in now."""
     if asking.batch:
-        from ..runtime.batches.batch import resolve as resolve_items
+        from ..runtime.supervisor.batches.batch import resolve as resolve_items
 
         resolve_items(asking.batch, asking.key, outcome, by=by, store=store, wait=wait)
         return effects.resolution(outcome)
     if asking.job:
-        from ..runtime.afterwards.decide import resolve_elsewhere
+        from ..runtime.supervisor.afterwards.decide import resolve_elsewhere
 
         resolve_elsewhere(
             asking.job,
@@ -149,6 +149,6 @@ def decide(asking: Asking, outcome: str, by: str, *, store: str | None, wait: fl
             wait=wait,
         )
         return effects.resolution(outcome)
-    from ..runtime.effects.book import resolve
+    from ..runtime.both.effects import resolve
 
     return resolve(asking.key, outcome, by=by, scope=asking.scope, store=store, wait=wait).state

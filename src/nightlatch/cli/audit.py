@@ -44,7 +44,7 @@ def main(argv: list[str]) -> int:
 
     ledger = open_for(existing(args.store))
     if args.action == "verify":
-        from ..runtime.afterwards.retention import keep_seconds
+        from ..runtime.supervisor.afterwards.retention import keep_seconds
 
         kept = [*args.head, *(_kept(args.heads) if args.heads else [])]
         return _verify(ledger.verify(kept, keep_seconds()), args.json)

@@ -81,7 +81,7 @@ def main(argv: list[str]) -> int:
     batch = _batch(args, command, argv)
     if args.dry_run:
         return _show(batch, args.store, args.json)
-    from ..runtime.batches.batch import run
+    from ..runtime.supervisor.batches.batch import run
 
     told, summary = run(batch, store=args.store or store_of_run())
     print(told.line(), file=sys.stderr)
@@ -97,9 +97,9 @@ def _batch(args: Namespace, command: list[str], argv: list[str]) -> Batch:
     import shlex
     from pathlib import Path
 
-    from ..runtime.batches.items import Reader
-    from ..runtime.batches.place import check
-    from ..runtime.batches.template import Command
+    from ..runtime.both.batches.items import Reader
+    from ..runtime.both.batches.template import Command
+    from ..runtime.child.batches.place import check
 
     if not args.items:
         raise UsageError("ITEMS is missing: a file, or - for standard input")
@@ -143,11 +143,11 @@ def _show(batch: Batch, store: str | None, as_json: bool) -> int:
     import shlex
 
     from ..ledger import open_for
-    from ..runtime.batches.batch import known
-    from ..runtime.batches.items import Reader
-    from ..runtime.batches.place import Places
-    from ..runtime.batches.selection import Selection
-    from ..runtime.batches.template import BadItem, Command
+    from ..runtime.both.batches.items import Reader
+    from ..runtime.both.batches.selection import Selection
+    from ..runtime.both.batches.template import BadItem, Command
+    from ..runtime.child.batches.place import Places
+    from ..runtime.supervisor.batches.batch import known
     from .desk import NoStore, existing, print_json
 
     reader = Reader(batch.items, batch.format, batch.key)
@@ -183,7 +183,7 @@ def _show(batch: Batch, store: str | None, as_json: bool) -> int:
 
 
 def _resolve(args: Namespace, command: list[str]) -> int:
-    from ..runtime.batches.batch import resolve
+    from ..runtime.supervisor.batches.batch import resolve
 
     if command:
         raise UsageError("--resolve runs no command: leave away what stands behind --")

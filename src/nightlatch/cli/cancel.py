@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..core import states
 from ..core.printable import printable
 from ..errors import InDoubt, RunEnded
-from ..runtime.afterwards import lapse
+from ..runtime.supervisor.afterwards import lapse
 from .arguments import Parser
 from .desk import Desk, facts, print_json, title, undecidable, who
 

@@ -12,9 +12,9 @@ from ..core.printable import printable
 from ..database import sqlite_presence
 from ..errors import Error, RunEnded, StoreUnreachable, UsageError
 from ..ledger import open_for, place
-from ..runtime.afterwards import lapse
-from ..runtime.leases import unsealed
-from ..runtime.runs import begun
+from ..runtime.supervisor.afterwards import lapse
+from ..runtime.supervisor.leases import unsealed
+from ..runtime.supervisor.run import begun
 from ..store import url
 from ..system import clock, identity
 from . import screen

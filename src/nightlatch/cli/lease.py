@@ -10,9 +10,9 @@ from ..core import advice, duration
 from ..core.model import check_name
 from ..core.printable import printable
 from ..errors import Busy, LeaseLost, UsageError
-from ..runtime.afterwards.lapse import left_behind
-from ..runtime.leases.acquire import acquire
-from ..runtime.leases.lease import ttl_seconds
+from ..runtime.both.leases.acquire import acquire
+from ..runtime.both.leases.lease import ttl_seconds
+from ..runtime.supervisor.afterwards.lapse import left_behind
 from ..store import held, url
 from ..system import clock, identity, printing, process
 from .arguments import Namespace, Parser
@@ -112,8 +112,8 @@ def _acquire(store: Store, args: Namespace) -> int:
 
 def _seal(store: Store, args: Namespace, grant: str, registered: tuple[str, ...]) -> int:
     from ..gates import at
-    from ..runtime.leases.inherited import Inherited
-    from ..runtime.leases.seal import seal_all
+    from ..runtime.both.leases.seal import seal_all
+    from ..runtime.child.inherited import Inherited
 
     try:
         lease = Inherited(store, args.name, grant)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from ..errors import Busy, UsageError
-from ..runtime.leases.supervise import supervise
+from ..runtime.supervisor.leases.supervise import supervise
 from .arguments import Parser, split_command
 from .told import store_of_run
 

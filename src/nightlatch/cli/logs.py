@@ -6,7 +6,7 @@ import sys
 
 from ..core import states
 from ..errors import UsageError
-from ..runtime.runs import kept
+from ..runtime.supervisor.run import kept
 from ..system import clock, identity
 from .arguments import Parser
 from .desk import Desk

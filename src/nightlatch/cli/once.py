@@ -13,7 +13,7 @@ from .told import store_of_run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..runtime.effects.once import Outcome
+    from ..runtime.supervisor.effects.once import Outcome
     from .arguments import Namespace
 
 _PURPOSE = """\
@@ -87,7 +87,7 @@ def main(argv: list[str]) -> int:
 
 
 def _do(args: Namespace, command: list[str]) -> Outcome:
-    from ..runtime.effects.once import Wanted, once
+    from ..runtime.supervisor.effects.once import Wanted, once
 
     if args.timeout.strip() in ("0", "0s", "none"):
         raise UsageError(f"--timeout {args.timeout}: write how long the command may take, as in 30s or 10m")
@@ -170,7 +170,7 @@ def _tell_json(args: Namespace, command: list[str]) -> int:
 
 
 def _resolve(args: Namespace, command: list[str]) -> int:
-    from ..runtime.effects.book import resolve
+    from ..runtime.both.effects import resolve
 
     if command:
         raise UsageError("--resolve runs no command: leave away what stands behind --")

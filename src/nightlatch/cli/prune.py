@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..core import duration
 from ..errors import UsageError
-from ..runtime.afterwards import pruning, retention
+from ..runtime.supervisor.afterwards import pruning, retention
 from ..system import clock
 from . import screen
 from .arguments import Parser

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..errors import LeaseLost, StaleToken, UsageError
-from ..runtime.publishing import asking
+from ..runtime.child import publishing as asking
 from .arguments import Parser
 from .told import note_refusal, store_of_run
 
@@ -62,8 +62,8 @@ def _in_run(source: str | None, target: str, args: Namespace) -> dict[str, objec
 
 
 def _here(source: str | None, target: str, args: Namespace) -> dict[str, object]:
-    from ..runtime.leases.inherited import Inherited
-    from ..runtime.publishing.asked import Copied
+    from ..runtime.child.inherited import Inherited
+    from ..runtime.supervisor.publishing.requested import Copied
 
     copied = Copied(source, target, keep=args.keep, adopt=args.adopt)
     try:

@@ -7,8 +7,8 @@ import os
 from ..errors import LeaseLost, StaleToken
 from ..gates.git import Git
 from ..gates.worktree import Worktree
-from ..runtime.leases.inherited import Inherited
-from ..runtime.publishing import asking
+from ..runtime.child import publishing as asking
+from ..runtime.child.inherited import Inherited
 from .arguments import Parser
 from .told import note_refusal, store_of_run
 

@@ -6,7 +6,7 @@ from ..core import duration
 from ..core.effects import STORE_WIDE
 from ..core.printable import printable
 from ..errors import InDoubt, RunEnded, UsageError
-from ..runtime.afterwards import decide
+from ..runtime.supervisor.afterwards import decide
 from . import asking, screen
 from .arguments import Parser
 from .desk import ASKING, Desk, facts, print_json, title, who
@@ -104,7 +104,7 @@ def _decide_elsewhere(desk: Desk, args: Namespace) -> int:
     nothing = f"{printable(where)} waits for a decision. {look}"
     if args.batch or args.job or not args.outcome:
         raise UsageError(nothing)
-    from ..runtime.effects.book import resolve
+    from ..runtime.both.effects import resolve
 
     try:
         effect = resolve(what, args.outcome, by=who(), scope=scope, store=desk.url, wait=args.wait)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..core.printable import printable
 from ..errors import InDoubt, RunEnded
-from ..runtime.afterwards import lapse
+from ..runtime.supervisor.afterwards import lapse
 from .arguments import Parser
 from .desk import Desk, facts, print_json, title, undecidable, who
 

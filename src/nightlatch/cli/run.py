@@ -10,8 +10,8 @@ from ..core.job import Job, unpack
 from ..core.options import RUN
 from ..core.target import Command, Function
 from ..errors import Busy, Error, InDoubt, Stop, UsageError
-from ..runtime.runs import verdict
-from ..runtime.runs.job import now, read
+from ..runtime.both import verdict
+from ..runtime.both.job import now, read
 from .arguments import Parser, split_command
 from .told import store_of_run
 
@@ -68,7 +68,7 @@ def _run(args: Namespace, command: list[str]) -> int:
         key = job.key
         if args.dry_run:
             return _rehearse(job, args) if isinstance(job.target, Function) else _say(job, args.store)
-        from ..runtime.runs.pipeline import run
+        from ..runtime.supervisor.run.pipeline import run
 
         store = args.store or store_of_run()
         told = run(job, store=store, last=not job.retries)
@@ -76,7 +76,7 @@ def _run(args: Namespace, command: list[str]) -> int:
             if not retry.worth_another(told.status, told.exit_code):
                 break
             print(told.line(), file=sys.stderr)
-            from ..runtime.runs import backoff
+            from ..runtime.supervisor import backoff
 
             backoff.pause(number, base=job.backoff, asked=told.retry_after)
             told = run(job, store=store, last=number == job.retries)
@@ -114,7 +114,7 @@ def _job(args: Namespace, command: list[str]) -> Job:
 
 def _rehearse(job: Job, args: Namespace) -> int:
     """A Python job is run for its effects to be found, none of which is done."""
-    from ..runtime.rehearsing.rehearsal import rehearse
+    from ..runtime.supervisor.rehearsal import rehearse
     from .desk import command
 
     plan = rehearse(job, store=args.store or store_of_run())
@@ -127,7 +127,7 @@ def _rehearse(job: Job, args: Namespace) -> int:
 
 
 def _say(job: Job, store: str | None) -> int:
-    from ..runtime.runs.look import Looking
+    from ..runtime.supervisor.run.preflight import Looking
     from .desk import NoStore, existing
 
     try:

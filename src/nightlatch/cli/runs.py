@@ -6,7 +6,7 @@ import sys
 
 from ..core import states
 from ..errors import UsageError
-from ..runtime.afterwards import lapse
+from ..runtime.supervisor.afterwards import lapse
 from .arguments import Parser
 from .desk import SHOWN, Desk, facts, print_json, since_of
 

@@ -6,10 +6,10 @@ from ..core import duration, states
 from ..core.effects import STORE_WIDE
 from ..core.printable import printable
 from ..errors import UsageError
-from ..runtime.afterwards import lapse
-from ..runtime.leases import unsealed
-from ..runtime.rehearsing import plan
-from ..runtime.runs import kept
+from ..runtime.both import plan
+from ..runtime.supervisor.afterwards import lapse
+from ..runtime.supervisor.leases import unsealed
+from ..runtime.supervisor.run import kept
 from . import asking, screen, timeline
 from .arguments import Parser
 from .desk import Desk, attempt_facts, colour_of, entry_facts, facts, print_json, progress_of, title
@@ -17,7 +17,7 @@ from .desk import Desk, attempt_facts, colour_of, entry_facts, facts, print_json
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..ledger.model import Attempt, Entry, Run
-    from ..runtime.rehearsing.plan import Plan
+    from ..runtime.both.plan import Plan
 
 _PURPOSE = """\
 One run: what it is, its attempts, its timeline from the journal, what was refused, the end of its output,

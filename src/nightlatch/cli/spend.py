@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from ..core import budget
-from ..runtime.talk.tell import tell
+from ..runtime.both.client import tell
 from .arguments import Parser
 
 _PURPOSE = """\

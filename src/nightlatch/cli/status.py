@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from ..core import states
-from ..runtime.afterwards import lapse
+from ..runtime.supervisor.afterwards import lapse
 from ..store import url
 from . import asking, screen
 from .arguments import Parser

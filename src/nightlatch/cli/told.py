@@ -16,7 +16,7 @@ def store_of_run() -> str | None:
     the environment names one."""
     if "NIGHTLATCH_SOCKET" not in os.environ or os.environ.get("NIGHTLATCH_STORE"):
         return None
-    from ..runtime.talk.tell import tell
+    from ..runtime.both.client import tell
 
     return without_password(str(tell(do="store")["url"]))
 
@@ -24,6 +24,6 @@ def store_of_run() -> str | None:
 def note_refusal(what: str, refused: StaleToken | LeaseLost) -> None:
     """Inside a run: have it in the run's record that this came too late. Elsewhere there is no run to show it."""
     if os.environ.get("NIGHTLATCH_RUN") and os.environ.get("NIGHTLATCH_SOCKET"):
-        from ..runtime.publishing.asking import note_refusal as tell_of
+        from ..runtime.child.publishing import note_refusal as tell_of
 
         tell_of(what, refused)

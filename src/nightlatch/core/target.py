@@ -41,7 +41,7 @@ class Function:
 
         given = json.dumps(json.loads(self.arguments) | {"path": self.path})
         # -P: what lies in the workspace is not to be imported in the place of a module of the same name.
-        return self.interpreter, "-P", "-m", "nightlatch.runtime.runs.child", self.where, given
+        return self.interpreter, "-P", "-m", "nightlatch.runtime.child.python_job", self.where, given
 
     @property
     def shown(self) -> str:

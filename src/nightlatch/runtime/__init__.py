@@ -1,1 +1,1 @@
-"""One run: acquiring and sealing, keeping, supervising. Imports every layer above it, none below."""
+"""All that works under a lease. The path says which process a file runs in: both, supervisor, child or caller."""

@@ -1,0 +1,1 @@
+"""For the supervisor and its child alike; imports neither."""

@@ -1,0 +1,1 @@
+"""A batch's items and templates."""

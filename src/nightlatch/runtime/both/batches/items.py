@@ -1,0 +1,273 @@
+"""The items of a batch: read one at a time, and named by their key.
+
+A million of them are never in memory. What cannot be read is named by its line, and the rest goes on.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import unicodedata
+from collections.abc import Callable, Iterator
+from hashlib import blake2b
+from operator import itemgetter
+from typing import Any, BinaryIO
+
+from ....core.value import value
+from ....errors import UsageError
+from .template import BadItem, Template
+
+_ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv", ".tsv": "csv"}
+IN_DOUBT_ITSELF = 76  # a command that exits so says it does not know; asked again it will look, as `once` does
+_LONGEST_KEY = 1000
+_SHOWN = 50  # names of fields in a message
+_LOOKED_AT = 8192  # bytes, to tell what a file is
+_MARK = b"\xef\xbb\xbf"  # how UTF-8 begins on Windows
+_WIDE = (b"\xff\xfe", b"\xfe\xff")  # how UTF-16 begins
+_decoder: Any = json.JSONDecoder()
+
+DONE, DOUBT, SEEN, ASIDE = 1, 2, 4, 8  # what may be known of a digest
+
+Found = tuple[int, Any, bytes]  # line, content, digest: as little as it takes to skip a million of them
+
+
+@value(frozen=True, kw_only=True)
+class Item:
+    line: int
+    key: str
+    digest: bytes  # 16 bytes: of the key's parts, so that (a/b, c) and (a, b/c) are two items
+    content: Any  # a dict for an object or a row; text for a plain line
+
+    @property
+    def text(self) -> str:
+        """As the command gets it, on its standard input and in NIGHTLATCH_ITEM."""
+        return json.dumps(self.content, ensure_ascii=False, default=str)
+
+
+class Reader:
+    """Items from a file, in the order they stand there. Iterating yields an `Item`, or a `BadItem` in its place."""
+
+    def __init__(self, path: str, format: str, key: str) -> None:
+        self.format = format or _ENDINGS.get(os.path.splitext(path)[1].lower(), "")
+        self._path = "standard input" if path == "-" else path
+        try:
+            # What stands on standard input was put into a file before: it can be read twice as well.
+            self._file: BinaryIO = open(0 if path == "-" else path, "rb", closefd=path != "-")  # noqa: SIM115
+        except OSError as error:
+            raise UsageError(f"the items in {self._path} cannot be read: {error.strerror}") from error
+        first = self._first()
+        if b"\0" in first or first.startswith(_WIDE):
+            raise UsageError(f"the items in {self._path} are no text in UTF-8, but {_kind(first)}. Nothing was done")
+        self._begins = len(_MARK) if first.startswith(_MARK) else 0
+        first = first[self._begins :]
+        self.format = self.format or ("jsonl" if first.lstrip()[:1] in (b"{", b"[") else "lines")
+        if not key and self.format != "lines":
+            raise UsageError("--key is missing: name the fields that say what an item is, as in --key '{site}/{slug}'")
+        self._template, self._names, self._comma = Template(key or "{}"), list[str](), ","
+        if not self._template.fields:
+            raise UsageError(f"--key {key!r} is the same for every item: name fields, as in --key '{{site}}/{{slug}}'")
+        if self.format == "csv":
+            self._check_names()
+        self.check(self._template.fields, f"--key {key}")
+
+    @property
+    def lines(self) -> int:
+        """About how many items there are."""
+        self._file.seek(self._begins)
+        if self.format != "csv":
+            total, last = 0, b"\n"
+            while chunk := self._file.read(1 << 20):
+                total, last = total + chunk.count(b"\n"), chunk
+            return total + (not last.endswith(b"\n"))
+        quotes = rows = 0
+        for raw in self._file:
+            quotes += raw.count(b'"')
+            rows += quotes % 2 == 0 and not raw.isspace()  # what stands in quotes may have lines of its own
+        return max(rows - 1, 0)
+
+    def check(self, fields: list[str], where: str) -> None:
+        """Refuse what names a field that no item has. (Each line of JSON has its own, and is asked by itself.)"""
+        known = dict.fromkeys({"csv": self._names, "lines": []}.get(self.format, fields))  # in their order
+        for field in fields:
+            if field and field not in known:
+                names = ", ".join(list(known)[:_SHOWN]) + (", …" if len(known) > _SHOWN else "")
+                has = f"has {names}" if known else "has plain lines, and {} is the whole one"
+                raise UsageError(
+                    f"{where} names a field {field!r}: {self._path} {has}. (Plain braces are written {{{{ and }}}})"
+                )
+
+    def __iter__(self) -> Iterator[Found | BadItem]:
+        return self.unfinished({}, lambda _: None)
+
+    def unfinished(self, known: dict[bytes, int], done: Callable[[int], None]) -> Iterator[Found | BadItem]:
+        """All but those that are DONE in `known`: such are marked there as seen, and `done` is told how many.
+
+        There may be a million of those, so the plain line (an object, its fields all ASCII text) takes the shortest
+        way; whatever is the least unusual about it takes the careful one.
+        """
+        self._file.seek(self._begins)
+        digest_of = Digest(self._template)
+        if self.format == "jsonl" and digest_of.plain:
+            yield from self._quickly(known, done, digest_of)
+            return
+        for line, content in self._rows() if self.format == "csv" else self._texts():
+            found = self._found(line, content, digest_of)
+            if isinstance(found, BadItem) or known.get(found[2]) != DONE:
+                yield found
+            else:
+                known[found[2]] = DONE | SEEN
+                done(1)
+
+    def _quickly(
+        self, known: dict[bytes, int], done: Callable[[int], None], digest_of: Digest
+    ) -> Iterator[Found | BadItem]:
+        plain, several, nuls, copy = digest_of.plain, digest_of.nuls > 1, digest_of.nuls - 1, digest_of.begun.copy
+        scan, look, seen, count = _decoder.scan_once, known.get, DONE | SEEN, 0
+        for number, raw in enumerate(self._file, 1):
+            try:
+                line = raw.decode()
+                content, end = scan(line, 0)
+                whole = "\0".join(plain(content)) if several else plain(content)
+                if line[end:] != "\n" or not whole.isascii() or whole.count("\0") != nuls:
+                    raise TypeError
+            except (ValueError, StopIteration, LookupError, TypeError, AttributeError, RecursionError):
+                found = self._carefully(number, raw, digest_of)
+                if found is None:
+                    continue
+            else:
+                hashing = copy()
+                hashing.update(whole.encode())
+                found = number, content, hashing.digest()
+            if not isinstance(found, BadItem) and look(found[2]) == DONE:
+                known[found[2]] = seen
+                count += 1
+                continue
+            done(count)
+            count = 0
+            yield found
+        done(count)
+
+    def _carefully(self, number: int, raw: bytes, digest_of: Digest) -> Found | BadItem | None:
+        """Any line; None for a blank one."""
+        content = self._text(number, raw)
+        return None if content is None else self._found(number, content[0], digest_of)
+
+    def _found(self, line: int, content: Any, digest_of: Digest) -> Found | BadItem:
+        if isinstance(content, BadItem):
+            return content
+        try:
+            return line, content, digest_of(content)
+        except BadItem as bad:
+            return self.bad(line, bad)
+
+    def item(self, found: Found) -> Item:
+        """What was found, as an item to be done."""
+        line, content, digest = found
+        key = self._template.fill(self._template.values(content))
+        if not key or len(key) > _LONGEST_KEY:
+            raise self.bad(line, f"its key has {len(key)} characters: 1 to {_LONGEST_KEY} can be kept")
+        if not key.isprintable():
+            raise self.bad(line, f"its key {key!r} holds what cannot be printed")
+        return Item(line=line, key=key, digest=digest, content=content)
+
+    def bad(self, line: int, what: object) -> BadItem:
+        found = BadItem(f"{self._path}, line {line}: {what}")
+        found.line, found.what = line, str(what)
+        return found
+
+    def _texts(self) -> Iterator[tuple[int, Any]]:
+        for number, raw in enumerate(self._file, 1):
+            content = self._text(number, raw)
+            if content is not None:
+                yield number, content[0]
+
+    def _text(self, number: int, raw: bytes) -> tuple[Any] | None:
+        """What stands in a line, or what is wrong with it; None if nothing does."""
+        if raw.isspace():
+            return None
+        try:
+            text = raw.decode()
+            return (json.loads(text) if self.format == "jsonl" else text.rstrip("\r\n"),)
+        except UnicodeDecodeError:
+            return (self.bad(number, "not UTF-8"),)
+        except ValueError as error:
+            return (self.bad(number, f"not JSON ({error})"),)
+        except RecursionError:
+            return (self.bad(number, "nested too deeply"),)
+
+    def _check_names(self) -> None:
+        """The first line, which names the fields."""
+        self._file.seek(self._begins)
+        first = next((raw for raw in self._file if not raw.isspace()), b"")
+        # As a spreadsheet writes it where the comma stands in numbers.
+        self._comma = next((comma for comma in ",;\t" if comma.encode() in first), ",")
+        self._file.seek(self._begins)
+        try:
+            self._names = next(filter(None, self._csv()), [])
+        except csv.Error as error:
+            raise UsageError(f"the first line of {self._path} names no fields: it is no CSV ({error})") from None
+        seen: set[str] = set()
+        for name in self._names:
+            if name in seen:
+                raise UsageError(f"the first line of {self._path} names the field {name!r} more than once")
+            seen.add(name)
+
+    def _csv(self) -> Any:
+        lines = (raw.decode("utf-8", "surrogateescape") for raw in self._file)
+        return csv.reader(lines, strict=True, delimiter=self._comma)
+
+    def _rows(self) -> Iterator[tuple[int, Any]]:
+        rows = self._csv()
+        names: list[str] = next(filter(None, rows), [])
+        while True:
+            try:
+                row = next(rows)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                yield rows.line_num, self.bad(rows.line_num, error)
+                continue
+            if not row:
+                continue
+            if len(row) != len(names):
+                what = f"{len(row)} field{'s' if len(row) > 1 else ''} where the first line names {len(names)}"
+                yield rows.line_num, self.bad(rows.line_num, what)
+                continue
+            yield rows.line_num, dict(zip(names, row, strict=True))
+
+    def _first(self) -> bytes:
+        self._file.seek(0)  # standard input's place is shared with whoever looked at it before
+        return self._file.read(_LOOKED_AT)
+
+
+def _kind(first: bytes) -> str:
+    """What it is instead of text, and what to do."""
+    if first.startswith(_WIDE) or first[1::2].count(0) == len(first) // 2 or first[::2].count(0) == len(first) // 2:
+        return "in UTF-16: iconv -f UTF-16 -t UTF-8 makes one of it"
+    if first.count(b"\0") > 1 and b"\n" not in first:
+        return "lines that end with NUL: tr '\\0' '\\n' makes one of it"
+    return "binary (there are NUL characters in it)"
+
+
+class Digest:
+    """Of a template and what fills it: 16 bytes. The values stand apart by NUL, which no key may hold, so
+    (a/b, c) and (a, b/c) differ. Frozen: a changed byte here would make every finished item look unfinished."""
+
+    def __init__(self, template: Template) -> None:
+        self._template = template
+        # The plain case, of which there may be a million: an object's own fields.
+        self.plain: Any = itemgetter(*template.fields) if template.text.isascii() and all(template.fields) else None
+        self.nuls = len(template.fields)
+        self.begun = blake2b(f"{template.text}\0".encode(errors="replace"), digest_size=16)
+
+    def __call__(self, content: Any) -> bytes:
+        whole = "\0".join((self._template.text, *self._template.values(content)))
+        if not whole.isascii():
+            whole = unicodedata.normalize("NFC", whole)  # an "é" typed on macOS and one typed on Linux are the same
+        if whole.count("\0") != self.nuls:
+            raise BadItem("a NUL character cannot be part of a key")
+        try:
+            return blake2b(whole.encode(), digest_size=16).digest()
+        except UnicodeEncodeError:
+            raise BadItem("it holds half a character, or is not UTF-8") from None

@@ -1,0 +1,1 @@
+"""A lease as a process holds it: acquired, its gates sealed."""

@@ -1,0 +1,119 @@
+"""How a run ended, as one value: for the exit code, the log line, and `--verdict FILE`."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from ...core.logline import logfmt
+from ...core.units import Amounts
+from ...core.value import value
+from ...system import durable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ...errors import Error, Stop
+    from ...ledger.model import Run
+    from .plan import Plan
+
+SKIPPED = "skipped"
+
+
+@value(frozen=True, kw_only=True)
+class Verdict(Amounts):
+    """`status` is the run's state, or `skipped` when its key was done already."""
+
+    job: str
+    key: str
+    status: str
+    exit_code: int
+    run: str = ""
+    slot: str = ""
+    attempt: int = 0
+    token: int = 0
+    reason: str = ""
+    elapsed: float = 0.0
+    host: str = ""
+    head: str = ""
+    at: float = 0.0
+    retry_after: float = 0.0  # seconds the command asked to be left alone for
+
+    def line(self) -> str:
+        """The one line a finished run leaves."""
+        moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.at))
+        return logfmt(
+            {
+                "ts": moment,
+                "job": self.job,
+                "run": self.run,
+                "key": self.key,
+                "slot": self.slot,
+                "attempt": self.attempt or None,
+                "token": self.token or None,
+                "status": self.status,
+                "exit": self.exit_code,
+                "elapsed": f"{self.elapsed:.1f}s",
+                **{unit: amount or None for unit, amount in self.by_unit().items()},
+                "host": self.host,
+                "reason": self.reason,
+                "head": self.head,
+            }
+        )
+
+    def facts(self) -> dict[str, object]:
+        return {"version": 1, **self.__dict__}
+
+
+def of(run: Run, *, exit_code: int, host: str, at: float, head: str = "", retry_after: float = 0.0) -> Verdict:
+    return Verdict(
+        job=run.job,
+        key=run.key,
+        status=run.state,
+        exit_code=exit_code,
+        run=run.id,
+        slot=run.slot,
+        attempt=run.attempt,
+        token=run.token,
+        reason=run.reason,
+        elapsed=run.elapsed,
+        **run.usage.by_unit(),
+        host=host,
+        head=head,
+        at=at,
+        retry_after=retry_after,
+    )
+
+
+def append(folder: str, verdict: Verdict) -> None:
+    """One line into runs.log: in one write, so that lines of runs that end together do not mix."""
+    path = os.path.join(durable.private_folder(folder), "runs.log")
+    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(fd, (verdict.line() + "\n").encode())
+    finally:
+        os.close(fd)
+
+
+def write(path: str, verdict: Verdict | Plan) -> None:
+    """The verdict as JSON, whole or not at all."""
+    import json
+
+    durable.replace(os.path.abspath(path), json.dumps(verdict.facts()).encode() + b"\n", mode=0o644)
+
+
+def write_error(path: str, job: str, key: str, error: Error | Stop) -> None:
+    """That there is no verdict, and why: held by another, in doubt, refused, unreachable. `error` is its kind."""
+    import json
+
+    from ...errors import name_of
+
+    facts = {
+        "version": 1,
+        "job": job,
+        "key": key,
+        "status": "none",
+        "exit_code": error.exit_code,
+        "reason": str(error),
+        "error": name_of(error),
+    }
+    durable.replace(os.path.abspath(path), json.dumps(facts).encode() + b"\n", mode=0o644)

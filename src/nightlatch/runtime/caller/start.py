@@ -1,0 +1,133 @@
+"""Starting a supervised run from Python: a supervisor process, and the verdict it leaves."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+
+from ...core import advice, given
+from ...core.job import Job
+from ...core.model import check_name
+from ...core.options import CALL, as_keyword, rows
+from ...core.target import Command
+from ...errors import Error, UsageError, again
+from ...store.url import ENV
+from ..both.job import read
+from ..both.verdict import Verdict
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from subprocess import Popen
+    from typing import Any, Unpack
+
+    from ...core.keywords import RunOptions
+    from ..both.plan import Plan
+
+
+def run(name: str, command: str | Sequence[str], *, store: str | None = None, **options: Unpack[RunOptions]) -> Verdict:
+    """Run a command once for its key, within bounds, recorded; as `nightlatch run NAME -- COMMAND` does.
+
+        verdict = nightlatch.run("articles", ["./articles.sh", "--fast"], key="2026-11-16", timeout="30m")
+
+    A list is the command's words, a text a line for the shell. The options are those of `nightlatch run`, under the
+    same names: `keep_awake=True` is `--keep-awake`. `slot` is a schedule, whose newest due time becomes the key.
+    `budget` is "usd=2,usd/day=10" or {"usd": 2, "usd/day": 10}; the command reports with `nightlatch spend`, unless
+    meter="output". `env` is {"NAME": "value"}. Returns how it ended, whatever that is; raises `Busy` while another
+    holds the job, `InDoubt` if a person has to decide first, and other errors if it could not be started.
+
+    A supervisor process does the work: it goes on if this one is killed.
+    """
+    words = ["sh", "-c", given.text(command, "the command")] if isinstance(command, str) else _words(command)
+    target = Command(words=tuple(words))
+    return supervised(read(check_name(name), target, metered(options), CALL, as_keyword), store=store)
+
+
+def metered(options: Mapping[str, object]) -> dict[str, Any]:
+    """In Python, what has a budget reports what it uses unless it is said otherwise."""
+    return {**options, **({"meter": "report"} if options.get("budget") and not options.get("meter") else {})}
+
+
+def signature(function: Callable[..., Any], where: str) -> inspect.Signature:
+    """A function's own, with the options of the table in the place of `**options`."""
+    own = inspect.signature(function)
+    kept = [one for one in own.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+    options = [
+        inspect.Parameter(row.name, inspect.Parameter.KEYWORD_ONLY, default=row.typed)
+        for row in rows(Job, where).values()
+        if row.name not in own.parameters
+    ]
+    return own.replace(parameters=[*kept, *options])
+
+
+run.__signature__ = signature(run, CALL)  # type: ignore[attr-defined]
+
+
+def _words(command: Sequence[str]) -> list[str]:
+    if not isinstance(command, list | tuple) or not command:
+        raise UsageError(f"the command is {given.shown(command)}: give a list of words, or a line for the shell")
+    return [given.text(word, "a word of the command", empty=True) for word in command]
+
+
+def supervised(job: Job, *, store: str | None) -> Verdict:
+    """Hand a job to `nightlatch run`, wait for its end, and read its verdict."""
+    return Verdict(**_start(job, [], store))
+
+
+def rehearsed(job: Job, *, store: str | None) -> Plan:
+    """The same with --dry-run, and its plan."""
+    from ..both.plan import read as read_plan
+
+    return read_plan(_start(job, ["--dry-run"], store))
+
+
+def _start(job: Job, how: Sequence[str], store: str | None) -> dict[str, Any]:
+    import json
+    import subprocess
+    import tempfile
+
+    if store is not None:
+        given.text(store, "store", empty=True)
+
+    # In the environment, not among the words: a store's URL may hold a password, and words are shown to everybody.
+    env = {**os.environ, **({ENV: store} if store else {})}
+    with tempfile.TemporaryDirectory(prefix="nightlatch-") as folder:
+        packed, file = os.path.join(folder, "job"), os.path.join(folder, "verdict")
+        with open(packed, "w", encoding="utf-8") as opened:  # nobody else can read in that folder
+            json.dump(job.pack(), opened)
+        words = ["run", job.name, f"--packed={packed}", f"--verdict={file}", *how]
+        # -P: what lies in the current folder is not to be imported in the place of a module of the same name.
+        code = _wait(subprocess.Popen([sys.executable, "-P", "-m", "nightlatch", *words], env=env))
+        return _read(file, job.name, code)
+
+
+def _wait(supervisor: Popen[bytes]) -> int:
+    """Until it has ended, also when we are interrupted: it tidies up, and whoever killed it would lose the run."""
+    try:
+        return supervisor.wait()
+    except BaseException as stop:
+        import signal
+
+        # Ctrl-C at a terminal has reached its command already; then it does not heed this one.
+        supervisor.send_signal(signal.SIGINT if isinstance(stop, KeyboardInterrupt) else signal.SIGTERM)
+        _wait(supervisor)
+        raise
+
+
+def _read(file: str, name: str, code: int) -> dict[str, Any]:
+    import json
+
+    try:
+        with open(file, encoding="utf-8") as opened:
+            facts: dict[str, Any] = json.load(opened)
+    except FileNotFoundError:
+        raise Error(
+            f"the supervisor of {name} ended without a verdict (exit code {code}). The next start of the same key "
+            f"finds out what became of it; or look: {advice.command('runs --job', name)}"
+        ) from None
+    del facts["version"]
+    kind = facts.pop("error", "")
+    if not kind:
+        return facts
+    raise again(kind, facts["reason"], code)

@@ -1,0 +1,1 @@
+"""The command's side: speaks to its supervisor through the socket."""

@@ -1,0 +1,1 @@
+"""The driver that starts a batch's items."""

@@ -1,0 +1,308 @@
+"""The driver of a batch: starts items, ends them on time, tells the supervisor of each.
+
+    python -m nightlatch.runtime.child.batches.driver NAME -- CMD …       inside a run only
+
+One thread, one loop. Nothing is started before the supervisor has it on the disk that it is begun; if the
+supervisor cannot write, nothing more is started. Items run in process groups of their own, so that Ctrl-C
+at the terminal reaches this program alone and it can finish what is in flight.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import time
+from itertools import repeat
+from operator import itemgetter
+from struct import iter_unpack
+from typing import Any
+
+from ....core import advice
+from ....core.effects import DONE, IN_DOUBT, SET_ASIDE, idempotency_key
+from ....core.printable import printable
+from ....system import clock, printing
+from ....system.warden import ASKING
+from ...both.batches.items import Item, Reader
+from ...both.batches.selection import Selection
+from ...both.batches.template import BadItem, Command
+from .judge import Judge
+from .line import Line, Refused
+from .place import Places
+from .process import Child
+from .summary import LISTED, Summary
+
+_GRACE = 5.0  # seconds between asking an item to end and ending it
+_SAY_EVERY = 10.0
+_PATIENCE = 5.0  # seconds that a supervisor which cannot write is asked again
+_MOST = 100  # records in one message
+_LOOK_EVERY = 0.25  # seconds between two looks at what the items have spent
+
+
+class Driver:
+    def __init__(self, line: Line) -> None:
+        told = line.ask(do="plan")
+        self.plan: dict[str, Any] = told["plan"]
+        self.line = line
+        self.command = Command(self.plan["command"], shell=self.plan["shell"])
+        self.reader = Reader(self.plan["items"], self.plan["format"], self.plan["key"])
+        self.total = self.reader.lines
+        self.selection = Selection(self.reader, _known(told["known"]))
+        self.places = Places(self.plan["publish"], told["home"]) if told["home"] else None
+        self.home, self.bar = told["home"], told["bar"]
+        self.exhausted = False
+        self.running: list[Child] = []
+        self.judging: list[Child] = []  # ended, and not recorded yet
+        advice.about(self.plan["store"])
+        self.summary = Summary(self.plan["name"], self.plan["continued_by"], piped=self.plan["items"] == "-")
+        self.judge = Judge(self.plan, line, self.places, self.summary, self.total)
+        self.signal = 0
+        self.asked_twice = self.heeded = False
+        self.said_at = self.looked_at = clock.now()
+        self.wake = self._listen()
+
+    def go(self) -> int:
+        try:
+            while True:
+                self.judging = ended = [child for child in self.running if child.over()]
+                self.running = [child for child in self.running if child not in ended]
+                verdicts = self.judge.verdicts(ended)
+                starting = self._choose()
+                self._record(verdicts, starting)
+                for child in ended:
+                    child.show(aside=self.plan["json"])
+                self.running += [child for child in starting if child.start()]
+                self.judging = ended_at_once = [child for child in starting if child not in self.running]
+                self._record(self.judge.verdicts(ended_at_once), [])
+                self.judging = []
+                if not self.running and not self.judge.waiting and (self.judge.stopping or self.exhausted):
+                    break
+                self._say()
+                self._wait(not ended_at_once)
+        except Refused as refused:
+            self.judge.stopping = f"nothing more can be recorded: {refused}"
+            for child in self.running:
+                child.kill()
+            unknown = [child.item.key for child in (*self.judging, *self.running)]
+            self.summary.unrecorded = list(dict.fromkeys([*self.summary.unrecorded, *unknown]))
+        return self._finish()
+
+    # ── choose ──
+
+    def _choose(self) -> list[Child]:
+        chosen: list[Child] = []
+        while not self.judge.stopping and len(self.running) + len(chosen) < self.plan["jobs"] and self._may_start():
+            item, tries = self._due() or (self._next(), 0)
+            if item is None:
+                break
+            try:
+                chosen.append(self._child(item, tries + 1))
+            except BadItem as bad:
+                self.selection.bad.append(self.reader.bad(item.line, bad))
+                self._bad()
+            except OSError as error:  # nothing is begun: it is done by the next start
+                self.judge.stop(f"{item.key} cannot be started, there is no room to keep its output: {error.strerror}")
+        return chosen
+
+    def _child(self, item: Item, tries: int) -> Child:
+        argv, place = self.command.argv(item.content), ""
+        env = {
+            "NIGHTLATCH_KEY": item.key,
+            "NIGHTLATCH_STEP": item.digest.hex(),
+            "NIGHTLATCH_IDEMPOTENCY_KEY": idempotency_key(item.key, self.plan["name"]),
+        }
+        if self.places:
+            self.places.targets(item.content)  # what cannot be published is not begun
+            env["NIGHTLATCH_WORKSPACE"] = place = self.places.make(item, tries)
+            if "/" in argv[0]:
+                argv[0] = os.path.abspath(argv[0])
+        return Child(item, argv, env, tries, timeout=self.plan["timeout"], grace=_GRACE, place=place)
+
+    def _may_start(self) -> bool:
+        return clock.now() >= self.judge.not_before
+
+    def _due(self) -> tuple[Item, int] | None:
+        for entry in self.judge.waiting:
+            if entry[0] <= clock.now():
+                self.judge.waiting.remove(entry)
+                return entry[1], entry[2]
+        return None
+
+    def _next(self) -> Item | None:
+        if self.exhausted:
+            return None
+        item = None
+        while item is None and not self.selection.over and not self.judge.stopping:
+            item = self.selection.next()
+            self._bad()  # may have ended it
+        self.exhausted = self.selection.over
+        return item
+
+    def _bad(self) -> None:
+        """Lines that could not be read: each is named at once, and counts as failed."""
+        for bad in self.selection.bad:
+            print(f"nightlatch: {printable(str(bad))}", file=sys.stderr)
+            self.judge.unreadable(bad)
+        self.selection.bad.clear()
+
+    # ── record ──
+
+    def _record(self, ended: list[list[Any]], starting: list[Child]) -> None:
+        """One message, one commit: nothing starts before it is on the disk that it is begun."""
+        begun = [[child.item.digest.hex(), child.item.key, child.tries] for child in starting]
+        while ended or begun:
+            self._tell(ended[:_MOST], begun[: max(_MOST - len(ended), 0)])
+            begun = begun[max(_MOST - len(ended), 0) :]
+            ended = ended[_MOST:]
+
+    def _tell(self, ended: list[list[Any]], begun: list[list[Any]]) -> None:
+        """What has ended is worth asking again for: it is known nowhere else. (A full disk may have room again.)"""
+        until = clock.now() + (_PATIENCE if ended else 0.0)
+        while True:
+            try:
+                self.line.ask(do="steps", ended=ended, begun=begun, **({"counts": self._counts()} if self.bar else {}))
+                return
+            except Refused as refused:
+                if clock.now() >= until or self.signal:
+                    self.summary.unrecorded += [record[1] for record in ended]
+                    raise
+                print(f"nightlatch: {refused}; asking again", file=sys.stderr)
+                time.sleep(1.0)
+
+    # ── wait ──
+
+    def _listen(self) -> int:
+        reads, writes = os.pipe()
+        os.set_blocking(reads, False)
+        os.set_blocking(writes, False)
+        signal.set_wakeup_fd(writes, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for signum in ASKING:
+            if signal.getsignal(signum) != signal.SIG_IGN:  # nohup's wish
+                signal.signal(signum, self._asked)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ASKING)  # what came since this program was started comes now
+        return reads
+
+    def _asked(self, signum: int, _frame: object) -> None:
+        """Asked to end. Only noted here: it may come between the start of a child and the line that lists it."""
+        self.asked_twice = bool(self.signal)
+        self.signal = self.signal or signum
+        self.judge.stopping = self.judge.stopping or "interrupted"
+
+    def _heed(self) -> None:
+        """Asked to end: finish what is in flight; asked twice: end that too."""
+        if self.asked_twice:
+            for child in self.running:
+                child.end(f"ended by signal {self.signal} to the batch")
+        elif self.signal == signal.SIGINT and self.running and not self.heeded:
+            self.heeded = True
+            print("nightlatch: finishing what is in flight; Ctrl-C again ends it", file=sys.stderr)
+
+    def _wait(self, pausing: bool) -> None:
+        self._heed()
+        if self.judge.stopping and self.judge.waiting:
+            self.judge.stop(self.judge.stopping)
+        now = clock.now()
+        moments = [child.next_at for child in self.running] + [
+            max(when, self.judge.not_before) for when, *_ in self.judge.waiting
+        ]
+        if now < self.judge.not_before:
+            moments.append(self.judge.not_before)
+        longest = min(clock.SLICE, _LOOK_EVERY) if self.plan["caps"] else clock.SLICE
+        pause = min([longest, *(max(moment - now, 0.0) for moment in moments)]) if pausing else 0.0
+        poll = select.poll()
+        poll.register(self.wake, select.POLLIN)
+        if poll.poll(pause * 1000 + (1 if pause else 0)):
+            os.read(self.wake, 4096)
+        now = clock.now()
+        for child in self.running:
+            child.keep_time(now)
+        if self.plan["caps"] and self.running and now >= self.looked_at + _LOOK_EVERY:
+            self.looked_at = now
+            over = self.line.ask(do="spent")["over"]
+            for child in self.running:
+                if child.item.digest.hex() in over:
+                    child.spent(over[child.item.digest.hex()])
+
+    # ── say ──
+
+    def _say(self, last: bool = False) -> None:
+        if not last and clock.now() < self.said_at + _SAY_EVERY:
+            return
+        self.said_at = clock.now()
+        self.summary.skipped = self.selection.skipped
+        known = self.summary.done + self.summary.skipped
+        short = self.summary.short()
+        waiting = self.line.ask(do="progress", done=known, total=max(self.total, known), message=short)["waiting"]
+        if not last and not self.bar:
+            also = f", {waiting} waiting for a probe" if waiting else ""
+            print(f"nightlatch: {self.plan['name']}: {known} of {self.total}, {short}{also}", file=sys.stderr)
+
+    def _counts(self) -> dict[str, int]:
+        summary = self.summary
+        return {
+            "done": summary.done,
+            "failed": len(summary.failed) + len(summary.aside),
+            "doubt": len(summary.doubts) + len(summary.killed) + len(self.selection.in_doubt),
+            "skipped": self.selection.skipped,
+            "total": self.total,
+        }
+
+    def _finish(self) -> int:
+        summary, selection = self.summary, self.selection
+        summary.skipped, summary.doubled = selection.skipped, selection.doubled
+        summary.doubles = [f"{item.key} (line {item.line})" for item in selection.doubles]
+        summary.waiting = [*summary.killed, *self._with_reasons(selection.in_doubt)]
+        summary.before = self._with_reasons(selection.aside)
+        more = not self.exhausted and (self.selection.next() or not self.selection.over)
+        unfinished = more or self.judge.waiting or summary.unfinished
+        summary.stopped = self.judge.stopping if unfinished else ""  # told to stop when there was no more to do
+        code = summary.exit_code(self.signal if unfinished else 0)
+        if self.home and not os.listdir(self.home):
+            os.rmdir(self.home)
+        try:
+            self._say(last=True)
+            if code:
+                self.line.ask(do="fail", reason=summary.short() + (f" ({summary.stopped})" if summary.stopped else ""))
+            self.line.ask(do="over", **summary.facts(code))
+        except Refused as refused:
+            print(f"nightlatch: {refused}", file=sys.stderr)
+        for line in summary.text().split("\n"):
+            print(line, file=sys.stderr)
+        return code
+
+    def _with_reasons(self, found: list[tuple[str, bytes]]) -> list[tuple[str, str]]:
+        """What earlier starts have left: as many as are ever listed with why, as it was recorded."""
+        told = {}
+        try:
+            if found:
+                told = self.line.ask(do="reasons", digests=[digest.hex() for _, digest in found[:LISTED]])["reasons"]
+        except Refused:
+            pass
+        return [(key, told.get(digest.hex(), "")) for key, digest in found]
+
+
+def _known(files: dict[str, str]) -> dict[bytes, int]:
+    """Digests of 16 bytes each, as the supervisor has put them into files: a million of them in about 110 MB."""
+    known: dict[bytes, int] = {}
+    for name, state in ((DONE, Selection.DONE), (IN_DOUBT, Selection.DOUBT), (SET_ASIDE, Selection.ASIDE)):
+        with open(files[name], "rb") as file:
+            while chunk := file.read(16 << 12):
+                known.update(zip(map(itemgetter(0), iter_unpack("16s", chunk)), repeat(state)))
+    return known
+
+
+def main() -> int:
+    from ....errors import Error
+
+    printing.install()
+    try:
+        return Driver(Line()).go()
+    except (Error, Refused) as error:
+        print(f"nightlatch: {error}", file=sys.stderr)
+        return getattr(error, "exit_code", 125)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,112 @@
+"""What a batch tells at its end: how many of each, which ones failed, and what to type to go on."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from ....core import advice, effects
+from ....core.printable import printable
+
+_NAMED = 10  # items that are named; the ledger knows them all
+LISTED = 200  # of each, in JSON
+
+
+class Summary:
+    def __init__(self, name: str, again: str, *, piped: bool) -> None:
+        self.name, self.again = name, again
+        self.items_too = ", with the items on standard input as before" if piped else ""
+        self.done = self.skipped = self.doubled = 0
+        self.failed: list[tuple[str, str]] = []  # (key, why): the next start does them again
+        self.aside: list[tuple[str, str]] = []  # it does not: trying them again is in vain, they say
+        self.before: list[tuple[str, str]] = []  # set aside by an earlier start
+        self.doubts: list[tuple[str, str]] = []  # their command said so
+        self.killed: list[tuple[str, str]] = []  # from outside: nobody knows
+        self.waiting: list[tuple[str, str]] = []  # those that were killed and those in doubt of before: for a person
+        self.doubles: list[str] = []
+        self.unrecorded: list[str] = []
+        self.stopped = ""
+
+    @property
+    def unfinished(self) -> bool:
+        return bool(self.failed or self.aside or self.before or self.doubts or self.waiting or self.unrecorded)
+
+    def short(self) -> str:
+        doubt, aside = len(self.doubts) + len(self.waiting), len(self.aside) + len(self.before)
+        told = f"{self.done} done, {self.skipped} skipped, {len(self.failed)} failed, {doubt} in doubt"
+        return told + (f", {aside} set aside" if aside else "")
+
+    def text(self) -> str:
+        lines = [f"nightlatch: {self.name}: {self.short()}" + (f" ({self.stopped})" if self.stopped else "")]
+        lines += _listed("failed", _named(self.failed), len(self.failed))
+        aside = [*self.aside, *self.before]
+        lines += _listed("set aside, they failed for good", _named(aside), len(aside))
+        lines += _listed("in doubt, by their command's word", [key for key, _ in self.doubts])
+        lines += _listed("in doubt, not done again", _named(self.waiting), len(self.waiting))
+        lines += _listed("a key that stands there more than once was done once", self.doubles, self.doubled)
+        lines += _listed("ended, but not recorded: in doubt for the next start", self.unrecorded)
+        if self.waiting:
+            name = shlex.quote(self.name)
+            words = effects.typed(shlex.quote(self.waiting[0][0]), "done", by=("--batch", name))
+            lines.append(f"  look, then: {advice.command('resolve', words)}   (or failed, or again)")
+            if len(self.waiting) > 1:
+                every = advice.command("batch", name, "--resolve done")
+                lines.append(f"  or for all that wait: {every}   (or failed, or again)")
+        if self.failed or self.doubts or self.stopped or self.unrecorded:
+            lines.append(f"  go on with what is unfinished{self.items_too}: {self.again}")
+        if self.aside or self.before:
+            lines.append(f"  also with what was set aside{self.items_too}: {self.again_with('--retry-failed')}")
+        return "\n".join(lines)
+
+    def again_with(self, option: str) -> str:
+        command, _, rest = self.again.partition(" batch ")
+        return self.again if option in rest.split(" -- ")[0].split() else f"{command} batch {option} {rest}"
+
+    def facts(self, exit_code: int) -> dict[str, Any]:
+        """As JSON has it."""
+        of = {
+            "failed": self.failed,
+            "in-doubt": [*self.doubts, *self.waiting, *((key, "ended, but not recorded") for key in self.unrecorded)],
+            "needs-attention": [*self.aside, *self.before],
+        }
+        return {
+            "version": 1,
+            "batch": self.name,
+            "exit_code": exit_code,
+            "done": self.done,
+            "skipped": self.skipped,
+            "failed": len(self.failed),
+            "in_doubt": len(of["in-doubt"]),
+            "set_aside": len(of["needs-attention"]),
+            "doubled": self.doubled,
+            "stopped": self.stopped,
+            "items": [
+                {"key": key, "state": state, "reason": why.strip()[-500:]}
+                for state, found in of.items()
+                for key, why in found[:LISTED]
+            ],
+            "again": self.again,
+        }
+
+    def exit_code(self, signum: int) -> int:
+        if signum:
+            return 128 + signum
+        if self.doubts or self.waiting or self.unrecorded:
+            return 76
+        return 1 if self.failed or self.aside or self.before or self.stopped else 0
+
+
+def _named(found: list[tuple[str, str]]) -> list[str]:
+    """The first of them; a reason that several have is said once."""
+    alike: dict[str, list[str]] = {}
+    for key, why in found[:_NAMED]:
+        alike.setdefault(why, []).append(key)
+    return [", ".join(keys) + (f" ({why})" if why else "") for why, keys in alike.items()]
+
+
+def _listed(title: str, what: list[str], count: int | None = None) -> list[str]:
+    count = len(what) if count is None else count
+    if not count:
+        return []
+    more = f", … {count - _NAMED} more" if count > _NAMED else ""
+    return [printable(f"  {title}: {', '.join(what[:_NAMED])}{more}")]

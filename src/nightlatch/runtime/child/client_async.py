@@ -1,0 +1,75 @@
+"""Speaking to the run's supervisor from an event loop: one line for each loop, on which many may ask at once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from ..both.client import judged, packed, place, unheard, whose
+
+_lines: WeakKeyDictionary[asyncio.AbstractEventLoop, _Line] = WeakKeyDictionary()
+
+
+async def tell(request: dict[str, Any]) -> dict[str, Any]:
+    """As `tell.tell`, without keeping the loop waiting."""
+    loop = asyncio.get_running_loop()
+    line = _lines.get(loop)
+    if line is None or line.made_for != place() or line.is_cut:
+        line = _lines[loop] = _Line()
+    try:
+        return judged(await line.ask(request))
+    except OSError as error:
+        _lines.pop(loop, None)
+        raise unheard(error) from error
+
+
+class _Line(asyncio.Protocol):
+    def __init__(self) -> None:
+        self.made_for, self._whose = place(), whose()
+        self._loop = asyncio.get_running_loop()
+        self._asked: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._number, self._unread = 0, b""
+        self._transport: asyncio.WriteTransport | None = None
+        self._connecting: asyncio.Task[Any] | None = None
+
+    @property
+    def is_cut(self) -> bool:
+        return self._transport is not None and self._transport.is_closing()
+
+    async def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Requests carry a number: answers may come in another order."""
+        if self._transport is None:
+            if self._connecting is None:
+                self._connecting = self._loop.create_task(
+                    self._loop.create_unix_connection(lambda: self, self.made_for[0])
+                )
+            await asyncio.shield(self._connecting)
+        assert self._transport
+        if self._transport.is_closing():
+            raise ConnectionResetError("it hung up")
+        self._number = number = self._number + 1
+        future = self._asked[number] = self._loop.create_future()
+        self._transport.write(packed(self._whose, {"id": number, **request}))
+        try:
+            return dict(await future)
+        finally:
+            del self._asked[number]
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.WriteTransport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        *lines, self._unread = (self._unread + data).split(b"\n")
+        for line in lines:
+            answer = json.loads(line)
+            future = self._asked.get(answer.get("id"))
+            if future and not future.done():
+                future.set_result(answer)
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        for future in self._asked.values():
+            if not future.done():
+                future.set_exception(ConnectionResetError("it hung up"))

@@ -1,0 +1,307 @@
+"""What the user's code sees of the run it works in: `nightlatch.current()`."""
+
+from __future__ import annotations
+
+import os
+from _contextvars import ContextVar
+
+from ...core import given
+from ...errors import UsageError
+from ..both.client import tell
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from logging import Logger
+    from pathlib import Path
+    from typing import Any
+
+    from .effects import Proof
+    from .steps.mapping import Key
+    from .steps.step import Memory, Retry
+
+_current: Run | None = None
+_inner: ContextVar[Run] = ContextVar("nightlatch run inside a run")
+
+
+class Run:
+    """The run this process was started in. Words go to its supervisor, who has the lease and writes the record.
+
+    What is said here is recorded when the call returns. Everything raises `UsageError` outside of a run,
+    and `LeaseLost`, which no `except Exception` swallows, when the lease is gone.
+    """
+
+    def __init__(self) -> None:
+        def text(name: str) -> str:
+            return os.environ.get(f"NIGHTLATCH_{name}", "")
+
+        if not text("RUN") or not text("SOCKET"):
+            raise UsageError(
+                "there is no run here: start it with `nightlatch run NAME -- CMD …`, or call .run() of a job"
+            )
+        self.run, self.job, self.key, self.slot = text("RUN"), text("JOB"), text("KEY"), text("SLOT")
+        self.attempt, self.token = int(text("ATTEMPT")), int(text("TOKEN"))
+        self.dry_run = bool(text("DRY_RUN"))  # steps are done, and not recorded; effects are only planned
+        self._memory: Memory | None = None
+
+    @property
+    def workspace(self) -> Path:
+        """The attempt's own folder."""
+        from pathlib import Path
+
+        place = os.environ.get("NIGHTLATCH_WORKSPACE")
+        if not place:
+            raise UsageError("this run has no workspace: ask for one with workspace='scratch' or --workspace scratch")
+        return Path(place)
+
+    @property
+    def log(self) -> Logger:
+        """A logger whose lines go to standard error, which is shown, and kept with the run."""
+        import logging
+
+        logger = logging.getLogger(f"nightlatch.run.{self.job}")
+        if not logger.handlers:
+            handler = logging.StreamHandler()
+            handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+            logger.addHandler(handler)
+            logger.setLevel(logging.INFO)
+            logger.propagate = False
+        return logger
+
+    def step(self, key: str, function: Callable[..., Any], *args: Any, retry: Retry = 0, **kwargs: Any) -> Any:
+        """Call `function(*args, **kwargs)` and record its result under `key`; if that is recorded, only return it.
+
+            outline = run.step("outline", write_outline, topic)
+            text = await run.step("text", write_text, outline)      # a coroutine function: to be awaited
+
+        The key belongs to this run: its next attempt gets the result without calling the function. The result is
+        what JSON can carry; a tuple comes back as a list, in the first attempt too. An exception is recorded and
+        raised; `retry=3` tries up to three more times what may pass (a connection, a timeout, HTTP 429 and 503;
+        Retry-After is heeded). A step that an attempt died in is done again: what must not happen twice is an
+        `effect`.
+        """
+        return self._remembered().step(key, function, args, kwargs, retry)
+
+    def map(
+        self,
+        function: Callable[[Any], Any],
+        items: Iterable[Any],
+        *,
+        key: Key = None,
+        concurrency: int = 1,
+        retry: Retry = 0,
+        failures: str = "raise",
+        name: str | None = None,
+    ) -> Any:
+        """Call `function(item)` for each item, `concurrency` at a time, each as a step; returns the results in order.
+
+            pages = run.map(write, articles, key="{site}/{slug}", concurrency=8, retry=3)
+            pages = await run.map(write_async, articles, key=lambda article: article.id)
+
+        `key` names an item by its fields, or is a function of it; without one the item is its own key. The next
+        attempt does what is unfinished, whatever the order, also when items were added or removed. Items that share
+        a key are done once. One that fails does not stop the others: when all are through, `MapFailed` is raised,
+        which names the failed; with failures="return" they stand in `.failed` of what is returned. When most items
+        fail in the same way it stops early. An item that three attempts died on is set aside for a person.
+        `name` keeps two maps of one run apart; it is the function's own if it is not given.
+        """
+        from .steps.drive import drive, is_async
+        from .steps.mapping import Map, run_threads
+        from .steps.step import check_retry
+
+        given.function(function, "what a map calls")
+        given.whole(concurrency, "concurrency", least=1)
+        check_retry(retry)
+        if failures not in ("raise", "return"):
+            raise UsageError(f"failures is {given.shown(failures)}: write 'raise' or 'return'")
+        work = Map(self._remembered(), function, items, key, name)
+        if is_async(function):
+            return self._map_async(work, concurrency, retry, failures)
+        todo = drive(work.prepare(retry))
+        if concurrency == 1 or todo < 2:
+            drive(work.worker())
+        else:
+            run_threads(work, min(concurrency, todo), drive)
+        return work.result(failures)
+
+    async def _map_async(self, work: Any, concurrency: int, retry: Retry, failures: str) -> Any:
+        import asyncio
+
+        from .steps.drive import drive_async
+
+        todo = await drive_async(work.prepare(retry))
+        try:
+            async with asyncio.TaskGroup() as group:
+                workers = [group.create_task(drive_async(work.worker())) for _ in range(min(concurrency, max(todo, 1)))]
+        except BaseExceptionGroup as several:
+            raise several.exceptions[0] from None  # as with threads: the first thing that stops one stops all
+        if any(worker.cancelled() for worker in workers):
+            raise asyncio.CancelledError("a worker of the map was cancelled")  # a group says nothing of it
+        return work.result(failures)
+
+    def handle(self, key: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Handle one piece of work of many, a message of a queue say, as a run of its own; returns its result.
+
+            for message in queue:
+                run.handle(message.id, post, message)
+
+        It has the same job, a key of its own, and in `function` `nightlatch.current()` gives it, with steps of its
+        own. A key that is done is not handled again: its recorded result is returned, as long as the run is kept.
+        An exception fails that run and is raised here; the key's next `handle` is its next attempt. All of them work
+        under the one lease and the bounds of this process. A coroutine function is to be awaited.
+        """
+        from .steps.drive import Call, drive, drive_async, is_async
+        from .steps.handling import handle
+
+        if given.text(key, "key") != key[:1000]:
+            raise UsageError(f"{given.shown(key)} cannot be a key: use up to 1000 characters")
+        given.function(function, "what handles it")
+        work = handle(self, key, Call(function, args, kwargs))
+        return drive_async(work) if is_async(function) else drive(work)
+
+    def _inside(self, run: str, key: str, attempt: int) -> _Inside:
+        from .steps.step import Memory
+
+        made = object.__new__(Run)
+        made.__dict__ |= {**self.__dict__, "run": run, "key": key, "slot": "", "attempt": attempt}
+        made._memory = Memory(run, attempt)
+        return _Inside(made)
+
+    def effect(
+        self,
+        name: str,
+        *,
+        do: Callable[[], Any],
+        key: str = "",
+        probe: Callable[[], Any] | None = None,
+        input: Any = None,
+        not_done: tuple[Proof, ...] = (),
+        deadline: str = "10m",
+        settle: str = "10s",
+        retry: Retry = 0,
+        scope: str = "",
+    ) -> Any:
+        """Do something to the outside world once: never again once it is done, and never unasked when nobody knows.
+
+            run.effect("post", key=slug, do=lambda: post(text), probe=lambda: find_post(slug))
+
+        `name` and `key` (together `post/the-slug`) are known in the whole store, or in `scope`. The intent is
+        recorded, `do` is called, and its result is recorded; who asks for the same effect later gets that. With
+        another `input` than the first time it is refused (`InputChanged`).
+
+        What `do` raises means that it was not done if that is certain: `NotDone`, a refused connection, a class or
+        an HTTP status listed in `not_done`. Then it may be tried again, and `retry` says how often. Anything else
+        leaves it in doubt, and so does a crash. Then `probe` is asked: it returns the result, or True, if it was
+        done, and None or False if not. The latter is believed when `deadline` and `settle` are over; until then the
+        request may be under way, and the probe is asked again. Without one `InDoubt` is raised, and the run waits
+        for a person. An effect that is not over at its `deadline` is ended, with the run.
+
+        In a dry-run nothing is called. An effect that is done returns its result, every other one a `Planned`,
+        which raises `OnlyPlanned` when it is read.
+        """
+        from ...core import duration
+        from ...core.effects import STORE_WIDE
+        from .effects import Wanted, effect
+        from .steps.drive import drive, drive_async, is_async
+        from .steps.step import check_retry
+
+        given.text(name, "an effect's name")
+        given.text(key, "key", empty=True)
+        given.text(scope, "scope", empty=True)
+        given.function(do, "do")
+        if probe is not None:
+            given.function(probe, "probe")
+        check_retry(retry)
+        seconds = duration.parse(deadline, what="deadline")
+        if not seconds:
+            raise UsageError("a deadline of 0s leaves the effect no time: give it some")
+        wanted = Wanted(
+            f"{name}/{key}" if key else name, scope or STORE_WIDE, do, probe, input, not_done, seconds,
+            duration.parse(settle, what="settle"),
+        )  # fmt: skip
+        work = effect(self._remembered(), wanted, retry)
+        return drive_async(work) if is_async(do) or (probe and is_async(probe)) else drive(work)
+
+    def publish(
+        self, source: str | os.PathLike[str], target: str | os.PathLike[str], *, keep: int | None = None
+    ) -> str:
+        """Replace `target` (a file, a folder, or s3://bucket/key) by `source`, unless a newer holder has taken over.
+
+            run.publish("build", "/srv/www/site")
+
+        The supervisor does it, through the gate there. Durable when it returns. What an earlier attempt of this run
+        has published just so is not published again. Returns the release, "" for a file; in a dry-run nothing is
+        done. `StaleToken`: a newer holder stands there; `nightlatch show` of the run lists it.
+        """
+        from .publishing import publish
+
+        if keep is not None:
+            given.whole(keep, "keep", least=1)
+        return str(publish(given.path(source, "source"), given.path(target, "target"), keep=keep)["landed"])
+
+    def push(self, remote: str = "origin", branch: str = "", *, folder: str = ".", done: str = "") -> str:
+        """Push HEAD of the repository in `folder` to a branch that only the newest holder can move; returns the commit.
+
+        `branch` "": the one checked out. `done` is a key of this job that is settled with the push; if it is done,
+        or an earlier attempt has pushed for it, nothing is pushed, and "" is returned.
+        """
+        from .publishing import push
+
+        given.text(remote, "remote")
+        given.text(branch, "branch", empty=True)
+        given.text(done, "done", empty=True)
+        folder = given.path(folder, "folder")
+        return str(push(remote, branch, folder=folder, key=done or None, scope=self.job if done else "")["landed"])
+
+    def progress(self, done: int, total: int = 0, message: str = "") -> None:
+        """How far it is; a total of 0 is unknown. What advances is not stalled."""
+        given.number(done, "done")
+        given.number(total, "total")
+        given.text(message, "message", empty=True)
+        tell(do="progress", done=done, total=total, message=message)
+
+    def spend(self, **amounts: float) -> dict[str, float]:
+        """Something was used: usd, tokens, calls, units. Returns what this run has used; beyond its budget it is
+        ended from outside."""
+        for unit, amount in amounts.items():
+            given.number(amount, unit)
+        return dict(tell(do="spend", **amounts)["used"])
+
+    def check(self) -> None:
+        """Return while the lease is surely held; raise `LeaseLost` otherwise. Before a step that must not happen
+        twice; between the check and the step only a gate can tell."""
+        tell(do="check")
+
+    def _remembered(self) -> Memory:
+        if self._memory is None:
+            from .steps.step import Memory
+
+            self._memory = Memory("", self.attempt)
+        return self._memory
+
+    def __repr__(self) -> str:
+        return f"<Run {self.run} of {self.job}, key {self.key}, attempt {self.attempt}, token {self.token}>"
+
+
+class _Inside:
+    """While it lasts, `current()` is the run inside."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def __enter__(self) -> None:
+        self._before = _inner.set(self._run)
+
+    def __exit__(self, *_: object) -> None:
+        _inner.reset(self._before)
+
+
+def current() -> Run:
+    """The run this process works in, or the one that it handles right now. Raises `UsageError` if there is none."""
+    inside = _inner.get(None)
+    if inside is not None:
+        return inside
+    global _current  # noqa: PLW0603 - a process is started in one run, and stays in it
+    if _current is None or _current.run != os.environ.get("NIGHTLATCH_RUN"):
+        _current = Run()
+    return _current

@@ -1,0 +1,198 @@
+"""An effect, on the child's side: intent, act, confirm. What failed without proof that nothing happened is in doubt."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from ...core import given, transient
+from ...core.effects import DONE, FAILED, FIRST_PAUSE, IN_DOUBT, LONGEST_PAUSE, PLANNED
+from ...core.keys import key as derive
+from ...errors import Error, NotDone, UsageError
+from ...system import clock
+from .planned import Planned, holds
+from .steps.drive import Ask, Call, Pause, Work
+from .steps.step import Memory, Retry, as_recorded, pause_after, reason_of, serialised
+
+Proof = type[BaseException] | int  # an exception's class, or an HTTP status
+
+_LONGEST_RESULT = 60_000  # characters of JSON
+_A_WORD = 1.0  # and between two words to the supervisor meanwhile: this is no stall
+
+
+class Wanted:
+    """What is to be done once. Times are seconds."""
+
+    def __init__(
+        self,
+        key: str,
+        scope: str,
+        do: Callable[[], Any],
+        probe: Callable[[], Any] | None,
+        input: Any,
+        not_done: tuple[Proof, ...],
+        deadline: float,
+        settle: float,
+    ) -> None:
+        if not isinstance(not_done, list | tuple) or not all(_is_proof(one) for one in not_done):
+            raise UsageError(f"not_done is {given.shown(not_done)}: list exceptions or statuses, as in (Refused, 409)")
+        if isinstance(input, str):
+            given.text(input, "input", empty=True)
+        self.key, self.scope, self.do, self.probe, self.not_done = key, scope, do, probe, not_done
+        self.deadline, self.settle = deadline, settle
+        unknown = input is None or holds(input)
+        self.input = "" if unknown else derive("input", input.encode() if isinstance(input, str) else input)
+
+    def proven(self, error: Exception) -> bool:
+        """Does the error say that nothing was done?"""
+        kinds = tuple(one for one in self.not_done if isinstance(one, type))
+        if isinstance(error, (NotDone, *kinds)) or transient.status(error) in self.not_done:
+            return True
+        return transient.never_sent(error)
+
+
+def _is_proof(one: object) -> bool:
+    return isinstance(one, int) or (isinstance(one, type) and issubclass(one, BaseException))
+
+
+def effect(memory: Memory, wanted: Wanted, retry: Retry) -> Work[Any]:
+    whose = {"key": wanted.key, "scope": wanted.scope}
+    failure: Exception | None = None  # of this call
+    tries, patience = 0, FIRST_PAUSE
+    while True:
+        told = yield from _begin(memory, wanted, whose)
+        if told["state"] == DONE:
+            return _read(told["result"])
+        if told["state"] == PLANNED:
+            return Planned(wanted.key)
+        if told["state"] == "probe":
+            found, unsettled = yield from _probe(memory, wanted, whose)
+            if found is not None and found is not False:
+                return None if found is True else found
+            if unsettled:
+                until = clock.now() + min(unsettled, patience)
+                while (left := until - clock.now()) > 0:
+                    yield Pause(min(left, _A_WORD))
+                    yield memory.ask("moved")
+                patience = min(2 * patience, LONGEST_PAUSE)
+            elif failure is not None:
+                pause = pause_after(retry, failure, tries)
+                if pause is None:
+                    raise NotDone(f"the effect {wanted.key} was not done, its probe says") from failure
+                yield Pause(pause)
+            continue
+        tries += 1
+        try:
+            result = yield Call(wanted.do)
+        except Exception as error:
+            proven = wanted.proven(error)
+            # Without a probe a doubt is raised by this: nobody but a person can tell.
+            yield memory.ask(
+                "effect-ended", **whose, state=FAILED if proven else IN_DOUBT, reason=_why(error, proven)
+            )  # fmt: skip
+            failure = error
+            if proven:
+                pause = pause_after(retry, error, tries)
+                if pause is None:
+                    raise
+                yield Pause(pause)
+            continue
+        except BaseException as stop:  # told to stop in the middle of it
+            try:
+                yield memory.ask("effect-ended", **whose, state=IN_DOUBT, reason=_why(stop, False))
+            except Error:
+                pass  # what matters is that it stops; its supervisor says the same when it is gone
+            raise
+        text = ""
+        try:
+            text = serialised("effect", wanted.key, result)
+            if len(text) > _LONGEST_RESULT:
+                raise UsageError(f"the result of the effect {wanted.key!r} is too long to be recorded: return an id")
+        finally:  # what is done is done, also if what it returned cannot be kept
+            yield memory.ask("effect-ended", **whose, state=DONE, result=text if len(text) <= _LONGEST_RESULT else "")
+        return as_recorded(result, text)
+
+
+def _begin(memory: Memory, wanted: Wanted, whose: dict[str, str]) -> Work[dict[str, Any]]:
+    asking = _Begin(
+        memory.ask(
+            "effect", **whose, input=wanted.input, lasting=wanted.deadline, settle=wanted.settle,
+            probes=wanted.probe is not None,
+        )
+    )  # fmt: skip
+    try:
+        return (yield asking)  # type: ignore[no-any-return]
+    except BaseException as stop:
+        if asking.answer == "begun":  # for nobody
+            yield memory.ask("effect-ended", **whose, state=FAILED, reason=f"{reason_of(stop)} before it was done")
+        elif asking.answer == "probe":
+            yield from _unknown(memory, whose, stop)
+        raise
+
+
+class _Begin(Ask):
+    """Asked to its end, also where an event loop cancels whoever asks: what was begun has to be let go."""
+
+    __slots__ = ("answer",)
+
+    def __init__(self, ask: Ask) -> None:
+        super().__init__(**ask.request)
+        self.answer = ""  # that came too late
+
+    async def later(self) -> Any:
+        import asyncio
+
+        asked = asyncio.ensure_future(super().later())
+        try:
+            return await asyncio.shield(asked)
+        except asyncio.CancelledError:
+            await asyncio.wait([asked])
+            if not asked.cancelled() and not asked.exception():
+                self.answer = asked.result()["state"]
+            raise
+
+
+def _unknown(memory: Memory, whose: dict[str, str], stop: BaseException) -> Work[None]:
+    """The probe did not come to its end."""
+    try:
+        yield memory.ask("effect-probed", **whose, outcome="unknown", reason=reason_of(stop))
+    except Error:
+        pass  # what matters is that it stops
+
+
+def _probe(memory: Memory, wanted: Wanted, whose: dict[str, str]) -> Work[tuple[Any, float]]:
+    """What the probe says: the result, True for done without one, None or False for not done. With the latter the
+    seconds for which that is not to be believed."""
+    assert wanted.probe
+    try:
+        found = yield Call(wanted.probe)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it does not tell
+        told = yield memory.ask("effect-probed", **whose, outcome="unknown", reason=reason_of(error))
+        return None, told["seconds"]  # too early to give up: later it may know
+    except BaseException as stop:
+        yield from _unknown(memory, whose, stop)
+        raise
+    if found is None or found is False:
+        told = yield memory.ask("effect-probed", **whose, outcome=FAILED)
+        return None, told.get("seconds", 0.0)
+    text = ""
+    try:
+        text = "" if found is True else serialised("probe of", wanted.key, found)
+    finally:  # it is done, also if what was found cannot be kept
+        yield memory.ask("effect-probed", **whose, outcome=DONE, result=text)
+    return found, 0.0
+
+
+def _why(error: BaseException, proven: bool) -> str:
+    return f"{reason_of(error)}, which {'says that nothing was done' if proven else 'does not say whether it acted'}"
+
+
+def _read(result: str) -> Any:
+    """As JSON; else as the text that a command has printed. None where only that it is done is known."""
+    if not result:
+        return None
+    try:
+        return json.loads(result)
+    except ValueError:
+        return result

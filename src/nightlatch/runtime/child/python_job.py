@@ -1,0 +1,92 @@
+"""The child of a Python job: python -m nightlatch.runtime.child.python_job MODULE:QUALNAME ARGUMENTS
+
+MODULE is a module's name or a file. ARGUMENTS is a JSON object: `args`, `kwargs`, and the `path` that modules
+are imported from. What the function raises is reported with its traceback, and the exit code is 1, or
+that of an error of Nightlatch's own: 76 if a person has to look.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import json
+import os
+import sys
+import traceback
+from typing import Any
+
+from ...errors import Error, InDoubt, OnlyPlanned, StaleToken, Stop, UsageError
+from ..both.client import tell
+from .publishing import note_refusal
+
+
+def main(argv: list[str]) -> int:
+    if len(argv) != 2:
+        raise UsageError("this is started by a job's .run(): MODULE:QUALNAME and its arguments")
+    given = json.loads(argv[1])
+    sys.path[:] = [*given["path"], *(place for place in sys.path if place not in given["path"])]
+    try:
+        result = _find(argv[0])(*given["args"], **given["kwargs"])
+        if inspect.iscoroutine(result):
+            import asyncio
+
+            asyncio.run(result)
+        return 0
+    except Stop as stop:
+        print(f"nightlatch: {stop}", file=sys.stderr)
+        return stop.exit_code
+    except OnlyPlanned as read:
+        return _planned_so_far(read)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is recorded
+        code = error.exit_code if isinstance(error, Error) else 1
+        if isinstance(error, StaleToken) and error.offered:
+            note_refusal(error.offered.name, error)  # by a gate, of a lease that was taken in here
+        _report(error, attention=code == InDoubt.exit_code)
+        return code
+
+
+def _find(name: str) -> Any:
+    module_name, _, qualname = name.rpartition(":")
+    found: Any = _from_file(module_name) if module_name.endswith(".py") else importlib.import_module(module_name)
+    for part in qualname.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def _from_file(path: str) -> Any:
+    """A script, under another name than `__main__`: what it does when it is started must not be done here."""
+    spec = importlib.util.spec_from_file_location("__nightlatch_job__", path)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{path} cannot be loaded as a Python module")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # as an import does: dataclasses and pickle look there
+    spec.loader.exec_module(module)
+    return module
+
+
+def _planned_so_far(read: OnlyPlanned) -> int:
+    """A dry-run ends, not in vain, where it would need a result that there is not."""
+    frames = traceback.extract_tb(read.__traceback__)
+    ours = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep  # the package
+    theirs = [frame for frame in frames if not frame.filename.startswith(ours)]
+    where = f", at {theirs[-1].filename}:{theirs[-1].lineno}" if theirs else ""
+    tell(do="fail", reason=f"{read}{where}", planned=True)
+    return 0
+
+
+def _report(error: Exception, *, attention: bool) -> None:
+    # The frames of this file tell nobody anything.
+    trace = error.__traceback__.tb_next if error.__traceback__ else None
+    text = "".join(traceback.format_exception(type(error), error, trace))
+    print(text, end="", file=sys.stderr)
+    from .steps.step import reason_of
+
+    try:
+        tell(do="fail", reason=reason_of(error), traceback=text, attention=attention)
+    except Error as unheard:
+        print(f"nightlatch: the exception could not be recorded: {unheard}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Steps, maps and nested runs of a Python job."""

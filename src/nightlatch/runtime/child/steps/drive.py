@@ -1,0 +1,132 @@
+"""Work that is written once and driven in two ways: by plain calls, or by an event loop.
+
+It is a generator that yields what it needs done, an `Ask`, a `Call` or a `Pause`, and is sent the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator
+from types import CoroutineType, FunctionType
+from typing import Any, TypeVar
+
+from ....errors import NotDone, OnlyPlanned
+from ....system import clock
+from ...both.client import tell
+
+T = TypeVar("T")
+_COROUTINE = 0x80  # as inspect.CO_COROUTINE
+
+Work = Generator["Ask | Call | Pause", Any, T]
+
+
+class Ask:
+    """A request to the supervisor."""
+
+    __slots__ = ("request",)
+
+    def __init__(self, **request: Any) -> None:
+        self.request = request
+
+    def now(self) -> Any:
+        return tell(**self.request)
+
+    async def later(self) -> Any:
+        from .. import client_async as tell_async
+
+        return await tell_async.tell(self.request)
+
+
+class Call:
+    """The user's function."""
+
+    __slots__ = ("args", "function", "kwargs")
+
+    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None):
+        self.function, self.args, self.kwargs = function, args, kwargs or {}
+
+    def now(self) -> Any:
+        try:
+            result = self.function(*self.args, **self.kwargs)
+        except OnlyPlanned as read:
+            return read.planned  # in a dry-run: what is made of a result that is not known is not known either
+        if hasattr(type(result), "__await__"):
+            raise _unawaited(self.function, result)
+        return result
+
+    async def later(self) -> Any:
+        try:
+            result = self.function(*self.args, **self.kwargs)
+            return await result if isinstance(result, Awaitable) else result
+        except OnlyPlanned as read:
+            return read.planned
+
+
+def _unawaited(function: object, result: Any) -> Exception:
+    """A plain function has returned what has to be awaited. A coroutine has not begun, so nothing was done."""
+    name = getattr(function, "__qualname__", repr(function))
+    said = (
+        f"{name} is a plain function that returned a {type(result).__name__}, which nobody awaits. Give a coroutine "
+        "function, as functools.partial(post, slug) of an `async def post`, in place of `lambda: post(slug)`, and await"
+    )
+    if type(result) is not CoroutineType:
+        return TypeError(said)
+    result.close()
+    return NotDone(said)
+
+
+class Pause:
+    __slots__ = ("seconds",)
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def now(self) -> None:
+        until = clock.now() + self.seconds
+        while (left := until - clock.now()) > 0:
+            clock.sleep(left)
+
+    async def later(self) -> None:
+        import asyncio
+
+        until = clock.now() + self.seconds
+        while (left := until - clock.now()) > 0:
+            await asyncio.sleep(min(left, clock.SLICE))
+
+
+def drive(work: Work[T]) -> T:
+    try:
+        wanted = next(work)
+        while True:
+            try:
+                result = wanted.now()
+            except BaseException as error:  # noqa: BLE001 - the work decides; what it does not take comes out of it
+                wanted = work.throw(error)
+            else:
+                wanted = work.send(result)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+
+
+async def drive_async(work: Work[T]) -> T:
+    try:
+        wanted = next(work)
+        while True:
+            try:
+                result = await wanted.later()
+            except BaseException as error:  # noqa: BLE001 - as above
+                wanted = work.throw(error)
+            else:
+                wanted = work.send(result)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+
+
+def is_async(function: object) -> bool:
+    """Is it a coroutine function, or an object that is called like one?"""
+    if type(function) is FunctionType:
+        return bool(function.__code__.co_flags & _COROUTINE)  # the plain case, of which there are many
+    import inspect
+
+    while hasattr(function, "func"):  # functools.partial
+        function = function.func
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004

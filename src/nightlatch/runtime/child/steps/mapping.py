@@ -1,0 +1,271 @@
+"""`run.map`: a function for each item, of which only the unfinished are done, several at a time.
+
+Workers share one list. A worker tells of the item that has ended and of the one it begins in one request, so
+that an item costs one commit; items of several workers that come together cost one commit for all.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from threading import Lock
+from typing import Any
+
+from ....core import given
+from ....core.breaker import Breaker, alike
+from ....core.effects import BEGUN, DONE, FAILED
+from ....core.keys import key as derive
+from ....core.printable import printable
+from ....errors import Error, InDoubt, MapFailed, UsageError
+from ...both.batches.template import BadItem, Template
+from ..planned import loads
+from .drive import Call, Pause, Work
+from .step import Memory, Retry, as_recorded, pause_after, reason_of, serialised
+
+Key = str | Callable[[Any], Any] | None
+
+_DEATHS = 3  # attempts that died while the same item ran: then it is set aside
+_NAMED = 5  # failures that an error names
+
+
+class Failed:
+    """An item that is not done. `error` is what its function raised; None if it was not tried."""
+
+    def __init__(self, key: str, item: Any, error: Exception | None, reason: str, *, aside: bool = False) -> None:
+        self.key, self.item, self.error, self.reason = key, item, error, reason
+        self.aside = aside  # it waits for a person: in doubt, or set aside
+
+    def __repr__(self) -> str:
+        return f"<Failed {self.key}: {self.reason}>"
+
+
+class Results(list[Any]):
+    """What the function returned for each item, in the order of the items; None in the place of one that failed."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__([None] * size)
+        self.failed: list[Failed] = []
+        self.duplicates: list[str] = []  # keys that several items share: done once, for all of them
+        self.resumed = 0  # items whose result an earlier attempt has recorded
+        self.stopped = ""  # why not all items were tried
+
+
+class Map:
+    """One call of `run.map`. `prepare`, then as many `worker` as wanted, then `result`."""
+
+    def __init__(
+        self, memory: Memory, function: Callable[[Any], Any], items: Iterable[Any], key: Key, name: str | None
+    ) -> None:
+        if isinstance(items, str | bytes) or not isinstance(items, Iterable):
+            raise UsageError(f"items is {given.shown(items)}: give a list of what the function is called with")
+        if key is not None and not callable(key):
+            given.text(key, "key")
+        self._memory, self._function, self._items = memory, function, list(items)
+        self._name = _name(function) if name is None else given.text(name, "name")
+        self._retry: Retry = 0
+        self._key = key
+        self._lock = Lock()
+        self._places: list[tuple[int, str, str]] = []  # index, key, digest: what is to be done
+        self._same: dict[str, list[int]] = {}  # digest → the items that have it
+        self._breaker, self._ended = Breaker(), 0
+        self.results = Results(len(self._items))
+
+    def prepare(self, retry: Retry) -> Work[int]:
+        """Find out what is to be done; returns how much that is."""
+        self._retry = retry
+        yield from self._memory.load()
+        digest_of = _digests(self._key, self._name)
+        for index, item in enumerate(self._items):
+            try:
+                key, digest = digest_of(item)
+            except Exception as error:  # noqa: BLE001 - the key may be made by a function of the user's
+                said = str(error) if isinstance(error, BadItem | UsageError) else reason_of(error)
+                self._fail(Failed(f"item {index}", item, error, f"it has no key: {said}"))
+                continue
+            places = self._same.setdefault(digest, [])
+            places.append(index)
+            if len(places) > 1:
+                self.results.duplicates.append(key)
+                continue
+            known = self._memory.recall(digest)
+            if known is None:
+                self._places.append((index, key, digest))
+            else:
+                self.results[index] = loads(known)
+                self.results.resumed += 1
+        if self.results.duplicates:
+            count, names = len(self.results.duplicates), ", ".join(self.results.duplicates[:_NAMED])
+            print(
+                f"nightlatch: {count} item{'s' if count > 1 else ''} of {self._name} with the key of another one: done "
+                f"once: {printable(names)}",
+                file=sys.stderr,
+            )
+        self._places.reverse()
+        return len(self._places)
+
+    def worker(self) -> Work[None]:
+        """Do items until there are no more."""
+        ended: list[Any] = []
+        while True:
+            with self._lock:
+                place = None if self.results.stopped else self._places.pop() if self._places else None
+                begun = []
+                if place:
+                    index, key, digest = place
+                    deaths = self._memory.begun.get(digest, 0)
+                    if deaths >= _DEATHS:
+                        # Counted anew: only a person starts the next attempt, and wants it tried.
+                        why = f"set aside: {deaths} attempts died while it was worked on"
+                        ended.append([digest, key, FAILED, 0, "", why])
+                        self._fail(Failed(key, self._items[index], None, why, aside=True))
+                        continue
+                    begun = [[digest, key, BEGUN, deaths + 1, "", ""]]
+                count = {"of": len(self._items), "done": self.results.resumed + self._ended}
+            if ended or begun:
+                yield self._memory.record([*ended, *begun], message=self._name, **count)
+            if not place:
+                return
+            ended = [(yield from self._do(index, key, digest))]
+
+    def result(self, failures: str) -> Results:
+        for places in self._same.values():
+            for index in places[1:]:
+                self.results[index] = self.results[places[0]]
+        if self.results.failed and failures == "raise":
+            raise self._sum()
+        return self.results
+
+    def stop(self, why: str) -> None:
+        self.results.stopped = self.results.stopped or why
+
+    def _sum(self) -> MapFailed:
+        waiting = [one for one in self.results.failed if one.aside]
+        told = waiting or self.results.failed
+        what, more = "wait for a person" if waiting else "failed", len(told) - _NAMED
+        by_reason: dict[str, list[str]] = {}  # a reason that many have is said once
+        for one in told[:_NAMED]:
+            by_reason.setdefault(one.reason, []).append(one.key)
+        failed = MapFailed(
+            (f"{self.results.stopped}. " if self.results.stopped else "")
+            + f"{len(told)} of {len(self.results)} items {what}: "
+            + "; ".join(f"{', '.join(keys)} ({reason})" for reason, keys in by_reason.items())
+            + (f" and {more} more" if more > 0 else "")
+            + ". The next attempt does only what is not done",
+            self.results,
+        )
+        if waiting:
+            failed.exit_code = InDoubt.exit_code
+        return failed
+
+    def _do(self, index: int, key: str, digest: str) -> Work[list[Any]]:
+        """One item, with its retries: its record."""
+        item, tries = self._items[index], 0
+        while True:
+            tries += 1
+            try:
+                result = yield Call(self._function, (item,))
+                text = serialised("item", key, result)
+            except BaseException as raised:
+                error = raised if isinstance(raised, Exception) else _awaited_in_vain(raised)
+                if error is None:
+                    self.stop("it was told to stop")
+                    raise
+                pause = None if isinstance(error, InDoubt) else pause_after(self._retry, error, tries)
+                if pause is not None and not self.results.stopped:
+                    yield Pause(pause)
+                    continue
+                reason = reason_of(error)
+                with self._lock:
+                    self._fail(Failed(key, item, error, reason, aside=error_waits(error)))
+                    self._breaker.add(digest, alike(1, [reason]))
+                    if self._breaker.tripped:
+                        self.stop(f"paused: most of the last items failed in the same way ({reason}). Put that right")
+                return [digest, key, FAILED, tries, "", reason]
+            with self._lock:
+                self.results[index] = as_recorded(result, text)
+                self._breaker.add(digest, "")
+                self._ended += 1
+                self._memory.done[digest] = text
+            return [digest, key, DONE, tries, text, ""]
+
+    def _fail(self, failed: Failed) -> None:
+        self.results.failed.append(failed)
+
+
+def _awaited_in_vain(raised: BaseException) -> Exception | None:
+    """What an item awaited was cancelled, and nobody cancels the map: this item failed. None: it is to stop."""
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is None or not isinstance(raised, asyncio.CancelledError):
+        return None
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # no event loop here
+        return None
+    if task is None or task.cancelling():
+        return None
+    failed = RuntimeError("what it awaited was cancelled")
+    failed.__cause__ = raised
+    return failed
+
+
+def error_waits(error: BaseException) -> bool:
+    """Does it wait for a person?"""
+    return isinstance(error, Error) and error.exit_code == InDoubt.exit_code
+
+
+def run_threads(work: Map, concurrency: int, drive: Callable[[Work[None]], None]) -> None:
+    """The workers, each in a thread that sees the caller's context; the first thing that stops one stops all."""
+    import contextvars
+    from threading import Thread
+
+    wrong: list[BaseException] = []
+
+    def one() -> None:
+        try:
+            drive(work.worker())
+        except BaseException as error:  # noqa: BLE001 - raised below, in the caller's thread
+            work.stop("it was told to stop")
+            wrong.append(error)
+
+    threads = [Thread(target=contextvars.copy_context().run, args=(one,), daemon=True) for _ in range(concurrency)]
+    for thread in threads:
+        thread.start()
+    try:
+        for thread in threads:
+            thread.join()
+    except BaseException:
+        work.stop("it was told to stop")
+        raise
+    if wrong:
+        raise wrong[0]
+
+
+def _digests(key: Key, name: str) -> Callable[[Any], tuple[str, str]]:
+    """From an item to its key, as people read it, and the key's digest."""
+    if isinstance(key, str):
+        template = Template(key)
+        if not template.fields:
+            raise UsageError(f"the key {key!r} is the same for every item: name fields, as in '{{site}}/{{slug}}'")
+
+        def filled(item: Any) -> tuple[str, str]:
+            plain = isinstance(item, str | int | float | list | tuple | Mapping)
+            values = template.values(item if plain else vars(item))
+            return template.fill(values), derive("map", name, key, values)[:32]
+
+        return filled
+
+    def made(item: Any) -> tuple[str, str]:
+        found = key(item) if key else item
+        shown = found if isinstance(found, str) else json.dumps(found, default=str)
+        return shown[:1000], derive("map", name, found)[:32]
+
+    return made
+
+
+def _name(function: object) -> str:
+    """What keeps the items of two maps in one run apart. A lambda has no name to tell it from another one."""
+    found = getattr(function, "__name__", "")
+    if not found.isidentifier():
+        raise UsageError("give the map a name, as in run.map(…, name='articles'): its function has none of its own")
+    return str(found)

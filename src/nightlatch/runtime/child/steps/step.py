@@ -1,0 +1,191 @@
+"""Steps, on the child's side: a result that is recorded is returned, and its function is not called again."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+from ....core import given, transient
+from ....core import retry as rules
+from ....core.effects import DONE, FAILED
+from ....core.keys import key as derive
+from ....errors import Busy, UsageError
+from ....system import clock
+from ..planned import loads, plain
+from .direct import Record
+from .drive import Ask, Call, Pause, Work, drive, drive_async, is_async
+
+# How many more tries a transient failure gets; or a function of (error, tries so far) that returns the seconds to
+# wait before the next one, None for no other.
+Retry = int | Callable[[Exception, int], float | None]
+
+LONGEST_RESULT = 1_000_000  # characters of JSON
+_LONGEST_PAUSE = 60.0  # seconds; only what a server asks for is longer
+_encode = json.JSONEncoder(allow_nan=False, default=plain).encode  # made once: json.dumps makes one for each call
+_PLAIN = (str, int, bool, type(None))
+_DATA = (*_PLAIN, float, bytes, tuple, list, dict)
+
+
+class Memory:
+    """What is recorded of a scope's steps: read at the first use, all at once."""
+
+    def __init__(self, run: str, attempt: int) -> None:
+        self.run = run  # "" for the supervisor's own
+        self.item = os.environ.get("NIGHTLATCH_STEP")  # in a batch the items share a run, and have steps of their own
+        self.done: dict[str, str] = {}  # digest → the result as JSON
+        self.begun: dict[str, int] = {}  # begun and not ended when an earlier attempt died → how often
+        self._loaded = attempt <= 1  # nobody was here before
+        self._uses: dict[str, tuple[str, Any]] = {}
+
+    def load(self) -> Work[None]:
+        if self._loaded:
+            return
+        told = yield Record(do="known", run=self.run)
+        if told["path"]:
+            with open(told["path"], encoding="utf-8") as file:
+                for line in file:
+                    digest, state, tries, result = line.rstrip("\n").split(" ", 3)
+                    if state == DONE:
+                        self.done[digest] = result
+                    elif state != FAILED:
+                        self.begun[digest] = int(tries)
+            os.unlink(told["path"])
+        self._loaded = True
+
+    def recall(self, digest: str) -> str | None:
+        return self.done.get(digest) if self._loaded else None
+
+    def ask(self, do: str, **more: Any) -> Ask:
+        return Ask(do=do, run=self.run, **more) if self.run else Ask(do=do, **more)
+
+    def record(self, steps: list[list[Any]], **count: Any) -> Ask:
+        return Record(do="step", run=self.run, steps=steps, **count)
+
+    def step(
+        self, key: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], retry: Retry
+    ) -> Any:
+        """What `Run.step` does, without an import in every call."""
+        given.function(function, "what a step calls")
+        check_retry(retry)
+        work = step(self, key, Call(function, args, kwargs), retry)
+        return drive_async(work) if is_async(function) else drive(work)
+
+    def use(self, key: str, digest: str, call: Call) -> None:
+        """A key names one piece of work: another function, or other arguments, would get what is not theirs."""
+        function = call.function
+        mine = (getattr(function, "__qualname__", repr(function)), (call.args, call.kwargs, _brought(function)))
+        before = self._uses.setdefault(digest, mine)
+        if before is not mine and not _same(before, mine):
+            raise UsageError(
+                f"the step {key!r} was used for other work in this run ({before[0]}). A key names one piece of work: "
+                f"give this one another key, as in {key + '/2'!r}"
+            )
+
+
+def step(memory: Memory, key: str, call: Call, retry: Retry) -> Work[Any]:
+    """Call the function unless its result is recorded, and record the result."""
+    digest = digest_of(key, memory.item)
+    yield from memory.load()
+    memory.use(key, digest, call)
+    known = memory.recall(digest)
+    if known is not None:
+        return loads(known)
+    tries = 0
+    while True:
+        tries += 1
+        try:
+            result = yield call
+            text = serialised("step", key, result)
+        except Exception as error:
+            yield memory.record([[digest, key, FAILED, tries, "", reason_of(error)]])
+            pause = pause_after(retry, error, tries)
+            if pause is None:
+                raise
+            yield Pause(pause)
+            continue
+        yield memory.record([[digest, key, DONE, tries, text, ""]])
+        memory.done[digest] = text
+        return as_recorded(result, text)
+
+
+def digest_of(key: str, item: str | None) -> str:
+    if not isinstance(key, str) or not key or len(key) > 1000 or not key.isprintable():
+        raise UsageError(f"{given.shown(key)} cannot be a step's key: use 1 to 1000 printable letters, as in 'outline'")
+    return derive("step", item, key)[:32] if item else derive("step", key)[:32]
+
+
+def check_retry(retry: object) -> None:
+    if not callable(retry):
+        given.whole(retry, "retry")
+
+
+def serialised(what: str, key: str, result: Any) -> str:
+    """As JSON, all of it ASCII, so that every database keeps it as it is."""
+    try:
+        text = _encode(result)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(
+            f"the result of the {what} {key!r} cannot be recorded, since JSON cannot carry it ({error}): return text, "
+            f"numbers, lists and dicts, or write it to a file and return the path"
+        ) from None
+    if len(text) > LONGEST_RESULT:
+        raise UsageError(
+            f"the result of the {what} {key!r} is too long to be recorded ({len(text)} characters, at most "
+            f"{LONGEST_RESULT}): write it to a file and return the path"
+        )
+    return text
+
+
+def as_recorded(result: Any, text: str) -> Any:
+    """What the next attempt would get: a tuple is a list by then, and code that sees both should see it now."""
+    return result if isinstance(result, _PLAIN) else loads(text)
+
+
+def pause_after(retry: Retry, error: Exception, tries: int) -> float | None:
+    """Seconds before the next try; None: it is not tried again."""
+    if isinstance(error, UsageError):
+        return None
+    if callable(retry):
+        return retry(error, tries)
+    # Who is told to wait for another may; what is proven not done is as passing as what it was raised from.
+    passing = isinstance(error, Busy) or transient.transient(error.__cause__ or error)
+    if tries > retry or not passing:
+        return None
+    asked = transient.retry_after(error.__cause__ or error, clock.wall())
+    # Not a secret: it only keeps what failed together from trying together.
+    return rules.pause(tries, longest=_LONGEST_PAUSE, chance=random.random(), asked=asked)  # noqa: S311
+
+
+def reason_of(error: BaseException) -> str:
+    try:
+        said = str(error).strip().partition("\n")[0][:500]
+    except Exception:  # noqa: BLE001 - the user's own class may have a fault there: what failed is recorded all the same
+        said = ""
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
+def _brought(function: Any) -> Any:
+    """What a function has with it besides its arguments: its object, and the data around a lambda in a loop."""
+    cells = getattr(function, "__closure__", None)
+    if cells is None and type(function) is FunctionType:
+        return None  # the plain case, of which there are many
+    around = []
+    for cell in cells or ():
+        try:
+            found = cell.cell_contents
+        except ValueError:  # nothing is in it yet
+            continue
+        if isinstance(found, _DATA):
+            around.append(found)
+    return getattr(function, "__self__", None), around
+
+
+def _same(before: tuple[str, Any], now: tuple[str, Any]) -> bool:
+    try:
+        return bool(before == now)
+    except Exception:  # noqa: BLE001 - arrays and the like refuse to be compared
+        return before[0] == now[0]

@@ -1,1 +1,0 @@
-"""What is done to the outside world once: from the command line and from a Python job."""

@@ -1,1 +1,0 @@
-"""Workspaces, and how their result lands through the gates."""

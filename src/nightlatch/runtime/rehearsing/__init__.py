@@ -1,1 +1,0 @@
-"""Dry-runs: what would be done."""

@@ -1,1 +1,0 @@
-"""Steps, maps and runs inside a run: what is recorded, and by whom."""

@@ -1,0 +1,1 @@
+"""What is left of a run: lapsed, decided by a person, pruned."""

@@ -1,0 +1,60 @@
+"""A person says how a run ended, or that it shall be done again."""
+
+from __future__ import annotations
+
+from ....core import states
+from ....errors import RunEnded, UsageError
+from ...both.leases.lease import Lease
+from ..run import begun
+from . import lapse
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ....core.protocols import Store
+    from ....ledger.ledger import Ledger
+    from ....ledger.model import Run
+
+DONE, FAILED, AGAIN = "done", "failed", "again"
+OUTCOMES = (DONE, FAILED, AGAIN)
+
+
+def resolve(run: Run, outcome: str, by: str, *, ledger: Ledger, store: Store, wait: float) -> Run:
+    """Decide a run that is in doubt, needs attention or was left behind by its holder.
+
+    done    its key is settled in the store first, under the job's lease: no machine does it again. Where each machine
+            has a ledger of its own, the other outcomes stand in the store too
+    failed  the next who names its key makes another attempt
+    again   the same, and the run is pending until then
+
+    Raises `RunEnded` when there is nothing to decide, and `Busy` when the job's lease is needed and
+    another run of the job has it for longer than `wait` seconds.
+    """
+    left_behind = lapse.state_of(run, ledger, store) == lapse.LAPSED
+    if not left_behind and not states.needs_person(run.state):
+        raise RunEnded(f"run {run.id} of {run.job} is {run.state}: there is nothing to resolve", run)
+    if left_behind or outcome == DONE or store.lists_begun:
+        with Lease(store, run.job, ttl=store.default_ttl, wait=wait) as lease:
+            if left_behind:
+                ledger.reap(run.id, token=lease.token, grant=lease.grant, doubt=True)
+            if outcome == DONE:
+                # Before the run says so: a crash in between leaves it asking, and asking twice does no harm.
+                store.settle(lease.name, lease.grant, run.job, run.key, value=run.id)
+            if store.lists_begun:
+                begun.decide(lease, run.job, run.key, outcome, by, begun.doubtful_tokens(ledger, run))
+    if outcome == AGAIN:
+        if not left_behind and run.state == states.NEEDS_ATTENTION:
+            return ledger.retry(run.id, by)
+        ledger.resolve(run.id, states.FAILED, by)
+        return ledger.retry(run.id, by)
+    return ledger.resolve(run.id, states.SUCCEEDED if outcome == DONE else states.FAILED, by)
+
+
+def resolve_elsewhere(job: str, key: str, outcome: str, by: str, *, ledger: Ledger, store: Store, wait: float) -> None:
+    """Decide a run that another machine has begun and this ledger does not know; outcomes as for `resolve`."""
+    with Lease(store, job, ttl=store.default_ttl, wait=wait) as lease:
+        if not any(one.key == key for one in lease.begun):
+            raise UsageError(f"nothing of {job} that was begun and not ended goes by the key {key}")
+        if outcome == DONE:
+            store.settle(lease.name, lease.grant, job, key)
+        begun.decide(lease, job, key, outcome, by)
+        ledger.note(job, "resolved-elsewhere", key=key, outcome=outcome, by=by)

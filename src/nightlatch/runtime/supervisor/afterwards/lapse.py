@@ -1,0 +1,59 @@
+"""Has the holder of a running run left it behind? A look that changes nothing, takes nothing and ends nobody.
+
+Whoever acts on it acquires the lease and seals; everybody else only shows it.
+"""
+
+from __future__ import annotations
+
+from ....core import states
+from ....core.model import Begun
+from ....errors import StoreUnreachable
+from ....system import identity, process
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ....core.model import Holder, Record
+    from ....core.protocols import Store
+    from ....ledger.ledger import Ledger
+    from ....ledger.model import Run
+
+LAPSED = "lapsed"  # what such a run is shown as; no state: nothing is recorded by looking
+
+
+def state_of(run: Run, ledger: Ledger, store: Store) -> str:
+    """The run's state as a person should see it: its own, or `lapsed`.
+
+    A store that does not answer proves nothing: then the run is shown as it is recorded.
+    """
+    if run.state != states.RUNNING or not (_process_gone(run.holder) or _lease_gone(run, store)):
+        return run.state
+    # A run is finished before its lease is given back: what we saw may have been its end.
+    now = ledger.run(run.id)
+    if now is None or (now.state, now.grant) != (run.state, run.grant):
+        return now.state if now else run.state
+    return LAPSED
+
+
+def left_behind(record: Record, now: float) -> tuple[Begun, ...]:
+    """Keys begun under a lease that its holder does not work on any more, as far as this machine can tell by `now`."""
+    held = record.grant and record.until >= now and not _process_gone(record.holder)
+    return Begun.without(record.begun, {record.token} if held else ())
+
+
+def _process_gone(holder: Holder) -> bool:
+    """Is its supervisor surely gone? Known for this machine's own processes only."""
+    if not holder.pid or not identity.same_machine(holder):
+        return False
+    if not identity.same_boot(holder):
+        return True
+    if holder.pidns != identity.pid_namespace():
+        return False
+    return process.state_of(holder.pid, holder.start) in (process.GONE, process.ZOMBIE)
+
+
+def _lease_gone(run: Run, store: Store) -> bool:
+    try:
+        record = store.read(run.job)
+    except StoreUnreachable:
+        return False
+    return record is None or record.grant != run.grant or (record.left is not None and record.left <= 0)

@@ -1,0 +1,102 @@
+"""What is old and over goes: when somebody says `nightlatch prune`, and once a day by itself (`retention`).
+
+Done keys, effects and the steps of a batch stay for ever: with them "run it again" is safe. So does whatever waits
+for a person, and a run that succeeded and whose key is not marked done, since its holder died between the two. Output
+is kept on the machine it was printed on, so each machine removes its own, also of runs that another one has pruned in
+a ledger they share.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from ....core.value import value
+from ....system import clock, durable, treecopy
+from ...both.effects import apart
+from ..publishing import workspace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ....core.protocols import Store
+    from ....ledger.ledger import Ledger
+
+_WRITING = 0.05  # seconds that one who has opened the log may take to write its line
+
+
+@value(frozen=True, kw_only=True)
+class Removed:
+    """What is gone, or with a dry run would be."""
+
+    runs: tuple[str, ...]
+    entries: int  # of the journal
+    outputs: tuple[str, ...]  # folders, as are the workspaces
+    workspaces: tuple[str, ...]
+    complete: bool
+
+
+def prune(
+    store: Store, ledger: Ledger, keep: float, by: str, *, dry: bool = False, within: float = float("inf")
+) -> Removed:
+    """Remove what ended over `keep` seconds ago: runs, their journal, their output and workspaces on this machine."""
+    folder = store.folder
+
+    def done(job: str, key: str) -> bool:
+        # Where each machine has a ledger of its own, a key is marked done before its run says so.
+        return apart(store, ledger) or store.look(job, key) is not None
+
+    pruned = ledger.prunable(keep, done=done) if dry else ledger.prune(keep, by, within, done=done)
+    outputs = tuple(_outputs(folder, ledger, frozenset(pruned.runs), clock.wall() - keep))
+    if not dry:
+        for path in outputs:
+            treecopy.remove(path)
+        _shorten(os.path.join(folder, "runs.log"), clock.wall() - keep)
+    workspaces = workspace.clean(folder, min(keep, workspace.KEPT_FOR), dry=dry)
+    return Removed(
+        runs=pruned.runs,
+        entries=pruned.entries,
+        outputs=outputs,
+        workspaces=tuple(workspaces),
+        complete=pruned.complete,
+    )
+
+
+def _outputs(folder: str, ledger: Ledger, gone: frozenset[str], before: float) -> list[str]:
+    """Kept output of runs that are gone: by us, by another machine, or by one that was killed before it came here."""
+    home = os.path.join(folder, "runs")
+    found = []
+    for entry in os.scandir(home) if os.path.isdir(home) else ():
+        if entry.name in gone or (_changed(entry.path) < before and ledger.run(entry.name) is None):
+            found.append(entry.path)
+    return found
+
+
+def _changed(path: str) -> float:
+    try:
+        return max(os.stat(place).st_mtime for place in (path, *(entry.path for entry in os.scandir(path))))
+    except FileNotFoundError:
+        return clock.wall()  # somebody is at it
+
+
+def _shorten(log: str, before: float) -> None:
+    """Take old lines off the beginning of a log that others append to meanwhile.
+
+    Whoever opened it before the new one stood there may still write to the old one: what comes within a moment
+    is carried over. (A verdict is in the ledger; the log is a copy for people.)
+    """
+    first = time.strftime("ts=%Y-%m-%dT%H:%M:%SZ", time.gmtime(before)).encode()
+    try:
+        fd = os.open(log, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    with open(fd, "rb") as file:
+        lines = file.readlines()
+        young = [line for line in lines if line >= first]  # a line begins with its time
+        if len(young) == len(lines):
+            return
+        durable.replace(log, b"".join(young))
+        clock.sleep(_WRITING)
+        late = file.read()
+    if late:
+        with open(log, "ab", buffering=0) as file:
+            file.write(late)

@@ -1,0 +1,40 @@
+"""Waiting before the next try, by the suspend-proof clock."""
+
+from __future__ import annotations
+
+from ...core import retry
+from ...errors import StoreUnreachable
+from ...system import clock
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
+    from ..both.leases.lease import Lease
+
+    T = TypeVar("T")
+
+
+def pause(number: int, *, base: float, asked: float = 0.0) -> None:
+    """After try number `number`: full jitter over a doubling span, and never less than a server asked for."""
+    import random
+
+    # Not a secret: it only keeps machines that failed together from trying together.
+    until = clock.now() + retry.pause(number, base=base, chance=random.random(), asked=asked)  # noqa: S311
+    while (left := until - clock.now()) > 0:
+        clock.sleep(left)
+
+
+def patiently(lease: Lease, record: Callable[[], T]) -> T:
+    """The work is done: a store that is away for a moment must not make it look undone. Not for longer than the lease
+    is ours, or would be; then whoever looks next has to ask."""
+    until = clock.now() + lease.ttl
+    while True:
+        try:
+            return record()
+        except StoreUnreachable:
+            lease.check()
+            if clock.now() > until:
+                raise
+            clock.sleep(clock.SLICE)

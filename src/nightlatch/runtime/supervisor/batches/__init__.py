@@ -1,0 +1,1 @@
+"""A batch as a run whose command is the driver."""

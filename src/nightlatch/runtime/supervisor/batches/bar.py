@@ -1,0 +1,75 @@
+"""How far a batch is, in one line that is drawn again and again: on a terminal only."""
+
+from __future__ import annotations
+
+import os
+
+from ....core import duration
+from ....system import clock
+
+_EVERY = 0.1  # seconds
+
+
+class Bar:
+    """Drawn by the supervisor on its own standard error, so that it stands in no kept output."""
+
+    def __init__(self, name: str, screen: int = 2) -> None:
+        self._name, self._screen = name, screen
+        self._started = self._drawn_at = clock.now()
+        self._shown = self._closed = False
+        self.done = self.failed = self.doubt = self.skipped = self.total = self.waiting = 0
+
+    def update(self, *, skipped: int, total: int, done: int = 0, failed: int = 0, doubt: int = 0) -> None:
+        self.done, self.failed, self.doubt, self.skipped, self.total = done, failed, doubt, skipped, total
+        if clock.now() >= self._drawn_at + _EVERY:
+            self.draw()
+
+    def wait(self, waiting: int) -> None:
+        """So many items wait for a probe to be believed."""
+        self.waiting = waiting
+        self.draw()
+
+    def text(self, width: int) -> str:
+        known, here = self.done + self.skipped, self.done + self.failed + self.doubt
+        total = max(self.total, known + self.failed + self.doubt)
+        elapsed = clock.now() - self._started
+        parts = [f"{self._name} {known}/{total} {known * 100 // max(total, 1)}%"]
+        also = ((self.failed, "failed"), (self.doubt, "in doubt"), (self.waiting, "waiting for a probe"))
+        parts += [f"{count} {what}" for count, what in also if count]
+        if here and elapsed > 0:
+            rate, left = here / elapsed, total - self.skipped - here
+            parts.append(f"{rate:.1f}/s" if rate >= 1 else f"{rate * 60:.1f}/min")
+            parts += [f"{duration.show(max(left / rate, 1))} left"] if left else []
+        return ", ".join(parts)[:width]
+
+    def draw(self) -> None:
+        if self._closed:
+            return
+        self._drawn_at = clock.now()
+        try:
+            width = os.get_terminal_size(self._screen).columns or 80
+        except OSError:
+            width = 80
+        self._write(f"\r\x1b[K{self.text(max(width - 1, 10))}")
+        self._shown = True
+
+    def close(self) -> None:
+        """It is over: what comes now is the summary."""
+        self.clear()
+        self._closed = True
+
+    def clear(self) -> None:
+        """Before anything else is shown."""
+        if self._shown:
+            self._write("\r\x1b[K")
+            self._shown = False
+
+    def _write(self, text: str) -> None:
+        try:
+            os.write(self._screen, text.encode(errors="replace"))
+        except OSError:
+            pass  # nobody looks any more
+
+
+def wanted(screen: int = 2) -> bool:
+    return os.isatty(screen) and os.environ.get("TERM", "") != "dumb"

@@ -1,0 +1,287 @@
+"""A batch, on the supervisor's side: what is known of its items, and the one writer of their checkpoints.
+
+The batch is a run like any other, whose command is the driver, in the tree under the warden: what
+ends the run ends the driver and every item. The driver asks for its plan and tells of every item through the
+run's socket, before it starts one and after one has ended; what comes together is one commit.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from itertools import islice
+
+from ....core import advice, budget, effects
+from ....core.effects import BEGUN, DONE, FAILED, IN_DOUBT, SET_ASIDE
+from ....core.job import Job
+from ....core.model import check_name
+from ....core.target import Command
+from ....errors import Busy, UsageError
+from ....ledger import open_for
+from ....ledger.chain import clean
+from ....ledger.items import ITEM, Item
+from ....store import url
+from ....system import clock, identity, redaction
+from ...both.batches.items import IN_DOUBT_ITSELF
+from ...both.effects import apart
+from ...both.leases.lease import Lease
+from ..socket.listener import Told
+from . import bar
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any
+
+    from ....core.batch import Batch
+    from ....core.budget import Cap
+    from ....core.protocols import Store
+    from ....ledger.items import Item
+    from ....ledger.ledger import Ledger
+    from ....ledger.writer import Writer
+    from ...both.verdict import Verdict
+    from ..publishing.workspace import Workspace
+    from .publishing import Publishing
+
+
+_KEY = "batch-key"  # kind of the note in the journal that says by what a batch's items are known
+_WHOLE = "{}"  # the key where none is given: the item itself
+_WAITS = 3.0  # seconds for which an item waits that said so every second
+_HOMES = "batch-home"  # scope of the store's done keys that name the machine whose ledger has a batch's items
+
+
+def plan(batch: Batch) -> dict[str, object]:
+    """As the driver gets it."""
+    items = batch.items if batch.items == "-" else os.path.abspath(batch.items)
+    known = {name: fact for name, fact in batch.__dict__.items() if name != "budget"}
+    known |= {"items": items, "lost": batch.when_lost, "caps": bool(batch.item_caps)}
+    return {**known, "store": advice.given()}
+
+
+def run(batch: Batch, *, store: str | None = None) -> tuple[Verdict, dict[str, Any]]:
+    """Do what is unfinished: how the run ended, and the driver's summary ({} if it was ended before it had one).
+
+    Raises Busy while another works on the batch. For a process of its own.
+    """
+    from ..run import pipeline
+
+    driver = [sys.executable, "-P", "-m", "nightlatch.runtime.child.batches.driver", batch.name, "--", *batch.command]
+    shown = f"batch {batch.name} -- {' '.join(batch.command)}"
+    meter = "report" if batch.meter else ""  # what stands in an item's output, the driver reports
+    target = Command(words=tuple(driver), shown_as=shown, defined_as=batch.definition())
+    job = Job(name=batch.name, target=target, timeout=None, lost="again", budget=batch.own_caps, meter=meter,
+              pass_store=batch.pass_store).check()  # fmt: skip
+    the_store, ledger = url.connect(store), open_for(url.resolve(store))
+    _at_home(the_store, ledger, batch.name)
+    _same_key(ledger, batch)
+    the_store.close()
+    checkpoints = Checkpoints(batch)
+    try:
+        return pipeline.run(job, store=store, checkpoints=checkpoints), checkpoints.summary
+    finally:
+        if checkpoints.bar:
+            checkpoints.bar.close()
+
+
+def known(ledger: Ledger, batch: Batch) -> dict[bytes, int]:
+    """Digests of the items that are not to be done, as `Selection` wants them; for a plan that is only shown."""
+    from ...both.batches.selection import Selection
+
+    name, items = batch.name, ledger.items
+    _same_key(ledger, batch)
+    found = dict.fromkeys(map(bytes.fromhex, items.digests(name, DONE)), Selection.DONE)
+    waiting = [*_waiting(ledger, name), *(items.in_flight(name) if batch.when_lost == "doubt" else ())]
+    found.update((bytes.fromhex(item.digest), Selection.DOUBT) for item in waiting)
+    if not batch.retry_failed:
+        found.update((bytes.fromhex(digest), Selection.ASIDE) for digest in items.digests(name, SET_ASIDE))
+    return found
+
+
+def resolve(
+    name: str, key: str, outcome: str, *, by: str = "", store: str | None = None, wait: float = 0.0
+) -> list[str]:
+    """A person's word on an item in doubt or set aside, or with key "" on all of them; returns their keys. Raises
+    Busy while the batch is worked on."""
+    state, by = effects.resolution(outcome), by or identity.user()
+    the_store = url.connect(store)
+    with Lease(the_store, check_name(name), ttl=the_store.default_ttl, wait=wait):
+        keys = open_for(url.resolve(store)).items.resolve(name, key, state, reason=f"resolved as {outcome} by {by}")
+    if not keys:
+        item = f"no item {key!r}" if key else "no item"
+        raise UsageError(f"there is nothing to resolve: {item} of the batch {name} is in doubt or set aside")
+    return keys
+
+
+class Checkpoints:
+    """The items' side of a run: made before it, told of its writer when the attempt is sealed."""
+
+    WORDS = ("plan", "steps", "told", "land", "spent", "reasons", "over")  # what the driver says
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+        self._told: dict[str, Told] = {}
+        self._publishing: Publishing | None = None
+        self._home: Workspace | None = None  # has a folder for each item that publishes
+        self.bar = bar.Bar(batch.name) if bar.wanted() else None
+        self.summary: dict[str, Any] = {}
+        self.hidden = redaction.secrets(os.environ)  # of the items, once they are known
+
+    def waits(self, told: Told) -> None:
+        """An item says, again and again, that it waits for a probe."""
+        told.waited_at = clock.now()
+        if self.bar:
+            self.bar.wait(self.waiting())
+
+    def waiting(self) -> int:
+        """How many items do."""
+        return sum(clock.now() - told.waited_at < _WAITS for told in self._told.values())
+
+    def told_of(self, item: str) -> Told:
+        """What an item has said of itself, by its digest."""
+        return self._told.setdefault(item, Told())
+
+    def prepare(self, store: Store, ledger: Ledger, lease: Lease, writer: Writer, folder: str) -> None:
+        """Before the driver starts: what the last one left in flight, and files with the digests of what is done."""
+        self._writer, self._items = writer, ledger.items
+        name = self._batch.name
+        writer.event("batch", again=self.hidden.text(self._batch.continued_by))
+        if _begun_with(ledger, self._batch) != clean(self._batch.key or _WHOLE):
+            ledger.note(name, _KEY, key=self._batch.key or _WHOLE)
+        if apart(store, ledger):
+            store.settle(lease.name, lease.grant, _HOMES, name, value=_machine())
+            _at_home(store, ledger, name)
+        if self._batch.publish:
+            from ..publishing.workspace import Workspace
+            from .publishing import Publishing
+
+            self._publishing = Publishing(lease, writer.run.id, name)
+            self._home = Workspace.make(store.folder, f"{writer.run.id}-{writer.run.attempt}", None)
+        self._recover(ledger.items.in_flight(name))
+        self._files = {state: os.path.join(folder, f"items-{state}") for state in (DONE, IN_DOUBT, SET_ASIDE)}
+        _put(self._files[DONE], ledger.items.digests(name, DONE))
+        _put(self._files[IN_DOUBT], (item.digest for item in _waiting(ledger, name)))
+        _put(self._files[SET_ASIDE], () if self._batch.retry_failed else ledger.items.digests(name, SET_ASIDE))
+
+    def _recover(self, lost: list[Item]) -> None:
+        """What the last driver left in flight: what it had published is done, the rest follows --lost."""
+        landed = {item.digest for item in lost if self._publishing and self._publishing.recover(item)}
+        became = IN_DOUBT if self._batch.when_lost == "doubt" else FAILED, "in flight when its batch died"
+        published = DONE, "published before its batch died"
+        rows = []
+        for item in lost:
+            state, why = published if item.digest in landed else became
+            rows.append((item.digest, item.key, state, item.tries, None, "", why))
+        if rows:
+            self._write("steps-lost", rows)
+        if self._publishing:
+            for digest in landed:
+                self._publishing.done(digest)
+
+    def answer(self, word: str, request: dict[str, Any]) -> dict[str, Any]:
+        match word:
+            case "plan":
+                home = self._home.path if self._home else ""
+                return {"plan": plan(self._batch), "known": self._files, "home": home, "bar": self.bar is not None}
+            case "told":
+                told = self._told.pop(str(request["digest"]), Told())
+                if told.used and request.get("again"):
+                    self.told_of(str(request["digest"])).add(told.used)  # the cap is for all its tries
+                return {"failure": told.failure, "retry_after": told.retry_after, "used": told.used}
+            case "spent":
+                return {"over": {item: str(cap) for item, told in self._told.items() if (cap := self._over(told))}}
+            case "reasons":
+                return {"reasons": self._items.reasons(self._batch.name, request["digests"])}
+            case "land":
+                return self._publish(**request)
+            case "over":
+                self.summary = request
+                if self.bar:
+                    self.bar.close()
+                return {}
+        # The begun ones after the ended ones: a slot is free before it is filled.
+        begun = [(digest, key, BEGUN, tries, None, "", "") for digest, key, tries in request.get("begun", ())]
+        ended = [_ended(told) for told in request.get("ended", ())]
+        self._write("steps", [*ended, *begun])
+        for digest, _, state, *_ in ended:
+            if state != FAILED:  # no other try follows
+                self._told.pop(digest, None)
+            if state == DONE and self._publishing:
+                self._publishing.done(digest)
+        if self.bar and "counts" in request:
+            self.bar.waiting = self.waiting()
+            self.bar.update(**request["counts"])
+        return {}
+
+    def _over(self, told: Told) -> Cap | None:
+        return budget.exceeded(self._batch.item_caps, told.used, lambda *_: 0.0)
+
+    def _publish(self, digest: str, key: str, tries: int, targets: list[str], workspace: str) -> dict[str, Any]:
+        assert self._publishing
+
+        def intend(what: str) -> None:
+            self._write("steps-publishing", [(digest, key, BEGUN, tries, None, what, "publishing")])
+
+        return self._publishing.publish(digest, key, targets, workspace, intend)
+
+    def _write(self, kind: str, items: Sequence[tuple[str, str, str, int, int | None, str, str]]) -> None:
+        run, at = self._writer.run, clock.wall()
+        rows, keys = [], dict[str, list[str]]()
+        for digest, key, state, tries, code, result, why in items:
+            shown, reason = (clean(self.hidden.text(text)) for text in (result, why))
+            made = Item(
+                scope=self._batch.name, digest=digest, key=clean(key), state=state, tries=tries, run=run.id,
+                attempt=run.attempt, exit_code=code, result=shown, reason=reason, changed=at,
+            )  # fmt: skip
+            rows.append(ITEM.row(made))
+            keys.setdefault(state, []).append(key)
+        self._writer.record(kind, [(ITEM, rows)], **{state: "\n".join(some) for state, some in keys.items()})
+
+
+def _ended(told: list[Any]) -> tuple[str, str, str, int, int | None, str, str]:
+    digest, key, state, tries, exit_code, result, reason = told
+    if state not in (DONE, FAILED, IN_DOUBT, SET_ASIDE):
+        raise ValueError(f"an item cannot end as {state!r}")
+    return str(digest), str(key), state, int(tries), int(exit_code), str(result), str(reason)
+
+
+def _waiting(ledger: Ledger, name: str) -> list[Any]:
+    """Items in doubt that wait for a person. One whose command said so by itself is asked again."""
+    return [item for item in ledger.items.in_doubt(name) if item.exit_code != IN_DOUBT_ITSELF]
+
+
+def _put(path: str, digests: Iterable[str]) -> None:
+    digests = iter(digests)
+    with open(path, "wb") as file:
+        while some := "".join(islice(digests, 4096)):
+            file.write(bytes.fromhex(some))
+
+
+def _machine() -> str:
+    return f"{identity.machine()} {identity.host()}"
+
+
+def _begun_with(ledger: Ledger, batch: Batch) -> str:
+    """The key by which the items were known that were done last; "" if nothing was started."""
+    noted = ledger.noted(batch.name, _KEY)
+    return str(noted.facts["key"]) if noted else ""
+
+
+def _same_key(ledger: Ledger, batch: Batch) -> None:
+    """An item is known by its key: by another one all of them would be new, and done again."""
+    begun = _begun_with(ledger, batch)
+    if begun and begun != clean(batch.key or _WHOLE) and ledger.items.counts(batch.name):
+        raise UsageError(
+            f"the batch {batch.name} was begun with --key {shlex.quote(begun)}: by another key all its items would be "
+            f"new, and done again. Go on as it was begun, or begin a batch under another name"
+        )
+
+
+def _at_home(store: Store, ledger: Ledger, name: str) -> None:
+    """With a ledger on each machine, a batch goes on where it was begun: elsewhere all of it would be done again."""
+    home = store.look(_HOMES, name) if apart(store, ledger) else None
+    if home and home.value.split(" ")[0] != identity.machine():
+        raise Busy(
+            f"the batch {name} was begun on {home.value.partition(' ')[2]}, and which of its items are done stands in "
+            f"that machine's ledger. Go on there, or share a store that has the ledger in it (postgresql://…)"
+        )

@@ -1,0 +1,1 @@
+"""Effects: done once, probed, or in doubt."""

@@ -1,0 +1,344 @@
+"""An effect, from the first look to the last word:
+
+    look → hold (the key's lease) → look again, probe → begin → act → judge and record
+
+Between begin and record nobody but the command knows whether it has acted. Whatever dies there leaves the
+effect in doubt, and an effect in doubt is never done again unasked.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+
+from ....core import duration
+from ....core import effects as rules
+from ....core.effects import DONE, FAILED, FIRST_PAUSE, IN_DOUBT, LONGEST_PAUSE
+from ....core.value import value
+from ....errors import Busy, InDoubt, LeaseLost, Nested, StaleToken, StoreUnreachable, UsageError
+from ....ledger import open_for
+from ....store import url
+from ....system import clock, command, redaction, tree, warden
+from ....system.lifetime import Lifetime
+from ....system.light import signal
+from ...both.effects import Book, doubtful, hint
+from ...both.leases.lease import Lease
+from ..leases import supervise
+from ..leases.handle import Handle
+from .probe_wait import Interruptible, rest
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ....ledger.effects import Effect
+
+RESULT = 4096  # bytes of standard output that are kept as the result
+
+_DONE_BY_PROBE, _NOT_DONE_BY_PROBE = 0, 1
+_NOT_STARTED = {
+    warden.LOST: (LeaseLost.exit_code, "the lease was lost"),
+    warden.TIMED_OUT: (124, "its time was over when its intent was recorded"),
+}
+_INTERRUPTED = 130  # by a person at the terminal, whose Ctrl-C the command gets
+
+
+@value(frozen=True, kw_only=True)
+class Wanted:
+    """An effect that is wanted. Times are seconds."""
+
+    key: str
+    command: list[str]
+    scope: str = rules.STORE_WIDE
+    probe: tuple[str, ...] = ()  # () for none
+    not_done: frozenset[int] = frozenset()
+    input: str = ""  # fingerprint
+    timeout: float = 600.0
+    settling: float = 10.0  # after the deadline a killed client's request may still stand in a server's queue
+    wait: float = 0.0
+
+
+@value(frozen=True, kw_only=True)
+class Outcome:
+    """`done` now, `skipped` (done before), or `failed`: proven not done. In doubt is raised."""
+
+    status: str
+    exit_code: int
+    said: str
+    effect: Effect | None = None
+    result: str = ""
+
+
+def once(wanted: Wanted, *, store: str | None = None, screen: int = 1) -> Outcome:
+    """Do it unless it is done. Raises InDoubt when nobody knows whether it was done, Busy while another does it.
+
+    For a process of its own, as `supervise` is.
+    """
+    return _Once(wanted, store, screen).go()
+
+
+class _Once:
+    def __init__(self, wanted: Wanted, store: str | None, screen: int) -> None:
+        self.wanted, self.screen = wanted, screen  # where what the command prints is shown
+        self.store = url.connect(store)
+        self.named = store  # what the command calls must ask the same one
+        self.book = Book(self.store, open_for(url.resolve(store)), wanted.scope, wanted.key)
+        self.started = clock.now()
+        self.doubtful: Effect | None = None  # as it ended now
+        self.acted = self.asked = False  # the command was started; we were asked to end
+        self.grace = min(supervise.GRACE, wanted.timeout)
+        self.hidden = redaction.secrets(os.environ)  # all that is shown or recorded goes through it
+
+    def go(self) -> Outcome:
+        lifetime = Lifetime(self.store.folder)
+        self.out, out = os.pipe()
+        # Forked before any thread or connection exists: a fork copies neither in a usable state.
+        self.guard = warden.Warden(lifetime.grant, (out, 2), lifetime=lifetime)
+        os.close(out)
+        try:
+            skipped = self._look()
+            if skipped:
+                lifetime.end()
+                return skipped
+            with self._hold(lifetime) as lease:
+                self.handle = Handle(self.named, lease.grant)
+                try:
+                    return self._under(lease)
+                finally:
+                    self.guard.dismiss()  # whatever went wrong: nothing works on when the lease is given back
+                    self.handle.close()
+        finally:
+            self.guard.dismiss()
+
+    # ── look ──
+
+    def _look(self) -> Outcome | None:
+        """Before the lease: most calls of a batch that is run again end here, and disturb nobody."""
+        done, known = self.book.peek(self.wanted.input)
+        if done:
+            return _skipped(self.wanted.key, done.value, done.at)
+        if known and known.state == IN_DOUBT and not self.wanted.probe and not self.book.apart:
+            raise self._doubt(known)  # a ledger of its own might be behind: what another machine judged, it must ask
+        return None
+
+    def _hold(self, lifetime: Lifetime) -> Lease:
+        guard, ttl = self.guard, self.store.default_ttl
+        try:
+            return Lease(
+                self.store,
+                self.book.lease_name,
+                ttl=ttl,
+                wait=self.wanted.wait,
+                lifetime=lifetime,
+                on_tenure=lambda tenure: guard.tell("tenure", tenure.freeze_at, tenure.end_at, tenure.deadline),
+                on_lost=lambda _: guard.tell("end", warden.LOST, ttl * 0.1, int(signal.SIGTERM)),
+            )
+        except Nested:
+            raise
+        except Busy as busy:
+            raise Busy(f"the effect {self.wanted.key} is being done right now: {busy}", busy.record) from None
+
+    def _under(self, lease: Lease) -> Outcome:
+        known = self.book.look(lease, self.wanted.input)
+        if known and known.state == IN_DOUBT:
+            known = self._probe(lease, known)
+        if known and known.state == DONE:
+            return _skipped(self.wanted.key, known.result, known.changed, known)
+        # The command may act as late as its end is sure: its own time, and the grace of who ends it. Both count from
+        # here, however long the store takes.
+        limit = clock.now() + self.wanted.timeout
+        effect = self.book.begin(
+            lease,
+            known,
+            command=self.hidden.text(" ".join(self.wanted.command)),
+            input=self.wanted.input,
+            lasting=self.wanted.timeout + self.grace,
+        )
+        report, printed = self._act(lease, limit)
+        try:
+            return self._record(lease, effect, report, printed)
+        except InDoubt:
+            if self.doubtful is None or not self.wanted.probe or self.asked:
+                raise
+            return self._look_at_once(lease, self.doubtful)
+
+    def _look_at_once(self, lease: Lease, doubtful: Effect) -> Outcome:
+        """It has just ended in doubt, and there is a probe: with time to wait for it, nobody has to come back."""
+        self.started = clock.now()
+        decided, code = self._probe(lease, doubtful), doubtful.exit_code or 1
+        if decided.state == DONE:
+            return Outcome(
+                status=DONE, exit_code=0, said=f"{doubtful.reason}; the probe says that it is done", effect=decided
+            )
+        return Outcome(status=FAILED, exit_code=code, said="the probe says that it was not done", effect=decided)
+
+    # ── probe ──
+
+    def _probe(self, lease: Lease, known: Effect) -> Effect:
+        """An effect in doubt, and what the probe says of it: done, or failed. Raises InDoubt if it cannot tell.
+
+        A probe sees what has arrived. So its "done" holds at once, and its "not done" only when a killed client's
+        request cannot be under way any more.
+        """
+        if not self.wanted.probe:
+            raise self._doubt(known)
+        try:
+            with Interruptible() as signals:
+                code, unknown = self._await_belief(lease, known, signals)
+        except KeyboardInterrupt:
+            raise self._doubt(known, "told to end while it waited for the probe") from None
+        if unknown:
+            raise self._doubt(known, unknown)
+        lease.check()
+        state = DONE if code == _DONE_BY_PROBE else FAILED
+        probe = self.hidden.text(" ".join(self.wanted.probe))
+        return self.book.decide(lease, known, state, by=f"probed: {probe} said {code}")
+
+    def _await_belief(self, lease: Lease, known: Effect, signals: Interruptible) -> tuple[int, str]:
+        """As `_look_with_probe`, once that can be believed. Raises InDoubt if it would take longer than we may wait."""
+        pause, until = FIRST_PAUSE, self.started + self.wanted.wait
+        if known.deadline == known.changed:  # that its command is over was found out late, mostly just now
+            until = max(until, clock.now() + self.wanted.settling)
+        while True:
+            asked = clock.now()
+            unsettled = known.deadline + self.wanted.settling - self.store.clock()
+            code, unknown = self._look_with_probe(lease, signals)
+            if code == _DONE_BY_PROBE or unsettled <= 0:
+                return code, unknown
+            seen, left = unknown or "the probe does not see it", duration.show(max(unsettled, 1.0))
+            if asked + unsettled > until + 0.1:
+                early = f"{seen}, but its request may be under way for another {left}"
+                raise self._doubt(known, f"{early}: run it again then, or with --wait")
+            if pause == FIRST_PAUSE:
+                print(
+                    f"nightlatch: the effect {known.key} is in doubt: {known.reason}; {seen}, but its request may be "
+                    f"under way for another {left}. Waiting; Ctrl-C leaves it in doubt",
+                    file=sys.stderr,
+                )
+            rest(min(pause, unsettled))
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _look_with_probe(self, lease: Lease, signals: Interruptible) -> tuple[int, str]:
+        """Its exit code, and why that tells nothing, if so."""
+        lease.check()
+        env = supervise.environment(lease) | self._told()
+        signals.deafen()
+        before = tree.descendants(os.getpid())
+        self.guard.tell("beside", True)
+        try:
+            running = command.start(self.wanted.probe, env=env)
+            try:
+                signals.hear()
+                code, _, _ = running.finish(self.wanted.timeout)
+            except BaseException:
+                running.end()
+                raise
+            finally:
+                tree.kill_since(before)
+                self.guard.tell("beside", False)
+        except command.Unfinished as unfinished:
+            return -1, f"the probe did not end ({unfinished})"
+        except OSError as error:
+            raise UsageError(f"the probe {self.wanted.probe[0]!r} cannot be run: {error.strerror}") from error
+        if code in (_DONE_BY_PROBE, _NOT_DONE_BY_PROBE):
+            return code, ""
+        return code, f"the probe does not know (exit code {code}; 0 is done, 1 is not)"
+
+    # ── act ──
+
+    def _told(self) -> dict[str, str]:
+        """The idempotency key is made of scope and key alone: a server sees the same one at every try."""
+        key, scope = self.wanted.key, self.wanted.scope
+        told = {"NIGHTLATCH_KEY": key, "NIGHTLATCH_IDEMPOTENCY_KEY": rules.idempotency_key(key, scope)}
+        return self.handle.environment | told
+
+    def _act(self, lease: Lease, limit: float) -> tuple[tuple[object, ...] | None, bytes]:
+        """Run the command under the warden: its last report, and the first of what it printed."""
+        supervise.forward_signals(self.guard)
+        self.guard.tell("limit", limit)
+        self.guard.start(self.wanted.command, supervise.environment(lease) | self._told(), grace=self.grace)
+        report: tuple[object, ...] | None = None
+        kept, screen, output = b"", self.screen, redaction.Redacted(self.hidden)
+        heard = {self.guard.fileno(), self.out}
+        while heard:
+            poll = select.poll()
+            for fd in heard:
+                poll.register(fd, select.POLLIN)
+            ready = {fd for fd, _ in poll.poll(clock.SLICE * 1000)}
+            if self.guard.fileno() in heard and self.guard.silent():
+                ready.add(self.guard.fileno())
+            for fd in ready:
+                if fd == self.out:
+                    data = os.read(fd, 1 << 16)
+                    shown = output.feed(data)
+                    kept = (kept + shown)[:RESULT]
+                    screen = _show(screen, shown)
+                    if not data:
+                        heard.discard(fd)
+                else:
+                    report = self.guard.report()
+                    if report and report[0] == "started":
+                        self.acted = True
+                    else:
+                        heard.discard(fd)
+                        self.guard.dismiss()  # it has the other end of the command's output too
+        return report, kept
+
+    # ── judge and record ──
+
+    def _record(self, lease: Lease, effect: Effect, report: tuple[object, ...] | None, printed: bytes) -> Outcome:
+        said, exit_code = "", 0
+        match report:
+            case ("failed", int(number), str(where)):
+                unable = supervise.not_started(self.wanted.command[0], number, where)
+                state, reason, exit_code, said = FAILED, unable.said, unable.exit_code, unable.said
+            case ("ended", _, str(why), _) if not self.acted:
+                exit_code, why = _NOT_STARTED.get(why, (143, "told to end"))
+                state, reason = FAILED, f"it was not started: {why}"
+            case ("ended", int(status), str(why), int(left)):
+                code = os.waitstatus_to_exitcode(status) if status >= 0 else -9
+                exit_code = 128 - code if code < 0 else code
+                ended_by = "the lease was lost" if lease.lost else why if why != warden.LEFTOVERS else ""
+                if code < 0 and not ended_by:
+                    ended_by = f"signal {-code}"
+                self.asked = why == warden.ASKED or exit_code == _INTERRUPTED
+                state, reason = rules.judge(exit_code, ended_by, self.wanted.not_done)
+                if left:
+                    said = f"{self.wanted.command[0]} left {left} process{'es' if left > 1 else ''} behind; ended"
+            case _:
+                state, reason = IN_DOUBT, "its warden was killed"
+        result = printed.decode(errors="backslashreplace") if state == DONE else ""
+        try:
+            ended = self.book.finish(lease, effect, state, exit_code=exit_code, result=result, reason=reason)
+        except (StaleToken, LeaseLost, StoreUnreachable) as unable:
+            raise InDoubt(
+                f"the effect {self.wanted.key} has ended ({reason or 'exit code 0'}), which could not be recorded, so "
+                f"it is in doubt: {unable}. Look, then: {hint(self.wanted.scope, self.wanted.key)}"
+            ) from None
+        if state == IN_DOUBT:
+            self.doubtful = ended
+            raise self._doubt(ended)
+        return Outcome(status=state, exit_code=exit_code, said=said or reason, effect=ended, result=result)
+
+    def _doubt(self, effect: Effect, more: str = "") -> InDoubt:
+        probe = "" if self.wanted.probe else ", or run it again with --probe CMD (exit 0: done, 1: not done)"
+        return InDoubt(f"{doubtful(effect, more)}{probe}")
+
+
+def _skipped(key: str, result: str, at: float, effect: Effect | None = None) -> Outcome:
+    import time
+
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+    return Outcome(
+        status="skipped", exit_code=0, said=f"skipped: {key} is done since {when}", effect=effect, result=result
+    )
+
+
+def _show(screen: int, data: bytes) -> int:
+    """Pass output on; returns where the next of it goes. Nobody looking any more ends nothing."""
+    view = memoryview(data)
+    try:
+        while view:
+            view = view[os.write(screen, view) :]
+    except OSError:
+        return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    return screen

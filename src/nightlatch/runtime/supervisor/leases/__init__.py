@@ -1,0 +1,1 @@
+"""Holding a lease while a command runs; gates that cannot be sealed."""

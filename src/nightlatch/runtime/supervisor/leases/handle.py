@@ -1,0 +1,78 @@
+"""How commands of Nightlatch below a supervisor find the store: by its URL; or, if that takes a password, by asking
+the supervisor, so that the password stands in no environment."""
+
+from __future__ import annotations
+
+import os
+from _thread import allocate_lock, start_new_thread
+
+from ....database import dsn
+from ....store import handle, url
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def answer(where: str) -> dict[str, Any]:
+    """What is told to those who may have the password."""
+    return {"url": where} | ({"password": os.environ[dsn.PASSWORD]} if dsn.needs_environment(where) else {})
+
+
+def without_password(environment: dict[str, str], store: str) -> dict[str, str]:
+    """The environment for a command. PGPASSWORD is the store's only where that is on PostgreSQL."""
+    kept = {name: text for name, text in environment.items() if name != dsn.PASSWORD or not dsn.is_postgres(store)}
+    if dsn.has_secret(kept.get(url.ENV, "")):
+        del kept[url.ENV]
+    return kept
+
+
+class Handle:
+    """Answers which store it is, from a thread, until it is closed. `environment` is for the command."""
+
+    def __init__(self, store: str | None, grant: str) -> None:
+        """`store`: as it was named for us; the environment has it otherwise."""
+        self._where = where = url.resolve(store)
+        self._over, self._ended = False, allocate_lock()
+        self.environment = {url.ENV: store} if store else {}
+        self._socket = None
+        if dsn.has_secret(where) or dsn.needs_environment(where):
+            from ...both.replies import one_by_one
+            from ..socket.server import Socket
+
+            self._socket = Socket(grant, one_by_one(self._answer))
+            self.environment = {url.ENV: f"{handle.PREFIX}{self._socket.path}"}
+            self._ended.acquire()
+            start_new_thread(self._serve, ())
+
+    def close(self) -> None:
+        if self._socket and not self._over:
+            from ....system.light import sockets
+
+            self._over = True
+            line = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
+            try:
+                line.connect(self._socket.path)  # wakes it
+            except OSError:
+                pass  # its file was removed: it ends at its next look
+            line.close()
+            self._ended.acquire()
+
+    def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        if request.get("do") != "store":
+            raise ValueError("under `nightlatch lock` and `nightlatch once`, `do` can only be `store`")
+        return answer(self._where)
+
+    def _serve(self) -> None:
+        import select
+
+        assert self._socket
+        while not self._over:
+            poll = select.poll()
+            for fd in self._socket.descriptors:
+                poll.register(fd, select.POLLIN)
+            for fd in self._socket.sending:
+                poll.register(fd, select.POLLOUT)
+            self._socket.serve([fd for fd, _ in poll.poll(1000)])
+        self._socket.close()
+        self._ended.release()

@@ -1,0 +1,50 @@
+"""A gate that cannot be sealed means no lease: it is given back, asked for again after a while, and when that was in
+vain too the run waits for a person, who sees which gate it is and what to type."""
+
+from __future__ import annotations
+
+import sys
+
+from ....core import states
+from ....errors import GateUnreachable, RunEnded
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ....errors import Error
+    from ....ledger.ledger import Ledger
+    from ....ledger.model import Run
+
+TRIES = 5
+PAUSE = 1.0  # seconds at most before the second try; doubles, so that a server may restart meanwhile
+
+
+_NOT_STARTED = "not started: "
+
+
+def waits(run: Run) -> bool:
+    """Does it wait for its gate to be mended? Its work has not begun, so there is nothing to decide about."""
+    return run.state == states.NEEDS_ATTENTION and run.reason.startswith(_NOT_STARTED)
+
+
+def back_off(number: int, why: Error) -> bool:
+    """Wait for the next try, while whoever reaches the gate may take the lease; False: there is no point in one."""
+    if number == TRIES or not isinstance(why, GateUnreachable):
+        return False
+    from .. import backoff
+
+    print(f"nightlatch: not started yet (try {number} of {TRIES}): {why}", file=sys.stderr)
+    backoff.pause(number, base=PAUSE)
+    return True
+
+
+def record(ledger: Ledger, run: Run, why: Error, by: str) -> Run:
+    """Have the run wait for a person.
+
+    One whose holder is gone in mid-work cannot: only who has sealed may end its attempt. It is shown as lapsed, with
+    what was seen here in its timeline, and `why` is raised.
+    """
+    try:
+        return ledger.attention(run.id, f"{_NOT_STARTED}{why}", by)
+    except RunEnded:
+        ledger.note(run.job, "unsealed", run=run.id, reason=why, by=by)
+        raise why from None

@@ -1,0 +1,1 @@
+"""Workspaces, and results that land through gates."""

@@ -1,0 +1,88 @@
+"""One attempt's workspace, and what is published from it: what the pipeline of a run sees of both."""
+
+from __future__ import annotations
+
+import os
+
+from ....errors import UsageError
+from .publish import Publication
+from .targets import For
+from .workspace import Workspace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ....core.job import Job
+    from ....core.protocols import Gate
+    from ....ledger.ledger import Ledger
+    from ....ledger.writer import Writer
+    from ...both.leases.lease import Lease
+
+
+class Delivery:
+    """Made before the lease is asked for, so that what cannot be published to is known before any work."""
+
+    workspace: Workspace | None = None
+    path = ""  # where the command runs; "" before `begin`
+
+    def __init__(self, job: Job) -> None:
+        self._job, self._source = job, None
+        if job.workspace.startswith("git"):
+            from .clone import source
+
+            self._source = source(job.workspace)
+        self._publication = Publication(job.publish, self._source)
+
+    @property
+    def gates(self) -> list[Gate]:
+        """To be sealed with the lease: from then on no earlier attempt can publish any more."""
+        return self._publication.gates
+
+    @property
+    def settled(self) -> bool:
+        """Was the key settled in one push with the result?"""
+        return self._publication.settled
+
+    def begin(self, lease: Lease, ledger: Ledger, writer: Writer) -> str:
+        """Make the workspace. Returns how it came that there is nothing to do: an earlier attempt has done the
+        work, and it is published by now; "" if the work is to be done."""
+        run = writer.run
+        self._writer = writer
+        done = None if self._job.again else (self._job.name, run.key)
+        self._whom = For(lease=lease, run=run.id, job=self._job.name, done=done)
+        self.workspace = Workspace.make(lease.store.folder, f"{run.id}-{run.attempt}", self._source)
+        self.path = os.path.join(self.workspace.path, self._job.cwd)
+        writer.event("workspace", path=self.workspace.path, commit=self.workspace.commit or None)
+        if run.attempt > 1 and self._publication.targets:
+            recovered = self._publication.recover(ledger, self.workspace, writer, self._whom)
+            if recovered:
+                return recovered
+        if not os.path.isdir(self.path):
+            raise UsageError(f"--cwd {self._job.cwd}: there is no such folder in the workspace")
+        return ""
+
+    def environment(self, inherited: dict[str, str]) -> dict[str, str]:
+        """The command's, in this workspace."""
+        assert self.workspace
+        environment = inherited | {"NIGHTLATCH_WORKSPACE": self.workspace.path}
+        if self._source:
+            from .clone import ELSEWHERE
+
+            return {name: text for name, text in environment.items() if name not in ELSEWHERE}
+        return environment
+
+    def publish(self) -> None:
+        """After the command has succeeded and nothing of it is left. Raises at the first that does not land."""
+        assert self.workspace
+        self._publication.publish(self.workspace, self._writer, self._whom)
+
+    def kept(self, reason: str) -> str:
+        """The reason of a run that did not succeed, with the place where to look."""
+        return f"{reason}. Its workspace: {self.workspace.path}" if self.workspace else reason
+
+    def end(self, *, keep: bool) -> None:
+        if self.workspace is None:
+            return
+        if keep:
+            self.workspace.close()
+        else:
+            self.workspace.remove()

@@ -1,0 +1,138 @@
+"""Publishing what a run made, once: intent, write through the gate, outcome; and what a successor makes of that.
+
+The intents of all targets are journaled before the first of them is written to. A successor, after it has
+sealed the gates, asks each target whether the intended is there, and adopts it; so a crash between the
+publish and the verdict makes no second article. A branch comes last: when a commit has landed, so has
+everything else, and where the store is the same repository the done key lands in the same push.
+"""
+
+from __future__ import annotations
+
+from ....errors import Conflict, NothingToPublish, StaleToken, UsageError
+from .targets import REPLACED, For, Pushed, Replaced
+from .workspace import Workspace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ....core.protocols import Gate
+    from ....ledger.ledger import Ledger
+    from ....ledger.writer import Writer
+    from .clone import Source
+    from .targets import Facts, Place
+
+    Target = Replaced | Pushed
+
+INTENT, LANDED, NOT_LANDED = "publishing", "published", "not-published"
+
+
+class Publication:
+    """What is to be published where. Made before the lease is asked for: its gates are sealed with it."""
+
+    def __init__(self, targets: Iterable[str], source: Source | None) -> None:
+        words = list(targets)
+        replaced = [Replaced(text) for text in words if text != "git"]
+        pushed = [Pushed(source)] if "git" in words and source else []
+        self.targets: list[Target] = [*replaced, *pushed]
+        urls = [target.gate.url for target in self.targets]
+        if len(set(urls)) < len(urls):
+            raise UsageError("two --publish go to one place, and the second would replace the first: name two")
+        self.settled = False  # the key was settled with a push
+
+    @property
+    def gates(self) -> list[Gate]:
+        return [target.gate for target in self.targets]
+
+    def publish(self, workspace: Workspace, writer: Writer, whom: For) -> None:
+        """Make everything land. Raises at the first that does not; what landed before it stays."""
+        self._publish(self.targets, workspace, writer, whom)
+
+    def _publish(self, targets: Sequence[Target], workspace: Workspace, writer: Writer, whom: For) -> None:
+        for target, facts, _ in land(targets, workspace, writer, whom):
+            self.settled = isinstance(target, Pushed) and whom.done is not None and facts["commit"] != facts["base"]
+
+    def recover(self, ledger: Ledger, fresh: Workspace, writer: Writer, whom: For) -> str:
+        """Finish what an earlier attempt had begun to publish. Returns how; "" if the work has to be done (again).
+
+        All of it has landed: adopted, also what another write has replaced since. Some is missing, and the earlier
+        workspace is here and as it was: published from there, unless something newer has landed where it is missing.
+        Else the work is done again, and what is replaced is replaced by that.
+        """
+        intents, outcomes = left(ledger, writer.run.id)
+        if any(target.gate.url not in intents for target in self.targets):
+            return ""
+        missing, since = [], ""
+        for target in self.targets:
+            url = target.gate.url
+            if outcomes.get(url) == LANDED:
+                continue
+            how = target.landed(intents[url], fresh)
+            if not how:
+                missing.append(target)
+                continue
+            replaced = how == REPLACED
+            since = f", {how}" if replaced else since
+            writer.event(LANDED, attempt=intents[url]["attempt"], target=url, adopted=True, replaced=replaced or None)
+        before = intents[self.targets[-1].gate.url]["attempt"]
+        if not missing:
+            return f"published by attempt {before}{since}"
+        places = {intents[target.gate.url]["workspace"] for target in missing}
+        overtaken = any(target.overtaken(intents[target.gate.url]) for target in missing)
+        if NOT_LANDED in outcomes.values() or len(places) > 1 or overtaken:
+            return ""
+        old = Workspace.left(*places)
+        if old is None:
+            return ""
+        try:
+            if not all(target.intact(intents[target.gate.url], old) for target in missing):
+                return ""
+            self._publish(missing, old, writer, whom)
+            old.remove()
+        finally:
+            old.close()
+        return f"the work of attempt {before}, published by attempt {writer.run.attempt}"
+
+
+def land(
+    targets: Sequence[Target], place: Workspace | Place, writer: Writer, whom: For, by: str | None = None
+) -> list[tuple[Target, Facts, str]]:
+    """Make everything land, the intents of all of it journaled first. Returns what was to land, and what it is now.
+
+    Raises at the first that does not; what landed before it stays. `by`: who asked for it, if not the run itself.
+    """
+    told = {"attempt": writer.run.attempt, "by": by}
+    where = place.path if isinstance(place, Workspace) else None
+    described = [(target, target.describe(place, whom)) for target in targets]
+    for target, facts in described:
+        writer.event(INTENT, **told | {"target": target.gate.url, "workspace": where} | facts)
+    done = []
+    for target, facts in described:
+        url = target.gate.url
+        try:
+            landed = target.land(place, facts, whom)
+        except StaleToken:
+            raise  # refused: the run is another's, and so is its journal
+        except (Conflict, UsageError, NothingToPublish) as error:
+            writer.event(NOT_LANDED, **told, target=url, reason=error)
+            raise
+        writer.event(LANDED, **told, target=url, landed=landed or None)
+        done.append((target, facts, landed))
+    return done
+
+
+def left(ledger: Ledger, run: str, by: str | None = None) -> tuple[dict[str, Facts], dict[str, str]]:
+    """The newest intent for each target since the run last succeeded, and what became of it."""
+    intents: dict[str, Facts] = {}
+    outcomes: dict[str, str] = {}
+    after = ledger.last_success(run)  # with --again all of it is wanted again
+    for entry in ledger.entries(run):
+        facts = entry.facts
+        if entry.kind not in (INTENT, LANDED, NOT_LANDED) or facts.get("by") != by or int(facts["attempt"]) <= after:
+            continue
+        if entry.kind == INTENT:
+            intents[facts["target"]] = facts
+            outcomes.pop(facts["target"], None)
+        else:
+            outcomes[facts["target"]] = entry.kind
+    return intents, outcomes

@@ -1,0 +1,235 @@
+"""What a run publishes to: a file, a folder or an object that is replaced, or a branch that is pushed to.
+
+Each target can say what is about to land there (`describe`), whether that has landed (`landed`), and make
+it land (`land`). What `describe` says is journaled before, so that a successor can ask `landed`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from contextlib import contextmanager
+
+from ....core.value import value
+from ....errors import GateUnreachable, NothingToPublish, UsageError
+from ....gates import at
+from ....gates.folder import Folder
+from ....system import fingerprint
+from ....system.beneath import open_beneath
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from ....core.fence import Landing
+    from ....gates.git import Git
+    from ...both.leases.lease import Lease
+    from .clone import Source
+    from .workspace import Workspace
+
+    Facts = dict[str, str]
+
+
+# How something that an earlier attempt was about to publish has landed.
+THERE = "there"
+REPLACED = "replaced since"  # it landed, and then another write did
+
+
+@value(frozen=True, kw_only=True)
+class Place:
+    """A folder of the command's own, seen as a workspace is."""
+
+    path: str
+    commit: str = ""
+    guard: str = ""  # as a workspace has it, if the folder is in one
+
+
+@value(frozen=True, kw_only=True)
+class For:
+    """For whom it is published."""
+
+    lease: Lease
+    run: str
+    job: str
+    done: tuple[str, str] | None  # the key that may be settled in one step with a push
+
+
+class Replaced:
+    """`FROM=TO`: the file, folder or object TO becomes what FROM in the workspace is."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.source, equals, to = text.partition("=")
+        if not equals or not self.source or not to:
+            raise UsageError(f"--publish {text!r}: write FROM=TO, as in page.html=/srv/www/page.html; or git")
+        if os.path.isabs(self.source) or ".." in self.source.split("/"):
+            raise UsageError(f"--publish {text!r}: FROM is a path in the workspace, without / before it and .. in it")
+        if to.startswith("git+"):
+            raise UsageError(
+                f"--publish {text!r}: a branch is pushed to, by --publish git with --workspace git:URL#branch"
+            )
+        is_url = "://" in to
+        if not is_url and os.path.isdir(to) and not os.path.islink(to.rstrip("/")):
+            # Now, not when the work is done.
+            raise UsageError(
+                f"--publish {text!r}: {to} is a plain folder, and a folder cannot be switched in one step; a link can. "
+                f"Move it away: mv {to} {to.rstrip('/')}.before"
+            )
+        folder = self.source.endswith("/") and not is_url
+        self.gate: Any = Folder(to) if folder else at(to)
+        self._is_folder = getattr(self.gate, "takes_folders", False)
+
+    def describe(self, workspace: Workspace | Place, whom: For) -> Facts:
+        """sha256 of what is to be published. `NothingToPublish`: the command did not make it."""
+        with _opened(workspace.path, self.source) as made:
+            if os.path.isdir(made) != self._is_folder:
+                what, hint = (
+                    ("file", "TO without / at its end") if self._is_folder else ("folder", f"{self.source}/=TO")
+                )
+                raise NothingToPublish(f"nothing was published: {self.source} is a {what}. Write {hint}")
+            return {"from": self.source, "sha256": fingerprint.of(made)} | self._placed(whom)
+
+    def _placed(self, whom: For) -> Facts:
+        """Under which token it is to land, and what it is to replace: the token that landed there last."""
+        landings = self.gate.landings()
+        return {"token": str(whom.lease.token), "over": str(landings[-1].mark.token) if landings else ""}
+
+    def landed(self, facts: Facts, fresh: Workspace | Place | None) -> str:
+        """Did it land? Asked after the seal, so nothing older can still arrive. "": no."""
+        if self._holds(facts["sha256"]):
+            return THERE
+        return REPLACED if any(_is(landing, facts) for landing in self.gate.landings()) else ""
+
+    def overtaken(self, facts: Facts) -> bool:
+        """Of what did not land: has another write landed there since? Then it is older than what is there."""
+        landings = self.gate.landings()
+        last = str(landings[-1].mark.token) if landings else ""
+        return bool(last) and facts.get("over", last) != last
+
+    def _holds(self, digest: str) -> bool:
+        if not hasattr(self.gate, "path"):
+            try:
+                return fingerprint.of_bytes(self.gate.read()) == digest
+            except FileNotFoundError:
+                return False
+        return os.path.exists(self.gate.path) and fingerprint.of(self.gate.path) == digest
+
+    def intact(self, facts: Facts, left: Workspace) -> bool:
+        """Is it still there, in the workspace that an earlier attempt left?"""
+        try:
+            with _opened(left.path, facts["from"]) as made:
+                return fingerprint.of(made) == facts["sha256"]
+        except NothingToPublish:
+            return False
+
+    def land(self, workspace: Workspace | Place, facts: Facts, whom: For) -> str:
+        with _opened(workspace.path, self.source) as made:
+            return str(self.gate.publish(whom.lease, made, digest=facts["sha256"]) or "")
+
+
+class Pushed:
+    """`git`: what is committed in the workspace is pushed to its branch. What is not is committed first."""
+
+    def __init__(self, source: Source) -> None:
+        if source.remote is None:
+            raise UsageError(
+                "--publish git needs a remote to push to, and the repository in this folder has none: "
+                "git remote add origin URL"
+            )
+        from ....gates.git import Git
+
+        self.gate: Git = Git(source.remote.url, source.branch)
+
+    def describe(self, workspace: Workspace | Place, whom: For) -> Facts:
+        """The commit at the tip, with its trailers: the gate changes it only if it has to follow the branch."""
+        work = self._work(workspace)
+        if work.run("status", "--porcelain")[1]:
+            self._must(work, "add", "--all")
+            message = f"{whom.job}: changes of run {whom.run}\n\nThe command left them uncommitted."
+            self._must(work, "commit", "--quiet", "-m", message)
+        if not workspace.commit and work.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")[0]:
+            return {"commit": "", "base": ""}
+        tip = work.tip()
+        if tip != workspace.commit:
+            trailers = {
+                "Nightlatch-Job": whom.lease.name,
+                "Nightlatch-Run": whom.run,
+                "Nightlatch-Token": str(whom.lease.token),
+            }
+            tip = work.sign(tip, trailers)
+            work.settle()  # the push reads HEAD
+        return {"commit": tip, "base": workspace.commit, "run": whom.run, "token": str(whom.lease.token)}
+
+    def landed(self, facts: Facts, fresh: Workspace | Place) -> str:
+        """Does the branch have it? What was pushed on top of it since does not matter: its history has both."""
+        return THERE if self._contains(facts, fresh) else ""
+
+    def overtaken(self, facts: Facts) -> bool:
+        """A push replaces nothing: it follows the branch, or is a conflict."""
+        return False
+
+    def _contains(self, facts: Facts, fresh: Workspace | Place) -> bool:
+        """By its name; or by its trailers, if it had to follow the branch on its way."""
+        work, tip = self._work(fresh), fresh.commit
+        if not facts["commit"] or not tip:
+            return not facts["commit"]
+        if work.contains(facts["commit"], tip):
+            return True
+        since = f"{facts['base']}..{tip}" if facts["base"] and work.contains(facts["base"], tip) else tip
+        words = [f"--grep=^Nightlatch-Run: {facts['run']}$", f"--grep=^Nightlatch-Token: {facts['token']}$"]
+        code, found, said = work.run("log", "--all-match", *words, "--format=%H", "-1", since)
+        if code:
+            raise GateUnreachable(f"{self.gate.url} could not be searched for run {facts['run']}: {said.strip()}")
+        return bool(found)
+
+    def intact(self, facts: Facts, left: Workspace) -> bool:
+        work = self._work(left)
+        left.commit = facts["base"]
+        code, tip, _ = work.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+        return code == 0 and tip == facts["commit"] and not work.run("status", "--porcelain")[1]
+
+    def land(self, workspace: Workspace | Place, facts: Facts, whom: For) -> str:
+        if facts["commit"] == facts["base"]:
+            return facts["commit"]  # the command found nothing to change
+        return self.gate.push(
+            whom.lease,
+            folder=workspace.path,
+            done=whom.done,
+            trailers={"Nightlatch-Run": whom.run},
+            guard=workspace.guard,
+        )
+
+    @staticmethod
+    def _work(workspace: Workspace | Place) -> Any:
+        from ....gates.worktree import Worktree
+
+        return Worktree(workspace.path, guard=workspace.guard)
+
+    @staticmethod
+    def _must(work: Any, *words: str) -> None:
+        code, out, said = work.run(*words)
+        if code:
+            raise NothingToPublish(f"what the command left could not be committed: {(said or out).strip()}")
+
+
+@contextmanager
+def _opened(workspace: str, source: str) -> Iterator[int]:
+    """What the command left there. A link of its making is followed inside the workspace only."""
+    try:
+        fd = open_beneath(workspace, source)
+    except FileNotFoundError as error:
+        raise NothingToPublish(
+            f"nothing was published: the command succeeded and left no {source} in its workspace"
+        ) from error
+    except OSError as error:
+        why = "a link that leads out of it" if error.errno == errno.EXDEV else f"not readable ({error.strerror})"
+        raise NothingToPublish(f"nothing was published: {source} in the workspace is {why}") from error
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _is(landing: Landing, facts: Facts) -> bool:
+    return (str(landing.mark.token), landing.digest) == (facts.get("token"), facts["sha256"])

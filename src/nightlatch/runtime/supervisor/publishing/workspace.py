@@ -1,0 +1,139 @@
+"""A workspace: a fresh, private folder for each attempt, so that two attempts never write in one place.
+
+It is removed when the run succeeded. Otherwise it is kept for whoever looks, until it is old or all of
+them together are large; that is seen to when a later workspace is made.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+
+from ....errors import StoreUnreachable
+from ....system import clock, durable, treecopy
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .clone import Source
+
+KEPT_FOR = 7 * 86400.0  # seconds
+KEPT_SIZE = 5 << 30  # bytes of all that are kept
+
+_YOUNG = 60.0  # seconds: one that is just being made is not locked yet
+
+
+class Workspace:
+    """The folder at `path`, in use by this process as long as it has it open."""
+
+    def __init__(self, path: str, commit: str = "") -> None:
+        self.path = path
+        self.commit = commit  # git: what the branch had when it was cloned; "" if nothing
+        self._fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    @property
+    def guard(self) -> str:
+        """Settings for our own git commands there, which the command cannot change."""
+        return guard_of(self.path)
+
+    @classmethod
+    def make(cls, folder: str, name: str, source: Source | None) -> Workspace:
+        """An empty one, or a clone of `source`. `folder` is the store's on this machine."""
+        path = os.path.join(folder, "workspaces", name)
+        try:
+            durable.private_folder(os.path.dirname(path))
+            clean(folder)
+            # (run, attempt) is ours by the ledger's seal: what stands there was left by a ledger that was set back.
+            treecopy.remove(path)
+            treecopy.remove(guard_of(path))
+            os.mkdir(path, 0o700)
+            made = cls(path)
+        except OSError as error:
+            raise StoreUnreachable(f"the workspace {path} could not be made: {error.strerror}") from error
+        if source:
+            from . import clone
+
+            made.commit = clone.into(path, source)
+        return made
+
+    @classmethod
+    def left(cls, path: str) -> Workspace | None:
+        """The one that an earlier attempt left on this machine; None if it is gone or in use."""
+        try:
+            return cls(path)
+        except OSError:
+            return None
+
+    def remove(self) -> None:
+        """Remove it. What cannot be removed is told to whoever watches: it must not undo the run's success."""
+        try:
+            treecopy.remove(self.path)
+            treecopy.remove(self.guard)
+        except OSError as error:
+            where = error.filename or self.path
+            print(f"nightlatch: the workspace {self.path} stays: {where}: {error.strerror}", file=sys.stderr)
+        self.close()
+
+    def close(self) -> None:
+        """Leave it where it is, to be looked at, and to be cleaned away some day."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def guard_of(path: str) -> str:
+    home, name = os.path.split(path)
+    return os.path.join(os.path.dirname(home), "guards", name)
+
+
+def enclosing(folder: str, path: str) -> str:
+    """The workspace of the store's `folder` that `path` is in; "" if it is in none."""
+    home = os.path.join(os.path.realpath(folder), "workspaces") + "/"
+    rest = os.path.realpath(path).removeprefix(home)
+    return "" if os.path.isabs(rest) or not rest else home + rest.partition("/")[0]
+
+
+def clean(folder: str, kept_for: float = KEPT_FOR, *, dry: bool = False) -> list[str]:
+    """Remove those that nobody uses and are old; then the oldest, until the rest is small enough. `dry`: only say."""
+    home = os.path.join(folder, "workspaces")
+    gone, rest = [], []
+    for entry in os.scandir(home) if os.path.isdir(home) else ():
+        try:
+            age = clock.wall() - entry.stat(follow_symlinks=False).st_mtime
+        except FileNotFoundError:
+            continue  # another run cleans too
+        if age > kept_for:
+            gone.append(entry.path)
+        elif age > _YOUNG:
+            rest.append((age, entry.path))
+    total = 0
+    for _, path in sorted(rest):  # the youngest first: those are what a person wants to look at
+        total += _size(path)
+        if total > KEPT_SIZE:
+            gone.append(path)
+    return [path for path in gone if _remove_unused(path, dry)]
+
+
+def _remove_unused(path: str, dry: bool) -> bool:
+    unused = Workspace.left(path)
+    if unused is None:
+        return False
+    if dry:
+        unused.close()
+    else:
+        unused.remove()
+    return True
+
+
+def _size(path: str) -> int:
+    """Bytes on the disk. A file that has other names too (a clone shares its objects so) takes no room of its own."""
+    total = 0
+    for base, _, names in os.walk(path):
+        for name in names:
+            try:
+                status = os.lstat(os.path.join(base, name))
+            except OSError:
+                continue
+            total += status.st_blocks * 512 if status.st_nlink == 1 else 0
+    return total

@@ -1,0 +1,1 @@
+"""The way of one run; `pipeline` reads in its order."""

@@ -1,0 +1,98 @@
+"""Keys that were begun and have not ended, where each machine has a ledger of its own (git).
+
+The lease's record lists them, so that no machine repeats silently what another began. The ledger of the machine
+that began a key knows the rest; a person's decision stands in the store for all of them, as a done key.
+"""
+
+from __future__ import annotations
+
+from ....core import states
+from ....core.model import Begun
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ....core.model import Done
+    from ....core.protocols import Store
+    from ....ledger.ledger import Ledger
+    from ....ledger.model import Run
+    from ...both.leases.lease import Lease
+
+KIND = "begun-elsewhere"  # of the entry in a run's journal
+
+_DONE = "done"
+
+
+def entry(ledger: Ledger, job: str, key: str) -> Begun:
+    """What an acquire puts on the list."""
+    known = ledger.find(job, key)
+    return Begun(key=key, attempt=known.attempt + 1 if known else 1)
+
+
+def elsewhere(lease: Lease, ledger: Ledger, run: Run) -> Begun | None:
+    """The newest attempt of this run that another machine has begun and not ended, and nobody has decided."""
+    listed = [one for one in lease.begun if one.key == run.key]
+    here = {attempt.token for attempt in ledger.attempts(run.id)} if listed else set()
+    unknown = [one for one in listed if one.token not in here]
+    return next((one for one in reversed(unknown) if not _decision(lease.store, run.job, run.key, one.token)), None)
+
+
+def sentence(one: Begun) -> str:
+    return f"attempt {one.attempt} was begun on {one.host} (token {one.token}), which has not said how it ended"
+
+
+def ended(lease: Lease, ledger: Ledger, key: str) -> set[int]:
+    """Which entries go when `key` has ended: its own, and those of other keys that this ledger saw end, whose holder
+    could not tell the store."""
+    ours = {lease.token, *(one.token for one in lease.begun if one.key == key)}
+    return ours | {one.token for one in lease.begun if one.key != key and _ended_here(ledger, lease.name, one)}
+
+
+def _ended_here(ledger: Ledger, job: str, one: Begun) -> bool:
+    run = ledger.find(job, one.key)
+    return (
+        run is not None
+        and states.is_terminal(run.state)
+        and any(attempt.token == one.token for attempt in ledger.attempts(run.id))
+    )
+
+
+def decision(store: Store, ledger: Ledger, run: Run) -> Done | None:
+    """What a person has decided, on any machine, about the attempt that left this run in doubt."""
+    return _decision(store, run.job, run.key, _doubtful_token(ledger, run)) if store.lists_begun else None
+
+
+def outcome(decided: Done) -> tuple[str, str]:
+    """The state that the run is in by the decision, and who decided."""
+    word, _, by = decided.value.partition(" ")
+    return states.SUCCEEDED if word == _DONE else states.FAILED, by
+
+
+def decide(lease: Lease, job: str, key: str, word: str, by: str, tokens: Iterable[int] = ()) -> None:
+    """Record a person's decision about every attempt of the key that is listed, and take them off the list."""
+    listed = {*tokens, *(one.token for one in lease.begun if one.key == key)}
+    for token in sorted(listed):
+        lease.store.settle(lease.name, lease.grant, _scope(job), f"{token} {key}", value=f"{word} {by}")
+    lease.ended |= listed
+
+
+def doubtful_tokens(ledger: Ledger, run: Run) -> set[int]:
+    return {_doubtful_token(ledger, run)} - {0}
+
+
+def _decision(store: Store, job: str, key: str, token: int) -> Done | None:
+    return store.look(_scope(job), f"{token} {key}") if token else None
+
+
+def _scope(job: str) -> str:
+    return f"resolved:{job}"
+
+
+def _doubtful_token(ledger: Ledger, run: Run) -> int:
+    """Of the attempt that may have acted: the run's last one, or the one that began elsewhere."""
+    token = 0
+    for one in ledger.entries(run.id):
+        if one.kind in ("started", "lost", KIND):
+            token = int(str(one.facts["token"]))
+    return token

@@ -1,0 +1,59 @@
+"""How an attempt ends: what its command did, what the warden saw, and what was decided from outside."""
+
+from __future__ import annotations
+
+import os
+
+from ....core import duration, states
+from ....system import warden
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ....errors import LeaseLost
+    from ..socket.listener import Told
+
+
+class Ending:
+    def __init__(self) -> None:
+        self.over = False
+        self.decided: tuple[str, str] | None = None  # the state and reason that it is ended with from outside
+        self.exit_code = 0  # the command's own; 128 + N if signal N ended it
+        self.why = ""  # the warden's word for who ended it
+        self.left = 0  # how many processes it left behind
+
+    def report(self, status: int, why: str, left: int) -> None:
+        """The warden has proven the tree empty. The first word counts."""
+        if not self.over:
+            code = os.waitstatus_to_exitcode(status) if status >= 0 else -9
+            self.over, self.exit_code, self.why, self.left = True, 128 - code if code < 0 else code, why, left
+
+    def decide(self, state: str, reason: str, exit_code: int) -> None:
+        """It is over, whatever the command did."""
+        self.decided, self.over, self.exit_code, self.why, self.left = (state, reason), True, exit_code, "", 0
+
+    def abandoned(self, told: Told) -> None:
+        """A process that ended in the middle of an effect did not come to its end, whatever its exit code says."""
+        if told.abandoned and not self.exit_code:
+            self.exit_code = 1
+            told.failure = told.failure or f"its process ended in the middle of the effect {told.abandoned}"
+
+    def judged(
+        self, lost: LeaseLost | None, timeout: float | None, told: Told, *, done: bool = False
+    ) -> tuple[str, str]:
+        """(state, reason). `done`: it has said that all is done, whatever it was asked for after that."""
+        if lost or self.why == warden.LOST:
+            return states.LOST, str(lost or "the lease was lost")
+        if self.why == warden.TIMED_OUT:
+            return states.TIMED_OUT, f"not done after {duration.show(timeout or 0)}"
+        if done:
+            return states.SUCCEEDED, ""
+        if self.decided:
+            return self.decided
+        if self.why == warden.ASKED:
+            return states.CANCELLED, "its supervisor was told to end (a shutdown, a kill, Ctrl-C)"
+        if not self.exit_code:
+            return states.SUCCEEDED, ""
+        # What an effect in doubt, or an item set aside, leaves behind is for a person: no retry is spent on it.
+        doubts = ", ".join(sorted(told.doubts))
+        state = states.NEEDS_ATTENTION if told.attention or doubts else states.FAILED
+        return state, told.failure or (f"in doubt: {doubts}" if doubts else f"exit code {self.exit_code}")

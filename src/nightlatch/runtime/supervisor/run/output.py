@@ -1,0 +1,118 @@
+"""What a command prints: shown live, kept for each run within a size, secrets taken out."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from ....system.durable import private_folder
+from ....system.redaction import Redacted
+from ..socket.server import has_room
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ....system.redaction import Redactor
+    from ..batches.bar import Bar
+
+CAP = 16 << 20  # bytes of one file; then it becomes `output.1`, and the one before that goes
+
+_CHUNK = 1 << 16
+_ROOM = 4096  # bytes that a pipe which has room takes at once
+
+
+class Kept:
+    """The kept output of one attempt: `output` in its folder, and `output.1` before it. What cannot be kept, since the
+    disk is full, is shown all the same."""
+
+    _complained = False
+
+    def __init__(self, folder: str) -> None:
+        self.path = os.path.join(private_folder(folder), "output")
+        self._fd = self._open()
+        self._size = os.fstat(self._fd).st_size
+
+    def write(self, data: bytes) -> None:
+        try:
+            self._write(data)
+        except OSError as error:
+            if not self._complained:
+                self._complained = True
+                print(f"nightlatch: not all of the output can be kept: {error.strerror}", file=sys.stderr)
+
+    def _write(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._fd, view) :]
+        self._size += len(data)
+        if self._size > CAP:
+            os.replace(self.path, f"{self.path}.1")
+            full, self._fd, self._size = self._fd, self._open(), 0
+            os.close(full)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+    def _open(self) -> int:
+        return os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+
+def _own(screen: int) -> int:
+    """A terminal is opened anew: it may have room and still make a writer wait, unless that has said that it will not;
+    and said of the one we were given, it would hold for everybody who has it."""
+    try:
+        return os.open(os.ttyname(screen), os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return screen
+
+
+class Stream:
+    """One stream of the command: what is read from `source` is redacted, shown on `screen` and kept."""
+
+    def __init__(self, source: int, screen: int, kept: Kept, hidden: Redactor, bar: Bar | None = None) -> None:
+        self.source, self.screen, self._kept, self._bar = source, _own(screen), kept, bar
+        self._redacted = Redacted(hidden)
+        self._unshown = memoryview(b"")
+        self.tail = b""  # the last of it, for whoever reads usage out of a final JSON
+
+    def pump(self) -> bool:
+        """Read what there is; False at the end."""
+        data = os.read(self.source, _CHUNK)
+        shown = self._redacted.feed(data)
+        self.tail = (self.tail + shown)[-_CHUNK * 4 :]
+        self._emit(shown)
+        return bool(data)
+
+    def _emit(self, data: bytes) -> None:
+        if not data:
+            return
+        self._kept.write(data)
+        self._unshown = memoryview(bytes(self._unshown) + data)
+        self.show()
+
+    @property
+    def unshown(self) -> bool:
+        """Does some of it wait for the screen?"""
+        return bool(self._unshown)
+
+    def show(self, *, wait: bool = False) -> None:
+        """As much as the screen takes. Who has stopped it (Ctrl-S, a pager) must not stop the run's bounds with it."""
+        if self._bar:
+            self._bar.clear()
+        last = bytes(self._unshown[-1:])
+        try:
+            while self._unshown and has_room(self.screen, None if wait else 0.0):
+                self._unshown = self._unshown[os.write(self.screen, self._unshown[:_ROOM]) :]
+        except BlockingIOError:
+            pass  # it has room for less than a character
+        except OSError:
+            self.screen = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)  # nobody looks any more; the run goes on
+            self._unshown = self._unshown[:0]
+        if self._bar and last == b"\n" and not self._unshown:
+            self._bar.draw()
+
+    def finish(self) -> None:
+        """The run is over: show what the screen has not taken yet, however long that takes."""
+        while self._unshown:
+            self.show(wait=True)
+        if self.screen > 2:
+            os.close(self.screen)

@@ -1,0 +1,331 @@
+"""The way of one run, from the first look to the last line.
+
+    look → hold (lease, keeper, gates) → open and seal the ledger → prepare → start → attend → publish → settle → tell
+
+Each step is a method, in this order. What ends a run from outside is `watch`; what keeps the lease is
+the keeper; what ends the tree is the warden.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ....core import advice, states
+from ....errors import Conflict, Error, GateUnreachable, LeaseLost, OtherStore, RunEnded, StaleToken
+from ....store import url
+from ....system import clock, redaction, warden
+from ....system.durable import private_folder
+from ....system.lifetime import Lifetime
+from ....system.light import signal
+from ...both import verdict
+from ...both.job import definition
+from ...both.leases.lease import Lease
+from ..afterwards import retention
+from ..backoff import patiently
+from ..leases import supervise
+from . import begun, unwritten
+from .attend import Attendance
+from .ending import Ending
+from .preflight import Looking
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ....core.job import Job
+    from ....ledger.model import Run
+    from ...both.verdict import Verdict
+    from ..batches.batch import Checkpoints
+    from ..publishing.delivery import Delivery
+
+
+def run(job: Job, *, store: str | None = None, checkpoints: Checkpoints | None = None, last: bool = True) -> Verdict:
+    """Run a job once, or say why not: skipped when its key is done, Busy while another works on it, InDoubt when a
+    person has to decide. For a process of its own, as `supervise` is. `last`: it ends with this, and its connections
+    with it, which takes less time than to close them."""
+    number = 0
+    while True:
+        number += 1
+        pipeline = Pipeline(job, store, checkpoints)
+        try:
+            told = pipeline.go()
+        except (GateUnreachable, OtherStore) as why:
+            if not pipeline.unsealed:
+                raise
+            from ..leases import unsealed
+
+            if unsealed.back_off(number, why):
+                continue
+            told = pipeline.give_up(why)
+        if pipeline.attendance:
+            pipeline.attendance.show_rest()
+        retention.daily(pipeline.store, pipeline.ledger, pipeline.host)
+        if not last:
+            pipeline.store.close()
+            pipeline.ledger.close()
+        return told
+
+
+class Pipeline(Looking):
+    def __init__(self, job: Job, store: str | None, checkpoints: Checkpoints | None = None) -> None:
+        super().__init__(job, store)
+        self.checkpoints, self.ending = checkpoints, Ending()
+        self.delivery: Delivery | None = None
+        self.unsealed = ""  # the key that there is no lease for, since a gate could not be sealed
+        self.attendance: Attendance | None = None
+        self.recovered = ""  # how an earlier attempt's work came to be published
+
+    def go(self) -> Verdict:
+        self.lifetime = Lifetime(url.folder_of(self.where) if self.server else self.store.folder)
+        self.pipes = os.pipe(), os.pipe()
+        # Forked before any thread or connection exists: a fork copies neither in a usable state.
+        streams, deaf = (self.pipes[0][1], self.pipes[1][1]), self.checkpoints is not None  # a batch's driver is ours
+        self.guard = warden.Warden(self.lifetime.grant, streams, lifetime=self.lifetime, deaf=deaf)
+        for _, writing_end in self.pipes:
+            os.close(writing_end)
+        try:
+            try:
+                key = self.look()
+                if self.job.workspace and isinstance(key, str):
+                    from ..publishing.delivery import Delivery
+
+                    self.delivery = Delivery(self.job)
+            except BaseException:
+                self.lifetime.end()  # no grant was asked for
+                raise
+            if isinstance(key, verdict.Verdict):
+                self.lifetime.end()
+                return key
+            try:
+                lease = self._hold(key)
+            except (GateUnreachable, OtherStore):
+                self.unsealed = key
+                raise
+            with lease:
+                try:
+                    return self._attempt(lease, key)
+                finally:
+                    self.guard.dismiss()  # whatever went wrong: nothing works on when the lease is given back
+        finally:
+            self.guard.dismiss()
+            supervise.signals_back()  # before the next attempt there is nobody to pass them on to
+            self.guard.close()
+            for reading_end, _ in self.pipes:
+                os.close(reading_end)
+
+    # ── hold ──
+
+    def _hold(self, key: str) -> Lease:
+        guard, ttl = self.guard, self.job.ttl or self.store.default_ttl
+        return Lease(
+            self.store,
+            self.job.name,
+            ttl=ttl,
+            wait=self.job.wait,
+            gates=self.delivery.gates if self.delivery else (),
+            lifetime=self.lifetime,
+            # A batch keeps its own record of which machine began it.
+            begin=begun.entry(self.ledger, self.job.name, key) if self._lists_begun else None,
+            on_tenure=lambda tenure: guard.tell("tenure", tenure.freeze_at, tenure.end_at, tenure.deadline),
+            on_lost=lambda _: guard.tell("end", warden.LOST, ttl * 0.1, int(signal.SIGTERM)),
+        )
+
+    @property
+    def _lists_begun(self) -> bool:
+        return self.store.lists_begun and self.checkpoints is None
+
+    def give_up(self, why: Error) -> Verdict:
+        """No lease, nothing begun: a person has to see to the gate."""
+        from ..leases.unsealed import record
+
+        waits = record(self.ledger, self._open(self.unsealed), why, self.host)
+        return self._tell(waits, states.exit_code(waits.state))
+
+    def _open(self, key: str) -> Run:
+        return self.ledger.open_run(
+            self.job.name,
+            key,
+            slot=self.job.due,
+            command=self._command(),
+            definition=definition(self.job),
+            host=self.host,
+            again=self.job.again,
+        )
+
+    def _command(self) -> str:
+        """As it is recorded, for reading."""
+        return redaction.secrets({**os.environ, **dict(self.job.env)}).text(self.job.target.shown)
+
+    def _attempt(self, lease: Lease, key: str) -> Verdict:
+        opened = self._open(key)
+        settled = not self.job.again and self.store.look(self.job.name, key) is not None
+        decided = opened.state == states.RUNNING and begun.decision(self.store, self.ledger, opened)
+        elsewhere = begun.elsewhere(lease, self.ledger, opened) if lease.begun and not settled else None
+        try:
+            writer = self.ledger.seal(
+                opened.id,
+                token=lease.token,
+                grant=lease.grant,
+                holder=lease.holder,
+                lost="again" if settled or decided else self.job.when_lost,
+                command=self._command(),
+                definition=definition(self.job),
+            )
+        except RunEnded as ended:
+            # Left behind by a holder that may have acted, or decided by a person while we waited for the lease.
+            return self._tell(ended.run, states.exit_code(ended.run.state))
+        if settled:
+            skipped = writer.finish(states.SUCCEEDED, exit_code=0, reason="its key is done already")
+            self._end_begun(lease, skipped)
+            return self._tell(skipped, 0)
+        if elsewhere:
+            writer.event(begun.KIND, attempt=elsewhere.attempt, host=elsewhere.host, token=elsewhere.token)
+            if self.job.when_lost == "doubt":
+                doubtful = writer.finish(states.IN_DOUBT, reason=begun.sentence(elsewhere))
+                return self._tell(doubtful, states.exit_code(doubtful.state))
+        lease.ended.clear()  # from here on it may act: only its end takes it off the list
+        self.writer, self.lease, self.opened = writer, lease, writer.run
+        unwritten.recover(self._folder(), self.ledger, writer)
+        self.spending.begin(writer.run)  # counted again: another may have made an attempt while we waited for the lease
+        started = clock.now()
+        if self._prepare():
+            self._guarded(lambda: self._work(started))
+            self._publish()
+        return self._settle(key, clock.now() - started)
+
+    # ── prepare ──
+
+    def _prepare(self) -> bool:
+        """Record what goes in, make the workspace. False: there is nothing to start, and `ending` says why."""
+
+        def steps() -> None:
+            if self.job.input:
+                from ....system import fingerprint
+
+                for path in self.job.input:
+                    self.writer.event("input", path=os.path.abspath(path), sha256=fingerprint.of(path))
+            if self.delivery:
+                self.recovered = self.delivery.begin(self.lease, self.ledger, self.writer)
+                if self.recovered:
+                    self.ending.report(0, "", 0)
+
+        self._guarded(steps)
+        return not self.ending.over
+
+    # ── start and attend ──
+
+    def _folder(self) -> str:
+        return os.path.join(self.store.folder, "runs", self.opened.id)
+
+    def _work(self, started: float) -> None:
+        folder = private_folder(self._folder())
+        if self.checkpoints:
+            self.checkpoints.prepare(self.store, self.ledger, self.lease, self.writer, folder)
+        self.attendance = Attendance(
+            self.job,
+            self.lease,
+            self.ledger,
+            self.writer,
+            self.told,
+            self.spending,
+            self.ending,
+            guard=self.guard,
+            streams=(self.pipes[0][0], self.pipes[1][0]),
+            folder=folder,
+            delivery=self.delivery,
+            checkpoints=self.checkpoints,
+            where=self.where,
+        )
+        self.attendance.run(started)
+
+    # ── publish ──
+
+    def _publish(self) -> None:
+        """Let the result land, if there is one; nothing of the command is left that could still change it."""
+        if self.delivery and self._judged()[0] == states.SUCCEEDED:
+            self._guarded(self.delivery.publish)
+
+    def _guarded(self, steps: Callable[[], None]) -> None:
+        """What goes wrong ends the run, with the reason. A refusal does not: the run is another's by now."""
+        try:
+            steps()
+        except StaleToken as refused:
+            self._note_refusal("result", refused)
+            raise
+        except LeaseLost as lost:
+            self.ending.decide(states.LOST, str(lost), lost.exit_code)
+        except Error as error:
+            state = states.NEEDS_ATTENTION if isinstance(error, Conflict) else states.FAILED
+            self.ending.decide(state, str(error), error.exit_code)
+        except Exception as error:
+            # A full disk, a folder that somebody removed, a fault of ours: a run that nobody ends would ask a person.
+            if os.environ.get("NIGHTLATCH_DEBUG"):
+                raise
+            self.guard.dismiss()
+            self.ending.decide(states.FAILED, f"Nightlatch could not go on: {type(error).__name__}: {error}", 125)
+
+    # ── settle ──
+
+    def _settle(self, key: str, elapsed: float) -> Verdict:
+        """Mark the key done, and record how it ended: never over the verdict of a holder that has overtaken us."""
+        state, reason = self._judged()
+        own, left = 0 if state == states.SUCCEEDED else self.ending.exit_code, self.ending.left
+        if state == states.SUCCEEDED and not (self.delivery and self.delivery.settled):
+            patiently(self.lease, lambda: self._mark_done(key))
+        if left and not reason:
+            reason = f"left {left} process{'es' if left > 1 else ''} behind; ended"
+        if self.delivery and state != states.SUCCEEDED:
+            reason = self.delivery.kept(reason)
+        shown = own if state in (states.SUCCEEDED, states.FAILED) else states.exit_code(state)
+        if state == states.CANCELLED and self.ending.why == warden.ASKED:
+            shown = own or 128 + self.guard.asked_with  # it was interrupted, however well it took that
+        try:
+            ended = patiently(
+                self.lease, lambda: self.writer.finish(state, exit_code=own, reason=reason, elapsed=elapsed)
+            )
+            self._end_begun(self.lease, ended)
+            if self.delivery:
+                self.delivery.end(keep=state != states.SUCCEEDED)
+            return self._tell(ended, shown)
+        except (StaleToken, RunEnded) as refused:
+            self._note_refusal(f"verdict {state}", refused)
+            raise LeaseLost(
+                f"{self.job.name} was taken over while it ran; its end is not recorded over the new holder's. "
+                f"Look: {advice.command('show', self.opened.id)}",
+                reason="taken",
+            ) from None
+
+    def _end_begun(self, lease: Lease, run: Run) -> None:
+        """The run has ended, and every machine may know; one that needs a person stays on the list for all of them."""
+        if self._lists_begun and not states.needs_person(run.state):
+            lease.ended = begun.ended(lease, self.ledger, run.key)
+
+    def _note_refusal(self, what: str, refused: StaleToken | RunEnded) -> None:
+        self.ledger.note_refusal(self.job.name, self.opened.id, self.opened.attempt, self.lease.token, what, refused)
+
+    def _mark_done(self, key: str) -> None:
+        self.store.settle(self.lease.name, self.lease.grant, self.job.name, key, value=self.opened.id)
+
+    def _judged(self) -> tuple[str, str]:
+        done = self.checkpoints is not None and self.checkpoints.summary.get("exit_code") == 0
+        state, reason = self.ending.judged(self.lease.lost, self.job.timeout, self.told, done=done)
+        if state != states.SUCCEEDED:
+            return state, reason
+        # Usage that is only known at the end cannot undo what is done: failing it would do and pay it again.
+        cap = self.spending.over()
+        told = f"passed its budget {cap}" if cap else self.told.unmetered
+        return state, self.recovered or told
+
+    # ── tell ──
+
+    def _tell(self, run: Run, exit_code: int) -> Verdict:
+        told = verdict.of(
+            run,
+            exit_code=exit_code,
+            host=self.host,
+            at=clock.wall(),
+            head=run.anchor,
+            retry_after=self.told.retry_after,
+        )
+        verdict.append(self.store.folder, told)
+        return told

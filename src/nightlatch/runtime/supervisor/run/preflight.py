@@ -1,0 +1,91 @@
+"""The first step of a run: is there anything to do? Looking claims nothing and changes nothing."""
+
+from __future__ import annotations
+
+from ....core import advice, states
+from ....core.job import BY_HAND
+from ....errors import Busy, InDoubt
+from ....ledger import open_for
+from ....store import url
+from ....system import clock, identity
+from ...both import verdict
+from ..socket.listener import Told
+from . import begun
+from .spending import Spending
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ....core.job import Job
+    from ....ledger.ledger import Ledger
+    from ...both.verdict import Verdict
+
+
+class Looking:
+    """A job, its store and its ledger; what is done of it, and what it has spent."""
+
+    def __init__(self, job: Job, store: str | None) -> None:
+        self.job, self.where = job, url.resolve(store)
+        self.host, self.told = identity.host(), Told()
+        # A server's driver is large: the warden, which does without, is forked before it is loaded.
+        scheme = url.scheme_of(self.where)
+        self.server = scheme is not None and scheme.large
+        if not self.server:
+            self._name_store()
+
+    def _name_store(self) -> None:
+        self.store = url.connect(self.where)
+        self.ledger: Ledger = open_for(self.where)
+        self.spending = Spending(self.job.name, self.job.budget, self.ledger, self.told)
+
+    def look_only(self) -> str | Verdict:
+        """As `look`, for who will not claim it next: the lease would tell that another works on it, or has left it."""
+        key = self.look()
+        known = self.ledger.find(self.job.name, key) if isinstance(key, str) else None
+        if known and known.state == states.RUNNING:
+            from ..afterwards import lapse
+
+            if lapse.state_of(known, self.ledger, self.store) != lapse.LAPSED:
+                raise Busy(f"{self.job.name} ({key}) is being worked on by {known.holder}")
+            if self.job.when_lost == "doubt" and not begun.decision(self.store, self.ledger, known):
+                raise InDoubt(
+                    f"{self.job.name} ({key}) is in doubt: its holder {known.holder} is gone, and it may have acted. "
+                    f"Look: {advice.command('show', known.id)}; then decide: {advice.command('resolve', known.id)}"
+                )
+        return key
+
+    def look(self) -> str | Verdict:
+        """The key to work on; or the verdict, when there is nothing to do."""
+        if self.server:
+            self._name_store()
+        key = self.job.key or self._unfinished()
+        done = None if self.job.again else self.store.look(self.job.name, key)
+        known = self.ledger.find(self.job.name, key)
+        if known and states.needs_person(known.state) and (decided := begun.decision(self.store, self.ledger, known)):
+            state, by = begun.outcome(decided)
+            known = self.ledger.resolve(known.id, state, by)  # on another machine; this ledger learns of it now
+        if known and states.needs_person(known.state):
+            from ..leases import unsealed
+
+            then, verb = ("when it is mended", "retry") if unsealed.waits(known) else ("then decide", "resolve")
+            raise InDoubt(
+                f"{self.job.name} ({key}) is {known.state}: {known.reason or 'nobody knows whether it acted'}. Look: "
+                f"{advice.command('show', known.id)}; {then}: {advice.command(verb, known.id)}"
+            )
+        settled = done is not None or (known is not None and known.state == states.SUCCEEDED and not self.job.again)
+        if settled and not (known and known.state in states.OPEN):
+            return verdict.Verdict(
+                job=self.job.name, key=key, slot=self.job.due, status=verdict.SKIPPED, exit_code=0, host=self.host,
+                run=known.id if known else "", reason="its key is done", at=clock.wall(),
+            )  # fmt: skip
+        self.spending.count_earlier(known)
+        self.spending.afford()
+        return key
+
+    def _unfinished(self) -> str:
+        """A run by hand goes on with the newest, if that is by hand and unfinished, and no new one is asked for. Never
+        with one that has a key: its work would count as done by whatever is run now."""
+        if not self.job.new:
+            newest = self.ledger.newest(self.job.name)
+            if newest and newest.key.startswith(BY_HAND) and newest.state not in (states.SUCCEEDED, states.CANCELLED):
+                return newest.key
+        return f"{BY_HAND}{identity.new_id()[:12]}"

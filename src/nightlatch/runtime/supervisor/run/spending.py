@@ -1,0 +1,65 @@
+"""What a run may use: its caps, against what it and its job have used before."""
+
+from __future__ import annotations
+
+from ....core import budget
+from ....errors import OverBudget, StoreUnreachable
+from ...both import usage
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ....core.budget import Cap
+    from ....ledger.ledger import Ledger
+    from ....ledger.model import Run
+    from ..socket.listener import Told
+
+
+class Spending:
+    def __init__(self, job: str, caps: tuple[Cap, ...], ledger: Ledger, told: Told) -> None:
+        """`told`: what this attempt has used so far; it grows elsewhere."""
+        self._job, self._caps, self._ledger, self._told = job, caps, ledger, told
+        self._known: dict[tuple[str, str], float] = {}  # as the ledger said when it last answered
+        self._earlier: dict[str, float] = {}  # by earlier attempts of the run
+        self._run: Run | None = None  # once this attempt has begun
+
+    def begin(self, run: Run) -> None:
+        """This attempt is the newest of `run`: what it uses is in `used`."""
+        self._run = run
+        self.count_earlier(run)
+
+    def count_earlier(self, run: Run | None) -> None:
+        """What earlier attempts have used of a cap for a run: a retried run does not spend it once more."""
+        if run and run.attempt and any(cap.period == "run" for cap in self._caps):
+            self._earlier = usage.since_success(self._ledger.entries(run.id))
+
+    def afford(self) -> None:
+        """Raise `OverBudget` if there is nothing left to begin with."""
+        cap = budget.exceeded(self._caps, {}, self.before, starting=True)
+        if cap:
+            until = "" if cap.period == "run" else f"when the {cap.period} is over, or "
+            raise OverBudget(
+                f"{self._job} is not started: its budget {cap} is spent. It may again {until}with a higher --budget"
+            )
+
+    def before(self, unit: str, period: str) -> float:
+        """Before this attempt: what the run has used, or its job in the current day or month of the ledger."""
+        if period == "run":
+            return self._earlier.get(unit, 0.0)
+        try:
+            known = self._known[unit, period] = self._by_ledger(unit, period)
+        except StoreUnreachable:
+            if (unit, period) not in self._known:
+                raise
+            return self._known[unit, period]
+        return known
+
+    def _by_ledger(self, unit: str, period: str) -> float:
+        before = self._ledger.used(self._job, unit, period, besides=self._run)
+        own = self._ledger.used_by_attempt(self._run, unit, period) if self._run else None
+        if own is None:
+            return before
+        # It began before the current period: of what it has used, only a part counts.
+        return before + own + self._told.unwritten.get(unit, 0.0) - self._told.used.get(unit, 0.0)
+
+    def over(self) -> Cap | None:
+        return budget.exceeded(self._caps, self._told.used, self.before)

@@ -1,0 +1,124 @@
+"""Usage that the store could not take: kept in a file of the run, and written when the store is back.
+
+What was used is used, whether the store answers or not, and caps count it at once. It is acknowledged when it is on
+this machine's disk. A supervisor that dies before the store is back leaves the file to the next attempt.
+"""
+
+from __future__ import annotations
+
+import os
+from _thread import allocate_lock, start_new_thread
+
+from ....core.units import UNITS
+from ....errors import Error, Stop, StoreUnreachable
+from ....system import clock, durable, identity
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ....ledger.ledger import Ledger
+    from ....ledger.writer import Verb, Writer
+
+_NAME = "unwritten"
+
+
+class Unwritten:
+    """For one thread that keeps, and its own that writes."""
+
+    def __init__(self, writer: Writer, folder: str, amounts: dict[str, float]) -> None:
+        """`amounts`: the sum of what waits here; it is changed in place."""
+        self._writer, self._path, self._amounts = writer, os.path.join(folder, _NAME), amounts
+        self._mutex, self._turn = allocate_lock(), allocate_lock()  # for the fields below; for the one that writes
+        self._waiting: list[tuple[str, dict[str, float], Verb]] = []  # a line of the file, and what it stands for
+        self._working = False
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def keep(self, amounts: dict[str, float], tried: Verb | None) -> None:
+        """`tried`: the verb that may have landed although its reply was lost. On the disk when this returns."""
+        import json
+
+        about = tried.about if tried else {}
+        verb = self._writer.used(amounts, about, id=identity.new_id())
+        verb.heads = tried.heads if tried else verb.heads
+        line = json.dumps({"id": verb.facts["id"], "heads": sorted(verb.heads), "amounts": amounts, "about": about})
+        with self._mutex:
+            self._append(line)
+            self._waiting.append((line, amounts, verb))
+            for unit, amount in amounts.items():
+                self._amounts[unit] = self._amounts.get(unit, 0.0) + amount
+            if not self._working:
+                self._working = True
+                start_new_thread(self._work, ())
+
+    def write(self) -> None:
+        """All that waits; raises what keeps the store from taking it."""
+        with self._turn:
+            while self._waiting:
+                _, amounts, verb = self._waiting[0]
+                self._writer.take(verb)  # without the mutex: it may take long, and more may have to be kept meanwhile
+                with self._mutex:
+                    del self._waiting[0]
+                    for unit, amount in amounts.items():
+                        self._amounts[unit] -= amount
+                    rest = "".join(f"{line}\n" for line, *_ in self._waiting)
+                    durable.replace(self._path, rest.encode()) if rest else os.unlink(self._path)
+
+    def _append(self, line: str) -> None:
+        is_new = not os.path.exists(self._path)
+        fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            size, view = os.fstat(fd).st_size, memoryview(line.encode() + b"\n")
+            try:
+                while view:
+                    view = view[os.write(fd, view) :]
+                durable.fsync(fd)
+            except OSError:
+                os.ftruncate(fd, size)  # half a line would spoil the next one; and it is not acknowledged
+                raise
+        finally:
+            os.close(fd)
+        if is_new:
+            durable.fsync_folder(os.path.dirname(self._path))
+
+    def _work(self) -> None:
+        while True:
+            clock.sleep(clock.SLICE)
+            given_up = False
+            try:
+                self.write()
+            except StoreUnreachable:
+                continue
+            except (Error, Stop, OSError):
+                given_up = True  # another has the run by now: the file stays, and is for it
+            with self._mutex:
+                if given_up or not self._waiting:
+                    self._working = False
+                    return
+
+
+def recover(folder: str, ledger: Ledger, writer: Writer) -> None:
+    """Write what earlier attempts of the run have kept, unless it landed after all."""
+    import json
+
+    path = os.path.join(folder, _NAME)
+    try:
+        with open(path, encoding="utf-8") as file:
+            lines = file.read().splitlines()
+    except FileNotFoundError:
+        return
+    landed = set()
+    for entry in ledger.entries(writer.run.id):
+        landed |= {entry.hash, entry.facts.get("id", "")}
+    for line in lines:
+        try:
+            found = json.loads(line)
+            known = {found["id"], *found["heads"]}
+            amounts = {unit: float(found["amounts"].get(unit, 0)) for unit in UNITS}
+            about = {name: str(text) for name, text in found["about"].items()}
+        except (ValueError, LookupError, TypeError, AttributeError):
+            continue  # torn: it was not acknowledged
+        if not known & landed:
+            some = {unit: amount for unit, amount in amounts.items() if amount}
+            writer.take(writer.used(some, about, id=found["id"]))
+    os.unlink(path)

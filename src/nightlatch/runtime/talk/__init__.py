@@ -1,1 +1,0 @@
-"""The private socket between a supervisor and its command: both ends."""
