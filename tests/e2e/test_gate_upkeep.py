@@ -43,6 +43,34 @@ def test_with_the_hook_a_plain_push_is_refused_and_a_gated_one_lands(repository,
     assert git(bare, "log", "-1", "--format=%s", "main").stdout.strip() == "two"
 
 
+def test_with_the_hook_only_a_fence_is_a_fence_and_nobody_deletes_it_or_sets_it_back(repository, sqlite_url):
+    bare, work = repository
+    assert nightlatch(sqlite_url, "gate", "install-hook", str(bare), "--branch", "main").returncode == 0
+    from tests.programs import NIGHTLATCH
+
+    fence = "refs/nightlatch/@fence/main"
+
+    def gated(text: str) -> str:
+        (work / "index").write_text(text)
+        git(work, "commit", "-qam", text)
+        pushed = nightlatch(sqlite_url, "lock", "site", "--", *NIGHTLATCH, "push", "origin", "main", cwd=work)
+        assert pushed.returncode == 0, pushed.stderr
+        return git(bare, "rev-parse", fence).stdout.strip()
+
+    first, second = gated("two"), gated("three")
+    git(work, "fetch", "-q", "origin", f"+{fence}:refs/fence")
+    git(work, "commit", "-q", "--allow-empty", "-m", "four")
+    lower = git(work, "cat-file", "commit", second).stdout.replace("\t17", "\t16").partition("\n\n")[2]
+    fallen = git(work, "commit-tree", f"{second}^{{tree}}", "-p", second, "-m", lower).stdout.strip()
+    empty = git(work, "commit-tree", f"{second}^{{tree}}", "-p", second, "-m", "fence of main").stdout.strip()
+    for spec in (f"HEAD:{fence}", f":{fence}", f"{first}:{fence}", f"{fallen}:{fence}", f"{empty}:{fence}"):
+        for branch in ([], ["HEAD:main"]):
+            refused = git(work, "push", "--force", "origin", *branch, spec)
+            assert refused.returncode and "fence" in refused.stderr, (spec, refused)
+    assert git(bare, "rev-parse", fence).stdout.strip() == second
+    assert gated("five") != second
+
+
 def test_a_hook_of_ones_own_is_not_touched(repository, sqlite_url):
     bare, _ = repository
     (bare / "hooks" / "pre-receive").write_text("#!/bin/sh\nexit 0\n")

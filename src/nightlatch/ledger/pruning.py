@@ -128,10 +128,15 @@ def _remove(tables: Tables, job: str, over: list[str], before: int, by: str) -> 
             seq, hash_ = last[0]
             entries += len(chain(_CUT, chain=chain_name, seq=seq))
             facts |= {"seq": seq, "hash": hash_}
-            # Runs that stay, and whose links go, are linked here instead.
-            stay = chain(_STAYING, job=job, before=before + _SLACK)
-            facts["links"] = " ".join(f"{run}:{at}:{head}:{state}" for run, at, head, state, anchor in stay
-                                      if 0 < _place(anchor) <= seq) or None  # fmt: skip
+            # Runs that stay, and whose links go, are linked here instead; as many in an entry as are kept whole.
+            stay = [
+                f"{run}:{at}:{head}:{state}"
+                for run, at, head, state, anchor in chain(_STAYING, job=job, before=before + _SLACK)
+                if 0 < _place(anchor) <= seq
+            ]
+            for first in range(0, len(stay), _MOST):
+                links = " ".join(stay[first : first + _MOST])
+                chain.append("cut", runs="", by=by, before=before, links=links)
         chain.append("cut", **facts)
     return gone, entries
 

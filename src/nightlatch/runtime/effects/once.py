@@ -19,7 +19,7 @@ from ...core.value import value
 from ...errors import Busy, InDoubt, LeaseLost, Nested, StaleToken, StoreUnreachable, UsageError
 from ...ledger import open_for
 from ...store import url
-from ...system import clock, command, redaction, warden
+from ...system import clock, command, redaction, tree, warden
 from ...system.lifetime import Lifetime
 from ...system.light import signal
 from ..leases import supervise
@@ -222,6 +222,8 @@ class _Once:
         lease.check()
         env = supervise.environment(lease) | self._told()
         signals.deafen()
+        before = tree.descendants(os.getpid())
+        self.guard.tell("beside", True)
         try:
             running = command.start(self.wanted.probe, env=env)
             try:
@@ -230,6 +232,9 @@ class _Once:
             except BaseException:
                 running.end()
                 raise
+            finally:
+                tree.kill_since(before)
+                self.guard.tell("beside", False)
         except command.Unfinished as unfinished:
             return -1, f"the probe did not end ({unfinished})"
         except OSError as error:
