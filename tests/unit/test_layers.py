@@ -68,8 +68,8 @@ def test_the_rules_know_neither_clock_nor_files(module):
 HEAVY = ["asyncio", "rich", "msgspec", "psycopg", "importlib.metadata", "argparse", "re", "enum", "typing", "json"]
 
 
-@pytest.mark.parametrize("command", ["lock"])
-def test_the_path_of_lock_imports_nothing_heavy(command, sqlite_url):
+@pytest.mark.parametrize("command", ["lock", "run"])
+def test_the_path_of_lock_and_run_imports_nothing_heavy(command, sqlite_url):
     program = (
         "import sys\nfrom nightlatch.cli.main import run\n"
         f"code = run([{command!r}, 'x', '--', 'true'])\n"

@@ -99,14 +99,14 @@ class Unwritten:
 
 def recover(folder: str, ledger: Ledger, writer: Writer) -> None:
     """Write what earlier attempts of the run have kept, unless it landed after all."""
-    import json
-
     path = os.path.join(folder, _NAME)
     try:
         with open(path, encoding="utf-8") as file:
             lines = file.read().splitlines()
     except FileNotFoundError:
         return
+    import json
+
     landed = set()
     for entry in ledger.entries(writer.run.id):
         landed |= {entry.hash, entry.facts.get("id", "")}
