@@ -105,7 +105,7 @@ def recover(folder: str, ledger: Ledger, writer: Writer) -> None:
     try:
         with open(path, encoding="utf-8") as file:
             lines = file.read().splitlines()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return
     landed = set()
     for entry in ledger.entries(writer.run.id):
