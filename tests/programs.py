@@ -45,9 +45,7 @@ def nightlatch(store: str, *words: str, timeout: float = 120, **more: Any) -> su
 
 def start(store: str, *words: str, **more: Any) -> subprocess.Popen[str]:
     """Start the command line and go on."""
-    env = environment(store, **more.pop("env", {}))
-    more = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more}
-    return subprocess.Popen([*NIGHTLATCH, *words], env=env, text=True, **more)
+    return _started([*NIGHTLATCH, *words], store, **more)
 
 
 def said(done: subprocess.CompletedProcess[str], code: int) -> str:
@@ -122,9 +120,16 @@ def kill_all(mark: str) -> None:
 
 def python(store: str, program: str, *words: str, **more: Any) -> subprocess.Popen[str]:
     """Start a small Python program."""
+    return _started([sys.executable, "-c", program, *words], store, **more)
+
+
+def _started(argv: list[str], store: str, **more: Any) -> subprocess.Popen[str]:
+    """In a group of its own: what a test stops must not have the kernel hang up on all the tests, as it does in a group
+    that has lost its shell."""
     env = environment(store, **more.pop("env", {}))
-    more = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more}
-    return subprocess.Popen([sys.executable, "-c", program, *words], env=env, text=True, **more)
+    group = None if more.get("start_new_session") else 0
+    more = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "process_group": group, **more}
+    return subprocess.Popen(argv, env=env, text=True, **more)
 
 
 class Held:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import http.client
 import logging
 import os
+import sys
 import threading
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1"}
 _SIGNED = {"Authorization": "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/s3/aws4_request"}
@@ -82,6 +84,7 @@ class _Lossy(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     endpoint: str
+    one_at_a_time: threading.Lock  # moto compares and replaces in two steps, which is one in S3
     lost: list[str]  # how the paths end whose next put is answered by nobody; one that was lost is taken off
 
     def do_GET(self) -> None:
@@ -91,11 +94,12 @@ class _Lossy(BaseHTTPRequestHandler):
 
     def _hand_on(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0)) or None
-        server = http.client.HTTPConnection(self.endpoint.removeprefix("http://"))
-        server.request(self.command, self.path, body, dict(self.headers))
-        reply = server.getresponse()
-        content = reply.read()
-        server.close()
+        with self.one_at_a_time:
+            server = http.client.HTTPConnection(self.endpoint.removeprefix("http://"))
+            server.request(self.command, self.path, body, dict(self.headers))
+            reply = server.getresponse()
+            content = reply.read()
+            server.close()
         ends = next((end for end in self.lost if self.command == "PUT" and self.path.endswith(end)), None)
         if ends and reply.status == 200:
             self.lost.remove(ends)
@@ -117,14 +121,22 @@ class _Lossy(BaseHTTPRequestHandler):
 def lossy(endpoint: str) -> Iterator[tuple[str, list[str]]]:
     """A network in front of a server: (endpoint, how the paths end whose next put happens and is not answered)"""
     lost: list[str] = []
-    with _serving(type("Lossy", (_Lossy,), {"endpoint": endpoint, "lost": lost})) as in_front:
+    with _serving(
+        type("Lossy", (_Lossy,), {"endpoint": endpoint, "lost": lost, "one_at_a_time": threading.Lock()})
+    ) as in_front:
         yield in_front, lost
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), ConnectionError):  # a client that was killed
+            super().handle_error(request, client_address)
 
 
 @contextmanager
 def _serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
     """The endpoint."""
-    http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    http = _Server(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=http.serve_forever, daemon=True)
     thread.start()
     try:

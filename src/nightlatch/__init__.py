@@ -88,12 +88,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
+    if name not in _WHERE and name != "gates":  # `from .. import exits` asks here first: nothing is loaded for it
+        raise AttributeError(f"module 'nightlatch' has no attribute {name!r}")
     import importlib
 
     if name == "gates":
         return importlib.import_module(".gates", __name__)
-    if name not in _WHERE:
-        raise AttributeError(f"module 'nightlatch' has no attribute {name!r}")
     found = getattr(importlib.import_module(f".{_WHERE[name]}", __name__), name)
     globals()[name] = found
     return found

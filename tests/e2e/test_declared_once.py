@@ -143,13 +143,55 @@ def test_a_store_is_one_scheme_and_one_module(copy, tmp_path, monkeypatch):
 
 def test_nobody_else_looks_at_a_stores_scheme():
     """Gates have URLs of their own, and `--publish` and a workspace name branches."""
-    elsewhere = {"gates", "runtime/publishing/targets.py", "runtime/batches/place.py", "cli/gate.py"}
+    elsewhere = {
+        "gates",
+        "runtime/publishing/targets.py",
+        "runtime/batches/place.py",
+        "cli/gate.py",
+        "cli/prove_places.py",
+    }
     for path in (ROOT / "src" / "nightlatch").rglob("*.py"):
         name = str(path.relative_to(ROOT / "src" / "nightlatch"))
         if name == "store/url.py" or name in elsewhere or name.split("/", maxsplit=1)[0] in elsewhere:
             continue
         for test in ('startswith("sqlite:', 'startswith("git+', 'startswith(("postgres', "startswith(dsn.SCHEMES)"):
             assert test not in path.read_text(), f"{name} has {test}: ask store/url.py"
+
+
+KIND = """    Kind("memo", module="memo", name="Memo", published_to=True),
+"""
+
+MEMO_GATE = """
+from .file import File
+
+class Memo(File):
+    def __init__(self, url, keep=0):
+        super().__init__(url.removeprefix("memo://"))
+        self.url = url
+
+    @classmethod
+    def from_url(cls, url):
+        return cls(url)
+"""
+
+
+def test_a_gate_is_one_registration_and_one_module(copy, tmp_path):
+    (copy.folder / "src/nightlatch/gates/memo.py").write_text(MEMO_GATE)
+    copy.add("gates/__init__.py", '    Kind("git", module', KIND)
+    memo = f"memo://{tmp_path}/memo"
+    assert (
+        copy.python(f"from nightlatch import gates; print(gates.Memo({memo!r}).url == gates.at({memo!r}).url)")
+        == "True\n"
+    )
+    run = ("run", "x", "--workspace", "scratch", "--publish", f"out={memo}", "--", "sh", "-c", "echo one > out")
+    assert "status=succeeded" in copy.command(*run)
+    assert (tmp_path / "memo").read_text() == "one\n"
+    (tmp_path / "two").write_text("two")
+    inside = f"{sys.executable} -m nightlatch publish {tmp_path}/two {memo}"
+    copy.command("lock", "x", "--gate", memo, "--", "sh", "-c", inside)
+    assert (tmp_path / "memo").read_text() == "two"
+    shown = copy.command("gate", "show", memo)
+    assert f"gate     {memo}" in shown and "mark     x  token" in shown
 
 
 def test_every_run_records_its_definition(sqlite_url, tmp_path):

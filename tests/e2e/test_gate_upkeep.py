@@ -43,6 +43,34 @@ def test_with_the_hook_a_plain_push_is_refused_and_a_gated_one_lands(repository,
     assert git(bare, "log", "-1", "--format=%s", "main").stdout.strip() == "two"
 
 
+def test_with_the_hook_only_a_fence_is_a_fence_and_nobody_deletes_it_or_sets_it_back(repository, sqlite_url):
+    bare, work = repository
+    assert nightlatch(sqlite_url, "gate", "install-hook", str(bare), "--branch", "main").returncode == 0
+    from tests.programs import NIGHTLATCH
+
+    fence = "refs/nightlatch/@fence/main"
+
+    def gated(text: str) -> str:
+        (work / "index").write_text(text)
+        git(work, "commit", "-qam", text)
+        pushed = nightlatch(sqlite_url, "lock", "site", "--", *NIGHTLATCH, "push", "origin", "main", cwd=work)
+        assert pushed.returncode == 0, pushed.stderr
+        return git(bare, "rev-parse", fence).stdout.strip()
+
+    first, second = gated("two"), gated("three")
+    git(work, "fetch", "-q", "origin", f"+{fence}:refs/fence")
+    git(work, "commit", "-q", "--allow-empty", "-m", "four")
+    lower = git(work, "cat-file", "commit", second).stdout.replace("\t17", "\t16").partition("\n\n")[2]
+    fallen = git(work, "commit-tree", f"{second}^{{tree}}", "-p", second, "-m", lower).stdout.strip()
+    empty = git(work, "commit-tree", f"{second}^{{tree}}", "-p", second, "-m", "fence of main").stdout.strip()
+    for spec in (f"HEAD:{fence}", f":{fence}", f"{first}:{fence}", f"{fallen}:{fence}", f"{empty}:{fence}"):
+        for branch in ([], ["HEAD:main"]):
+            refused = git(work, "push", "--force", "origin", *branch, spec)
+            assert refused.returncode and "fence" in refused.stderr, (spec, refused)
+    assert git(bare, "rev-parse", fence).stdout.strip() == second
+    assert gated("five") != second
+
+
 def test_a_hook_of_ones_own_is_not_touched(repository, sqlite_url):
     bare, _ = repository
     (bare / "hooks" / "pre-receive").write_text("#!/bin/sh\nexit 0\n")
@@ -62,6 +90,16 @@ def test_a_target_that_cannot_be_sealed_is_not_in_the_way_of_the_next_holder(sql
     assert failed.returncode == 69 and "is it the right target?" in failed.stderr, failed.stderr
     after = nightlatch(sqlite_url, "lock", "x", "--", "true", cwd=tmp_path, env=CREDENTIALS)
     assert after.returncode == 0, after.stderr
+
+
+def test_a_gate_named_before_it_was_known_to_be_a_folder_is_sealed_where_its_mark_is(sqlite_url, tmp_path):
+    """It is registered as a file and as a folder, and the file's path is the folder's link by then."""
+    (tmp_path / "made").mkdir()
+    publish = ("--", *NIGHTLATCH, "publish", "made", "site")
+    assert nightlatch(sqlite_url, "lock", "x", "--gate", "site", *publish, cwd=tmp_path).returncode == 0
+    after = nightlatch(sqlite_url, "lock", "x", "--", "true", cwd=tmp_path)
+    assert after.returncode == 0, after.stderr
+    assert len(list(tmp_path.rglob("marks"))) == 1
 
 
 def test_a_gate_that_is_gone_for_good_is_forgotten(sqlite_url, tmp_path):

@@ -16,7 +16,7 @@ import nightlatch as package
 from nightlatch.core import effects
 from nightlatch.ledger import open_for
 from tests.git_server import git_repository
-from tests.programs import NIGHTLATCH, alive, children, nightlatch, start, until
+from tests.programs import NIGHTLATCH, alive, carrying, children, nightlatch, start, until
 
 ACT = 'echo x >> "$0"; echo posted'
 
@@ -177,6 +177,30 @@ def test_a_probe_is_ended_with_who_waits_for_it(sqlite_url, acts):
     waiting.terminate()
     assert waiting.wait(60) == 76
     assert not alive(probe)
+
+
+LEAVING = "sh -c '(setsid sleep 600 &); sleep 600 & exit 0'"
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["in doubt before", "in doubt now"])
+def test_what_a_probe_leaves_running_does_not_outlive_once(sqlite_url, before):
+    mark = f"PROBE-{os.urandom(8).hex()}"
+    if before:
+        assert nightlatch(sqlite_url, "once", "k", "--", "false").returncode == 76
+    probed = nightlatch(sqlite_url, "once", "k", "--probe", LEAVING, "--", "false", env={"PROBE": mark})
+    assert probed.returncode == 0, probed.stderr
+    assert not carrying(mark)
+
+
+def test_a_probe_does_not_outlive_a_killed_once(sqlite_url, acts):
+    mark = f"PROBE-{os.urandom(8).hex()}"
+    assert nightlatch(sqlite_url, "once", "k", "--", "false").returncode == 76
+    probe = f"sh -c '(setsid sleep 600 &); touch {acts}.probed; sleep 600'"
+    waiting = start(sqlite_url, "once", "k", "--probe", probe, "--", "true", env={"PROBE": mark})
+    until(Path(f"{acts}.probed").exists)
+    waiting.kill()
+    waiting.communicate()
+    until(lambda: not carrying(mark))
 
 
 def test_a_probe_is_not_asked_every_second(sqlite_url, acts):

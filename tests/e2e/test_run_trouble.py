@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.runs import Running, listed, one, run_job
-from tests.programs import TOOL, environment, nightlatch, start, until
+from tests.programs import NIGHTLATCH, TOOL, environment, nightlatch, start, until
 
 WORDS = """
 import os, socket, sys
@@ -148,3 +148,23 @@ def test_a_run_without_a_workspace_has_not_that_of_the_run_around_it(sqlite_url:
     inner = f"{TOOL} run inner --timeout 1m -- sh -c 'echo \"<$NIGHTLATCH_WORKSPACE>\"'"
     done = run_job(sqlite_url, "--workspace", "scratch", "--", "sh", "-c", inner)
     assert (done.returncode, done.stdout) == (0, "<>\n"), done.stderr
+
+
+# A /tmp of its own, in which another user was first to make the folder whose name is known.
+SQUATTED = """
+mount -t tmpfs -o mode=1777 none /tmp
+mkdir -m 0700 /tmp/nightlatch-0
+chown 65534 /tmp/nightlatch-0
+unset XDG_RUNTIME_DIR
+exec "$@"
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can make what belongs to another user")
+def test_a_folder_that_another_user_made_in_tmp_is_in_nobodys_way():
+    words = [*NIGHTLATCH, "run", "job", "--", *NIGHTLATCH, "progress", "1"]
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-ec", SQUATTED, "sh", *words],
+        env=environment("sqlite:////tmp/state/nightlatch.db"), text=True, capture_output=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr

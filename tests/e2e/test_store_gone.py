@@ -75,7 +75,9 @@ def test_a_link_to_a_store_is_the_store(tmp_path):
     """By either name: the same id, the same lease, locks and log beside the real file."""
     (tmp_path / "real").mkdir()
     (tmp_path / "names").mkdir()
+    (tmp_path / "big").mkdir()
     link = tmp_path / "names" / "link.db"
+    (tmp_path / "real" / "store-ledger.db").symlink_to(tmp_path / "big" / "ledger.db")
     link.symlink_to(tmp_path / "real" / "store.db")
     real, by_link = f"sqlite:///{tmp_path}/real/store.db", f"sqlite:///{link}"
     assert nightlatch(by_link, "run", "job", "--key", "k", "--timeout", "1h", "--", "true").returncode == 0

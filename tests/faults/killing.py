@@ -72,7 +72,10 @@ def left_behind(folder: Path) -> set[str]:
     """What only one that was killed in the middle leaves."""
     releases = folder / "target.releases"
     unfinished = {name for name in os.listdir(releases) if name.startswith("new.")} if releases.exists() else set()
-    return set(os.listdir(folder / ".target.nightlatch")) - {"marks", "lock"} | unfinished
+    hidden = {
+        name for name in os.listdir(folder / ".target.nightlatch") if not name.startswith(("landing.", "before."))
+    }
+    return hidden - {"marks", "lock"} | unfinished
 
 
 def main() -> None:

@@ -65,7 +65,13 @@ def holders(sqlite_url: str) -> Iterator[Any]:
         argv = [sys.executable, "-m", "tests.faults.holder", target.url, content, when]
         started.append(
             subprocess.Popen(
-                argv, env=programs.environment(sqlite_url, **env), text=True, cwd=ROOT, stdout=-1, stderr=-1
+                argv,
+                env=programs.environment(sqlite_url, **env),
+                text=True,
+                cwd=ROOT,
+                stdout=-1,
+                stderr=-1,
+                process_group=0,
             )
         )
         return started[-1]

@@ -66,7 +66,11 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Target:
 
 def writer(started: list[subprocess.Popen[str]], gate: Any, its: Mark, content: str, point: str) -> Any:
     argv = [gate.url, its.store, its.name, str(its.token), its.grant, content, point]
-    started.append(subprocess.Popen([sys.executable, str(HERE / "writer.py"), *argv], text=True, stdin=subprocess.PIPE))
+    started.append(
+        subprocess.Popen(
+            [sys.executable, str(HERE / "writer.py"), *argv], text=True, stdin=subprocess.PIPE, process_group=0
+        )
+    )
     return started[-1]
 
 
@@ -188,7 +192,7 @@ def test_a_gate_that_the_new_holder_does_not_know_of_is_sealed_for_it(by, tmp_pa
     """It was registered under the lease; whoever acquires seals it before any work."""
     path = tmp_path / "out"
     old = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(path)], env=programs.environment(sqlite_url), text=True
+        [sys.executable, "-c", HOLD, str(path)], env=programs.environment(sqlite_url), text=True, process_group=0
     )  # fmt: skip
     writers.append(old)
     until_stopped(old.pid)

@@ -33,7 +33,7 @@ ROOT = HERE.parents[1]
 def writer(started: list[subprocess.Popen[str]], target: Target, its: Mark, content: str, point: str) -> Any:
     argv = [target.url, its.store, its.name, str(its.token), its.grant, content, point]
     program = [sys.executable, "-m", "tests.faults.sql_writer", *argv]
-    started.append(subprocess.Popen(program, text=True, cwd=ROOT, stdin=subprocess.PIPE))
+    started.append(subprocess.Popen(program, text=True, cwd=ROOT, stdin=subprocess.PIPE, process_group=0))
     return started[-1]
 
 

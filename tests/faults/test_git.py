@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import threading
@@ -94,7 +95,7 @@ def test_of_six_that_race_one_wins_every_round(remote: Remote) -> None:
     stores = [remote.connect() for _ in range(6)]
     stores[0].id  # noqa: B018
     tokens = []
-    for number in range(20):
+    for number in range(int(os.environ.get("NIGHTLATCH_ROUNDS", "8"))):
         outcomes: list[tuple[GitStore, str, Granted] | Exception] = []
         start = threading.Barrier(len(stores))
 

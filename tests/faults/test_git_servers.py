@@ -13,6 +13,7 @@ import nightlatch
 from nightlatch.errors import StoreUnreachable
 from nightlatch.system import identity
 from tests import programs
+from tests.disks import mounting
 from tests.faults.git_remote import Remote, take
 
 # Silence
@@ -159,3 +160,23 @@ def test_a_renewal_in_flight_when_the_command_ends_leaves_no_lock_file_in_the_re
     assert not list(file_remote.path.rglob("*.lock"))
     free = programs.nightlatch(file_remote.store_url, "lock", "articles", "--", "true")
     assert (free.returncode, free.stderr) == (0, "")
+
+
+@mounting
+def test_a_remote_whose_disk_is_full_is_not_said_to_refuse_pushes(tmp_path: Path) -> None:
+    script = f"""
+    mount -t tmpfs -o size=300k tmpfs /mnt
+    git init -q --bare /mnt/site.git
+    git clone -q /mnt/site.git {tmp_path}/work 2>/dev/null; cd {tmp_path}/work
+    git -c user.name=a -c user.email=a@b commit -q --allow-empty -m one
+    dd if=/dev/zero of=/mnt/fill bs=1k 2>/dev/null
+    {programs.TOOL} lock job -- true; echo $?
+    {programs.TOOL} --store sqlite:///{tmp_path}/db lock job -- {programs.TOOL} push origin main; echo $?
+    """
+    alone = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script]
+    env = programs.environment("git+file:///mnt/site.git", XDG_STATE_HOME=str(tmp_path / "state"))
+    done = subprocess.run(alone, env=env, capture_output=True, text=True, timeout=120)
+    assert done.stdout.split() == ["69", "69"], done
+    lines = done.stderr.splitlines()
+    assert len(lines) == 2, done.stderr
+    assert all("the disk of file:///mnt/site.git is full" in line and "Free some space there" in line for line in lines)

@@ -159,7 +159,7 @@ def test_killed_anywhere_a_run_ends_and_nothing_acknowledged_is_lost(sqlite_url,
     print(ends)
 
 
-KEYS = int(os.environ.get("NIGHTLATCH_KEYS", "10"))
+KEYS = int(os.environ.get("NIGHTLATCH_KEYS", "6"))
 GIT_KEYS = int(os.environ.get("NIGHTLATCH_GIT_KEYS", "4"))
 
 # One of two machines: both come to each key at the same moment.

@@ -40,7 +40,7 @@ def test_a_short_soak_finds_nothing(here: dict[str, str]) -> None:
 @pytest.mark.timeout(420)
 @pytest.mark.parametrize(
     ("only", "broken", "finding"),
-    [("sqlite/file", "fence", "an acknowledged add is lost"), ("once/git", "memory", "done twice")],
+    [("sqlite/file", "fence", "an acknowledged add is lost"), ("once/git", "memory", "done 2 times")],
 )
 def test_a_broken_promise_is_found_and_its_folder_is_kept(
     only: str, broken: str, finding: str, here: dict[str, str]

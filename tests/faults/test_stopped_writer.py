@@ -25,7 +25,7 @@ def test_whoever_waits_for_a_stopped_writer_ends_it_and_gets_its_turn(tmp_path: 
     """Also one with little patience: after ending the writer it must not give up before that is gone."""
     database = Sqlite(f"{tmp_path}/store.db", "store")
     database.identity()
-    with subprocess.Popen([sys.executable, "-c", STOPS_INSIDE, database.path]) as writer:
+    with subprocess.Popen([sys.executable, "-c", STOPS_INSIDE, database.path], process_group=0) as writer:
         until(lambda: Path(f"/proc/{writer.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
         rows = database.write("INSERT INTO meta (key, value) VALUES ('a', 'b') RETURNING key", patience=patience)
         assert rows == [("a",)]

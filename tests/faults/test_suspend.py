@@ -47,7 +47,9 @@ class Machine:
             str(self.folder / "said"),
         )
         program = [*self._clock.program, *words]
-        self.started.append(subprocess.Popen(program, env=environment(self.store), text=True, stderr=subprocess.PIPE))
+        self.started.append(
+            subprocess.Popen(program, env=environment(self.store), text=True, stderr=subprocess.PIPE, process_group=0)
+        )
         return self.started[-1]
 
     def working(self) -> int:

@@ -122,7 +122,7 @@ def main() -> int:
     parser.add_argument("--for", dest="time", default="30m", help="how long; every course has one slice at least")
     parser.add_argument("--seed", default=str(random.SystemRandom().randrange(10**6)))
     parser.add_argument("--only", default="*", help="patterns of courses, with commas: 'git/*,*/postgres'")
-    parser.add_argument("--at-once", type=int, default=os.cpu_count() or 2)
+    parser.add_argument("--at-once", type=int, default=(os.cpu_count() or 1) + 1)
     parser.add_argument("--break", dest="broken", default="", choices=("fence", "memory"), help="see tests.soak.course")
     parser.add_argument("--list", action="store_true", help="print the names of all courses")
     given = parser.parse_args()

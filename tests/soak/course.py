@@ -17,6 +17,7 @@ from tests.soak import commands
 from tests.soak.found import Found, crashes
 from tests.soak.places import GATES, STORES, TTL, Place, place
 from tests.workloads import guarded_set
+from tests.workloads.shared_sets import Setup
 
 NAMES = [f"{store}/{gate}" for store in STORES for gate in GATES]
 NAMES += [f"{kind}/{store}" for kind in commands.KINDS for store in STORES]
@@ -28,7 +29,7 @@ def needs(name: str) -> set[str]:
 
 
 def guarded(store: str, gate: str, where: Place, seconds: float, seed: str, *, fenced: bool) -> Found:
-    setup = guarded_set.Setup(
+    setup = Setup(
         where.store(store), fenced=fenced, ttl=max(TTL[store], TTL[gate]),
         seed=random.Random(seed).randrange(10**9), target=where.target(gate),
         homes=where.homes,

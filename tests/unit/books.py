@@ -48,3 +48,10 @@ def rewritten(book: Ledger, chain: str) -> None:
                chain=chain, seq=seq)  # fmt: skip
     tamper(book, "UPDATE {prefix}run SET head = :hash WHERE id = :chain", hash=before, chain=chain)
     tamper(book, "UPDATE {prefix}chain SET head = :hash WHERE name = :chain", hash=before, chain=chain)
+    for run, anchor in book._tables.read("SELECT id, anchor FROM {prefix}run"):
+        name, seq, _ = anchor.rsplit(":", 2)
+        if name == chain:
+            sql = "SELECT hash FROM {prefix}journal WHERE chain = :chain AND seq = :seq"
+            hash_ = book._tables.read(sql, chain=chain, seq=int(seq))[0][0]
+            tamper(book, "UPDATE {prefix}run SET anchor = :anchor WHERE id = :run", anchor=f"{name}:{seq}:{hash_}",
+                   run=run)  # fmt: skip

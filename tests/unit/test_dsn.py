@@ -23,25 +23,6 @@ def test_a_schema_that_would_need_quotes_is_refused(schema: str) -> None:
         dsn.split(f"postgresql://h/db?schema={schema}")
 
 
-@pytest.mark.parametrize(
-    ("url", "shown"),
-    [
-        ("postgresql://h/db", "postgresql://h/db"),
-        ("postgresql://me@h/db", "postgresql://me@h/db"),
-        ("postgresql://me:pw@h:5432/db", "postgresql://me:***@h:5432/db"),
-        ("postgresql://me:p@w/p:w@h/db", "postgresql://me:***@h/db"),
-        ("postgresql:/me:pw@h/db", "postgresql:/me:***@h/db"),
-        (
-            "postgresql://h/db?user=me&password=pw&sslpassword=pw",
-            "postgresql://h/db?user=me&password=***&sslpassword=***",
-        ),
-        ("git+https://me:pw@h/repo", "git+https://me:***@h/repo"),
-    ],
-)
-def test_a_url_is_shown_without_its_password(url: str, shown: str) -> None:
-    assert dsn.redact(url) == shown
-
-
 def test_a_new_password_makes_no_new_store() -> None:
     assert folder_of("postgresql://me:one@h/db") == folder_of("postgresql://me:two@h/db")
     assert folder_of("postgresql://me:one@h/db") != folder_of("postgresql://me:one@h/other")

@@ -111,7 +111,7 @@ def test_a_stopped_process_of_another_user_in_the_lock_is_named(open_folder):
         "FairLock(sys.argv[1]).acquire(1)\nos.kill(os.getpid(), signal.SIGSTOP)"
     )
     lock = open_folder / ".out.nightlatch" / "lock"
-    ours = subprocess.Popen([sys.executable, "-c", holding, str(lock)])
+    ours = subprocess.Popen([sys.executable, "-c", holding, str(lock)], process_group=0)
     try:
         start = process.start_of(ours.pid)
         programs.until(lambda: process.state_of(ours.pid, start or 0) == process.STOPPED)

@@ -15,7 +15,7 @@ from nightlatch.core.model import Cursor, Done
 from nightlatch.errors import UsageError
 from nightlatch.store import url
 from nightlatch.store.git import done as keys
-from nightlatch.store.git import names, record, trouble
+from nightlatch.store.git import names, record
 from nightlatch.store.git.objects import Pack, read_tree
 from nightlatch.store.git.remote import resolve
 from nightlatch.system import command
@@ -179,11 +179,6 @@ def test_a_folder_in_no_repository_and_a_remote_that_is_not_there(
     subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
     with pytest.raises(UsageError, match="git remote add origin URL"):
         resolve("git+origin")
-
-
-def test_a_password_in_a_url_stays_out_of_messages() -> None:
-    assert trouble.hide_password("https://ann:secret@h/p") == "https://ann:…@h/p"
-    assert trouble.hide_password("https://h/a:b@c") == "https://h/a:b@c"
 
 
 # Running a program

@@ -30,8 +30,8 @@ EVERY: dict[str, Any] = {
     "key": "k", "slot": "0 2 * * *", "tz": "Europe/Berlin", "ttl": "30s", "wait": "1m", "timeout": None, "stall": "5m",
     "progress": ["report", "out"], "grace": "1s", "budget": {"usd": 0.1234567, "usd/day": 10}, "meter": "output",
     "env": {"A": "b=c", "B": ""}, "cwd": "there", "workspace": "git:/srv/site.git#main", "publish": ["git", "a=b"],
-    "input": ["one", "two\udc80"], "lost": "again", "pass_store": True, "keep_awake": True, "retries": 2, "backoff": "1s", "again": True,
-    "new": True,
+    "input": ["one", "two\udc80"], "lost": "again", "keep_awake": True, "retries": 2, "backoff": "1s", "again": True,
+    "new": True, "pass_store": True,
 }  # fmt: skip
 
 

@@ -6,13 +6,15 @@ from pathlib import Path
 import pytest
 
 from nightlatch.runtime.runs import output
+from nightlatch.system.redaction import Redactor
 
-HIDDEN = [
+PATTERNS = [
     (b"opensesame-and-more", b"[LONG_KEY]"),
     (b"opensesame", b"[KEY]"),
     (b"line one\nline two", b"[PRIVATE]"),
     (b"the end of which is open", b"[OTHER]"),
 ]
+HIDDEN = Redactor(PATTERNS)
 SAID = b"a opensesame b opensesame-and-more c line one\nline two d the end of which is open, e opensesam"
 SHOWN = b"a [KEY] b [LONG_KEY] c [PRIVATE] d [OTHER], e opensesam"
 
@@ -56,7 +58,7 @@ def test_output_that_cannot_be_kept_is_shown_all_the_same(tmp_path: Path, capfd:
     kept = output.Kept(str(tmp_path))
     os.dup2(os.open("/dev/full", os.O_WRONLY), kept._fd)
     source, into = os.pipe()
-    stream = output.Stream(source, 1, kept, [])
+    stream = output.Stream(source, 1, kept, Redactor())
     for said in (b"one\n", b"two\n"):
         os.write(into, said)
         assert stream.pump()

@@ -10,7 +10,7 @@ import pytest
 
 from nightlatch.cli import screen
 from nightlatch.cli.plain import Plain
-from nightlatch.core.harmless import harmless
+from nightlatch.core.printable import printable
 from nightlatch.runtime.runs import kept
 
 HOSTILE = (
@@ -50,7 +50,7 @@ def test_text_in_any_encoding_stays_as_it_is():
 
 
 def test_a_reported_text_is_one_line_without_anything_a_terminal_obeys():
-    assert harmless("a\x1b[2J\nb\u202ec\x9b") == "a\\x1b[2J b\\u202ec\\u009b"
+    assert printable("a\x1b[2J\nb\u202ec\x9b") == "a\\x1b[2J b\\u202ec\\u009b"
 
 
 @pytest.mark.parametrize("text", ["plain", "two words", "it's", "a\x1b]0;x\x07'\\\n\t\r\u202e\x9b\U000e0001b"])

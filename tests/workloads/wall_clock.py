@@ -21,7 +21,7 @@ class WallClock:
         del library["FAKETIME"]
         self.environment = {**library, "FAKETIME_TIMESTAMP_FILE": str(self._file), "FAKETIME_CACHE_DURATION": "1"}
         # Every program that finds none makes a shared memory of its own, and one that is killed leaves it behind.
-        # So there is one for all, which goes with the process that made it.
+        # So there is one for all, made by a process that lives as long as this, and removed here.
         self._keeper = subprocess.Popen(
             ["sh", "-c", 'echo "$FAKETIME_SHARED"; read end'],
             env={**os.environ, **self.environment}, stdin=-1, stdout=-1, text=True,
@@ -35,6 +35,10 @@ class WallClock:
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         self._keeper.communicate("\n")
+        if shared := self.environment.get("FAKETIME_SHARED"):
+            semaphore, memory = shared.split()
+            for path in (f"/dev/shm/sem.{semaphore[1:]}", f"/dev/shm/{memory[1:]}"):
+                Path(path).unlink(missing_ok=True)
 
     def set(self, offset: int) -> bool:
         """So many seconds ahead of the machine's, or behind; False if it is there already."""

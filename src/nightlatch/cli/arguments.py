@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 
 from .. import exits
+from ..core import advice
 from ..errors import UsageError
 
 TYPE_CHECKING = False
@@ -130,6 +131,7 @@ class Parser:
                 if argument is None:
                     raise UsageError(f"unknown option {name}{_nearest(name, options)}")
                 values[argument.dest] = self._option(argument, text if equals else None, rest, values[argument.dest])
+        advice.about(str(values["store"] or ""))
         self._place(words, values)
         return Namespace(**values)
 

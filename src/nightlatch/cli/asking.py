@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ..core import effects
 from ..core.effects import BEGUN, IN_DOUBT, STORE_WIDE
-from ..core.harmless import harmless
+from ..core.printable import printable
 from ..core.value import value
 from ..ledger import open_for
 from ..runtime.afterwards import lapse
@@ -36,10 +36,10 @@ class Asking:
     @property
     def title(self) -> str:
         if self.batch:
-            return f"the item {harmless(self.key)} of the batch {self.batch}"
+            return f"the item {printable(self.key)} of the batch {self.batch}"
         if self.job:
-            return f"the run of {self.job} with the key {harmless(self.key)}"
-        return f"the effect {harmless(self.key)}" + (f" in {self.scope}" if self.scope != STORE_WIDE else "")
+            return f"the run of {self.job} with the key {printable(self.key)}"
+        return f"the effect {printable(self.key)}" + (f" in {self.scope}" if self.scope != STORE_WIDE else "")
 
     def command(self, desk: Desk, *words: str, whole: bool = False) -> str:
         """`whole`: with its scope, also if that is the whole store."""
@@ -49,8 +49,8 @@ class Asking:
 
     def cells(self, desk: Desk) -> list[str]:
         """As a row among runs."""
-        what = f"{self.count} items" if self.count > 1 else harmless(self.key)
-        note = harmless(": ".join(filter(None, (f"as {self.key}" if self.count > 1 else "", self.reason))))
+        what = f"{self.count} items" if self.count > 1 else printable(self.key)
+        note = printable(": ".join(filter(None, (f"as {self.key}" if self.count > 1 else "", self.reason))))
         return [
             self.state,
             self.batch or self.job or self.scope,

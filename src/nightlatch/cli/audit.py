@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..core.printable import printable
 from ..errors import Error, UsageError
 from .arguments import Parser
 
@@ -12,11 +13,16 @@ if TYPE_CHECKING:
 _PURPOSE = """\
 Is the journal whole?
 
-verify   read every entry, and name the first of each chain that was changed, removed or moved. Whoever
-         owns the database could rewrite a chain as a whole: give heads that were kept elsewhere, and
-         that is found too, and so is a tail that is missing.
+verify   read every entry, and name the first of each chain that was changed, removed or moved, and
+         every run, attempt, usage, item and effect whose row is not what its entries say. The owner of
+         the database could rewrite a chain as a whole: give heads that were kept elsewhere, and that is
+         found too, and so are a tail that is missing and a prune that nobody did. Best are whole log
+         lines: their time tells what a prune may have removed.
 head     print the head of every job's chain: keep it where the journal's owner cannot reach it. The
-         log line of a finished run has one too (head=…)."""
+         log line of a finished run has one too (head=…).
+
+What was pruned before its time ($NIGHTLATCH_KEEP, else 90d) has to be behind one of the heads: after
+`nightlatch prune --keep` keep a new one."""
 
 _EXAMPLES = """\
   nightlatch audit verify
@@ -38,30 +44,41 @@ def main(argv: list[str]) -> int:
 
     ledger = open_for(existing(args.store))
     if args.action == "verify":
-        return _verify(ledger.verify([*args.head, *(_kept(args.heads) if args.heads else [])]), args.json)
+        from ..runtime.afterwards.retention import keep_seconds
+
+        kept = [*args.head, *(_kept(args.heads) if args.heads else [])]
+        return _verify(ledger.verify(kept, keep_seconds()), args.json)
     if args.head or args.heads:
         raise UsageError("heads are compared by `nightlatch audit verify`")
     return _print_heads(ledger.heads(), args.json)
 
 
 def _verify(verdict: Verdict, as_json: bool) -> int:
-    unproven = verdict.behind > 0 and not verdict.compared
     if as_json:
         import json
 
         breaks = [{"chain": found.chain, "entry": found.seq, "what": found.what} for found in verdict.breaks]
-        shown = {"version": 1, "whole": not breaks, "entries": verdict.entries, "chains": verdict.chains}
-        print(json.dumps(shown | {"heads": verdict.compared, "heads_behind": verdict.behind, "breaks": breaks}))
-        return 1 if breaks or unproven else 0
+        shown: dict[str, object] = {
+            "version": 1,
+            "whole": not breaks,
+            "entries": verdict.entries,
+            "chains": verdict.chains,
+        }
+        shown |= {"heads": verdict.compared, "heads_behind": verdict.behind, "unproven": verdict.unproven}
+        print(json.dumps(shown | {"breaks": breaks}))
+        return 1 if breaks or verdict.unproven else 0
     for found in verdict.breaks:
-        print(found)
+        print(printable(str(found)))
     if verdict.breaks:
         raise _Broken(
-            f"the journal is broken: {len(verdict.breaks)} of its {verdict.chains} chains. What stands before the "
-            f"entries named above is whole; compare what follows with the runs' logs and with a backup"
+            f"the journal is broken: {len(verdict.breaks)} of its {verdict.chains} chains. What is before the entries "
+            f"named above is whole; compare what follows, and the rows, with the runs' logs and with a backup"
         )
-    if unproven:
-        raise _Broken("the heads are older than what retention has left, so they prove nothing: give newer ones")
+    if verdict.unproven:
+        raise _Broken(
+            f"the heads of {', '.join(verdict.unproven)} are older than what retention has left, so they prove "
+            f"nothing: give newer ones, or the log lines that they came with"
+        )
     heads = f", {verdict.compared} kept heads found" if verdict.compared else ""
     behind = f", {verdict.behind} older than what retention has left" if verdict.behind else ""
     print(f"the journal is whole: {verdict.entries} entries in {verdict.chains} chains{heads}{behind}")
@@ -76,18 +93,18 @@ def _print_heads(heads: list[str], as_json: bool) -> int:
             chain, seq, hash_ = head.rsplit(":", 2)
             print(json.dumps({"version": 1, "chain": chain, "entry": int(seq), "hash": hash_, "head": head}))
         else:
-            print(head)
+            print(printable(head))
     return 0
 
 
 def _kept(path: str) -> list[str]:
-    """The heads in a file: a line is one, or is a log line that has one."""
+    """The lines of a file with a head in them: a line is one, or is a log line that has one."""
     found = []
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             for line in file:
                 words = line.split()
-                found += [word.removeprefix("head=") for word in words if word.startswith("head=") or len(words) == 1]
+                found += [line] if len(words) == 1 or any(word.startswith("head=") for word in words) else []
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
     if not found:

@@ -9,10 +9,11 @@ from ..core import effects, options
 from ..core.batch import Batch
 from ..core.model import check_name
 from ..core.options import BATCH
+from ..core.passwords import without_password
 from ..core.value import replace
 from ..errors import UsageError
 from .arguments import Parser, split_command
-from .told import store_of_run, without_password
+from .told import store_of_run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

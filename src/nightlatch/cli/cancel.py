@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ..core import states
-from ..core.harmless import harmless
+from ..core.printable import printable
 from ..errors import InDoubt, RunEnded
 from ..runtime.afterwards import lapse
 from .arguments import Parser
-from .desk import Desk, facts, print_json, undecidable, who
+from .desk import Desk, facts, print_json, title, undecidable, who
 
 _PURPOSE = """\
 Ask for the end of a run, from any machine that shares its ledger.
@@ -27,7 +27,7 @@ def main(argv: list[str]) -> int:
     if desk.state(run) == lapse.LAPSED:
         # Nobody is there to find the word; it would wait for the next attempt and end that one.
         raise InDoubt(
-            f"run {run.id} of {run.job} has lapsed: its holder {run.holder} is gone. Say how it ended: "
+            f"{title(run)} has lapsed: its holder {run.holder} is gone. Say how it ended: "
             f"{desk.command('resolve', run.id)}"
         )
     try:
@@ -37,11 +37,11 @@ def main(argv: list[str]) -> int:
     if args.json:
         print_json(facts(asked, asked.state))
     elif asked.state == states.RUNNING:
-        holder = harmless(str(asked.holder))
+        holder = printable(str(asked.holder))
         print(
-            f"run {run.id} of {run.job} is asked to end: {holder} finds the word within seconds, and ends the "
+            f"{title(run)} is asked to end: {holder} finds the word within seconds, and ends the "
             f"command after its grace time. Watch: {desk.command('logs -f', run.id)}"
         )
     else:
-        print(f"run {run.id} of {run.job} is cancelled: it had not begun. Again: {desk.command('retry', run.id)}")
+        print(f"{title(run)} is cancelled: it had not begun. Again: {desk.command('retry', run.id)}")
     return 0

@@ -16,6 +16,9 @@ from .arguments import Parser
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
+
+_started: list[subprocess.Popen[Any]] = []
 
 _PURPOSE = """\
 The whole story in a few seconds, with real processes: a worker is frozen right in front of its write,
@@ -49,8 +52,13 @@ def main(argv: list[str]) -> int:
     Parser("demo", _PURPOSE, "  nightlatch demo").parse_args(argv)
     with tempfile.TemporaryDirectory(prefix="nightlatch-demo-") as folder:
         os.environ["NIGHTLATCH_STORE"] = f"sqlite:///{folder}/demo.db"
-        alone, gated = _frozen(folder, "lock"), _frozen(folder, "gate")
-        orphans = _killed(folder)
+        try:
+            alone, gated = _frozen(folder, "lock"), _frozen(folder, "gate")
+            orphans = _killed(folder)
+        finally:
+            for each in _started:  # Ctrl-C does not reach them
+                each.kill()
+                each.wait()
         good = alone["file"] == "Ann" and gated["file"] == "Ben" and orphans
         _table(alone, gated)
     _say("\nNo stale write, no orphan, tokens that only rise." if good else "\nThis is NOT how it should be.")
@@ -118,13 +126,20 @@ def _table(alone: dict[str, str], gated: dict[str, str]) -> None:
 
 
 def _worker(who: str, path: str, how: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+    return _start(
         [sys.executable, "-c", _WORKER, who, path, how],
         text=True,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
+
+
+def _start(words: list[str], **more: Any) -> subprocess.Popen[Any]:
+    """In a process group of its own: when a group has lost its shell and one process in it is stopped, the kernel hangs
+    up on all of them."""
+    _started.append(subprocess.Popen(words, process_group=0, **more))
+    return _started[-1]
 
 
 def _line(worker: subprocess.Popen[str]) -> str:
@@ -141,7 +156,7 @@ def _go_on(worker: subprocess.Popen[str]) -> str:
 
 def _lock(*words: str) -> subprocess.Popen[bytes]:
     program = [sys.executable, "-c", "from nightlatch.cli.main import main; main()", "lock", "nightly"]
-    return subprocess.Popen([*program, *words])
+    return _start([*program, *words])
 
 
 def _content(path: str) -> str:

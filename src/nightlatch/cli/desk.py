@@ -6,8 +6,9 @@ import os
 import shlex
 
 from ..core import duration, states
-from ..core.harmless import harmless
 from ..core.job import BY_HAND
+from ..core.passwords import without_password
+from ..core.printable import printable
 from ..database import sqlite_presence
 from ..errors import Error, RunEnded, StoreUnreachable, UsageError
 from ..ledger import open_for, place
@@ -17,7 +18,7 @@ from ..runtime.runs import begun
 from ..store import url
 from ..system import clock, identity
 from . import screen
-from .told import store_of_run, without_password
+from .told import store_of_run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class Desk:
         run = self.ledger.run(text)
         if run is None:
             hint = "give at least 4 characters of it" if len(text) < 4 else f"{self.command('runs')} lists them"
-            raise UsageError(f"there is no run {harmless(text)!r}: {hint}")
+            raise UsageError(f"there is no run {printable(text)!r}: {hint}")
         return run
 
     def state(self, run: Run) -> str:
@@ -111,12 +112,12 @@ class Desk:
     def start(self, run: Run) -> str:
         """How another attempt is started. The command's own words are not repeated: their quoting is not recorded. Of
         a batch it is."""
-        return self.batch(run) or self.command("run", run.job, "--key", screen.quoted(run.key), "-- …")
+        return self.batch(run) or self.command("run", screen.quoted(run.job), "--key", screen.quoted(run.key), "-- …")
 
     def batch(self, run: Run) -> str:
         """How a batch is started again, "" if the run is none."""
         again = [entry.facts["again"] for entry in self.ledger.entries(run.id) if entry.kind == "batch"]
-        return harmless(again[-1]) if again else ""
+        return printable(again[-1]) if again else ""
 
     def rows(self, seen: list[tuple[Run, str]], first: list[list[str]] | None = None) -> list[str]:
         """One line a run, ending in the command to type; before them what else is to stand in the same columns."""
@@ -140,7 +141,7 @@ def existing(store: str | None, *, listing: bool = False) -> str:
     named = "--store" if store else url.ENV if os.environ.get(url.ENV) else ""
     yet = f", which {named} names: is that what you meant?" if named else " yet."
     first = f"The first run makes it: {command(store, 'run NAME -- CMD …')}; all commands: nightlatch --help"
-    error = NoStore(f"there is no store at {harmless(file)}{yet} {first}")
+    error = NoStore(f"there is no store at {printable(file)}{yet} {first}")
     if listing and not named:
         error.exit_code = 0
     raise error
@@ -169,27 +170,31 @@ def colour_of(state: str) -> str:
     return _COLOURS.get(state, screen.BOLD)
 
 
+def title(run: Run) -> str:
+    return f"run {run.id} of {printable(run.job)}"
+
+
 def key_of(run: Run) -> str:
-    return "by hand" if run.key.startswith(BY_HAND) else harmless(run.key)
+    return "by hand" if run.key.startswith(BY_HAND) else printable(run.key)
 
 
 def note_of(run: Run, state: str) -> str:
     """The one thing to know: why it ended, or how far it is, or what it cost."""
     if state == lapse.LAPSED:
-        return f"its holder {harmless(str(run.holder))} is gone"
+        return f"its holder {printable(str(run.holder))} is gone"
     if run.state == states.RUNNING:
-        asked = f"cancel asked by {harmless(run.cancel)}" if run.cancel else ""
+        asked = f"cancel asked by {printable(run.cancel)}" if run.cancel else ""
         return ", ".join(filter(None, (progress_of(run), asked)))
     if run.state in states.OPEN:
-        return f"before: {harmless(run.reason)}" if run.reason else ""
-    return harmless(run.reason) or run.usage.show()
+        return f"before: {printable(run.reason)}" if run.reason else ""
+    return printable(run.reason) or run.usage.show()
 
 
 def progress_of(run: Run) -> str:
     if not (run.done or run.total or run.message):
         return ""
     far = f"{run.done}/{run.total}" if run.total else str(run.done)
-    return f"{far} {harmless(run.message)}".rstrip()
+    return f"{far} {printable(run.message)}".rstrip()
 
 
 def _when(run: Run, state: str) -> str:

@@ -8,7 +8,8 @@ import sys
 import time
 from importlib import import_module
 
-from ..database import dsn
+from ..core.passwords import hide_password
+from ..core.printable import printable
 from ..errors import Error, UsageError
 from ..ledger import place
 from ..store import url
@@ -61,12 +62,11 @@ def main(argv: list[str]) -> int:
 
             print(json.dumps({"version": 1, "grade": grade, "about": about, "found": found, "advice": advice}))
         else:
-            print(f"{grade:<5} {about:<12} {found}" + (f"\n      → {advice}" if advice else ""))
+            print(f"{grade:<5} {about:<12} {printable(found)}" + (f"\n      → {printable(advice)}" if advice else ""))
     return 69 if failed else 0
 
 
 def _prove(where: str, targets: list[str], as_json: bool) -> int:
-    from ..core.harmless import harmless
     from .prove import prove
 
     proof = prove(where, targets)
@@ -76,13 +76,13 @@ def _prove(where: str, targets: list[str], as_json: bool) -> int:
         print(json.dumps(proof.facts()))
         return 0 if proof.held else 1
     for promise in proof.promises:
-        print(harmless(f"{'held' if promise.held else 'BROKEN':<7} {promise.about:<20} {promise.found}"))
+        print(printable(f"{'held' if promise.held else 'BROKEN':<7} {promise.about:<20} {promise.found}"))
     for name, has, found in proof.proofs:
         print(f"{'has' if has else 'has not':<7} {name:<20} {found}")
     for after, seconds in proof.seconds.items():
         print(f"took    {'takeover':<20} {seconds:.2f} s after a holder was {after}")
     for left in proof.left:
-        print(harmless(f"left    {left}"))
+        print(printable(f"left    {left}"))
     print("Every promise held." if proof.held else "A promise did NOT hold here: do not rely on this store or target.")
     return 0 if proof.held else 1
 
@@ -96,7 +96,7 @@ def findings(where: str) -> Iterator[Finding]:
         identity_of_store = store.id
         took = time.perf_counter() - started
     except Error as error:
-        yield "fail", "store", dsn.redact(where), str(error)
+        yield "fail", "store", hide_password(where), str(error)
         return
     if new:
         yield "ok", "store", "there was none: it is made now", ""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-import shlex
 import time
 from typing import cast
 
+from ..core.printable import printable
 from ..errors import UsageError
 from ..gates import at
 from ..store import url
+from . import screen
 from .arguments import Parser
 from .told import store_of_run
 
@@ -76,9 +77,8 @@ def main(argv: list[str]) -> int:
         return 0
     store = url.connect(args.store or store_of_run())
     foreign = gate.adopt(store.id)
-    print(
-        f"{args.target}: {foreign} mark{'' if foreign == 1 else 's'} adopted for {store.url} (store id {store.id[:8]})"
-    )
+    marks = f"{foreign} mark{'' if foreign == 1 else 's'}"
+    print(f"{printable(args.target)}: {marks} adopted for {store.url} (store id {store.id[:8]})")
     return 0
 
 
@@ -89,7 +89,7 @@ def _forget(args: Namespace) -> int:
     gate_url = args.target if "://" in args.target else at(args.target).url
     if not url.connect(args.store or store_of_run()).unregister(args.lease, gate_url):
         raise UsageError(f"{gate_url} is not registered under {args.lease}; the error that names it shows its URL")
-    print(f"{gate_url} is sealed no longer by holders of {args.lease}")
+    print(f"{printable(gate_url)} is sealed no longer by holders of {args.lease}")
     return 0
 
 
@@ -145,26 +145,30 @@ def _inspectable(target: str) -> Inspectable:
 
 
 def _show(gate: Inspectable, target: str) -> None:
-    print(f"gate     {gate.url}")
+    print(f"gate     {printable(gate.url)}")
     marks = gate.standing()
     if not marks:
         there = "" if "://" in target or target.startswith("git+") or os.path.exists(target) else ", nor does it exist"
-        print(f"no mark  no holder of a lease has sealed or written {target} yet{there}: it keeps nobody out")
-        print(f"         to have it fenced: nightlatch lock NAME --gate {shlex.quote(target)} -- CMD …")
+        print(
+            f"no mark  no holder of a lease has sealed or written {printable(target)} yet{there}: it keeps nobody out"
+        )
+        print(f"         to have it fenced: nightlatch lock NAME --gate {screen.quoted(target)} -- CMD …")
     for name, stands in marks.items():
         print(
-            f"mark     {name}  token {stands.mark.token}  {stands.by}  since {_time(stands.at)}  "
-            f"store {stands.mark.store[:8]}"
+            f"mark     {printable(name)}  token {stands.mark.token}  {printable(stands.by)}  since {_time(stands.at)}  "
+            f"store {printable(stands.mark.store[:8])}"
         )
     for table in _tables(gate):
-        print(f"guards   {table}")
+        print(f"guards   {printable(table)}")
     for table in _open(gate):
         print(
-            f"open     {table}  added since: nightlatch gate install {shlex.quote(target)} --table {shlex.quote(table)}"
+            f"open     {printable(table)}  added since: nightlatch gate install {screen.quoted(target)} "
+            f"--table {screen.quoted(table)}"
         )
     for refusal in gate.refusals():
         why = f"token {refusal.stands} stood there" if refusal.stands else "fenced from another store"
-        print(f"refused  {refusal.name}  token {refusal.offered}  {refusal.by}  at {_time(refusal.at)}  ({why})")
+        who = f"{printable(refusal.name)}  token {refusal.offered}  {printable(refusal.by)}"
+        print(f"refused  {who}  at {_time(refusal.at)}  ({why})")
 
 
 def _show_json(gate: Inspectable) -> None:

@@ -6,15 +6,15 @@ import os
 import shlex
 import sys
 
-from ..core import duration
-from ..core.harmless import harmless
+from ..core import advice, duration
 from ..core.model import check_name
+from ..core.printable import printable
 from ..errors import Busy, LeaseLost, UsageError
 from ..runtime.afterwards.lapse import left_behind
 from ..runtime.leases.acquire import acquire
 from ..runtime.leases.lease import ttl_seconds
 from ..store import held, url
-from ..system import clock, identity, process
+from ..system import clock, identity, printing, process
 from .arguments import Namespace, Parser
 from .told import store_of_run
 
@@ -72,7 +72,7 @@ def _main(argv: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON; a list is one object a line")
     args = parser.parse_args(argv)
     if args.verb == "list" and args.name:
-        raise UsageError(f"list shows them all; for one: nightlatch lease show {args.name}")
+        raise UsageError(f"list shows them all; for one: {advice.command('lease show', args.name)}")
     named = args.name or os.environ.get("NIGHTLATCH_LEASE", "")
     if args.verb != "list" and not named:
         raise UsageError(f"which lease? nightlatch lease {args.verb} NAME")
@@ -95,7 +95,7 @@ def _acquire(store: Store, args: Namespace) -> int:
         if not args.held_ok:
             raise
         if sys.stderr.isatty():  # cron mails whatever is printed
-            print(f"nightlatch: {busy}", file=sys.stderr)
+            print(f"nightlatch: {printable(str(busy))}", file=sys.stderr)
         if not args.json:
             print(_NOT_HELD.format(busy.exit_code))
         return 0
@@ -105,7 +105,8 @@ def _acquire(store: Store, args: Namespace) -> int:
         _print_json(facts)
     else:
         facts |= {"store": args.store} if args.store else {}  # what asks for the lease must ask the same one
-        print("export", *(f"NIGHTLATCH_{word.upper()}={shlex.quote(str(fact))}" for word, fact in facts.items()))
+        words = [f"NIGHTLATCH_{word.upper()}={shlex.quote(str(fact))}" for word, fact in facts.items()]
+        printing.verbatim(f"export {' '.join(words)}\n")
     return 0
 
 
@@ -144,12 +145,14 @@ def _release(store: Store, args: Namespace) -> int:
 def _show(store: Store, args: Namespace) -> int:
     record = store.read(args.name)
     if record is None:
-        raise UsageError(f"there is no lease {args.name} in {store.url}: nightlatch lease list shows those there are")
+        raise UsageError(
+            f"there is no lease {args.name} in {store.url}: {advice.command('lease list')} shows those there are"
+        )
     if args.json:
         _print_json(_facts(record))
         return 0
     for word, text in _lines(record):
-        print(f"{word:<7}{text}")
+        print(f"{word:<7}{printable(text)}")
     return 0
 
 
@@ -161,7 +164,7 @@ def _list(store: Store, args: Namespace) -> int:
             state = f"{record.holder}, {held.ending(record)}" if record.grant else "free"
             left = len(left_behind(record, clock.wall()))
             state += f"; {left} begun and not ended" if left else ""
-            print(f"{record.name:<24} {record.token:>14}  {state}")
+            print(f"{printable(record.name):<24} {record.token:>14}  {printable(state)}")
     return 0
 
 
@@ -203,8 +206,8 @@ def _lines(record: Record) -> list[tuple[str, str]]:
         lines += [("free", f"since {held.time_of(record.until)}; last held by {record.holder}")]
     left = left_behind(record, clock.wall())
     for one in record.begun:
-        began = f"{harmless(one.key)}, attempt {one.attempt} on {harmless(one.host)}, token {one.token}"
-        decide = f"not ended. Decide: nightlatch resolve {shlex.quote(harmless(one.key))} --job {record.name}"
+        began = f"{printable(one.key)}, attempt {one.attempt} on {printable(one.host)}, token {one.token}"
+        decide = f"not ended. Decide: nightlatch resolve {shlex.quote(printable(one.key))} --job {record.name}"
         lines.append(("begun", f"{began}: {decide if one in left else 'at work'}"))
     if record.holder.unproven:
         lines += [("beside", f"{record.holder.unproven}: left by the holder before, not proven gone at its TTL")]

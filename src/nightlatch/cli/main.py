@@ -7,6 +7,7 @@ import sys
 
 from .. import exits
 from ..errors import Error, Stop
+from ..system import printing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,7 +69,8 @@ examples:
 def main(argv: list[str] | None = None) -> NoReturn:
     """The console script. Ends the process at once: nothing is left to tidy up, and tidying takes time."""
     _open_standard()
-    code = run(sys.argv[1:] if argv is None else argv)
+    printing.install()
+    code = _run(sys.argv[1:] if argv is None else argv)
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -89,12 +91,22 @@ def _open_standard() -> None:
 
 
 def run(argv: list[str]) -> int:
+    """For a process that goes on."""
+    streams = sys.stdout, sys.stderr
+    printing.install()
+    try:
+        return _run(argv)
+    finally:
+        sys.stdout, sys.stderr = streams
+
+
+def _run(argv: list[str]) -> int:
     try:
         return _dispatch(argv)
     except (Error, Stop) as error:
-        from ..core.harmless import harmless
+        from ..core.printable import printable
 
-        print(f"nightlatch: {harmless(str(error))}", file=sys.stderr)  # it may quote what a command has said
+        print(f"nightlatch: {printable(str(error))}", file=sys.stderr)  # it may quote what a command has said
         return error.exit_code
     except KeyboardInterrupt:
         return exits.INTERRUPTED
@@ -110,8 +122,10 @@ def run(argv: list[str]) -> int:
             return exits.USAGE
         if os.environ.get("NIGHTLATCH_DEBUG"):
             raise
+        from ..core.printable import printable
+
         print(
-            f"nightlatch: {type(error).__name__}: {error}. This is a fault of Nightlatch; "
+            f"nightlatch: {type(error).__name__}: {printable(str(error))}. This is a fault of Nightlatch; "
             f"NIGHTLATCH_DEBUG=1 shows where",
             file=sys.stderr,
         )

@@ -20,7 +20,7 @@ _EXAMPLES = """\
 
 
 def begin_anew(store: SqlStore) -> None:
-    if not store.url.startswith("sqlite:"):
+    if url.ledger_of(store.url) != url.BESIDE:
         raise UsageError("--new is for a store in a file; a schema on PostgreSQL is dropped there")
     from ..database import sqlite_presence
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 
 from ..core import duration, effects
+from ..core.printable import printable
 from ..errors import Busy, InDoubt, UsageError
+from ..system import printing
 from .arguments import Parser, split_command
 from .told import store_of_run
 
@@ -18,7 +20,8 @@ _PURPOSE = """\
 Do something to the outside world once: post, pay, send, deploy.
 
 The intent is recorded, the command is run, and its outcome is recorded. A key that is done is skipped, on
-every machine that shares the store, and what the command printed then (its first 4096 bytes) is printed again.
+every machine that shares the store, and what the command printed then (its first 4096 bytes, secrets taken out)
+is printed again.
 
 Exit code 0 of the command means done. A code listed in --not-done means that surely nothing was done: it may
 be tried again. Everything else is in doubt: another code, a timeout, a kill, a crash of the machine. It may
@@ -133,8 +136,8 @@ def _fingerprint(text: str) -> str:
 
 def _tell(outcome: Outcome) -> int:
     if outcome.status == "skipped":
-        sys.stdout.write(outcome.result)
-        print(outcome.said, file=sys.stderr)
+        printing.verbatim(outcome.result)
+        print(printable(outcome.said), file=sys.stderr)
     elif outcome.said:
         print(f"nightlatch: {outcome.said}", file=sys.stderr)
     return outcome.exit_code

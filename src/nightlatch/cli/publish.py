@@ -35,7 +35,7 @@ def main(argv: list[str]) -> int:
     parser.usage = "nightlatch publish SRC DST [options]\n       nightlatch publish --rollback DST [options]"
     parser.add_argument("places", metavar="SRC DST", nargs="+", help="what to publish, and where")
     parser.add_argument("--keep", metavar="N", type=int, help="folder, object: releases to keep (default 5)")
-    parser.add_argument("--rollback", action="store_true", help="folder, object: go back to the release before")
+    parser.add_argument("--rollback", action="store_true", help="folder, object: go back to what was shown before")
     parser.add_argument("--adopt", action="store_true", help="folder: take over a DST that is a plain folder")
     parser.add_argument("--json", action="store_true", help="print what was published as one JSON object")
     args = parser.parse_args(argv)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from ..core import duration
 from ..core.effects import STORE_WIDE
-from ..core.harmless import harmless
+from ..core.printable import printable
 from ..errors import InDoubt, RunEnded, UsageError
 from ..runtime.afterwards import decide
 from . import asking, screen
 from .arguments import Parser
-from .desk import ASKING, Desk, facts, print_json, who
+from .desk import ASKING, Desk, facts, print_json, title, who
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def main(argv: list[str]) -> int:
 
 def _decide(desk: Desk, one: Asking, args: Namespace) -> int:
     if not args.outcome:
-        why = harmless(one.reason) or "only the world outside knows more"
+        why = printable(one.reason) or "only the world outside knows more"
         choices = [(one.command(desk, word), what) for word, what in _CHOICES]
         waiting = sum(other.count for other in asking.everything(desk) if one.batch and other.batch == one.batch)
         if waiting > 1:
@@ -94,14 +94,14 @@ def _decide_elsewhere(desk: Desk, args: Namespace) -> int:
     what, scope = args.what, args.scope or STORE_WIDE
     known = None if args.batch or args.job else desk.ledger.effects.find(scope, what)
     if known:
-        raise UsageError(f"the effect {harmless(what)} is {known.state}: there is nothing to resolve")
+        raise UsageError(f"the effect {printable(what)} is {known.state}: there is nothing to resolve")
     where = f"neither a run nor an effect nor an item {what}"
     if args.batch or args.job:
         where = (
             f"no item {what} of the batch {args.batch}" if args.batch else f"no run of {args.job} with the key {what}"
         )
     look = f"What does: {desk.command('status')}; all runs: {desk.command('runs')}"
-    nothing = f"{harmless(where)} waits for a decision. {look}"
+    nothing = f"{printable(where)} waits for a decision. {look}"
     if args.batch or args.job or not args.outcome:
         raise UsageError(nothing)
     from ..runtime.effects.book import resolve
@@ -110,28 +110,26 @@ def _decide_elsewhere(desk: Desk, args: Namespace) -> int:
         effect = resolve(what, args.outcome, by=who(), scope=scope, store=desk.url, wait=args.wait)
     except UsageError:
         raise UsageError(nothing) from None
-    print(f"the effect {harmless(what)} is {effect.state}")
+    print(f"the effect {printable(what)} is {effect.state}")
     return 0
 
 
 def _several(desk: Desk, what: str, found: list[Asking], run: Run | None) -> UsageError:
     # An effect of the whole store needs its scope here, or it would stay one of several.
     commands = [*([desk.command("resolve", run.id)] if run else []), *(one.command(desk, whole=True) for one in found)]
-    return UsageError(f"several wait for a decision under {harmless(what)!r}: " + "; ".join(commands))
+    return UsageError(f"several wait for a decision under {printable(what)!r}: " + "; ".join(commands))
 
 
 def _decide_run(desk: Desk, run: Run, args: Namespace) -> int:
     state = desk.state(run)
     if state not in ASKING:
-        raise UsageError(
-            f"run {run.id} of {run.job} is {state}: there is nothing to resolve. Look: {desk.command('show', run.id)}"
-        )
+        raise UsageError(f"{title(run)} is {state}: there is nothing to resolve. Look: {desk.command('show', run.id)}")
     if not args.outcome:
         lapsed = "its holder is gone, and nobody has taken over. Started again as it was, it goes on by itself, or asks"
-        reason = harmless(run.reason) if run.state == state else lapsed
+        reason = printable(run.reason) if run.state == state else lapsed
         look = (desk.command("show", run.id), "look at it first")
         choices = [look, *((desk.command("resolve", run.id, word), what) for word, what in _CHOICES)]
-        said = f"run {run.id} of {run.job} is {state}: {reason or 'nobody knows whether it acted'}"
+        said = f"{title(run)} is {state}: {reason or 'nobody knows whether it acted'}"
         return _ask(said, choices, facts(run, state) if args.json else None)
     try:
         decided = decide.resolve(run, args.outcome, who(), ledger=desk.ledger, store=desk.store, wait=args.wait)
@@ -140,9 +138,9 @@ def _decide_run(desk: Desk, run: Run, args: Namespace) -> int:
     if args.json:
         print_json(facts(decided, decided.state))
     elif args.outcome == decide.DONE:
-        print(f"run {run.id} of {run.job} is succeeded, and its key is done: nobody does it again")
+        print(f"{title(run)} is succeeded, and its key is done: nobody does it again")
     else:
-        print(f"run {run.id} of {run.job} is {decided.state}; the next attempt: {desk.start(decided)}")
+        print(f"{title(run)} is {decided.state}; the next attempt: {desk.start(decided)}")
     return 0
 
 

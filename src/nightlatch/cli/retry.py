@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ..core.harmless import harmless
+from ..core.printable import printable
 from ..errors import InDoubt, RunEnded
 from ..runtime.afterwards import lapse
 from .arguments import Parser
-from .desk import Desk, facts, print_json, undecidable, who
+from .desk import Desk, facts, print_json, title, undecidable, who
 
 _PURPOSE = """\
 Have another attempt made of a run that failed, was cancelled or needs attention: it is pending again.
@@ -25,7 +25,7 @@ def main(argv: list[str]) -> int:
     run = desk.find(args.run)
     if desk.state(run) == lapse.LAPSED:
         raise InDoubt(
-            f"run {run.id} of {run.job} has lapsed: its holder is gone, and it may have acted. Look, then: "
+            f"{title(run)} has lapsed: its holder is gone, and it may have acted. Look, then: "
             f"{desk.command('resolve', run.id)}"
         )
     try:
@@ -35,8 +35,8 @@ def main(argv: list[str]) -> int:
     if args.json:
         print_json(facts(again, again.state))
         return 0
-    print(f"run {run.id} of {run.job} is pending; attempt {run.attempt + 1} begins when its key is named again:")
+    print(f"{title(run)} is pending; attempt {run.attempt + 1} begins when its key is named again:")
     print(f"  {desk.start(again)}")
     if again.command:
-        print(f"it was: {harmless(again.command)}")
+        print(f"it was: {printable(again.command)}")
     return 0

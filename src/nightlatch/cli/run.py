@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from ..core import duration, options, retry
+from ..core import advice, duration, options, retry
 from ..core.job import Job, unpack
 from ..core.options import RUN
 from ..core.target import Command, Function
@@ -138,7 +138,7 @@ def _say(job: Job, store: str | None) -> int:
         error.args = (f"would not run: {error}",)
         raise
     if isinstance(key, verdict.Verdict):
-        done = f"run {key.run}: nightlatch show {key.run}" if key.run else "elsewhere"
+        done = f"run {key.run}: {advice.command('show', key.run)}" if key.run else "elsewhere"
         print(f"would skip {job.name} (key {job.key}): {key.reason}, by {done}. With --again it would run")
         return 0
     bound = "none" if job.timeout is None else duration.show(job.timeout)

@@ -10,8 +10,9 @@ import sys
 import time
 
 from ..core import duration
-from ..core.harmless import harmless
+from ..core.printable import printable
 from ..system import clock
+from ..system.printing import ESCAPE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def quoted(text: str) -> str:
     if text.isprintable():
         return shlex.quote(text)
     escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("\t", "\\t")
-    return f"$'{harmless(escaped.replace(chr(13), chr(92) + 'r'))}'"
+    return f"$'{printable(escaped.replace(chr(13), chr(92) + 'r'))}'"
 
 
 def cut(text: str, width: int) -> str:
@@ -43,7 +44,7 @@ def paint(text: str, *styles: str) -> str:
     """Coloured on a terminal, unless NO_COLOR is set (no-color.org) or the terminal is dumb."""
     if not styles or not _coloured():
         return text
-    return f"\x1b[{';'.join(styles)}m{text}\x1b[0m"
+    return f"{ESCAPE}[{';'.join(styles)}m{text}{ESCAPE}[0m"
 
 
 def width() -> int:
@@ -81,6 +82,7 @@ def columns(rows: Sequence[Sequence[str]], elastic: Sequence[int], colours: Sequ
     each row."""
     if not rows:
         return []
+    rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     kept = set(range(len(widths))) - set(elastic)
     spare = width() - sum(widths[index] + len(_GAP) for index in kept)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..core import duration, states
 from ..core.effects import STORE_WIDE
-from ..core.harmless import harmless
+from ..core.printable import printable
 from ..errors import UsageError
 from ..runtime.afterwards import lapse
 from ..runtime.leases import unsealed
@@ -12,7 +12,7 @@ from ..runtime.rehearsing import plan
 from ..runtime.runs import kept
 from . import asking, screen, timeline
 from .arguments import Parser
-from .desk import Desk, attempt_facts, colour_of, entry_facts, facts, print_json, progress_of
+from .desk import Desk, attempt_facts, colour_of, entry_facts, facts, print_json, progress_of, title
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,14 +48,14 @@ def main(argv: list[str]) -> int:
     job = run.job if run else args.run
     noted = desk.ledger.noted(job, plan.KIND)
     if args.plan and not noted:
-        raise UsageError(f"there is no plan of {harmless(job)!r}: the .dry_run() of a Python job makes one")
+        raise UsageError(f"there is no plan of {printable(job)!r}: the .dry_run() of a Python job makes one")
     if noted and (args.plan or not run):
         return _plan(plan.from_journal(job, noted), args.json)
     if not run and (left := asking.elsewhere(desk, args.run)):
         return _elsewhere(desk, left, args.json)
     if not run:
         hint = f"{desk.command('runs')} lists them"
-        raise UsageError(f"there is neither a run nor a job {harmless(args.run)!r}: {hint}")
+        raise UsageError(f"there is neither a run nor a job {printable(args.run)!r}: {hint}")
     state, attempts = desk.state(run), desk.ledger.attempts(run.id)
     entries = _timeline(desk, run)
     refusals = [entry for entry in entries if entry.kind.startswith("refus")]
@@ -72,13 +72,13 @@ def main(argv: list[str]) -> int:
             }
         )
         return 0
-    print(f"run {run.id} of {run.job}: {screen.paint(state, colour_of(state))}")
+    print(f"{title(run)}: {screen.paint(state, colour_of(state))}")
     for word, text in _lines(run, state):
         print(f"  {word:<9} {text}")
     _section("attempts", _attempts(attempts))
     _section("timeline", timeline.lines([entry for entry in entries if entry not in refusals]))
     _section("refused", timeline.lines(refusals))
-    _section("output, its end", ["  | " + screen.cut(harmless(line), _LONGEST) for line in tail])
+    _section("output, its end", ["  | " + screen.cut(printable(line), _LONGEST) for line in tail])
     _section("items", _items(desk, run))
     _section("elsewhere", [_on_another(desk, one) for one in asking.elsewhere(desk, run.job)])
     _section("next", _next(desk, run, state))
@@ -96,7 +96,7 @@ def _elsewhere(desk: Desk, left: list[asking.Asking], json: bool) -> int:
 
 
 def _on_another(desk: Desk, one: asking.Asking) -> str:
-    return f"  {one.title} is {one.state}: {harmless(one.reason)}. {one.command(desk)}"
+    return f"  {one.title} is {one.state}: {printable(one.reason)}. {one.command(desk)}"
 
 
 def _plan(made: Plan, json: bool) -> int:
@@ -107,13 +107,13 @@ def _plan(made: Plan, json: bool) -> int:
     lines = [("key", made.key), ("reason", made.reason), ("steps", f"{made.steps} done, none recorded")]
     for word, text in lines:
         if text:
-            print(f"  {word:<9} {harmless(text)}")
+            print(f"  {word:<9} {printable(text)}")
     cells = [
         [
             effect.state,
-            harmless(effect.key),
-            "" if effect.scope == STORE_WIDE else f"scope {harmless(effect.scope)}",
-            harmless(effect.reason),
+            printable(effect.key),
+            "" if effect.scope == STORE_WIDE else f"scope {printable(effect.scope)}",
+            printable(effect.reason),
         ]
         for effect in made.effects
     ]
@@ -129,7 +129,8 @@ def _items(desk: Desk, run: Run) -> list[str]:
         return []
     waiting = [one for one in asking.everything(desk) if one.batch == run.job]
     cells = [
-        [one.state, f"{one.count}, as {harmless(one.key)}", harmless(one.reason), one.command(desk)] for one in waiting
+        [one.state, f"{one.count}, as {printable(one.key)}", printable(one.reason), one.command(desk)]
+        for one in waiting
     ]
     return [
         "  " + ", ".join(f"{count} {state}" for state, count in sorted(counts.items())),
@@ -152,22 +153,22 @@ def _timeline(desk: Desk, run: Run) -> list[Entry]:
 def _lines(run: Run, state: str) -> list[tuple[str, str]]:
     ended = f"{screen.moment(run.ended)}, took {duration.show(run.elapsed)}" if run.ended and run.attempt else ""
     started = screen.moment(run.started) if run.started else ""
-    reason = "its holder is gone, and nobody has taken over" if state == lapse.LAPSED else harmless(run.reason)
+    reason = "its holder is gone, and nobody has taken over" if state == lapse.LAPSED else printable(run.reason)
     lines = [
-        ("key", harmless(run.key)),
-        ("slot", harmless(run.slot)),
-        ("command", screen.cut(harmless(run.command), _LONGEST)),
+        ("key", printable(run.key)),
+        ("slot", printable(run.slot)),
+        ("command", screen.cut(printable(run.command), _LONGEST)),
         ("reason", reason),
         ("exit code", "" if run.exit_code is None else str(run.exit_code)),
-        ("holder", harmless(str(run.holder)) if state in (states.RUNNING, lapse.LAPSED) else ""),
-        ("host", harmless(run.host)),
+        ("holder", printable(str(run.holder)) if state in (states.RUNNING, lapse.LAPSED) else ""),
+        ("host", printable(run.host)),
         ("opened", screen.moment(run.created)),
         ("started", started),
         ("ended", ended if run.state not in states.OPEN else ""),
         ("due", screen.moment(run.due) if run.due else ""),
         ("progress", progress_of(run)),
         ("usage", run.usage.show()),
-        ("cancel", f"asked for by {harmless(run.cancel)}" if run.cancel else ""),
+        ("cancel", f"asked for by {printable(run.cancel)}" if run.cancel else ""),
     ]
     return [(word, text) for word, text in lines if text]
 
@@ -180,8 +181,8 @@ def _attempts(attempts: list[Attempt]) -> list[str]:
             screen.moment(attempt.started),
             f"took {duration.show(attempt.elapsed)}" if attempt.ended else "",
             f"token {attempt.token}",
-            harmless(attempt.reason),
-            harmless(str(attempt.holder)),
+            printable(attempt.reason),
+            printable(str(attempt.holder)),
         ]
         for attempt in attempts
     ]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ..core import duration
 from ..core.effects import BEGUN, DONE
-from ..core.harmless import harmless
 from ..core.logline import logfmt
+from ..core.printable import printable
 from . import screen
 
 TYPE_CHECKING = False
@@ -25,7 +25,7 @@ def lines(entries: list[Entry]) -> list[str]:
         if entry.kind not in _OFTEN or index + 1 == len(entries) or entries[index + 1].kind != entry.kind
     ]
     rows = [row for group in _together(shown) for row in _rows(group)]
-    cells = [[screen.local(at), harmless(kind), said] for at, kind, said in rows[-_MOST:]]
+    cells = [[screen.local(at), printable(kind), said] for at, kind, said in rows[-_MOST:]]
     told = [screen.cut(line, max(screen.width(), 60)) for line in screen.columns(cells, elastic=())]
     earlier = len(rows) - len(cells)
     return [f"  … {earlier} earlier: --json has all of them", *told] if earlier else told
@@ -65,7 +65,7 @@ def _rows(group: list[Entry]) -> list[tuple[float, str, str]]:
         begun |= dict.fromkeys(_keys(entry, "step-begun", "begun"))
     told = [f"{len(done)} done, the last {done[-1]}"] if done else []
     told += [f"begun: {', '.join(begun)}"] if begun else []
-    return [(group[-1].at, "steps", harmless("; ".join(told)) or _said(group[-1]))]
+    return [(group[-1].at, "steps", printable("; ".join(told)) or _said(group[-1]))]
 
 
 def _keys(entry: Entry, kind: str, word: str) -> list[str]:
@@ -76,7 +76,7 @@ def _keys(entry: Entry, kind: str, word: str) -> list[str]:
 
 
 def _said(entry: Entry) -> str:
-    told = {harmless(name): text for name, text in entry.facts.items() if name not in _FENCE}
+    told = {printable(name): text for name, text in entry.facts.items() if name not in _FENCE}
     if entry.kind == "usage":
         told = {name: str(amount).removesuffix(".0") for name, amount in told.items()}
     if "elapsed" in told:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from ..core.passwords import without_password
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..errors import LeaseLost, StaleToken
@@ -17,17 +19,6 @@ def store_of_run() -> str | None:
     from ..runtime.talk.tell import tell
 
     return without_password(str(tell(do="store")["url"]))
-
-
-def without_password(url: str) -> str:
-    """As it may be shown, recorded and typed again: the password then comes from ~/.pgpass or PGPASSWORD."""
-    from ..store.url import BESIDE, ledger_of
-
-    if ledger_of(url) == BESIDE:
-        return url  # a path may look as if it held one
-    from ..database.dsn import redact
-
-    return redact(url).replace(":***@", "@", 1)
 
 
 def note_refusal(what: str, refused: StaleToken | LeaseLost) -> None:

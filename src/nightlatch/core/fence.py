@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from ..errors import Forgotten, OtherStore, StaleToken
+from . import advice
 from .value import replace, value
 
 TYPE_CHECKING = False
@@ -25,10 +26,10 @@ class Standing:
 
 @value(frozen=True, kw_only=True)
 class Landing:
-    """A write that a gate has let land: whose, and the sha256 of what it was."""
+    """A write that a gate has let land: whose, and the sha256 that its writer gave for it."""
 
     mark: Mark
-    digest: str  # BACK: an earlier release was shown again
+    digest: str  # "": none was given; BACK: an earlier release was shown again
     at: float  # wall clock of when it was noted
 
 
@@ -89,7 +90,7 @@ def admit(gate: str, standing: Mapping[str, Standing], offered: Mark, known: Kno
                 f"{gate} is fenced from another store: {name} (token {stands.mark.token}) by {stands.by} since "
                 f"{_time(stands.at)} has store id {stands.mark.store[:8]}, yours has {offered.store[:8]}. The machines "
                 f"do not share one store: give both the same --store; or, if this one replaces it for good: "
-                f"nightlatch gate adopt {gate}",
+                f"{advice.command('gate adopt', gate)}",
                 offered=offered,
                 stands=stands.mark,
             )
@@ -112,8 +113,9 @@ def forgotten(gate: str, offered: Mark, stands: Mark, by: str = "a holder") -> F
     return Forgotten(
         f"{gate} was sealed by {by} under {offered.name}, with token {stands.token}, and the store knows nothing of "
         f"that grant: it was restored from an older backup, or lost writes in a failover, and may have forgotten done "
-        f"keys and gates too. Nothing was written. See what was done since; then: nightlatch lease raise "
-        f"{offered.name} --above {stands.token}, and start it with every gate named again",
+        f"keys and gates too. Nothing was written. See what was done since; then: "
+        f"{advice.command('lease raise', offered.name, '--above', str(stands.token))}, and start it with every gate "
+        f"named again",
         offered=offered,
         stands=stands,
     )

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 _NAME_EXTRA = frozenset("._-/#:@+=,")
 _NAME_LENGTH = 200
+_UNKNOWN = "?"  # user or host
 
 
 def check_name(name: str) -> str:
@@ -48,15 +49,15 @@ class Holder:
 
     def pack(self) -> str:
         """One `field=value` a line: the same text in a table, in a git blob and on a page."""
-        return "\n".join(f"{field}={text}" for field, text in self.__dict__.items() if text not in ("", 0))
+        return "\n".join(f"{field}={text}" for field, text in self.__dict__.items() if text not in ("", 0, _UNKNOWN))
 
     @classmethod
     def unpack(cls, text: str) -> Holder:
         given = dict(line.split("=", 1) for line in text.split("\n") if "=" in line)
         return cls(
             incarnation=given.get("incarnation", ""),
-            user=given.get("user", "?"),
-            host=given.get("host", "?"),
+            user=given.get("user", _UNKNOWN),
+            host=given.get("host", _UNKNOWN),
             pid=int(given.get("pid", 0)),
             start=int(given.get("start", 0)),
             machine=given.get("machine", ""),

@@ -1,9 +1,10 @@
-"""PostgreSQL URLs: `postgresql://user@host:5432/database?schema=nightlatch`, and how one is shown."""
+"""PostgreSQL URLs: `postgresql://user@host:5432/database?schema=nightlatch`."""
 
 from __future__ import annotations
 
 import os
 
+from ..core.passwords import hide_password
 from ..errors import UsageError
 
 SCHEMES = ("postgresql://", "postgres://")
@@ -27,26 +28,13 @@ def split(url: str) -> tuple[str, str]:
     return base + ("?" + "&".join(options) if options else ""), schema
 
 
-def redact(url: str) -> str:
-    """The URL without its password, for messages and file names. Holds for URLs that are wrong, too."""
-    scheme, slashes, rest = url.partition("://") if "://" in url else url.partition(":")
-    who, at, where = rest.rpartition("@")
-    user, colon, _ = who.partition(":")
-    base, question, query = where.partition("?")
-    options = [
-        option.partition("=")[0] + "=***" if "password" in option.partition("=")[0].lower() else option
-        for option in query.split("&")
-    ]
-    return scheme + slashes + user + (":***" if colon else "") + at + base + question + "&".join(options)
-
-
 def is_postgres(url: str) -> bool:
     return url.startswith(SCHEMES)
 
 
 def has_secret(url: str) -> bool:
     """Does the URL itself hold a password?"""
-    return redact(url) != url
+    return hide_password(url) != url
 
 
 def needs_environment(url: str) -> bool:
@@ -56,4 +44,4 @@ def needs_environment(url: str) -> bool:
 
 def bad(url: str) -> UsageError:
     """libpq's own words may quote the password, so they are not repeated."""
-    return UsageError(f"{redact(url)!r} is not a PostgreSQL URL: {_HOW}")
+    return UsageError(f"{hide_password(url)!r} is not a PostgreSQL URL: {_HOW}")

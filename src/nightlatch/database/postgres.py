@@ -15,6 +15,7 @@ import threading
 from psycopg import Error as PsycopgError
 from psycopg.conninfo import make_conninfo
 
+from ..core.passwords import hide_password
 from ..system import clock
 from . import dsn, schema
 from .guarded import one_statement
@@ -60,7 +61,7 @@ class Postgres:
     look_first = False  # a look of its own would be a round trip more
 
     def __init__(self, url: str, area: str) -> None:
-        self.url = dsn.redact(url)
+        self.url = hide_password(url)
         # What opens it without a secret.
         self.address = "" if dsn.has_secret(url) or dsn.needs_environment(url) else url
         self.area = area

@@ -21,29 +21,48 @@ if TYPE_CHECKING:
     from .objects import Object
     from .sql import Sql
 
-# scheme of a gate's URL → (module, class); a class is made again from its URL by `from_url`
-_KINDS: dict[str, tuple[str, str]] = {
-    "file": ("file", "File"),
-    "folder": ("folder", "Folder"),
-    "s3": ("objects", "Object"),
-    "gs": ("objects", "Object"),
-    "az": ("objects", "Object"),
-    "git": ("git", "Git"),  # git+https, git+ssh and so on
-    "postgresql": ("sql", "Sql"),
-    "postgres": ("sql", "Sql"),
-    "sqlite": ("sql", "Sql"),
-}
+
+class Kind:
+    """A kind of gate: one row of `KINDS`, and a module whose class is made again from its URL by `from_url`."""
+
+    def __init__(
+        self, *schemes: str, module: str, name: str, on_disk: bool = False, published_to: bool = False
+    ) -> None:
+        """`on_disk`: its URL names the machine whose disk it is on. `published_to`: files or folders are, with
+        `nightlatch publish`; its class then has `publish`, `release`, `takes_folders` and `keeps_releases`."""
+        self.schemes, self.module, self.name = schemes, module, name
+        self.on_disk, self.published_to = on_disk, published_to
+
+    def load(self) -> Any:
+        from importlib import import_module
+
+        return getattr(import_module(f".{self.module}", __name__), self.name)
+
+
+KINDS = (
+    Kind("file", module="file", name="File", on_disk=True, published_to=True),
+    Kind("folder", module="folder", name="Folder", on_disk=True, published_to=True),
+    Kind("s3", "gs", "az", module="objects", name="Object", published_to=True),
+    Kind("git", module="git", name="Git"),  # git+https, git+ssh and so on
+    Kind("postgresql", "postgres", module="sql", name="Sql"),
+    Kind("sqlite", module="sql", name="Sql", on_disk=True),
+)
 
 __all__ = ["File", "Folder", "Git", "Object", "Sql", "at", "open"]
 
 
+def kind_of(url: str) -> Kind | None:
+    """What kind of gate a URL names; None if it names none, as a path does."""
+    scheme, colon, _ = url.partition(":")
+    return next((kind for kind in KINDS if colon and scheme.partition("+")[0] in kind.schemes), None)
+
+
 def open(url: str) -> Gate:
     """The gate that was registered as `url`."""
-    given.text(url, "a gate's URL")
-    kind = _KINDS.get(url.partition(":")[0].partition("+")[0])
+    kind = kind_of(given.text(url, "a gate's URL"))
     if kind is None:
         raise UsageError(f"{url!r} is no gate this program knows: upgrade it, or install the extra it needs")
-    gate: Gate = _load(*kind).from_url(url)
+    gate: Gate = kind.load().from_url(url)
     return gate
 
 
@@ -54,18 +73,12 @@ def at(target: str | PathLike[str]) -> Gate:
         return open(target)
     from os.path import isdir
 
-    gate: Gate = _load(*_KINDS["folder" if target.endswith("/") or isdir(target) else "file"])(target)
+    gate: Gate = __getattr__("Folder" if target.endswith("/") or isdir(target) else "File")(target)
     return gate
 
 
-def _load(module: str, name: str) -> Any:
-    from importlib import import_module
-
-    return getattr(import_module(f".{module}", __name__), name)
-
-
-def __getattr__(name: str) -> object:
-    for module, kind in _KINDS.values():
-        if name == kind:
-            return _load(module, kind)
+def __getattr__(name: str) -> Any:
+    for kind in KINDS:
+        if name == kind.name:
+            return kind.load()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

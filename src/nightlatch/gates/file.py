@@ -8,7 +8,6 @@ import stat
 from ..core import given
 from ..errors import UsageError
 from ..system import durable
-from ..system.light import sha256
 from .bearer import present
 from .on_disk import OnDisk
 
@@ -39,17 +38,19 @@ class File(OnDisk):
     """
 
     SCHEME = "file"
+    takes_folders = keeps_releases = False
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        super().__init__(os.path.realpath(given.path(path, "the path of a file")))
+        super().__init__(_followed(given.path(path, "the path of a file")))
 
     def write(self, bearer: Bearer | Mark, content: bytes | str) -> None:
         """Replace the file's content; text is written as UTF-8. Raises `StaleToken`, and changes nothing, if a newer
         holder has sealed it."""
-        self._put(bearer, iter((content.encode() if isinstance(content, str) else content,)), 0o666)
+        self._put(bearer, iter((content.encode() if isinstance(content, str) else content,)), 0o666, "")
 
-    def publish(self, bearer: Bearer | Mark, source: str | os.PathLike[str] | int) -> None:
-        """Replace the file by a copy of `source`, a path or an open file."""
+    def publish(self, bearer: Bearer | Mark, source: str | os.PathLike[str] | int, *, digest: str = "") -> None:
+        """Replace the file by a copy of `source`, a path or an open file. Its sha256, if given, is remembered with the
+        mark: a successor can tell by it whether this very publish has landed."""
         try:
             fd = os.dup(source) if isinstance(source, int) else os.open(source, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
@@ -59,17 +60,17 @@ class File(OnDisk):
             if not stat.S_ISREG(status.st_mode):
                 raise UsageError(f"{source} is not a regular file; a folder is published to a folder")
             os.lseek(fd, 0, os.SEEK_SET)
-            self._put(bearer, iter(lambda: os.read(fd, _CHUNK), b""), stat.S_IMODE(status.st_mode) & 0o777)
+            self._put(bearer, iter(lambda: os.read(fd, _CHUNK), b""), stat.S_IMODE(status.st_mode) & 0o777, digest)
         finally:
             os.close(fd)
 
-    def _put(self, bearer: Bearer | Mark, content: Iterator[bytes], mode: int) -> None:
+    def _put(self, bearer: Bearer | Mark, content: Iterator[bytes], mode: int, digest: str) -> None:
         mark, by = present(self, bearer, self._sealed)
         old = self._old()
         temporary = self._marks.new_path()
         try:
             with self._marks.explained():
-                digest, inode = _fill(temporary, content, mode, old)
+                inode = _fill(temporary, content, mode, old)
             with self._marks.locked():
                 self._marks.admit(mark, by)
                 self._marks.note_landing(mark, digest, inode)
@@ -79,12 +80,9 @@ class File(OnDisk):
             _remove(temporary)
             raise
 
-    def _shown(self) -> str:
-        """The inode: only one file has it as long as it is there."""
-        try:
-            return str(os.stat(self.path).st_ino)
-        except FileNotFoundError:
-            return ""
+    def release(self) -> str:
+        """None is kept of a file."""
+        return ""
 
     def _old(self) -> os.stat_result | None:
         try:
@@ -100,21 +98,26 @@ class File(OnDisk):
         return old
 
 
-def _fill(path: str, content: Iterator[bytes], mode: int, old: os.stat_result | None) -> tuple[str, str]:
-    """Write a new file and flush it; returns its sha256 and its inode. The umask is applied by the kernel, in
-    creating it."""
-    total = sha256()
+def _followed(path: str) -> str:
+    """Where it leads; but the link of a folder's gate is a path of its own, with that gate's marks beside it."""
+    parent, name = os.path.split(os.path.abspath(path))
+    here = os.path.join(os.path.realpath(parent), name)
+    is_folders = os.path.islink(here) and os.path.dirname(os.readlink(here)) == f"{name}.releases"
+    return here if is_folders else os.path.realpath(path)
+
+
+def _fill(path: str, content: Iterator[bytes], mode: int, old: os.stat_result | None) -> str:
+    """Write a new file and flush it; returns its inode. The umask is applied by the kernel, in creating it."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
         for chunk in content:
-            total.update(chunk)
             view = memoryview(chunk)
             while view:
                 view = view[os.write(fd, view) :]
         if old:
             _resemble(fd, old)
         durable.fsync(fd)
-        return total.hexdigest(), str(os.fstat(fd).st_ino)
+        return str(os.fstat(fd).st_ino)
     finally:
         os.close(fd)
 

@@ -7,7 +7,7 @@ import stat
 
 from ..core import fence, given
 from ..errors import UsageError
-from ..system import durable, fingerprint, treecopy
+from ..system import durable, treecopy
 from . import marks, releases
 from .bearer import present
 from .on_disk import OnDisk
@@ -38,6 +38,7 @@ class Folder(OnDisk):
     """
 
     SCHEME = "folder"
+    takes_folders = keeps_releases = True
 
     def __init__(self, path: str | os.PathLike[str], *, keep: int = KEEP) -> None:
         # The last part is not resolved: it is the link that is switched.
@@ -49,11 +50,13 @@ class Folder(OnDisk):
         self._keep = keep
         self._pending = os.path.join(self._marks.folder, "switch")
 
-    def publish(self, bearer: Bearer | Mark, source: str | os.PathLike[str] | int, *, adopt: bool = False) -> str:
+    def publish(
+        self, bearer: Bearer | Mark, source: str | os.PathLike[str] | int, *, adopt: bool = False, digest: str = ""
+    ) -> str:
         """Make a copy of the folder `source`, a path or an open one, the newest release and switch to it.
 
         Returns the release. `adopt` takes over a plain folder that stands at `path` as the release before: for a
-        moment between two renames there is then nothing at `path`.
+        moment between two renames there is then nothing at `path`. `digest` is remembered with the mark.
         """
         source = source if isinstance(source, int) else os.path.realpath(source)
         if not os.path.isdir(source):
@@ -69,7 +72,6 @@ class Folder(OnDisk):
         try:
             with self._marks.explained():
                 treecopy.copy(source, unfinished)
-                digest = fingerprint.of(unfinished)
             with self._marks.locked():
                 self._marks.admit(mark, by)
                 doomed = self._never_live()
@@ -113,8 +115,9 @@ class Folder(OnDisk):
                 treecopy.remove(path)
         return before
 
-    def _shown(self) -> str:
-        return self.current() if os.path.islink(self.path) else ""
+    def release(self) -> str:
+        """What is shown now, as `publish` returned it."""
+        return self.current()
 
     def current(self) -> str:
         """The release that the link points to; "" if there is none."""

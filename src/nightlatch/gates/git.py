@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..core import given
+from ..core.passwords import without_password
 from ..core.value import replace
 from ..errors import UsageError
 from ..store.git import names
@@ -37,12 +38,14 @@ class Git:
     A branch on one machine's own disk is sealed by holders that find it under the same path only.
     """
 
-    def __init__(self, remote: str = "origin", branch: str = "", *, folder: str = ".") -> None:
-        """`remote`: a name in the repository of `folder`, or a URL. `branch` "" or HEAD: the one checked out there."""
+    def __init__(self, remote: str = "origin", branch: str = "", *, folder: str = ".", trusted: bool = True) -> None:
+        """`remote`: a name in the repository of `folder`, or a URL. `branch` "" or HEAD: the one checked out there.
+        Not `trusted`: nothing of that repository's settings is used but the remote's address."""
         given.text(remote, "remote")
         given.text(branch, "branch", empty=True)
         folder = given.path(folder, "folder")
         place = resolve(remote if remote.startswith("git+") else f"git+{remote}", folder)
+        place = place if trusted else replace(place, config="")
         self._open(place, Worktree(folder).branch() if branch in ("", "HEAD", "@") else branch)
 
     def _open(self, remote: Remote, branch: str) -> None:
@@ -82,18 +85,20 @@ class Git:
         folder: str = ".",
         done: tuple[str, str] | None = None,
         trailers: Mapping[str, str] | None = None,
+        guard: str = "",
     ) -> str:
         """Push HEAD of the repository in `folder`; returns the commit that landed.
 
         Raises `StaleToken`, and nothing moved, if a newer holder has sealed the branch; `Conflict` if somebody
         else's push cannot be brought together with this one without a person. `done` is a (scope, key) that is
         settled with it: in the same push if the lease stands in the same remote, else right after. Nothing is
-        pushed if that key is done. The tip gets trailers with the lease's name and token, and `trailers`.
+        pushed if that key is done. The tip gets trailers with the lease's name and token, and `trailers`. With a
+        `guard`, settings and hooks are taken from there, and none of the repository's own.
         """
         mark, by = present(self, bearer, self._sealed)
         told = {"Nightlatch-Job": mark.name, **(trailers or {}), "Nightlatch-Token": str(mark.token)}
         if done is None:
-            return self._push(mark, by, folder, told)
+            return self._push(mark, by, folder, told, guard)
         store = getattr(bearer, "store", None)
         if store is None:
             raise UsageError("a done key needs a lease, whose store can keep it; a mark alone has none")
@@ -104,8 +109,8 @@ class Git:
             def settling(value: str) -> list[Move]:
                 return store.moves_to_settle(mark.name, mark.grant, *done, value=value)
 
-            return self._push(mark, by, folder, told, settling)
-        landed = self._push(mark, by, folder, told)
+            return self._push(mark, by, folder, told, guard, settling)
+        landed = self._push(mark, by, folder, told, guard)
         store.settle(mark.name, mark.grant, *done, value=landed)
         return landed
 
@@ -115,16 +120,18 @@ class Git:
         by: str,
         folder: str,
         trailers: Mapping[str, str],
+        guard: str,
         settling: Callable[[str], list[Move]] | None = None,
     ) -> str:
-        work = Worktree(folder, config=self._remote.config, memory=self._memory)
+        work = Worktree(folder, config=self._remote.config, memory=self._memory, guard=guard)
         return Push(self._fence, work, mark, by, trailers, settling).run()
 
-    def fetch(self, folder: str = ".") -> str:
+    def fetch(self, folder: str = ".", guard: str = "") -> str:
         """Bring what the branch has into the repository in `folder`; returns its tip, "" if there is no branch."""
         tip, _ = self._fence.look()
         if tip:
-            Worktree(folder, config=self._remote.config).fetch(self._remote.url, self._fence.branch_ref, tip)
+            work = Worktree(folder, config=self._remote.config, guard=guard)
+            work.fetch(self._remote.url, self._fence.branch_ref, tip)
         return tip
 
     def standing(self) -> dict[str, Standing]:
@@ -147,11 +154,3 @@ class Git:
 
         self._fence.change(rekeyed)
         return foreign
-
-
-def without_password(url: str) -> str:
-    """A gate's URL stands in the store for every machine; each brings its own password."""
-    scheme, mark, rest = url.partition("://")
-    host, slash, path = rest.partition("/")
-    user, at, place = host.rpartition("@")
-    return f"{scheme}{mark}{user.partition(':')[0]}{at}{place}{slash}{path}" if mark else url

@@ -16,13 +16,30 @@ _MARK = "# written by nightlatch gate install-hook"
 
 _HOOK = """#!/bin/sh
 {mark}
-# old new ref, a line each. A guarded branch must come with its fence in the same push.
+# old new ref, a line each. A guarded branch must come with its fence in the same push, and a fence, whoever moves it,
+# goes from the commit that stands there to a child of it that says the same of every lease, or a higher token.
 moved=$(cat)
-guard() {{  # branch ref, fence ref
-  printf '%s\\n' "$moved" | grep -q " $1\\$" || return 0
-  printf '%s\\n' "$moved" | grep -qF " $2" && return 0
-  echo "${{1#refs/heads/}} is guarded: push to it with 'nightlatch push', under a lease" >&2
-  exit 1
+line() {{ printf '%s\\n' "$moved" | awk -v ref="$1" '$3 == ref'; }}
+marks() {{ git cat-file commit "$1" | awk -F '\\t' 'body && NF > 1 {{ print $1 "\\t" $2 }} !NF {{ body = 1 }}'; }}
+refuse() {{ echo "$1" >&2; exit 1; }}
+guard() {{  # branch, fence ref
+  fence=$(line "$2")
+  if [ -z "$fence" ]; then
+    [ -z "$(line "refs/heads/$1")" ] && return 0
+    refuse "$1 is guarded: push to it with 'nightlatch push', under a lease"
+  fi
+  old=${{fence%% *}}; new=${{fence#* }}; new=${{new%% *}}
+  case $new in *[!0]*) ;; *) refuse "the fence of $1 cannot be deleted" ;; esac
+  [ "$(git cat-file -t "$new")" = commit ] || refuse "what was pushed is not a fence of $1"
+  [ "$(git log -1 --format=%s "$new" --)" = "fence of $1" ] || refuse "what was pushed is not a fence of $1"
+  case $old in *[!0]*) ;; *) old="" ;; esac
+  [ "$(git log -1 --format=%P "$new" --)" = "$old" ] || refuse "the fence of $1 can only go forward, step by step"
+  [ -z "$old" ] && return 0
+  fallen=$({{ marks "$new"; echo; marks "$old"; }} | awk -F '\\t' '
+    !NF {{ before = 1; next }}
+    !before {{ now[$1] = $2 }}
+    before && (!($1 in now) || now[$1] + 0 < $2 + 0) {{ print $1 }}')
+  [ -z "$fallen" ] || refuse "the fence of $1 would let older holders of $fallen in again"
 }}
 {guards}
 exit 0
@@ -41,7 +58,7 @@ def install(repository: str, branches: list[str]) -> str:
     for branch in guarded:
         if any(sign in branch for sign in "'\"$`"):
             raise UsageError(f"{branch!r} cannot be guarded: a hook's script cannot quote it")
-    guards = "\n".join(f"guard 'refs/heads/{branch}' '{names.fence(branch)}'" for branch in guarded)
+    guards = "\n".join(f"guard '{branch}' '{names.fence(branch)}'" for branch in guarded)
     os.makedirs(folder, exist_ok=True)
     durable.replace(path, _HOOK.format(mark=_MARK, guards=guards).encode(), mode=0o755)
     return path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..errors import Conflict, GateUnreachable, StaleToken
 from ..store.git.repository import verdict
-from ..store.git.trouble import line_with
+from ..store.git.trouble import is_full, line_with
 from ..system import command
 from .git_fence import CROWD, TIMEOUT, reached
 
@@ -122,6 +122,9 @@ class Push:
             return False  # ours too, if only the reply was lost: the next look finds the branch with our commit
         if "non-fast-forward" in against or "failed to update ref" in against or "cannot lock ref" in against:
             return False
+        if is_full(against):
+            with reached():
+                raise fence.repository.unreachable(against)
         if not answered:
             raise GateUnreachable(f"{fence.url} gave no answer to a push ({line_with('', against)}). Try again")
         raise GateUnreachable(f"{fence.url} refuses the push ({line_with('', against)}). Nothing was pushed")

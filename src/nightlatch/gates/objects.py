@@ -9,7 +9,7 @@ from ..core import fence
 from ..core.fence import Landing, Refusal, Standing
 from ..core.value import replace
 from ..errors import Error, GateUnreachable, StaleToken, UsageError
-from ..system import clock, fingerprint, identity
+from ..system import clock, identity
 from . import releases
 from .bearer import present
 from .bucket import Bucket
@@ -40,6 +40,8 @@ class Object:
     A store that ignores the conditions of a put is refused before anything is written to it.
     """
 
+    takes_folders, keeps_releases = False, True
+
     def __init__(self, url: str, *, keep: int = KEEP) -> None:
         self._bucket = Bucket(url)
         self.url = self._bucket.url
@@ -68,14 +70,18 @@ class Object:
 
     def write(self, bearer: Bearer | Mark, content: bytes | str) -> str:
         """Replace the object's content; returns the key it has. `StaleToken` if a newer holder has sealed it."""
-        return self._put(bearer, content.encode() if isinstance(content, str) else content)
+        return self._put(bearer, content.encode() if isinstance(content, str) else content, "")
 
-    def publish(self, bearer: Bearer | Mark, source: str | os.PathLike[str] | int) -> str:
-        """Replace the object by a copy of the file `source`, a path or an open one; returns the key it has."""
+    def publish(self, bearer: Bearer | Mark, source: str | os.PathLike[str] | int, *, digest: str = "") -> str:
+        """Replace the object by a copy of the file `source`, a path or an open one; returns the key it has.
+
+        `digest`, its sha256, is remembered with the mark.
+        """
         if not os.path.isfile(source):
             raise UsageError(f"{source} is not a file: an object is published from one (pack a folder first)")
         with open(os.dup(source) if isinstance(source, int) else source, "rb") as file:
-            return self._put(bearer, file)
+            file.seek(0)
+            return self._put(bearer, file, digest)
 
     def rollback(self, bearer: Bearer | Mark) -> str:
         """Point to what was shown when the current release was published; returns its key."""
@@ -102,6 +108,10 @@ class Object:
             if self.key() == key:  # not just replaced and dropped meanwhile
                 raise GateUnreachable(f"{self.url} points to {key}, which somebody has removed. Publish again")
         raise FileNotFoundError(f"nothing is published at {self.url} yet")
+
+    def release(self) -> str:
+        """What is shown now, as `publish` returned it."""
+        return self.key()
 
     def key(self) -> str:
         """The key, in the bucket, of what is published; "" if nothing is yet."""
@@ -132,11 +142,10 @@ class Object:
         self._cell.change(rekeyed)
         return foreign
 
-    def _put(self, bearer: Bearer | Mark, content: bytes | BinaryIO) -> str:
+    def _put(self, bearer: Bearer | Mark, content: bytes | BinaryIO, digest: str) -> str:
         mark, by = present(self, bearer, self._sealed)
         self._change(lambda old: self._only_checked(old, mark, by), by)  # before a large payload is sent in vain
         key = f"{self._key}.releases/{mark.token}-{identity.new_id()}"
-        digest = fingerprint.of_bytes(content) if isinstance(content, bytes) else fingerprint.of(content.fileno())
         dropped: tuple[str, ...] = ()
 
         def published(old: Pointer) -> Pointer | None:
@@ -151,8 +160,6 @@ class Object:
             before = {name: history[name] for name in kept if name in history}
             return replace(raised, key=key, kept=kept, before=before, landings=_with(old, mark, digest))
 
-        if not isinstance(content, bytes):
-            content.seek(0)
         self._bucket.put(key, content, mimetypes.guess_type(self._key)[0] or "application/octet-stream")
         try:
             self._change(published, by)

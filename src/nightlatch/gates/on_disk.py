@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from ..system import durable
 from . import address
 from .marks import Marks
@@ -55,8 +57,18 @@ class OnDisk:
         return self._marks.landings()
 
     def _shown(self) -> str:
-        """What is at the path now, in a word that no other write gets."""
-        raise NotImplementedError
+        """What is at the path now, in a word that no other write gets: the release of a folder, the inode of a file.
+
+        The same for both kinds of gate, which share their marks.
+        """
+        try:
+            return os.path.basename(os.readlink(self.path))
+        except OSError:
+            pass
+        try:
+            return str(os.stat(self.path).st_ino)
+        except FileNotFoundError:
+            return ""
 
     def refusals(self) -> list[Refusal]:
         """What was refused here, the oldest first."""

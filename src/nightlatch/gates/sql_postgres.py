@@ -56,7 +56,7 @@ class Postgres:
             conninfo = make_conninfo(libpq_url)
         except psycopg.Error:
             raise dsn.bad(url) from None
-        return cls(address.without_password(libpq_url), conninfo, timeout)
+        return cls(address.registered(libpq_url), conninfo, timeout)
 
     @classmethod
     def by_connection(cls, connection: Any, timeout: str | None) -> Postgres:

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from urllib.parse import quote, urlencode
 
+from ..core.passwords import without_password
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_SECRET = ("password", "sslpassword", "oauth_client_secret")
 # What says where the database is, and how to get in; the rest is the user's session's own affair.
 _PLACE = ("hostaddr", "sslmode", "sslrootcert", "sslcert", "sslkey", "target_session_attrs", "gssencmode")
 
 
-def without_password(url: str) -> str:
-    rest = url.partition("://")[2]
-    base, _, query = rest.partition("?")
-    who, at, where = base.rpartition("@")
-    user = who.partition(":")[0]
-    options = [option for option in query.split("&") if option and option.partition("=")[0] not in _SECRET]
-    return f"postgresql://{user}{at}{where}" + ("?" + "&".join(options) if options else "")
+def registered(url: str) -> str:
+    """With the one scheme by which it is known everywhere."""
+    return f"postgresql://{without_password(url).partition('://')[2]}"
 
 
 def of_parameters(parameters: Mapping[str, str], user: str, database: str) -> str:

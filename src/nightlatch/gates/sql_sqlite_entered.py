@@ -70,6 +70,8 @@ class Entered:
         try:
             self._connection.execute(f"RELEASE {_SAVEPOINT}")  # it is there until the transaction ends, and no longer
         except sqlite3.OperationalError as error:
+            if "no such savepoint" not in str(error):
+                raise  # a statement of the block is still running
             raise UsageError(_ENDED.format("has been rolled back")) from error
         try:
             self._connection.execute("COMMIT")  # connection.commit() does nothing on one with autocommit=True

@@ -9,6 +9,7 @@ from ..store import url as store_url
 from ..store.git import objects
 from ..store.git.remote import environment
 from ..system import command, tree
+from . import guarded
 from . import trailers as trailing
 from .plain import Memory, Plain
 
@@ -27,9 +28,10 @@ _UNUSUAL = r"^(trailer|extensions)\.|^core\.(fsync.*|sharedrepository|comment.*|
 class Worktree:
     """The repository in `folder`. What stands in HEAD is what is pushed."""
 
-    def __init__(self, folder: str, *, config: str = "", memory: Memory | None = None) -> None:
+    def __init__(self, folder: str, *, config: str = "", memory: Memory | None = None, guard: str = "") -> None:
         """`config`: settings for talking to the remote that `folder` itself lacks, as a fresh clone does.
-        `memory`: what a gate's earlier pushes have learned."""
+        `memory`: what a gate's earlier pushes have learned. `guard`: a folder of `guarded.make`, for a repository
+        whose own settings and hooks are not trusted."""
         self.folder = os.path.abspath(folder)
         self._plain = Plain(self.folder)
         self._memory = memory or Memory()
@@ -38,6 +40,9 @@ class Worktree:
         # Unlike the store's pushes these are the holder's work, and end with it.
         self._env = {**environment(), **{name: os.environ[name] for name in (tree.LINEAGE,) if name in os.environ}}
         self._env.pop(store_url.ENV, None)  # the store's password is none of the business of the repository's hooks
+        self._guard, self._settings = guard, [word for text in guarded.SETTINGS for word in ("-c", text)] * bool(guard)
+        if guard:
+            self._env |= guarded.environment(self.folder, guard)
         # Nobody is there to edit anything.
         self._env |= {"GIT_EDITOR": "true", "GIT_SEQUENCE_EDITOR": "true"}
 
@@ -209,7 +214,10 @@ class Worktree:
     def _start(self, *words: str, stdin: str = "", env: Mapping[str, str] | None = None) -> command.Running:
         fed = stdin.encode(errors="surrogateescape")  # a message may be in any encoding
         try:
-            return command.start(["git", "-C", self.folder, *words], env={**self._env, **(env or {})}, stdin=fed)
+            if self._guard:
+                guarded.check(self.folder, self._guard)
+            argv = ["git", "-C", self.folder, *self._settings, *words]
+            return command.start(argv, env={**self._env, **(env or {})}, stdin=fed)
         except FileNotFoundError as error:
             raise GateUnreachable("git is not installed: install git 2.24 or newer") from error
 

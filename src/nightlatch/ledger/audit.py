@@ -1,14 +1,21 @@
-"""Is the journal whole? Every chain from its first entry to its head, and every run's links in its job's chain.
+"""Is the journal whole, and does the rest of the ledger say what it says?
 
-Who owns the database can recompute all of it. So heads go out with log lines and alerts, and a head that
-was kept elsewhere is compared: what was rewritten or cut off behind it can no longer be hidden.
+Every chain is read from its first entry to its head, every run is compared with its links in its job's chain, and
+rows with what follows from their entries (`replay`). The owner of the database can recompute all of it. So heads go out
+with log lines and alerts, and a head that was kept elsewhere is compared: what was rewritten or cut off behind it can
+no longer be hidden. Retention removes entries too, and says so in a `cut`; who forges one can name any retention, so it
+is held to the time of what it removes, and to the heads.
 """
 
 from __future__ import annotations
 
 from ..core.value import value
 from ..errors import UsageError
+from . import row_checks
 from .chain import head_text, job_chain, link, unpack
+from .kept_heads import parse_head, parse_kept
+from .replay import KINDS, Links, Replay
+from .snapshot import Snapshot
 from .step_chain import STEPS
 
 TYPE_CHECKING = False
@@ -16,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
 
+    from .kept_heads import Kept
     from .tables import Tables
 
     Row = tuple[Any, ...]
@@ -28,25 +36,25 @@ WHERE {which} AND (chain, seq) > (:chain, :seq) ORDER BY chain, seq LIMIT :most
 """
 _JOBS, _STEPS = (_ENTRIES.format(which=f"chain LIKE '{which}%'") for which in ("job:", STEPS))
 _RUNS = _ENTRIES.format(which=f"chain NOT LIKE 'job:%' AND chain NOT LIKE '{STEPS}%'")
-_HEADS = """
-SELECT name, seq, head, '' FROM {prefix}chain WHERE :chain IN ('', name)
-UNION ALL SELECT id, seq, head, CASE WHEN parent <> '' AND state = 'running' THEN '' ELSE job END
-FROM {prefix}run WHERE :chain IN ('', id)
+_HEAD = """
+SELECT seq FROM {prefix}chain WHERE name = :chain UNION ALL SELECT seq FROM {prefix}run WHERE id = :chain
 """
 _LEAVING = ("ended", "lost")  # entries of a run's chain that tell how far its steps had come
-_CUTS = "SELECT chain, body FROM {prefix}journal WHERE kind = 'cut' ORDER BY chain, seq"
+_ITEMS = ("steps", "steps-lost", "steps-publishing")  # and that tell of a batch's items
+_CUTS = "SELECT chain, seq, at, body FROM {prefix}journal WHERE kind = 'cut' ORDER BY chain, seq"
+_SKEW = 3_600_000  # ms that the clock of a log line may be off
 
 
 @value(frozen=True, kw_only=True)
 class Break:
-    """The first entry of a chain that is not as it was written, and what is wrong with it."""
+    """The first entry of a chain that is not as it was written, and what is wrong with it. Entry 0: of its row."""
 
     chain: str
     seq: int
     what: str
 
     def __str__(self) -> str:
-        return f"entry {self.seq} of {self.chain} {self.what}"
+        return f"entry {self.seq} of {self.chain} {self.what}" if self.seq else f"{self.chain} {self.what}"
 
 
 @value(frozen=True, kw_only=True)
@@ -55,7 +63,19 @@ class Verdict:
     chains: int
     compared: int  # heads kept elsewhere that were found
     behind: int  # heads kept elsewhere that are older than what retention has left
+    unproven: tuple[str, ...]  # chains that have only such heads, and no log line's time to judge them by
     breaks: tuple[Break, ...]  # the first one of each chain that is broken, jobs' chains first
+
+
+@value(frozen=True, kw_only=True)
+class Cut:
+    """What one entry says was removed by retention."""
+
+    seq: int
+    runs: frozenset[str]
+    before: int  # ms: all of it is older
+    last: int  # entry of the job's chain; 0: none was removed there
+    hash: str
 
 
 def heads(tables: Tables) -> list[str]:
@@ -64,68 +84,80 @@ def heads(tables: Tables) -> list[str]:
     return [head_text(*row) for row in rows]
 
 
-def parse_head(text: str) -> tuple[str, int, str]:
-    """(chain, seq, hash) of a head; a bare hash has neither chain nor seq."""
-    rest, _, hash_ = text.strip().rpartition(":")
-    chain, _, seq = rest.rpartition(":")
-    if len(hash_) == 64 and not hash_.strip("0123456789abcdef") and (not rest or (chain and seq.isdecimal())):
-        return chain, int(seq or 0), hash_
-    raise UsageError(f"{text!r} is no head: take one from `nightlatch audit head`, or head=… of a log line")
+def verify(tables: Tables, kept: Iterable[str] = (), keep: float | None = None) -> Verdict:
+    """Read the whole journal once. `kept` are heads that were kept elsewhere, or log lines with them.
 
-
-def verify(tables: Tables, kept: Iterable[str] = ()) -> Verdict:
-    """Read the whole journal once. `kept` are heads that were kept elsewhere."""
-    heads_kept = [parse_head(text) for text in kept]
+    What retention has removed within the last `keep` seconds (None: ever) is believed only if a head kept elsewhere is
+    newer, as far as the chain has any.
+    """
+    heads_kept = [parse_kept(text) for text in kept]
     while True:
         cuts = tables.read(_CUTS)
-        verdict = _Audit(tables, heads_kept, cuts).run()
+        verdict = _Audit(tables, heads_kept, cuts, keep).run()
         if not verdict.breaks or tables.read(_CUTS) == cuts:
             return verdict  # else something was pruned meanwhile, and is not missing
 
 
 class _Audit:
-    def __init__(self, tables: Tables, kept: list[tuple[str, int, str]], cuts: list[Row]) -> None:
-        self._tables, self._kept, self._cuts = tables, kept, cuts
-        self._bare = {hash_ for chain, _, hash_ in kept if not chain}
+    def __init__(self, tables: Tables, kept: list[Kept], cuts: list[Row], keep: float | None) -> None:
+        self._tables, self._kept, self._keep = tables, kept, keep
+        self._bare = {head.hash for head in kept if not head.chain}
         self._points: dict[str, dict[int, list[tuple[str, str]]]] = {}  # chain → seq → (hash it must have, who says so)
-        self._cut: dict[str, tuple[int, str]] = {}  # job's chain → the last entry that was pruned
-        self._pruned: set[str] = set()  # runs
-        self._linked: set[str] = set()  # runs
+        self._cuts: dict[str, list[Cut]] = {}  # by job's chain
+        self._cut: dict[str, Cut] = {}  # job's chain → the one that took the most of it away
+        for chain, seq, at, body in cuts:
+            try:
+                self._note_cut(chain, seq, at, unpack(body))
+            except ValueError:
+                pass  # it is named where the chain is read
+        self._links: dict[str, Links] = {}  # by run
+        self._linked_in: dict[str, str] = {}  # run → job's chain
+        self._effects: dict[tuple[str, str], dict[str, Any]] = {}  # by scope and key
+        self._items = row_checks.Items()
+        self._found: dict[str, int] = {}  # chain → the newest head kept elsewhere that is in it
         self._breaks: dict[str, Break] = {}
-        self._entries = self._chains = self._compared = self._behind = 0
+        self._seen: set[str] = set()  # chains of runs
+        self._entries = self._chains = self._compared = 0
 
     def run(self) -> Verdict:
         # Before the entries: what is written meanwhile makes a chain longer than this, never shorter.
-        stand = {chain: (seq, head, job) for chain, seq, head, job in self._tables.read(_HEADS, chain="")}
-        for chain, (seq, head, _) in stand.items():
+        self._stand = Snapshot(self._tables)
+        for chain, (seq, head) in self._stand.heads.items():
             self._expect(chain, seq, head, "its head in the ledger")
-        for chain, seq, hash_ in self._kept:
-            if chain:
-                self._expect(chain, seq, hash_, _ELSEWHERE)
-        for chain, body in self._cuts:
-            self._note_cut(chain, unpack(body))
-        self._walk(_JOBS, stand)  # first: they say what the runs' chains must hold
-        self._walk(_RUNS, stand)  # then: they say what their steps' chains must hold
-        self._walk(_STEPS, stand)
-        self._check_missing(stand)
+        for kept in self._kept:
+            if kept.chain:
+                self._expect(kept.chain, kept.seq, kept.hash, _ELSEWHERE)
+        self._walk(_JOBS)  # first: they say what the runs' chains must hold
+        self._check_missing([chain for chain in self._points if chain.startswith("job:")])
+        self._check_linked()
+        self._walk(_RUNS)  # then: they say what their steps' chains must hold
+        self._walk(_STEPS)
+        self._check_rows()
+        self._check_missing(list(self._points))
+        behind, unproven = self._judge_cuts()
         for hash_ in self._bare:
-            self._break("", 0, f"is nowhere: no entry has the hash {hash_}, so the journal was cut off or rewritten")
+            self._break(_ELSEWHERE, 0, f"is nowhere: no entry has the hash {hash_}")
         return Verdict(
             entries=self._entries,
             chains=self._chains,
             compared=self._compared,
-            behind=self._behind,
+            behind=behind,
+            unproven=unproven,
             breaks=tuple(self._breaks.values()),
         )
 
-    def _walk(self, sql: str, stand: dict[str, tuple[int, str, str]]) -> None:
+    def _walk(self, sql: str) -> None:
         chain, seq, before, broken = "", 0, "", False
+        replay: Replay | None = None
+        known = 0
         for name, number, at, kind, body, hash_ in self._read(sql):
             if name != chain:
-                self._end(chain, seq, stand)
+                self._end(chain, seq, replay)
                 chain, broken = name, False
                 seq, before = self._begin(name)
                 self._chains += 1
+                known = self._stand.heads.get(name, (0, ""))[0]
+                replay = self._replay(name) if sql is _RUNS else None
             self._entries += 1
             if hash_ in self._bare:
                 self._bare.discard(hash_)
@@ -140,24 +172,33 @@ class _Audit:
                 )
             else:
                 self._meet(chain, number, hash_)
-                if sql is _JOBS:
-                    self._follow(body)
-                elif sql is _RUNS and kind in _LEAVING:
-                    self._follow_steps(body)
+                try:
+                    if sql is _JOBS:
+                        self._follow(chain, number, at, kind, unpack(body), hash_, known=number <= known)
+                    elif replay and kind in KINDS:
+                        if kind in _LEAVING:
+                            self._follow_steps(body)
+                        if number <= known:
+                            replay.enter(number, at, kind, body)
+                    elif replay and kind in _ITEMS:
+                        self._items.tell(replay.row["job"], chain, body)
+                except (LookupError, ValueError, UsageError):
+                    self._break(chain, number, f"is not what was written there: no {kind!r} of ours has these facts")
             broken = chain in self._breaks
             seq, before = number, hash_
-        self._end(chain, seq, stand)
+        self._end(chain, seq, replay)
 
     def _begin(self, chain: str) -> tuple[int, str]:
-        seq, hash_ = self._cut.get(chain, (0, ""))
+        cut = self._cut.get(chain)
+        if not cut:
+            return 0, ""
+        self._meet(chain, cut.last, cut.hash)
         points = self._points.get(chain, {})
-        if seq:
-            self._meet(chain, seq, hash_)
-        for older in [point for point in points if point < seq]:
-            self._leave(points.pop(older))
-        return seq, hash_
+        for older in [point for point in points if point < cut.last]:
+            del points[older]  # nothing is left to compare it with
+        return cut.last, cut.hash
 
-    def _end(self, chain: str, last: int, stand: dict[str, tuple[int, str, str]]) -> None:
+    def _end(self, chain: str, last: int, replay: Replay | None) -> None:
         """The chain is over: nothing may be wanted of it any more, and nothing may stand behind its head."""
         points = self._points.pop(chain, {})
         if not chain or chain in self._breaks:
@@ -168,14 +209,17 @@ class _Audit:
         elif chain.startswith(STEPS):
             # Its head stands in no row while the run goes on: it may be longer than anybody knows, but not alone.
             run = chain.removeprefix(STEPS).partition("#")[0]
-            if run not in stand and not self._tables.read(_HEADS, chain=run):
+            if run not in self._stand.runs and not self._tables.read(_HEAD, chain=run):
                 self._break(chain, last, f"belongs to no run: the row of {run} was removed")
-        elif last > stand.get(chain, (0,))[0]:
-            now = self._tables.read(_HEADS, chain=chain)  # begun, or gone on, since the heads were read?
+        elif last > self._stand.heads.get(chain, (0, ""))[0]:
+            now = self._tables.read(_HEAD, chain=chain)  # begun, or gone on, since the heads were read?
             if not now:
                 self._break(chain, last, "belongs to no run and no job: the row with its head was removed")
-            elif now[0][1] < last:
-                self._break(chain, now[0][1] + 1, "was put there by no writer: it stands behind the chain's head")
+            elif now[0][0] < last:
+                self._break(chain, now[0][0] + 1, "was put there by no writer: it stands behind the chain's head")
+        if replay and chain not in self._breaks:
+            replay.finish()
+            self._named(row_checks.check_run(self._tables, self._stand, chain, replay))
 
     def _meet(self, chain: str, seq: int, hash_: str) -> None:
         for wanted, says in self._points.get(chain, {}).pop(seq, ()):
@@ -183,44 +227,118 @@ class _Audit:
                 self._break(chain, seq, f"is not what was written there: {says} has another hash")
             elif says is _ELSEWHERE:
                 self._compared += 1
+                self._found[chain] = max(seq, self._found.get(chain, 0))
 
-    def _leave(self, point: list[tuple[str, str]]) -> None:
-        """Nothing is left to compare it with."""
-        self._behind += sum(says is _ELSEWHERE for _, says in point)
-
-    def _follow(self, body: str) -> None:
-        """An entry of a job's chain may link to its run's chain as it stood then."""
-        facts = unpack(body)
+    def _follow(
+        self, chain: str, seq: int, at: int, kind: str, facts: dict[str, str], hash_: str, *, known: bool
+    ) -> None:
+        """An entry of a job's chain may link to its run's chain as it stood then, tell of an effect, or cut."""
         run = facts.get("run", "")
-        if "head" in facts and run not in self._pruned:
-            self._linked.add(run)
+        if "head" in facts:
             self._expect(run, int(facts["seq"]), facts["head"], "its job's chain")
+        if kind == "cut":
+            self._follow_cut(chain, seq, facts)
+        elif run and ("head" in facts or kind == "cancel-requested"):
+            self._linked_in[run] = chain
+            if known:
+                self._links.setdefault(run, Links()).add(at, kind, facts, head_text(chain, seq, hash_))
+        elif known and kind.startswith("effect-"):
+            self._effects[facts["scope"], facts["key"]] = row_checks.effect_told(facts)
+        elif kind == "steps-resolved":
+            self._items.say(chain.removeprefix("job:"), "", facts["state"], facts["keys"])
+
+    def _follow_cut(self, chain: str, seq: int, facts: dict[str, str]) -> None:
+        # One that is not among them was made since they were read, or its facts make no sense.
+        cut = {cut.seq: cut for cut in self._cuts.get(chain, ())}[seq]
+        for run in cut.runs:
+            links = self._links.get(run)
+            if links and links.at >= cut.before and self._linked_in[run] == chain:
+                self._break(chain, seq, f"removes {run}, which is younger than the retention that it names")
+        for text in facts.get("links", "").split():
+            run, place, head, state = text.split(":")
+            self._expect(run, int(place), head, "its job's chain")
+            self._linked_in[run] = chain
+            self._links.setdefault(run, Links()).carry(cut.before, int(place), state)
 
     def _follow_steps(self, body: str) -> None:
         head = unpack(body).get("steps")
         if head:
             self._expect(*parse_head(head), "its run's chain")
 
-    def _note_cut(self, chain: str, facts: dict[str, str]) -> None:
-        self._pruned |= set(facts.get("runs", "").split())
-        if "hash" in facts:
-            self._cut[chain] = int(facts["seq"]), facts["hash"]
+    def _note_cut(self, chain: str, seq: int, at: int, facts: dict[str, str]) -> None:
+        cut = Cut(
+            seq=seq,
+            runs=frozenset(facts.get("runs", "").split()),
+            before=int(facts.get("before", at)),
+            last=int(facts.get("seq", 0)),
+            hash=facts.get("hash", ""),
+        )
+        self._cuts.setdefault(chain, []).append(cut)
+        if cut.last:
+            self._cut[chain] = cut
 
-    def _check_missing(self, stand: dict[str, tuple[int, str, str]]) -> None:
-        """Chains of which not one entry is left, and runs that their job's chain does not know: it knows those inside
-        another from their end on, and `stand` names no job for them until then."""
-        for chain in list(self._points):
+    def _replay(self, run: str) -> Replay | None:
+        self._seen.add(run)
+        row = self._stand.runs.get(run)
+        if not row:
+            return None
+        links = self._links.get(run) or Links()
+        return Replay(links, whole=links.whole or job_chain(row["job"]) not in self._cut)
+
+    def _check_linked(self) -> None:
+        """Every run is known to its job's chain: one inside another from its end on."""
+        for run, row in self._stand.runs.items():
+            chain, begun_inside = job_chain(row["job"]), row["parent"] and row["state"] == "running"
+            if not begun_inside and self._linked_in.get(run) != chain and chain not in self._breaks:
+                self._break(run, 1, f"is not linked in {chain}: that was rewritten")
+
+    def _check_rows(self) -> None:
+        broken = set(self._breaks)
+        cut = {chain.removeprefix("job:") for chain in (*self._cut, *broken)}
+        effects = {place: told for place, told in self._effects.items() if job_chain(place[0]) not in broken}
+        self._named(row_checks.check_effects(self._stand, effects, cut))
+        self._named(self._items.check(self._tables, self._stand, broken))
+
+    def _named(self, wrong: Iterator[tuple[str, str]]) -> None:
+        for name, what in wrong:
+            self._break(name, 0, what)
+
+    def _check_missing(self, chains: list[str]) -> None:
+        """Of these chains not one entry is left."""
+        for chain in chains:
             points = self._points.pop(chain)
-            if chain.removeprefix(STEPS).partition("#")[0] in self._pruned:
-                for point in points.values():
-                    self._leave(point)
-            elif points:
+            if points and not self._was_pruned(chain):
                 (_, says), *_ = points[max(points)]
                 self._break(chain, min(points), f"is missing, with its whole chain: {says} knows it")
-        for run, (_, _, job) in stand.items():
-            chain = job_chain(job)
-            if job and run not in self._linked and chain not in self._cut and chain not in self._breaks:
-                self._break(run, 1, f"is not linked in {chain}: that was rewritten")
+
+    def _was_pruned(self, chain: str) -> bool:
+        """Does its own job say that it was, and is nothing of it left?"""
+        run = chain.removeprefix(STEPS).partition("#")[0]
+        jobs = [self._linked_in[run]] if run in self._linked_in else list(self._cuts)
+        named = any(run in cut.runs for job in jobs for cut in self._cuts.get(job, ()))
+        return named and not run.startswith("job:") and run not in self._stand.runs and run not in self._seen
+
+    def _judge_cuts(self) -> tuple[int, tuple[str, ...]]:
+        """Of the heads kept elsewhere: how many are older than what is left, and chains of which they prove nothing."""
+        behind, unproven = 0, []
+        for head in self._kept:
+            cuts = [cut for cut in self._cuts.get(head.chain, ()) if cut.last > head.seq]
+            if not cuts and (not head.chain or head.chain.startswith("job:") or not self._was_pruned(head.chain)):
+                continue
+            behind += 1
+            if head.at is None or not cuts:
+                if head.chain not in self._found and head.chain not in unproven:
+                    unproven.append(head.chain)
+            elif head.at >= max(cut.before for cut in cuts) + _SKEW:
+                what = f"removes entry {head.seq}, which is younger than the retention that it names: by its log line"
+                self._break(head.chain, cuts[-1].seq, what)
+        limit = float("-inf") if self._keep is None else self._stand.now - self._keep * 1000
+        for chain in {head.chain for head in self._kept}:
+            for cut in self._cuts.get(chain, ()):
+                if cut.before > limit and cut.seq > self._found.get(chain, 0):
+                    what = "removes what is younger than the retention here, and no head kept elsewhere is newer"
+                    self._break(chain, cut.seq, what)
+        return behind, tuple(unproven)
 
     def _expect(self, chain: str, seq: int, hash_: str, says: str) -> None:
         self._points.setdefault(chain, {}).setdefault(seq, []).append((hash_, says))

@@ -3,7 +3,7 @@ with who did it."""
 
 from __future__ import annotations
 
-from ..core import states
+from ..core import advice, states
 from ..errors import RunEnded, UsageError
 from .chain import clean
 from .model import RUN
@@ -76,7 +76,7 @@ def cancel(tables: Tables, run: Run, by: str) -> Run | None:
     if run.state in states.OPEN:
         return change(tables, run, states.CANCELLED, "cancelled", reason=f"cancelled by {by}", by=by)
     if states.needs_person(run.state):
-        raise RunEnded(f"{title(run)} is {run.state}: say how it ended, with nightlatch resolve {run.id}", run)
+        raise RunEnded(f"{title(run)} is {run.state}: say how it ended, with {advice.command('resolve', run.id)}", run)
     raise RunEnded(f"{title(run)} has ended already: {run.state}", run)
 
 
@@ -91,10 +91,10 @@ def resolve(tables: Tables, run: Run, outcome: str, by: str) -> Run | None:
 def retry(tables: Tables, run: Run, by: str) -> Run | None:
     if run.state == states.IN_DOUBT:
         raise RunEnded(
-            f"{title(run)} is in doubt: it may have acted. Look, then nightlatch resolve {run.id} first", run
+            f"{title(run)} is in doubt: it may have acted. Look, then {advice.command('resolve', run.id)} first", run
         )
     if run.state == states.SUCCEEDED:
-        raise RunEnded(f"{title(run)} succeeded: to do it once more, nightlatch run … --again", run)
+        raise RunEnded(f"{title(run)} succeeded: to do it once more, {advice.command('run … --again')}", run)
     if run.state == states.RUNNING:
         raise RunEnded(f"{title(run)} is running, by {run.holder}", run)
     return run if run.state == states.PENDING else change(tables, run, states.PENDING, "retried", by=by)

@@ -6,6 +6,7 @@ writes, so that one who was overtaken records nothing.
 
 from __future__ import annotations
 
+from ..core import advice
 from ..core.effects import BEGUN, DONE, FAILED, IN_DOUBT
 from ..core.model import Holder
 from ..core.value import value
@@ -156,7 +157,7 @@ class Effects:
                 deadline=deadline, result=result, reason=reason, began=at, changed=at,
             )  # fmt: skip
             rows = chain(_LEARN, **EFFECT.by_column(learned))
-            return self._moved(chain, rows, scope, key, "effect-learned", state=state, reason=reason)
+            return self._moved(chain, rows, scope, key, "effect-learned", reason=reason)
 
     def _move(
         self,
@@ -198,8 +199,8 @@ class Effects:
             # Raised inside the transaction, so that nothing of it stays.
             raise StaleToken(
                 f"the effect {key} has moved on: somebody else has begun or judged it. Nothing was recorded here; "
-                f"look again: nightlatch once {key} …"
+                f"look again: {advice.command('once', key)} …"
             )
         moved = EFFECT.read(rows[0])
-        chain.append(kind, scope=scope, key=key, attempt=moved.attempt, token=moved.token, **facts)
+        chain.append(kind, scope=scope, key=key, attempt=moved.attempt, token=moved.token, state=moved.state, **facts)
         return moved

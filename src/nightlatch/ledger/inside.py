@@ -19,7 +19,7 @@ from .fence import Fence
 from .model import ATTEMPT, ENTRY, RUN, Attempt, Run
 from .opening import find, new_id
 from .rows import Rows
-from .sealing import _Entries, closed, ended_attempt, stale
+from .sealing import _Entries, closed, ended_attempt, lost_attempt, stale
 from .step_chain import head_of
 from .step_log import StepWriter
 
@@ -220,12 +220,13 @@ class InnerRun:
         fresh, self.lost = not seen.head, seen.state == states.RUNNING
         if fresh:
             entries.add("opened", job=seen.job, key=seen.key, parent=seen.parent)
-        attempts = [ended_attempt(seen, states.LOST, "its holder is gone", at)] if self.lost else []
+        attempts = [lost_attempt(seen, at)] if self.lost else []
         if self.lost:
             steps = head_of(tables.read, seen.id)
             entries.add("lost", attempt=seen.attempt, token=seen.token, holder=seen.holder, steps=steps)
         number = seen.attempt + 1
-        entries.add("started", attempt=number, token=around.token, grant=around.grant, holder=holder)
+        facts = {"attempt": number, "token": around.token, "grant": around.grant, "holder": holder, "host": holder.host}
+        entries.add("started", **facts)
         attempts.append(
             Attempt(
                 run=seen.id, attempt=number, token=around.token, grant=around.grant, holder=holder, started=at / 1000
@@ -266,14 +267,16 @@ class InnerRun:
         if traceback:
             entries.add("exception", traceback=traceback)
         head = self._steps.head_after(due.steps)
-        entries.add("ended", attempt=self.run.attempt, state=state, reason=reason or None, elapsed=elapsed, steps=head)
+        code = 0 if state == states.SUCCEEDED else 1
+        facts = {"attempt": self.run.attempt, "state": state, "exit_code": code, "reason": reason or None}
+        entries.add("ended", **facts, elapsed=elapsed, steps=head)
         due.run = replace(
             due.run, state=state, reason=clean(reason), elapsed=elapsed, changed=due.at / 1000, ended=due.at / 1000,
-            exit_code=0 if state == states.SUCCEEDED else 1, seq=entries.seq, head=entries.head,
+            exit_code=code, seq=entries.seq, head=entries.head,
         )  # fmt: skip
         due.links.append(("ended", _link(due.run, entries.seq, entries.head)))
         due.journal += [*entries.rows, *due.steps]
-        due.attempts = [*due.attempts[:-1], ended_attempt(self.run, state, clean(reason), due.at)]
+        due.attempts = [*due.attempts[:-1], ended_attempt(self.run, state, code, clean(reason), due.at, elapsed)]
         more = {"reason": reason, "traceback": traceback}
         due.again = lambda: self.ending(state, elapsed=elapsed, steps=steps, **more)
         return due

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..core import states
+from ..core import advice, states
 from ..errors import RunEnded, StaleToken, StoreUnreachable, UsageError
 from ..system import clock
 from . import deciding, opening, sealing, step_chain, tally
@@ -272,11 +272,14 @@ class Ledger:
 
         return audit.heads(self._tables)
 
-    def verify(self, heads: Iterable[str] = ()) -> Verdict:
-        """Is the journal whole, and does it hold these heads, which were kept elsewhere?"""
+    def verify(self, heads: Iterable[str] = (), keep: float | None = 90 * 86400.0) -> Verdict:
+        """Is the journal whole, do the rows say what it says, and does it hold these heads, which were kept elsewhere?
+
+        What was pruned though it was younger than `keep` seconds has to be behind one of the heads.
+        """
         from . import audit
 
-        return audit.verify(self._tables, heads)
+        return audit.verify(self._tables, heads, keep)
 
     def prune(
         self, keep: float, by: str, within: float = float("inf"), *, done: Callable[[str, str], bool] = _always
@@ -308,7 +311,7 @@ class Ledger:
     def _existing(self, run_id: str) -> Run:
         run = self.run(run_id)
         if run is None:
-            raise UsageError(f"there is no run {run_id!r}: nightlatch runs lists them")
+            raise UsageError(f"there is no run {run_id!r}: {advice.command('runs')} lists them")
         return run
 
     def _decided(self, run_id: str, decide: Callable[[Run], Run | None]) -> Run:

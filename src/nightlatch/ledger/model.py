@@ -114,7 +114,7 @@ ATTEMPT = Rows(
     "attempt",
     Attempt,
     "ON CONFLICT (run, attempt) DO UPDATE SET token = excluded.token, state = excluded.state, "
-    "reason = excluded.reason, ended = excluded.ended, elapsed = excluded.elapsed",
+    "exit_code = excluded.exit_code, reason = excluded.reason, ended = excluded.ended, elapsed = excluded.elapsed",
 )
 ENTRY = Rows("journal", Entry)
 USED = Rows("usage", Used)

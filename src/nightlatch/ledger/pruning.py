@@ -21,10 +21,11 @@ _MONTH = 32 * 86_400_000  # ms; usage is kept for caps per month, however little
 
 _ENDED = ", ".join(f"'{state}'" for state in states.TERMINAL)
 _OLD = f"""
-SELECT id, key, state FROM {{prefix}}run
+SELECT id, key, state, anchor FROM {{prefix}}run
 WHERE job = :job AND state IN ({_ENDED}) AND changed < :before AND id > :after ORDER BY id LIMIT :most
 """
 _ALL_OLD = f"SELECT id FROM {{prefix}}run WHERE state IN ({_ENDED}) AND changed < :before"
+_ALL_ANCHORS = f"SELECT id, job, anchor FROM {{prefix}}run WHERE state IN ({_ENDED}) AND changed < :before"
 _ENTRIES = f"""
 SELECT COUNT(*) FROM {{prefix}}journal WHERE chain IN (
   {_ALL_OLD} UNION ALL SELECT '{STEPS}' || id FROM ({_ALL_OLD}) AS old
@@ -48,6 +49,11 @@ SELECT seq, hash FROM {prefix}journal WHERE chain = :chain AND seq <
   (SELECT COALESCE(MIN(seq), 0) FROM {prefix}journal WHERE chain = :chain AND at >= :before)
 ORDER BY seq DESC LIMIT 1
 """
+# Nothing behind this entry is younger than the retention: an audit holds a cut to that.
+_FIRST_YOUNG = "SELECT MIN(seq) FROM {prefix}journal WHERE chain = :chain AND at >= :before"
+# Their last link may be older than their row says: clocks differ, and a link waits for the chain.
+_STAYING = "SELECT id, seq, head, state, anchor FROM {prefix}run WHERE job = :job AND changed < :before"
+_SLACK = 86_400_000  # ms
 _SUCCEEDED = "SELECT id, job, key FROM {prefix}run WHERE state = 'succeeded' AND changed < :before"
 _LENGTH = "SELECT COUNT(*) FROM {prefix}journal WHERE chain = :chain"
 _BEHIND = "SELECT COUNT(*) FROM {prefix}journal WHERE chain = :chain AND seq <= :seq"
@@ -70,7 +76,12 @@ def prune(tables: Tables, keep: float, by: str, within: float, done: Done) -> Pr
             if clock.now() - started > within:
                 return Pruned(runs=tuple(sorted(runs)), entries=entries, complete=False)
             page = tables.read(_OLD, job=job, before=before, after=after, most=_MOST)
-            over = [run for run, key, state in page if state != states.SUCCEEDED or done(job, key)]
+            young = _first_young(tables, job, before)
+            over = [
+                run
+                for run, key, state, anchor in page
+                if _place(anchor) < young and (state != states.SUCCEEDED or done(job, key))
+            ]
             gone, cut = _remove(tables, job, over, before, by)
             runs += gone
             entries += cut
@@ -84,6 +95,9 @@ def prunable(tables: Tables, keep: float, done: Done) -> Pruned:
     """What `prune` would remove now; nothing is."""
     before = tables.now() - round(keep * 1000)
     staying = {run for run, job, key in tables.read(_SUCCEEDED, before=before) if not done(job, key)}
+    anchors = tables.read(_ALL_ANCHORS, before=before)
+    young = {job: _first_young(tables, job, before) for job in {job for _, job, _ in anchors}}
+    staying |= {run for run, job, anchor in anchors if _place(anchor) >= young[job]}
     runs = [run for (run,) in tables.read(_ALL_OLD, before=before) if run not in staying]
     entries = tables.read(_ENTRIES, before=before)[0][0]
     for run in staying:
@@ -109,10 +123,29 @@ def _remove(tables: Tables, job: str, over: list[str], before: int, by: str) -> 
         last = chain(_LAST_OLD, chain=chain_name, before=before)
         if not gone and not last:
             return [], 0
-        facts: dict[str, object] = {"runs": " ".join(gone), "by": by}
+        facts: dict[str, object] = {"runs": " ".join(gone), "by": by, "before": before}
         if last:
             seq, hash_ = last[0]
             entries += len(chain(_CUT, chain=chain_name, seq=seq))
             facts |= {"seq": seq, "hash": hash_}
+            # Runs that stay, and whose links go, are linked here instead; as many in an entry as are kept whole.
+            stay = [
+                f"{run}:{at}:{head}:{state}"
+                for run, at, head, state, anchor in chain(_STAYING, job=job, before=before + _SLACK)
+                if 0 < _place(anchor) <= seq
+            ]
+            for first in range(0, len(stay), _MOST):
+                links = " ".join(stay[first : first + _MOST])
+                chain.append("cut", runs="", by=by, before=before, links=links)
         chain.append("cut", **facts)
     return gone, entries
+
+
+def _first_young(tables: Tables, job: str, before: int) -> float:
+    seq = tables.read(_FIRST_YOUNG, chain=job_chain(job), before=before)[0][0]
+    return float("inf") if seq is None else seq
+
+
+def _place(anchor: str) -> int:
+    """Where in its job's chain a run was last linked; 0: nowhere."""
+    return int(anchor.rsplit(":", 2)[1]) if anchor else 0

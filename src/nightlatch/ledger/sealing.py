@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..core import states
+from ..core import advice, states
 from ..core.model import Mark
 from ..errors import RunEnded, StaleToken
 from . import tally
@@ -67,8 +67,8 @@ def closed(run: Run) -> str:
     if run.state == states.SUCCEEDED:
         return f"{title(run)} succeeded already"
     if states.needs_person(run.state):
-        return f"{title(run)} is {run.state} ({run.reason}). Look, then: nightlatch resolve {run.id}"
-    return f"{title(run)} has ended: {run.state}. To start it again: nightlatch retry {run.id}"
+        return f"{title(run)} is {run.state} ({run.reason}). Look, then: {advice.command('resolve', run.id)}"
+    return f"{title(run)} has ended: {run.state}. To start it again: {advice.command('retry', run.id)}"
 
 
 def take(
@@ -81,7 +81,7 @@ def take(
     if left_behind:
         steps = head_of(tables.read, run.id)
         entries.add("lost", attempt=run.attempt, token=run.token, holder=run.holder, steps=steps)
-        attempts.append(ended_attempt(run, states.LOST, _LEFT, entries.at))
+        attempts.append(lost_attempt(run, entries.at))
     facts = {"attempt": number, "token": token, "grant": grant, "holder": holder, "host": holder.host}
     edited = {"command": clean(command), "definition": clean(definition)}
     facts |= {name: text for name, text in edited.items() if text and text != getattr(run, name)}
@@ -113,7 +113,7 @@ def reap(tables: Tables, run: Run, token: int, grant: str, state: str) -> Run | 
     with tables.on_chain(run.job) as chain:
         entries = _Entries(run, chain.at)
         facts = {"attempt": run.attempt, "token": run.token, "holder": run.holder, "steps": head_of(chain, run.id)}
-        entries.add("lost", **facts, state=state, by_token=token)
+        entries.add("lost", **facts, state=state, by_token=token, by_grant=grant)
         values = _seen(run) | {
             "state": state,
             "token": token,
@@ -148,12 +148,16 @@ class _Entries:
         self.rows.append((self._run, self.seq, self.at, kind, body, self.head))
 
 
-def ended_attempt(run: Run, state: str, reason: str, at: int) -> Attempt:
+def lost_attempt(run: Run, at: int) -> Attempt:
+    """The newest attempt of a run whose holder is gone."""
+    return ended_attempt(run, states.LOST, None, _LEFT, at, at / 1000 - (run.started or 0.0))
+
+
+def ended_attempt(run: Run, state: str, exit_code: int | None, reason: str, at: int, elapsed: float) -> Attempt:
     """The newest attempt of a run as it ends."""
-    started, ended = run.started or 0.0, at / 1000
     return Attempt(
         run=run.id, attempt=run.attempt, token=run.token, grant=run.grant, holder=run.holder, state=state,
-        reason=reason, started=started, ended=ended, elapsed=ended - started,
+        exit_code=exit_code, reason=reason, started=run.started or 0.0, ended=at / 1000, elapsed=elapsed,
     )  # fmt: skip
 
 

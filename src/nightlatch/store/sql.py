@@ -9,6 +9,7 @@ the same name in this moment.
 
 from __future__ import annotations
 
+from ..core import advice
 from ..core.model import Cursor, Done, Granted, Holder, Known, Record
 from ..core.tenure import request_timeout
 from ..database.guarded import Table
@@ -269,7 +270,8 @@ class SqlStore:
         raise StoreUnreachable(
             f"the store {self.url} is also used by another machine ({record.holder} holds {record.name}), and one "
             f"SQLite file cannot serve two. Share leases with --store postgresql://… or git+origin; if that machine "
-            f"is gone for good (a restored disk, a rebuilt container): nightlatch lease release {record.name} --force"
+            f"is gone for good (a restored disk, a rebuilt container): "
+            f"{advice.command('lease release', record.name, '--force')}"
         )
 
     def clock(self) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from ..core import given
+from ..core.passwords import hide_password
 from ..database import dsn
 from ..errors import StoreUnreachable, UsageError
 from ..system import storage
@@ -72,7 +73,7 @@ def folder_of(url: str) -> str:
         return _sqlite_path(url) + ".d"
     import hashlib
 
-    named = dsn.redact(url)  # a new password makes no new store
+    named = hide_password(url)  # a new password makes no new store
     return os.path.join(storage.state_folder(), "stores", hashlib.sha256(named.encode()).hexdigest()[:16])
 
 
@@ -82,7 +83,7 @@ def connect(url: str | None = None) -> Store:
     scheme = scheme_of(url)
     if scheme is None:
         raise UsageError(
-            f"{dsn.redact(url)!r} does not name a store. Use {examples()}; "
+            f"{hide_password(url)!r} does not name a store. Use {examples()}; "
             f"without --store and {ENV} it is a file in {storage.state_folder()}"
         )
     return scheme.connect(url)
@@ -120,11 +121,11 @@ def _postgres(url: str) -> Store:
         from ..database.postgres import Postgres
     except ImportError as error:
         raise StoreUnreachable(
-            f"the store {dsn.redact(url)} needs psycopg 3 ({error}): pip install 'nightlatch[postgres]'"
+            f"the store {hide_password(url)} needs psycopg 3 ({error}): pip install 'nightlatch[postgres]'"
         ) from error
     from .sql import SqlStore
 
-    return SqlStore(dsn.redact(url), Postgres(url, "store"), folder_of(url))
+    return SqlStore(hide_password(url), Postgres(url, "store"), folder_of(url))
 
 
 def _sqlite_path(url: str) -> str:

@@ -17,14 +17,14 @@ _MOUNTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")  # the second beside cgro
 _PREFIX = "nightlatch-"
 
 
-def own(mounts: tuple[str, ...] = _MOUNTS) -> str:
+def own() -> str:
     """The folder of the cgroup that this process is in; "" where there is no cgroup v2."""
     try:
         with open("/proc/self/cgroup", "rb") as file:
             paths = [os.fsdecode(line[3:]) for line in file.read().splitlines() if line.startswith(b"0::")]
     except OSError:
         return ""
-    for mount in mounts if paths else ():
+    for mount in _MOUNTS if paths else ():
         if os.path.exists(f"{mount}/cgroup.procs"):
             return (mount + paths[0]).rstrip("/")
     return ""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
+from hashlib import sha256  # OpenSSL's: files may be large, and this is several times as fast as light.sha256
 
 from ..errors import UsageError
-from .light import sha256
 
 _CHUNK = 1 << 20
 _FOUND = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # what is a pipe by now is opened without waiting for its writer

@@ -6,6 +6,7 @@ import os
 import sys
 
 from ..core.model import Holder
+from ..core.printable import printable
 
 _known: dict[str, str] = {}
 
@@ -38,13 +39,13 @@ def time_namespace() -> str:
 
 
 def host() -> str:
-    return os.uname().nodename
+    return printable(os.uname().nodename)
 
 
 def user() -> str:
     name = os.environ.get("LOGNAME") or os.environ.get("USER")
     if name:
-        return name.replace("\n", " ")
+        return printable(name)  # it may hold anything, also what is not UTF-8
     import pwd
 
     try:

@@ -11,6 +11,7 @@ import fcntl
 import os
 
 from ..errors import StoreUnreachable
+from . import cgroup
 from .durable import private_folder
 from .identity import new_id
 
@@ -46,8 +47,6 @@ class Lifetime:
             os.set_inheritable(fd, True)  # so many descriptors are not allowed here
         else:
             os.close(fd)
-        from . import cgroup  # here: its import does not hold up the supervisor, which asks for the lease meanwhile
-
         group = cgroup.make(self.grant)
         if group and cgroup.join(group):
             os.write(self._fd, os.fsencode(group))
@@ -94,11 +93,7 @@ def cgroup_of(path: str) -> str:
 
 
 def forget(path: str) -> None:
-    group = cgroup_of(path)
-    if group:
-        from . import cgroup
-
-        cgroup.remove(group)
+    cgroup.remove(cgroup_of(path))
     for each in (path + TREE, path):
         try:
             os.unlink(each)

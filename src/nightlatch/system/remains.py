@@ -6,7 +6,7 @@ tree has inherited is free, and no process carries the grant in its environment.
 
 from __future__ import annotations
 
-from ..core.harmless import harmless
+from ..core.printable import printable
 from . import cgroup, lifetime, process, tree
 
 _PATIENCE = 5.0  # seconds for what was killed to be gone
@@ -29,7 +29,7 @@ class Remains:
         unproven = [pid for pid, _ in look.found] + ([] if emptied else look.unreadable)
         if group and not emptied:
             unproven += cgroup.members(group)
-        left = [f"pid {pid} ({harmless(process.name(pid))})" for pid in dict.fromkeys(unproven)]
+        left = [f"pid {pid} ({printable(process.name(pid))})" for pid in dict.fromkeys(unproven)]
         if not left and self._is_locked():
             left = [f"a process that has {self.path}{lifetime.TREE} open"]
         if not left and not look.complete:

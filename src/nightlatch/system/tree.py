@@ -107,6 +107,17 @@ def kill_the_others() -> None:
         time.sleep(0.01)
 
 
+def kill_since(before: set[int]) -> None:
+    """End everything below me that is not among `before`, nor of a program that this process is asking something."""
+    while True:
+        ours = set(asking)
+        rest = descendants(os.getpid()) - before - ours.union(*map(descendants, ours))
+        if not rest:
+            return
+        signal_all(rest, signal.SIGKILL)
+        time.sleep(0.002)
+
+
 def reap_all() -> tuple[dict[int, int], bool]:
     """Collect every child that has ended: ({pid: wait status}, no child is left)."""
     ended: dict[int, int] = {}

@@ -227,6 +227,7 @@ class _Loop:
         self.signum = int(signal.SIGTERM)
         self.why = ""
         self.left = 0
+        self.beside = False
         self.grace = 10.0
         self.group = _group_of_command()
         self.defaults = [signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ]  # Python ignores the last two
@@ -240,6 +241,8 @@ class _Loop:
             while not self._finished():
                 self._wait()
                 self._keep_time()
+            if self.beside and self.why == ORPHANED:
+                tree.sweep(self.grant, 0)
             self._report("ended", -1 if self.status is None else self.status, self.why, self.left)
             code = 0
         except BaseException:  # noqa: BLE001 - nothing may escape into the code that forked us
@@ -344,6 +347,10 @@ class _Loop:
     def _order_bound(self, at: float) -> None:
         """By when what the command does right now is over, or the command is; inf when it is. For the same reason."""
         self.bound_at = at
+
+    def _order_beside(self, beside: bool) -> None:
+        """Does the supervisor itself have something at work under the grant? Then it must not outlive it either."""
+        self.beside = beside
 
     def _order_end(self, why: str, grace: float, signum: int) -> None:
         self._end(why, grace=grace, signum=signum)

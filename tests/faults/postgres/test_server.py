@@ -123,7 +123,9 @@ def test_a_holder_stopped_past_its_ttl_has_lost_and_knows_it_when_it_goes_on(sto
         "except nightlatch.LeaseLost as lost: print('lost', flush=True)\n"
     )
     pipe = subprocess.PIPE
-    holder = subprocess.Popen([sys.executable, "-c", program], env=environment(url), stdin=pipe, stdout=pipe, text=True)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", program], env=environment(url), stdin=pipe, stdout=pipe, text=True, process_group=0
+    )
     assert holder.stdout and holder.stdin
     token = int(holder.stdout.readline())
     holder.send_signal(signal.SIGSTOP)

@@ -12,7 +12,7 @@ import shlex
 import sys
 from itertools import islice
 
-from ...core import budget, effects
+from ...core import advice, budget, effects
 from ...core.effects import BEGUN, DONE, FAILED, IN_DOUBT, SET_ASIDE
 from ...core.job import Job
 from ...core.model import check_name
@@ -22,7 +22,7 @@ from ...ledger import open_for
 from ...ledger.chain import clean
 from ...ledger.items import ITEM, Item
 from ...store import url
-from ...system import clock, identity
+from ...system import clock, identity, redaction
 from ..effects.book import apart
 from ..leases.lease import Lease
 from ..talk.listener import Told
@@ -55,7 +55,8 @@ def plan(batch: Batch) -> dict[str, object]:
     """As the driver gets it."""
     items = batch.items if batch.items == "-" else os.path.abspath(batch.items)
     known = {name: fact for name, fact in batch.__dict__.items() if name != "budget"}
-    return {**known, "items": items, "lost": batch.when_lost, "caps": bool(batch.item_caps)}
+    known |= {"items": items, "lost": batch.when_lost, "caps": bool(batch.item_caps)}
+    return {**known, "store": advice.given()}
 
 
 def run(batch: Batch, *, store: str | None = None) -> tuple[Verdict, dict[str, Any]]:
@@ -124,6 +125,7 @@ class Checkpoints:
         self._home: Workspace | None = None  # has a folder for each item that publishes
         self.bar = bar.Bar(batch.name) if bar.wanted() else None
         self.summary: dict[str, Any] = {}
+        self.hidden = redaction.secrets(os.environ)  # of the items, once they are known
 
     def waits(self, told: Told) -> None:
         """An item says, again and again, that it waits for a probe."""
@@ -143,7 +145,7 @@ class Checkpoints:
         """Before the driver starts: what the last one left in flight, and files with the digests of what is done."""
         self._writer, self._items = writer, ledger.items
         name = self._batch.name
-        writer.event("batch", again=self._batch.continued_by)
+        writer.event("batch", again=self.hidden.text(self._batch.continued_by))
         if _begun_with(ledger, self._batch) != clean(self._batch.key or _WHOLE):
             ledger.note(name, _KEY, key=self._batch.key or _WHOLE)
         if apart(store, ledger):
@@ -226,9 +228,10 @@ class Checkpoints:
         run, at = self._writer.run, clock.wall()
         rows, keys = [], dict[str, list[str]]()
         for digest, key, state, tries, code, result, why in items:
+            shown, reason = (clean(self.hidden.text(text)) for text in (result, why))
             made = Item(
                 scope=self._batch.name, digest=digest, key=clean(key), state=state, tries=tries, run=run.id,
-                attempt=run.attempt, exit_code=code, result=clean(result), reason=clean(why), changed=at,
+                attempt=run.attempt, exit_code=code, result=shown, reason=reason, changed=at,
             )  # fmt: skip
             rows.append(ITEM.row(made))
             keys.setdefault(state, []).append(key)

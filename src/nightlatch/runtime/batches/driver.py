@@ -19,9 +19,10 @@ from operator import itemgetter
 from struct import iter_unpack
 from typing import Any
 
+from ...core import advice
 from ...core.effects import DONE, IN_DOUBT, SET_ASIDE, idempotency_key
-from ...core.harmless import harmless
-from ...system import clock
+from ...core.printable import printable
+from ...system import clock, printing
 from ...system.warden import ASKING
 from .items import Item, Reader
 from .judge import Judge
@@ -53,6 +54,7 @@ class Driver:
         self.exhausted = False
         self.running: list[Child] = []
         self.judging: list[Child] = []  # ended, and not recorded yet
+        advice.about(self.plan["store"])
         self.summary = Summary(self.plan["name"], self.plan["continued_by"], piped=self.plan["items"] == "-")
         self.judge = Judge(self.plan, line, self.places, self.summary, self.total)
         self.signal = 0
@@ -140,7 +142,7 @@ class Driver:
     def _bad(self) -> None:
         """Lines that could not be read: each is named at once, and counts as failed."""
         for bad in self.selection.bad:
-            print(f"nightlatch: {harmless(str(bad))}", file=sys.stderr)
+            print(f"nightlatch: {printable(str(bad))}", file=sys.stderr)
             self.judge.unreadable(bad)
         self.selection.bad.clear()
 
@@ -266,7 +268,8 @@ class Driver:
             self.line.ask(do="over", **summary.facts(code))
         except Refused as refused:
             print(f"nightlatch: {refused}", file=sys.stderr)
-        print(summary.text(), file=sys.stderr)
+        for line in summary.text().split("\n"):
+            print(line, file=sys.stderr)
         return code
 
     def _with_reasons(self, found: list[tuple[str, bytes]]) -> list[tuple[str, str]]:
@@ -293,6 +296,7 @@ def _known(files: dict[str, str]) -> dict[bytes, int]:
 def main() -> int:
     from ...errors import Error
 
+    printing.install()
     try:
         return Driver(Line()).go()
     except (Error, Refused) as error:

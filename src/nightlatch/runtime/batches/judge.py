@@ -8,7 +8,7 @@ from typing import Any
 
 from ...core import breaker, duration, retry
 from ...core.effects import DONE, FAILED, IN_DOUBT, SET_ASIDE
-from ...core.harmless import harmless
+from ...core.printable import printable
 from ...system import clock
 from ..runs import usage
 from .batch import IN_DOUBT_ITSELF
@@ -138,7 +138,7 @@ class Judge:
         until = clock.now() + min(asked, retry.LONGEST)
         if until > self.not_before + 1.0:
             wait = duration.show(until - clock.now())
-            print(f"nightlatch: nothing is started for {wait}: {harmless(key)} was asked to wait", file=sys.stderr)
+            print(f"nightlatch: nothing is started for {wait}: {printable(key)} was asked to wait", file=sys.stderr)
         self.not_before = max(self.not_before, until)
 
     def failed(self) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from ...core import effects
-from ...core.harmless import harmless
+from ...core import advice, effects
+from ...core.printable import printable
 
 _NAMED = 10  # items that are named; the ledger knows them all
 LISTED = 200  # of each, in JSON
@@ -48,9 +48,10 @@ class Summary:
         if self.waiting:
             name = shlex.quote(self.name)
             words = effects.typed(shlex.quote(self.waiting[0][0]), "done", by=("--batch", name))
-            lines.append(f"  look, then: nightlatch resolve {words}   (or failed, or again)")
+            lines.append(f"  look, then: {advice.command('resolve', words)}   (or failed, or again)")
             if len(self.waiting) > 1:
-                lines.append(f"  or for all that wait: nightlatch batch {name} --resolve done   (or failed, or again)")
+                every = advice.command("batch", name, "--resolve done")
+                lines.append(f"  or for all that wait: {every}   (or failed, or again)")
         if self.failed or self.doubts or self.stopped or self.unrecorded:
             lines.append(f"  go on with what is unfinished{self.items_too}: {self.again}")
         if self.aside or self.before:
@@ -108,4 +109,4 @@ def _listed(title: str, what: list[str], count: int | None = None) -> list[str]:
     if not count:
         return []
     more = f", … {count - _NAMED} more" if count > _NAMED else ""
-    return [harmless(f"  {title}: {', '.join(what[:_NAMED])}{more}")]
+    return [printable(f"  {title}: {', '.join(what[:_NAMED])}{more}")]

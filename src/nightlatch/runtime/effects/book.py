@@ -7,6 +7,7 @@ never changed: that an attempt was begun, that it was proven not done, and the e
 
 from __future__ import annotations
 
+from ...core import advice
 from ...core import effects as rules
 from ...core.effects import BEGUN, DONE, FAILED, IN_DOUBT
 from ...core.model import Holder, check_name
@@ -199,7 +200,7 @@ def hint(scope: str, key: str) -> str:
 
     scoped = () if scope == rules.STORE_WIDE else ("--scope", shlex.quote(scope))
     words = rules.typed(shlex.quote(key), "done", by=scoped)
-    return f"nightlatch resolve {words} (or failed, or again, in place of done)"
+    return f"{advice.command('resolve', words)} (or failed, or again, in place of done)"
 
 
 def resolve(

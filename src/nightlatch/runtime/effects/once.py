@@ -19,7 +19,7 @@ from ...core.value import value
 from ...errors import Busy, InDoubt, LeaseLost, Nested, StaleToken, StoreUnreachable, UsageError
 from ...ledger import open_for
 from ...store import url
-from ...system import clock, command, warden
+from ...system import clock, command, redaction, tree, warden
 from ...system.lifetime import Lifetime
 from ...system.light import signal
 from ..leases import supervise
@@ -86,6 +86,7 @@ class _Once:
         self.doubtful: Effect | None = None  # as it ended now
         self.acted = self.asked = False  # the command was started; we were asked to end
         self.grace = min(supervise.GRACE, wanted.timeout)
+        self.hidden = redaction.secrets(os.environ)  # all that is shown or recorded goes through it
 
     def go(self) -> Outcome:
         lifetime = Lifetime(self.store.folder)
@@ -148,7 +149,7 @@ class _Once:
         effect = self.book.begin(
             lease,
             known,
-            command=" ".join(self.wanted.command),
+            command=self.hidden.text(" ".join(self.wanted.command)),
             input=self.wanted.input,
             lasting=self.wanted.timeout + self.grace,
         )
@@ -189,7 +190,8 @@ class _Once:
             raise self._doubt(known, unknown)
         lease.check()
         state = DONE if code == _DONE_BY_PROBE else FAILED
-        return self.book.decide(lease, known, state, by=f"probed: {' '.join(self.wanted.probe)} said {code}")
+        probe = self.hidden.text(" ".join(self.wanted.probe))
+        return self.book.decide(lease, known, state, by=f"probed: {probe} said {code}")
 
     def _await_belief(self, lease: Lease, known: Effect, signals: Interruptible) -> tuple[int, str]:
         """As `_look_with_probe`, once that can be believed. Raises InDoubt if it would take longer than we may wait."""
@@ -220,6 +222,8 @@ class _Once:
         lease.check()
         env = supervise.environment(lease) | self._told()
         signals.deafen()
+        before = tree.descendants(os.getpid())
+        self.guard.tell("beside", True)
         try:
             running = command.start(self.wanted.probe, env=env)
             try:
@@ -228,6 +232,9 @@ class _Once:
             except BaseException:
                 running.end()
                 raise
+            finally:
+                tree.kill_since(before)
+                self.guard.tell("beside", False)
         except command.Unfinished as unfinished:
             return -1, f"the probe did not end ({unfinished})"
         except OSError as error:
@@ -250,7 +257,7 @@ class _Once:
         self.guard.tell("limit", limit)
         self.guard.start(self.wanted.command, supervise.environment(lease) | self._told(), grace=self.grace)
         report: tuple[object, ...] | None = None
-        kept, screen = b"", self.screen
+        kept, screen, output = b"", self.screen, redaction.Redacted(self.hidden)
         heard = {self.guard.fileno(), self.out}
         while heard:
             poll = select.poll()
@@ -262,8 +269,9 @@ class _Once:
             for fd in ready:
                 if fd == self.out:
                     data = os.read(fd, 1 << 16)
-                    kept = (kept + data)[:RESULT]
-                    screen = _show(screen, data)
+                    shown = output.feed(data)
+                    kept = (kept + shown)[:RESULT]
+                    screen = _show(screen, shown)
                     if not data:
                         heard.discard(fd)
                 else:

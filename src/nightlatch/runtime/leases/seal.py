@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ...core import fence
-from ...errors import Forgotten, GateUnreachable, LeaseLost, OtherStore, StaleToken, StoreUnreachable
+from ...core import advice, fence
+from ...errors import GateUnreachable, LeaseLost, OtherStore, StaleToken, StoreUnreachable
 from ...gates import open as open_gate
 from ...store import held
 
@@ -22,20 +22,20 @@ def seal_in_work(lease: Lease | Inherited, gate: Gate) -> None:
     """Seal a gate while the work goes on, then register it: before its first write.
 
     In this order what cannot be sealed is not remembered, and what is remembered has a mark. A holder that was
-    overtaken between the two is refused by the store, and has written nothing. A mark of this lease that stands in
-    the way is remembered too: it may be all that tells that the store was restored from a backup.
+    overtaken between the two is refused by the store, and has written nothing.
     """
     try:
         if not _has_mark(gate, lease.name) and gate.url in lease.store.gates(lease.name):
             _expect_mark(gate, lease.name)
         _seal_as_it_is(lease, gate)
+    except StaleToken as stale:
+        if stale.stands and (stale.stands.store, stale.stands.name) == (lease.store.id, lease.name):
+            # The store may have forgotten it, restored from a backup: then the next holder has to meet this mark.
+            lease.store.register(lease.name, lease.grant, gate.url)
+        raise
     except GateUnreachable as unreachable:
         known = gate.url in lease.store.gates(lease.name)
         raise GateUnreachable(f"{unreachable}. {_hint(gate.url, lease.name, known)}") from unreachable
-    except StaleToken as refused:
-        if isinstance(refused, Forgotten) or not isinstance(refused, OtherStore):
-            lease.store.register(lease.name, lease.grant, gate.url)
-        raise
     lease.store.register(lease.name, lease.grant, gate.url)
 
 
@@ -50,8 +50,8 @@ def _seal_as_it_is(lease: Lease | Inherited, gate: Gate) -> None:
         if stale.stands is None:
             raise
         raise StaleToken(
-            f"{stale}. If nobody has, and the store was restored from an older backup: nightlatch lease raise "
-            f"{lease.name} --above {stale.stands.token}, then start again",
+            f"{stale}. If nobody has, and the store was restored from an older backup: "
+            f"{advice.command('lease raise', lease.name, '--above', str(stale.stands.token))}, then start again",
             offered=stale.offered,
             stands=stale.stands,
         ) from stale
@@ -126,13 +126,14 @@ def _refusal(gate: Gate, lease: Lease | Inherited, *, new: bool) -> int:
 
 def _hint(url: str, name: str, known: bool) -> str:
     if known:
-        return f"If it is gone for good: nightlatch gate forget {url} --lease {name}"
+        return f"If it is gone for good: {advice.command('gate forget', url, '--lease', name)}"
     return f"Nothing was ever written there under {name}: is it the right target?"
 
 
 def _elsewhere(url: str) -> bool:
     """What is on another machine's own disk is sealed by the holders there: nobody here can write to it."""
+    from ...gates import kind_of
     from ...system import identity
 
-    scheme, _, rest = url.partition("://")
-    return scheme in ("file", "folder", "sqlite") and rest.partition("/")[0] not in ("", identity.machine())
+    kind, machine = kind_of(url), url.partition("://")[2].partition("/")[0]
+    return kind is not None and kind.on_disk and machine not in ("", identity.machine())

@@ -10,7 +10,7 @@ import errno
 import os
 
 from ...errors import UsageError
-from ...gates import address
+from ...gates import address, kind_of
 from ...gates.file import File
 from ...gates.folder import KEEP, Folder
 from ...system import fingerprint
@@ -20,17 +20,17 @@ from .targets import REPLACED, Place, Pushed, Replaced
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ...gates.objects import Object
+    from typing import Any
+
     from .targets import Facts, For
     from .workspace import Workspace
 
 
-def gate_for(source: str | int | None, target: str, keep: int | None) -> File | Folder | Object:
+def gate_for(source: str | int | None, target: str, keep: int | None) -> Any:
     """By the target; on this machine's disk a folder is what a folder is published to, and what is rolled back."""
-    if target.startswith(("s3:", "gs:", "az:")):
-        from ...gates.objects import Object
-
-        return Object(target, keep=keep or KEEP)
+    kind = kind_of(target)
+    if kind and kind.published_to and not kind.on_disk:
+        return kind.load()(target, keep=keep or KEEP)
     path = address.to_path(target) if "://" in target else target
     if os.path.isdir(path if source is None else source):
         return Folder(path, keep=keep or KEEP)
@@ -63,13 +63,12 @@ class Copied(Replaced):
         except BaseException:
             self.close()
             raise
-        self._is_file = isinstance(self.gate, File)
         self._adopt = adopt
 
     def _check(self, adopt: bool) -> None:
-        if adopt and not (isinstance(self.gate, Folder) and self._named is not None):
+        if adopt and not (self.gate.takes_folders and self._named is not None):
             raise UsageError("--adopt is for publishing a folder")
-        if self._named is None and isinstance(self.gate, File):
+        if self._named is None and not self.gate.keeps_releases:
             raise UsageError(f"{self.gate.path} is a file: releases are kept of folders and objects only")
 
     def close(self) -> None:
@@ -78,13 +77,14 @@ class Copied(Replaced):
 
     def shown(self) -> str:
         """The release that is shown; "" for a file, which has none."""
-        return str(self.gate.current() if isinstance(self.gate, Folder) else "" if self._is_file else self.gate.key())
+        return str(self.gate.release())
 
-    def write(self, lease: object) -> str:
+    def write(self, lease: object, digest: str = "") -> str:
         """Returns the release that is shown now."""
         if self._from is None:
             return str(self.gate.rollback(lease))
-        return str(self.gate.publish(lease, self._from, **({"adopt": True} if self._adopt else {})) or "")
+        adopt = {"adopt": True} if self._adopt else {}
+        return str(self.gate.publish(lease, self._from, digest=digest, **adopt) or "")
 
     def describe(self, workspace: Workspace | Place, whom: For) -> Facts:
         if self._from is None:
@@ -92,7 +92,7 @@ class Copied(Replaced):
         return {"from": str(self._named), "sha256": fingerprint.of(self._from)} | self._placed(whom)
 
     def land(self, workspace: Workspace | Place, facts: Facts, whom: For) -> str:
-        return self.write(whom.lease)
+        return self.write(whom.lease, facts.get("sha256", ""))
 
     def adopts(self, before: Facts, outcome: str, whom: For) -> bool:
         if self._from is None or outcome == NOT_LANDED or before.get("sha256") != fingerprint.of(self._from):
@@ -106,17 +106,26 @@ class Copied(Replaced):
 class Head(Pushed):
     """HEAD of the repository in `folder` is pushed as it is; what is not committed stays so."""
 
-    def __init__(self, folder: str, remote: str, branch: str, done: tuple[str, str] | None) -> None:
+    def __init__(
+        self, folder: str, remote: str, branch: str, done: tuple[str, str] | None, workspace: str = ""
+    ) -> None:
+        """`workspace`: the run's, if the folder is in it. Then nothing that stands in the repository there is run."""
         from ...gates.git import Git
 
-        self.gate = Git(remote, branch, folder=folder)
-        self.folder, self.done = folder, done
+        guard = ""
+        if workspace:
+            from . import clone
+
+            folder = clone.top(workspace, folder)
+            guard = clone.guard_inside(workspace, folder)
+        self.gate = Git(remote, branch, folder=folder, trusted=not workspace)
+        self.folder, self.done, self.guard = folder, done, guard
         self.since = ""  # what this attempt has pushed there before
         self.unsure = False  # this attempt has pushed there, and does not know whether that landed
 
     def describe(self, workspace: Workspace | Place, whom: For) -> Facts:
         """With its trailers, which are all that tells if it has to follow the branch on its way."""
-        work, token = self._work(Place(path=self.folder)), str(whom.lease.token)
+        work, token = self._work(Place(path=self.folder, guard=self.guard)), str(whom.lease.token)
         tip = work.sign(work.tip(), self._trailers(whom) | {"Nightlatch-Token": token})
         work.settle()  # the push reads HEAD
         facts = {"commit": tip, "base": self.since} | ({} if self.unsure else {"run": whom.run, "token": token})
@@ -129,14 +138,18 @@ class Head(Pushed):
         return bool(self._work(fresh).contains(facts["commit"], fresh.commit))
 
     def land(self, workspace: Workspace | Place, facts: Facts, whom: For) -> str:
-        return self.gate.push(whom.lease, folder=self.folder, done=self.done, trailers=self._trailers(whom))
+        return self.gate.push(
+            whom.lease, folder=self.folder, done=self.done, trailers=self._trailers(whom), guard=self.guard
+        )
 
     def adopts(self, before: Facts, outcome: str, whom: For) -> bool:
         """Did an earlier attempt push for this very key, and die before it could be settled? It is settled now."""
         if self.done is None or outcome == NOT_LANDED or (before.get("scope"), before.get("key")) != self.done:
             return False
-        if outcome != LANDED and not self.landed(before, Place(path=self.folder, commit=self.gate.fetch(self.folder))):
-            return False
+        if outcome != LANDED:
+            tip = self.gate.fetch(self.folder, self.guard)
+            if not self.landed(before, Place(path=self.folder, commit=tip, guard=self.guard)):
+                return False
         whom.lease.store.settle(whom.lease.name, whom.lease.grant, *self.done, value=before["commit"])
         return True
 

@@ -6,15 +6,18 @@ nightly job is started from is seldom pulled, and the second night must see what
 
 from __future__ import annotations
 
+import hashlib
 import os
 
+from ...core.passwords import without_password
 from ...core.value import value
 from ...errors import GateUnreachable, UsageError
-from ...gates.git import without_password
+from ...gates import guarded
 from ...gates.worktree import Worktree
 from ...store.git import names
 from ...store.git.remote import resolve
 from ...system import command, durable, identity
+from .workspace import guard_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,6 +81,8 @@ def into(path: str, source: Source) -> str:
             durable.replace(objects, os.fsencode(os.path.join(source.local, "objects")) + b"\n")
         for name, text in _settings(url, source.branch, here, tracked):
             _must(work, "config", name, text)
+        with open(os.path.join(path, ".git", "config"), "rb") as file:
+            guarded.make(path, guard_of(path), file.read())
         code, _, said = work.fetch_into(url, here, tracked, timeout=_TIMEOUT)
         if code and "couldn't find remote ref" in said:
             return ""  # nobody has pushed to it yet: the first commit is the command's
@@ -92,11 +97,42 @@ def into(path: str, source: Source) -> str:
     return work.tip()
 
 
-def _settings(url: str, branch: str, here: str, tracked: str) -> list[tuple[str, str]]:
-    """Who commits is who commits in the current folder. The password, if the URL has one, stays out of it."""
+def top(workspace: str, folder: str) -> str:
+    """The repository in a workspace that `folder` is in."""
+    found = os.path.realpath(folder)
+    while not os.path.lexists(os.path.join(found, ".git")):
+        if found == os.path.realpath(workspace):
+            raise UsageError(f"{folder} is in no git repository of the workspace {workspace}")
+        found = os.path.dirname(found)
+    return found
+
+
+def guard_inside(workspace: str, repository: str) -> str:
+    """For a repository that a command has inside its workspace, in whatever way: the settings of who runs this."""
+    cloned = os.path.isfile(os.path.join(guard_of(workspace), "config"))
+    if cloned and os.path.realpath(repository) == os.path.realpath(workspace):
+        return guard_of(workspace)
+    digest = hashlib.sha256(os.fsencode(repository)).hexdigest()[:16]
+    guard = os.path.join(durable.private_folder(guard_of(workspace)), digest)
+    lines = ["[core]", "repositoryformatversion = 0", "bare = false", "[gc]", "auto = 0", "[user]"]
+    lines += [f"{name.partition('.')[2]} = {_quoted(text)}" for name, text in _identity().items() if "user." in name]
+    guarded.make(repository, guard, "\n".join([*lines, ""]).encode(errors="surrogateescape"))
+    return guard
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ") + '"'
+
+
+def _identity() -> dict[str, str]:
+    """Who commits is who commits in the current folder."""
     local = Worktree(".")
     known = {name: text for name in _COPIED if (text := local.run("config", name)[1])}
-    nobody = {"user.name": "Nightlatch", "user.email": f"nightlatch@{identity.host()}"}
+    return {"user.name": "Nightlatch", "user.email": f"nightlatch@{identity.host()}"} | known
+
+
+def _settings(url: str, branch: str, here: str, tracked: str) -> list[tuple[str, str]]:
+    """The password, if the URL has one, stays out of it."""
     return [
         ("remote.origin.url", without_password(url)),
         ("remote.origin.pushurl", PUSH_DISABLED),
@@ -104,7 +140,7 @@ def _settings(url: str, branch: str, here: str, tracked: str) -> list[tuple[str,
         (f"branch.{branch}.remote", "origin"),
         (f"branch.{branch}.merge", here),
         ("gc.auto", "0"),  # in a folder that lives for one run it would only be left behind
-        *(nobody | known).items(),
+        *_identity().items(),
     ]
 
 

@@ -15,6 +15,7 @@ from ..talk.replies import Later
 from .asked import Copied, Head
 from .publish import LANDED, land, left
 from .targets import For, Place
+from .workspace import enclosing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class PublishDesk:
             busy.acquire(timeout=max(until - clock.now(), 0.0))
 
     def _answer(self, word: str, request: dict[str, Any]) -> dict[str, Any]:
-        target = _head(request, self._lease.name) if word == "push" else _copied(request)
+        target = _head(request, self._lease) if word == "push" else _copied(request)
         try:
             return self._write(target)
         finally:
@@ -106,7 +107,7 @@ class PublishDesk:
         last = self._pushed.get(url, "")
         target.since, target.unsure = last or "", last is None
         self._pushed[url] = None
-        landed = land([target], Place(path=target.folder), self._writer, self._whom, BY)[0][2]
+        landed = land([target], Place(path=target.folder, guard=target.guard), self._writer, self._whom, BY)[0][2]
         self._pushed[url] = landed or last
         return landed
 
@@ -141,9 +142,10 @@ def _copied(request: dict[str, Any]) -> Copied:
     return Copied(None if source is None else str(source), target, keep=keep, adopt=adopt, beneath=beneath)
 
 
-def _head(request: dict[str, Any], lease: str) -> Head:
+def _head(request: dict[str, Any], lease: Lease) -> Head:
     folder, key = str(request["folder"]), request.get("key")
     if not os.path.isabs(folder):
         raise UsageError(f"{folder}: here paths begin with /, since the supervisor works in another folder")
-    done = (str(request.get("scope") or lease), str(key)) if key else None
-    return Head(folder, str(request.get("remote") or "origin"), str(request.get("branch") or ""), done)
+    done = (str(request.get("scope") or lease.name), str(key)) if key else None
+    workspace = enclosing(lease.store.folder, folder)
+    return Head(folder, str(request.get("remote") or "origin"), str(request.get("branch") or ""), done, workspace)

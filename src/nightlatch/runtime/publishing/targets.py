@@ -42,6 +42,7 @@ class Place:
 
     path: str
     commit: str = ""
+    guard: str = ""  # as a workspace has it, if the folder is in one
 
 
 @value(frozen=True, kw_only=True)
@@ -77,7 +78,7 @@ class Replaced:
             )
         folder = self.source.endswith("/") and not is_url
         self.gate: Any = Folder(to) if folder else at(to)
-        self._is_folder = isinstance(self.gate, Folder)
+        self._is_folder = getattr(self.gate, "takes_folders", False)
 
     def describe(self, workspace: Workspace | Place, whom: For) -> Facts:
         """sha256 of what is to be published. `NothingToPublish`: the command did not make it."""
@@ -124,7 +125,7 @@ class Replaced:
 
     def land(self, workspace: Workspace | Place, facts: Facts, whom: For) -> str:
         with _opened(workspace.path, self.source) as made:
-            return str(self.gate.publish(whom.lease, made) or "")
+            return str(self.gate.publish(whom.lease, made, digest=facts["sha256"]) or "")
 
 
 class Pushed:
@@ -191,13 +192,19 @@ class Pushed:
     def land(self, workspace: Workspace | Place, facts: Facts, whom: For) -> str:
         if facts["commit"] == facts["base"]:
             return facts["commit"]  # the command found nothing to change
-        return self.gate.push(whom.lease, folder=workspace.path, done=whom.done, trailers={"Nightlatch-Run": whom.run})
+        return self.gate.push(
+            whom.lease,
+            folder=workspace.path,
+            done=whom.done,
+            trailers={"Nightlatch-Run": whom.run},
+            guard=workspace.guard,
+        )
 
     @staticmethod
     def _work(workspace: Workspace | Place) -> Any:
         from ...gates.worktree import Worktree
 
-        return Worktree(workspace.path)
+        return Worktree(workspace.path, guard=workspace.guard)
 
     @staticmethod
     def _must(work: Any, *words: str) -> None:

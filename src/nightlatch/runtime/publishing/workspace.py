@@ -32,6 +32,11 @@ class Workspace:
         self._fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
+    @property
+    def guard(self) -> str:
+        """Settings for our own git commands there, which the command cannot change."""
+        return guard_of(self.path)
+
     @classmethod
     def make(cls, folder: str, name: str, source: Source | None) -> Workspace:
         """An empty one, or a clone of `source`. `folder` is the store's on this machine."""
@@ -41,6 +46,7 @@ class Workspace:
             clean(folder)
             # (run, attempt) is ours by the ledger's seal: what stands there was left by a ledger that was set back.
             treecopy.remove(path)
+            treecopy.remove(guard_of(path))
             os.mkdir(path, 0o700)
             made = cls(path)
         except OSError as error:
@@ -63,6 +69,7 @@ class Workspace:
         """Remove it. What cannot be removed is told to whoever watches: it must not undo the run's success."""
         try:
             treecopy.remove(self.path)
+            treecopy.remove(self.guard)
         except OSError as error:
             where = error.filename or self.path
             print(f"nightlatch: the workspace {self.path} stays: {where}: {error.strerror}", file=sys.stderr)
@@ -73,6 +80,18 @@ class Workspace:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+def guard_of(path: str) -> str:
+    home, name = os.path.split(path)
+    return os.path.join(os.path.dirname(home), "guards", name)
+
+
+def enclosing(folder: str, path: str) -> str:
+    """The workspace of the store's `folder` that `path` is in; "" if it is in none."""
+    home = os.path.join(os.path.realpath(folder), "workspaces") + "/"
+    rest = os.path.realpath(path).removeprefix(home)
+    return "" if os.path.isabs(rest) or not rest else home + rest.partition("/")[0]
 
 
 def clean(folder: str, kept_for: float = KEPT_FOR, *, dry: bool = False) -> list[str]:

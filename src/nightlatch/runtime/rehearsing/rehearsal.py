@@ -11,18 +11,17 @@ import select
 import sys
 import tempfile
 
-from ...core import budget, states
+from ...core import advice, budget, states
 from ...core import effects as rules
 from ...core.effects import BEGUN, DONE, IN_DOUBT, PLANNED
 from ...errors import InDoubt
 from ...store import url
-from ...system import clock, identity, tree, warden
+from ...system import clock, identity, redaction, tree, warden
 from ...system.light import signal
 from ..effects.book import Book
 from ..leases import supervise
 from ..leases.handle import without_password
 from ..publishing.workspace import Workspace
-from ..runs import output
 from ..runs.ending import Ending
 from ..runs.look import Looking
 from ..runs.verdict import Verdict
@@ -80,7 +79,7 @@ class _Rehearsal(Looking):
             workspace = self._workspace()
             socket = Socket(self.grant, one_by_one(self._answer))
             environment = self._environment(key, socket.path, workspace)
-            self.hidden = output.secrets(environment)
+            self.hidden = redaction.secrets(environment)
             try:
                 supervise.forward_signals(self.guard)
                 if job.timeout is not None:
@@ -189,8 +188,7 @@ class _Rehearsal(Looking):
                 self.watch.spent(amounts)
                 return {"used": self.used}
             case "fail":
-                reason = str(request.get("reason") or "").encode(errors="replace")
-                self.told.failure = output.redacted(reason, self.hidden).decode(errors="replace")
+                self.told.failure = self.hidden.text(str(request.get("reason") or ""))
                 self.told.attention, self.partial = bool(request.get("attention")), bool(request.get("planned"))
             case "check":
                 return {"token": 0}
@@ -229,7 +227,7 @@ class _Rehearsal(Looking):
     def _open_inside(self, key: str) -> dict[str, Any]:
         run = self.ledger.find(self.job.name, key)
         if run and states.needs_person(run.state):
-            raise InDoubt(f"{run.job} ({key}) is {run.state}: {run.reason}. Look: nightlatch show {run.id}")
+            raise InDoubt(f"{run.job} ({key}) is {run.state}: {run.reason}. Look: {advice.command('show', run.id)}")
         if self.store.look(self.job.name, key) or (run and run.state == states.SUCCEEDED):
             return {"state": DONE, "result": self._result(run) if run else ""}
         return {"state": "begun", "run": run.id if run else f"dry-run {key}", "attempt": run.attempt + 1 if run else 1}

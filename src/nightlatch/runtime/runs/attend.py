@@ -7,12 +7,12 @@ import select
 
 from ...core import states
 from ...store import handle, url
-from ...system import clock, warden
+from ...system import clock, redaction, warden
 from ...system.light import signal
 from ..leases import supervise
 from ..talk.listener import Listener
 from ..talk.socket import Socket
-from . import backoff, output, usage, watch
+from . import backoff, output, watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -81,12 +81,16 @@ class Attendance:
         self._environment.pop(url.ENV, None)  # the store's password is not the agent's business
         if job.pass_store:
             self._environment[url.ENV] = f"{handle.PREFIX}{self._socket.path}"
-        self._listener.hidden = hidden = output.secrets(self._environment)
+        self._listener.hidden = hidden = redaction.secrets(self._environment)
+        if checkpoints:
+            checkpoints.hidden = hidden
         bar = checkpoints.bar if checkpoints else None
         self._streams = {fd: output.Stream(fd, screen, self._kept, hidden, bar) for screen, fd in enumerate(streams, 1)}
 
     def run(self, started: float) -> None:
         job = self._job
+        if job.meter == "output":
+            from . import usage  # before the command starts: an upgrade in mid-run changes nothing
         supervise.forward_signals(self._guard, job.grace)
         if job.timeout is not None:
             self._guard.tell("limit", started + job.timeout)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...core import states
+from ...core import advice, states
 from ...core.job import BY_HAND
 from ...errors import Busy, InDoubt
 from ...ledger import open_for
@@ -48,7 +48,7 @@ class Looking:
             if self.job.when_lost == "doubt" and not begun.decision(self.store, self.ledger, known):
                 raise InDoubt(
                     f"{self.job.name} ({key}) is in doubt: its holder {known.holder} is gone, and it may have acted. "
-                    f"Look: nightlatch show {known.id}; then decide: nightlatch resolve {known.id}"
+                    f"Look: {advice.command('show', known.id)}; then decide: {advice.command('resolve', known.id)}"
                 )
         return key
 
@@ -65,10 +65,10 @@ class Looking:
         if known and states.needs_person(known.state):
             from ..leases import unsealed
 
-            then = "when it is mended: nightlatch retry" if unsealed.waits(known) else "then decide: nightlatch resolve"
+            then, verb = ("when it is mended", "retry") if unsealed.waits(known) else ("then decide", "resolve")
             raise InDoubt(
                 f"{self.job.name} ({key}) is {known.state}: {known.reason or 'nobody knows whether it acted'}. Look: "
-                f"nightlatch show {known.id}; {then} {known.id}"
+                f"{advice.command('show', known.id)}; {then}: {advice.command(verb, known.id)}"
             )
         settled = done is not None or (known is not None and known.state == states.SUCCEEDED and not self.job.again)
         if settled and not (known and known.state in states.OPEN):

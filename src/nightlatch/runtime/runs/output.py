@@ -6,51 +6,18 @@ import os
 import sys
 
 from ...system.durable import private_folder
+from ...system.redaction import Redacted
 from ..talk.socket import has_room
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+    from ...system.redaction import Redactor
     from ..batches.bar import Bar
 
 CAP = 16 << 20  # bytes of one file; then it becomes `output.1`, and the one before that goes
 
-_SHORTEST_SECRET = 8  # shorter values would take innocent words out of every line
-_SECRET_NAMES = ("KEY", "TOKEN", "SECRET", "PASSW", "CREDENTIAL", "PRIVATE", "AUTH")
 _CHUNK = 1 << 16
 _ROOM = 4096  # bytes that a pipe which has room takes at once
-
-
-def secrets(environment: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
-    """(value, what stands in its place), the longest first: one secret may begin with another."""
-    found = {
-        os.fsencode(text): f"[{name}]".encode(errors="replace")
-        for name, text in environment.items()
-        if len(text) >= _SHORTEST_SECRET
-        and not name.startswith("NIGHTLATCH_")
-        and any(word in name.upper() for word in _SECRET_NAMES)
-        and not os.path.exists(text)  # a path to a key is no key
-    }
-    return sorted(found.items(), key=lambda pair: -len(pair[0]))
-
-
-def redacted(data: bytes, hidden: list[tuple[bytes, bytes]]) -> bytes:
-    for secret, instead in hidden:
-        data = data.replace(secret, instead)
-    return data
-
-
-def _beginning(data: bytes, hidden: list[tuple[bytes, bytes]]) -> int:
-    """Where in `data` a secret begins that may be whole only with what comes next; its length if none does."""
-    at = len(data)
-    for secret, _ in hidden:
-        start = data.find(secret[:1], max(0, len(data) - len(secret) + 1))
-        while 0 <= start < at:
-            if secret.startswith(data[start:]):
-                at = start
-            start = data.find(secret[:1], start + 1)
-    return at
 
 
 class Kept:
@@ -99,29 +66,19 @@ def _own(screen: int) -> int:
 
 
 class Stream:
-    """One stream of the command: what is read from `source` is redacted, shown on `screen` and kept.
+    """One stream of the command: what is read from `source` is redacted, shown on `screen` and kept."""
 
-    What may be the beginning of a secret waits for what comes next: a secret may come in two reads.
-    """
-
-    def __init__(
-        self, source: int, screen: int, kept: Kept, hidden: list[tuple[bytes, bytes]], bar: Bar | None = None
-    ) -> None:
-        self.source, self.screen, self._kept, self._hidden, self._bar = source, _own(screen), kept, hidden, bar
-        self._held = b""
+    def __init__(self, source: int, screen: int, kept: Kept, hidden: Redactor, bar: Bar | None = None) -> None:
+        self.source, self.screen, self._kept, self._bar = source, _own(screen), kept, bar
+        self._redacted = Redacted(hidden)
         self._unshown = memoryview(b"")
         self.tail = b""  # the last of it, for whoever reads usage out of a final JSON
 
     def pump(self) -> bool:
         """Read what there is; False at the end."""
         data = os.read(self.source, _CHUNK)
-        self.tail = (self.tail + data)[-_CHUNK * 4 :]
-        seen = self._held + data
-        at = _beginning(seen, self._hidden) if data else len(seen)
-        shown, held = redacted(seen[:at], self._hidden), seen[at:]
-        if held and shown + redacted(held, self._hidden) != (whole := redacted(seen, self._hidden)):
-            shown, held = whole, b""  # it is the end of another one, which is whole
-        self._held = held
+        shown = self._redacted.feed(data)
+        self.tail = (self.tail + shown)[-_CHUNK * 4 :]
         self._emit(shown)
         return bool(data)
 

@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import os
 
-from ...core import states
+from ...core import advice, states
 from ...errors import Conflict, Error, GateUnreachable, LeaseLost, OtherStore, RunEnded, StaleToken
 from ...store import url
-from ...system import clock, warden
+from ...system import clock, redaction, warden
 from ...system.durable import private_folder
 from ...system.lifetime import Lifetime
 from ...system.light import signal
 from ..afterwards import retention
 from ..leases import supervise
 from ..leases.lease import Lease
-from . import begun, output, unwritten, verdict
+from . import begun, unwritten, verdict
 from .attend import Attendance
 from .backoff import patiently
 from .ending import Ending
@@ -153,8 +153,7 @@ class Pipeline(Looking):
 
     def _command(self) -> str:
         """As it is recorded, for reading."""
-        hidden = output.secrets({**os.environ, **dict(self.job.env)})
-        return os.fsdecode(output.redacted(os.fsencode(self.job.target.shown), hidden))
+        return redaction.secrets({**os.environ, **dict(self.job.env)}).text(self.job.target.shown)
 
     def _attempt(self, lease: Lease, key: str) -> Verdict:
         opened = self._open(key)
@@ -291,7 +290,7 @@ class Pipeline(Looking):
             self._note_refusal(f"verdict {state}", refused)
             raise LeaseLost(
                 f"{self.job.name} was taken over while it ran; its end is not recorded over the new holder's. "
-                f"Look: nightlatch show {self.opened.id}",
+                f"Look: {advice.command('show', self.opened.id)}",
                 reason="taken",
             ) from None
 

@@ -6,7 +6,7 @@ import inspect
 import os
 import sys
 
-from ...core import given
+from ...core import advice, given
 from ...core.job import Job
 from ...core.model import check_name
 from ...core.options import CALL, as_keyword, rows
@@ -124,7 +124,7 @@ def _read(file: str, name: str, code: int) -> dict[str, Any]:
     except FileNotFoundError:
         raise Error(
             f"the supervisor of {name} ended without a verdict (exit code {code}). The next start of the same key "
-            f"finds out what became of it; or look: nightlatch runs --job {name}"
+            f"finds out what became of it; or look: {advice.command('runs --job', name)}"
         ) from None
     del facts["version"]
     kind = facts.pop("error", "")

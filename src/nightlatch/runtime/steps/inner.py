@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from _thread import allocate_lock, start_new_thread
 
-from ...core import states
+from ...core import advice, states
 from ...core.effects import DONE
 from ...core.keys import key as derive
 from ...errors import Error, InDoubt, RunEnded, Stop, StoreUnreachable, UsageError
@@ -91,8 +91,8 @@ class Inner:
             return {"state": "begun", "run": begun.run.id, "attempt": begun.run.attempt}
         if states.needs_person(begun.state):
             raise InDoubt(
-                f"{begun.job} ({key}) is {begun.state}: {begun.reason}. Look: nightlatch show {begun.id}; then decide: "
-                f"nightlatch resolve {begun.id}"
+                f"{begun.job} ({key}) is {begun.state}: {begun.reason}. Look: {advice.command('show', begun.id)}; "
+                f"then decide: {advice.command('resolve', begun.id)}"
             )
         if not done:
             self._settle({key: begun.id})  # its holder died between the two records

@@ -88,13 +88,12 @@ class _Inside:
     """Runs inside the run, handled by the threads of this process."""
 
     def __init__(self, ledger: Ledger, run: Run, store: Store) -> None:
-        from ..runs import output
+        from ...system import redaction
         from .inner import Inner
 
-        hidden = output.secrets(os.environ)
         self._inner = Inner(
             _Hold(run, store), ledger, run, os.path.dirname(os.environ["NIGHTLATCH_SOCKET"]),
-            lambda text: output.redacted(text.encode(errors="replace"), hidden).decode(errors="replace"),
+            redaction.secrets(os.environ).text,
         )  # fmt: skip
         self._turns: Turns[_Word] = Turns(self._record)
         self._wake = allocate_lock()

@@ -15,8 +15,8 @@ from typing import Any
 from ...core import given
 from ...core.breaker import Breaker, alike
 from ...core.effects import BEGUN, DONE, FAILED
-from ...core.harmless import harmless
 from ...core.keys import key as derive
+from ...core.printable import printable
 from ...errors import Error, InDoubt, MapFailed, UsageError
 from ..batches.template import BadItem, Template
 from ..rehearsing.planned import loads
@@ -98,7 +98,7 @@ class Map:
             count, names = len(self.results.duplicates), ", ".join(self.results.duplicates[:_NAMED])
             print(
                 f"nightlatch: {count} item{'s' if count > 1 else ''} of {self._name} with the key of another one: done "
-                f"once: {harmless(names)}",
+                f"once: {printable(names)}",
                 file=sys.stderr,
             )
         self._places.reverse()

@@ -7,8 +7,8 @@ import sys
 from ...core import budget
 from ...errors import Error, Stop, StoreUnreachable
 from ...system import clock
+from ...system.redaction import Redactor
 from ..leases import handle
-from ..runs import output
 from ..runs.unwritten import Unwritten
 from ..steps.recorder import Recorder
 from .replies import Later, refusal, reply
@@ -70,7 +70,7 @@ class Listener:
         guard: Warden,
     ) -> None:
         self.told = told
-        self.hidden: list[tuple[bytes, bytes]] = []  # secrets, and what stands in their place
+        self.hidden = Redactor()
         self._lease, self._ledger, self._writer, self._watch = lease, ledger, writer, watch
         self._guard = guard
         self._own: Recorder | None = None  # of steps
@@ -282,7 +282,7 @@ class Listener:
         return kept
 
     def _redacted(self, text: str) -> str:
-        return output.redacted(text.encode(errors="replace"), self.hidden).decode(errors="replace")
+        return self.hidden.text(text)
 
 
 def _count(given: object) -> int:

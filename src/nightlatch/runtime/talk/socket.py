@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 
 from ...errors import Stop, StoreUnreachable
-from ...system.durable import private_folder
 from ...system.light import sockets
 from .replies import Later, refusal
 from .threads import Threads
@@ -56,7 +55,7 @@ class Socket:
     that are ready."""
 
     def __init__(self, grant: str, answers: Answers) -> None:
-        self.path = os.path.join(_folder(), grant[:24])
+        self.path = os.path.join(_new_folder(), "socket")
         self._grant, self._answers = grant, answers
         self._listener = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
         self._listener.bind(self.path)
@@ -108,10 +107,11 @@ class Socket:
             self._drop(client)
         self._threads.close()
         self._listener.close()
-        try:
-            os.unlink(self.path)
-        except FileNotFoundError:
-            pass  # the command may remove what is its own
+        for remove, path in ((os.unlink, self.path), (os.rmdir, os.path.dirname(self.path))):
+            try:
+                remove(path)
+            except OSError:
+                pass  # the command may remove, or put there, what it likes: it is its own
 
     def _accept(self) -> None:
         if len(self._clients) >= self._most and not self._make_room():
@@ -212,12 +212,17 @@ def has_room(fd: int, patience: float | None) -> bool:
     return bool(poll.poll(None if patience is None else patience * 1000))
 
 
-def _folder() -> str:
-    """A private folder with a short name: a socket's address has room for about a hundred bytes."""
+def _new_folder() -> str:
+    """A private folder that nobody else can have made: its name cannot be guessed. Nor is it long, for a socket's
+    address has room for about a hundred bytes."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    base = runtime if runtime and len(runtime) < _LONGEST_PATH - 40 and os.access(runtime, os.W_OK) else "/tmp"  # noqa: S108
-    folder = private_folder(os.path.join(base, f"nightlatch-{os.getuid()}"))
-    status = os.lstat(folder)
-    if status.st_uid != os.getuid() or status.st_mode & 0o077:
-        raise StoreUnreachable(f"{folder} belongs to somebody else or is open to others: remove it, or chmod 0700 it")
+    base = runtime if 0 < len(runtime) < _LONGEST_PATH - 40 and os.access(runtime, os.W_OK) else "/tmp"  # noqa: S108
+    folder = f"{base}/nightlatch-{os.urandom(8).hex()}"
+    try:
+        os.mkdir(folder, 0o700)
+    except OSError as error:
+        raise StoreUnreachable(
+            f"no folder can be made in {base} for the run's socket: {error.strerror}. Make room there, or set "
+            f"XDG_RUNTIME_DIR to a folder of yours"
+        ) from error
     return folder

@@ -11,6 +11,7 @@ from ...errors import UsageError
 
 ROOT = "refs/nightlatch/"
 STORE = f"{ROOT}@store"
+FLOOR = f"{ROOT}@floor"  # no token up to it is handed out for a name that has no ref
 
 _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_-")
 _LONGEST = 200  # of one part: file names end at 255, and git appends `.lock`

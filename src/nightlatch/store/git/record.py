@@ -25,6 +25,11 @@ class Standing:
     past: str = ""  # as `Known` reads it
     begun: tuple[Begun, ...] = ()
 
+    @property
+    def is_idle(self) -> bool:
+        """Nothing but its token would be missed."""
+        return not (self.grant or self.gates or self.begun)
+
     def message(self, name: str) -> str:
         holder = Holder.unpack(self.holder)
         lines = [
@@ -109,6 +114,14 @@ def read_cursor(message: str) -> Cursor:
 
 def keys_message() -> str:
     return f"done keys\n\n{_nonce()}"
+
+
+def floor_message(token: int) -> str:
+    return f"floor of the tokens of leases that have no ref\n\nfloor={token}\n{_nonce()}"
+
+
+def read_floor(message: str) -> int:
+    return int(_fields(message)[0]["floor"])
 
 
 def store_message(store_id: str) -> str:

@@ -12,7 +12,7 @@ from .repository import Move, Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from .objects import Commit
     from .repository import Repository
@@ -35,11 +35,13 @@ class Refs:
         self._turns: dict[str, threading.Lock] = {}
         self._chained = False  # the server refused a commit without a parent
 
-    def push(self, changes: list[Change], timeout: float, pack: Pack | None = None) -> None:
-        """Write new commits and move the refs to them, all or none."""
+    def push(
+        self, changes: list[Change], timeout: float, pack: Pack | None = None, besides: Sequence[Move] = ()
+    ) -> None:
+        """Write new commits and move the refs to them, and make the moves `besides`, all or none."""
         pack = pack or Pack()
         try:
-            self._swap(changes, timeout, pack)
+            self._swap(changes, timeout, pack, besides)
         except Refused as refused:
             if self._chained or not _only_forward(str(refused)) or not any(change.before for change in changes):
                 raise StoreUnreachable(
@@ -48,12 +50,12 @@ class Refs:
                 ) from refused
             # Some servers let no ref go anywhere but forward: then every record has the one before it as parent.
             self._chained = True
-            self.push(changes, timeout, pack)
+            self.push(changes, timeout, pack, besides)
 
-    def _swap(self, changes: list[Change], timeout: float, pack: Pack) -> None:
+    def _swap(self, changes: list[Change], timeout: float, pack: Pack, besides: Sequence[Move]) -> None:
         moves, new = self.commits(changes, pack)
         try:
-            self.repository.swap(moves, timeout=timeout)
+            self.repository.swap([*moves, *besides], timeout=timeout)
         except BaseException:
             for ref in new:
                 self.seen.pop(ref, None)  # it may have moved, or not

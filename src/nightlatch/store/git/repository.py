@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 
+from ...core.passwords import hide_password
 from ...core.value import value
 from ...errors import StoreUnreachable
 from ...system import clock, command, durable
 from . import objects, trouble
+from .names import ROOT
 from .objects import Commit, Pack, read_commit
 from .remote import environment
 
@@ -26,12 +28,13 @@ OLDEST_GIT = (2, 24)  # the first with protocol and atomic pushes as they are us
 _OID = 40  # characters of an object id
 _LOCAL = 20.0  # seconds for a git that talks to no remote
 _REFUSALS = 5  # how often a refusal that moved nothing is tried again: two pushes that met in the server's lock
+_MANY = 500  # refs that are fetched by name; of more, all are fetched
 _LOOSE = 12  # files in one of the 256 folders of loose objects, so about 3,000 in all, before we tidy up
 
 
 @value(frozen=True, kw_only=True)
 class Move:
-    """One ref from where it was seen ("": it was not there) to a new object."""
+    """One ref from where it was seen ("": it was not there) to a new object ("": to be deleted)."""
 
     ref: str
     old: str
@@ -53,7 +56,7 @@ class Refused(Exception):
 class Repository:
     def __init__(self, remote: Remote, folder: str) -> None:
         self.remote = remote
-        self.shown = trouble.hide_password(remote.url)
+        self.shown = hide_password(remote.url)
         self.folder = os.path.join(folder, "git")
         self._env: dict[str, str] = {}
 
@@ -76,7 +79,8 @@ class Repository:
         found = self.commits_here(stands)
         absent = [ref for ref in stands if ref not in found]
         if absent:
-            self.fetch(absent, timeout=timeout)
+            # A line of words has an end.
+            self.fetch(absent if len(absent) <= _MANY else [f"{ROOT}*"], timeout=timeout)
             found |= self.commits_here({ref: stands[ref] for ref in absent})
         return found
 
@@ -126,14 +130,15 @@ class Repository:
                 return
             unsure = unsure or not answered
             try:
-                stands = self.look(*(move.ref for move in moves), timeout=timeout)
+                refs = [move.ref for move in moves] if len(moves) <= _MANY else [f"{ROOT}*"]
+                stands = self.look(*refs, timeout=timeout)
             except StoreUnreachable as error:
                 raise self.unreachable(said) from error
-            if all(stands.get(move.ref) == move.new for move in moves):
+            if all(stands.get(move.ref, "") == move.new for move in moves):
                 return  # it did happen; only the reply was lost
             if any(stands.get(move.ref, "") != move.old for move in moves):
                 raise Moved(unsure=unsure)
-            if not answered:
+            if not answered or trouble.is_full(said):
                 raise self.unreachable(said)
             if "failed to update ref" not in said and "cannot lock ref" not in said and "stale info" not in said:
                 raise Refused(trouble.line_with("", said))
@@ -248,7 +253,7 @@ def verdict(code: int, out: str, said: str, refs: Sequence[str]) -> tuple[bool, 
         names, _, summary = rest.partition("\t")
         answers[names.rpartition(":")[2]] = flag, summary
     told = [answers.get(ref, ("", "")) for ref in refs]
-    if code == 0 and all(flag in (" ", "+", "*", "=") for flag, _ in told):
+    if code == 0 and all(flag in (" ", "+", "*", "=", "-") for flag, _ in told):
         return True, ""
     refusals = [summary for flag, summary in told if flag == "!"]
     if refusals and not any("remote failure" in summary for summary in refusals):

@@ -15,7 +15,7 @@ from ...errors import Busy, LeaseLost, StoreUnreachable
 from ...system import clock, identity
 from .. import held, url
 from ..ear import Polling
-from . import names, record
+from . import idle, names, record
 from .done import Place
 from .objects import Pack
 from .record import Standing
@@ -96,10 +96,16 @@ class GitStore:
         def begun(before: tuple[Begun, ...], token: int, at: float) -> tuple[Begun, ...]:
             return Begun.add(before, replace(begin, host=holder.host, token=token, at=at)) if begin else before
 
+        created, started = False, clock.now()
+
         def change(stands: Standing | None, version: str) -> Standing:
+            nonlocal created
             now = clock.wall()
             until, packed, lowest = now + ttl, holder.pack(), int(now * 1000)
+            created = stands is None
             if stands is None:
+                floor = idle.floor(self._refs)
+                lowest = max(lowest, floor + 1)
                 return Standing(
                     token=lowest,
                     since=now,
@@ -107,7 +113,7 @@ class GitStore:
                     holder=packed,
                     ttl=ttl,
                     until=until,
-                    past=grant,
+                    past=Known.remember("", floor, grant) if floor else grant,
                     begun=begun((), lowest, now),
                 )
             mine = replace(stands, grant=grant, holder=packed, ttl=ttl, until=until)
@@ -122,9 +128,14 @@ class GitStore:
             listed = begun(stands.begun, token, now)
             return replace(mine, token=token, previous=stands.token, since=now, past=past, begun=listed)
 
-        stands = self._change(name, change, ttl)
+        self._forget_absence(name)
+        stands, token = self._change(name, change, ttl), 0
+        if created and clock.now() - started > idle.PAUSE:
+            self._refs.look(names.FLOOR)
+            if idle.floor(self._refs) >= stands.token:
+                token = self.raise_token(name, idle.floor(self._refs), grant)
         return Granted(
-            token=stands.token,
+            token=token or stands.token,
             previous=stands.previous,
             gates=stands.gates,
             known=Known.read(stands.past),
@@ -140,6 +151,7 @@ class GitStore:
 
         self._change_mine(name, grant, change)
         self.repository.tidy()
+        idle.share(self._refs, self.folder)
 
     def evict(self, name: str) -> bool:
         held_by_somebody = False
@@ -170,13 +182,17 @@ class GitStore:
             # Above the clock too, as an acquire is: a store that forgot its grants may have handed out `above` + 1.
             lowest = max(above + 1, int(now * 1000))
             if stands is None:
+                lowest = max(lowest, idle.floor(self._refs) + 1)
                 return Standing(token=lowest, since=now, until=now)
             token, mine = max(stands.token + 1, lowest), stands.token if grant else -1
             begun = tuple(replace(entry, token=token) if entry.token == mine else entry for entry in stands.begun)
             # A person who raises it answers for all older marks.
             return replace(stands, token=token, past=stands.past if grant else "", begun=begun)
 
-        return (self._change_mine(name, grant, change) if grant else self._change(name, change)).token
+        if grant:
+            return self._change_mine(name, grant, change).token
+        self._forget_absence(name)
+        return self._change(name, change).token
 
     def look(self, scope: str, key: str) -> Done | None:
         place = Place(scope, key)
@@ -330,7 +346,7 @@ class GitStore:
             fresh = False
             for _ in range(TRIES):
                 if ref not in self._refs.seen:
-                    self._refs.look(ref, names.STORE, timeout=self._patience(ttl))
+                    self._refs.look(ref, names.STORE, names.FLOOR, timeout=self._patience(ttl))
                     fresh = True
                 commit = self._refs.seen[ref]
                 stands = _standing(commit)
@@ -351,6 +367,11 @@ class GitStore:
                     continue
                 return wanted
         raise self._refs.crowded(name)
+
+    def _forget_absence(self, name: str) -> None:
+        """That a name had no ref when this process last looked may be long ago: look at it and the floor again."""
+        if self._refs.seen.get(names.lease(name)) is None:
+            self._refs.seen.pop(names.lease(name), None)
 
     def _record(self, name: str, ref: str) -> Record | None:
         commit = self._refs.seen.get(ref)

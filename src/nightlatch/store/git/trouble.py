@@ -6,6 +6,11 @@ from ...errors import StoreUnreachable
 
 # what git, ssh or the server says → what is wrong, and what to do; {url} is the remote, {said} git's own line
 _ADVICE: tuple[tuple[tuple[str, ...], str], ...] = (
+    # First, since git names the object that it could not write, as it does when one is damaged.
+    (
+        ("No space left", "Disk quota exceeded"),
+        "the disk of {place} is full ({said}). Free some space there; nothing was changed",
+    ),
     (
         (
             "could not read Username",
@@ -47,7 +52,6 @@ _ADVICE: tuple[tuple[tuple[str, ...], str], ...] = (
         ("object file", "loose object", "packfile", "bad object", "corrupt"),
         "the local copy in {folder} is damaged ({said}). Nothing in it is needed: rm -rf {folder}",
     ),
-    (("No space left",), "the disk is full ({said}). Free some space; nothing was changed"),
     (
         (".lock': File exists",),
         "a git process has died at {url} and left a lock ({said}). If no git runs there, remove that file",
@@ -73,8 +77,14 @@ def unreachable(url: str, folder: str, said: str) -> StoreUnreachable:
     for signs, advice in _ADVICE:
         sign = next((sign for sign in signs if sign in said), None)
         if sign:
-            return StoreUnreachable(advice.format(url=url, folder=folder, said=line_with(sign, said)))
+            place = url if any(sign in line and line.startswith("remote: ") for line in said.splitlines()) else folder
+            return StoreUnreachable(advice.format(url=url, folder=folder, place=place, said=line_with(sign, said)))
     return StoreUnreachable(f"git failed with {url} ({line_with('', said)}). Try it by hand: git ls-remote {url}")
+
+
+def is_full(said: str) -> bool:
+    """Is a disk full, here or there? Then a push was not refused, but could not be kept."""
+    return any(sign in said for sign in _ADVICE[0][0])
 
 
 def line_with(sign: str, said: str) -> str:
@@ -84,12 +94,3 @@ def line_with(sign: str, said: str) -> str:
     for ornament in ("remote: ", "fatal: ", "error: ", "! "):
         line = line.removeprefix(ornament)
     return line.rstrip(".").strip()
-
-
-def hide_password(url: str) -> str:
-    """The URL for people: a password in it stays out of messages and logs."""
-    scheme, mark, rest = url.partition("://")
-    user, at, place = rest.rpartition("@")
-    if not mark or not at or ":" not in user or "/" in user:
-        return url
-    return f"{scheme}://{user.partition(':')[0]}:…@{place}"

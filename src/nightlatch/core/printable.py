@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 
-def harmless(text: str) -> str:
+def printable(text: str) -> str:
     """`text` in one line, with everything that is not simply shown written out: an escape becomes \\x1b."""
     if text.isprintable():
         return text
-    return "".join(letter if letter.isprintable() else _written_out(letter) for letter in text)
+    return "".join(
+        letter if letter.isprintable() else " " if letter in "\n\t\r" else written_out(letter) for letter in text
+    )
 
 
-def _written_out(letter: str) -> str:
-    if letter in "\n\t\r":
-        return " "
+def written_out(letter: str) -> str:
     number = ord(letter)
     return f"\\x{number:02x}" if number < 128 else f"\\u{number:04x}" if number < 65536 else f"\\U{number:08x}"

@@ -1,0 +1,52 @@
+"""URLs with a password in them: of a store, a gate, a repository. The one place that takes it out."""
+
+from __future__ import annotations
+
+HIDDEN = "***"
+
+_DATABASES = ("postgresql", "postgres")
+_SECRET_OPTIONS = ("password", "secret")
+
+
+def without_password(url: str) -> str:
+    """As it may be recorded, and typed again: each machine brings its own password."""
+    return _redacted(url, "")
+
+
+def hide_password(url: str) -> str:
+    """As it is shown to people: they see that there was one."""
+    return _redacted(url, HIDDEN)
+
+
+def _redacted(url: str, instead: str) -> str:
+    """Holds for URLs that are wrong, too: rather too much goes than a part of a password stays."""
+    mark = "://" if "://" in url else ":"
+    scheme, _, rest = url.partition(mark)
+    if not rest:
+        return url
+    at = _user_ends(scheme, rest)
+    who, where = (rest[:at], rest[at:]) if at >= 0 else ("", rest)
+    user, colon, _ = who.partition(":")
+    kept = f"{user}:{instead}" if colon and instead else user
+    base, question, query = where.partition("?")
+    options = [_option(option, instead) for option in query.split("&")]
+    query = "&".join(option for option in options if option)
+    return f"{scheme}{mark}{kept}{base}{question if query or instead else ''}{query}"
+
+
+def _user_ends(scheme: str, rest: str) -> int:
+    """The place of the @ before the host; -1 if there is none."""
+    first = min((place for sign in "/?#" if (place := rest.find(sign)) >= 0), default=len(rest))
+    authority = rest[:first]
+    database = scheme.rpartition("+")[2] in _DATABASES
+    at = (rest.partition("?")[0] if database else authority).rfind("@")  # a path may have one too
+    if at < 0 and ":" in authority and not authority.startswith("[") and not authority.rpartition(":")[2].isdecimal():
+        at = rest.rfind("@")  # that is no port, so it is a password with a / or ? in it
+    return at
+
+
+def _option(option: str, instead: str) -> str:
+    name, equals, _ = option.partition("=")
+    if equals and any(word in name.lower() for word in _SECRET_OPTIONS):
+        return f"{name}={instead}" if instead else ""
+    return option

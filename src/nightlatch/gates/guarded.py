@@ -1,0 +1,53 @@
+"""Settings that a repository's owner cannot change under us: for our git commands where a run's command worked.
+
+Whatever has write access to a `.git` can have programs run by the next git there: hooks, core.fsmonitor, filters,
+credential helpers, an ssh command, and more with each version of git. So our commands take HEAD, index, refs and
+objects from there, and settings, hooks and attributes from a folder of our own: to git the two are a linked work
+tree and the repository it belongs to.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ..errors import GateUnreachable
+from ..system import durable
+
+# What the user's own settings may say, relative to the work tree; and submodules, whose settings are their own.
+SETTINGS = (
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "diff.ignoreSubmodules=all",
+    "submodule.recurse=false",
+)
+
+
+def make(folder: str, guard: str, config: bytes) -> None:
+    """Keep these settings in `guard`, for git commands in the repository of `folder`."""
+    home = os.path.join(os.path.abspath(folder), ".git")
+    durable.private_folder(guard)
+    for name in ("refs", "packed-refs"):
+        path = os.path.join(guard, name)
+        if os.path.lexists(path):
+            os.unlink(path)
+        os.symlink(os.path.join(home, name), path)
+    durable.replace(os.path.join(guard, "config"), config)
+
+
+def environment(folder: str, guard: str) -> dict[str, str]:
+    home = os.path.join(folder, ".git")
+    return {
+        "GIT_DIR": home,
+        "GIT_COMMON_DIR": guard,
+        "GIT_OBJECT_DIRECTORY": os.path.join(home, "objects"),
+        "GIT_WORK_TREE": folder,
+    }
+
+
+def check(folder: str, guard: str) -> None:
+    """Raises `GateUnreachable` where git would find its settings elsewhere after all."""
+    home = os.path.join(folder, ".git")
+    if os.path.islink(home) or not os.path.isdir(home) or os.path.lexists(os.path.join(home, "commondir")):
+        raise GateUnreachable(f"{home} was replaced by the command: nothing is pushed from there")
+    if not os.path.isfile(os.path.join(guard, "config")):
+        raise GateUnreachable(f"the settings of {folder} are gone from {guard}: nothing is pushed from there")

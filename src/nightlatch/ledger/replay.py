@@ -1,0 +1,155 @@
+"""What the journal says of a run: the row, the attempts and the usage that follow from its entries.
+
+A run's own chain tells of its attempts; what people decide is on its job's chain, with the entry of the run's chain
+that it came after. Where retention has removed such a decision, what only it can tell is left open.
+"""
+
+from __future__ import annotations
+
+from ..core import states
+from ..core.units import UNITS
+from .chain import unpack
+from .rows import counts
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+KINDS = frozenset(("opened", "started", "lost", "ended", "progress", "usage"))  # entries that the rows follow from
+
+_GIVEN = ("job", "key", "slot", "command", "definition", "host", "parent")
+_DECIDED = ("state", "reason", "cancel", "changed", "ended", "due", "anchor")  # columns that people's verbs change
+_LEFT = "its holder is gone"
+
+
+class Links:
+    """A run as its job's chain knows it."""
+
+    def __init__(self) -> None:
+        self.changes: list[tuple[int, int, dict[str, str]]] = []  # (the run's last entry before it, when, facts)
+        self.anchor = ""
+        self.at = 0  # when it was last linked
+        self.whole = False  # from its opening on
+
+    def add(self, at: int, kind: str, facts: dict[str, str], head: str) -> None:
+        self.at, self.anchor = at, head
+        self.whole = self.whole or kind == "opened"
+        if "was" in facts or kind == "cancel-requested":
+            seq = int(facts["seq"]) if "seq" in facts else self.changes[-1][0] if self.changes else 0
+            self.changes.append((seq, at, facts))
+
+    def carry(self, at: int, seq: int, state: str) -> None:
+        """A cut has taken its links away, and says where it stood."""
+        self.at, self.whole = at, False
+        self.changes.append((seq, at, {"carried": state}))
+
+
+class Replay:
+    def __init__(self, links: Links, *, whole: bool) -> None:
+        self.row: dict[str, Any] = dict.fromkeys((*_GIVEN, "grant_id", "holder", "cancel", "reason", "message"), "")
+        self.row |= dict.fromkeys(("attempt", "token", "elapsed", "done", "total", *UNITS), 0)
+        self.row |= dict.fromkeys(("exit_code", "started", "ended", "due"))
+        self.row["anchor"] = links.anchor
+        self.attempts: dict[int, dict[str, Any]] = {}
+        self.usage: dict[int, tuple[int, ...]] = {}  # entry → when, and how much of each unit
+        self._changes = list(reversed(links.changes))
+        if not whole:
+            del self.row["cancel"]
+
+    def enter(self, seq: int, at: int, kind: str, body: str) -> None:
+        """The next entry of its chain, of one of KINDS."""
+        self._decide(seq)
+        facts = unpack(body)
+        match kind:
+            case "opened":
+                self.row |= {name: facts.get(name, "") for name in _GIVEN}
+                self.row |= {"state": states.PENDING, "created": at, "changed": at}
+            case "started":
+                self._start(at, facts)
+            case "lost":
+                self._lose(at, facts)
+            case "ended":
+                self._end(at, facts)
+            case "progress":
+                self.row |= {"done": int(facts["done"]), "total": int(facts.get("total", 0))}
+                self.row["message"] = facts.get("message", "")
+            case "usage":
+                used = counts({unit: float(facts[unit]) for unit in UNITS if unit in facts})
+                self.usage[seq] = (at, *used.values())
+                for unit, count in used.items():
+                    self.row[unit] += count
+
+    def finish(self) -> None:
+        """There is no further entry."""
+        self._decide(None)
+
+    def _start(self, at: int, facts: dict[str, str]) -> None:
+        number, token = int(facts["attempt"]), int(facts["token"])
+        same = {"token": token, "grant_id": facts["grant"], "holder": facts["holder"]}
+        self.row |= same | {name: facts[name] for name in ("command", "definition", "host") if name in facts}
+        self.row |= {"state": states.RUNNING, "attempt": number, "changed": at, "started": at}
+        self.row |= dict.fromkeys(("ended", "due", "exit_code")) | dict.fromkeys(("done", "total"), 0)
+        self.row |= {"reason": "", "message": ""}
+        before = self.attempts.get(number)  # the same grant with a raised token: no other attempt
+        self.attempts[number] = same | {
+            "state": states.RUNNING, "exit_code": None, "reason": "", "ended": None, "elapsed": 0,
+            "started": before["started"] if before else at,
+        }  # fmt: skip
+
+    def _lose(self, at: int, facts: dict[str, str]) -> None:
+        number = int(facts["attempt"])
+        started = self.attempts[number]["started"]
+        self.attempts[number] |= {"state": states.LOST, "reason": _LEFT, "ended": at, "elapsed": at - started}
+        if "state" in facts:  # nobody goes on
+            self.row |= {"state": facts["state"], "token": int(facts["by_token"]), "changed": at, "ended": at}
+            self.row["reason"] = f"attempt {number} was lost: {_LEFT}"
+            if "by_grant" in facts:
+                self.row["grant_id"] = facts["by_grant"]
+
+    def _end(self, at: int, facts: dict[str, str]) -> None:
+        code = int(facts["exit_code"]) if "exit_code" in facts else None
+        end = {"state": facts["state"], "exit_code": code, "reason": facts.get("reason", ""), "ended": at}
+        end["elapsed"] = round(float(facts["elapsed"]) * 1000)
+        self.attempts[int(facts["attempt"])] |= end
+        due = round(float(facts["again_at"]) * 1000) if "again_at" in facts else None
+        self.row |= end | {"changed": at, "due": due}
+        if due is not None:
+            self.row["state"] = states.WAITING
+
+    def _decide(self, before: int | None) -> None:
+        """What was decided up to the entry `before`."""
+        while self._changes and (before is None or self._changes[-1][0] < before):
+            _, at, facts = self._changes.pop()
+            if "carried" in facts:
+                self._forget()
+                self.row["state"] = facts["carried"]
+            elif "was" not in facts:
+                self.row["cancel"] = facts["by"]
+            else:
+                self._change(at, facts)
+
+    def _change(self, at: int, facts: dict[str, str]) -> None:
+        if self.row.get("state") != facts["was"]:
+            self._forget()  # a decision before this one was removed
+        state, reason = facts["state"], facts.get("reason")
+        self.row |= {"state": state, "changed": at, "due": None}
+        if reason is not None:
+            self.row["reason"] = reason
+        if state not in states.OPEN:
+            self.row["ended"] = at
+        if state == states.PENDING:
+            self.row["cancel"] = ""
+        attempt = self.attempts.get(self.row["attempt"])
+        if state == states.SUCCEEDED and attempt:
+            attempt["state"] = state
+            if "reason" in attempt:
+                attempt["reason"] = "; ".join(filter(None, (attempt["reason"], reason)))
+
+    def _forget(self) -> None:
+        anchor = self.row.get("anchor")
+        for name in _DECIDED:
+            self.row.pop(name, None)
+        if anchor:
+            self.row["anchor"] = anchor
+        for name in ("state", "reason"):
+            self.attempts.get(self.row["attempt"], {}).pop(name, None)

@@ -1,0 +1,139 @@
+"""Do the ledger's rows say what its journal says? Runs, attempts, usage, effects and items, as far as it tells.
+
+Each check yields (whose row, what is wrong with it). What a pruned run had, nobody can tell any more.
+"""
+
+from __future__ import annotations
+
+from ..core.effects import DONE
+from ..core.model import Holder
+from ..core.units import UNITS
+from .chain import unpack
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from .replay import Replay
+    from .snapshot import Snapshot
+    from .tables import Row, Tables
+
+    Wrong = Iterator[tuple[str, str]]
+
+_USAGE = f"SELECT seq, job, at, {', '.join(UNITS)} FROM {{prefix}}usage WHERE run = :run AND seq <= :seq"
+_MONTH = 31 * 86_400_000  # ms; older usage may have been pruned
+_ITEMS = """
+SELECT scope, digest, key, state, run FROM {prefix}item WHERE (scope, digest) > (:scope, :digest)
+ORDER BY scope, digest LIMIT :most
+"""
+_SEQ = "SELECT seq FROM {prefix}run WHERE id = :run"
+_PAGE = 5000
+_NOT = "is not what its journal says"
+
+
+def check_run(tables: Tables, stand: Snapshot, run: str, replay: Replay) -> Wrong:
+    """The run's row, its attempts and its usage."""
+    row, attempts = stand.runs[run], stand.attempts.get(run, {})
+    yield from _differs(run, "its row", row, replay.row)
+    for number in sorted(attempts.keys() | replay.attempts.keys()):
+        if number not in attempts:
+            yield run, f"{_NOT}: attempt {number} has no row"
+        elif number not in replay.attempts:
+            yield run, f"{_NOT}: attempt {number} is in no entry of it"
+        else:
+            yield from _differs(run, f"attempt {number}", attempts[number], replay.attempts[number])
+    names = ("job", "at", *UNITS)
+    used = {seq: dict(zip(names, rest, strict=True)) for seq, *rest in tables.read(_USAGE, run=run, seq=row["seq"])}
+    for seq in sorted(used.keys() | replay.usage.keys()):
+        told = replay.usage.get(seq)
+        if told is None:
+            yield run, f"{_NOT}: the usage of entry {seq} is in no entry of it"
+        elif seq in used:
+            said = dict(zip(names, (row["job"], *told), strict=True))
+            yield from _differs(run, f"the usage of entry {seq}", used[seq], said)
+        elif told[0] > stand.now - _MONTH:
+            yield run, f"{_NOT}: the usage of entry {seq} has no row"
+
+
+def check_effects(stand: Snapshot, told: dict[tuple[str, str], dict[str, Any]], cut: set[str]) -> Wrong:
+    """`told` has the last word of each effect; scopes in `cut` may have had more than that."""
+    for (scope, key), said in told.items():
+        row = stand.effects.get((scope, key))
+        if row:
+            yield from _differs(f"the effect {key} of {scope}", "its row", row, said)
+        else:
+            yield f"the effect {key} of {scope}", "is in the journal, and has no row"
+    for scope, key in stand.effects.keys() - told.keys():
+        if scope not in cut:
+            yield f"the effect {key} of {scope}", "has a row, and is in no entry of the journal"
+
+
+def effect_told(facts: dict[str, str]) -> dict[str, Any]:
+    """What an entry says that an effect's row is."""
+    numbers = {name: int(facts[name]) for name in ("attempt", "token")}
+    code = int(facts["exit_code"]) if "exit_code" in facts else None
+    return {**numbers, "exit_code": code, "state": facts["state"], "reason": facts.get("reason", "")}
+
+
+class Items:
+    """A million of them may be told of: only hashes are remembered, and what was ever said of each."""
+
+    def __init__(self) -> None:
+        self._told: dict[int, set[str]] = {}
+        self._cut_short: set[str] = set()  # runs and scopes with an entry that was too long to be kept whole
+        self._done: dict[int, str] = {}  # what must be there
+
+    def tell(self, scope: str, run: str, body: str) -> None:
+        for state, keys in unpack(body).items():
+            self.say(scope, run, state, keys)
+
+    def say(self, scope: str, run: str, state: str, keys: str) -> None:
+        """`run` is "" for a person's word."""
+        names = keys.split("\n")
+        if keys.endswith(" characters)"):
+            self._cut_short.add(run or scope)
+            names.pop()
+        for key in names:
+            self._told.setdefault(hash((scope, run, key)), set()).add(state)
+            if state == DONE:
+                self._done[hash((scope, key))] = f"the item {key} of {scope}"
+
+    def check(self, tables: Tables, stand: Snapshot, broken: set[str]) -> Wrong:
+        missing = dict(self._done)
+        for scope, key, state, run in _every(tables):
+            name = f"the item {key} of {scope}"
+            missing.pop(hash((scope, key)), None)
+            if state != DONE and hash((scope, key)) in self._done:
+                yield name, f"is {state} by its row, and done by the journal"
+            elif run in stand.runs and run not in broken and not self._cut_short & {run, scope}:
+                said = self._told.get(hash((scope, run, key)), set()) | self._told.get(hash((scope, "", key)), set())
+                if state not in said and tables.read(_SEQ, run=run) == [(stand.heads[run][0],)]:
+                    yield name, f"is {state} by its row, which no entry of the journal says"
+        for name in missing.values():
+            yield name, "is done by the journal, and has no row"
+
+
+def _every(tables: Tables) -> Iterator[Row]:
+    scope = digest = ""
+    while True:
+        page = tables.read(_ITEMS, scope=scope, digest=digest, most=_PAGE)
+        for row in page:
+            yield row[0], *row[2:]
+        if len(page) < _PAGE:
+            return
+        scope, digest = page[-1][:2]
+
+
+def _differs(name: str, what: str, row: dict[str, Any], told: dict[str, Any]) -> Wrong:
+    for column, wanted in told.items():
+        there = _holder(row[column]) if column == "holder" else row[column]
+        if there != wanted:
+            yield name, f"{_NOT}: {what} has {column} = {there!r}, by the journal {wanted!r}"
+
+
+def _holder(text: str) -> str:
+    try:
+        return str(Holder.unpack(text)) if text else ""
+    except ValueError:
+        return text
