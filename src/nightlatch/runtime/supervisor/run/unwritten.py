@@ -103,7 +103,7 @@ def recover(folder: str, ledger: Ledger, writer: Writer) -> None:
     try:
         with open(path, encoding="utf-8") as file:
             lines = file.read().splitlines()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return
     import json
 

@@ -55,7 +55,7 @@ class Socket:
     that are ready."""
 
     def __init__(self, grant: str, answers: Answers) -> None:
-        self.path = os.path.join(_new_folder(), "socket")
+        self.path = os.path.join(_new_folder(), grant[:24])  # by which a child finds the grant that this socket knows
         self._grant, self._answers = grant, answers
         self._listener = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
         self._listener.bind(self.path)
@@ -216,7 +216,7 @@ def _new_folder() -> str:
     """A private folder that nobody else can have made: its name cannot be guessed. Nor is it long, for a socket's
     address has room for about a hundred bytes."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    base = runtime if 0 < len(runtime) < _LONGEST_PATH - 40 and os.access(runtime, os.W_OK) else "/tmp"  # noqa: S108
+    base = runtime if 0 < len(runtime) < _LONGEST_PATH - 55 and os.access(runtime, os.W_OK) else "/tmp"  # noqa: S108
     folder = f"{base}/nightlatch-{os.urandom(8).hex()}"
     try:
         os.mkdir(folder, 0o700)
