@@ -34,12 +34,19 @@ def resolve(run: Run, outcome: str, by: str, *, ledger: Ledger, store: Store, wa
         raise RunEnded(f"run {run.id} of {run.job} is {run.state}: there is nothing to resolve", run)
     if left_behind or outcome == DONE or store.lists_begun:
         with Lease(store, run.job, ttl=store.default_ttl, wait=wait) as lease:
+            before = begun.decision(store, ledger, run)
+            word, _, decider = before.value.partition(" ") if before else (outcome, "", "")
+            if word != outcome:
+                # What has been begun since, by that decision, nobody has looked at: it is not decided here.
+                raise RunEnded(f"run {run.id} of {run.job} has been decided meanwhile: {word}, by {decider}", run)
             if left_behind:
                 ledger.reap(run.id, token=lease.token, grant=lease.grant, doubt=True)
             if outcome == DONE:
                 # Before the run says so: a crash in between leaves it asking, and asking twice does no harm.
                 store.settle(lease.name, lease.grant, run.job, run.key, value=run.id)
-            if store.lists_begun:
+            if before:
+                lease.ended |= begun.doubtful_tokens(ledger, run)  # by one that was killed before it could
+            elif store.lists_begun:
                 begun.decide(lease, run.job, run.key, outcome, by, begun.doubtful_tokens(ledger, run))
     if outcome == AGAIN:
         if not left_behind and run.state == states.NEEDS_ATTENTION:
