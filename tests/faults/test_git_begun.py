@@ -148,6 +148,39 @@ def test_a_late_decision_does_not_decide_what_was_begun_after_it_was_drawn(
     assert posted(a) == 2
 
 
+LATE_BY_KEY = """
+import sys
+from nightlatch.cli import asking
+from nightlatch.cli.desk import Desk
+from nightlatch.errors import UsageError
+
+(one,) = asking.named(Desk(None), "k", job="posts")
+print("seen", flush=True)
+sys.stdin.readline()
+try:
+    print(asking.decide(one, "failed", "late", store=None, wait=20))
+except UsageError as refused:
+    print(refused)
+"""
+
+
+def test_a_late_decision_by_key_does_not_decide_what_was_begun_after_it_was_drawn(
+    file_machines: tuple[Machine, Machine],
+) -> None:
+    a, b = file_machines
+    a.die_after_posting("k", "--lost", "doubt")
+    person = programs.python(b.remote.store_url, LATE_BY_KEY, env=b.env, stdin=subprocess.PIPE)
+    assert person.stdout and person.stdout.readline() == "seen\n"
+    assert a.run("k", "--lost", "doubt") == 76
+    its = json.loads(a("show", "posts", "--json")[1])["run"]
+    assert a("resolve", its, "again")[0] == 0
+    a.die_after_posting("k", "--lost", "doubt")
+    said, _ = person.communicate("go on\n", timeout=60)
+    assert "Look again" in said, said
+    assert b.run("k", "--lost", "doubt") == 76
+    assert posted(a) == 2
+
+
 @pytest.mark.parametrize("outcome", ["done", "again"])
 def test_a_machine_that_never_heard_of_a_run_can_resolve_it_by_its_key(
     file_machines: tuple[Machine, Machine], outcome: str

@@ -144,6 +144,7 @@ def decide(asking: Asking, outcome: str, by: str, *, store: str | None, wait: fl
             asking.key,
             outcome,
             by,
+            seen=asking.changed,
             ledger=open_for(url.resolve(store)),
             store=url.connect(store),
             wait=wait,

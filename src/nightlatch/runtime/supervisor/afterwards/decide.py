@@ -56,11 +56,19 @@ def resolve(run: Run, outcome: str, by: str, *, ledger: Ledger, store: Store, wa
     return ledger.resolve(run.id, states.SUCCEEDED if outcome == DONE else states.FAILED, by)
 
 
-def resolve_elsewhere(job: str, key: str, outcome: str, by: str, *, ledger: Ledger, store: Store, wait: float) -> None:
-    """Decide a run that another machine has begun and this ledger does not know; outcomes as for `resolve`."""
+def resolve_elsewhere(
+    job: str, key: str, outcome: str, by: str, *, seen: float, ledger: Ledger, store: Store, wait: float
+) -> None:
+    """Decide a run that another machine has begun and this ledger does not know; outcomes as for `resolve`.
+
+    `seen`: when the attempt was begun that the decision is about.
+    """
     with Lease(store, job, ttl=store.default_ttl, wait=wait) as lease:
-        if not any(one.key == key for one in lease.begun):
+        listed = [one for one in lease.begun if one.key == key]
+        if not listed:
             raise UsageError(f"nothing of {job} that was begun and not ended goes by the key {key}")
+        if any(one.at != seen for one in listed):
+            raise UsageError(f"{begun.sentence(listed[-1])}: that is not the one you decided about. Look again")
         if outcome == DONE:
             store.settle(lease.name, lease.grant, job, key)
         begun.decide(lease, job, key, outcome, by)
