@@ -16,7 +16,7 @@ from ...core import effects as rules
 from ...core.effects import BEGUN, DONE, IN_DOUBT, PLANNED
 from ...errors import InDoubt
 from ...store import url
-from ...system import clock, identity, redaction, tree, warden
+from ...system import clock, redaction, tree
 from ...system.light import signal
 from ..both import plan
 from ..both.effects import Book
@@ -24,13 +24,14 @@ from ..both.plan import Plan, PlannedEffect
 from ..both.replies import one_by_one
 from ..both.steps.nested import RESULT
 from ..both.verdict import Verdict
-from .leases import supervise
+from .command import Command
 from .leases.handle import without_password
 from .publishing.workspace import Workspace
 from .run.ending import Ending
 from .run.preflight import Looking
 from .run.watch import Watch
 from .socket.server import Socket
+from .supervision import Supervision
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,13 +54,11 @@ class _Rehearsal(Looking):
         self.ending = Ending()
 
     def rehearse(self) -> Plan:
-        self.grant = identity.new_id()  # nobody grants it: it only names the socket and the tree
-        self.guard = warden.Warden(self.grant)
-        try:
+        self.command = Command(self.job.command)
+        with Supervision(self.command) as self.supervision:
+            self.grant = self.supervision.grant  # nobody grants it: it only names the socket and the tree
             key = self.look()
             made = self._skipped(key) if isinstance(key, Verdict) else self._tried(key)
-        finally:
-            self.guard.dismiss()
         self.ledger.note(self.job.name, plan.KIND, **made.entry())
         return made
 
@@ -81,11 +80,9 @@ class _Rehearsal(Looking):
             environment = self._environment(key, socket.path, workspace)
             self.hidden = redaction.secrets(environment)
             try:
-                supervise.forward_signals(self.guard)
-                if job.timeout is not None:
-                    self.guard.tell("limit", started + job.timeout)
+                limit = None if job.timeout is None else started + job.timeout
                 place = os.path.join(workspace.path, job.cwd) if workspace else job.cwd
-                self.guard.start(job.command, environment, cwd=place, grace=job.grace)
+                self.supervision.start(environment, cwd=place, grace=job.grace, limit=limit)
                 self._attend(socket)
             finally:
                 socket.close()
@@ -143,27 +140,17 @@ class _Rehearsal(Looking):
             judged = None if self.ending.decided else self.watch.judge(clock.now())
             if judged:
                 self.ending.decided = judged
-                self.guard.tell("end", judged[0], self.job.grace, int(signal.SIGTERM))
+                self.command.ask_to_end(judged[0], self.job.grace, signal.SIGTERM)
             poll = select.poll()
-            for fd in (self.guard.fileno(), *socket.descriptors):
+            for fd in (*self.command.descriptors, *socket.descriptors):
                 poll.register(fd, select.POLLIN)
             for fd in socket.sending:
                 poll.register(fd, select.POLLOUT)
             pause = min(self.watch.next_at(clock.now()) - clock.now(), clock.SLICE)
             ready = [fd for fd, _ in poll.poll(max(pause, 0.0) * 1000 + 1)]
-            socket.serve([fd for fd in ready if fd != self.guard.fileno()])
-            if self.guard.fileno() in ready:
-                self._take_report()
-
-    def _take_report(self) -> None:
-        match self.guard.report():
-            case ("failed", int(number), str(where)):
-                failure = supervise.not_started(self.job.command[0], number, where)
-                self.ending.decide(states.FAILED, failure.said, failure.exit_code)
-            case ("ended", int(status), str(why), int(left)):
-                self.ending.report(status, why, left)
-            case None:
-                self.ending.decide(states.FAILED, "its warden was killed; all it had started was ended", 125)
+            socket.serve([fd for fd in ready if fd not in self.command.descriptors])
+            if report := self.command.report():
+                self.ending.take(report)
 
     # ── answers ──
 

@@ -15,11 +15,11 @@ from ..run.unwritten import Unwritten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from ....ledger.ledger import Ledger
     from ....ledger.writer import Writer
-    from ....system.warden import Warden
     from ...both.leases.lease import Lease
     from ...both.steps.nested import Inner
     from ..batches.batch import Checkpoints
@@ -67,12 +67,12 @@ class Listener:
         watch: Watch,
         folder: str,
         batch: Checkpoints | None,
-        guard: Warden,
+        bound: Callable[[float], None],
     ) -> None:
         self.told = told
         self.hidden = Redactor()
         self._lease, self._ledger, self._writer, self._watch = lease, ledger, writer, watch
-        self._guard = guard
+        self._bound = bound  # by when what the command does right now must be over
         self._own: Recorder | None = None  # of steps
         self._batch = batch
         self.warm = False
@@ -176,10 +176,7 @@ class Listener:
         if self._effects is None:
             from ..effects.requests import EffectDesk
 
-            self._effects = EffectDesk(
-                self._lease, self._ledger, self._writer, self.told, self._redacted,
-                lambda at: self._guard.tell("bound", at),
-            )  # fmt: skip
+            self._effects = EffectDesk(self._lease, self._ledger, self._writer, self.told, self._redacted, self._bound)
         desk = self._effects
         self._watch.progressed(clock.now())
         return Later(lambda: desk.answer(word, request))
