@@ -68,11 +68,11 @@ class _Rehearsal(Looking):
     def _tried(self, key: str) -> Plan:
         job, started = self.job, clock.now()
         self.effects: dict[tuple[str, str], PlannedEffect] = {}
-        self.partial, self.steps_done, self.used = False, 0, dict[str, float]()
+        self.partial, self.steps_done = False, 0
         self.known = self.ledger.find(job.name, key)
         self.watch = Watch(
-            now=started, stall=job.stall, paths=list(job.watched), caps=job.budget, spent_before=self.spending.before,
-            cancelled_by=lambda: None,
+            now=started, stall=job.stall, paths=list(job.watched), caps=job.budget, used=self.told.used,
+            spent_before=self.spending.before, cancelled_by=lambda: None,
         )  # fmt: skip
         with tempfile.TemporaryDirectory(prefix="nightlatch-") as self.folder:
             workspace = self._workspace()
@@ -170,10 +170,9 @@ class _Rehearsal(Looking):
                 print(f"nightlatch: {far or 0} {request.get('message') or ''}".rstrip(), file=sys.stderr)
             case "spend":
                 amounts = budget.amounts(f"{unit}={amount}" for unit, amount in request.items() if unit != "item")
-                for unit, amount in amounts.items():
-                    self.used[unit] = self.used.get(unit, 0.0) + amount
-                self.watch.spent(amounts)
-                return {"used": self.used}
+                self.told.add(amounts)
+                self.watch.spent()
+                return {"used": self.told.used}
             case "fail":
                 self.told.failure = self.hidden.text(str(request.get("reason") or ""))
                 self.told.attention, self.partial = bool(request.get("attention")), bool(request.get("planned"))

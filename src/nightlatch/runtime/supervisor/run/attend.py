@@ -59,6 +59,7 @@ class Attendance:
             stall=job.stall,
             paths=[os.path.join(delivery.path, path) if delivery else path for path in job.watched],
             caps=job.budget,
+            used=told.used,
             spent_before=spending.before,
             cancelled_by=writer.cancel_requested,
         )

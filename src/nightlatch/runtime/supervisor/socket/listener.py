@@ -275,7 +275,7 @@ class Listener:
                 raise StoreUnreachable(f"not recorded: {away}, and it cannot be kept here ({error})") from error
             kept = "the store is away: it is on this machine's disk, and recorded when the store is back"
         self.told.add(amounts)
-        self._watch.spent(amounts)
+        self._watch.spent()
         return kept
 
     def _redacted(self, text: str) -> str:
