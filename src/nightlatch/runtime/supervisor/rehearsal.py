@@ -30,6 +30,7 @@ from .publishing.workspace import Workspace
 from .run.ending import Ending
 from .run.preflight import Looking
 from .run.watch import Watch
+from .socket import verbs
 from .socket.server import Socket
 from .supervision import Supervision
 
@@ -156,43 +157,60 @@ class _Rehearsal(Looking):
 
     def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
         self.watch.progressed(clock.now())
-        match request.pop("do", ""):
-            case "effect":
-                return self._effect(request)
-            case "known":
-                return {"path": self._left_by(request.get("run") or (self.known.id if self.known else ""))}
-            case "step":
-                self.steps_done += sum(state == DONE for _, _, state, *_ in request["steps"])
-            case "open":
-                return self._open_inside(str(request["key"]))
-            case "progress":
-                far = "/".join(str(request[word]) for word in ("done", "total") if request.get(word))
-                print(f"nightlatch: {far or 0} {request.get('message') or ''}".rstrip(), file=sys.stderr)
-            case "spend":
-                amounts = budget.amounts(f"{unit}={amount}" for unit, amount in request.items() if unit != "item")
-                self.told.add(amounts)
-                self.watch.spent()
-                return {"used": self.told.used}
-            case "fail":
-                self.told.failure = self.hidden.text(str(request.get("reason") or ""))
-                self.told.attention, self.partial = bool(request.get("attention")), bool(request.get("planned"))
-            case "check":
-                return {"token": 0}
-            case "pen":
-                return {"ledger": "", "store": ""}
-            case "store":
-                return {"url": self.store.url}
-            case "publish" | "push" as word:
-                where = request.get("target") or f"{request.get('remote')} {request.get('branch') or ''}".rstrip()
-                self._add(PlannedEffect(key=f"{word} {where}", state=PLANNED))
-                return {"gate": "", "lease": "", "token": 0, "landed": ""}
-            case "close" | "retry-after" | "refused":
-                pass
-            case other:
-                raise ValueError(f"{other!r} is nothing that a dry-run can answer")
+        verb = request.pop("do", "")
+        method = verbs.find(self, verb)
+        if method is None:
+            raise verbs.unknown(verb, self)
+        answer: dict[str, Any] = method(request)
+        return answer
+
+    def do_known(self, request: dict[str, Any]) -> dict[str, Any]:
+        return {"path": self._left_by(request.get("run") or (self.known.id if self.known else ""))}
+
+    def do_step(self, request: dict[str, Any]) -> dict[str, Any]:
+        self.steps_done += sum(state == DONE for _, _, state, *_ in request["steps"])
         return {}
 
-    def _effect(self, request: dict[str, Any]) -> dict[str, Any]:
+    def do_progress(self, request: dict[str, Any]) -> dict[str, Any]:
+        far = "/".join(str(request[word]) for word in ("done", "total") if request.get(word))
+        print(f"nightlatch: {far or 0} {request.get('message') or ''}".rstrip(), file=sys.stderr)
+        return {}
+
+    def do_spend(self, request: dict[str, Any]) -> dict[str, Any]:
+        self.told.add(budget.amounts(f"{unit}={amount}" for unit, amount in request.items() if unit != "item"))
+        self.watch.spent()
+        return {"used": self.told.used}
+
+    def do_fail(self, request: dict[str, Any]) -> dict[str, Any]:
+        self.told.failure = self.hidden.text(str(request.get("reason") or ""))
+        self.told.attention, self.partial = bool(request.get("attention")), bool(request.get("planned"))
+        return {}
+
+    def do_check(self, _: dict[str, Any]) -> dict[str, Any]:
+        return {"token": 0}
+
+    def do_pen(self, _: dict[str, Any]) -> dict[str, Any]:
+        return {"ledger": "", "store": ""}
+
+    def do_store(self, _: dict[str, Any]) -> dict[str, Any]:
+        return {"url": self.store.url}
+
+    def do_publish(self, request: dict[str, Any]) -> dict[str, Any]:
+        return self._planned(f"publish {request.get('target')}")
+
+    def do_push(self, request: dict[str, Any]) -> dict[str, Any]:
+        return self._planned(f"push {request.get('remote')} {request.get('branch') or ''}".rstrip())
+
+    def do_close(self, _: dict[str, Any]) -> dict[str, Any]:
+        return {}
+
+    do_retry_after = do_refused = do_close
+
+    def _planned(self, key: str) -> dict[str, Any]:
+        self._add(PlannedEffect(key=key, state=PLANNED))
+        return {"gate": "", "lease": "", "token": 0, "landed": ""}
+
+    def do_effect(self, request: dict[str, Any]) -> dict[str, Any]:
         scope, key = str(request.get("scope") or rules.STORE_WIDE), str(request["key"])
         done, known = Book(self.store, self.ledger, scope, key).peek(str(request.get("input") or ""))
         if done or (known and known.state == DONE):
@@ -210,7 +228,8 @@ class _Rehearsal(Looking):
     def _add(self, effect: PlannedEffect) -> None:
         self.effects.setdefault((effect.scope, effect.key), effect)
 
-    def _open_inside(self, key: str) -> dict[str, Any]:
+    def do_open(self, request: dict[str, Any]) -> dict[str, Any]:
+        key = str(request["key"])
         run = self.ledger.find(self.job.name, key)
         if run and states.needs_person(run.state):
             raise InDoubt(f"{run.job} ({key}) is {run.state}: {run.reason}. Look: {advice.command('show', run.id)}")
