@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 _WHOLE = "{}"  # the key where none is given: the item itself
 _WAITS = 3.0  # seconds for which an item waits that said so every second
-_HOMES = "batch-home"  # scope of the store's done keys that name the machine whose ledger has a batch's items
+_HOMES = "batch-home"  # scope of the store's done keys that name the ledger which has a batch's items
 
 
 def plan(batch: Batch) -> dict[str, object]:
@@ -148,7 +148,9 @@ class Checkpoints:
         if _begun_with(ledger, self._batch) != clean(self._batch.key or _WHOLE):
             ledger.note(name, kinds.BATCH_KEY, key=self._batch.key or _WHOLE)
         if apart(store, ledger):
-            store.settle(lease.name, lease.grant, _HOMES, name, value=_machine())
+            store.settle(
+                lease.name, lease.grant, _HOMES, name, value=f"{ledger.id} {identity.user()}@{identity.host()}"
+            )
             _at_home(store, ledger, name)
         if self._batch.publish:
             from ..publishing.workspace import Workspace
@@ -256,10 +258,6 @@ def _put(path: str, digests: Iterable[str]) -> None:
             file.write(bytes.fromhex(some))
 
 
-def _machine() -> str:
-    return f"{identity.machine()} {identity.host()}"
-
-
 def _begun_with(ledger: Ledger, batch: Batch) -> str:
     """The key by which the items were known that were done last; "" if nothing was started."""
     noted = ledger.noted(batch.name, kinds.BATCH_KEY)
@@ -277,10 +275,11 @@ def _same_key(ledger: Ledger, batch: Batch) -> None:
 
 
 def _at_home(store: Store, ledger: Ledger, name: str) -> None:
-    """With a ledger on each machine, a batch goes on where it was begun: elsewhere all of it would be done again."""
+    """Where ledgers are apart, a batch goes on where it was begun: elsewhere all of it would be done again. By the
+    ledger, not by the machine: two users of one machine have one each."""
     home = store.look(_HOMES, name) if apart(store, ledger) else None
-    if home and home.value.split(" ")[0] != identity.machine():
+    if home and home.value.split(" ")[0] != ledger.id:
         raise Busy(
-            f"the batch {name} was begun on {home.value.partition(' ')[2]}, and which of its items are done stands in "
-            f"that machine's ledger. Go on there, or share a store that has the ledger in it (postgresql://…)"
+            f"the batch {name} was begun by {home.value.partition(' ')[2]}, and only the ledger there knows which of "
+            f"its items are done. Go on there, or share a store that has the ledger in it (postgresql://…)"
         )
