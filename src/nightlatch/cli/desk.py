@@ -11,7 +11,7 @@ from ..core.passwords import without_password
 from ..core.printable import printable
 from ..database import sqlite_presence
 from ..errors import Error, RunEnded, StoreUnreachable, UsageError
-from ..ledger import open_for, place
+from ..ledger import kinds, open_for, place
 from ..runtime.supervisor.afterwards import lapse
 from ..runtime.supervisor.leases import unsealed
 from ..runtime.supervisor.run import begun
@@ -116,7 +116,7 @@ class Desk:
 
     def batch(self, run: Run) -> str:
         """How a batch is started again, "" if the run is none."""
-        again = [entry.facts["again"] for entry in self.ledger.entries(run.id) if entry.kind == "batch"]
+        again = [entry.facts["again"] for entry in self.ledger.entries(run.id) if entry.kind == kinds.BATCH]
         return printable(again[-1]) if again else ""
 
     def rows(self, seen: list[tuple[Run, str]], first: list[list[str]] | None = None) -> list[str]:

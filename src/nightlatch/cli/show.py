@@ -6,6 +6,7 @@ from ..core import duration, states
 from ..core.effects import STORE_WIDE
 from ..core.printable import printable
 from ..errors import UsageError
+from ..ledger import kinds
 from ..runtime.both import plan
 from ..runtime.supervisor.afterwards import lapse
 from ..runtime.supervisor.leases import unsealed
@@ -34,7 +35,6 @@ _EXAMPLES = """\
 
 _TAIL = 10  # lines of output
 _LONGEST = 400  # characters of a command, or of a line of output
-_LINKS = ("opened", "ended")  # on the job's chain: they point to the run's own entries
 
 
 def main(argv: list[str]) -> int:
@@ -46,7 +46,7 @@ def main(argv: list[str]) -> int:
     desk = Desk(args.store)
     run = desk.ledger.run(args.run) or desk.ledger.newest(args.run)
     job = run.job if run else args.run
-    noted = desk.ledger.noted(job, plan.KIND)
+    noted = desk.ledger.noted(job, kinds.PLAN)
     if args.plan and not noted:
         raise UsageError(f"there is no plan of {printable(job)!r}: the .dry_run() of a Python job makes one")
     if noted and (args.plan or not run):
@@ -58,7 +58,7 @@ def main(argv: list[str]) -> int:
         raise UsageError(f"there is neither a run nor a job {printable(args.run)!r}: {hint}")
     state, attempts = desk.state(run), desk.ledger.attempts(run.id)
     entries = _timeline(desk, run)
-    refusals = [entry for entry in entries if entry.kind.startswith("refus")]
+    refusals = [entry for entry in entries if entry.kind == kinds.REFUSED]
     tail = [line.decode(errors="replace") for line in kept.tail(kept.folder_of(desk.store.folder, run.id), _TAIL)]
     if args.json:
         print_json(
@@ -140,11 +140,12 @@ def _items(desk: Desk, run: Run) -> list[str]:
 
 def _timeline(desk: Desk, run: Run) -> list[Entry]:
     """The run's own journal, its steps, and what people and observers put on its job's."""
+    links = {kind for kind in kinds.ROWS.values() if kind.is_link}  # they point to the run's own entries
     # A second before it: the job's chain and the run's are stamped by two readings of the clock.
     theirs = [
         entry
         for entry in desk.ledger.job_entries(run.job, run.created - 1)
-        if entry.facts.get("run") == run.id and entry.kind not in _LINKS
+        if entry.facts.get("run") == run.id and entry.kind not in links
     ]
     mine = [*desk.ledger.entries(run.id), *desk.ledger.step_log.entries(run.id)]
     return sorted([*mine, *theirs], key=lambda entry: entry.at)

@@ -18,7 +18,7 @@ from ....core.job import Job
 from ....core.model import check_name
 from ....core.target import Command
 from ....errors import Busy, UsageError
-from ....ledger import open_for
+from ....ledger import kinds, open_for
 from ....ledger.chain import clean
 from ....ledger.items import ITEM, Item
 from ....store import url
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from .publishing import Publishing
 
 
-_KEY = "batch-key"  # kind of the note in the journal that says by what a batch's items are known
 _WHOLE = "{}"  # the key where none is given: the item itself
 _WAITS = 3.0  # seconds for which an item waits that said so every second
 _HOMES = "batch-home"  # scope of the store's done keys that name the ledger which has a batch's items
@@ -144,9 +143,9 @@ class Checkpoints:
         """Before the driver starts: what the last one left in flight, and files with the digests of what is done."""
         self._writer, self._items = writer, ledger.items
         name = self._batch.name
-        writer.event("batch", again=self.hidden.text(self._batch.continued_by))
+        writer.event(kinds.BATCH, again=self.hidden.text(self._batch.continued_by))
         if _begun_with(ledger, self._batch) != clean(self._batch.key or _WHOLE):
-            ledger.note(name, _KEY, key=self._batch.key or _WHOLE)
+            ledger.note(name, kinds.BATCH_KEY, key=self._batch.key or _WHOLE)
         if apart(store, ledger):
             store.settle(
                 lease.name, lease.grant, _HOMES, name, value=f"{ledger.id} {identity.user()}@{identity.host()}"
@@ -174,7 +173,7 @@ class Checkpoints:
             state, why = published if item.digest in landed else became
             rows.append((item.digest, item.key, state, item.tries, None, "", why))
         if rows:
-            self._write("steps-lost", rows)
+            self._write(kinds.ITEMS_LOST, rows)
         if self._publishing:
             for digest in landed:
                 self._publishing.done(digest)
@@ -187,7 +186,7 @@ class Checkpoints:
         # The begun ones after the ended ones: a slot is free before it is filled.
         begun = [(digest, key, BEGUN, tries, None, "", "") for digest, key, tries in request.get("begun", ())]
         ended = [_ended(told) for told in request.get("ended", ())]
-        self._write("steps", [*ended, *begun])
+        self._write(kinds.ITEMS_MOVED, [*ended, *begun])
         for digest, _, state, *_ in ended:
             if state != FAILED:  # no other try follows
                 self._told.pop(digest, None)
@@ -226,7 +225,7 @@ class Checkpoints:
         assert self._publishing
 
         def intend(what: str) -> None:
-            self._write("steps-publishing", [(digest, key, BEGUN, tries, None, what, "publishing")])
+            self._write(kinds.ITEMS_PUBLISHING, [(digest, key, BEGUN, tries, None, what, "publishing")])
 
         return self._publishing.publish(digest, key, targets, workspace, intend)
 
@@ -265,7 +264,7 @@ def _put(path: str, digests: Iterable[str]) -> None:
 
 def _begun_with(ledger: Ledger, batch: Batch) -> str:
     """The key by which the items were known that were done last; "" if nothing was started."""
-    noted = ledger.noted(batch.name, _KEY)
+    noted = ledger.noted(batch.name, kinds.BATCH_KEY)
     return str(noted.facts["key"]) if noted else ""
 
 
