@@ -1,0 +1,35 @@
+"""What the commands that show something share: the store that is meant, and since when."""
+
+from __future__ import annotations
+
+import os
+
+from ..core import advice, duration
+from ..observe import reader
+from ..observe.reader import NoStore, Reader
+from ..store import url
+from ..system import clock
+from .told import store_of_run
+
+
+def open_reader(store: str | None, *, listing: bool = False) -> Reader:
+    """Of the store that `--store` names, or of the run that this is called in."""
+    return Reader(existing(store, listing=listing))
+
+
+def existing(store: str | None, *, listing: bool = False) -> str:
+    """The URL of a store that is there. To list what is in the default one before its first use is not an error."""
+    try:
+        return reader.existing(url.resolve(store or store_of_run()))
+    except NoStore as error:
+        named = "--store" if store else url.ENV if os.environ.get(url.ENV) else ""
+        yet = f", which {named} names: is that what you meant?" if named else " yet."
+        first = f"The first run makes it: {advice.command('run', 'NAME', '--', rest='CMD …')}"
+        error.args = (f"{error}{yet} {first}; all commands: nightlatch --help",)
+        if listing and not named:
+            error.exit_code = 0
+        raise
+
+
+def since_of(text: str | None) -> float | None:
+    return None if text is None else clock.wall() - duration.parse(text, what="--since")
