@@ -7,7 +7,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	&& { echo $$p; break; }; done)
 
-.PHONY: help demo test lint format bench soak proof docs clean
+.PHONY: help demo check test lint format bench soak proof docs clean
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
 
@@ -27,6 +27,9 @@ $(READY): pyproject.toml
 demo: $(if $(filter Darwin,$(shell uname)),$(READY)) ## the whole story in a few seconds, with real processes
 	@test -n "$(PYTHON)" || { echo "nightlatch needs Python 3.11 or newer; none was found on PATH" >&2; exit 1; }
 	@PYTHONPATH=src $(if $(wildcard $(READY)),$(BIN)/python,$(PYTHON)) -m nightlatch demo
+
+check: lint ## for every edit: lint, unit and conformance tests on SQLite
+	@$(BIN)/python -m pytest -n auto --dist worksteal tests/unit tests/conformance -k 'not postgres and not Postgres and not git and not Git'
 
 test: $(READY) ## all tests, with real processes and signals, one worker a core
 	@$(BIN)/python -m tests

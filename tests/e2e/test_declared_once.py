@@ -145,8 +145,8 @@ def test_nobody_else_looks_at_a_stores_scheme():
     """Gates have URLs of their own, and `--publish` and a workspace name branches."""
     elsewhere = {
         "gates",
-        "runtime/publishing/targets.py",
-        "runtime/batches/place.py",
+        "runtime/supervisor/publishing/targets.py",
+        "runtime/child/batches/place.py",
         "cli/gate.py",
         "cli/prove_places.py",
     }

@@ -129,7 +129,7 @@ def test_output_of_runs_that_another_machine_pruned_goes_too(nights):
 
 
 # It gives whoever has the log open more time than the moment that is enough for a process which does not wait for us.
-PATIENT = "from nightlatch.runtime.afterwards import pruning; pruning._WRITING = 3\nfrom nightlatch.cli.main import main; main()"
+PATIENT = "from nightlatch.runtime.supervisor.afterwards import pruning; pruning._WRITING = 3\nfrom nightlatch.cli.main import main; main()"
 
 
 def test_the_log_loses_its_old_lines_and_no_line_that_comes_meanwhile(nights):

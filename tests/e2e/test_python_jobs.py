@@ -170,7 +170,7 @@ def test_it_works_in_a_workspace_and_publishes(jobs):
 def test_an_exception_is_recorded_with_its_traceback(jobs):
     shown = jobs.call("(lambda v: (v.status, v.exit_code, v.reason))(nightly.failing.run())")
     assert shown == "('failed', 1, 'ValueError: no such thing')"
-    assert "in failing" in jobs.said and "runtime/runs/child.py" not in jobs.said
+    assert "in failing" in jobs.said and "runtime/child/python_job.py" not in jobs.said
     ledger = open_for(jobs.store)
     run = ledger.find("failing", "k")
     assert run

@@ -18,9 +18,7 @@ from nightlatch.system import identity
 from tests.programs import children, environment, nightlatch, start, until
 
 # The same command line, less patient; and one that is patient enough for somebody to mend the gate.
-HASTY = (
-    "from nightlatch.runtime.leases import unsealed; unsealed.PAUSE = {}\nfrom nightlatch.cli.main import main; main()"
-)
+HASTY = "from nightlatch.runtime.supervisor.leases import unsealed; unsealed.PAUSE = {}\nfrom nightlatch.cli.main import main; main()"
 
 
 def hasty(store: str, *words: str, pause: float = 0.01) -> subprocess.CompletedProcess[str]:

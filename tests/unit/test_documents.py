@@ -65,11 +65,27 @@ def test_commands_named_in_documents_exist(document):
 
 
 def test_a_newcomer_finds_every_file_of_the_runtime_on_the_map():
-    table = (ROOT / "docs" / "architecture.md").read_text().partition("| in runtime/ |")[2].partition("\n\n")[0]
-    rows = {row.partition("/")[0].strip("| "): set(re.findall(r"\w+", row)) for row in table.splitlines()}
-    for folder in (ROOT / "src" / "nightlatch" / "runtime").glob("*/"):
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    table = page.partition("| in runtime/ |")[2].partition("\n\n")[0]
+    rows = {row.split("|")[1].strip(" /"): set(re.findall(r"\w+", row)) for row in table.splitlines()[2:]}
+    runtime = ROOT / "src" / "nightlatch" / "runtime"
+    for folder in {path.parent for path in runtime.rglob("*.py")} - {runtime}:
         files = {path.stem for path in folder.glob("*.py")} - {"__init__"}
-        assert files <= rows.get(folder.name, set()), f"not on the map: {files - rows.get(folder.name, set())}"
+        known = rows.get(str(folder.relative_to(runtime)), set())
+        assert files <= known, f"not on the map: {files - known}"
+
+
+def test_the_way_of_one_run_names_files_that_are_there():
+    picture = (ROOT / "docs" / "architecture.md").read_text().partition("## The way of one run")[2].split("```")[1]
+    source = {str(path.relative_to(ROOT / "src" / "nightlatch")) for path in (ROOT / "src").rglob("*.py")}
+    named = re.findall(r"[\w/]+\.py", re.sub(r"(\S+/)\{(\w+),(\w+)(?:,(\w+))?\}\.py", _spread, picture))
+    assert len(named) > 12
+    for name in named:
+        assert any(path.endswith(name) for path in source), f"{name} is not there"
+
+
+def _spread(found: re.Match[str]) -> str:
+    return " ".join(f"{found[1]}{name}.py" for name in found.groups()[1:] if name)
 
 
 def test_tests_named_in_the_guarantees_exist():

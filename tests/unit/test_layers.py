@@ -31,18 +31,106 @@ LAYERS = [
 ]
 
 
+# Inside runtime/, by the process that a file runs in. A supervisor and its child share `both`, and nothing else.
+SIDES = {
+    "both": {"both"},
+    "supervisor": {"both", "supervisor"},
+    "child": {"both", "child"},
+    "caller": {"both", "caller"},
+}
+
+LAZY = 190  # imports inside functions, which keep `lock` and `run` light. One more needs a reason, and this number
+
+
+def imported(path: Path) -> list[tuple[list[str], bool]]:
+    """What a file imports of ours, as parts of its path, and whether it does so inside a function. Not for types only."""
+    package = ["nightlatch", *path.relative_to(SOURCE).with_suffix("").parts[:-1]]
+    found: list[tuple[list[str], bool]] = []
+
+    def visit(node: ast.AST, lazy: bool) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.If) and getattr(child.test, "id", "") == "TYPE_CHECKING":
+                for other in child.orelse:
+                    visit(other, lazy)
+                continue
+            if isinstance(child, ast.ImportFrom):
+                base = package[: len(package) - child.level + 1] if child.level else []
+                whole = [*base, *(child.module.split(".") if child.module else [])]
+                found.extend(([*whole, alias.name], lazy) for alias in child.names)
+            elif isinstance(child, ast.Import):
+                found.extend((alias.name.split("."), lazy) for alias in child.names)
+            visit(child, lazy or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef))
+
+    visit(ast.parse(path.read_text()), False)
+    return [(parts, lazy) for parts, lazy in found if parts[0] == "nightlatch" and len(parts) > 1]
+
+
 def imports(path: Path) -> list[str]:
     """The layers a file imports from, also where it does so inside a function."""
-    package = ["nightlatch", *path.relative_to(SOURCE).with_suffix("").parts[:-1]]
-    found = []
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom):
-            base = package[: len(package) - node.level + 1] if node.level else []
-            whole = [*base, *(node.module.split(".") if node.module else [])]
-            found += [[*whole, alias.name] for alias in node.names]
-        elif isinstance(node, ast.Import):
-            found += [alias.name.split(".") for alias in node.names]
-    return [parts[1] for parts in found if parts[0] == "nightlatch" and len(parts) > 1]
+    return [parts[1] for parts, _ in imported(path)]
+
+
+def modules() -> dict[str, Path]:
+    """Every module by its name: core.job, gates, runtime.both.verdict."""
+    names = {path: path.relative_to(SOURCE).with_suffix("").parts for path in SOURCE.rglob("*.py")}
+    return {".".join(parts[:-1] if parts[-1] == "__init__" else parts): path for path, parts in names.items()}
+
+
+def graph() -> dict[str, set[str]]:
+    """Which module imports which, also inside functions."""
+    known = modules()
+
+    def target(parts: list[str]) -> str:
+        whole, around = ".".join(parts[1:]), ".".join(parts[1:-1])
+        return whole if whole in known else around
+
+    return {name: {target(parts) for parts, _ in imported(path)} - {name, ""} for name, path in known.items()}
+
+
+def cycle(edges: dict[str, set[str]]) -> list[str]:
+    """The modules that import each other in a ring; [] if none do."""
+    order: list[str] = []  # depth first; a module stands behind all that it imports
+    state: dict[str, int] = {}  # 1: on the way, 2: done
+
+    def visit(name: str, way: list[str]) -> list[str]:
+        if state.get(name) == 1:
+            return way[way.index(name) :]
+        if state.get(name):
+            return []
+        state[name] = 1
+        for other in sorted(edges.get(name, ())):
+            if ring := visit(other, [*way, name]):
+                return ring
+        state[name] = 2
+        order.append(name)
+        return []
+
+    for name in sorted(edges):
+        if ring := visit(name, []):
+            return ring
+    return []
+
+
+def test_no_module_imports_itself_by_a_detour():
+    assert cycle(graph()) == []
+
+
+def test_the_check_sees_a_ring():
+    assert cycle({"a": {"b"}, "b": {"c"}, "c": {"a"}}) == ["a", "b", "c"]
+    assert cycle({"a": {"b", "c"}, "b": {"c"}}) == []
+
+
+def test_a_supervisor_and_its_child_share_only_what_is_for_both():
+    for name, others in graph().items():
+        side = name.split(".")[1] if name.startswith("runtime.") else ""
+        for other in others:
+            there = other.split(".")[1] if side and other.startswith("runtime.") else ""
+            assert not there or there in SIDES[side], f"{name} must not import {other}"
+
+
+def test_imports_inside_functions_are_counted():
+    lazy = sum(inside for path in modules().values() for _, inside in imported(path))
+    assert lazy <= LAZY, f"{lazy} imports stand inside functions, {LAZY} are known"
 
 
 @pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))

@@ -151,6 +151,14 @@ class Gate(Protocol):
         """
 
 
+class Registrable(Gate, Protocol):
+    """A gate that a lease registers and seals by itself, when it first writes through it."""
+
+    registered: Mark | None
+    """The mark with which this object was sealed, and then registered in the store. Not between the two: what is
+    written there under a gate that the next holder does not know of is not fenced by it."""
+
+
 class Inspectable(Gate, Protocol):
     """A gate that a person can look into and correct: `nightlatch gate`."""
 

@@ -53,8 +53,10 @@ __all__ = ["File", "Folder", "Git", "Object", "Sql", "at", "open"]
 
 def kind_of(url: str) -> Kind | None:
     """What kind of gate a URL names; None if it names none, as a path does."""
+    first, plus, _ = url.partition("+")  # git+origin#main has no colon
     scheme, colon, _ = url.partition(":")
-    return next((kind for kind in KINDS if colon and scheme.partition("+")[0] in kind.schemes), None)
+    named = first if plus and len(first) < len(scheme) else scheme if colon else ""
+    return next((kind for kind in KINDS if named in kind.schemes), None)
 
 
 def open(url: str) -> Gate:

@@ -9,20 +9,20 @@ from ..system import identity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..core.protocols import Bearer, Gate
+    from ..core.protocols import Bearer, Registrable
 
 
-def present(gate: Gate, bearer: Bearer | Mark, sealed: Mark | None) -> tuple[Mark, str]:
-    """The mark to verify, and who offers it. `sealed` is the mark that this gate object was last sealed with.
+def present(gate: Registrable, bearer: Bearer | Mark) -> tuple[Mark, str]:
+    """The mark to verify, and who offers it.
 
-    A lease that has not sealed the gate yet does so now: registered too, so that its successors seal it
-    before they work. With a bare mark that is the caller's to have done.
+    A lease that has not sealed and registered the gate yet does so now, so that its successors seal it before they
+    work. With a bare mark that is the caller's to have done.
     """
     if isinstance(bearer, Mark):
         return bearer, f"{identity.user()}@{identity.host()} (pid {os.getpid()})"
     bearer.check()
     mark = bearer.mark
-    if sealed != mark:
+    if gate.registered != mark:
         bearer.use(gate)
         mark = bearer.mark  # sealing may have raised it
     return mark, str(bearer.holder)

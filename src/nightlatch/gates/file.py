@@ -65,7 +65,7 @@ class File(OnDisk):
             os.close(fd)
 
     def _put(self, bearer: Bearer | Mark, content: Iterator[bytes], mode: int, digest: str) -> None:
-        mark, by = present(self, bearer, self._sealed)
+        mark, by = present(self, bearer)
         old = self._old()
         temporary = self._marks.new_path()
         try:

@@ -64,7 +64,7 @@ class Folder(OnDisk):
         if _contains(source, self._marks.parent):
             raise UsageError(f"{self.path} lies inside {source}: publish to a place outside of what is published")
         self._check_link(adopt)
-        mark, by = present(self, bearer, self._sealed)
+        mark, by = present(self, bearer)
         with self._marks.explained():
             os.makedirs(self.releases, exist_ok=True)
             self._sweep_releases()
@@ -98,7 +98,7 @@ class Folder(OnDisk):
         """Switch to what was shown when the current release was published; returns it. Refused to a stale holder
         like a publish."""
         self._check_link(False)
-        mark, by = present(self, bearer, self._sealed)
+        mark, by = present(self, bearer)
         with self._marks.locked():
             self._marks.admit(mark, by)
             aside = self._never_live()

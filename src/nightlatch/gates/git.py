@@ -53,7 +53,7 @@ class Git:
         self.url = f"git+{without_password(remote.url)}#{branch}"
         self._fence = Fence(remote, branch, self.url)
         self._remote = remote
-        self._sealed: Mark | None = None
+        self.registered: Mark | None = None
         self._memory = Memory()  # of the repository that was pushed from
 
     @classmethod
@@ -75,7 +75,6 @@ class Git:
             return self._fence.raised(standing, mark, by, known)
 
         self._fence.change(raised)
-        self._sealed = mark
         return before
 
     def push(
@@ -95,7 +94,7 @@ class Git:
         pushed if that key is done. The tip gets trailers with the lease's name and token, and `trailers`. With a
         `guard`, settings and hooks are taken from there, and none of the repository's own.
         """
-        mark, by = present(self, bearer, self._sealed)
+        mark, by = present(self, bearer)
         told = {"Nightlatch-Job": mark.name, **(trailers or {}), "Nightlatch-Token": str(mark.token)}
         if done is None:
             return self._push(mark, by, folder, told, guard)

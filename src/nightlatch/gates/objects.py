@@ -48,7 +48,7 @@ class Object:
         self._key = self._bucket.key
         self._cell = Cell(self._bucket, f"{self._key}.nightlatch", self.url)
         self._keep = keep
-        self._sealed: Mark | None = None
+        self.registered: Mark | None = None
 
     @classmethod
     def from_url(cls, url: str) -> Object:
@@ -65,7 +65,6 @@ class Object:
             return self._raised(old, mark, by, known)
 
         self._change(raised, by)
-        self._sealed = mark
         return before
 
     def write(self, bearer: Bearer | Mark, content: bytes | str) -> str:
@@ -85,7 +84,7 @@ class Object:
 
     def rollback(self, bearer: Bearer | Mark) -> str:
         """Point to what was shown when the current release was published; returns its key."""
-        mark, by = present(self, bearer, self._sealed)
+        mark, by = present(self, bearer)
         went_to = ""
 
         def back(old: Pointer) -> Pointer:
@@ -143,7 +142,7 @@ class Object:
         return foreign
 
     def _put(self, bearer: Bearer | Mark, content: bytes | BinaryIO, digest: str) -> str:
-        mark, by = present(self, bearer, self._sealed)
+        mark, by = present(self, bearer)
         self._change(lambda old: self._only_checked(old, mark, by), by)  # before a large payload is sent in vain
         key = f"{self._key}.releases/{mark.token}-{identity.new_id()}"
         dropped: tuple[str, ...] = ()

@@ -23,7 +23,7 @@ class OnDisk:
         self.path = path
         self.url = address.to_url(self.SCHEME, path)
         self._marks = Marks(path, self._shown)
-        self._sealed: Mark | None = None
+        self.registered: Mark | None = None
 
     @classmethod
     def from_url(cls, url: str) -> Self:
@@ -37,7 +37,6 @@ class OnDisk:
             # What the last writer put there, killed before it could flush the name, is kept for good now:
             # the new holder may build on it.
             durable.fsync_folder(self._marks.parent)
-        self._sealed = mark
         return before
 
     def has_mark(self, lease: str) -> bool:

@@ -83,7 +83,7 @@ class Sql:
         if url is not None:
             given.text(url, "the database's URL")
         self._database: Database | None = _by_url(url, timeout) if url else None
-        self._sealed: Mark | None = None
+        self.registered: Mark | None = None
 
     @classmethod
     def from_url(cls, url: str) -> Sql:
@@ -120,7 +120,6 @@ class Sql:
             refused.add_note(f"the refusal could not be recorded: {error}")
         if refused:
             raise refused
-        self._sealed = mark
         return before.mark if before else None
 
     @contextmanager
@@ -133,7 +132,7 @@ class Sql:
         be asked what became of it.
         """
         self._database = self._database or _by_connection(connection, self._timeout)
-        mark, by = present(self, bearer, self._sealed)
+        mark, by = present(self, bearer)
         entered = self._enter(connection, mark, by)
         try:
             yield connection

@@ -71,10 +71,7 @@ def folder_of(url: str) -> str:
     """Where this machine keeps lifetime locks, queues and sightings for a store."""
     if ledger_of(url) == BESIDE:
         return _sqlite_path(url) + ".d"
-    import hashlib
-
-    named = hide_password(url)  # a new password makes no new store
-    return os.path.join(storage.state_folder(), "stores", hashlib.sha256(named.encode()).hexdigest()[:16])
+    return storage.folder_for(hide_password(url))  # a new password makes no new store
 
 
 def connect(url: str | None = None) -> Store:

@@ -53,6 +53,13 @@ def state_folder() -> str:
     return os.path.join(base if os.path.isabs(base) else os.path.expanduser("~/.local/state"), "nightlatch")
 
 
+def folder_for(name: str) -> str:
+    """In there: the folder of one store that is not a file."""
+    import hashlib
+
+    return os.path.join(state_folder(), "stores", hashlib.sha256(name.encode()).hexdigest()[:16])
+
+
 def not_local(path: str) -> str:
     """Why a database cannot stand at `path`; "" if it can."""
     real = os.path.realpath(path)

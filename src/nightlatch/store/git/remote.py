@@ -98,7 +98,7 @@ def _config_for(url: str, folder: str) -> str:
 
 
 def _ask(folder: str, *words: str) -> tuple[int, str, str]:
-    from .repository import no_git
+    from .trouble import no_git
 
     try:
         code, out, err = command.run(["git", "-C", folder, *words], env=environment(), timeout=10)

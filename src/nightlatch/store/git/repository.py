@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from .remote import Remote
 
-OLDEST_GIT = (2, 24)  # the first with protocol and atomic pushes as they are used here
 
 _OID = 40  # characters of an object id
 _LOCAL = 20.0  # seconds for a git that talks to no remote
@@ -266,26 +265,17 @@ def check_version() -> str:
     _, out, _ = _run(["git", "version"], environment(), b"", _LOCAL)
     text = out.decode().strip().removeprefix("git version ")
     numbers = [int(word) for word in text.split(".")[:2] if word.isdigit()]
-    if tuple(numbers) < OLDEST_GIT:
-        wanted = ".".join(map(str, OLDEST_GIT))
+    if tuple(numbers) < trouble.OLDEST_GIT:
+        wanted = ".".join(map(str, trouble.OLDEST_GIT))
         raise StoreUnreachable(f"git {text} is too old to keep leases: install git {wanted} or newer")
     return text
-
-
-def no_git(error: Exception) -> StoreUnreachable:
-    if isinstance(error, FileNotFoundError):
-        return StoreUnreachable(
-            f"git is not installed (looked in {os.environ.get('PATH', os.defpath)}), and the store is a git remote: "
-            f"install git {'.'.join(map(str, OLDEST_GIT))} or newer"
-        )
-    return StoreUnreachable(f"git cannot be run: {error}")
 
 
 def _run(argv: list[str], env: Mapping[str, str], stdin: bytes, timeout: float) -> tuple[int, bytes, bytes]:
     try:
         return command.run(argv, env=env, stdin=stdin, timeout=timeout)
     except OSError as error:
-        raise no_git(error) from error
+        raise trouble.no_git(error) from error
 
 
 def _ssh_that_never_asks(env: Mapping[str, str], config: str) -> dict[str, str]:

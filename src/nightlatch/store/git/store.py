@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...core.model import Begun, Cursor, Done, Granted, Known, Record
+from ...core.passwords import hide_password
 from ...core.tenure import request_timeout
 from ...core.value import replace
 from ...errors import Busy, LeaseLost, StoreUnreachable
-from ...system import clock, identity
-from .. import held, url
+from ...system import clock, identity, storage
+from .. import held
 from ..ear import Polling
 from . import idle, names, record
 from .done import Place
@@ -37,7 +38,7 @@ _SHORTEST = 0.25  # a git that has to start, connect and answer needs that much
 def connect(where: str) -> GitStore:
     """The store in the remote that `where` means; asks git here about `git+origin`, and the remote nothing."""
     remote = resolve(where)
-    folder = url.folder_of(f"git+{remote.url}")
+    folder = storage.folder_for(hide_password(f"git+{remote.url}"))
     repository = Repository(remote, folder)
     return GitStore(f"git+{repository.shown}", repository, folder)
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 from ...errors import StoreUnreachable
+
+OLDEST_GIT = (2, 24)  # the first with protocol and atomic pushes as they are used here
 
 # what git, ssh or the server says → what is wrong, and what to do; {url} is the remote, {said} git's own line
 _ADVICE: tuple[tuple[tuple[str, ...], str], ...] = (
@@ -94,3 +98,12 @@ def line_with(sign: str, said: str) -> str:
     for ornament in ("remote: ", "fatal: ", "error: ", "! "):
         line = line.removeprefix(ornament)
     return line.rstrip(".").strip()
+
+
+def no_git(error: Exception) -> StoreUnreachable:
+    if isinstance(error, FileNotFoundError):
+        return StoreUnreachable(
+            f"git is not installed (looked in {os.environ.get('PATH', os.defpath)}), and the store is a git remote: "
+            f"install git {'.'.join(map(str, OLDEST_GIT))} or newer"
+        )
+    return StoreUnreachable(f"git cannot be run: {error}")

@@ -37,6 +37,7 @@ def seal_in_work(lease: Lease | Inherited, gate: Gate) -> None:
         known = gate.url in lease.store.gates(lease.name)
         raise GateUnreachable(f"{unreachable}. {_hint(gate.url, lease.name, known)}") from unreachable
     lease.store.register(lease.name, lease.grant, gate.url)
+    _is_registered(lease, gate)
 
 
 def _seal_as_it_is(lease: Lease | Inherited, gate: Gate) -> None:
@@ -73,9 +74,16 @@ def seal_all(lease: Lease | Inherited, registered: Iterable[str], declared: Iter
     for url in known:
         _expect_mark(gates[url], lease.name)
     _seal(lease, gates, known)
-    for url in gates:
+    for url, gate in gates.items():
         if url not in known:
             lease.store.register(lease.name, lease.grant, url)
+        _is_registered(lease, gate)
+
+
+def _is_registered(lease: Lease | Inherited, gate: Gate) -> None:
+    """From now on, and not before, this holder writes through it without asking again."""
+    if hasattr(gate, "registered"):
+        gate.registered = lease.mark
 
 
 def _seal(lease: Lease | Inherited, gates: dict[str, Gate], known: set[str]) -> None:

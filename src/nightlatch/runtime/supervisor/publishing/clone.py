@@ -17,7 +17,7 @@ from ....gates.worktree import Worktree
 from ....store.git import names
 from ....store.git.remote import resolve
 from ....system import command, durable, identity
-from .workspace import guard_of
+from .guard import guard_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

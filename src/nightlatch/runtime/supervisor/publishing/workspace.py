@@ -12,6 +12,7 @@ import sys
 
 from ....errors import StoreUnreachable
 from ....system import clock, durable, treecopy
+from .guard import guard_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -80,11 +81,6 @@ class Workspace:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
-
-
-def guard_of(path: str) -> str:
-    home, name = os.path.split(path)
-    return os.path.join(os.path.dirname(home), "guards", name)
 
 
 def enclosing(folder: str, path: str) -> str:
