@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import json
 import os
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,8 @@ import nightlatch.observe
 from nightlatch.core import advice
 from nightlatch.core.effects import DONE, IN_DOUBT
 from nightlatch.core.model import Begun, Mark
+from nightlatch.database.postgres import Postgres
+from nightlatch.errors import StoreUnreachable
 from nightlatch.gates.file import File
 from nightlatch.ledger import open_for
 from nightlatch.ledger.ledger import Ledger
@@ -273,6 +277,44 @@ def test_a_view_knows_neither_screen_nor_width_nor_colour(path):
 )
 def test_the_check_sees_what_belongs_to_a_screen(source):
     assert of_a_screen(source)
+
+
+def test_looking_at_a_store_that_has_no_ledger_yet_makes_none(any_store, tmp_path):
+    store = url.connect(any_store)
+    store.acquire("nightly", "grant", HERE, 60.0)
+    reader = Reader(any_store)
+    assert overview(reader, None).empty and recent(reader, limit=10) == [] and usage.report(reader).rows == ()
+    assert undecided.named(reader, "k") == [] and reader.ledger.run("7k3f") is None
+    assert [seen.record.name for seen in leases.every(reader.store)] == ["nightly"]
+    assert list(tmp_path.rglob("*ledger*")) == []
+    if any_store.startswith("postgresql"):
+        assert Postgres(any_store, "ledger").areas() == {"store"}
+
+
+def test_looking_into_an_empty_database_makes_no_store(postgres_url):
+    with pytest.raises(NoStore, match="there is no store at postgresql://"):
+        Reader(postgres_url)
+    assert Postgres(postgres_url, "ledger").areas() == set()
+
+
+@pytest.mark.parametrize("content", ["nothing", "a table of another program"])
+def test_looking_at_a_file_that_is_not_a_store_leaves_it_as_it_is(tmp_path, content):
+    path = tmp_path / "other.db"
+    path.touch()
+    if content != "nothing":
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("CREATE TABLE other (x)")
+    before = path.read_bytes()
+    with pytest.raises(NoStore, match="there is no store at"):
+        Reader(f"sqlite:///{path}")
+    assert path.read_bytes() == before and not list(tmp_path.glob("*ledger*"))
+
+
+def test_the_connection_of_a_view_refuses_to_write(sqlite_url):
+    url.connect(sqlite_url).id  # noqa: B018
+    open_for(sqlite_url).open_run("report", "k")
+    with pytest.raises(StoreUnreachable, match="read-only"):
+        Reader(sqlite_url).ledger.open_run("report", "another")
 
 
 def test_there_is_nothing_to_read_of_a_store_that_is_not_there(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..core import advice, states
 from ..core.printable import printable
 from ..errors import InDoubt, RunEnded
+from ..ledger import open_for
 from ..observe.runs import facts
 from ..runtime.supervisor.afterwards import lapse
 from .arguments import Parser
@@ -34,7 +35,7 @@ def main(argv: list[str]) -> int:
             f"{advice.command('resolve', run.id)}"
         )
     try:
-        asked = reader.ledger.request_cancel(run.id, who())
+        asked = open_for(reader.url).request_cancel(run.id, who())
     except RunEnded as ended:
         raise undecidable(ended) from None
     if args.json:

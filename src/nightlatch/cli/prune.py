@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..core import duration
 from ..errors import UsageError
+from ..ledger import open_for
 from ..runtime.supervisor.afterwards import pruning, retention
 from ..system import clock
 from . import screen
@@ -39,7 +40,7 @@ def main(argv: list[str]) -> int:
         raise UsageError(f"everything is kept, as {'--keep' if args.keep else retention.ENV} says: name a time, "
                          f"as in nightlatch prune --keep 90d")  # fmt: skip
     reader = open_reader(args.store, listing=True)
-    gone = pruning.prune(reader.store, reader.ledger, keep, who(), dry=args.dry_run)
+    gone = pruning.prune(reader.store, open_for(reader.url), keep, who(), dry=args.dry_run)
     if args.json:
         lists = {"runs": list(gone.runs), "outputs": list(gone.outputs), "workspaces": list(gone.workspaces)}
         print_json({"version": 1, "dry_run": args.dry_run, "keep": keep, "entries": gone.entries, **lists})

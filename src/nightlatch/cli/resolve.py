@@ -6,6 +6,7 @@ from ..core import advice, duration, effects
 from ..core.effects import STORE_WIDE
 from ..core.printable import printable
 from ..errors import InDoubt, RunEnded, UsageError
+from ..ledger import open_for
 from ..observe import undecided
 from ..observe.reader import NEEDS_DECISION
 from ..observe.runs import facts, start
@@ -103,7 +104,9 @@ def _settle(one: Undecided, outcome: str, reader: Reader, wait: float) -> str:
         resolve_items(one.batch, one.key, outcome, by=who(), store=reader.url, wait=wait)
         return effects.resolution(outcome)
     if one.job:
-        decide.resolve_elsewhere(one.job, one.key, outcome, who(), ledger=reader.ledger, store=reader.store, wait=wait)
+        decide.resolve_elsewhere(
+            one.job, one.key, outcome, who(), ledger=open_for(reader.url), store=reader.store, wait=wait
+        )
         return effects.resolution(outcome)
     from ..runtime.both.effects import resolve
 
@@ -154,7 +157,9 @@ def _decide_run(reader: Reader, run: Run, args: Namespace) -> int:
         sentence = f"{title(run)} is {state}: {reason or 'nobody knows whether it acted'}"
         return _ask(sentence, choices, facts(run, state) if args.json else None)
     try:
-        decided = decide.resolve(run, args.outcome, who(), ledger=reader.ledger, store=reader.store, wait=args.wait)
+        decided = decide.resolve(
+            run, args.outcome, who(), ledger=open_for(reader.url), store=reader.store, wait=args.wait
+        )
     except RunEnded as ended:
         raise UsageError(str(ended)) from None  # another was faster
     if args.json:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..core import advice
 from ..core.printable import printable
 from ..errors import InDoubt, RunEnded
+from ..ledger import open_for
 from ..observe.runs import facts, start
 from ..runtime.supervisor.afterwards import lapse
 from .arguments import Parser
@@ -33,7 +34,7 @@ def main(argv: list[str]) -> int:
             f"{advice.command('resolve', run.id)}"
         )
     try:
-        again = reader.ledger.retry(run.id, who())
+        again = open_for(reader.url).retry(run.id, who())
     except RunEnded as ended:
         raise undecidable(ended) from None
     if args.json:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-
 from ..core import advice, states
+from ..core.passwords import hide_password
 from ..core.printable import printable
 from ..database import sqlite_presence
 from ..errors import StoreUnreachable, UsageError
-from ..ledger import open_for, place
+from ..ledger import place
 from ..runtime.supervisor.afterwards import lapse
 from ..runtime.supervisor.run import begun
 from ..store import url as stores
@@ -24,30 +23,26 @@ NEEDS_DECISION = (*states.ASKING, lapse.LAPSED)
 class NoStore(UsageError):
     """There is nothing to look at, and looking makes nothing."""
 
-    def __init__(self, text: str, file: str) -> None:
-        super().__init__(text)
-        self.file = file
 
-
-def existing(url: str) -> str:
-    """The URL, if there is a store."""
-    file, ledger = place.files(url) if stores.ledger_of(url) == stores.BESIDE else ("", "")
-    if not file or os.path.exists(ledger):
-        return url
-    if os.path.exists(file):
-        stores.connect(url).id  # noqa: B018 - a file that is not a store is refused before a ledger is made beside it
-        return url
-    sqlite_presence.expect(file)
-    raise NoStore(f"there is no store at {file}", file)
+def existing(url: str) -> set[str]:
+    """What there is of a store: `store`, `ledger`. Raises `NoStore` if there is neither."""
+    areas = place.areas(url)
+    if areas:
+        return areas
+    file = place.files(url)[0] if stores.ledger_of(url) == stores.BESIDE else ""
+    if file:
+        sqlite_presence.expect(file)
+    raise NoStore(f"there is no store at {printable(file or hide_password(url))}")
 
 
 class Reader:
-    """Of a store that exists, by its URL."""
+    """Of a store that exists, by its URL; for one look at it. Its ledger is for reading: who decides opens another."""
 
     def __init__(self, url: str) -> None:
-        self.url = existing(url)
-        self.store = stores.connect(self.url)
-        self.ledger = open_for(self.url)
+        areas = existing(url)
+        self.url = url
+        self.store = stores.connect(url)
+        self.ledger = place.open_to_read(url) if "ledger" in areas else place.empty()
         self._begun: dict[str, tuple[Begun, ...]] | None = None  # by lease
         self.unreachable = ""  # why the store could not be asked what other machines have begun
 
