@@ -100,7 +100,7 @@ class Desk:
 
     def next(self, run: Run, state: str) -> str:
         """What to type about a run."""
-        if unsealed.waits(run):
+        if unsealed.waits(self.ledger, run):
             return self.command("retry", run.id)
         if state in ASKING:
             # A batch that died is to be started again: it knows of each item what became of it.

@@ -195,7 +195,8 @@ def _next(desk: Desk, run: Run, state: str) -> list[str]:
         if state == lapse.LAPSED and (batch := desk.batch(run)):
             return ["  " + batch]
         words = ["resolve", "retry"] if state == states.NEEDS_ATTENTION else ["resolve"]
-        return ["  " + desk.command(word, run.id) for word in (reversed(words) if unsealed.waits(run) else words)]
+        first = reversed(words) if unsealed.waits(desk.ledger, run) else words
+        return ["  " + desk.command(word, run.id) for word in first]
     if state == states.RUNNING:
         return ["  " + desk.command("logs -f", run.id), "  " + desk.command("cancel", run.id)]
     if state in states.OPEN:
