@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 SHOWN = (*states.ALL, lapse.LAPSED)  # every word a run's state is shown as
 ASKING = (*states.ASKING, lapse.LAPSED)
-FAILED = (states.FAILED, states.TIMED_OUT, states.STALLED, states.OVER_BUDGET, states.LOST)
+FAILED = states.FAILURES
 
 _COLOURS = (
     dict.fromkeys((*states.ASKING, *FAILED), screen.RED)

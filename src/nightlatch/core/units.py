@@ -23,6 +23,12 @@ UNITS = {
 }
 
 
+def words() -> str:
+    """As a sentence has them."""
+    *others, last = UNITS
+    return f"{', '.join(others)} or {last}"
+
+
 @value(frozen=True, kw_only=True)
 class Amounts:
     """How much of each unit."""
