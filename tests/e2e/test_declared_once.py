@@ -231,7 +231,7 @@ def test_a_budgets_unit_is_one_row_and_its_columns(copy):
     copy.migrate("pages", PAGES)
     copy.add("core/units.py", '    "units": Unit(', '    "pages": Unit(),\n')
     copy.add("core/units.py", "    units: float = 0.0", "    pages: float = 0\n")
-    assert "in usd, tokens, calls, pages or units" in copy.command("spend", "--help")
+    assert "in usd, tokens, calls, pages, units." in copy.command("spend", "--help")
     inside = f"{sys.executable} -m nightlatch spend pages=7 usd=0.5"
     done = copy.command(
         "run", "x", "--key", "k", "--budget", "pages=10,pages/day=10", "--meter", "report", "--", "sh", "-c", inside

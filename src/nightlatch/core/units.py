@@ -23,12 +23,6 @@ UNITS = {
 }
 
 
-def words() -> str:
-    """As a sentence has them."""
-    *others, last = UNITS
-    return f"{', '.join(others)} or {last}"
-
-
 @value(frozen=True, kw_only=True)
 class Amounts:
     """How much of each unit."""
