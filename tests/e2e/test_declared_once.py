@@ -152,7 +152,7 @@ def test_nobody_else_looks_at_a_stores_scheme():
         "gates",
         "runtime/supervisor/publishing/targets.py",
         "runtime/child/batches/place.py",
-        "cli/gate.py",
+        "observe/gates.py",
         "cli/prove_places.py",
     }
     for path in (ROOT / "src" / "nightlatch").rglob("*.py"):

@@ -9,6 +9,7 @@ import pytest
 
 from nightlatch.cli import status
 from nightlatch.ledger import open_for, opening
+from nightlatch.observe import overview
 from nightlatch.system import identity
 from tests.e2e.runs import Running, listed, one, run
 from tests.programs import TOOL, nightlatch, said
@@ -99,7 +100,7 @@ def test_a_failure_is_not_hidden_by_many_successes_after_it(sqlite_url, monkeypa
     run(sqlite_url, "broken", "exit 3")
     for key in range(4):
         run(sqlite_url, "report", "true", key=str(key))
-    monkeypatch.setattr(status, "_MOST", 2)
+    monkeypatch.setattr(overview, "_MOST", 2)
     status.main(["--store", sqlite_url])
     shown = capsys.readouterr().out
     assert "needs you (1)" in shown and "broken" in shown

@@ -95,7 +95,7 @@ def retry(tables: Tables, run: Run, by: str) -> Run | None:
             f"{title(run)} is in doubt: it may have acted. Look, then {advice.command('resolve', run.id)} first", run
         )
     if run.state == states.SUCCEEDED:
-        raise RunEnded(f"{title(run)} succeeded: to do it once more, {advice.command('run … --again')}", run)
+        raise RunEnded(f"{title(run)} succeeded: to do it once more, {advice.command('run', rest='… --again')}", run)
     if run.state == states.RUNNING:
         raise RunEnded(f"{title(run)} is running, by {run.holder}", run)
     return run if run.state == states.PENDING else change(tables, run, states.PENDING, kinds.RETRIED, by=by)

@@ -113,9 +113,8 @@ def resolve(
 
 
 class Checkpoints:
-    """The items' side of a run: made before it, told of its writer when the attempt is sealed."""
-
-    WORDS = ("plan", "steps", "told", "land", "spent", "reasons", "over")  # what the driver says
+    """The items' side of a run: made before it, told of its writer when the attempt is sealed. Its verbs at the socket
+    are the driver's."""
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
@@ -179,27 +178,11 @@ class Checkpoints:
             for digest in landed:
                 self._publishing.done(digest)
 
-    def answer(self, word: str, request: dict[str, Any]) -> dict[str, Any]:
-        match word:
-            case "plan":
-                home = self._home.path if self._home else ""
-                return {"plan": plan(self._batch), "known": self._files, "home": home, "bar": self.bar is not None}
-            case "told":
-                told = self._told.pop(str(request["digest"]), Told())
-                if told.used and request.get("again"):
-                    self.told_of(str(request["digest"])).add(told.used)  # the cap is for all its tries
-                return {"failure": told.failure, "retry_after": told.retry_after, "used": told.used}
-            case "spent":
-                return {"over": {item: str(cap) for item, told in self._told.items() if (cap := self._over(told))}}
-            case "reasons":
-                return {"reasons": self._items.reasons(self._batch.name, request["digests"])}
-            case "land":
-                return self._publish(**request)
-            case "over":
-                self.summary = request
-                if self.bar:
-                    self.bar.close()
-                return {}
+    def do_plan(self, _: dict[str, Any]) -> dict[str, Any]:
+        home = self._home.path if self._home else ""
+        return {"plan": plan(self._batch), "known": self._files, "home": home, "bar": self.bar is not None}
+
+    def do_steps(self, request: dict[str, Any]) -> dict[str, Any]:
         # The begun ones after the ended ones: a slot is free before it is filled.
         begun = [(digest, key, BEGUN, tries, None, "", "") for digest, key, tries in request.get("begun", ())]
         ended = [_ended(told) for told in request.get("ended", ())]
@@ -212,6 +195,27 @@ class Checkpoints:
         if self.bar and "counts" in request:
             self.bar.waiting = self.waiting()
             self.bar.update(**request["counts"])
+        return {}
+
+    def do_told(self, request: dict[str, Any]) -> dict[str, Any]:
+        told = self._told.pop(str(request["digest"]), Told())
+        if told.used and request.get("again"):
+            self.told_of(str(request["digest"])).add(told.used)  # the cap is for all its tries
+        return {"failure": told.failure, "retry_after": told.retry_after, "used": told.used}
+
+    def do_land(self, request: dict[str, Any]) -> dict[str, Any]:
+        return self._publish(**request)
+
+    def do_spent(self, _: dict[str, Any]) -> dict[str, Any]:
+        return {"over": {item: str(cap) for item, told in self._told.items() if (cap := self._over(told))}}
+
+    def do_reasons(self, request: dict[str, Any]) -> dict[str, Any]:
+        return {"reasons": self._items.reasons(self._batch.name, request["digests"])}
+
+    def do_over(self, request: dict[str, Any]) -> dict[str, Any]:
+        self.summary = request
+        if self.bar:
+            self.bar.close()
         return {}
 
     def _over(self, told: Told) -> Cap | None:
