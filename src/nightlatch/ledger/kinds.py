@@ -143,7 +143,7 @@ NEEDS_ATTENTION = Kind("needs-attention", "needs your attention: {reason}", job=
 UNSEALED = Kind("unsealed", "not taken over by {by}: {reason}", job="run reason by")
 REFUSED = Kind(
     "refused",
-    "the {what} of attempt {attempt} was refused[: {reason}]",
+    "refused ({what}, attempt {attempt})[: {reason}]",
     job="run attempt what token stands reason",
 )  # fmt: skip
 PLAN = Kind(
