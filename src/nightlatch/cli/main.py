@@ -135,9 +135,7 @@ def _run(argv: list[str]) -> int:
 def _dispatch(argv: list[str]) -> int:
     options, command, rest = _split(argv)
     if command in COMMANDS:
-        from importlib import import_module
-
-        module = import_module(f".{command}", __package__)
+        module = __import__(f"{__package__}.{command}", fromlist=["main"])  # importlib itself takes a while to import
         return int(module.main([*options, *rest]))
     if command is None and options == ["--version"]:
         from .. import __version__

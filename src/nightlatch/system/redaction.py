@@ -7,7 +7,6 @@ encodings are not: this is against carelessness, not against a command that want
 from __future__ import annotations
 
 import os
-from binascii import b2a_base64
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,6 +35,8 @@ def secrets(environment: Mapping[str, str]) -> Redactor:
 
 def _encoded(secret: bytes) -> Iterator[bytes]:
     """The signs that its base64 has for certain, after 0, 1 and 2 other bytes of a group of three."""
+    from binascii import b2a_base64
+
     forms = []
     for before in range(3):
         text = b2a_base64(bytes(before) + secret, newline=False)
