@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -42,6 +43,8 @@ COMMANDS = {
     "demo": "a worker frozen in front of its write: with a lock alone, and through a gate",
 }
 
+_OBJECTS = 20_000  # until a look for garbage; at Python's 700, start-up has many looks and no garbage
+
 _HELP = """usage: nightlatch [--store URL] [COMMAND …]
 
 Runs agents and scheduled jobs while nobody watches: each slot once, within bounds, resumable, and with
@@ -68,6 +71,7 @@ examples:
 
 def main(argv: list[str] | None = None) -> NoReturn:
     """The console script. Ends the process at once: nothing is left to tidy up, and tidying takes time."""
+    gc.set_threshold(_OBJECTS)
     _open_standard()
     printing.install()
     code = _run(sys.argv[1:] if argv is None else argv)

@@ -9,6 +9,7 @@ from ....store import url
 from ....system import clock, redaction, warden
 from ....system.light import signal
 from ....system.reports import Ended
+from ...both import usage
 from .. import backoff
 from ..socket.listener import Listener
 from ..socket.server import Socket
@@ -95,8 +96,6 @@ class Attendance:
 
     def run(self, started: float) -> None:
         job = self._job
-        if job.meter == "output":
-            from ...both import usage  # before the command starts: an upgrade in mid-run changes nothing
         if job.keep_awake:
             from ....system.awake import keep_awake
 
