@@ -15,7 +15,20 @@ from tests.programs import environment
 SOURCE = Path(__file__).parents[2] / "src" / "nightlatch"
 
 # From the rules down to the command line, as docs/architecture.md has them. `testing` may use everything.
-LAYERS = ["exits", "errors", "core", "system", "database", "store", "ledger", "gates", "runtime", "cli", "testing"]
+LAYERS = [
+    "exits",
+    "errors",
+    "core",
+    "system",
+    "database",
+    "store",
+    "ledger",
+    "gates",
+    "runtime",
+    "observe",
+    "cli",
+    "testing",
+]
 
 
 # Inside runtime/, by the process that a file runs in. A supervisor and its child share `both`, and nothing else.

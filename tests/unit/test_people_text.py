@@ -10,6 +10,7 @@ import pytest
 
 from nightlatch.cli import screen
 from nightlatch.cli.plain import Plain
+from nightlatch.core import advice
 from nightlatch.core.printable import printable
 from nightlatch.runtime.supervisor.run import kept
 
@@ -55,7 +56,7 @@ def test_a_reported_text_is_one_line_without_anything_a_terminal_obeys():
 
 @pytest.mark.parametrize("text", ["plain", "two words", "it's", "a\x1b]0;x\x07'\\\n\t\r\u202e\x9b\U000e0001b"])
 def test_a_quoted_word_is_harmless_and_typed_in_bash_itself_again(text):
-    word = screen.quoted(text)
+    word = advice.quoted(text)
     assert word.isprintable()
     typed = subprocess.run(["bash", "-c", f"printf %s {word}"], capture_output=True, env={"LC_ALL": "C.UTF-8"})
     assert typed.stdout == text.encode()

@@ -40,7 +40,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="one JSON object (verify), JSON Lines (head)")
     args = parser.parse_args(argv)
     from ..ledger import open_for
-    from .desk import existing
+    from .reading import existing
 
     ledger = open_for(existing(args.store))
     if args.action == "verify":

@@ -86,7 +86,7 @@ def main(argv: list[str]) -> int:
     told, summary = run(batch, store=args.store or store_of_run())
     print(told.line(), file=sys.stderr)
     if args.json:
-        from .desk import print_json
+        from .json_out import print_json
 
         print_json({"version": 1, "batch": batch.name, "run": told.run, "status": told.status} | summary
                    | {"exit_code": told.exit_code})  # fmt: skip
@@ -143,12 +143,14 @@ def _show(batch: Batch, store: str | None, as_json: bool) -> int:
     import shlex
 
     from ..ledger import open_for
+    from ..observe.reader import NoStore
     from ..runtime.both.batches.items import Reader
     from ..runtime.both.batches.selection import Selection
     from ..runtime.both.batches.template import BadItem, Command
     from ..runtime.child.batches.place import Places
     from ..runtime.supervisor.batches.batch import known
-    from .desk import NoStore, existing, print_json
+    from .json_out import print_json
+    from .reading import existing
 
     reader = Reader(batch.items, batch.format, batch.key)
     try:

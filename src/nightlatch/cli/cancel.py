@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from ..core import states
+from ..core import advice, states
 from ..core.printable import printable
 from ..errors import InDoubt, RunEnded
+from ..ledger import open_for
+from ..observe.runs import facts
 from ..runtime.supervisor.afterwards import lapse
 from .arguments import Parser
-from .desk import Desk, facts, print_json, title, undecidable, who
+from .deciding import title, undecidable, who
+from .json_out import print_json
+from .reading import open_reader
 
 _PURPOSE = """\
 Ask for the end of a run, from any machine that shares its ledger.
@@ -22,16 +26,16 @@ def main(argv: list[str]) -> int:
     parser.add_argument("run", metavar="RUN", help="the run, or the beginning of its id")
     parser.add_argument("--json", action="store_true", help="print the run as JSON")
     args = parser.parse_args(argv)
-    desk = Desk(args.store)
-    run = desk.find(args.run)
-    if desk.state(run) == lapse.LAPSED:
+    reader = open_reader(args.store)
+    run = reader.run(args.run)
+    if reader.state(run) == lapse.LAPSED:
         # Nobody is there to find the word; it would wait for the next attempt and end that one.
         raise InDoubt(
             f"{title(run)} has lapsed: its holder {run.holder} is gone. Say how it ended: "
-            f"{desk.command('resolve', run.id)}"
+            f"{advice.command('resolve', run.id)}"
         )
     try:
-        asked = desk.ledger.request_cancel(run.id, who())
+        asked = open_for(reader.url).request_cancel(run.id, who())
     except RunEnded as ended:
         raise undecidable(ended) from None
     if args.json:
@@ -40,8 +44,8 @@ def main(argv: list[str]) -> int:
         holder = printable(str(asked.holder))
         print(
             f"{title(run)} is asked to end: {holder} finds the word within seconds, and ends the "
-            f"command after its grace time. Watch: {desk.command('logs -f', run.id)}"
+            f"command after its grace time. Watch: {advice.command('logs', '-f', run.id)}"
         )
     else:
-        print(f"{title(run)} is cancelled: it had not begun. Again: {desk.command('retry', run.id)}")
+        print(f"{title(run)} is cancelled: it had not begun. Again: {advice.command('retry', run.id)}")
     return 0

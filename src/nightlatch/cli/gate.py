@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import time
 from typing import cast
 
+from ..core import advice
 from ..core.printable import printable
 from ..errors import UsageError
 from ..gates import at
+from ..observe.gates import gate_view
 from ..store import url
-from . import screen
 from .arguments import Parser
+from .json_out import print_json
 from .told import store_of_run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..core.protocols import Inspectable
     from ..gates.sql import Sql
+    from ..observe.gates import GateView
     from .arguments import Namespace
 
 _PURPOSE = """\
@@ -70,10 +72,11 @@ def main(argv: list[str]) -> int:
         raise UsageError("--table and --name are for install and remove")
     gate = _inspectable(args.target)
     if args.verb == "show":
+        seen = gate_view(gate, args.target)
         if args.json:
-            _show_json(gate)
+            print_json(seen.facts())
         else:
-            _show(gate, args.target)
+            _show(seen)
         return 0
     store = url.connect(args.store or store_of_run())
     foreign = gate.adopt(store.id)
@@ -128,15 +131,6 @@ def _remove(gate: Sql, tables: list[str]) -> int:
     return 0
 
 
-def _tables(gate: Inspectable) -> list[str]:
-    return gate.guarded() if hasattr(gate, "guarded") else []
-
-
-def _open(gate: Inspectable) -> list[str]:
-    """What belongs to a guarded table and is not guarded."""
-    return gate.unguarded() if hasattr(gate, "unguarded") else []
-
-
 def _inspectable(target: str) -> Inspectable:
     gate = at(target)
     if not hasattr(gate, "standing"):
@@ -144,54 +138,26 @@ def _inspectable(target: str) -> Inspectable:
     return cast("Inspectable", gate)
 
 
-def _show(gate: Inspectable, target: str) -> None:
-    print(f"gate     {printable(gate.url)}")
-    marks = gate.standing()
-    if not marks:
-        there = "" if "://" in target or target.startswith("git+") or os.path.exists(target) else ", nor does it exist"
-        print(
-            f"no mark  no holder of a lease has sealed or written {printable(target)} yet{there}: it keeps nobody out"
-        )
-        print(f"         to have it fenced: nightlatch lock NAME --gate {screen.quoted(target)} -- CMD …")
-    for name, stands in marks.items():
+def _show(seen: GateView) -> None:
+    print(f"gate     {printable(seen.url)}")
+    if not seen.marks:
+        there = ", nor does it exist" if seen.missing else ""
+        target = printable(seen.target)
+        print(f"no mark  no holder of a lease has sealed or written {target} yet{there}: it keeps nobody out")
+        print(f"         to have it fenced: {advice.text(seen.fence)}")
+    for name, stands in seen.marks.items():
         print(
             f"mark     {printable(name)}  token {stands.mark.token}  {printable(stands.by)}  since {_time(stands.at)}  "
             f"store {printable(stands.mark.store[:8])}"
         )
-    for table in _tables(gate):
+    for table in seen.tables:
         print(f"guards   {printable(table)}")
-    for table in _open(gate):
-        print(
-            f"open     {printable(table)}  added since: nightlatch gate install {screen.quoted(target)} "
-            f"--table {screen.quoted(table)}"
-        )
-    for refusal in gate.refusals():
+    for one in seen.unguarded:
+        print(f"open     {printable(one.table)}  added since: {advice.text(one.install)}")
+    for refusal in seen.refusals:
         why = f"token {refusal.stands} stood there" if refusal.stands else "fenced from another store"
         who = f"{printable(refusal.name)}  token {refusal.offered}  {printable(refusal.by)}"
         print(f"refused  {who}  at {_time(refusal.at)}  ({why})")
-
-
-def _show_json(gate: Inspectable) -> None:
-    facts: dict[str, object] = {
-        "gate": gate.url,
-        "marks": [
-            {"lease": n, "token": s.mark.token, "store": s.mark.store, "holder": s.by, "since": s.at}
-            for n, s in gate.standing().items()
-        ],
-        "tables": _tables(gate),
-        "open": _open(gate),
-        "refusals": [
-            {"lease": r.name, "token": r.offered, "stands": r.stands, "holder": r.by, "at": r.at}
-            for r in gate.refusals()
-        ],
-    }
-    _print_json(facts)
-
-
-def _print_json(facts: dict[str, object]) -> None:
-    import json
-
-    print(json.dumps({"version": 1, **facts}))
 
 
 def _time(wall: float) -> str:

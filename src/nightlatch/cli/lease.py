@@ -10,18 +10,19 @@ from ..core import advice, duration
 from ..core.model import check_name
 from ..core.printable import printable
 from ..errors import Busy, LeaseLost, UsageError
+from ..observe import leases
 from ..runtime.both.leases.acquire import acquire
 from ..runtime.both.leases.lease import ttl_seconds
-from ..runtime.supervisor.afterwards.lapse import left_behind
 from ..store import held, url
-from ..system import clock, identity, printing, process
+from ..system import identity, printing, process
 from .arguments import Namespace, Parser
+from .json_out import print_json
 from .told import store_of_run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..core.model import Record
     from ..core.protocols import Store
+    from ..observe.leases import LeaseView
 
 _PURPOSE = """\
 Leases for scripts that span processes.
@@ -72,13 +73,13 @@ def _main(argv: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON; a list is one object a line")
     args = parser.parse_args(argv)
     if args.verb == "list" and args.name:
-        raise UsageError(f"list shows them all; for one: {advice.command('lease show', args.name)}")
+        raise UsageError(f"list shows them all; for one: {advice.command('lease', 'show', args.name)}")
     named = args.name or os.environ.get("NIGHTLATCH_LEASE", "")
     if args.verb != "list" and not named:
         raise UsageError(f"which lease? nightlatch lease {args.verb} NAME")
     args.name = check_name(named) if args.verb != "list" else ""
     if args.verb in ("show", "list"):
-        from .desk import existing  # looking makes no store
+        from .reading import existing  # looking makes no store
 
         return _VERBS[args.verb](url.connect(existing(args.store, listing=args.verb == "list")), args)
     return _VERBS[args.verb](url.connect(args.store or store_of_run()), args)
@@ -87,6 +88,8 @@ def _main(argv: list[str]) -> int:
 def _acquire(store: Store, args: Namespace) -> int:
     if args.pid is not None and process.start_of(args.pid) is None:
         raise UsageError(f"--pid {args.pid}: there is no such process")
+    if args.pid is not None and (whole := process.of_thread(args.pid)) != args.pid:
+        raise UsageError(f"--pid {args.pid} is a thread, which may end before its process. Use {whole}")
     holder = identity.holder(pid=args.pid or 0)
     grant, ttl = identity.new_id(), ttl_seconds(args.ttl, store)
     try:
@@ -102,7 +105,7 @@ def _acquire(store: Store, args: Namespace) -> int:
     token = _seal(store, args, grant, granted.gates) if granted.gates or args.gate else granted.token
     facts = {"lease": args.name, "token": token, "grant": grant}
     if args.json:
-        _print_json(facts)
+        print_json({"version": 1, **facts})
     else:
         facts |= {"store": args.store} if args.store else {}  # what asks for the lease must ask the same one
         words = [f"NIGHTLATCH_{word.upper()}={shlex.quote(str(fact))}" for word, fact in facts.items()]
@@ -143,27 +146,27 @@ def _release(store: Store, args: Namespace) -> int:
 
 
 def _show(store: Store, args: Namespace) -> int:
-    record = store.read(args.name)
-    if record is None:
+    seen = leases.lease(store, args.name)
+    if seen is None:
         raise UsageError(
-            f"there is no lease {args.name} in {store.url}: {advice.command('lease list')} shows those there are"
+            f"there is no lease {args.name} in {store.url}: {advice.command('lease', 'list')} shows those there are"
         )
     if args.json:
-        _print_json(_facts(record))
+        print_json(seen.facts())
         return 0
-    for word, text in _lines(record):
+    for word, text in _lines(seen):
         print(f"{word:<7}{printable(text)}")
     return 0
 
 
 def _list(store: Store, args: Namespace) -> int:
-    for record in store.records():
+    for seen in leases.every(store):
+        record = seen.record
         if args.json:
-            _print_json(_facts(record))
+            print_json(seen.facts())
         else:
             state = f"{record.holder}, {held.ending(record)}" if record.grant else "free"
-            left = len(left_behind(record, clock.wall()))
-            state += f"; {left} begun and not ended" if left else ""
+            state += f"; {seen.left_behind} begun and not ended" if seen.left_behind else ""
             print(f"{printable(record.name):<24} {record.token:>14}  {printable(state)}")
     return 0
 
@@ -194,7 +197,8 @@ def _grant(args: Namespace) -> str:
     return str(grant)
 
 
-def _lines(record: Record) -> list[tuple[str, str]]:
+def _lines(seen: LeaseView) -> list[tuple[str, str]]:
+    record = seen.record
     lines = [("lease", record.name), ("token", str(record.token))]
     if record.grant:
         lines += [
@@ -204,35 +208,11 @@ def _lines(record: Record) -> list[tuple[str, str]]:
         ]
     else:
         lines += [("free", f"since {held.time_of(record.until)}; last held by {record.holder}")]
-    left = left_behind(record, clock.wall())
-    for one in record.begun:
-        began = f"{printable(one.key)}, attempt {one.attempt} on {printable(one.host)}, token {one.token}"
-        decide = f"not ended. Decide: nightlatch resolve {shlex.quote(printable(one.key))} --job {record.name}"
-        lines.append(("begun", f"{began}: {decide if one in left else 'at work'}"))
+    for each in seen.begun:
+        one = each.begun
+        began = f"{one.key}, attempt {one.attempt} on {one.host}, token {one.token}"
+        decide = f"not ended. Decide: {advice.text(each.resolve)}" if each.resolve else "at work"
+        lines.append(("begun", f"{began}: {decide}"))
     if record.holder.unproven:
         lines += [("beside", f"{record.holder.unproven}: left by the holder before, not proven gone at its TTL")]
     return lines
-
-
-def _facts(record: Record) -> dict[str, object]:
-    left = left_behind(record, clock.wall())
-    return {
-        "lease": record.name,
-        "token": record.token,
-        "held": bool(record.grant),
-        "holder": f"{record.holder.user}@{record.holder.host}",
-        "pid": record.holder.pid,
-        "incarnation": record.holder.incarnation,
-        "ttl": record.ttl,
-        "since": record.since,
-        "until": record.until,
-        "left": record.left,
-        "begun": [{**one.__dict__, "left_behind": one in left} for one in record.begun],
-        "unproven": record.holder.unproven.split(", ") if record.holder.unproven else [],
-    }
-
-
-def _print_json(facts: dict[str, object]) -> None:
-    import json
-
-    print(json.dumps({"version": 1, **facts}))

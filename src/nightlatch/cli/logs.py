@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import sys
 
-from ..core import states
+from ..core import advice, states
 from ..errors import UsageError
+from ..observe.runs import next_of
 from ..runtime.supervisor.run import kept
 from ..system import clock, identity
 from .arguments import Parser
-from .desk import Desk
+from .reading import open_reader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..ledger.model import Run
+    from ..observe.reader import Reader
 
 _PURPOSE = """\
 What a run's command printed, all attempts together; secrets were taken out when it was kept. Of a job: its newest
@@ -36,43 +38,44 @@ def main(argv: list[str]) -> int:
     parser.add_argument("-f", action="store_true", help="follow until the run ends")
     parser.add_argument("--raw", action="store_true", help="every byte as it was printed")
     args = parser.parse_args(argv)
-    desk = Desk(args.store)
-    run = desk.ledger.run(args.run) or desk.ledger.newest(args.run) or desk.find(args.run)
-    folder = kept.folder_of(desk.store.folder, run.id)
+    reader = open_reader(args.store)
+    run = reader.ledger.run(args.run) or reader.ledger.newest(args.run) or reader.run(args.run)
+    folder = kept.folder_of(reader.store.folder, run.id)
     if not kept.exists(folder):
-        _explain(desk, run, args.f)
+        _explain(run, args.f)
     if not args.f:
         _pass_on(folder, args.raw, None)
         return 0
-    over = _Over(desk, run)
+    over = _Over(reader, run)
     _pass_on(folder, args.raw, over)
-    print(f"nightlatch: run {run.id} of {run.job} is {over.state}: {desk.next(run, over.state)}", file=sys.stderr)
+    then = advice.text(next_of(reader, run, over.state))
+    print(f"nightlatch: run {run.id} of {run.job} is {over.state}: {then}", file=sys.stderr)
     return 0
 
 
-def _explain(desk: Desk, run: Run, follow: bool) -> None:
+def _explain(run: Run, follow: bool) -> None:
     """Why there is no output; nothing to say if it is still to come, and waited for."""
     here = not run.host or run.host == identity.host()
     if not here:
         raise UsageError(
-            f"the output of run {run.id} is kept on {run.host}, where it ran: {desk.command('logs', run.id)} there"
+            f"the output of run {run.id} is kept on {run.host}, where it ran: {advice.command('logs', run.id)} there"
         )
     if run.state in states.OPEN and not follow:
-        raise UsageError(f"run {run.id} has printed nothing yet: {desk.command('logs -f', run.id)} waits for it")
+        raise UsageError(f"run {run.id} has printed nothing yet: {advice.command('logs', '-f', run.id)} waits for it")
     if run.state not in states.OPEN:
-        raise UsageError(f"there is no output of run {run.id} ({run.state}) here: {desk.command('show', run.id)}")
+        raise UsageError(f"there is no output of run {run.id} ({run.state}) here: {advice.command('show', run.id)}")
 
 
 class _Over:
     """Has the run ended, or its holder gone? Asked often, it looks seldom."""
 
-    def __init__(self, desk: Desk, run: Run) -> None:
-        self._desk, self._run, self._look_at = desk, run.id, 0.0
+    def __init__(self, reader: Reader, run: Run) -> None:
+        self._reader, self._run, self._look_at = reader, run.id, 0.0
         self.state = ""
 
     def __call__(self) -> bool:
         if clock.now() >= self._look_at:
-            self.state = self._desk.state(self._desk.find(self._run))
+            self.state = self._reader.state(self._reader.run(self._run))
             self._look_at = clock.now() + _LOOK_EVERY
         return self.state not in states.OPEN
 

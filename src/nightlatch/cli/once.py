@@ -145,7 +145,7 @@ def _tell(outcome: Outcome) -> int:
 
 def _tell_json(args: Namespace, command: list[str]) -> int:
     """One object, also when it is in doubt or being done by another: whoever asked in JSON reads no sentences."""
-    from .desk import print_json
+    from .json_out import print_json
 
     told: dict[str, object] = {"version": 1, "key": args.key, "scope": args.scope}
     try:

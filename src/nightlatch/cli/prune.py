@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from ..core import duration
 from ..errors import UsageError
+from ..ledger import open_for
 from ..runtime.supervisor.afterwards import pruning, retention
 from ..system import clock
 from . import screen
 from .arguments import Parser
-from .desk import Desk, print_json, who
+from .deciding import who
+from .json_out import print_json
+from .reading import open_reader
 
 _PURPOSE = """\
 Remove runs that ended long ago, with their output, their workspaces and their part of the journal.
@@ -36,8 +39,8 @@ def main(argv: list[str]) -> int:
     if keep is None:
         raise UsageError(f"everything is kept, as {'--keep' if args.keep else retention.ENV} says: name a time, "
                          f"as in nightlatch prune --keep 90d")  # fmt: skip
-    desk = Desk(args.store, listing=True)
-    gone = pruning.prune(desk.store, desk.ledger, keep, who(), dry=args.dry_run)
+    reader = open_reader(args.store, listing=True)
+    gone = pruning.prune(reader.store, open_for(reader.url), keep, who(), dry=args.dry_run)
     if args.json:
         lists = {"runs": list(gone.runs), "outputs": list(gone.outputs), "workspaces": list(gone.workspaces)}
         print_json({"version": 1, "dry_run": args.dry_run, "keep": keep, "entries": gone.entries, **lists})

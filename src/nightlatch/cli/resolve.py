@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from ..core import duration
+from ..core import advice, duration, effects
 from ..core.effects import STORE_WIDE
 from ..core.printable import printable
 from ..errors import InDoubt, RunEnded, UsageError
+from ..ledger import open_for
+from ..observe import undecided
+from ..observe.reader import NEEDS_DECISION
+from ..observe.runs import facts, start
 from ..runtime.supervisor.afterwards import decide
-from . import asking, screen
+from . import screen
 from .arguments import Parser
-from .desk import ASKING, Desk, facts, print_json, title, who
+from .deciding import title, who
+from .json_out import print_json
+from .reading import open_reader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ..core.advice import Advice
     from ..ledger.model import Run
+    from ..observe.reader import Reader
+    from ..observe.undecided import Undecided
     from .arguments import Namespace
-    from .asking import Asking
 
 _PURPOSE = """\
 Say what became of what nobody knows about: a run that is in doubt, needs attention or was left behind by its
@@ -56,43 +64,59 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print what was decided as JSON")
     args = parser.parse_args(argv)
     args.__dict__.update(wait=duration.parse(args.wait, what="--wait"))
-    desk = Desk(args.store)
-    found = asking.named(desk, args.what, scope=args.scope, batch=args.batch, job=args.job)
-    run = None if args.batch or args.scope or args.job else desk.ledger.run(args.what)
+    reader = open_reader(args.store)
+    found = undecided.named(reader, args.what, scope=args.scope, batch=args.batch, job=args.job)
+    run = None if args.batch or args.scope or args.job else reader.ledger.run(args.what)
     if args.job and not found:
-        run = desk.ledger.find(args.job, args.what)
-    waiting = run is not None and desk.state(run) in ASKING
+        run = reader.ledger.find(args.job, args.what)
+    waiting = run is not None and reader.state(run) in NEEDS_DECISION
     if len(found) + waiting > 1:
-        raise _several(desk, args.what, found, run if waiting else None)
+        raise _several(args.what, found, run if waiting else None)
     if found:
-        return _decide(desk, found[0], args)
+        return _decide(reader, found[0], args)
     if run:
-        return _decide_run(desk, run, args)
-    return _decide_elsewhere(desk, args)
+        return _decide_run(reader, run, args)
+    return _decide_elsewhere(reader, args)
 
 
-def _decide(desk: Desk, one: Asking, args: Namespace) -> int:
+def _decide(reader: Reader, one: Undecided, args: Namespace) -> int:
     if not args.outcome:
         why = printable(one.reason) or "only the world outside knows more"
-        choices = [(one.command(desk, word), what) for word, what in _CHOICES]
-        waiting = sum(other.count for other in asking.everything(desk) if one.batch and other.batch == one.batch)
+        choices = [(one.resolve(word), what) for word, what in _CHOICES]
+        waiting = sum(other.count for other in undecided.items(reader, batch=one.batch)) if one.batch else 0
         if waiting > 1:
-            choices.append(
-                (desk.command("batch", one.batch, "--resolve again"), f"all {waiting} of the batch that wait")
-            )
-        return _ask(f"{one.title} is {one.state}: {why}", choices, one.facts() if args.json else None)
-    state = asking.decide(one, args.outcome, who(), store=desk.url, wait=args.wait)
+            all_items = advice.to("batch", one.batch, "--resolve", "again")
+            choices.append((all_items, f"all {waiting} of the batch that wait"))
+        return _ask(f"{printable(one.title)} is {one.state}: {why}", choices, one.facts() if args.json else None)
+    state = _settle(one, args.outcome, reader, args.wait)
     if args.json:
         print_json({**one.facts(), "state": state})
     else:
-        print(f"{one.title} is {state}" + ("" if state == "done" else ": the next start does it"))
+        print(f"{printable(one.title)} is {state}" + ("" if state == "done" else ": the next start does it"))
     return 0
 
 
-def _decide_elsewhere(desk: Desk, args: Namespace) -> int:
+def _settle(one: Undecided, outcome: str, reader: Reader, wait: float) -> str:
+    """The state it is in now."""
+    if one.batch:
+        from ..runtime.supervisor.batches.batch import resolve as resolve_items
+
+        resolve_items(one.batch, one.key, outcome, by=who(), store=reader.url, wait=wait)
+        return effects.resolution(outcome)
+    if one.job:
+        decide.resolve_elsewhere(
+            one.job, one.key, outcome, who(), ledger=open_for(reader.url), store=reader.store, wait=wait
+        )
+        return effects.resolution(outcome)
+    from ..runtime.both.effects import resolve
+
+    return resolve(one.key, outcome, by=who(), scope=one.scope, store=reader.url, wait=wait).state
+
+
+def _decide_elsewhere(reader: Reader, args: Namespace) -> int:
     """With a ledger on each machine, only the store may know of an effect that another machine has begun."""
     what, scope = args.what, args.scope or STORE_WIDE
-    known = None if args.batch or args.job else desk.ledger.effects.find(scope, what)
+    known = None if args.batch or args.job else reader.ledger.effects.find(scope, what)
     if known:
         raise UsageError(f"the effect {printable(what)} is {known.state}: there is nothing to resolve")
     where = f"neither a run nor an effect nor an item {what}"
@@ -100,39 +124,42 @@ def _decide_elsewhere(desk: Desk, args: Namespace) -> int:
         where = (
             f"no item {what} of the batch {args.batch}" if args.batch else f"no run of {args.job} with the key {what}"
         )
-    look = f"What does: {desk.command('status')}; all runs: {desk.command('runs')}"
+    look = f"What does: {advice.command('status')}; all runs: {advice.command('runs')}"
     nothing = f"{printable(where)} waits for a decision. {look}"
     if args.batch or args.job or not args.outcome:
         raise UsageError(nothing)
     from ..runtime.both.effects import resolve
 
     try:
-        effect = resolve(what, args.outcome, by=who(), scope=scope, store=desk.url, wait=args.wait)
+        effect = resolve(what, args.outcome, by=who(), scope=scope, store=reader.url, wait=args.wait)
     except UsageError:
         raise UsageError(nothing) from None
     print(f"the effect {printable(what)} is {effect.state}")
     return 0
 
 
-def _several(desk: Desk, what: str, found: list[Asking], run: Run | None) -> UsageError:
+def _several(what: str, found: list[Undecided], run: Run | None) -> UsageError:
     # An effect of the whole store needs its scope here, or it would stay one of several.
-    commands = [*([desk.command("resolve", run.id)] if run else []), *(one.command(desk, whole=True) for one in found)]
-    return UsageError(f"several wait for a decision under {printable(what)!r}: " + "; ".join(commands))
+    each = [*([advice.to("resolve", run.id)] if run else []), *(one.resolve(whole=True) for one in found)]
+    return UsageError(f"several wait for a decision under {printable(what)!r}: " + "; ".join(map(advice.text, each)))
 
 
-def _decide_run(desk: Desk, run: Run, args: Namespace) -> int:
-    state = desk.state(run)
-    if state not in ASKING:
-        raise UsageError(f"{title(run)} is {state}: there is nothing to resolve. Look: {desk.command('show', run.id)}")
+def _decide_run(reader: Reader, run: Run, args: Namespace) -> int:
+    state = reader.state(run)
+    if state not in NEEDS_DECISION:
+        look = advice.command("show", run.id)
+        raise UsageError(f"{title(run)} is {state}: there is nothing to resolve. Look: {look}")
     if not args.outcome:
         lapsed = "its holder is gone, and nobody has taken over. Started again as it was, it goes on by itself, or asks"
         reason = printable(run.reason) if run.state == state else lapsed
-        look = (desk.command("show", run.id), "look at it first")
-        choices = [look, *((desk.command("resolve", run.id, word), what) for word, what in _CHOICES)]
-        said = f"{title(run)} is {state}: {reason or 'nobody knows whether it acted'}"
-        return _ask(said, choices, facts(run, state) if args.json else None)
+        first = (advice.to("show", run.id), "look at it first")
+        choices = [first, *((advice.to("resolve", run.id, word), what) for word, what in _CHOICES)]
+        sentence = f"{title(run)} is {state}: {reason or 'nobody knows whether it acted'}"
+        return _ask(sentence, choices, facts(run, state) if args.json else None)
     try:
-        decided = decide.resolve(run, args.outcome, who(), ledger=desk.ledger, store=desk.store, wait=args.wait)
+        decided = decide.resolve(
+            run, args.outcome, who(), ledger=open_for(reader.url), store=reader.store, wait=args.wait
+        )
     except RunEnded as ended:
         raise UsageError(str(ended)) from None  # another was faster
     if args.json:
@@ -140,16 +167,16 @@ def _decide_run(desk: Desk, run: Run, args: Namespace) -> int:
     elif args.outcome == decide.DONE:
         print(f"{title(run)} is succeeded, and its key is done: nobody does it again")
     else:
-        print(f"{title(run)} is {decided.state}; the next attempt: {desk.start(decided)}")
+        print(f"{title(run)} is {decided.state}; the next attempt: {advice.text(start(reader, decided))}")
     return 0
 
 
-def _ask(said: str, choices: list[tuple[str, str]], known: dict[str, object] | None) -> int:
+def _ask(sentence: str, choices: list[tuple[Advice, str]], known: dict[str, object] | None) -> int:
     """Nothing is decided yet. Each choice is a line of its own: a | would be a pipe to a shell."""
     if known is not None:
         print_json({**known, "outcomes": list(decide.OUTCOMES)})
         return InDoubt.exit_code
-    print(said)
-    for line in screen.columns([list(choice) for choice in choices], elastic=()):
+    print(sentence)
+    for line in screen.columns([[advice.text(command), what] for command, what in choices], elastic=()):
         print(line)
     return InDoubt.exit_code

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from ..core import advice
 from ..core.printable import printable
 from ..errors import InDoubt, RunEnded
+from ..ledger import open_for
+from ..observe.runs import facts, start
 from ..runtime.supervisor.afterwards import lapse
 from .arguments import Parser
-from .desk import Desk, facts, print_json, title, undecidable, who
+from .deciding import title, undecidable, who
+from .json_out import print_json
+from .reading import open_reader
 
 _PURPOSE = """\
 Have another attempt made of a run that failed, was cancelled or needs attention: it is pending again.
@@ -21,22 +26,22 @@ def main(argv: list[str]) -> int:
     parser.add_argument("run", metavar="RUN", help="the run, or the beginning of its id")
     parser.add_argument("--json", action="store_true", help="print the run as JSON")
     args = parser.parse_args(argv)
-    desk = Desk(args.store)
-    run = desk.find(args.run)
-    if desk.state(run) == lapse.LAPSED:
+    reader = open_reader(args.store)
+    run = reader.run(args.run)
+    if reader.state(run) == lapse.LAPSED:
         raise InDoubt(
             f"{title(run)} has lapsed: its holder is gone, and it may have acted. Look, then: "
-            f"{desk.command('resolve', run.id)}"
+            f"{advice.command('resolve', run.id)}"
         )
     try:
-        again = desk.ledger.retry(run.id, who())
+        again = open_for(reader.url).retry(run.id, who())
     except RunEnded as ended:
         raise undecidable(ended) from None
     if args.json:
         print_json(facts(again, again.state))
         return 0
     print(f"{title(run)} is pending; attempt {run.attempt + 1} begins when its key is named again:")
-    print(f"  {desk.start(again)}")
+    print(f"  {advice.text(start(reader, again))}")
     if again.command:
         print(f"it was: {printable(again.command)}")
     return 0

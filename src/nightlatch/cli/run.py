@@ -92,9 +92,7 @@ def _run(args: Namespace, command: list[str]) -> int:
         verdict.write(args.verdict, told)
     print(told.line(), file=sys.stderr)
     if told.exit_code == InDoubt.exit_code and told.run:
-        from . import desk
-
-        print(f"nightlatch: it waits for you: {desk.command(args.store, 'show', told.run)}", file=sys.stderr)
+        print(f"nightlatch: it waits for you: {advice.command('show', told.run)}", file=sys.stderr)
     return told.exit_code
 
 
@@ -115,20 +113,20 @@ def _job(args: Namespace, command: list[str]) -> Job:
 def _rehearse(job: Job, args: Namespace) -> int:
     """A Python job is run for its effects to be found, none of which is done."""
     from ..runtime.supervisor.rehearsal import rehearse
-    from .desk import command
 
     plan = rehearse(job, store=args.store or store_of_run())
     if args.verdict:
         verdict.write(args.verdict, plan)
     if plan.reason:
         print(f"nightlatch: {plan.reason}", file=sys.stderr)
-    print(f"nightlatch: {plan.summary()}. Look: {command(args.store, 'show', job.name, '--plan')}", file=sys.stderr)
+    print(f"nightlatch: {plan.summary()}. Look: {advice.command('show', job.name, '--plan')}", file=sys.stderr)
     return plan.exit_code
 
 
 def _say(job: Job, store: str | None) -> int:
+    from ..observe.reader import NoStore
     from ..runtime.supervisor.run.preflight import Looking
-    from .desk import NoStore, existing
+    from .reading import existing
 
     try:
         key = Looking(job, existing(store)).look_only()

@@ -26,16 +26,6 @@ _READABLE = 24  # what a column is left as long as it can be
 _GAP = "  "
 
 
-def quoted(text: str) -> str:
-    """`text` as one word of a shell, harmless on the screen and itself again when it is typed."""
-    import shlex
-
-    if text.isprintable():
-        return shlex.quote(text)
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("\t", "\\t")
-    return f"$'{printable(escaped.replace(chr(13), chr(92) + 'r'))}'"
-
-
 def cut(text: str, width: int) -> str:
     return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
 

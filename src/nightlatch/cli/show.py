@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from ..core import duration, states
+from ..core import advice, duration, states
 from ..core.effects import STORE_WIDE
 from ..core.printable import printable
 from ..errors import UsageError
-from ..runtime.both import plan
+from ..observe import undecided
+from ..observe.details import details, newest_plan
 from ..runtime.supervisor.afterwards import lapse
-from ..runtime.supervisor.leases import unsealed
-from ..runtime.supervisor.run import kept
-from . import asking, screen, timeline
+from . import screen, timeline
 from .arguments import Parser
-from .desk import Desk, attempt_facts, colour_of, entry_facts, facts, print_json, progress_of, title
+from .json_out import print_json
+from .reading import open_reader
+from .rows import colour_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..ledger.model import Attempt, Entry, Run
+    from collections.abc import Iterable, Sequence
+
+    from ..ledger.model import Attempt
+    from ..observe.details import Details
+    from ..observe.undecided import Undecided
     from ..runtime.both.plan import Plan
 
 _PURPOSE = """\
@@ -32,9 +37,7 @@ _EXAMPLES = """\
   nightlatch show posts --plan
   nightlatch show 7k3f --json | jq .timeline"""
 
-_TAIL = 10  # lines of output
 _LONGEST = 400  # characters of a command, or of a line of output
-_LINKS = ("opened", "ended")  # on the job's chain: they point to the run's own entries
 
 
 def main(argv: list[str]) -> int:
@@ -43,60 +46,52 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--plan", action="store_true", help="the job's newest dry-run")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     args = parser.parse_args(argv)
-    desk = Desk(args.store)
-    run = desk.ledger.run(args.run) or desk.ledger.newest(args.run)
+    reader = open_reader(args.store)
+    run = reader.ledger.run(args.run) or reader.ledger.newest(args.run)
     job = run.job if run else args.run
-    noted = desk.ledger.noted(job, plan.KIND)
-    if args.plan and not noted:
+    plan = newest_plan(reader, job)
+    if args.plan and not plan:
         raise UsageError(f"there is no plan of {printable(job)!r}: the .dry_run() of a Python job makes one")
-    if noted and (args.plan or not run):
-        return _plan(plan.from_journal(job, noted), args.json)
-    if not run and (left := asking.elsewhere(desk, args.run)):
-        return _elsewhere(desk, left, args.json)
+    if plan and (args.plan or not run):
+        return _plan(plan, args.json)
+    if not run and (left := undecided.elsewhere(reader, args.run)):
+        return _elsewhere(left, args.json)
     if not run:
-        hint = f"{desk.command('runs')} lists them"
+        hint = f"{advice.command('runs')} lists them"
         raise UsageError(f"there is neither a run nor a job {printable(args.run)!r}: {hint}")
-    state, attempts = desk.state(run), desk.ledger.attempts(run.id)
-    entries = _timeline(desk, run)
-    refusals = [entry for entry in entries if entry.kind.startswith("refus")]
-    tail = [line.decode(errors="replace") for line in kept.tail(kept.folder_of(desk.store.folder, run.id), _TAIL)]
+    seen = details(reader, run)
     if args.json:
-        print_json(
-            {
-                **facts(run, state),
-                "attempts": [attempt_facts(attempt) for attempt in attempts],
-                "timeline": [entry_facts(entry) for entry in entries],
-                "refusals": [entry_facts(entry) for entry in refusals],
-                "tail": tail,
-                "items": desk.ledger.items.counts(run.job),
-            }
-        )
-        return 0
-    print(f"{title(run)}: {screen.paint(state, colour_of(state))}")
-    for word, text in _lines(run, state):
-        print(f"  {word:<9} {text}")
-    _section("attempts", _attempts(attempts))
-    _section("timeline", timeline.lines([entry for entry in entries if entry not in refusals]))
-    _section("refused", timeline.lines(refusals))
-    _section("output, its end", ["  | " + screen.cut(printable(line), _LONGEST) for line in tail])
-    _section("items", _items(desk, run))
-    _section("elsewhere", [_on_another(desk, one) for one in asking.elsewhere(desk, run.job)])
-    _section("next", _next(desk, run, state))
-    return 0
-
-
-def _elsewhere(desk: Desk, left: list[asking.Asking], json: bool) -> int:
-    """Of a job that only other machines have worked on."""
-    if json:
-        for one in left:
-            print_json(one.facts())
+        print_json(seen.facts())
     else:
-        print("\n".join(_on_another(desk, one).strip() for one in left))
+        _show(seen)
     return 0
 
 
-def _on_another(desk: Desk, one: asking.Asking) -> str:
-    return f"  {one.title} is {one.state}: {printable(one.reason)}. {one.command(desk)}"
+def _show(seen: Details) -> None:
+    print(f"{printable(seen.title)}: {screen.paint(seen.state, colour_of(seen.state))}")
+    for word, text in _lines(seen):
+        print(f"  {word:<9} {printable(text)}")
+    _section("attempts", _attempts(seen.attempts))
+    _section("timeline", timeline.lines([entry for entry in seen.entries if entry not in seen.refusals]))
+    _section("refused", timeline.lines(list(seen.refusals)))
+    _section("output, its end", ["  | " + screen.cut(printable(line), _LONGEST) for line in seen.tail])
+    _section("items", _items(seen))
+    _section("elsewhere", [f"  {_on_another(one)}" for one in seen.elsewhere])
+    _section("next", [f"  {advice.text(choice)}" for choice in seen.choices])
+
+
+def _elsewhere(left: Iterable[Undecided], json: bool) -> int:
+    """Of a job that only other machines have worked on."""
+    for one in left:
+        if json:
+            print_json(one.facts())
+        else:
+            print(_on_another(one))
+    return 0
+
+
+def _on_another(one: Undecided) -> str:
+    return f"{printable(one.sentence)}. {advice.text(one.resolve())}"
 
 
 def _plan(made: Plan, json: bool) -> int:
@@ -122,58 +117,41 @@ def _plan(made: Plan, json: bool) -> int:
     return 0
 
 
-def _items(desk: Desk, run: Run) -> list[str]:
-    """Of a batch: how many there are in each state, and what to type about those that wait for a person."""
-    counts = desk.ledger.items.counts(run.job)
-    if not counts:
+def _items(seen: Details) -> list[str]:
+    """Of a batch: how many there are in each state, and what to type about those that need a decision."""
+    if not seen.items:
         return []
-    waiting = [one for one in asking.everything(desk) if one.batch == run.job]
     cells = [
-        [one.state, f"{one.count}, as {printable(one.key)}", printable(one.reason), one.command(desk)]
-        for one in waiting
+        [one.state, f"{one.count}, as {one.key}", one.reason, advice.text(one.resolve())]
+        for one in seen.undecided_items
     ]
-    return [
-        "  " + ", ".join(f"{count} {state}" for state, count in sorted(counts.items())),
-        *screen.columns(cells, elastic=(2,)),
-    ]
+    counts = ", ".join(f"{count} {state}" for state, count in sorted(seen.items.items()))
+    return [f"  {counts}", *screen.columns(cells, elastic=(2,))]
 
 
-def _timeline(desk: Desk, run: Run) -> list[Entry]:
-    """The run's own journal, its steps, and what people and observers put on its job's."""
-    # A second before it: the job's chain and the run's are stamped by two readings of the clock.
-    theirs = [
-        entry
-        for entry in desk.ledger.job_entries(run.job, run.created - 1)
-        if entry.facts.get("run") == run.id and entry.kind not in _LINKS
-    ]
-    mine = [*desk.ledger.entries(run.id), *desk.ledger.step_log.entries(run.id)]
-    return sorted([*mine, *theirs], key=lambda entry: entry.at)
-
-
-def _lines(run: Run, state: str) -> list[tuple[str, str]]:
+def _lines(seen: Details) -> list[tuple[str, str]]:
+    run, state = seen.run, seen.state
     ended = f"{screen.moment(run.ended)}, took {duration.show(run.elapsed)}" if run.ended and run.attempt else ""
-    started = screen.moment(run.started) if run.started else ""
-    reason = "its holder is gone, and nobody has taken over" if state == lapse.LAPSED else printable(run.reason)
     lines = [
-        ("key", printable(run.key)),
-        ("slot", printable(run.slot)),
+        ("key", run.key),
+        ("slot", run.slot),
         ("command", screen.cut(printable(run.command), _LONGEST)),
-        ("reason", reason),
+        ("reason", seen.reason),
         ("exit code", "" if run.exit_code is None else str(run.exit_code)),
-        ("holder", printable(str(run.holder)) if state in (states.RUNNING, lapse.LAPSED) else ""),
-        ("host", printable(run.host)),
+        ("holder", str(run.holder) if state in (states.RUNNING, lapse.LAPSED) else ""),
+        ("host", run.host),
         ("opened", screen.moment(run.created)),
-        ("started", started),
+        ("started", screen.moment(run.started) if run.started else ""),
         ("ended", ended if run.state not in states.OPEN else ""),
         ("due", screen.moment(run.due) if run.due else ""),
-        ("progress", progress_of(run)),
+        ("progress", seen.progress),
         ("usage", run.usage.show()),
-        ("cancel", f"asked for by {printable(run.cancel)}" if run.cancel else ""),
+        ("cancel", f"asked for by {run.cancel}" if run.cancel else ""),
     ]
     return [(word, text) for word, text in lines if text]
 
 
-def _attempts(attempts: list[Attempt]) -> list[str]:
+def _attempts(attempts: Sequence[Attempt]) -> list[str]:
     cells = [
         [
             str(attempt.attempt),
@@ -181,27 +159,12 @@ def _attempts(attempts: list[Attempt]) -> list[str]:
             screen.moment(attempt.started),
             f"took {duration.show(attempt.elapsed)}" if attempt.ended else "",
             f"token {attempt.token}",
-            printable(attempt.reason),
-            printable(str(attempt.holder)),
+            attempt.reason,
+            str(attempt.holder),
         ]
         for attempt in attempts
     ]
     return screen.columns(cells, elastic=(5,))
-
-
-def _next(desk: Desk, run: Run, state: str) -> list[str]:
-    if state in (*states.ASKING, lapse.LAPSED):
-        if state == lapse.LAPSED and (batch := desk.batch(run)):
-            return ["  " + batch]
-        words = ["resolve", "retry"] if state == states.NEEDS_ATTENTION else ["resolve"]
-        return ["  " + desk.command(word, run.id) for word in (reversed(words) if unsealed.waits(run) else words)]
-    if state == states.RUNNING:
-        return ["  " + desk.command("logs -f", run.id), "  " + desk.command("cancel", run.id)]
-    if state in states.OPEN:
-        return ["  " + desk.start(run), "  " + desk.command("cancel", run.id)]
-    if states.may_start(state):
-        return ["  " + desk.command("logs", run.id), "  " + (desk.batch(run) or desk.command("retry", run.id))]
-    return ["  " + desk.command("logs", run.id)]
 
 
 def _section(title: str, lines: list[str]) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from ..core.units import UNITS
+from ..observe.usage import report
 from . import screen
 from .arguments import Parser
-from .desk import Desk, print_json, since_of
+from .json_out import print_json
+from .reading import open_reader, since_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,18 +30,17 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--by", metavar="WHAT", choices=["job", "day"], default="job", help="job (default) or day")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     args = parser.parse_args(argv)
-    by_day = args.by == "day"
-    desk = Desk(args.store, listing=True)
-    used = desk.ledger.usage(job=args.job, since=since_of(args.since), by_day=by_day)
+    reader = open_reader(args.store, listing=True)
+    used = report(reader, job=args.job, since=since_of(args.since), by_day=args.by == "day")
     if args.json:
-        for one in used:
-            print_json({"version": 1, "job": one.job, **({"day": one.day} if by_day else {}), **one.by_unit()})
+        for facts in used.facts():
+            print_json(facts)
         return 0
-    if not used:
+    if not used.rows:
         print(f"nothing was used in the last {args.since}")
         return 0
-    head = ["day", "job"] if by_day else ["job"]
-    rows = [[*([one.day] if by_day else []), one.job, *_shown(one)] for one in used]
+    head = ["day", "job"] if used.by_day else ["job"]
+    rows = [[*([one.day] if used.by_day else []), one.job, *_shown(one)] for one in used.rows]
     for line in screen.columns([[*head, *UNITS], *rows], elastic=()):
         print(line)
     return 0

@@ -68,9 +68,9 @@ def codes(text: str) -> frozenset[int]:
     return frozenset(found)
 
 
-def typed(key: str, *words: str, by: Collection[str] = ()) -> str:
-    """The words of a command about a key, which is quoted, with options: a key that begins with - stands behind --."""
-    return " ".join([*by, "--", key, *words] if key.lstrip("$'").startswith("-") else [key, *words, *by])
+def typed(key: str, *words: str, by: Collection[str] = ()) -> tuple[str, ...]:
+    """The words of a command about a key, with options: a key that begins with - comes after --."""
+    return (*by, "--", key, *words) if key.startswith("-") else (key, *words, *by)
 
 
 def check_key(key: str) -> str:

@@ -90,7 +90,7 @@ def admit(gate: str, standing: Mapping[str, Standing], offered: Mark, known: Kno
                 f"{gate} is fenced from another store: {name} (token {stands.mark.token}) by {stands.by} since "
                 f"{_time(stands.at)} has store id {stands.mark.store[:8]}, yours has {offered.store[:8]}. The machines "
                 f"do not share one store: give both the same --store; or, if this one replaces it for good: "
-                f"{advice.command('gate adopt', gate)}",
+                f"{advice.command('gate', 'adopt', gate)}",
                 offered=offered,
                 stands=stands.mark,
             )
@@ -114,7 +114,7 @@ def forgotten(gate: str, offered: Mark, stands: Mark, by: str = "a holder") -> F
         f"{gate} was sealed by {by} under {offered.name}, with token {stands.token}, and the store knows nothing of "
         f"that grant: it was restored from an older backup, or lost writes in a failover, and may have forgotten done "
         f"keys and gates too. Nothing was written. See what was done since; then: "
-        f"{advice.command('lease raise', offered.name, '--above', str(stands.token))}, and start it with every gate "
+        f"{advice.command('lease', 'raise', offered.name, '--above', str(stands.token))}, and start it with every gate "
         f"named again",
         offered=offered,
         stands=stands,

@@ -136,20 +136,27 @@ class Postgres:
 
         return Notified(self, name)
 
+    def areas(self) -> set[str]:
+        """What of ours is there: the store, the ledger. Nothing is made."""
+        return schema.areas(self._recorded())
+
     def pending(self) -> list[str]:
         """What `migrate` would run, in order; nothing is changed."""
-        deadline = clock.now() + PATIENCE
-        with Explained(self.url):
-            wire = self.dial(deadline)
-            try:
-                meta = self._meta(wire, deadline)
-            finally:
-                wire.close()
+        meta = self._recorded()
         if schema.check(meta, self.area, self.url):
             return []
         recorded: list[str] = [f"CREATE SCHEMA IF NOT EXISTS {self.schema}"]
         self._apply(meta, lambda sql, values: recorded.append(schema.filled(sql, values)))
         return ["BEGIN", *recorded, "COMMIT"]
+
+    def _recorded(self) -> dict[str, str]:
+        deadline = clock.now() + PATIENCE
+        with Explained(self.url):
+            wire = self.dial(deadline)
+            try:
+                return self._meta(wire, deadline)
+            finally:
+                wire.close()
 
     def close(self) -> None:
         self.pool.close()

@@ -39,6 +39,11 @@ def check(meta: dict[str, str], area: str, where: str) -> bool:
     return int(meta.get(f"{area}.schema", "0")) >= newest(area)
 
 
+def areas(meta: dict[str, str]) -> set[str]:
+    """Those that were made: store, ledger."""
+    return {key.removesuffix(".schema") for key in meta if key.endswith(".schema")}
+
+
 def apply(meta: dict[str, str], area: str, execute: Callable[[str, dict[str, str]], object]) -> None:
     """Bring an area up to date. Runs inside the caller's transaction, under the caller's write lock."""
     done = int(meta.get(f"{area}.schema", "0"))

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     Row = tuple[Any, ...]
 
+MEMORY = ":memory:"
 PATIENCE = 30.0  # seconds a writer waits for its turn unless it says otherwise
 
 _inherited: list[sqlite3.Connection] = []
@@ -52,9 +53,12 @@ class Sqlite:
     poll_every = 0.02
     look_first = True  # reading takes microseconds, a turn to write has to be waited for
 
-    def __init__(self, path: str, area: str) -> None:
-        self.path = self.address = os.path.realpath(path)  # SQLite's log is beside the file, not beside a link
+    def __init__(self, path: str, area: str, *, read_only: bool = False) -> None:
+        """`read_only`: no statement can change anything; with `MEMORY` for a path, the tables are there and empty."""
+        # SQLite's log is beside the file, not beside a link.
+        self.path = self.address = path if path == MEMORY else os.path.realpath(path)
         self.area = area
+        self._read_only = read_only
         self._queue = filelock.FairLock(f"{self.path}.queue", keep_open=True)
         self._thread = RLock()
         self._explained = Explained(self.path)
@@ -134,22 +138,28 @@ class Sqlite:
     def listen(self, name: str) -> None:
         """No word is sent of a release: whoever waits looks."""
 
+    def areas(self) -> set[str]:
+        """What of ours is there: the store, the ledger. Nothing is made."""
+        return schema.areas(self._recorded())
+
     def pending(self) -> list[str]:
         """What `migrate` would run, in order; nothing is changed, and no file is made."""
-        if self._connection is None and not os.path.exists(self.path):
-            meta: dict[str, str] = {}
-        else:
-            with self._explained:
-                connection = sqlite3.connect(f"file:{self.path}?mode=ro", uri=True)
-                try:
-                    meta = self._meta(connection)
-                finally:
-                    connection.close()
+        meta = self._recorded()
         if schema.check(meta, self.area, self.path):
             return []
         recorded = [schema.META]
         self._apply(meta, lambda sql, values: recorded.append(schema.filled(sql, values)))
         return ["BEGIN IMMEDIATE", *recorded, "COMMIT"]
+
+    def _recorded(self) -> dict[str, str]:
+        if not os.path.exists(self.path):
+            return {}
+        with self._explained:
+            connection = sqlite3.connect(f"file:{self.path}?mode=ro", uri=True)
+            try:
+                return self._meta(connection)
+            finally:
+                connection.close()
 
     def close(self) -> None:
         with self._thread:
@@ -163,7 +173,9 @@ class Sqlite:
         self._log.catch_up()
         if self._connection is None:
             _used.add(self)
-            self._connection = self._open()
+            self._connection = self._open() if self.path != MEMORY else self._open_empty()
+            if self._read_only:
+                self._connection.execute("PRAGMA query_only = ON")
         return self._connection
 
     def _open(self) -> sqlite3.Connection:
@@ -191,6 +203,13 @@ class Sqlite:
         self._facts = meta
         if self.area == "store":
             sqlite_presence.confirm(self.path, meta["store.id"])
+        return connection
+
+    def _open_empty(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(MEMORY, isolation_level=None, check_same_thread=False)
+        connection.execute(schema.META)
+        self._apply({}, connection.execute)
+        self._facts = self._meta(connection)
         return connection
 
     def _meta(self, connection: sqlite3.Connection) -> dict[str, str]:

@@ -17,7 +17,38 @@ def open_for(store_url: str | None = None) -> Ledger:
     store.connect(url).close()  # a URL that names no store names no ledger
     if where == store.INSIDE:
         return at(url)
-    return in_file(os.path.join(store.folder_of(url), "ledger.db"))
+    return in_file(_of_this_machine(url))
+
+
+def areas(url: str) -> set[str]:
+    """What there is of a store: `store`, `ledger`, both or neither. Nothing is made."""
+    where = store.ledger_of(url)
+    store.connect(url).close()  # a URL that names no store names nothing
+    if where == store.INSIDE:
+        from ..database.postgres import Postgres
+
+        return Postgres(url, "ledger").areas()
+    if where == store.OF_EACH_MACHINE:
+        return {"store", "ledger"} if os.path.exists(_of_this_machine(url)) else {"store"}
+    from ..database.sqlite import Sqlite
+
+    file, ledger = files(url)
+    return {"store", "ledger"} if os.path.exists(ledger) else Sqlite(file, "store").areas()
+
+
+def open_to_read(url: str) -> Ledger:
+    """For a reader, of a store that has a ledger."""
+    where = store.ledger_of(url)
+    if where == store.INSIDE:
+        return at(url)
+    return in_file(files(url)[1] if where == store.BESIDE else _of_this_machine(url), read_only=True)
+
+
+def empty() -> Ledger:
+    """For a reader, of a store that has no ledger yet."""
+    from ..database.sqlite import MEMORY
+
+    return in_file(MEMORY, read_only=True)
 
 
 def files(url: str) -> tuple[str, str]:
@@ -37,7 +68,11 @@ def at(address: str) -> Ledger:
     return Ledger(server, server)
 
 
-def in_file(path: str) -> Ledger:
+def in_file(path: str, *, read_only: bool = False) -> Ledger:
     from ..database.sqlite import Sqlite
 
-    return Ledger(Sqlite(path, "ledger"), Sqlite(path, "ledger"))
+    return Ledger(Sqlite(path, "ledger", read_only=read_only), Sqlite(path, "ledger", read_only=read_only))
+
+
+def _of_this_machine(url: str) -> str:
+    return os.path.join(store.folder_of(url), "ledger.db")

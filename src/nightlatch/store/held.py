@@ -17,7 +17,7 @@ def sentence(record: Record | None, name: str) -> str:
         return f"{name} was held by another a moment ago. Try again, or wait for it with --wait 60s"
     return (
         f"{name} is held by {record.holder} since {time_of(record.since)}, {ending(record)}, token {record.token}. "
-        f"Wait for it with --wait {duration.show(max(record.ttl, 1))}, or look: {advice.command('lease show', name)}"
+        f"Wait for it with --wait {duration.show(max(record.ttl, 1))}, or look: {advice.command('lease', 'show', name)}"
     )
 
 

@@ -271,7 +271,7 @@ class SqlStore:
             f"the store {self.url} is also used by another machine ({record.holder} holds {record.name}), and one "
             f"SQLite file cannot serve two. Share leases with --store postgresql://… or git+origin; if that machine "
             f"is gone for good (a restored disk, a rebuilt container): "
-            f"{advice.command('lease release', record.name, '--force')}"
+            f"{advice.command('lease', 'release', record.name, '--force')}"
         )
 
     def clock(self) -> float:

@@ -196,11 +196,8 @@ def doubtful(effect: Effect, more: str = "") -> str:
 
 def hint(scope: str, key: str) -> str:
     """What a person types about an effect in doubt. (With a | between the words, a shell would make a pipe of it.)"""
-    import shlex
-
-    scoped = () if scope == rules.STORE_WIDE else ("--scope", shlex.quote(scope))
-    words = rules.typed(shlex.quote(key), "done", by=scoped)
-    return f"{advice.command('resolve', words)} (or failed, or again, in place of done)"
+    scoped = () if scope == rules.STORE_WIDE else ("--scope", scope)
+    return f"{advice.command('resolve', *rules.typed(key, 'done', by=scoped))} (or failed, or again, in place of done)"
 
 
 def resolve(

@@ -124,7 +124,7 @@ def _read(file: str, name: str, code: int) -> dict[str, Any]:
     except FileNotFoundError:
         raise Error(
             f"the supervisor of {name} ended without a verdict (exit code {code}). The next start of the same key "
-            f"finds out what became of it; or look: {advice.command('runs --job', name)}"
+            f"finds out what became of it; or look: {advice.command('runs', '--job', name)}"
         ) from None
     del facts["version"]
     kind = facts.pop("error", "")

@@ -15,6 +15,7 @@ from ...core import advice, budget, states
 from ...core import effects as rules
 from ...core.effects import BEGUN, DONE, IN_DOUBT, PLANNED
 from ...errors import InDoubt
+from ...ledger import kinds
 from ...store import url
 from ...system import clock, redaction, tree
 from ...system.light import signal
@@ -59,7 +60,7 @@ class _Rehearsal(Looking):
             self.grant = self.supervision.grant  # nobody grants it: it only names the socket and the tree
             key = self.look()
             made = self._skipped(key) if isinstance(key, Verdict) else self._tried(key)
-        self.ledger.note(self.job.name, plan.KIND, **made.entry())
+        self.ledger.note(self.job.name, kinds.PLAN, **made.entry())
         return made
 
     def _skipped(self, told: Verdict) -> Plan:

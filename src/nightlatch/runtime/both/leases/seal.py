@@ -52,7 +52,7 @@ def _seal_as_it_is(lease: Lease | Inherited, gate: Gate) -> None:
             raise
         raise StaleToken(
             f"{stale}. If nobody has, and the store was restored from an older backup: "
-            f"{advice.command('lease raise', lease.name, '--above', str(stale.stands.token))}, then start again",
+            f"{advice.command('lease', 'raise', lease.name, '--above', str(stale.stands.token))}, then start again",
             offered=stale.offered,
             stands=stale.stands,
         ) from stale
@@ -134,7 +134,7 @@ def _refusal(gate: Gate, lease: Lease | Inherited, *, new: bool) -> int:
 
 def _hint(url: str, name: str, known: bool) -> str:
     if known:
-        return f"If it is gone for good: {advice.command('gate forget', url, '--lease', name)}"
+        return f"If it is gone for good: {advice.command('gate', 'forget', url, '--lease', name)}"
     return f"Nothing was ever written there under {name}: is it the right target?"
 
 

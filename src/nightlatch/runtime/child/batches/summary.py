@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Any
 
 from ....core import advice, effects
@@ -46,11 +45,10 @@ class Summary:
         lines += _listed("a key that stands there more than once was done once", self.doubles, self.doubled)
         lines += _listed("ended, but not recorded: in doubt for the next start", self.unrecorded)
         if self.waiting:
-            name = shlex.quote(self.name)
-            words = effects.typed(shlex.quote(self.waiting[0][0]), "done", by=("--batch", name))
-            lines.append(f"  look, then: {advice.command('resolve', words)}   (or failed, or again)")
+            words = effects.typed(self.waiting[0][0], "done", by=("--batch", self.name))
+            lines.append(f"  look, then: {advice.command('resolve', *words)}   (or failed, or again)")
             if len(self.waiting) > 1:
-                every = advice.command("batch", name, "--resolve done")
+                every = advice.command("batch", self.name, "--resolve", "done")
                 lines.append(f"  or for all that wait: {every}   (or failed, or again)")
         if self.failed or self.doubts or self.stopped or self.unrecorded:
             lines.append(f"  go on with what is unfinished{self.items_too}: {self.again}")

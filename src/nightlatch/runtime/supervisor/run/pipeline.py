@@ -12,6 +12,7 @@ import os
 
 from ....core import advice, states
 from ....errors import Conflict, Error, GateUnreachable, LeaseLost, OtherStore, RunEnded, StaleToken
+from ....ledger import kinds
 from ....store import url
 from ....system import clock, redaction, warden
 from ....system.durable import private_folder
@@ -160,7 +161,7 @@ class Pipeline(Looking):
             self._end_begun(lease, skipped)
             return self._tell(skipped, 0)
         if elsewhere:
-            writer.event(begun.KIND, attempt=elsewhere.attempt, host=elsewhere.host, token=elsewhere.token)
+            writer.event(kinds.BEGUN_ELSEWHERE, attempt=elsewhere.attempt, host=elsewhere.host, token=elsewhere.token)
             if self.job.when_lost == "doubt":
                 doubtful = writer.finish(states.IN_DOUBT, reason=begun.sentence(elsewhere))
                 return self._tell(doubtful, states.exit_code(doubtful.state))
@@ -184,7 +185,7 @@ class Pipeline(Looking):
                 from ....system import fingerprint
 
                 for path in self.job.input:
-                    self.writer.event("input", path=os.path.abspath(path), sha256=fingerprint.of(path))
+                    self.writer.event(kinds.INPUT, path=os.path.abspath(path), sha256=fingerprint.of(path))
             if self.delivery:
                 self.recovered = self.delivery.begin(self.lease, self.ledger, self.writer)
                 if self.recovered:

@@ -6,6 +6,7 @@ import sys
 
 from ....core import budget
 from ....errors import Error, Stop, StoreUnreachable
+from ....ledger import kinds
 from ....system import clock
 from ....system.redaction import Redactor
 from ...both.replies import Later, refusal
@@ -212,7 +213,7 @@ class Listener:
         facts = {word: self._redacted(str(request.get(word) or "")) for word in ("reason", "traceback")}
         told = self._told_of(request)
         if told is self.told:
-            self._writer.event("exception", **facts)
+            self._writer.event(kinds.EXCEPTION, **facts)
         told.failure, told.attention = facts["reason"], bool(request.get("attention"))
         return {}
 
@@ -273,7 +274,7 @@ class Listener:
             run, token, stands = self._writer.run, request.get("token"), request.get("stands")
             what, reason = (self._redacted(str(request.get(word) or "")) for word in ("what", "reason"))
             facts = {"attempt": run.attempt, "what": what, "token": token, "stands": stands, "reason": reason}
-            self._ledger.note(run.job, "refused", run=run.id, **facts)
+            self._ledger.note(run.job, kinds.REFUSED, run=run.id, **facts)
             return {}
 
         return Later(note)

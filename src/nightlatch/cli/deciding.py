@@ -1,0 +1,27 @@
+"""What the commands share by which a person decides something about a run."""
+
+from __future__ import annotations
+
+from ..core import states
+from ..core.printable import printable
+from ..errors import Error, RunEnded, UsageError
+from ..observe import runs
+from ..system import identity
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..ledger.model import Run
+
+
+def who() -> str:
+    """Who is deciding, for the journal."""
+    return f"{identity.user()}@{identity.host()}"
+
+
+def title(run: Run) -> str:
+    return printable(runs.title(run))
+
+
+def undecidable(error: RunEnded) -> Error:
+    """What cannot be decided: 76 when it waits for a person in another way, else 64."""
+    return error if states.needs_person(error.run.state) else UsageError(str(error))

@@ -1,0 +1,9 @@
+"""`--json`: one object a line."""
+
+from __future__ import annotations
+
+
+def print_json(facts: dict[str, object]) -> None:
+    import json
+
+    print(json.dumps(facts))  # ASCII only: what a command reported stays harmless here too

@@ -1,0 +1,47 @@
+"""Runs, and what else needs a decision, as rows of a terminal: each ends in the command to type."""
+
+from __future__ import annotations
+
+from ..core import advice, duration, states
+from ..observe.runs import FAILED
+from ..runtime.supervisor.afterwards import lapse
+from ..system import clock
+from . import screen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..observe.runs import RunView
+    from ..observe.undecided import Undecided
+
+_COLOURS = (
+    dict.fromkeys((*states.ASKING, *FAILED), screen.RED)
+    | {lapse.LAPSED: screen.YELLOW, states.RUNNING: screen.CYAN, states.SUCCEEDED: screen.GREEN}
+    | dict.fromkeys((states.PENDING, states.WAITING, states.CANCELLED), screen.DIM)
+)
+
+
+def colour_of(state: str) -> str:
+    return _COLOURS.get(state, screen.BOLD)
+
+
+def lines(runs: Sequence[RunView], undecided: Sequence[Undecided] = ()) -> list[str]:
+    """One line each, in the same columns; what else needs a decision before the runs."""
+    cells = [*map(_undecided, undecided), *map(_run, runs)]
+    return screen.columns(cells, elastic=(2, 4), colours=[colour_of(row[0]) for row in cells])
+
+
+def _run(seen: RunView) -> list[str]:
+    return [seen.state, seen.run.job, seen.key, _when(seen), seen.note, advice.text(seen.next)]
+
+
+def _undecided(one: Undecided) -> list[str]:
+    what = f"{one.count} items" if one.count > 1 else one.key
+    return [one.state, one.of, what, screen.ago(one.changed), one.note, advice.text(one.resolve())]
+
+
+def _when(seen: RunView) -> str:
+    if seen.running_since is not None:
+        return f"for {duration.show(max(clock.wall() - seen.running_since, 1))}"
+    return screen.ago(seen.run.changed)

@@ -1,0 +1,83 @@
+"""One run: what it is, its attempts, its journal, what was refused, the end of its output, and what to type next."""
+
+from __future__ import annotations
+
+from ..core.value import value
+from ..ledger import kinds
+from ..runtime.both import plan
+from ..runtime.supervisor.run import kept
+from . import undecided
+from .runs import RunView, attempt_facts, choices, entry_facts, view
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..core.advice import Advice
+    from ..ledger.model import Attempt, Entry, Run
+    from ..runtime.both.plan import Plan
+    from .reader import Reader
+    from .undecided import Undecided
+
+_TAIL = 10  # lines of output
+
+
+@value(frozen=True, kw_only=True)
+class Details(RunView):
+    attempts: tuple[Attempt, ...]
+    entries: tuple[Entry, ...]  # of the journal, refusals too
+    tail: tuple[str, ...]  # the last lines of its output, as they were printed
+    items: dict[str, int]  # of a batch: how many in each state
+    undecided_items: tuple[Undecided, ...]
+    elsewhere: tuple[Undecided, ...]  # what other machines have left behind of the same job
+    choices: tuple[Advice, ...]  # what may be typed about it, the likeliest first
+
+    @property
+    def refusals(self) -> tuple[Entry, ...]:
+        return tuple(entry for entry in self.entries if entry.kind == kinds.REFUSED)
+
+    def facts(self) -> dict[str, object]:
+        """As JSON has it."""
+        return {
+            **super().facts(),
+            "attempts": [attempt_facts(attempt) for attempt in self.attempts],
+            "timeline": [entry_facts(entry) for entry in self.entries],
+            "refusals": [entry_facts(entry) for entry in self.refusals],
+            "tail": list(self.tail),
+            "items": self.items,
+        }
+
+
+def details(reader: Reader, run: Run) -> Details:
+    seen = view(reader, run)
+    tail = kept.tail(kept.folder_of(reader.store.folder, run.id), _TAIL)
+    items = reader.ledger.items.counts(run.job)
+    return Details(
+        run=run,
+        state=seen.state,
+        next=seen.next,
+        attempts=tuple(reader.ledger.attempts(run.id)),
+        entries=tuple(_journal(reader, run)),
+        tail=tuple(line.decode(errors="replace") for line in tail),
+        items=items,
+        undecided_items=tuple(undecided.items(reader, batch=run.job)) if items else (),
+        elsewhere=tuple(undecided.elsewhere(reader, run.job)),
+        choices=choices(reader, run, seen.state),
+    )
+
+
+def newest_plan(reader: Reader, job: str) -> Plan | None:
+    """What the job's newest dry-run found."""
+    noted = reader.ledger.noted(job, kinds.PLAN)
+    return plan.from_journal(job, noted) if noted else None
+
+
+def _journal(reader: Reader, run: Run) -> list[Entry]:
+    """The run's own, its steps, and what people and observers put on its job's."""
+    links = {kind for kind in kinds.ROWS.values() if kind.is_link}  # they point to the run's own entries
+    # A second before it: the job's chain and the run's are stamped by two readings of the clock.
+    theirs = [
+        entry
+        for entry in reader.ledger.job_entries(run.job, run.created - 1)
+        if entry.facts.get("run") == run.id and entry.kind not in links
+    ]
+    mine = [*reader.ledger.entries(run.id), *reader.ledger.step_log.entries(run.id)]
+    return sorted([*mine, *theirs], key=lambda entry: entry.at)

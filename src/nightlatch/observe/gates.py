@@ -1,0 +1,69 @@
+"""What a gate knows: the marks that hold stale holders off, the tables it guards, and what it refused."""
+
+from __future__ import annotations
+
+import os
+
+from ..core import advice
+from ..core.value import value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..core.advice import Advice
+    from ..core.fence import Refusal, Standing
+    from ..core.protocols import Inspectable
+
+
+@value(frozen=True, kw_only=True)
+class Unguarded:
+    """A table that was added to what the gate guards, and has no triggers."""
+
+    table: str
+    install: Advice
+
+
+@value(frozen=True, kw_only=True)
+class GateView:
+    url: str
+    target: str  # as the user named it
+    missing: bool  # a path with nothing there
+    marks: dict[str, Standing]  # by lease
+    tables: tuple[str, ...]
+    unguarded: tuple[Unguarded, ...]
+    refusals: tuple[Refusal, ...]  # the oldest first
+    fence: Advice  # how a gate without a mark gets one
+
+    def facts(self) -> dict[str, object]:
+        """As JSON has it."""
+        return {
+            "version": 1,
+            "gate": self.url,
+            "marks": [
+                {"lease": lease, "token": s.mark.token, "store": s.mark.store, "holder": s.by, "since": s.at}
+                for lease, s in self.marks.items()
+            ],
+            "tables": list(self.tables),
+            "open": [one.table for one in self.unguarded],
+            "refusals": [
+                {"lease": r.name, "token": r.offered, "stands": r.stands, "holder": r.by, "at": r.at}
+                for r in self.refusals
+            ],
+        }
+
+
+def gate_view(gate: Inspectable, target: str) -> GateView:
+    remote = "://" in target or target.startswith("git+")
+    unguarded = gate.unguarded() if hasattr(gate, "unguarded") else ()
+    return GateView(
+        url=gate.url,
+        target=target,
+        missing=not remote and not os.path.exists(target),
+        marks=gate.standing(),
+        tables=tuple(gate.guarded()) if hasattr(gate, "guarded") else (),
+        unguarded=tuple(
+            Unguarded(table=table, install=advice.to("gate", "install", target, "--table", table))
+            for table in unguarded
+        ),
+        refusals=tuple(gate.refusals()),
+        fence=advice.to("lock", "NAME", "--gate", target, "--", rest="CMD …"),
+    )

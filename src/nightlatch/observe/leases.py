@@ -1,0 +1,77 @@
+"""Leases as people see them: who holds one until when, and what was begun under it and has not ended."""
+
+from __future__ import annotations
+
+from ..core import advice
+from ..core.effects import typed
+from ..core.value import value
+from ..runtime.supervisor.afterwards import lapse
+from ..system import clock
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..core.advice import Advice
+    from ..core.model import Begun, Record
+    from ..core.protocols import Store
+
+
+@value(frozen=True, kw_only=True)
+class BegunKey:
+    """A key that was begun under the lease and has not ended."""
+
+    begun: Begun
+    resolve: Advice | None  # None: its holder is at work
+
+
+@value(frozen=True, kw_only=True)
+class LeaseView:
+    record: Record
+    begun: tuple[BegunKey, ...]
+    unproven: tuple[str, ...]  # processes of the holder before, not proven gone at its TTL
+
+    @property
+    def left_behind(self) -> int:
+        return sum(one.resolve is not None for one in self.begun)
+
+    def facts(self) -> dict[str, object]:
+        """As JSON has it."""
+        record = self.record
+        return {
+            "version": 1,
+            "lease": record.name,
+            "token": record.token,
+            "held": bool(record.grant),
+            "holder": f"{record.holder.user}@{record.holder.host}",
+            "pid": record.holder.pid,
+            "incarnation": record.holder.incarnation,
+            "ttl": record.ttl,
+            "since": record.since,
+            "until": record.until,
+            "left": record.left,
+            "begun": [{**one.begun.__dict__, "left_behind": one.resolve is not None} for one in self.begun],
+            "unproven": list(self.unproven),
+        }
+
+
+def lease(store: Store, name: str) -> LeaseView | None:
+    record = store.read(name)
+    return _view(record) if record else None
+
+
+def every(store: Store) -> list[LeaseView]:
+    return [_view(record) for record in store.records()]
+
+
+def _view(record: Record) -> LeaseView:
+    left = lapse.left_behind(record, clock.wall())
+    return LeaseView(
+        record=record,
+        begun=tuple(
+            BegunKey(
+                begun=one,
+                resolve=advice.to("resolve", *typed(one.key, by=("--job", record.name))) if one in left else None,
+            )
+            for one in record.begun
+        ),
+        unproven=tuple(record.holder.unproven.split(", ")) if record.holder.unproven else (),
+    )

@@ -1,0 +1,117 @@
+"""The last night: what needs a person, what runs, what waits, and what is done."""
+
+from __future__ import annotations
+
+from .. import exits
+from ..core import states
+from ..core.value import value
+from ..runtime.supervisor.afterwards import lapse
+from . import undecided
+from .reader import NEEDS_DECISION
+from .runs import FAILED, view
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..ledger.model import Run
+    from .reader import Reader
+    from .runs import RunView
+    from .undecided import Undecided
+
+_MOST = 200  # runs of one state that are looked at: no night's view scans years
+_URGENCY = (states.IN_DOUBT, states.NEEDS_ATTENTION, lapse.LAPSED)
+
+
+@value(frozen=True, kw_only=True)
+class Group:
+    """Runs, the newest change first."""
+
+    runs: tuple[RunView, ...] = ()
+    capped: bool = False  # there are more than were looked at
+
+
+@value(frozen=True, kw_only=True)
+class Overview:
+    """What is open or undecided, however old; of the rest, what changed since then."""
+
+    since: float | None
+    needs_you: Group = Group()  # failed runs too; the most urgent first
+    running: Group = Group()
+    waiting: Group = Group()
+    done: Group = Group()
+    undecided: tuple[Undecided, ...] = ()  # effects and items in this ledger
+    elsewhere: tuple[Undecided, ...] | None = ()  # runs of other machines; None: the store did not answer
+    unreachable: str = ""  # and why
+
+    @property
+    def groups(self) -> dict[str, Group]:
+        """In the order in which a person should see them."""
+        return {
+            "needs you": self.needs_you,
+            "running": self.running,
+            "waiting": self.waiting,
+            "done": self.done,
+        }
+
+    @property
+    def undecided_besides_runs(self) -> tuple[Undecided, ...]:
+        """What else needs a decision, here and on other machines."""
+        return (*(self.elsewhere or ()), *self.undecided)
+
+    @property
+    def nothing_needs_you(self) -> bool:
+        return not self.needs_you.runs and not self.undecided_besides_runs
+
+    @property
+    def empty(self) -> bool:
+        return self.nothing_needs_you and not any(group.runs for group in self.groups.values())
+
+    def facts(self) -> dict[str, object]:
+        """As JSON has it."""
+        groups = {name.replace(" ", "_"): [seen.facts() for seen in g.runs] for name, g in self.groups.items()}
+        return {
+            "version": 1,
+            "since": self.since,
+            "capped": sorted(name for name, group in self.groups.items() if group.capped),
+            **groups,
+            "effects": [one.facts() for one in self.undecided if not one.batch],
+            "items": [one.facts() for one in self.undecided if one.batch],
+            "elsewhere": None if self.elsewhere is None else [one.facts() for one in self.elsewhere],
+        }
+
+
+def overview(reader: Reader, since: float | None) -> Overview:
+    """State by state: a failure is not hidden by the thousand successes after it."""
+    found: dict[str, list[RunView]] = {"needs_you": [], "running": [], "waiting": [], "done": []}
+    capped = set()
+    for state in states.ALL:
+        within = since if states.is_terminal(state) else None  # what is open stays until it is decided
+        runs = list(reader.ledger.runs(state=state, since=within, limit=_MOST))
+        for run in runs:
+            seen = view(reader, run)
+            found["needs_you" if _shut_down(run) else _group(seen.state)].append(seen)
+        if len(runs) == _MOST:
+            capped.add(_group(state))
+    for seen_runs in found.values():
+        seen_runs.sort(key=lambda seen: -seen.run.changed)
+    found["needs_you"].sort(key=lambda seen: _URGENCY.index(seen.state) if seen.state in _URGENCY else len(_URGENCY))
+    here, elsewhere = undecided.here(reader), undecided.elsewhere(reader)
+    return Overview(
+        since=since,
+        **{name: Group(runs=tuple(seen), capped=name in capped) for name, seen in found.items()},
+        undecided=tuple(here),
+        elsewhere=None if reader.unreachable else tuple(elsewhere),
+        unreachable=reader.unreachable,
+    )
+
+
+def _shut_down(run: Run) -> bool:
+    """Ended by a signal, and neither by `nightlatch cancel` nor by Ctrl-C: nobody may know that it is not done."""
+    return run.state == states.CANCELLED and not run.cancel and run.attempt > 0 and run.exit_code != exits.INTERRUPTED
+
+
+def _group(state: str) -> str:
+    if state in NEEDS_DECISION or state in FAILED:
+        return "needs_you"
+    if state == states.RUNNING:
+        return "running"
+    return "waiting" if state in states.OPEN else "done"

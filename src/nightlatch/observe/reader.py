@@ -1,0 +1,99 @@
+"""The ledger and the store that views are read from."""
+
+from __future__ import annotations
+
+from ..core import advice, states
+from ..core.passwords import hide_password
+from ..core.printable import printable
+from ..database import sqlite_presence
+from ..errors import StoreUnreachable, UsageError
+from ..ledger import place
+from ..runtime.supervisor.afterwards import lapse
+from ..runtime.supervisor.run import begun
+from ..store import url as stores
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..core.model import Begun
+    from ..ledger.model import Run
+
+NEEDS_DECISION = (*states.ASKING, lapse.LAPSED)
+
+
+class NoStore(UsageError):
+    """There is nothing to look at, and looking makes nothing."""
+
+
+def existing(url: str) -> set[str]:
+    """What there is of a store: `store`, `ledger`. Raises `NoStore` if there is neither."""
+    areas = place.areas(url)
+    if areas:
+        return areas
+    file = place.files(url)[0] if stores.ledger_of(url) == stores.BESIDE else ""
+    if file:
+        sqlite_presence.expect(file)
+    raise NoStore(f"there is no store at {printable(file or hide_password(url))}")
+
+
+class Reader:
+    """Of a store that exists, by its URL; for one look at it. Its ledger is for reading: who decides opens another."""
+
+    def __init__(self, url: str) -> None:
+        areas = existing(url)
+        self.url = url
+        self.store = stores.connect(url)
+        self.ledger = place.open_to_read(url) if "ledger" in areas else place.empty()
+        self._begun: dict[str, tuple[Begun, ...]] | None = None  # by lease
+        self.unreachable = ""  # why the store could not be asked what other machines have begun
+
+    @property
+    def ledger_is_per_machine(self) -> bool:
+        return stores.ledger_of(self.url) == stores.OF_EACH_MACHINE
+
+    def run(self, text: str) -> Run:
+        """The run by its id, or by the beginning of it."""
+        run = self.ledger.run(text)
+        if run is None:
+            hint = "give at least 4 characters of it" if len(text) < 4 else f"{advice.command('runs')} lists them"
+            raise UsageError(f"there is no run {printable(text)!r}: {hint}")
+        return run
+
+    def state(self, run: Run) -> str:
+        """As a person should see it: `lapsed` if its holder is gone; and as another machine has decided, which this
+        ledger does not know yet."""
+        state = lapse.state_of(run, self.ledger, self.store)
+        if state not in NEEDS_DECISION or not self.store.lists_begun:
+            return state
+        if any(one.key == run.key for one in self.begun(run.job)):
+            return state
+        try:
+            decided = begun.decision(self.store, self.ledger, run)
+        except StoreUnreachable:
+            return state
+        return begun.outcome(decided)[0] if decided else state
+
+    def begun(self, job: str) -> tuple[Begun, ...]:
+        """Keys that were begun under the job's lease and have not ended, as far as the store lists and shows them."""
+        return self._all_begun().get(job, ())
+
+    def elsewhere(self) -> list[tuple[str, Begun]]:
+        """(job, entry): what other machines have left behind and this ledger does not know, the newest of each key."""
+        found = {(job, one.key): one for job, entries in self._all_begun().items() for one in entries}
+        return [(job, one) for (job, _), one in found.items() if not self._known(job, one)]
+
+    def _all_begun(self) -> dict[str, tuple[Begun, ...]]:
+        if self._begun is None:
+            self._begun = {}
+            try:
+                records = self.store.records() if self.store.lists_begun else ()
+                now = self.store.clock()
+                self._begun = {record.name: lapse.left_behind(record, now) for record in records if record.begun}
+            except StoreUnreachable as unreachable:
+                self.unreachable = str(unreachable)
+        return self._begun
+
+    def _known(self, job: str, one: Begun) -> bool:
+        run = self.ledger.find(job, one.key)
+        return run is not None and (
+            run.state in states.ASKING or any(attempt.token == one.token for attempt in self.ledger.attempts(run.id))
+        )

@@ -1,0 +1,198 @@
+"""A run as people see it: its state, the one thing to know about it, and what to type."""
+
+from __future__ import annotations
+
+from ..core import advice, states
+from ..core.job import BY_HAND
+from ..core.value import value
+from ..ledger import kinds
+from ..runtime.supervisor.afterwards import lapse
+from ..runtime.supervisor.leases import unsealed
+from .reader import NEEDS_DECISION
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..core.advice import Advice
+    from ..ledger.model import Attempt, Entry, Run
+    from .reader import Reader
+
+STATES = (*states.ALL, lapse.LAPSED)  # every word a run's state is shown as
+FAILED = (states.FAILED, states.TIMED_OUT, states.STALLED, states.OVER_BUDGET, states.LOST)
+
+_MOST = 10**9  # more runs than any store has, and less than a database cannot count to
+
+
+@value(frozen=True, kw_only=True)
+class RunView:
+    """A run with what is not in its own row. Texts are as they were reported: a front end makes them safe to show."""
+
+    run: Run
+    state: str  # as it is shown: `lapsed` too
+    next: Advice
+
+    @property
+    def title(self) -> str:
+        return title(self.run)
+
+    @property
+    def key(self) -> str:
+        """As people know it: a run that was started without one has a random key."""
+        return "by hand" if self.run.key.startswith(BY_HAND) else self.run.key
+
+    @property
+    def note(self) -> str:
+        """The one thing to know: why it ended, or how far it is, or what it cost."""
+        run = self.run
+        if self.state == lapse.LAPSED:
+            return f"its holder {run.holder} is gone"
+        if run.state == states.RUNNING:
+            cancel = f"cancel asked by {run.cancel}" if run.cancel else ""
+            return ", ".join(filter(None, (self.progress, cancel)))
+        if run.state in states.OPEN:
+            return f"before: {run.reason}" if run.reason else ""
+        return run.reason or run.usage.show()
+
+    @property
+    def reason(self) -> str:
+        """Why it is in its state."""
+        return "its holder is gone, and nobody has taken over" if self.state == lapse.LAPSED else self.run.reason
+
+    @property
+    def progress(self) -> str:
+        run = self.run
+        if not (run.done or run.total or run.message):
+            return ""
+        far = f"{run.done}/{run.total}" if run.total else str(run.done)
+        return f"{far} {run.message}".rstrip()
+
+    @property
+    def running_since(self) -> float | None:
+        return self.run.started if self.state == states.RUNNING else None
+
+    def facts(self) -> dict[str, object]:
+        return facts(self.run, self.state)
+
+
+def view(reader: Reader, run: Run) -> RunView:
+    state = reader.state(run)
+    return RunView(run=run, state=state, next=next_of(reader, run, state))
+
+
+def recent(
+    reader: Reader, *, job: str | None = None, state: str | None = None, since: float | None = None, limit: int
+) -> list[RunView]:
+    """Runs that changed at or after `since`, the newest change first, at most `limit` of them."""
+    recorded = states.RUNNING if state == lapse.LAPSED else state
+    found = reader.ledger.runs(job=job, state=recorded, since=since, limit=min(limit, _MOST))
+    return [seen for seen in (view(reader, run) for run in found) if state in (None, seen.state)]
+
+
+def next_of(reader: Reader, run: Run, state: str) -> Advice:
+    """What to type about a run."""
+    if unsealed.waits(run):
+        return advice.to("retry", run.id)
+    if state in NEEDS_DECISION:
+        # A batch that died is to be started again: it knows of each item what became of it.
+        return (state == lapse.LAPSED and batch(reader, run)) or advice.to("resolve", run.id)
+    if state == states.RUNNING:
+        return advice.to("logs", "-f", run.id)
+    return advice.to("show", run.id)
+
+
+def choices(reader: Reader, run: Run, state: str) -> tuple[Advice, ...]:
+    """All that may be typed about a run, the likeliest first."""
+    if state in NEEDS_DECISION:
+        if state == lapse.LAPSED and (again := batch(reader, run)):
+            return (again,)
+        verbs = ["resolve", "retry"] if state == states.NEEDS_ATTENTION else ["resolve"]
+        return tuple(advice.to(verb, run.id) for verb in (reversed(verbs) if unsealed.waits(run) else verbs))
+    if state == states.RUNNING:
+        return advice.to("logs", "-f", run.id), advice.to("cancel", run.id)
+    if state in states.OPEN:
+        return start(reader, run), advice.to("cancel", run.id)
+    if states.may_start(state):
+        return advice.to("logs", run.id), batch(reader, run) or advice.to("retry", run.id)
+    return (advice.to("logs", run.id),)
+
+
+def start(reader: Reader, run: Run) -> Advice:
+    """How another attempt is started. The command's own words are not repeated: their quoting is not recorded. Of a
+    batch it is."""
+    return batch(reader, run) or advice.to("run", run.job, "--key", run.key, "--", rest="…")
+
+
+def batch(reader: Reader, run: Run) -> Advice | None:
+    """How a batch is started again; None if the run is not a batch."""
+    recorded = [entry.facts["again"] for entry in reader.ledger.entries(run.id) if entry.kind == kinds.BATCH]
+    return _typed(recorded[-1], run.job) if recorded else None
+
+
+def _typed(line: str, job: str) -> Advice:
+    """A recorded shell line as data, without its --store: whoever renders it names the store."""
+    import shlex
+
+    try:
+        words = shlex.split(line)[1:]
+    except ValueError:  # a secret was taken out of it, with a quote
+        return advice.to("batch", job, rest="…")
+    kept: list[str] = []
+    given = iter(words)
+    for word in given:
+        if word == "--":
+            kept += [word, *given]
+        elif word == "--store":
+            next(given, "")
+        elif not word.startswith("--store="):
+            kept.append(word)
+    return advice.to(*kept)
+
+
+def title(run: Run) -> str:
+    return f"run {run.id} of {run.job}"
+
+
+def facts(run: Run, state: str) -> dict[str, object]:
+    """A run as JSON has it: times in seconds since the epoch, the state as it is shown."""
+    return {
+        "version": 1,
+        "run": run.id,
+        "job": run.job,
+        "key": run.key,
+        "slot": run.slot,
+        "state": state,
+        "attempt": run.attempt,
+        "token": run.token,
+        "holder": str(run.holder) if run.attempt else "",
+        "host": run.host,
+        "command": run.command,
+        "cancel": run.cancel,
+        "exit_code": run.exit_code,
+        "reason": run.reason,
+        "created": run.created,
+        "changed": run.changed,
+        "started": run.started,
+        "ended": run.ended,
+        "due": run.due,
+        "elapsed": run.elapsed,
+        "progress": {"done": run.done, "total": run.total, "message": run.message},
+        "usage": run.usage.by_unit(),
+        "head": run.anchor,
+    }
+
+
+def attempt_facts(attempt: Attempt) -> dict[str, object]:
+    return {
+        "attempt": attempt.attempt,
+        "token": attempt.token,
+        "holder": str(attempt.holder),
+        "state": attempt.state,
+        "exit_code": attempt.exit_code,
+        "reason": attempt.reason,
+        "started": attempt.started,
+        "ended": attempt.ended,
+        "elapsed": attempt.elapsed,
+    }
+
+
+def entry_facts(entry: Entry) -> dict[str, object]:
+    return {"at": entry.at, "chain": entry.chain, "seq": entry.seq, "kind": entry.kind, "facts": entry.facts}

@@ -1,0 +1,125 @@
+"""What needs a person's decision besides this ledger's runs: effects in doubt, items of batches in doubt or set aside,
+and runs that other machines have left behind."""
+
+from __future__ import annotations
+
+from ..core import advice, effects
+from ..core.effects import BEGUN, IN_DOUBT, STORE_WIDE
+from ..core.value import value
+from ..runtime.supervisor.afterwards import lapse
+from ..runtime.supervisor.run.begun import sentence
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..core.advice import Advice
+    from ..ledger.effects import Effect
+    from .reader import Reader
+
+_MOST = 200
+
+
+@value(frozen=True, kw_only=True)
+class Undecided:
+    """An effect, one or many items of a batch, or another machine's run."""
+
+    key: str
+    state: str
+    changed: float
+    scope: str = ""  # of an effect
+    batch: str = ""  # of an item
+    job: str = ""  # of a run that only the store knows of
+    count: int = 1
+    reason: str = ""
+
+    @property
+    def of(self) -> str:
+        """The batch, job or scope that it belongs to."""
+        return self.batch or self.job or self.scope
+
+    @property
+    def title(self) -> str:
+        if self.batch:
+            return f"the item {self.key} of the batch {self.batch}"
+        if self.job:
+            return f"the run of {self.job} with the key {self.key}"
+        return f"the effect {self.key}" + (f" in {self.scope}" if self.scope != STORE_WIDE else "")
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.title} is {self.state}: {self.reason}"
+
+    @property
+    def note(self) -> str:
+        """The one thing to know: why; and of many items, which one it is known of."""
+        return ": ".join(filter(None, (f"as {self.key}" if self.count > 1 else "", self.reason)))
+
+    def resolve(self, *outcome: str, whole: bool = False) -> Advice:
+        """What to type about it. `whole`: with its scope, also if that is the whole store."""
+        by = ["--batch", self.batch] if self.batch else ["--job", self.job] if self.job else []
+        by += ["--scope", self.scope] if self.scope not in ("", "" if whole else STORE_WIDE) else []
+        return advice.to("resolve", *effects.typed(self.key, *outcome, by=by))
+
+    def facts(self) -> dict[str, object]:
+        """As JSON has it."""
+        where: dict[str, object] = {"job": self.job} if self.job else {"scope": self.scope}
+        if self.batch:
+            where = {"batch": self.batch, "items": self.count}
+        return {
+            "version": 1,
+            **where,
+            "key": self.key,
+            "state": self.state,
+            "changed": self.changed,
+            "reason": self.reason,
+        }
+
+
+def here(reader: Reader) -> list[Undecided]:
+    """Effects and items in this ledger; the items of a batch are one row for each state."""
+    begun = reader.ledger.effects.every(BEGUN, limit=_MOST)
+    now = reader.store.clock() if begun else 0.0
+    overdue = "its time is over, and nobody has said how it ended"
+    found = [_effect(each, overdue) for each in begun if each.deadline < now]
+    found += [_effect(each, each.reason) for each in reader.ledger.effects.every(IN_DOUBT, limit=_MOST)]
+    return [*found, *items(reader)]
+
+
+def elsewhere(reader: Reader, job: str = "") -> list[Undecided]:
+    """Runs that other machines have begun and left behind, of one job or of all."""
+    return [
+        Undecided(key=one.key, state=lapse.LAPSED, changed=one.at, job=name, reason=sentence(one))
+        for name, one in reader.elsewhere()
+        if job in ("", name)
+    ]
+
+
+def items(reader: Reader, key: str = "", batch: str = "") -> list[Undecided]:
+    """Items of batches: with this key, of this batch, or all."""
+    return [
+        Undecided(key=one, state=state, changed=changed, batch=name, count=count, reason=reason)
+        for name, state, count, one, changed, reason in reader.ledger.items.asking(key)
+        if batch in ("", name)
+    ]
+
+
+def named(reader: Reader, key: str, *, scope: str = "", batch: str = "", job: str = "") -> list[Undecided]:
+    """What has this key and may be decided, in one scope, batch or job or in all of them."""
+    found: list[Undecided] = []
+    if not batch and not scope:
+        found += [one for one in elsewhere(reader, job) if one.key == key]
+    if job:
+        return found
+    if not batch:
+        found += [
+            _effect(each, each.reason)
+            for state in (IN_DOUBT, BEGUN)
+            for each in reader.ledger.effects.every(state, scope, limit=100_000)
+            if each.key == key
+        ]
+    if not scope:
+        found += items(reader, key, batch)
+    return found
+
+
+def _effect(each: Effect, reason: str) -> Undecided:
+    return Undecided(key=each.key, state=each.state, changed=each.changed, scope=each.scope, reason=reason)
