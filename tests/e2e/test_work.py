@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from nightlatch.core.protocols import Store
 from nightlatch.core.tenure import Tenure
 from nightlatch.errors import Busy
 from nightlatch.runtime.both.leases.lease import Lease
@@ -26,6 +27,7 @@ class Elsewhere:
 
     def __init__(self, *, goes_on: bool = False) -> None:
         self.goes_on = goes_on
+        self.ends_under: tuple[Store, str] | None = None  # a lease that nobody else may have before this is over
         self.told: list[object] = []
         self.tenures: list[Tenure] = []
         self.environment: dict[str, str] = {}
@@ -68,6 +70,9 @@ class Elsewhere:
 
     def end(self) -> None:
         self.told.append("end")
+        if self.ends_under:
+            with pytest.raises(Busy):
+                Lease(*self.ends_under, ttl=60.0, wait=0.0)
 
     def close(self) -> None:
         os.close(self.reading_end)
@@ -90,8 +95,7 @@ def test_work_that_is_no_command_is_kept_asked_to_end_and_ended_before_its_lease
         assert work.environment["NIGHTLATCH_TOKEN"] == str(store.read("agent").token)  # type: ignore[union-attr]
         os.kill(os.getpid(), signal.SIGTERM)
         ended = supervision.last_report()
-        with pytest.raises(Busy):
-            Lease(store, "agent", ttl=60.0, wait=0.0)
+        work.ends_under = store, "agent"
     supervision.close()
     assert isinstance(ended, Ended) and ended.why == warden.ASKED
     assert work.told == [warden.ASKED, "end"] and supervision.asked_with == signal.SIGTERM
