@@ -17,7 +17,7 @@ from ....store import url
 from ....system import clock, redaction, warden
 from ....system.durable import private_folder
 from ....system.reports import Ended
-from ...both import verdict
+from ...both import usage, verdict
 from ...both.job import definition
 from ..afterwards import retention
 from ..backoff import patiently
@@ -78,7 +78,8 @@ class Pipeline(Looking):
 
     def go(self) -> Verdict:
         deaf = self.checkpoints is not None  # a batch's driver, which hears signals when it is ready
-        self.command = Command(self.job.command, captured=(1, 2), deaf=deaf, meter=self.job.meter)
+        meter = usage.from_output if self.job.meter == "output" else None
+        self.command = Command(self.job.command, captured=(1, 2), deaf=deaf, meter=meter)
         self.supervision = Supervision(self.command, url.folder_of(self.where) if self.server else self.store.folder)
         try:
             with self.supervision:
