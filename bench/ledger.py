@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from tests.servers import PostgresServer
 
 from nightlatch import ledger
+from nightlatch.ledger import kinds
 from nightlatch.system import identity
 from nightlatch.system.filelock import FairLock
 
@@ -71,7 +72,7 @@ def verb(url: str) -> Action:
     book = ledger.open_for(url)
     run = book.open_run("bench", identity.new_id())
     writer = book.seal(run.id, token=1, grant=identity.new_id(), holder=identity.holder(pid=0))
-    return lambda: writer.event("progress", done=3, total=10)
+    return lambda: writer.event(kinds.PROGRESS, done=3, total=10)
 
 
 def run() -> None:
@@ -159,7 +160,7 @@ def _audit(title: str, url: str, entries: int = 100_000) -> None:
         for _ in range(entries // runs // 250):
             with writer.together():
                 for step in range(250):
-                    writer.event("step-done", step=step, result="x" * 60)
+                    writer.event(kinds.EFFECT_OF_RUN, key=step, reason="x" * 60)
         writer.finish("succeeded", exit_code=0, elapsed=1.0)
     started = time.perf_counter()
     verdict = book.verify(book.heads())

@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from nightlatch.ledger import open_for
+from nightlatch.ledger import kinds, open_for
 from nightlatch.ledger.items import ITEM
 from nightlatch.runtime.both.batches.items import Digest
 from nightlatch.runtime.both.batches.template import Template
@@ -52,7 +52,7 @@ class _Steps:
         first, self._next = self._next, self._next + self._together
         names = [f"{self._run}/{number}" for number in range(first, self._next)]
         rows = [("bench", identity.new_id(), name, "done", 1, self._run, 1, 0, "", "", 0) for name in names]
-        self._writer.record("steps", [(ITEM, rows)], done="\n".join(names))
+        self._writer.record(kinds.ITEMS_MOVED, [(ITEM, rows)], done="\n".join(names))
 
 
 def _rates(folder: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from nightlatch.system import identity
 
+from . import kinds  # noqa: F401  declared for all tests
 from .servers import PostgresServer
 from .sql_target import Target
 

@@ -149,14 +149,16 @@ def test_checkpoints_stand_in_the_runs_journal(sqlite_url, tmp_path):
     assert not ledger.verify().breaks
 
 
-def test_with_a_ledger_on_each_machine_a_batch_goes_on_where_it_was_begun(tmp_path, acts, monkeypatch):
+@pytest.mark.parametrize("machine", ["another", ""], ids=["another machine", "another user of this machine"])
+def test_where_ledgers_are_apart_a_batch_goes_on_where_it_was_begun(tmp_path, acts, machine):
     git_repository(tmp_path / "shared.git")
     store, items = f"git+file://{tmp_path}/shared.git", jsonl(tmp_path, *ids(1))
     command = ("batch", "b", items, "--key", "{id}", "--", *DO, str(acts), "{id}")
     env = {"XDG_STATE_HOME": str(tmp_path / "here")}
     assert nightlatch(store, *command, env=env).returncode == 0
     elsewhere = (
-        "import sys\nfrom nightlatch.system import identity\nidentity._known['machine'] = 'another'\n"
+        "import sys\nfrom nightlatch.system import identity\n"
+        f"identity._known['machine'] = {machine!r} or identity.machine()\n"
         f"from nightlatch.cli.main import run\nsys.exit(run({list(command)!r}))"
     )
     env = {"XDG_STATE_HOME": str(tmp_path / "there")}
@@ -164,5 +166,5 @@ def test_with_a_ledger_on_each_machine_a_batch_goes_on_where_it_was_begun(tmp_pa
         [NIGHTLATCH[0], "-c", elsewhere], env=environment(store, **env), capture_output=True, text=True
     )
     assert there.returncode == 75
-    assert "was begun on" in there.stderr and "Go on there, or share a store that has the ledger in it" in there.stderr
+    assert "was begun by" in there.stderr and "Go on there, or share a store that has the ledger in it" in there.stderr
     assert acts.read_text().split() == ["1"]

@@ -72,6 +72,6 @@ def test_a_batch_that_died_is_to_be_started_again_and_its_steps_are_counted(sqli
     assert f"nightlatch batch posts {tmp_path}/items -- sh -c" in row
     shown = nightlatch(sqlite_url, "show", "posts").stdout
     assert "  command   batch posts -- sh -c" in shown
-    assert "  steps    6 done, the last 5; begun: 6\n" in shown, shown
+    assert "  steps: 6 done, the last 5; begun: 6\n" in shown, shown
     assert shown.count("nightlatch batch posts") == 2  # in the timeline, and under next
     assert nightlatch(sqlite_url, "logs", "posts").stdout.splitlines() == [f"wrote {number}" for number in range(6)]

@@ -155,8 +155,12 @@ def test_show_has_attempts_timeline_usage_progress_and_the_end_of_the_output(sql
     shown = nightlatch(sqlite_url, "show", found["run"][:6]).stdout
     for text in ("failed", "exit code 2", "3/10 three articles", "usd=0.25 tokens=900", "| first", "| second"):
         assert text in shown
-    for kind in ("opened", "started", "progress", "usage", "ended", "opened-again"):
-        assert f"  {kind}  " in shown.replace("opened-again", " opened-again ")
+    for sentence in (
+        "  opened on ", "  attempt 1 started on ", "  attempt 1 ended: failed (exit code 1), after ", "  opened again on ",
+        "; it was failed before", "  attempt 2 started on ", "  progress: 3 of 10 (three articles)",
+        "  used usd=0.25 tokens=900",
+    ):  # fmt: skip
+        assert sentence in shown
     told = json.loads(nightlatch(sqlite_url, "show", found["run"], "--json").stdout)
     assert [attempt["exit_code"] for attempt in told["attempts"]] == [1, 2]
     assert told["attempts"][0]["token"] < told["attempts"][1]["token"]
@@ -169,7 +173,7 @@ def test_show_has_attempts_timeline_usage_progress_and_the_end_of_the_output(sql
 def test_show_has_what_was_refused(sqlite_url):
     run(sqlite_url, "a", "true")
     found = one(sqlite_url, "a")
-    open_for(sqlite_url).note("a", "refusal", run=found["run"], gate="file:///srv/report", token=1, stands=2)
+    open_for(sqlite_url).note("a", "refused", run=found["run"], what="file:///srv/report", token=1, stands=2)
     shown = nightlatch(sqlite_url, "show", found["run"]).stdout
     assert "file:///srv/report" in shown.partition("refused")[2]
 
@@ -191,8 +195,9 @@ def test_show_has_what_a_gate_refused_to_the_command_itself(sqlite_url, tmp_path
     script = OVERTAKEN.format(me=TOOL, target=target, store=sqlite_url)
     nightlatch(sqlite_url, "run", "job", "--key", "k", "--", "sh", "-c", script, cwd=tmp_path)
     assert target.read_text() == "two" and (tmp_path / "refused").read_text() in ("73\n", "123\n")
-    shown = nightlatch(sqlite_url, "show", one(sqlite_url, "job")["run"]).stdout
-    assert f"what=file://{identity.machine()}{target}" in shown.partition("\nrefused\n")[2], shown
+    shown = nightlatch(sqlite_url, "show", one(sqlite_url, "job")["run"], env={"COLUMNS": "400"}).stdout
+    refused = shown.partition("\nrefused\n")[2]
+    assert f": file://{identity.machine()}{target}\n" in refused and "  refused: " in refused, shown
 
 
 def test_an_unknown_run_is_64_with_what_to_type(sqlite_url):

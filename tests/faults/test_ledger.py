@@ -128,7 +128,7 @@ def test_a_writer_stopped_past_a_takeover_is_refused_when_it_goes_on(ledger_url)
 
     def stale(pipe: int) -> int:
         writer = ledger.open_for(ledger_url).seal(run, token=1, grant="old", holder=ME)
-        writer.event("before")
+        writer.event("said")
         os.kill(os.getpid(), signal.SIGSTOP)
         try:
             writer.finish("succeeded", exit_code=0)
@@ -142,7 +142,7 @@ def test_a_writer_stopped_past_a_takeover_is_refused_when_it_goes_on(ledger_url)
     os.kill(pid, signal.SIGCONT)
     assert wait(pid) == 73
     os.close(reading)
-    successor.event("after")
+    successor.event("said")
     assert successor.finish("failed", exit_code=1).state == "failed"
 
 
@@ -239,8 +239,8 @@ def test_verbs_of_many_threads_go_to_the_disk_together(ledger_url):
         thread.join()
     assert commits(book, writer) == before + 1
     assert seen(book, writer.run.id).usage.calls == 40
-    writer.event("one more")
-    writer.event("and another")
+    writer.event("said")
+    writer.event("said")
     assert commits(book, writer) == before + 3
 
 

@@ -58,8 +58,8 @@ def test_what_the_ledger_acknowledged_is_there_after_the_power_failed(disk, sqli
     assert ledger.open_for(disk.url()).run(run.id) == run
     writer = book.seal(run.id, token=1, grant="g", holder=ME)
     assert ledger.open_for(disk.url()).run(run.id) == writer.run
-    writer.event("seen", what="this")
-    assert [entry.kind for entry in ledger.open_for(disk.url()).entries(run.id)][-1] == "seen"
+    writer.event("said", text="this")
+    assert [entry.kind for entry in ledger.open_for(disk.url()).entries(run.id)][-1] == "said"
     writer.usage(usd=0.5)
     assert ledger.open_for(disk.url()).usage()[0].usd == 0.5
     writer.record("steps", [(ITEM, [("batch", "d", "k", "done", 1, run.id, 1, 0, "", "", 0)])])
@@ -105,8 +105,8 @@ def test_a_checkpoint_between_a_commit_and_its_flush_loses_nothing(disk, sqlite_
         flush(fd)
 
     durable.flush = after_a_checkpoint
-    writer.event("seen")
-    assert [entry.kind for entry in ledger.open_for(disk.url()).entries(run.id)][-1] == "seen"
+    writer.event("said")
+    assert [entry.kind for entry in ledger.open_for(disk.url()).entries(run.id)][-1] == "said"
 
 
 def test_a_log_that_could_not_be_flushed_is_not_trusted_again(sqlite_url, monkeypatch):
@@ -119,11 +119,11 @@ def test_a_log_that_could_not_be_flushed_is_not_trusted_again(sqlite_url, monkey
 
     monkeypatch.setattr(durable, "flush", broken)
     with pytest.raises(StoreUnreachable, match="Input/output error"):
-        writer.event("seen")
+        writer.event("said")
     monkeypatch.undo()
     # The kernel tells of such an error once; the next flush would say that all is well.
     with pytest.raises(StoreUnreachable, match="Input/output error"):
-        writer.event("seen")
+        writer.event("said")
 
 
 def test_others_write_while_one_flushes(sqlite_url, monkeypatch):

@@ -153,6 +153,25 @@ def test_a_grant_bound_to_a_process_ends_with_it(sqlite_url):
     assert nightlatch(sqlite_url, "lease", "acquire", "job").returncode == 0
 
 
+def test_a_grant_is_not_bound_to_a_thread_which_ends_before_its_process(sqlite_url):
+    bound = python(
+        sqlite_url,
+        """
+import threading, time
+def work():
+    print(threading.get_native_id(), flush=True)
+    time.sleep(600)
+threading.Thread(target=work).start()
+time.sleep(600)
+""",
+    )
+    assert bound.stdout
+    refused = nightlatch(sqlite_url, "lease", "acquire", "job", "--pid", bound.stdout.readline().strip())
+    assert refused.returncode == 64 and f"Use {bound.pid}" in refused.stderr, refused
+    bound.kill()
+    bound.communicate()
+
+
 def test_a_reused_pid_is_not_taken_for_the_holder(sqlite_url):
     """The start time differs, so the process that has the pid now is somebody else."""
     from nightlatch.core.value import replace

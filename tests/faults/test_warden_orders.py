@@ -7,19 +7,21 @@ import sys
 
 PROGRAM = """
 import os, threading
+from nightlatch.core.tenure import Tenure
 from nightlatch.system.warden import Warden
 
+LONG = Tenure(start=0.0, ttl=1e18)
 guard, over = Warden("0" * 24), threading.Event()
 
 def renew():
     while not over.is_set():
-        guard.tell("tenure", 1e18, 1e18, 1e18)
+        guard.keep(LONG)
 
 threads = [threading.Thread(target=renew) for _ in range(2)]
 for thread in threads:
     thread.start()
 guard.start(["true"], {**os.environ, **{f"LONG_{number}": "x" * 50_000 for number in range(20)}}, grace=1.0)
-print(guard.report()[0], guard.report()[1:])
+print(type(guard.report(60)).__name__, guard.report(60))
 over.set()
 for thread in threads:
     thread.join()
@@ -29,4 +31,4 @@ guard.dismiss()
 
 def test_a_renewal_does_not_get_in_between_a_command_and_its_long_environment():
     done = subprocess.run([sys.executable, "-c", PROGRAM], text=True, capture_output=True, timeout=60)
-    assert done.stdout == "started (0, '', 0)\n", done.stderr
+    assert done.stdout == "Started Ended(status=0, why='', left=0, started=True)\n", done.stderr

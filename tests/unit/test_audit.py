@@ -162,7 +162,7 @@ def test_writers_go_on_during_an_audit(book, monkeypatch):
 
     def reading(sql: str, **values: object):
         if "journal" in sql and "LIKE" in sql:
-            writer.event("meanwhile")
+            writer.event("said")
             night(book, next(keys))
         return read(sql, **values)
 

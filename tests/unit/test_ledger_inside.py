@@ -85,11 +85,11 @@ def test_another_who_writes_on_the_jobs_chain_disturbs_nothing(ledger_url):
     book, holder = open_for(ledger_url), identity.holder(pid=0)
     around = book.open_run("queue", "a")
     inside = book.inside(book.seal(around.id, token=1, grant="1" * 32, holder=holder).run)
-    book.note("queue", "seen", what="something")
+    book.note("queue", "said", what="something")
     made = begun(inside, "m-1", holder)
     inside.commit([made.beginning()])
     made.append([STEP])
-    book.note("queue", "seen", what="more")
+    book.note("queue", "said", what="more")
     inside.commit([made.ending("failed", reason="no", elapsed=1.0)])
     found = book.find("queue", "m-1")
     assert found and (found.state, found.reason) == ("failed", "no")
@@ -141,7 +141,7 @@ def test_an_end_waits_for_the_jobs_chain_with_no_run_in_its_hands(postgres_url):
         until(lambda: looking._tables.read("SELECT 1 FROM pg_locks WHERE NOT granted"))
         for held in (one.run.id, around.id):
             assert chain("SELECT id FROM {prefix}run WHERE id = :id FOR UPDATE NOWAIT", id=held)
-        chain.append("noted")
+        chain.append("said")
     ending.join()
     assert [(run := book.find("queue", key)) and run.state for key in ("m-1", "m-2")] == ["succeeded"] * 2
     assert not book.verify(book.heads()).breaks

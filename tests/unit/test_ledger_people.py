@@ -17,7 +17,7 @@ def test_a_running_run_hears_that_its_end_is_asked_for_and_goes_on_writing(book)
     assert book.request_cancel(writer.run.id, "ann").state == "running"
     assert writer.cancel_requested() == "ann"
     assert book.request_cancel(writer.run.id, "bob").cancel == "ann"
-    writer.event("tidying up")
+    writer.event("said")
     assert writer.finish("cancelled").state == "cancelled"
     again = book.seal(book.open_run("job", "k").id, token=2, grant="g", holder=ME)
     assert again.cancel_requested() is None
@@ -81,9 +81,9 @@ def test_a_run_that_cannot_be_begun_waits_for_a_person(book):
 
 
 def test_what_an_observer_sees_stands_on_the_jobs_chain(book):
-    head = book.note("job", "refused", gate="file:out", token=3)
+    head = book.note("job", "refused", what="file:out", token=3)
     (entry,) = book.job_entries("job")
-    assert (entry.kind, entry.facts) == ("refused", {"gate": "file:out", "token": "3"})
+    assert (entry.kind, entry.facts) == ("refused", {"what": "file:out", "token": "3"})
     assert head == f"job:job:1:{entry.hash}" and book.verify([head]).compared == 1
 
 

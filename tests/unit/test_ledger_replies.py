@@ -131,7 +131,7 @@ def test_usage_that_was_kept_is_written_once_also_if_it_landed_late(book, monkey
     if landed:
         real(*late[0][0], **late[0][1])
     if between:
-        writer.event("other")
+        writer.event("said")
     kept.write()
     kept.write()
     assert book.run(writer.run.id).usage.usd == 1.0

@@ -74,7 +74,7 @@ def test_an_attempt_that_was_left_behind_may_put_the_run_in_doubt(book):
     assert refused.value.run.state == "in-doubt" == book.run(left.run.id).state
     assert [attempt.state for attempt in book.attempts(left.run.id)] == ["lost"]
     with pytest.raises(StaleToken):
-        left.event("late")
+        left.event("said")
 
 
 def test_doubt_is_only_for_what_was_left_behind(book):
@@ -121,9 +121,9 @@ def test_sealing_again_after_a_lost_reply_begins_no_other_attempt(book):
     assert again.run == first.run and not again.lost
     raised = book.seal(first.run.id, token=9, grant="grant-1", holder=ME)
     assert (raised.run.attempt, raised.run.token, len(book.attempts(first.run.id))) == (1, 9, 1)
-    raised.event("goes on")
+    raised.event("said")
     with pytest.raises(StaleToken):
-        first.event("with the token before the raise")
+        first.event("said")
 
 
 def test_an_edited_command_is_recorded_with_its_attempt(book):
@@ -138,6 +138,6 @@ def test_the_seal_misses_when_the_holder_before_wrote_after_the_look(book):
     """Otherwise the new attempt's entries would be chained to a head that is not the head any more."""
     before = begun(book, 1)
     seen = book.run(before.run.id)
-    before.event("still here")
+    before.event("said")
     assert sealing.take(book._tables, seen, 2, "g", ME, "", "", 1) is None
     assert book.run(before.run.id).token == 1 and book.verify().breaks == ()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import json
 import os
 import subprocess
+from urllib.parse import quote, quote_plus
 
 import pytest
 
@@ -37,6 +39,27 @@ def test_a_secret_in_base64_is_taken_out_wherever_a_read_ends():
         stream = Redacted(secrets({"API_KEY": SECRET}))
         shown = b"".join(stream.feed(said[at : at + size]) for at in range(0, len(said), size)) + stream.feed(b"")
         assert b"[API_KEY]" in shown and len(shown) < 60
+
+
+@pytest.mark.parametrize(
+    "secret", ['pa"ss\\wo/rd-123', "-----BEGIN KEY-----\nMIIEow\tx\r\n-----END KEY-----", "pässwört-123"]
+)
+def test_a_secret_in_json_or_in_a_url_is_taken_out(secret):
+    hidden = secrets({"API_KEY": secret})
+    for said in (json.dumps({"result": secret}), json.dumps({"result": secret}, ensure_ascii=False)):
+        assert hidden.text(said) == '{"result": "[API_KEY]"}'
+    assert hidden.text(f"https://ann:{quote(secret, safe='')}@host/") == "https://ann:[API_KEY]@host/"
+    assert hidden.text(f"q={quote_plus(secret)}&") == "q=[API_KEY]&"
+
+
+def test_a_secret_that_begins_right_after_the_end_of_another_is_taken_out_wherever_a_read_ends():
+    """The first one ends as the second begins, so a read may end in what looks like the middle of the second."""
+    environment = {"A_TOKEN": "--------first--", "B_TOKEN": "------second"}
+    said = "".join(environment.values()).encode()
+    for end in range(1, len(said)):
+        stream = Redacted(secrets(environment))
+        shown = stream.feed(said[:end]) + stream.feed(said[end:]) + stream.feed(b"")
+        assert b"first" not in shown and b"second" not in shown, (end, shown)
 
 
 def test_a_text_that_is_not_utf8_is_redacted_too():

@@ -271,8 +271,10 @@ def _read(shared: GuardedSet | GatedSet) -> list[list[str]]:
 
 
 def _of_the_target(error: Exception) -> bool:
-    """From the user's own connection to the target, not from us."""
-    return type(error).__module__.startswith(("psycopg", "sqlite3"))
+    """From the user's own connection to the target, or from his own git, which a takeover has ended; not from us."""
+    return type(error).__module__.startswith(("psycopg", "sqlite3")) or (
+        isinstance(error, subprocess.CalledProcessError) and error.returncode == -signal.SIGKILL
+    )
 
 
 def _count(course: Course, folder: Path, shared: GuardedSet | GatedSet) -> None:

@@ -88,6 +88,8 @@ def _main(argv: list[str]) -> int:
 def _acquire(store: Store, args: Namespace) -> int:
     if args.pid is not None and process.start_of(args.pid) is None:
         raise UsageError(f"--pid {args.pid}: there is no such process")
+    if args.pid is not None and (whole := process.of_thread(args.pid)) != args.pid:
+        raise UsageError(f"--pid {args.pid} is a thread, which may end before its process. Use {whole}")
     holder = identity.holder(pid=args.pid or 0)
     grant, ttl = identity.new_id(), ttl_seconds(args.ttl, store)
     try:

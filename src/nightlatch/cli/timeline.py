@@ -1,4 +1,4 @@
-"""A run's journal as a person reads it: steps that went well are counted, everything else is a line."""
+"""A run's journal as a person reads it: steps that went well are counted, everything else is a sentence."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from ..core import duration
 from ..core.effects import BEGUN, DONE
 from ..core.logline import logfmt
 from ..core.printable import printable
+from ..core.units import UNITS
+from ..ledger import kinds
 from . import screen
 
 TYPE_CHECKING = False
@@ -14,21 +16,29 @@ if TYPE_CHECKING:
 
 _MOST = 40  # lines that are shown; --json has every entry
 _FEW = 3  # so many steps in a row, or fewer, are shown one by one
-_OFTEN = ("progress", "usage")  # of several in a row only the last is shown
-_FENCE = ("grant", "seq", "head", "run", "definition", "digest", "steps")  # facts for the audit, not for a timeline
 
 
 def lines(entries: list[Entry]) -> list[str]:
     shown = [
         entry
         for index, entry in enumerate(entries)
-        if entry.kind not in _OFTEN or index + 1 == len(entries) or entries[index + 1].kind != entry.kind
+        if not _is_often(entry) or index + 1 == len(entries) or entries[index + 1].kind != entry.kind
     ]
     rows = [row for group in _together(shown) for row in _rows(group)]
-    cells = [[screen.local(at), printable(kind), said] for at, kind, said in rows[-_MOST:]]
+    cells = [[screen.local(at), sentence] for at, sentence in rows[-_MOST:]]
     told = [screen.cut(line, max(screen.width(), 60)) for line in screen.columns(cells, elastic=())]
     earlier = len(rows) - len(cells)
     return [f"  … {earlier} earlier: --json has all of them", *told] if earlier else told
+
+
+def sentence(entry: Entry) -> str:
+    facts = {name: _shown(name, text) for name, text in entry.facts.items()}
+    kind = kinds.ROWS.get(entry.kind)
+    return kind.tell(facts) if kind else f"{printable(entry.kind)} {logfmt(facts)}"  # of a newer program
+
+
+def _is_often(entry: Entry) -> bool:
+    return entry.kind in kinds.ROWS and kinds.ROWS[entry.kind].often
 
 
 def _together(entries: list[Entry]) -> list[list[Entry]]:
@@ -46,39 +56,43 @@ def _together(entries: list[Entry]) -> list[list[Entry]]:
 
 
 def _went_well(entry: Entry) -> bool:
-    if entry.kind == "effect":
+    if entry.kind == kinds.EFFECT_OF_RUN:
         return entry.facts.get("state") in (BEGUN, DONE)
-    if entry.kind == "steps":
+    if entry.kind == kinds.ITEMS_MOVED:
         return "failed" not in entry.facts
-    return entry.kind in ("step-begun", "step-done", "progress")
+    return entry.kind in (kinds.STEP_BEGUN, kinds.STEP_DONE, kinds.PROGRESS)
 
 
-def _rows(group: list[Entry]) -> list[tuple[float, str, str]]:
+def _rows(group: list[Entry]) -> list[tuple[float, str]]:
     if len(group) <= _FEW:
-        return [(entry.at, entry.kind, _said(entry)) for entry in group]
+        return [(entry.at, sentence(entry)) for entry in group]
     done: list[str] = []
     begun: dict[str, None] = {}  # and not ended
     for entry in group:
-        ended = _keys(entry, "step-done", "done")
+        ended = _keys(entry, kinds.STEP_DONE, DONE)
         done += ended
         begun = {key: None for key in begun if key not in ended}
-        begun |= dict.fromkeys(_keys(entry, "step-begun", "begun"))
+        begun |= dict.fromkeys(_keys(entry, kinds.STEP_BEGUN, BEGUN))
     told = [f"{len(done)} done, the last {done[-1]}"] if done else []
     told += [f"begun: {', '.join(begun)}"] if begun else []
-    return [(group[-1].at, "steps", printable("; ".join(told)) or _said(group[-1]))]
+    return [(group[-1].at, printable("steps: " + "; ".join(told)) if told else sentence(group[-1]))]
 
 
-def _keys(entry: Entry, kind: str, word: str) -> list[str]:
+def _keys(entry: Entry, kind: str, state: str) -> list[str]:
     """The keys of steps, one an entry or several, that an entry says this of."""
-    if entry.kind == "steps":
-        return [key for key in str(entry.facts.get(word, "")).split("\n") if key]
-    return [str(entry.facts.get("key", ""))] if entry.kind == kind else []
+    if entry.kind == kinds.ITEMS_MOVED:
+        return [key for key in entry.facts.get(state, "").split("\n") if key]
+    return [entry.facts.get("key", "")] if entry.kind == kind else []
 
 
-def _said(entry: Entry) -> str:
-    told = {printable(name): text for name, text in entry.facts.items() if name not in _FENCE}
-    if entry.kind == "usage":
-        told = {name: str(amount).removesuffix(".0") for name, amount in told.items()}
-    if "elapsed" in told:
-        told["elapsed"] = duration.show(float(told["elapsed"]))
-    return logfmt(told)
+def _shown(name: str, text: str) -> str:
+    """A fact as a person reads it; what others wrote may be made to play with a terminal."""
+    try:
+        if name == "elapsed":
+            return duration.show(float(text))
+        if name == "again_at":
+            return screen.local(float(text))
+    except ValueError:
+        pass  # not what we write there
+    shown = printable(", ".join(text.split("\n")))
+    return shown.removesuffix(".0") if name in UNITS else shown

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from ..core.value import value
 from ..errors import UsageError
-from . import row_checks
+from . import kinds, row_checks
 from .chain import head_text, job_chain, link, unpack
 from .kept_heads import parse_head, parse_kept
-from .replay import KINDS, Links, Replay
+from .replay import Links, Replay
 from .snapshot import Snapshot
 from .step_chain import STEPS
 
@@ -39,9 +39,8 @@ _RUNS = _ENTRIES.format(which=f"chain NOT LIKE 'job:%' AND chain NOT LIKE '{STEP
 _HEAD = """
 SELECT seq FROM {prefix}chain WHERE name = :chain UNION ALL SELECT seq FROM {prefix}run WHERE id = :chain
 """
-_LEAVING = ("ended", "lost")  # entries of a run's chain that tell how far its steps had come
-_ITEMS = ("steps", "steps-lost", "steps-publishing")  # and that tell of a batch's items
-_CUTS = "SELECT chain, seq, at, body FROM {prefix}journal WHERE kind = 'cut' ORDER BY chain, seq"
+_RUN, _ITEMS, _EFFECT = map(kinds.telling, (kinds.RUN, kinds.ITEMS, kinds.EFFECT))
+_CUTS = f"SELECT chain, seq, at, body FROM {{prefix}}journal WHERE kind = '{kinds.CUT}' ORDER BY chain, seq"
 _SKEW = 3_600_000  # ms that the clock of a log line may be off
 
 
@@ -175,9 +174,8 @@ class _Audit:
                 try:
                     if sql is _JOBS:
                         self._follow(chain, number, at, kind, unpack(body), hash_, known=number <= known)
-                    elif replay and kind in KINDS:
-                        if kind in _LEAVING:
-                            self._follow_steps(body)
+                    elif replay and kind in _RUN:
+                        self._follow_steps(kind, body)
                         if number <= known:
                             replay.enter(number, at, kind, body)
                     elif replay and kind in _ITEMS:
@@ -236,15 +234,15 @@ class _Audit:
         run = facts.get("run", "")
         if "head" in facts:
             self._expect(run, int(facts["seq"]), facts["head"], "its job's chain")
-        if kind == "cut":
+        if kind == kinds.CUT:
             self._follow_cut(chain, seq, facts)
-        elif run and ("head" in facts or kind == "cancel-requested"):
+        elif run and ("head" in facts or kind == kinds.CANCEL_REQUESTED):
             self._linked_in[run] = chain
             if known:
                 self._links.setdefault(run, Links()).add(at, kind, facts, head_text(chain, seq, hash_))
-        elif known and kind.startswith("effect-"):
+        elif known and kind in _EFFECT:
             self._effects[facts["scope"], facts["key"]] = row_checks.effect_told(facts)
-        elif kind == "steps-resolved":
+        elif kind in _ITEMS:
             self._items.say(chain.removeprefix("job:"), "", facts["state"], facts["keys"])
 
     def _follow_cut(self, chain: str, seq: int, facts: dict[str, str]) -> None:
@@ -260,8 +258,9 @@ class _Audit:
             self._linked_in[run] = chain
             self._links.setdefault(run, Links()).carry(cut.before, int(place), state)
 
-    def _follow_steps(self, body: str) -> None:
-        head = unpack(body).get("steps")
+    def _follow_steps(self, kind: str, body: str) -> None:
+        """Some tell how far the run's steps had come."""
+        head = unpack(body).get("steps") if "steps" in kinds.ROWS[kind].fields[kinds.RUN] else None
         if head:
             self._expect(*parse_head(head), "its run's chain")
 

@@ -35,6 +35,11 @@ def clean(value: object) -> str:
     return kept(text)
 
 
+def was_cut(text: str) -> bool:
+    """Was it too long to be kept whole?"""
+    return len(text) > _LONGEST
+
+
 def kept(text: str) -> str:
     """A text of any length as every database keeps it."""
     if text.isascii():

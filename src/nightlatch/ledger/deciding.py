@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from ..core import advice, states
 from ..errors import RunEnded, UsageError
+from . import kinds
 from .chain import clean
 from .model import RUN
 
@@ -66,7 +67,7 @@ def ask_to_end(tables: Tables, run: Run, by: str) -> Run | None:
     with tables.on_chain(run.job) as chain:
         if not chain(_ASK, id=run.id, was_attempt=run.attempt, cancel=clean(by)):
             return None
-        anchor = chain.append("cancel-requested", run=run.id, by=by)
+        anchor = chain.append(kinds.CANCEL_REQUESTED, run=run.id, by=by)
         return RUN.read(chain(ANCHOR, id=run.id, anchor=anchor)[0])
 
 
@@ -74,7 +75,7 @@ def cancel(tables: Tables, run: Run, by: str) -> Run | None:
     if run.state == states.RUNNING:
         return run if run.cancel else ask_to_end(tables, run, by)
     if run.state in states.OPEN:
-        return change(tables, run, states.CANCELLED, "cancelled", reason=f"cancelled by {by}", by=by)
+        return change(tables, run, states.CANCELLED, kinds.CANCELLED, reason=f"cancelled by {by}", by=by)
     if states.needs_person(run.state):
         raise RunEnded(f"{title(run)} is {run.state}: say how it ended, with {advice.command('resolve', run.id)}", run)
     raise RunEnded(f"{title(run)} has ended already: {run.state}", run)
@@ -85,7 +86,7 @@ def resolve(tables: Tables, run: Run, outcome: str, by: str) -> Run | None:
         raise UsageError(f"a run cannot be resolved as {outcome!r}: use succeeded, failed or cancelled")
     if not states.needs_person(run.state):
         raise RunEnded(f"{title(run)} is {run.state}: only what is in doubt or needs attention can be resolved", run)
-    return change(tables, run, outcome, "resolved", reason=f"resolved as {outcome} by {by}", by=by)
+    return change(tables, run, outcome, kinds.RESOLVED, reason=f"resolved as {outcome} by {by}", by=by)
 
 
 def retry(tables: Tables, run: Run, by: str) -> Run | None:
@@ -97,13 +98,13 @@ def retry(tables: Tables, run: Run, by: str) -> Run | None:
         raise RunEnded(f"{title(run)} succeeded: to do it once more, {advice.command('run', rest='… --again')}", run)
     if run.state == states.RUNNING:
         raise RunEnded(f"{title(run)} is running, by {run.holder}", run)
-    return run if run.state == states.PENDING else change(tables, run, states.PENDING, "retried", by=by)
+    return run if run.state == states.PENDING else change(tables, run, states.PENDING, kinds.RETRIED, by=by)
 
 
 def attention(tables: Tables, run: Run, reason: str, by: str) -> Run | None:
     if run.state not in (states.PENDING, states.WAITING):
         raise RunEnded(f"{title(run)} is {run.state}", run)
-    return change(tables, run, states.NEEDS_ATTENTION, "needs-attention", reason=reason, by=by)
+    return change(tables, run, states.NEEDS_ATTENTION, kinds.NEEDS_ATTENTION, reason=reason, by=by)
 
 
 def title(run: Run) -> str:

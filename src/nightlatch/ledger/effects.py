@@ -11,6 +11,7 @@ from ..core.effects import BEGUN, DONE, FAILED, IN_DOUBT
 from ..core.model import Holder
 from ..core.value import value
 from ..errors import StaleToken
+from . import kinds
 from .chain import clean
 from .rows import Rows, where
 
@@ -114,7 +115,7 @@ class Effects:
                 command=clean(command), input=input, deadline=at + lasting, began=at, changed=at,
             )  # fmt: skip
             rows = chain(_BEGIN, **EFFECT.by_column(begun))
-            return self._moved(chain, rows, scope, key, "effect-begun", by=str(holder), command=command)
+            return self._moved(chain, rows, scope, key, kinds.EFFECT_BEGUN, by=str(holder), command=command)
 
     def finish(self, effect: Effect, state: str, *, exit_code: int | None, result: str, reason: str) -> Effect:
         """Its holder says how it ended, now that nothing of its command is left.
@@ -122,18 +123,27 @@ class Effects:
         Raises `StaleToken` when another has judged it meanwhile.
         """
         return self._move(
-            effect, BEGUN, state, f"effect-{state}", exit_code=exit_code, result=result, reason=reason, over=True
+            effect,
+            BEGUN,
+            state,
+            kinds.EFFECT_ENDED[state],
+            exit_code=exit_code,
+            result=result,
+            reason=reason,
+            over=True,
         )
 
     def reap(self, effect: Effect) -> Effect:
         """Begun by a holder that is gone, as whoever holds its lease now can tell: it may have acted, until now."""
         why = f"{effect.holder} was gone before it could say how it ended"
-        return self._move(effect, BEGUN, IN_DOUBT, "effect-in-doubt", reason=why, over=True)
+        return self._move(effect, BEGUN, IN_DOUBT, kinds.EFFECT_IN_DOUBT, reason=why, over=True)
 
     def decide(self, effect: Effect, state: str, *, by: str, result: str = "") -> Effect:
         """A probe or a person says what became of an effect in doubt."""
         assert state in (DONE, FAILED)
-        return self._move(effect, IN_DOUBT, state, "effect-resolved", result=result or effect.result, reason=by, by=by)
+        return self._move(
+            effect, IN_DOUBT, state, kinds.EFFECT_RESOLVED, result=result or effect.result, reason=by, by=by
+        )
 
     def learn(
         self,
@@ -157,7 +167,7 @@ class Effects:
                 deadline=deadline, result=result, reason=reason, began=at, changed=at,
             )  # fmt: skip
             rows = chain(_LEARN, **EFFECT.by_column(learned))
-            return self._moved(chain, rows, scope, key, "effect-learned", reason=reason)
+            return self._moved(chain, rows, scope, key, kinds.EFFECT_LEARNED, reason=reason)
 
     def _move(
         self,

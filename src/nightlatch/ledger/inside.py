@@ -13,7 +13,8 @@ from ..core.units import UNITS
 from ..core.value import replace
 from ..errors import RunEnded, StaleToken, StoreUnreachable, UsageError
 from ..system import clock
-from .chain import clean, head_text, job_chain, link, pack
+from . import kinds
+from .chain import clean, head_text, job_chain, link
 from .deciding import title
 from .fence import Fence
 from .model import ATTEMPT, ENTRY, RUN, Attempt, Run
@@ -111,9 +112,9 @@ class Inside:
         seq, head, rows, journal, attempts = self._seq, self._head, [], [], []
         for due in dues:
             for kind, facts in due.links:
-                seq, body = seq + 1, pack(facts)
+                seq, body = seq + 1, kinds.body(kind, kinds.JOB, facts)
                 head = link(head, self._chain, seq, due.at, kind, body)
-                journal.append((self._chain, seq, due.at, kind, body, head))
+                journal.append((self._chain, seq, due.at, str(kind), body, head))
             if due.links:
                 due.run = replace(due.run, anchor=head_text(self._chain, seq, head))
             rows.append(_ROW.row(due.run))
@@ -219,14 +220,14 @@ class InnerRun:
         entries = _Entries(seen, at)
         fresh, self.lost = not seen.head, seen.state == states.RUNNING
         if fresh:
-            entries.add("opened", job=seen.job, key=seen.key, parent=seen.parent)
+            entries.add(kinds.OPENED, job=seen.job, key=seen.key, parent=seen.parent)
         attempts = [lost_attempt(seen, at)] if self.lost else []
         if self.lost:
             steps = head_of(tables.read, seen.id)
-            entries.add("lost", attempt=seen.attempt, token=seen.token, holder=seen.holder, steps=steps)
+            entries.add(kinds.LOST, attempt=seen.attempt, token=seen.token, holder=seen.holder, steps=steps)
         number = seen.attempt + 1
         facts = {"attempt": number, "token": around.token, "grant": around.grant, "holder": holder, "host": holder.host}
-        entries.add("started", **facts)
+        entries.add(kinds.STARTED, **facts)
         attempts.append(
             Attempt(
                 run=seen.id, attempt=number, token=around.token, grant=around.grant, holder=holder, started=at / 1000
@@ -265,16 +266,16 @@ class InnerRun:
         due.steps = self._steps.rows(steps, due.at)
         entries = _Entries(due.run, due.at)
         if traceback:
-            entries.add("exception", traceback=traceback)
+            entries.add(kinds.EXCEPTION, traceback=traceback)
         head = self._steps.head_after(due.steps)
         code = 0 if state == states.SUCCEEDED else 1
         facts = {"attempt": self.run.attempt, "state": state, "exit_code": code, "reason": reason or None}
-        entries.add("ended", **facts, elapsed=elapsed, steps=head)
+        entries.add(kinds.ENDED, **facts, elapsed=elapsed, steps=head)
         due.run = replace(
             due.run, state=state, reason=clean(reason), elapsed=elapsed, changed=due.at / 1000, ended=due.at / 1000,
             exit_code=code, seq=entries.seq, head=entries.head,
         )  # fmt: skip
-        due.links.append(("ended", _link(due.run, entries.seq, entries.head)))
+        due.links.append((kinds.ENDED, _link(due.run, entries.seq, entries.head)))
         due.journal += [*entries.rows, *due.steps]
         due.attempts = [*due.attempts[:-1], ended_attempt(self.run, state, code, clean(reason), due.at, elapsed)]
         more = {"reason": reason, "traceback": traceback}

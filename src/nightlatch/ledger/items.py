@@ -10,6 +10,7 @@ from itertools import product
 
 from ..core.effects import BEGUN, IN_DOUBT
 from ..core.value import value
+from . import kinds
 from .chain import clean
 from .rows import Rows
 
@@ -135,5 +136,5 @@ class Items:
             )
             keys = sorted(key for (key,) in rows)
             if keys:
-                chain.append("steps-resolved", state=state, keys="\n".join(keys), reason=reason)
+                chain.append(kinds.ITEMS_RESOLVED, state=state, keys="\n".join(keys), reason=reason)
             return keys

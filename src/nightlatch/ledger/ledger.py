@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..core import advice, states
 from ..errors import RunEnded, StaleToken, StoreUnreachable, UsageError
 from ..system import clock
-from . import deciding, opening, sealing, step_chain, tally
+from . import deciding, kinds, opening, sealing, step_chain, tally
 from .chain import job_chain
 from .model import ATTEMPT, ENTRY, RUN
 from .rows import where
@@ -215,7 +215,8 @@ class Ledger:
         it cannot be written does not hide what was refused."""
         stands = refused.stands.token if isinstance(refused, StaleToken) and refused.stands else None
         try:
-            self.note(job, "refused", run=run, attempt=attempt, what=what, token=token, stands=stands, reason=refused)
+            facts = {"run": run, "attempt": attempt, "what": what, "token": token, "stands": stands, "reason": refused}
+            self.note(job, kinds.REFUSED, **facts)
         except StoreUnreachable:
             pass
 

@@ -6,7 +6,8 @@ import os
 
 from ..core import states
 from ..core.model import check_name
-from .chain import clean, link, pack
+from . import kinds
+from .chain import clean, link
 from .deciding import ANCHOR, change
 from .model import RUN, Run
 
@@ -37,21 +38,22 @@ def open_run(
         if run is None:
             run = _create(tables, job=job, key=key, slot=slot, command=command, definition=definition, host=host)
         elif states.may_start(run.state) or (again and run.state == states.SUCCEEDED):
-            run = change(tables, run, states.PENDING, "opened-again", host=host)
+            run = change(tables, run, states.PENDING, kinds.OPENED_AGAIN, host=host)
         if run is not None:
             return run
 
 
 def _create(tables: Tables, **given: str) -> Run | None:
     facts: dict[str, Any] = {name: clean(text) for name, text in given.items()}
-    body = pack({name: text for name, text in facts.items() if text})
+    kind = str(kinds.OPENED)
+    body = kinds.body(kind, kinds.RUN, {name: text for name, text in facts.items() if text})
     run = new_id()
     with tables.on_chain(given["job"]) as chain:
-        head, at = link("", run, 1, chain.at, "opened", body), chain.at / 1000
+        head, at = link("", run, 1, chain.at, kind, body), chain.at / 1000
         if not chain(_CREATE, **RUN.by_column(Run(id=run, **facts, created=at, changed=at, seq=1, head=head))):
             return None  # another was faster
-        chain.enter(run, 1, "opened", body, head)
-        anchor = chain.append("opened", run=run, seq=1, head=head)
+        chain.enter(run, 1, kind, body, head)
+        anchor = chain.append(kind, run=run, seq=1, head=head)
         return RUN.read(chain(ANCHOR, id=run, anchor=anchor)[0])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..core import states
 from ..system import clock
+from . import kinds
 from .chain import job_chain
 from .model import Pruned
 from .step_chain import STEPS, chains_of
@@ -39,7 +40,7 @@ _JOBS = f"""
 SELECT job FROM {{prefix}}run WHERE state IN ({_ENDED}) AND changed < :before
 UNION SELECT substr(name, 5) FROM {{prefix}}chain
 WHERE (SELECT at FROM {{prefix}}journal WHERE chain = name ORDER BY seq LIMIT 1) < :before
-  AND EXISTS (SELECT 1 FROM {{prefix}}journal WHERE chain = name AND at < :before AND kind <> 'cut')
+  AND EXISTS (SELECT 1 FROM {{prefix}}journal WHERE chain = name AND at < :before AND kind <> '{kinds.CUT}')
 """
 # Compared again: a run that was started again since it was seen stays.
 _REMOVE = f"DELETE FROM {{prefix}}run WHERE id = :run AND state IN ({_ENDED}) AND changed < :before RETURNING id"
@@ -136,8 +137,8 @@ def _remove(tables: Tables, job: str, over: list[str], before: int, by: str) -> 
             ]
             for first in range(0, len(stay), _MOST):
                 links = " ".join(stay[first : first + _MOST])
-                chain.append("cut", runs="", by=by, before=before, links=links)
-        chain.append("cut", **facts)
+                chain.append(kinds.CUT, runs="", by=by, before=before, links=links)
+        chain.append(kinds.CUT, **facts)
     return gone, entries
 
 

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from ..core import states
 from ..core.units import UNITS
+from . import kinds
 from .chain import unpack
 from .rows import counts
+from .sealing import LEFT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
-
-KINDS = frozenset(("opened", "started", "lost", "ended", "progress", "usage"))  # entries that the rows follow from
 
 _GIVEN = ("job", "key", "slot", "command", "definition", "host", "parent")
 _DECIDED = ("state", "reason", "cancel", "changed", "ended", "due", "anchor")  # columns that people's verbs change
-_LEFT = "its holder is gone"
 
 
 class Links:
@@ -33,8 +33,8 @@ class Links:
 
     def add(self, at: int, kind: str, facts: dict[str, str], head: str) -> None:
         self.at, self.anchor = at, head
-        self.whole = self.whole or kind == "opened"
-        if "was" in facts or kind == "cancel-requested":
+        self.whole = self.whole or kind == kinds.OPENED
+        if "was" in facts or kind == kinds.CANCEL_REQUESTED:
             seq = int(facts["seq"]) if "seq" in facts else self.changes[-1][0] if self.changes else 0
             self.changes.append((seq, at, facts))
 
@@ -57,33 +57,19 @@ class Replay:
             del self.row["cancel"]
 
     def enter(self, seq: int, at: int, kind: str, body: str) -> None:
-        """The next entry of its chain, of one of KINDS."""
+        """The next entry of its chain, of a kind that tells of a run."""
         self._decide(seq)
-        facts = unpack(body)
-        match kind:
-            case "opened":
-                self.row |= {name: facts.get(name, "") for name in _GIVEN}
-                self.row |= {"state": states.PENDING, "created": at, "changed": at}
-            case "started":
-                self._start(at, facts)
-            case "lost":
-                self._lose(at, facts)
-            case "ended":
-                self._end(at, facts)
-            case "progress":
-                self.row |= {"done": int(facts["done"]), "total": int(facts.get("total", 0))}
-                self.row["message"] = facts.get("message", "")
-            case "usage":
-                used = counts({unit: float(facts[unit]) for unit in UNITS if unit in facts})
-                self.usage[seq] = (at, *used.values())
-                for unit, count in used.items():
-                    self.row[unit] += count
+        _FOLLOWS[kind](self, seq, at, unpack(body))
 
     def finish(self) -> None:
         """There is no further entry."""
         self._decide(None)
 
-    def _start(self, at: int, facts: dict[str, str]) -> None:
+    def _open(self, seq: int, at: int, facts: dict[str, str]) -> None:
+        self.row |= {name: facts.get(name, "") for name in _GIVEN}
+        self.row |= {"state": states.PENDING, "created": at, "changed": at}
+
+    def _start(self, seq: int, at: int, facts: dict[str, str]) -> None:
         number, token = int(facts["attempt"]), int(facts["token"])
         same = {"token": token, "grant_id": facts["grant"], "holder": facts["holder"]}
         self.row |= same | {name: facts[name] for name in ("command", "definition", "host") if name in facts}
@@ -96,17 +82,17 @@ class Replay:
             "started": before["started"] if before else at,
         }  # fmt: skip
 
-    def _lose(self, at: int, facts: dict[str, str]) -> None:
+    def _lose(self, seq: int, at: int, facts: dict[str, str]) -> None:
         number = int(facts["attempt"])
         started = self.attempts[number]["started"]
-        self.attempts[number] |= {"state": states.LOST, "reason": _LEFT, "ended": at, "elapsed": at - started}
+        self.attempts[number] |= {"state": states.LOST, "reason": LEFT, "ended": at, "elapsed": at - started}
         if "state" in facts:  # nobody goes on
             self.row |= {"state": facts["state"], "token": int(facts["by_token"]), "changed": at, "ended": at}
-            self.row["reason"] = f"attempt {number} was lost: {_LEFT}"
+            self.row["reason"] = f"attempt {number} was lost: {LEFT}"
             if "by_grant" in facts:
                 self.row["grant_id"] = facts["by_grant"]
 
-    def _end(self, at: int, facts: dict[str, str]) -> None:
+    def _end(self, seq: int, at: int, facts: dict[str, str]) -> None:
         code = int(facts["exit_code"]) if "exit_code" in facts else None
         end = {"state": facts["state"], "exit_code": code, "reason": facts.get("reason", ""), "ended": at}
         end["elapsed"] = round(float(facts["elapsed"]) * 1000)
@@ -115,6 +101,16 @@ class Replay:
         self.row |= end | {"changed": at, "due": due}
         if due is not None:
             self.row["state"] = states.WAITING
+
+    def _progress(self, seq: int, at: int, facts: dict[str, str]) -> None:
+        self.row |= {"done": int(facts["done"]), "total": int(facts.get("total", 0))}
+        self.row["message"] = facts.get("message", "")
+
+    def _use(self, seq: int, at: int, facts: dict[str, str]) -> None:
+        used = counts({unit: float(facts[unit]) for unit in UNITS if unit in facts})
+        self.usage[seq] = (at, *used.values())
+        for unit, count in used.items():
+            self.row[unit] += count
 
     def _decide(self, before: int | None) -> None:
         """What was decided up to the entry `before`."""
@@ -153,3 +149,14 @@ class Replay:
             self.row["anchor"] = anchor
         for name in ("state", "reason"):
             self.attempts.get(self.row["attempt"], {}).pop(name, None)
+
+
+_FOLLOWS: dict[str, Callable[[Replay, int, int, dict[str, str]], None]] = {
+    kinds.OPENED: Replay._open,
+    kinds.STARTED: Replay._start,
+    kinds.LOST: Replay._lose,
+    kinds.ENDED: Replay._end,
+    kinds.PROGRESS: Replay._progress,
+    kinds.USAGE: Replay._use,
+}
+assert _FOLLOWS.keys() == kinds.telling(kinds.RUN), "each kind that tells of a run has its rule here"

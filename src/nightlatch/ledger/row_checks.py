@@ -8,7 +8,7 @@ from __future__ import annotations
 from ..core.effects import DONE
 from ..core.model import Holder
 from ..core.units import UNITS
-from .chain import unpack
+from .chain import unpack, was_cut
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class Items:
     def say(self, scope: str, run: str, state: str, keys: str) -> None:
         """`run` is "" for a person's word."""
         names = keys.split("\n")
-        if keys.endswith(" characters)"):
+        if was_cut(keys):
             self._cut_short.add(run or scope)
             names.pop()
         for key in names:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from ..core import advice, states
 from ..core.model import Mark
 from ..errors import RunEnded, StaleToken
-from . import tally
-from .chain import clean, link, pack
+from . import kinds, tally
+from .chain import clean, link
 from .deciding import ANCHOR, title
 from .model import ATTEMPT, ENTRY, RUN, Attempt
 from .step_chain import head_of
@@ -42,7 +42,7 @@ UPDATE {prefix}attempt SET state = 'lost', reason = :reason, ended = :at, elapse
 WHERE run = :run AND attempt = :attempt
 """
 
-_LEFT = "its holder is gone"
+LEFT = "its holder is gone"
 
 
 def judge(store: str, run: Run, token: int, grant: str) -> None:
@@ -80,12 +80,12 @@ def take(
     number = run.attempt + (run.grant != grant or run.state != states.RUNNING)
     if left_behind:
         steps = head_of(tables.read, run.id)
-        entries.add("lost", attempt=run.attempt, token=run.token, holder=run.holder, steps=steps)
+        entries.add(kinds.LOST, attempt=run.attempt, token=run.token, holder=run.holder, steps=steps)
         attempts.append(lost_attempt(run, entries.at))
     facts = {"attempt": number, "token": token, "grant": grant, "holder": holder, "host": holder.host}
     edited = {"command": clean(command), "definition": clean(definition)}
     facts |= {name: text for name, text in edited.items() if text and text != getattr(run, name)}
-    entries.add("started", **facts)
+    entries.add(kinds.STARTED, **facts)
     attempts.append(
         Attempt(run=run.id, attempt=number, token=token, grant=grant, holder=holder, started=entries.at / 1000)
     )
@@ -113,7 +113,7 @@ def reap(tables: Tables, run: Run, token: int, grant: str, state: str) -> Run | 
     with tables.on_chain(run.job) as chain:
         entries = _Entries(run, chain.at)
         facts = {"attempt": run.attempt, "token": run.token, "holder": run.holder, "steps": head_of(chain, run.id)}
-        entries.add("lost", **facts, state=state, by_token=token, by_grant=grant)
+        entries.add(kinds.LOST, **facts, state=state, by_token=token, by_grant=grant)
         values = _seen(run) | {
             "state": state,
             "token": token,
@@ -121,15 +121,15 @@ def reap(tables: Tables, run: Run, token: int, grant: str, state: str) -> Run | 
             "seq": entries.seq,
             "head": entries.head,
             "at": chain.at,
-            "reason": f"attempt {run.attempt} was lost: {_LEFT}",
+            "reason": f"attempt {run.attempt} was lost: {LEFT}",
         }
         if not chain(_REAP, **values):
             return None
-        chain(_LOSE, run=run.id, attempt=run.attempt, reason=_LEFT, at=chain.at)
+        chain(_LOSE, run=run.id, attempt=run.attempt, reason=LEFT, at=chain.at)
         tally.close_attempt(tables, chain, run)
         for chain_name, seq, _, kind, body, hash_ in entries.rows:
             chain.enter(chain_name, seq, kind, body, hash_)
-        anchor = chain.append("ended", run=run.id, state=state, seq=entries.seq, head=entries.head)
+        anchor = chain.append(kinds.ENDED, run=run.id, state=state, seq=entries.seq, head=entries.head)
         return RUN.read(chain(ANCHOR, id=run.id, anchor=anchor)[0])
 
 
@@ -142,7 +142,7 @@ class _Entries:
         self.rows: list[Row] = []
 
     def add(self, kind: str, **facts: object) -> None:
-        body = pack(facts)
+        kind, body = str(kind), kinds.body(kind, kinds.RUN, facts)
         self.seq += 1
         self.head = link(self.head, self._run, self.seq, self.at, kind, body)
         self.rows.append((self._run, self.seq, self.at, kind, body, self.head))
@@ -150,7 +150,7 @@ class _Entries:
 
 def lost_attempt(run: Run, at: int) -> Attempt:
     """The newest attempt of a run whose holder is gone."""
-    return ended_attempt(run, states.LOST, None, _LEFT, at, at / 1000 - (run.started or 0.0))
+    return ended_attempt(run, states.LOST, None, LEFT, at, at / 1000 - (run.started or 0.0))
 
 
 def ended_attempt(run: Run, state: str, exit_code: int | None, reason: str, at: int, elapsed: float) -> Attempt:

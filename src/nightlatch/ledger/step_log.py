@@ -7,8 +7,7 @@ place, two writers cannot both go on from where it stood. The head goes into the
 
 from __future__ import annotations
 
-from ..core.effects import BEGUN, DONE, FAILED
-from . import step_chain
+from . import kinds, step_chain
 from .chain import clean, head_text, kept, line, link, unpack
 from .fence import Fence
 from .model import ENTRY, Entry
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
 
     Step = tuple[str, str, str, int, str, str]  # digest, key, state, tries, result, reason
 
-KIND = "step-"  # and the step's state
-STATES = (BEGUN, DONE, FAILED)
+_STATE = {str(kind): state for state, kind in kinds.STEP.items()}  # by kind
 
 _RESULT = "\nresult="  # what comes after it is the result, whole
 _HEX = frozenset("0123456789abcdef")
@@ -49,7 +47,7 @@ _AROUND = """
 
 def step(digest: str, key: str, state: str, tries: int, result: str, reason: str) -> Step:
     """A step as it can be recorded; `ValueError` if it cannot."""
-    if state not in STATES:
+    if state not in kinds.STEP:
         raise ValueError(f"a step cannot be {state!r}")
     if len(digest) != 32 or not _HEX.issuperset(digest):
         raise ValueError(f"{digest!r} is no digest: it takes 32 hexadecimal digits")
@@ -88,8 +86,8 @@ class StepLog:
 
     def result(self, chain: str, digest: str) -> str:
         """The result of one step that is done; "" if there is none."""
-        rows = self._tables.read(_ONE, chain=chain, kind=KIND + DONE, begin=f"digest={digest}\n%")
-        return _facts(KIND + DONE, rows[0][0])[-1] if rows else ""
+        rows = self._tables.read(_ONE, chain=chain, kind=str(kinds.STEP_DONE), begin=f"digest={digest}\n%")
+        return _facts(kinds.STEP_DONE, rows[0][0])[-1] if rows else ""
 
 
 class StepWriter:
@@ -137,9 +135,9 @@ class StepWriter:
             if reason:
                 body += f"\nreason={line(reason)}"
             body += _RESULT + result
-            seq += 1
-            head = link(head, self.chain, seq, at, KIND + state, body)
-            rows.append((self.chain, seq, at, KIND + state, body, head))
+            seq, kind = seq + 1, str(kinds.STEP[state])
+            head = link(head, self.chain, seq, at, kind, body)
+            rows.append((self.chain, seq, at, kind, body, head))
         return rows
 
 
@@ -180,4 +178,4 @@ def _place(rows: Sequence[Row]) -> tuple[int, str]:
 
 def _facts(kind: str, body: str) -> tuple[str, str, int, int, str]:
     digest, tries, attempt, rest = body.split("\n", 3)
-    return digest[7:], kind[len(KIND) :], int(tries[6:]), int(attempt[8:]), rest.partition(_RESULT)[2]
+    return digest[7:], _STATE[kind], int(tries[6:]), int(attempt[8:]), rest.partition(_RESULT)[2]

@@ -7,7 +7,8 @@ what it takes to read a row that must not change before we commit, `{lock}` one 
 from __future__ import annotations
 
 from ..system import clock
-from .chain import head_text, job_chain, link, pack
+from . import kinds
+from .chain import head_text, job_chain, link
 from .model import ENTRY
 
 TYPE_CHECKING = False
@@ -98,7 +99,7 @@ class OnChain:
 
     def append(self, kind: str, **facts: object) -> str:
         """Put an entry on the job's chain; returns the chain's head, as it may be kept elsewhere."""
-        body = pack(facts)
+        kind, body = str(kind), kinds.body(kind, kinds.JOB, facts)
         self._seq += 1
         self._head = link(self._head, self._chain, self._seq, self.at, kind, body)
         self.enter(self._chain, self._seq, kind, body, self._head)

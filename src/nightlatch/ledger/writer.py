@@ -5,8 +5,8 @@ from __future__ import annotations
 from ..core import states
 from ..core.units import UNITS
 from ..errors import RunEnded, UsageError
-from . import tally
-from .chain import clean, link, pack
+from . import kinds, tally
+from .chain import clean, link
 from .fence import WHERE, Fence
 from .model import ENTRY, USED, Used
 from .rows import amounts as amounts_of
@@ -74,12 +74,12 @@ class Writer:
         self._lent = False  # somebody else in the run appends steps too
 
     def event(self, kind: str, /, **facts: object) -> None:
-        """Put an entry into the run's journal. Facts are kept as text; None is left out."""
+        """Put an entry of a declared kind into the run's journal. Facts are kept as text; None is left out."""
         self._turns.take(Verb(kind, facts))
 
     def progress(self, done: int, total: int = 0, message: str = "") -> None:
         """How far it is; a total of 0 is unknown."""
-        verb = Verb("progress", {"done": done, "total": total or None, "message": message or None})
+        verb = Verb(kinds.PROGRESS, {"done": done, "total": total or None, "message": message or None})
         verb.progress = {"done": done, "total": total, "message": clean(message)}
         self._turns.take(verb)
 
@@ -94,8 +94,9 @@ class Writer:
     def used(self, amounts: Mapping[str, float], about: Mapping[str, str] = NOTHING, **facts: object) -> Verb:
         """What `usage` writes, to be written with `take`."""
         known = {name: clean(text) for name, text in about.items() if text}
-        verb = Verb("usage", {**amounts, **known, **facts})
-        verb.counts, verb.about = counts(amounts), known
+        parts = counts(amounts)
+        verb = Verb(kinds.USAGE, {**amounts, **known, **facts})
+        verb.counts, verb.about = parts, known
         return verb
 
     def take(self, verb: Verb) -> None:
@@ -122,7 +123,7 @@ class Writer:
 
     def lend(self) -> None:
         """A process of the run writes its steps itself."""
-        self.event("lent")
+        self.event(kinds.LENT)
         self._lent = True
 
     def together(self) -> _Together[Verb]:
@@ -140,7 +141,6 @@ class Writer:
         reason: str = "",
         elapsed: float = 0.0,
         again_at: float | None = None,
-        **facts: object,
     ) -> Run:
         """End the attempt as `state`, and the run with it; with `again_at` the run waits for its next attempt.
 
@@ -150,7 +150,9 @@ class Writer:
         if state in states.OPEN or not states.may_follow(states.RUNNING, state):
             ends = ", ".join((*states.TERMINAL, *states.ASKING))
             raise UsageError(f"an attempt cannot end as {state!r}: use one of {ends}")
-        body = pack(
+        body = kinds.body(
+            kinds.ENDED,
+            kinds.RUN,
             {
                 "attempt": self.run.attempt,
                 "state": state,
@@ -159,8 +161,7 @@ class Writer:
                 "elapsed": elapsed,
                 "again_at": again_at,
                 "steps": head_of(self._tables.read, self.run.id) if self._steps or self._lent else None,
-                **facts,
-            }
+            },
         )
         values: dict[str, object] = {
             "exit_code": exit_code,
@@ -229,18 +230,18 @@ class Writer:
         self, seq: int, head: str, state: str, body: str, values: dict[str, object]
     ) -> tuple[int, str, Callable[[], bool]]:
         run, at = self.run, self._fence.now()
-        head = link(head, run.id, seq, at, "ended", body)
+        head = link(head, run.id, seq, at, kinds.ENDED, body)
         to = states.WAITING if values["due"] is not None else state
         values = self._fence.values() | values | {"seq": seq, "head": head, "at": at, "attempt": run.attempt}
 
         def write() -> bool:
             try:
                 with self._tables.on_chain(run.job) as chain:
-                    anchor = chain.append("ended", run=run.id, attempt=run.attempt, state=to, seq=seq, head=head)
+                    anchor = chain.append(kinds.ENDED, run=run.id, attempt=run.attempt, state=to, seq=seq, head=head)
                     if not chain(_FINISH, **values, state=to, anchor=anchor):
                         raise _Missed  # takes the link back
                     chain(_END, **values, state=state)
-                    chain.enter(run.id, seq, "ended", body, head, at)
+                    chain.enter(run.id, seq, str(kinds.ENDED), body, head, at)
                     if any(self._used.by_unit().values()):
                         tally.close_attempt(self._tables, chain, run)
             except _Missed:
@@ -254,9 +255,7 @@ class Verb:
     """One call, on its way into a commit."""
 
     def __init__(self, kind: str, facts: dict[str, object]) -> None:
-        if "\n" in kind or not kind:
-            raise UsageError(f"{kind!r} is no kind of entry: use one word, as in step-done")
-        self.kind, self.facts, self.body = kind, facts, pack(facts)
+        self.kind, self.facts, self.body = str(kind), facts, kinds.body(kind, kinds.RUN, facts)
         self.heads: set[str] = set()  # where commits with it would have brought the run
         self.progress: dict[str, object] = {}
         self.counts: dict[str, int] = {}

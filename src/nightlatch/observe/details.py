@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..core.value import value
+from ..ledger import kinds
 from ..runtime.both import plan
 from ..runtime.supervisor.run import kept
 from . import undecided
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from .undecided import Undecided
 
 _TAIL = 10  # lines of output
-_LINKS = ("opened", "ended")  # on the job's chain: they point to the run's own entries
 
 
 @value(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class Details(RunView):
 
     @property
     def refusals(self) -> tuple[Entry, ...]:
-        return tuple(entry for entry in self.entries if entry.kind.startswith("refus"))
+        return tuple(entry for entry in self.entries if entry.kind == kinds.REFUSED)
 
     def facts(self) -> dict[str, object]:
         """As JSON has it."""
@@ -66,17 +66,18 @@ def details(reader: Reader, run: Run) -> Details:
 
 def newest_plan(reader: Reader, job: str) -> Plan | None:
     """What the job's newest dry-run found."""
-    noted = reader.ledger.noted(job, plan.KIND)
+    noted = reader.ledger.noted(job, kinds.PLAN)
     return plan.from_journal(job, noted) if noted else None
 
 
 def _journal(reader: Reader, run: Run) -> list[Entry]:
     """The run's own, its steps, and what people and observers put on its job's."""
+    links = {kind for kind in kinds.ROWS.values() if kind.is_link}  # they point to the run's own entries
     # A second before it: the job's chain and the run's are stamped by two readings of the clock.
     theirs = [
         entry
         for entry in reader.ledger.job_entries(run.job, run.created - 1)
-        if entry.facts.get("run") == run.id and entry.kind not in _LINKS
+        if entry.facts.get("run") == run.id and entry.kind not in links
     ]
     mine = [*reader.ledger.entries(run.id), *reader.ledger.step_log.entries(run.id)]
     return sorted([*mine, *theirs], key=lambda entry: entry.at)

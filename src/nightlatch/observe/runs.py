@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..core import advice, states
 from ..core.job import BY_HAND
 from ..core.value import value
+from ..ledger import kinds
 from ..runtime.supervisor.afterwards import lapse
 from ..runtime.supervisor.leases import unsealed
 from .reader import NEEDS_DECISION
@@ -122,7 +123,7 @@ def start(reader: Reader, run: Run) -> Advice:
 
 def batch(reader: Reader, run: Run) -> Advice | None:
     """How a batch is started again; None if the run is not a batch."""
-    recorded = [entry.facts["again"] for entry in reader.ledger.entries(run.id) if entry.kind == "batch"]
+    recorded = [entry.facts["again"] for entry in reader.ledger.entries(run.id) if entry.kind == kinds.BATCH]
     return _typed(recorded[-1], run.job) if recorded else None
 
 

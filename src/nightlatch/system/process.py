@@ -34,6 +34,14 @@ def state_of(pid: int, start: int) -> str:
     return status[0]
 
 
+def of_thread(number: int) -> int:
+    """The process that has the thread of this number; for a process its own. A thread ends before its process may."""
+    for line in (_content(f"/proc/{number}/status") or b"").splitlines():
+        if line.startswith(b"Tgid:"):
+            return int(line.split()[1])
+    return number
+
+
 def parents() -> dict[int, int]:
     """pid → parent's pid, for every process that can be seen."""
     return {pid: status[1] for pid in pids() if (status := _status(pid)) and status[0] != ZOMBIE}

@@ -1,7 +1,8 @@
 """Secrets of the environment, taken out of whatever is shown, kept, recorded or sent on: one way for all of them.
 
-A secret is found as it is, and in base64 (standard and URL-safe) wherever in the encoded text it begins. Other
-encodings are not: this is against carelessness, not against a command that wants to give a secret away.
+A secret is found as it is, as JSON and as URLs have it, and in base64 (standard and URL-safe) wherever in the encoded
+text it begins; not where a line ends inside that, unless the secret alone was encoded. Other encodings are not found:
+this is against carelessness, not against a command that wants to give a secret away.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ _SHORTEST = 8  # shorter values would take innocent words out of every line
 _NAMES = ("KEY", "TOKEN", "SECRET", "PASSW", "CREDENTIAL", "PRIVATE", "AUTH")
 _LINE = 76  # where the command base64 ends a line
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
+_IN_JSON = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_IN_URLS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-~")
 
 
 def secrets(environment: Mapping[str, str]) -> Redactor:
@@ -31,7 +34,31 @@ def secrets(environment: Mapping[str, str]) -> Redactor:
         and any(word in name.upper() for word in _NAMES)
         and not os.path.exists(text)
     }
-    return Redactor([(form, instead) for secret, instead in found.items() for form in (secret, *_encoded(secret))])
+    return Redactor([(form, instead) for secret, instead in found.items() for form in _forms(secret)])
+
+
+def _forms(secret: bytes) -> Iterator[bytes]:
+    yield secret
+    yield from _escaped(secret)
+    yield from _encoded(secret)
+
+
+def _escaped(secret: bytes) -> Iterator[bytes]:
+    """In JSON, with and without what is not ASCII; in a URL, with and without its slashes; in a form, whose spaces are
+    pluses."""
+    text = secret.decode(errors="surrogateescape")
+    yield "".join(_IN_JSON.get(letter, letter) for letter in text).encode(errors="surrogateescape")
+    yield "".join(_IN_JSON.get(letter) or _ascii(letter) for letter in text).encode()
+    for kept in (b"", b"/"):
+        yield b"".join(b"%c" % byte if byte in _IN_URLS or byte in kept else b"%%%02X" % byte for byte in secret)
+    yield b"".join(b"%c" % byte if byte in _IN_URLS else b"+" if byte == 32 else b"%%%02X" % byte for byte in secret)
+
+
+def _ascii(letter: str) -> str:
+    if " " <= letter <= "~":
+        return letter
+    units = letter.encode("utf-16-be", errors="surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
 def _encoded(secret: bytes) -> Iterator[bytes]:
@@ -76,6 +103,14 @@ class Redactor:
                 start = data.find(secret[:1], start + 1)
         return at
 
+    def end_of_one_across(self, data: bytes, at: int) -> int:
+        """Where the secret ends that is whole, and has `at` inside it; 0 if there is none."""
+        for secret, _ in self._patterns:
+            start = data.find(secret, max(0, at - len(secret) + 1))
+            if 0 <= start < at:
+                return start + len(secret)
+        return 0
+
 
 class Redacted:
     """A stream: what may be the beginning of a secret waits for what comes next, as it may come in two reads."""
@@ -87,8 +122,7 @@ class Redacted:
         """What may go on of it; b"" is the end."""
         seen = self._held + data
         at = self._redactor.beginning(seen) if data else len(seen)
-        shown, held = self._redactor.data(seen[:at]), seen[at:]
-        if held and shown + self._redactor.data(held) != (whole := self._redactor.data(seen)):
-            shown, held = whole, b""  # it is the end of another one, which is whole
-        self._held = held
-        return shown
+        while whole := self._redactor.end_of_one_across(seen, at):  # what seemed to begin there is the end of another
+            at = whole + self._redactor.beginning(seen[whole:])
+        self._held = seen[at:]
+        return self._redactor.data(seen[:at])

@@ -20,13 +20,16 @@ import select
 
 from . import clock, tree
 from .light import signal
+from .reports import KINDS, Ended, NotStarted, Started, WardenDied
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
     from typing import Any, NoReturn
 
+    from ..core.tenure import Tenure
     from .lifetime import Lifetime
+    from .reports import Report
 
 # Why the tree was ended. Loss of the lease and of the supervisor leave no time for manners.
 LOST, ORPHANED, ASKED, LEFTOVERS, FAILED, TIMED_OUT = "lost", "orphaned", "asked", "leftovers", "failed", "timed-out"
@@ -46,7 +49,7 @@ def _send(fd: int, *message: Any) -> None:
         data = data[os.write(fd, data) :]
 
 
-def _receive(fd: int) -> tuple[object, ...] | None:
+def _receive(fd: int) -> Any:
     """The next message; None at end of file."""
     header = _read(fd, _HEADER)
     body = _read(fd, int.from_bytes(header, "big")) if header else b""
@@ -91,7 +94,6 @@ class Warden:
         self._noticed: dict[str, float] = {}  # when it was seen that this time has come: the machine may have slept
         self._statuses: dict[int, int] = {}
         self._dismissed = False
-        self.asked_with = 0  # the signal that its supervisor was asked to end with
         # A Ctrl-C in between would be lost where a fork closes databases, and would end a warden that is not ready.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, ASKING)
         self.pid = os.fork()
@@ -106,16 +108,36 @@ class Warden:
         os.close(command_in)
         os.close(reports_out)
 
-    def tell(self, *order: Any) -> None:
+    # ── orders ──
+
+    def keep(self, tenure: Tenure) -> None:
+        """Until when the lease is sure, and so what the command may do: freeze it, end it, no later than that."""
+        self._order("tenure", tenure.freeze_at, tenure.end_at, tenure.deadline)
+
+    def ask_to_end(self, why: str, grace: float, signum: int = signal.SIGTERM) -> None:
+        # When the lease is lost another may have it by the end of the grace: there is no time for an answer.
+        self._expect(why, clock.now(), grace + (_ANSWER if why != LOST else 0.0))
+        self._order("end", why, grace, int(signum))
+
+    def limit(self, at: float) -> None:
+        """The run's deadline: kept by the warden, so that a supervisor that hangs does not lift it."""
+        self._expect(TIMED_OUT, at, self._grace + _ANSWER)
+        self._order("limit", at)
+
+    def bound(self, at: float) -> None:
+        """By when what the command does right now is over, or the command is; inf when it is. For the same reason."""
+        self._expect(OVERDUE, at, _ANSWER)
+        self._order("bound", at)
+
+    def beside(self, beside: bool) -> None:
+        """Does the supervisor itself have something at work under the grant? Then it must not outlive it either."""
+        self._order("beside", beside)
+
+    def pass_on(self, signum: int) -> None:
+        self._order("signal", int(signum))
+
+    def _order(self, *order: Any) -> None:
         """Small messages go through a pipe whole, so threads and signal handlers may all send."""
-        match order:
-            case ("end", why, grace, _):
-                # When the lease is lost another may have it by the end of the grace: there is no time for an answer.
-                self._expect(why, clock.now(), grace + (_ANSWER if why != LOST else 0.0))
-            case ("limit", at):
-                self._expect(TIMED_OUT, at, self._grace + _ANSWER)
-            case ("bound", at):
-                self._expect(OVERDUE, at, _ANSWER)
         try:
             _send(self._orders, *order)
         except BrokenPipeError:
@@ -127,35 +149,38 @@ class Warden:
         self._grace = grace
         if TIMED_OUT in self._due:
             self._expect(TIMED_OUT, self._due[TIMED_OUT][0], grace + _ANSWER)
-        self.tell("start", cwd, grace)
+        self._order("start", cwd, grace)
         try:
             _send(self._command, argv, env)  # long, and so in a pipe of its own: a renewal could get in between
         except BrokenPipeError:
             pass  # as above
 
+    # ── reports ──
+
     def fileno(self) -> int:
         """Readable when there is a report."""
         return self._reports
 
-    def report(self) -> tuple[object, ...] | None:
-        """Wait for the next report: ("started", pid), ("failed", errno, where it looked) or
-        ("ended", wait status or -1, why or "", how many it left behind). None: the warden itself died.
+    def report(self, seconds: float = 0.0) -> Report | None:
+        """The next report, or None if there is none yet; to be asked for about once a second, and no more after the
+        last. If the warden does not end the tree in time, this does, and reports as it would have done."""
+        if self._answers.poll(seconds * 1000):
+            received = _receive(self._reports)
+            report: Report = KINDS[received[0]](**received[1]) if received else WardenDied()
+            if isinstance(report, Started):
+                self._child = report.pid
+            elif isinstance(report, WardenDied):
+                self.dismiss()  # and with it whatever it left behind
+            return report
+        why = self._silent()
+        if not why:
+            return None
+        self.dismiss()
+        # Without its word nobody knows whether the command was started.
+        return Ended(status=self._statuses.get(self._child), why=why) if self._child else WardenDied()
 
-        If it does not end the tree in time, this does, and reports as it would have done.
-        """
-        while not self._answers.poll(clock.SLICE * 1000):
-            why = self.silent()
-            if why:
-                self.dismiss()
-                # Without its word nobody knows whether the command was started.
-                return ("ended", self._statuses.get(self._child, -1), why, 0) if self._child else None
-        report = _receive(self._reports)
-        if report and report[0] == "started":
-            self._child = int(report[1])  # type: ignore[call-overload]
-        return report
-
-    def silent(self) -> str:
-        """Why the tree should have ended by now, if the warden does not see to it; to be asked about once a second.
+    def _silent(self) -> str:
+        """Why the tree should have ended by now, if the warden does not see to it.
 
         A warden that is stopped is woken as soon as it has something to do.
         """
@@ -221,6 +246,7 @@ class _Loop:
         self.orders, self.command, self.reports = orders, command, reports
         self.grant, self.streams, self.lifetime, self.mask = grant, streams, lifetime, mask
         self.child = 0
+        self.started = False
         self.status: int | None = None
         self.frozen: set[int] = set()
         self.asked: set[int] = set()  # whom we have asked to end
@@ -243,7 +269,7 @@ class _Loop:
                 self._keep_time()
             if self.beside and self.why == ORPHANED:
                 tree.sweep(self.grant, 0)
-            self._report("ended", -1 if self.status is None else self.status, self.why, self.left)
+            self._report(Ended(status=self.status, why=self.why, left=self.left, started=self.started))
             code = 0
         except BaseException:  # noqa: BLE001 - nothing may escape into the code that forked us
             import traceback
@@ -340,16 +366,13 @@ class _Loop:
             self.frozen = set()
 
     def _order_limit(self, at: float) -> None:
-        """The run's deadline: kept here, so that a supervisor that hangs does not lift it."""
         if not self.why:
             self.limit_at = at
 
     def _order_bound(self, at: float) -> None:
-        """By when what the command does right now is over, or the command is; inf when it is. For the same reason."""
         self.bound_at = at
 
     def _order_beside(self, beside: bool) -> None:
-        """Does the supervisor itself have something at work under the grant? Then it must not outlive it either."""
         self.beside = beside
 
     def _order_end(self, why: str, grace: float, signum: int) -> None:
@@ -371,13 +394,14 @@ class _Loop:
             self.child = self._spawn(*command)
         except OSError as error:
             self.why = FAILED
-            self._report("failed", error.errno, str(error.filename))
+            self._report(NotStarted(command=command[0][0], number=error.errno or 0, where=str(error.filename)))
         else:
-            self._report("started", self.child)
+            self.started = True
+            self._report(Started(pid=self.child))
 
-    def _report(self, *report: object) -> None:
+    def _report(self, report: Report) -> None:
         try:
-            _send(self.reports, *report)
+            _send(self.reports, type(report).__name__, vars(report))
         except BrokenPipeError:
             pass  # nobody is left to read it
 

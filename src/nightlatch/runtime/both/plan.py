@@ -10,8 +10,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ...ledger.model import Entry
 
-KIND = "plan"  # in the journal of the job
-
 WHOLE, PARTIAL, SKIPPED = "planned", "partial", "skipped"
 
 _LONGEST = 60_000  # characters of all effects in the journal
@@ -70,7 +68,8 @@ class Plan:
                 break
             lines.append(line)
         left_out = len(self.effects) - len(lines)
-        return {**self.__dict__, "effects": "\n".join(lines), "left_out": left_out, "at": None, "job": None}
+        facts = {**self.__dict__, "effects": "\n".join(lines), "left_out": left_out}
+        return {name: fact for name, fact in facts.items() if name not in ("job", "at")}  # the entry has them itself
 
 
 def read(facts: dict[str, object]) -> Plan:

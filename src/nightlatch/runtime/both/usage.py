@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from ...core import states
 from ...core.units import UNITS
+from ...ledger import kinds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,9 +24,9 @@ def since_success(entries: Iterable[Entry]) -> dict[str, float]:
     """What a run has used, by its journal. One that succeeded and is done again (--again) counts anew."""
     used: dict[str, float] = {}
     for entry in entries:
-        if entry.kind == "ended" and entry.facts.get("state") == states.SUCCEEDED:
+        if entry.kind == kinds.ENDED and entry.facts.get("state") == states.SUCCEEDED:
             used = {}
-        elif entry.kind == "usage":
+        elif entry.kind == kinds.USAGE:
             for unit in UNITS:
                 used[unit] = used.get(unit, 0.0) + float(entry.facts.get(unit, 0.0))
     return used

@@ -15,8 +15,9 @@ from ...core import advice, budget, states
 from ...core import effects as rules
 from ...core.effects import BEGUN, DONE, IN_DOUBT, PLANNED
 from ...errors import InDoubt
+from ...ledger import kinds
 from ...store import url
-from ...system import clock, identity, redaction, tree, warden
+from ...system import clock, redaction, tree
 from ...system.light import signal
 from ..both import plan
 from ..both.effects import Book
@@ -24,13 +25,15 @@ from ..both.plan import Plan, PlannedEffect
 from ..both.replies import one_by_one
 from ..both.steps.nested import RESULT
 from ..both.verdict import Verdict
-from .leases import supervise
+from .command import Command
 from .leases.handle import without_password
 from .publishing.workspace import Workspace
 from .run.ending import Ending
 from .run.preflight import Looking
 from .run.watch import Watch
+from .socket import verbs
 from .socket.server import Socket
+from .supervision import Supervision
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,14 +56,12 @@ class _Rehearsal(Looking):
         self.ending = Ending()
 
     def rehearse(self) -> Plan:
-        self.grant = identity.new_id()  # nobody grants it: it only names the socket and the tree
-        self.guard = warden.Warden(self.grant)
-        try:
+        self.command = Command(self.job.command)
+        with Supervision(self.command) as self.supervision:
+            self.grant = self.supervision.grant  # nobody grants it: it only names the socket and the tree
             key = self.look()
             made = self._skipped(key) if isinstance(key, Verdict) else self._tried(key)
-        finally:
-            self.guard.dismiss()
-        self.ledger.note(self.job.name, plan.KIND, **made.entry())
+        self.ledger.note(self.job.name, kinds.PLAN, **made.entry())
         return made
 
     def _skipped(self, told: Verdict) -> Plan:
@@ -69,11 +70,11 @@ class _Rehearsal(Looking):
     def _tried(self, key: str) -> Plan:
         job, started = self.job, clock.now()
         self.effects: dict[tuple[str, str], PlannedEffect] = {}
-        self.partial, self.steps_done, self.used = False, 0, dict[str, float]()
+        self.partial, self.steps_done = False, 0
         self.known = self.ledger.find(job.name, key)
         self.watch = Watch(
-            now=started, stall=job.stall, paths=list(job.watched), caps=job.budget, spent_before=self.spending.before,
-            cancelled_by=lambda: None,
+            now=started, stall=job.stall, paths=list(job.watched), caps=job.budget, used=self.told.used,
+            spent_before=self.spending.before, cancelled_by=lambda: None,
         )  # fmt: skip
         with tempfile.TemporaryDirectory(prefix="nightlatch-") as self.folder:
             workspace = self._workspace()
@@ -81,11 +82,9 @@ class _Rehearsal(Looking):
             environment = self._environment(key, socket.path, workspace)
             self.hidden = redaction.secrets(environment)
             try:
-                supervise.forward_signals(self.guard)
-                if job.timeout is not None:
-                    self.guard.tell("limit", started + job.timeout)
+                limit = None if job.timeout is None else started + job.timeout
                 place = os.path.join(workspace.path, job.cwd) if workspace else job.cwd
-                self.guard.start(job.command, environment, cwd=place, grace=job.grace)
+                self.supervision.start(environment, cwd=place, grace=job.grace, limit=limit)
                 self._attend(socket)
             finally:
                 socket.close()
@@ -143,70 +142,76 @@ class _Rehearsal(Looking):
             judged = None if self.ending.decided else self.watch.judge(clock.now())
             if judged:
                 self.ending.decided = judged
-                self.guard.tell("end", judged[0], self.job.grace, int(signal.SIGTERM))
+                self.command.ask_to_end(judged[0], self.job.grace, signal.SIGTERM)
             poll = select.poll()
-            for fd in (self.guard.fileno(), *socket.descriptors):
+            for fd in (*self.command.descriptors, *socket.descriptors):
                 poll.register(fd, select.POLLIN)
             for fd in socket.sending:
                 poll.register(fd, select.POLLOUT)
             pause = min(self.watch.next_at(clock.now()) - clock.now(), clock.SLICE)
             ready = [fd for fd, _ in poll.poll(max(pause, 0.0) * 1000 + 1)]
-            socket.serve([fd for fd in ready if fd != self.guard.fileno()])
-            if self.guard.fileno() in ready:
-                self._take_report()
-
-    def _take_report(self) -> None:
-        match self.guard.report():
-            case ("failed", int(number), str(where)):
-                failure = supervise.not_started(self.job.command[0], number, where)
-                self.ending.decide(states.FAILED, failure.said, failure.exit_code)
-            case ("ended", int(status), str(why), int(left)):
-                self.ending.report(status, why, left)
-            case None:
-                self.ending.decide(states.FAILED, "its warden was killed; all it had started was ended", 125)
+            socket.serve([fd for fd in ready if fd not in self.command.descriptors])
+            if report := self.command.report():
+                self.ending.take(report)
 
     # ── answers ──
 
     def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
         self.watch.progressed(clock.now())
-        match request.pop("do", ""):
-            case "effect":
-                return self._effect(request)
-            case "known":
-                return {"path": self._left_by(request.get("run") or (self.known.id if self.known else ""))}
-            case "step":
-                self.steps_done += sum(state == DONE for _, _, state, *_ in request["steps"])
-            case "open":
-                return self._open_inside(str(request["key"]))
-            case "progress":
-                far = "/".join(str(request[word]) for word in ("done", "total") if request.get(word))
-                print(f"nightlatch: {far or 0} {request.get('message') or ''}".rstrip(), file=sys.stderr)
-            case "spend":
-                amounts = budget.amounts(f"{unit}={amount}" for unit, amount in request.items() if unit != "item")
-                for unit, amount in amounts.items():
-                    self.used[unit] = self.used.get(unit, 0.0) + amount
-                self.watch.spent(amounts)
-                return {"used": self.used}
-            case "fail":
-                self.told.failure = self.hidden.text(str(request.get("reason") or ""))
-                self.told.attention, self.partial = bool(request.get("attention")), bool(request.get("planned"))
-            case "check":
-                return {"token": 0}
-            case "pen":
-                return {"ledger": "", "store": ""}
-            case "store":
-                return {"url": self.store.url}
-            case "publish" | "push" as word:
-                where = request.get("target") or f"{request.get('remote')} {request.get('branch') or ''}".rstrip()
-                self._add(PlannedEffect(key=f"{word} {where}", state=PLANNED))
-                return {"gate": "", "lease": "", "token": 0, "landed": ""}
-            case "close" | "retry-after" | "refused":
-                pass
-            case other:
-                raise ValueError(f"{other!r} is nothing that a dry-run can answer")
+        verb = request.pop("do", "")
+        method = verbs.find(self, verb)
+        if method is None:
+            raise verbs.unknown(verb, self)
+        answer: dict[str, Any] = method(request)
+        return answer
+
+    def do_known(self, request: dict[str, Any]) -> dict[str, Any]:
+        return {"path": self._left_by(request.get("run") or (self.known.id if self.known else ""))}
+
+    def do_step(self, request: dict[str, Any]) -> dict[str, Any]:
+        self.steps_done += sum(state == DONE for _, _, state, *_ in request["steps"])
         return {}
 
-    def _effect(self, request: dict[str, Any]) -> dict[str, Any]:
+    def do_progress(self, request: dict[str, Any]) -> dict[str, Any]:
+        far = "/".join(str(request[word]) for word in ("done", "total") if request.get(word))
+        print(f"nightlatch: {far or 0} {request.get('message') or ''}".rstrip(), file=sys.stderr)
+        return {}
+
+    def do_spend(self, request: dict[str, Any]) -> dict[str, Any]:
+        self.told.add(budget.amounts(f"{unit}={amount}" for unit, amount in request.items() if unit != "item"))
+        self.watch.spent()
+        return {"used": self.told.used}
+
+    def do_fail(self, request: dict[str, Any]) -> dict[str, Any]:
+        self.told.failure = self.hidden.text(str(request.get("reason") or ""))
+        self.told.attention, self.partial = bool(request.get("attention")), bool(request.get("planned"))
+        return {}
+
+    def do_check(self, _: dict[str, Any]) -> dict[str, Any]:
+        return {"token": 0}
+
+    def do_pen(self, _: dict[str, Any]) -> dict[str, Any]:
+        return {"ledger": "", "store": ""}
+
+    def do_store(self, _: dict[str, Any]) -> dict[str, Any]:
+        return {"url": self.store.url}
+
+    def do_publish(self, request: dict[str, Any]) -> dict[str, Any]:
+        return self._planned(f"publish {request.get('target')}")
+
+    def do_push(self, request: dict[str, Any]) -> dict[str, Any]:
+        return self._planned(f"push {request.get('remote')} {request.get('branch') or ''}".rstrip())
+
+    def do_close(self, _: dict[str, Any]) -> dict[str, Any]:
+        return {}
+
+    do_retry_after = do_refused = do_close
+
+    def _planned(self, key: str) -> dict[str, Any]:
+        self._add(PlannedEffect(key=key, state=PLANNED))
+        return {"gate": "", "lease": "", "token": 0, "landed": ""}
+
+    def do_effect(self, request: dict[str, Any]) -> dict[str, Any]:
         scope, key = str(request.get("scope") or rules.STORE_WIDE), str(request["key"])
         done, known = Book(self.store, self.ledger, scope, key).peek(str(request.get("input") or ""))
         if done or (known and known.state == DONE):
@@ -224,7 +229,8 @@ class _Rehearsal(Looking):
     def _add(self, effect: PlannedEffect) -> None:
         self.effects.setdefault((effect.scope, effect.key), effect)
 
-    def _open_inside(self, key: str) -> dict[str, Any]:
+    def do_open(self, request: dict[str, Any]) -> dict[str, Any]:
+        key = str(request["key"])
         run = self.ledger.find(self.job.name, key)
         if run and states.needs_person(run.state):
             raise InDoubt(f"{run.job} ({key}) is {run.state}: {run.reason}. Look: {advice.command('show', run.id)}")

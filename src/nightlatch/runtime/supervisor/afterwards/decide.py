@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ....core import states
 from ....errors import RunEnded, UsageError
+from ....ledger import kinds
 from ...both.leases.lease import Lease
 from ..run import begun
 from . import lapse
@@ -57,4 +58,4 @@ def resolve_elsewhere(job: str, key: str, outcome: str, by: str, *, ledger: Ledg
         if outcome == DONE:
             store.settle(lease.name, lease.grant, job, key)
         begun.decide(lease, job, key, outcome, by)
-        ledger.note(job, "resolved-elsewhere", key=key, outcome=outcome, by=by)
+        ledger.note(job, kinds.RESOLVED_ELSEWHERE, key=key, outcome=outcome, by=by)

@@ -18,7 +18,7 @@ from ....core.job import Job
 from ....core.model import check_name
 from ....core.target import Command
 from ....errors import Busy, UsageError
-from ....ledger import open_for
+from ....ledger import kinds, open_for
 from ....ledger.chain import clean
 from ....ledger.items import ITEM, Item
 from ....store import url
@@ -45,10 +45,9 @@ if TYPE_CHECKING:
     from .publishing import Publishing
 
 
-_KEY = "batch-key"  # kind of the note in the journal that says by what a batch's items are known
 _WHOLE = "{}"  # the key where none is given: the item itself
 _WAITS = 3.0  # seconds for which an item waits that said so every second
-_HOMES = "batch-home"  # scope of the store's done keys that name the machine whose ledger has a batch's items
+_HOMES = "batch-home"  # scope of the store's done keys that name the ledger which has a batch's items
 
 
 def plan(batch: Batch) -> dict[str, object]:
@@ -114,9 +113,8 @@ def resolve(
 
 
 class Checkpoints:
-    """The items' side of a run: made before it, told of its writer when the attempt is sealed."""
-
-    WORDS = ("plan", "steps", "told", "land", "spent", "reasons", "over")  # what the driver says
+    """The items' side of a run: made before it, told of its writer when the attempt is sealed. Its verbs at the socket
+    are the driver's."""
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
@@ -145,11 +143,13 @@ class Checkpoints:
         """Before the driver starts: what the last one left in flight, and files with the digests of what is done."""
         self._writer, self._items = writer, ledger.items
         name = self._batch.name
-        writer.event("batch", again=self.hidden.text(self._batch.continued_by))
+        writer.event(kinds.BATCH, again=self.hidden.text(self._batch.continued_by))
         if _begun_with(ledger, self._batch) != clean(self._batch.key or _WHOLE):
-            ledger.note(name, _KEY, key=self._batch.key or _WHOLE)
+            ledger.note(name, kinds.BATCH_KEY, key=self._batch.key or _WHOLE)
         if apart(store, ledger):
-            store.settle(lease.name, lease.grant, _HOMES, name, value=_machine())
+            store.settle(
+                lease.name, lease.grant, _HOMES, name, value=f"{ledger.id} {identity.user()}@{identity.host()}"
+            )
             _at_home(store, ledger, name)
         if self._batch.publish:
             from ..publishing.workspace import Workspace
@@ -173,36 +173,20 @@ class Checkpoints:
             state, why = published if item.digest in landed else became
             rows.append((item.digest, item.key, state, item.tries, None, "", why))
         if rows:
-            self._write("steps-lost", rows)
+            self._write(kinds.ITEMS_LOST, rows)
         if self._publishing:
             for digest in landed:
                 self._publishing.done(digest)
 
-    def answer(self, word: str, request: dict[str, Any]) -> dict[str, Any]:
-        match word:
-            case "plan":
-                home = self._home.path if self._home else ""
-                return {"plan": plan(self._batch), "known": self._files, "home": home, "bar": self.bar is not None}
-            case "told":
-                told = self._told.pop(str(request["digest"]), Told())
-                if told.used and request.get("again"):
-                    self.told_of(str(request["digest"])).add(told.used)  # the cap is for all its tries
-                return {"failure": told.failure, "retry_after": told.retry_after, "used": told.used}
-            case "spent":
-                return {"over": {item: str(cap) for item, told in self._told.items() if (cap := self._over(told))}}
-            case "reasons":
-                return {"reasons": self._items.reasons(self._batch.name, request["digests"])}
-            case "land":
-                return self._publish(**request)
-            case "over":
-                self.summary = request
-                if self.bar:
-                    self.bar.close()
-                return {}
+    def do_plan(self, _: dict[str, Any]) -> dict[str, Any]:
+        home = self._home.path if self._home else ""
+        return {"plan": plan(self._batch), "known": self._files, "home": home, "bar": self.bar is not None}
+
+    def do_steps(self, request: dict[str, Any]) -> dict[str, Any]:
         # The begun ones after the ended ones: a slot is free before it is filled.
         begun = [(digest, key, BEGUN, tries, None, "", "") for digest, key, tries in request.get("begun", ())]
         ended = [_ended(told) for told in request.get("ended", ())]
-        self._write("steps", [*ended, *begun])
+        self._write(kinds.ITEMS_MOVED, [*ended, *begun])
         for digest, _, state, *_ in ended:
             if state != FAILED:  # no other try follows
                 self._told.pop(digest, None)
@@ -213,6 +197,27 @@ class Checkpoints:
             self.bar.update(**request["counts"])
         return {}
 
+    def do_told(self, request: dict[str, Any]) -> dict[str, Any]:
+        told = self._told.pop(str(request["digest"]), Told())
+        if told.used and request.get("again"):
+            self.told_of(str(request["digest"])).add(told.used)  # the cap is for all its tries
+        return {"failure": told.failure, "retry_after": told.retry_after, "used": told.used}
+
+    def do_land(self, request: dict[str, Any]) -> dict[str, Any]:
+        return self._publish(**request)
+
+    def do_spent(self, _: dict[str, Any]) -> dict[str, Any]:
+        return {"over": {item: str(cap) for item, told in self._told.items() if (cap := self._over(told))}}
+
+    def do_reasons(self, request: dict[str, Any]) -> dict[str, Any]:
+        return {"reasons": self._items.reasons(self._batch.name, request["digests"])}
+
+    def do_over(self, request: dict[str, Any]) -> dict[str, Any]:
+        self.summary = request
+        if self.bar:
+            self.bar.close()
+        return {}
+
     def _over(self, told: Told) -> Cap | None:
         return budget.exceeded(self._batch.item_caps, told.used, lambda *_: 0.0)
 
@@ -220,7 +225,7 @@ class Checkpoints:
         assert self._publishing
 
         def intend(what: str) -> None:
-            self._write("steps-publishing", [(digest, key, BEGUN, tries, None, what, "publishing")])
+            self._write(kinds.ITEMS_PUBLISHING, [(digest, key, BEGUN, tries, None, what, "publishing")])
 
         return self._publishing.publish(digest, key, targets, workspace, intend)
 
@@ -257,13 +262,9 @@ def _put(path: str, digests: Iterable[str]) -> None:
             file.write(bytes.fromhex(some))
 
 
-def _machine() -> str:
-    return f"{identity.machine()} {identity.host()}"
-
-
 def _begun_with(ledger: Ledger, batch: Batch) -> str:
     """The key by which the items were known that were done last; "" if nothing was started."""
-    noted = ledger.noted(batch.name, _KEY)
+    noted = ledger.noted(batch.name, kinds.BATCH_KEY)
     return str(noted.facts["key"]) if noted else ""
 
 
@@ -278,10 +279,11 @@ def _same_key(ledger: Ledger, batch: Batch) -> None:
 
 
 def _at_home(store: Store, ledger: Ledger, name: str) -> None:
-    """With a ledger on each machine, a batch goes on where it was begun: elsewhere all of it would be done again."""
+    """Where ledgers are apart, a batch goes on where it was begun: elsewhere all of it would be done again. By the
+    ledger, not by the machine: two users of one machine have one each."""
     home = store.look(_HOMES, name) if apart(store, ledger) else None
-    if home and home.value.split(" ")[0] != identity.machine():
+    if home and home.value.split(" ")[0] != ledger.id:
         raise Busy(
-            f"the batch {name} was begun on {home.value.partition(' ')[2]}, and which of its items are done stands in "
-            f"that machine's ledger. Go on there, or share a store that has the ledger in it (postgresql://…)"
+            f"the batch {name} was begun by {home.value.partition(' ')[2]}, and only the ledger there knows which of "
+            f"its items are done. Go on there, or share a store that has the ledger in it (postgresql://…)"
         )

@@ -20,17 +20,17 @@ from ....errors import Busy, InDoubt, LeaseLost, Nested, StaleToken, StoreUnreac
 from ....ledger import open_for
 from ....store import url
 from ....system import clock, command, redaction, tree, warden
-from ....system.lifetime import Lifetime
-from ....system.light import signal
+from ....system.reports import Ended, NotStarted, Started
 from ...both.effects import Book, doubtful, hint
-from ...both.leases.lease import Lease
-from ..leases import supervise
-from ..leases.handle import Handle
+from ..command import Command
+from ..supervision import GRACE, Supervision
 from .probe_wait import Interruptible, rest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ....ledger.effects import Effect
+    from ....system.reports import Report
+    from ...both.leases.lease import Lease
 
 RESULT = 4096  # bytes of standard output that are kept as the result
 
@@ -71,7 +71,7 @@ class Outcome:
 def once(wanted: Wanted, *, store: str | None = None, screen: int = 1) -> Outcome:
     """Do it unless it is done. Raises InDoubt when nobody knows whether it was done, Busy while another does it.
 
-    For a process of its own, as `supervise` is.
+    For a process of its own, as `Supervision` is.
     """
     return _Once(wanted, store, screen).go()
 
@@ -84,30 +84,19 @@ class _Once:
         self.book = Book(self.store, open_for(url.resolve(store)), wanted.scope, wanted.key)
         self.started = clock.now()
         self.doubtful: Effect | None = None  # as it ended now
-        self.acted = self.asked = False  # the command was started; we were asked to end
-        self.grace = min(supervise.GRACE, wanted.timeout)
+        self.asked = False  # to end
+        self.grace = min(GRACE, wanted.timeout)
         self.hidden = redaction.secrets(os.environ)  # all that is shown or recorded goes through it
 
     def go(self) -> Outcome:
-        lifetime = Lifetime(self.store.folder)
-        self.out, out = os.pipe()
-        # Forked before any thread or connection exists: a fork copies neither in a usable state.
-        self.guard = warden.Warden(lifetime.grant, (out, 2), lifetime=lifetime)
-        os.close(out)
-        try:
+        self.command = Command(self.wanted.command, captured=(1,))
+        with Supervision(self.command, self.store.folder) as self.supervision:
             skipped = self._look()
             if skipped:
-                lifetime.end()
                 return skipped
-            with self._hold(lifetime) as lease:
-                self.handle = Handle(self.named, lease.grant)
-                try:
-                    return self._under(lease)
-                finally:
-                    self.guard.dismiss()  # whatever went wrong: nothing works on when the lease is given back
-                    self.handle.close()
-        finally:
-            self.guard.dismiss()
+            lease = self._hold()
+            self.lent = self.supervision.lend_store(self.named)
+            return self._under(lease)
 
     # ── look ──
 
@@ -120,18 +109,10 @@ class _Once:
             raise self._doubt(known)  # a ledger of its own might be behind: what another machine judged, it must ask
         return None
 
-    def _hold(self, lifetime: Lifetime) -> Lease:
-        guard, ttl = self.guard, self.store.default_ttl
+    def _hold(self) -> Lease:
+        store, wanted = self.store, self.wanted
         try:
-            return Lease(
-                self.store,
-                self.book.lease_name,
-                ttl=ttl,
-                wait=self.wanted.wait,
-                lifetime=lifetime,
-                on_tenure=lambda tenure: guard.tell("tenure", tenure.freeze_at, tenure.end_at, tenure.deadline),
-                on_lost=lambda _: guard.tell("end", warden.LOST, ttl * 0.1, int(signal.SIGTERM)),
-            )
+            return self.supervision.hold(store, self.book.lease_name, ttl=store.default_ttl, wait=wanted.wait)
         except Nested:
             raise
         except Busy as busy:
@@ -153,7 +134,7 @@ class _Once:
             input=self.wanted.input,
             lasting=self.wanted.timeout + self.grace,
         )
-        report, printed = self._act(lease, limit)
+        report, printed = self._act(limit)
         try:
             return self._record(lease, effect, report, printed)
         except InDoubt:
@@ -220,10 +201,10 @@ class _Once:
     def _look_with_probe(self, lease: Lease, signals: Interruptible) -> tuple[int, str]:
         """Its exit code, and why that tells nothing, if so."""
         lease.check()
-        env = supervise.environment(lease) | self._told()
+        env = self.supervision.environment() | self._told()
         signals.deafen()
         before = tree.descendants(os.getpid())
-        self.guard.tell("beside", True)
+        self.command.beside(True)
         try:
             running = command.start(self.wanted.probe, env=env)
             try:
@@ -234,7 +215,7 @@ class _Once:
                 raise
             finally:
                 tree.kill_since(before)
-                self.guard.tell("beside", False)
+                self.command.beside(False)
         except command.Unfinished as unfinished:
             return -1, f"the probe did not end ({unfinished})"
         except OSError as error:
@@ -249,61 +230,53 @@ class _Once:
         """The idempotency key is made of scope and key alone: a server sees the same one at every try."""
         key, scope = self.wanted.key, self.wanted.scope
         told = {"NIGHTLATCH_KEY": key, "NIGHTLATCH_IDEMPOTENCY_KEY": rules.idempotency_key(key, scope)}
-        return self.handle.environment | told
+        return self.lent | told
 
-    def _act(self, lease: Lease, limit: float) -> tuple[tuple[object, ...] | None, bytes]:
+    def _act(self, limit: float) -> tuple[Report, bytes]:
         """Run the command under the warden: its last report, and the first of what it printed."""
-        supervise.forward_signals(self.guard)
-        self.guard.tell("limit", limit)
-        self.guard.start(self.wanted.command, supervise.environment(lease) | self._told(), grace=self.grace)
-        report: tuple[object, ...] | None = None
+        self.supervision.start(self.supervision.environment() | self._told(), grace=self.grace, limit=limit)
+        last: Report | None = None
         kept, screen, output = b"", self.screen, redaction.Redacted(self.hidden)
-        heard = {self.guard.fileno(), self.out}
+        printing = self.command.streams[1]
+        heard = {*self.command.descriptors, printing}
         while heard:
             poll = select.poll()
             for fd in heard:
                 poll.register(fd, select.POLLIN)
             ready = {fd for fd, _ in poll.poll(clock.SLICE * 1000)}
-            if self.guard.fileno() in heard and self.guard.silent():
-                ready.add(self.guard.fileno())
-            for fd in ready:
-                if fd == self.out:
-                    data = os.read(fd, 1 << 16)
-                    shown = output.feed(data)
-                    kept = (kept + shown)[:RESULT]
-                    screen = _show(screen, shown)
-                    if not data:
-                        heard.discard(fd)
-                else:
-                    report = self.guard.report()
-                    if report and report[0] == "started":
-                        self.acted = True
-                    else:
-                        heard.discard(fd)
-                        self.guard.dismiss()  # it has the other end of the command's output too
-        return report, kept
+            if printing in ready:
+                data = os.read(printing, 1 << 16)
+                shown = output.feed(data)
+                kept = (kept + shown)[:RESULT]
+                screen = _show(screen, shown)
+                if not data:
+                    heard.discard(printing)
+            report = None if last else self.command.report()
+            if report and not isinstance(report, Started):
+                last = report
+                heard -= {*self.command.descriptors}
+                self.command.end()  # its warden has the other end of the command's output too
+        assert last
+        return last, kept
 
     # ── judge and record ──
 
-    def _record(self, lease: Lease, effect: Effect, report: tuple[object, ...] | None, printed: bytes) -> Outcome:
+    def _record(self, lease: Lease, effect: Effect, report: Report, printed: bytes) -> Outcome:
         said, exit_code = "", 0
         match report:
-            case ("failed", int(number), str(where)):
-                unable = supervise.not_started(self.wanted.command[0], number, where)
-                state, reason, exit_code, said = FAILED, unable.said, unable.exit_code, unable.said
-            case ("ended", _, str(why), _) if not self.acted:
-                exit_code, why = _NOT_STARTED.get(why, (143, "told to end"))
+            case NotStarted():
+                state, reason, exit_code, said = FAILED, report.reason, report.exit_code, report.reason
+            case Ended(started=False):
+                exit_code, why = _NOT_STARTED.get(report.why, (report.exit_code, "told to end"))
                 state, reason = FAILED, f"it was not started: {why}"
-            case ("ended", int(status), str(why), int(left)):
-                code = os.waitstatus_to_exitcode(status) if status >= 0 else -9
-                exit_code = 128 - code if code < 0 else code
-                ended_by = "the lease was lost" if lease.lost else why if why != warden.LEFTOVERS else ""
-                if code < 0 and not ended_by:
-                    ended_by = f"signal {-code}"
-                self.asked = why == warden.ASKED or exit_code == _INTERRUPTED
+            case Ended():
+                exit_code = report.exit_code
+                ended_by = "the lease was lost" if lease.lost else report.why if report.why != warden.LEFTOVERS else ""
+                if report.signal and not ended_by:
+                    ended_by = f"signal {report.signal}"
+                self.asked = report.why == warden.ASKED or exit_code == _INTERRUPTED
                 state, reason = rules.judge(exit_code, ended_by, self.wanted.not_done)
-                if left:
-                    said = f"{self.wanted.command[0]} left {left} process{'es' if left > 1 else ''} behind; ended"
+                said = f"{self.command.name} {report.leftovers}" if report.leftovers else ""
             case _:
                 state, reason = IN_DOUBT, "its warden was killed"
         result = printed.decode(errors="backslashreplace") if state == DONE else ""

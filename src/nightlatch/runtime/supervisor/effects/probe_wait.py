@@ -7,7 +7,7 @@ import os
 from ....errors import Error
 from ....system import clock
 from ....system.light import signal
-from ..leases.supervise import ENDING
+from ..supervision import ENDING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

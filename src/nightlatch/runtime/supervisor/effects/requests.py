@@ -13,6 +13,7 @@ from ....core import effects as rules
 from ....core import states
 from ....core.effects import DONE, FAILED, IN_DOUBT
 from ....errors import Busy, Error, InDoubt, LeaseLost, Nested, StaleToken, StoreUnreachable, UsageError
+from ....ledger import kinds
 from ....system import clock
 from ...both.effects import Book, doubtful, hint
 from ...both.leases.acquire import acquire
@@ -181,7 +182,7 @@ class EffectDesk:
                 one.held, one.effect, request["outcome"], by=f"probed by run {self._writer.run.id}", result=result
             )
             self._told.doubts.discard(one.book.key)
-            self._writer.event("effect", key=one.book.key, state=request["outcome"], by="probe")
+            self._writer.event(kinds.EFFECT_OF_RUN, key=one.book.key, state=request["outcome"], by="probe")
             return {"state": request["outcome"]}
         finally:
             self._close(one)
@@ -211,7 +212,7 @@ class EffectDesk:
             raise InDoubt(
                 f"the effect {key} could not be recorded as {state}: {unable}. Look, then: {hint(one.book.scope, key)}"
             ) from None
-        self._writer.event("effect", key=key, state=state, reason=reason or None)
+        self._writer.event(kinds.EFFECT_OF_RUN, key=key, state=state, reason=reason or None)
         return ended
 
     def _doubt(self, effect: Effect, more: str = "") -> InDoubt:

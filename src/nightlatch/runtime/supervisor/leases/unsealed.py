@@ -7,6 +7,7 @@ import sys
 
 from ....core import states
 from ....errors import GateUnreachable, RunEnded
+from ....ledger import kinds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,5 +47,5 @@ def record(ledger: Ledger, run: Run, why: Error, by: str) -> Run:
     try:
         return ledger.attention(run.id, f"{_NOT_STARTED}{why}", by)
     except RunEnded:
-        ledger.note(run.job, "unsealed", run=run.id, reason=why, by=by)
+        ledger.note(run.job, kinds.UNSEALED, run=run.id, reason=why, by=by)
         raise why from None

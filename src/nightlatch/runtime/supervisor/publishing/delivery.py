@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from ....errors import UsageError
+from ....ledger import kinds
 from .publish import Publication
 from .targets import For
 from .workspace import Workspace
@@ -51,7 +52,7 @@ class Delivery:
         self._whom = For(lease=lease, run=run.id, job=self._job.name, done=done)
         self.workspace = Workspace.make(lease.store.folder, f"{run.id}-{run.attempt}", self._source)
         self.path = os.path.join(self.workspace.path, self._job.cwd)
-        writer.event("workspace", path=self.workspace.path, commit=self.workspace.commit or None)
+        writer.event(kinds.WORKSPACE, path=self.workspace.path, commit=self.workspace.commit or None)
         if run.attempt > 1 and self._publication.targets:
             recovered = self._publication.recover(ledger, self.workspace, writer, self._whom)
             if recovered:

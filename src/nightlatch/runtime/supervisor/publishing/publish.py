@@ -9,6 +9,7 @@ everything else, and where the store is the same repository the done key lands i
 from __future__ import annotations
 
 from ....errors import Conflict, NothingToPublish, StaleToken, UsageError
+from ....ledger import kinds
 from .targets import REPLACED, For, Pushed, Replaced
 from .workspace import Workspace
 
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from .targets import Facts, Place
 
     Target = Replaced | Pushed
-
-INTENT, LANDED, NOT_LANDED = "publishing", "published", "not-published"
 
 
 class Publication:
@@ -65,7 +64,7 @@ class Publication:
         missing, since = [], ""
         for target in self.targets:
             url = target.gate.url
-            if outcomes.get(url) == LANDED:
+            if outcomes.get(url) == kinds.PUBLISHED:
                 continue
             how = target.landed(intents[url], fresh)
             if not how:
@@ -73,13 +72,15 @@ class Publication:
                 continue
             replaced = how == REPLACED
             since = f", {how}" if replaced else since
-            writer.event(LANDED, attempt=intents[url]["attempt"], target=url, adopted=True, replaced=replaced or None)
+            writer.event(
+                kinds.PUBLISHED, attempt=intents[url]["attempt"], target=url, adopted=True, replaced=replaced or None
+            )
         before = intents[self.targets[-1].gate.url]["attempt"]
         if not missing:
             return f"published by attempt {before}{since}"
         places = {intents[target.gate.url]["workspace"] for target in missing}
         overtaken = any(target.overtaken(intents[target.gate.url]) for target in missing)
-        if NOT_LANDED in outcomes.values() or len(places) > 1 or overtaken:
+        if kinds.NOT_PUBLISHED in outcomes.values() or len(places) > 1 or overtaken:
             return ""
         old = Workspace.left(*places)
         if old is None:
@@ -105,7 +106,7 @@ def land(
     where = place.path if isinstance(place, Workspace) else None
     described = [(target, target.describe(place, whom)) for target in targets]
     for target, facts in described:
-        writer.event(INTENT, **told | {"target": target.gate.url, "workspace": where} | facts)
+        writer.event(kinds.PUBLISHING, **told | {"target": target.gate.url, "workspace": where} | facts)
     done = []
     for target, facts in described:
         url = target.gate.url
@@ -114,9 +115,9 @@ def land(
         except StaleToken:
             raise  # refused: the run is another's, and so is its journal
         except (Conflict, UsageError, NothingToPublish) as error:
-            writer.event(NOT_LANDED, **told, target=url, reason=error)
+            writer.event(kinds.NOT_PUBLISHED, **told, target=url, reason=error)
             raise
-        writer.event(LANDED, **told, target=url, landed=landed or None)
+        writer.event(kinds.PUBLISHED, **told, target=url, landed=landed or None)
         done.append((target, facts, landed))
     return done
 
@@ -128,9 +129,13 @@ def left(ledger: Ledger, run: str, by: str | None = None) -> tuple[dict[str, Fac
     after = ledger.last_success(run)  # with --again all of it is wanted again
     for entry in ledger.entries(run):
         facts = entry.facts
-        if entry.kind not in (INTENT, LANDED, NOT_LANDED) or facts.get("by") != by or int(facts["attempt"]) <= after:
+        if (
+            entry.kind not in (kinds.PUBLISHING, kinds.PUBLISHED, kinds.NOT_PUBLISHED)
+            or facts.get("by") != by
+            or int(facts["attempt"]) <= after
+        ):
             continue
-        if entry.kind == INTENT:
+        if entry.kind == kinds.PUBLISHING:
             intents[facts["target"]] = facts
             outcomes.pop(facts["target"], None)
         else:

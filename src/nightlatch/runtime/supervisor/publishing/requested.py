@@ -13,9 +13,9 @@ from ....errors import UsageError
 from ....gates import address, kind_of
 from ....gates.file import File
 from ....gates.folder import KEEP, Folder
+from ....ledger import kinds
 from ....system import fingerprint
 from ....system.beneath import open_beneath
-from .publish import LANDED, NOT_LANDED
 from .targets import REPLACED, Place, Pushed, Replaced
 
 TYPE_CHECKING = False
@@ -95,7 +95,7 @@ class Copied(Replaced):
         return self.write(whom.lease, facts.get("sha256", ""))
 
     def adopts(self, before: Facts, outcome: str, whom: For) -> bool:
-        if self._from is None or outcome == NOT_LANDED or before.get("sha256") != fingerprint.of(self._from):
+        if self._from is None or outcome == kinds.NOT_PUBLISHED or before.get("sha256") != fingerprint.of(self._from):
             return False
         how = self.landed(before, None)
         if how == REPLACED and self.gate.landings()[-1].mark.token == whom.lease.token:
@@ -144,9 +144,9 @@ class Head(Pushed):
 
     def adopts(self, before: Facts, outcome: str, whom: For) -> bool:
         """Did an earlier attempt push for this very key, and die before it could be settled? It is settled now."""
-        if self.done is None or outcome == NOT_LANDED or (before.get("scope"), before.get("key")) != self.done:
+        if self.done is None or outcome == kinds.NOT_PUBLISHED or (before.get("scope"), before.get("key")) != self.done:
             return False
-        if outcome != LANDED:
+        if outcome != kinds.PUBLISHED:
             tip = self.gate.fetch(self.folder, self.guard)
             if not self.landed(before, Place(path=self.folder, commit=tip, guard=self.guard)):
                 return False

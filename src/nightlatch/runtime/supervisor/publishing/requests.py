@@ -10,9 +10,10 @@ import os
 from _thread import allocate_lock
 
 from ....errors import Error, LeaseLost, StaleToken, Stop, UsageError
+from ....ledger import kinds
 from ....system import clock
 from ...both.replies import Later
-from .publish import LANDED, land, left
+from .publish import land, left
 from .requested import Copied, Head
 from .targets import For, Place
 from .workspace import enclosing
@@ -112,7 +113,7 @@ class PublishDesk:
         return landed
 
     def _adopt(self, target: Copied | Head, before: Facts) -> None:
-        self._writer.event(LANDED, attempt=before["attempt"], by=BY, target=target.gate.url, adopted=True)
+        self._writer.event(kinds.PUBLISHED, attempt=before["attempt"], by=BY, target=target.gate.url, adopted=True)
 
     def _by_earlier(self, url: str) -> tuple[Facts | None, str]:
         """What the attempts before this one were about to publish there, and what became of it."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import select
 
-from ....core import states
 from ....store import handle, url
 from ....system import clock, redaction, warden
 from ....system.light import signal
+from ....system.reports import Ended
 from .. import backoff
-from ..leases import supervise
 from ..socket.listener import Listener
 from ..socket.server import Socket
 from . import output, watch
@@ -20,11 +19,12 @@ if TYPE_CHECKING:
     from ....core.job import Job
     from ....ledger.ledger import Ledger
     from ....ledger.writer import Writer
-    from ....system.warden import Warden
     from ...both.leases.lease import Lease
     from ..batches.batch import Checkpoints
+    from ..command import Command
     from ..publishing.delivery import Delivery
     from ..socket.listener import Told
+    from ..supervision import Supervision
     from .ending import Ending
     from .spending import Spending
 
@@ -37,6 +37,8 @@ class Attendance:
     def __init__(
         self,
         job: Job,
+        supervision: Supervision,
+        command: Command,
         lease: Lease,
         ledger: Ledger,
         writer: Writer,
@@ -44,30 +46,29 @@ class Attendance:
         spending: Spending,
         ending: Ending,
         *,
-        guard: Warden,
-        streams: tuple[int, int],
         folder: str,
         delivery: Delivery | None,
         checkpoints: Checkpoints | None,
         where: str,
     ) -> None:
-        """`streams`: where its standard output and error can be read. `folder`: where they are kept. `where`: the
-        store's URL."""
-        self._job, self._lease, self._ending, self._guard, self._delivery = job, lease, ending, guard, delivery
+        """`folder`: where its standard output and error are kept. `where`: the store's URL."""
+        self._job, self._lease, self._ending, self._delivery = job, lease, ending, delivery
+        self._supervision, self._command = supervision, command
         self._watch = watch.Watch(
             now=clock.now(),
             stall=job.stall,
             paths=[os.path.join(delivery.path, path) if delivery else path for path in job.watched],
             caps=job.budget,
+            used=told.used,
             spent_before=spending.before,
             cancelled_by=writer.cancel_requested,
         )
         self._kept = output.Kept(folder)
         self._told = told
-        self._listener = Listener(told, lease, ledger, writer, self._watch, folder, checkpoints, guard)
+        self._listener = Listener(told, lease, ledger, writer, self._watch, folder, checkpoints, command.bound)
         self._listener.passed = where if job.pass_store else ""
         self._socket = Socket(lease.grant, self._listener.answers)
-        self._environment = supervise.environment(lease) | dict(job.env) | {
+        self._environment = supervision.environment() | dict(job.env) | {
             "NIGHTLATCH_RUN": writer.run.id,
             "NIGHTLATCH_JOB": job.name,
             "NIGHTLATCH_KEY": writer.run.key,
@@ -86,21 +87,21 @@ class Attendance:
         if checkpoints:
             checkpoints.hidden = hidden
         bar = checkpoints.bar if checkpoints else None
-        self._streams = {fd: output.Stream(fd, screen, self._kept, hidden, bar) for screen, fd in enumerate(streams, 1)}
+        self._streams = {
+            fd: output.Stream(fd, screen, self._kept, hidden, bar) for screen, fd in command.streams.items()
+        }
 
     def run(self, started: float) -> None:
         job = self._job
         if job.meter == "output":
             from ...both import usage  # before the command starts: an upgrade in mid-run changes nothing
-        supervise.forward_signals(self._guard, job.grace)
-        if job.timeout is not None:
-            self._guard.tell("limit", started + job.timeout)
         if job.keep_awake:
             from ....system.awake import keep_awake
 
             keep_awake(os.getpid())  # a child of ours, ended with the rest when the warden is dismissed
         place = self._delivery.path if self._delivery else job.cwd
-        self._guard.start(job.command, self._environment, cwd=place, grace=job.grace)
+        limit = None if job.timeout is None else started + job.timeout
+        self._supervision.start(self._environment, cwd=place, grace=job.grace, limit=limit)
         try:
             self._attend()
         finally:
@@ -111,13 +112,12 @@ class Attendance:
         backoff.patiently(self._lease, self._listener.unwritten.write)
         if job.meter == "output":
             tail = next(iter(self._streams.values())).tail
-            found = usage.from_output(tail)
+            found = self._command.used(tail)
             if found:
                 backoff.patiently(self._lease, lambda: self._listener.spend(found, source="output"))
             elif job.budget:
                 self._told.unmetered = "no usage found at the end of its output: its budget was not counted"
-            if not self._ending.exit_code and (why := usage.complaint(tail)):
-                self._ending.exit_code, self._told.failure = 1, self._told.failure or why
+            self._ending.complained(self._told, usage.complaint(tail))
 
     def show_rest(self) -> None:
         """What the screen has not taken yet, however long it takes: the run is over."""
@@ -125,19 +125,17 @@ class Attendance:
             stream.finish()
 
     def _attend(self) -> None:
-        """Serve the command until the warden has proven its tree empty and all its output is read."""
-        reading, streams = set(self._streams), self._streams
+        """Serve the command until its tree is proven empty and all its output is read."""
+        reading, streams, reports = set(self._streams), self._streams, self._command.descriptors
         poll, polled = _polling(set(), set()), (set[int](), set[int]())
         while not self._ending.over or reading:
             now = clock.now()
             self._judge(now)
-            if not self._ending.over and self._guard.silent():
-                self._take_report()
             again = self._listener.tick(now)
             wanted = {*reading, *self._socket.descriptors}
             showing: set[int] = set()
             if not self._ending.over:
-                wanted.add(self._guard.fileno())
+                wanted.update(reports)
                 stopped = {fd for fd in reading if streams[fd].unshown}  # what is not shown yet is not read either
                 wanted, showing = wanted - stopped, {streams[fd].screen for fd in stopped}
             sending = showing | set(self._socket.sending)
@@ -152,12 +150,14 @@ class Attendance:
                 if fd in showing:
                     for stream in streams.values():
                         stream.show()
-                elif fd == self._guard.fileno():
-                    self._take_report()
+                elif fd in reports:
+                    continue
                 elif fd not in reading:
                     asking.append(fd)
                 elif not streams[fd].pump():
                     reading.discard(fd)
+            if not self._ending.over:
+                self._take_report()
             self._socket.serve(asking)
 
     def _judge(self, now: float) -> None:
@@ -167,22 +167,15 @@ class Attendance:
         judged = late[:2] if late else self._watch.judge(now)
         if judged:
             self._ending.decided = judged
-            self._guard.tell("end", judged[0], late[2] if late else self._job.grace, int(signal.SIGTERM))
+            self._command.ask_to_end(judged[0], late[2] if late else self._job.grace, signal.SIGTERM)
 
     def _take_report(self) -> None:
-        match self._guard.report():
-            case ("started", int()):
-                pass
-            case ("failed", int(number), str(where)):
-                failure = supervise.not_started(self._job.command[0], number, where)
-                self._ending.decide(states.FAILED, failure.said, failure.exit_code)
-            case ("ended", int(status), str(why), int(left)):
-                late = self._listener.overdue(clock.now()) if why == warden.OVERDUE else None
-                self._ending.decided = self._ending.decided or (late[:2] if late else None)
-                self._ending.report(status, why, left)
-            case None:
-                self._guard.dismiss()  # and with it whatever it left behind
-                self._ending.decide(states.FAILED, "its warden was killed; all it had started was ended", 125)
+        report = self._command.report()
+        if isinstance(report, Ended):
+            late = self._listener.overdue(clock.now()) if report.why == warden.OVERDUE else None
+            self._ending.decided = self._ending.decided or (late[:2] if late else None)
+        if report:
+            self._ending.take(report)
 
 
 def _polling(wanted: set[int], sending: set[int]) -> select.poll:

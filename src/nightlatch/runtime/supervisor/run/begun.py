@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ....core import states
 from ....core.model import Begun
+from ....ledger import kinds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from ....ledger.ledger import Ledger
     from ....ledger.model import Run
     from ...both.leases.lease import Lease
-
-KIND = "begun-elsewhere"  # of the entry in a run's journal
 
 _DONE = "done"
 
@@ -93,6 +92,6 @@ def _doubtful_token(ledger: Ledger, run: Run) -> int:
     """Of the attempt that may have acted: the run's last one, or the one that began elsewhere."""
     token = 0
     for one in ledger.entries(run.id):
-        if one.kind in ("started", "lost", KIND):
+        if one.kind in (kinds.STARTED, kinds.LOST, kinds.BEGUN_ELSEWHERE):
             token = int(str(one.facts["token"]))
     return token

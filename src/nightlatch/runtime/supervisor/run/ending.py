@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
-
 from ....core import duration, states
 from ....system import warden
+from ....system.reports import Ended, NotStarted, WardenDied
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ....errors import LeaseLost
+    from ....system.reports import Report
     from ..socket.listener import Told
 
 
@@ -21,11 +21,15 @@ class Ending:
         self.why = ""  # the warden's word for who ended it
         self.left = 0  # how many processes it left behind
 
-    def report(self, status: int, why: str, left: int) -> None:
-        """The warden has proven the tree empty. The first word counts."""
-        if not self.over:
-            code = os.waitstatus_to_exitcode(status) if status >= 0 else -9
-            self.over, self.exit_code, self.why, self.left = True, 128 - code if code < 0 else code, why, left
+    def take(self, report: Report) -> None:
+        """The last report of the work. The first word counts."""
+        match report:
+            case Ended() if not self.over:
+                self.over, self.exit_code, self.why, self.left = True, report.exit_code, report.why, report.left
+            case NotStarted():
+                self.decide(states.FAILED, report.reason, report.exit_code)
+            case WardenDied():
+                self.decide(states.FAILED, "its warden was killed; all it had started was ended", 125)
 
     def decide(self, state: str, reason: str, exit_code: int) -> None:
         """It is over, whatever the command did."""
@@ -36,6 +40,11 @@ class Ending:
         if told.abandoned and not self.exit_code:
             self.exit_code = 1
             told.failure = told.failure or f"its process ended in the middle of the effect {told.abandoned}"
+
+    def complained(self, told: Told, why: str) -> None:
+        """What it printed at its end says that it has failed, whatever its exit code says."""
+        if why and not self.exit_code:
+            self.exit_code, told.failure = 1, told.failure or why
 
     def judged(
         self, lost: LeaseLost | None, timeout: float | None, told: Told, *, done: bool = False

@@ -12,17 +12,17 @@ import os
 
 from ....core import advice, states
 from ....errors import Conflict, Error, GateUnreachable, LeaseLost, OtherStore, RunEnded, StaleToken
+from ....ledger import kinds
 from ....store import url
 from ....system import clock, redaction, warden
 from ....system.durable import private_folder
-from ....system.lifetime import Lifetime
-from ....system.light import signal
+from ....system.reports import Ended
 from ...both import verdict
 from ...both.job import definition
-from ...both.leases.lease import Lease
 from ..afterwards import retention
 from ..backoff import patiently
-from ..leases import supervise
+from ..command import Command
+from ..supervision import Supervision
 from . import begun, unwritten
 from .attend import Attendance
 from .ending import Ending
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from ....core.job import Job
     from ....ledger.model import Run
+    from ...both.leases.lease import Lease
     from ...both.verdict import Verdict
     from ..batches.batch import Checkpoints
     from ..publishing.delivery import Delivery
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 def run(job: Job, *, store: str | None = None, checkpoints: Checkpoints | None = None, last: bool = True) -> Verdict:
     """Run a job once, or say why not: skipped when its key is done, Busy while another works on it, InDoubt when a
-    person has to decide. For a process of its own, as `supervise` is. `last`: it ends with this, and its connections
+    person has to decide. For a process of its own, as `Supervision` is. `last`: it ends with this, and its connections
     with it, which takes less time than to close them."""
     number = 0
     while True:
@@ -76,58 +77,38 @@ class Pipeline(Looking):
         self.recovered = ""  # how an earlier attempt's work came to be published
 
     def go(self) -> Verdict:
-        self.lifetime = Lifetime(url.folder_of(self.where) if self.server else self.store.folder)
-        self.pipes = os.pipe(), os.pipe()
-        # Forked before any thread or connection exists: a fork copies neither in a usable state.
-        streams, deaf = (self.pipes[0][1], self.pipes[1][1]), self.checkpoints is not None  # a batch's driver is ours
-        self.guard = warden.Warden(self.lifetime.grant, streams, lifetime=self.lifetime, deaf=deaf)
-        for _, writing_end in self.pipes:
-            os.close(writing_end)
+        deaf = self.checkpoints is not None  # a batch's driver, which hears signals when it is ready
+        self.command = Command(self.job.command, captured=(1, 2), deaf=deaf, meter=self.job.meter)
+        self.supervision = Supervision(self.command, url.folder_of(self.where) if self.server else self.store.folder)
         try:
-            try:
+            with self.supervision:
                 key = self.look()
-                if self.job.workspace and isinstance(key, str):
+                if isinstance(key, verdict.Verdict):
+                    return key
+                if self.job.workspace:
                     from ..publishing.delivery import Delivery
 
                     self.delivery = Delivery(self.job)
-            except BaseException:
-                self.lifetime.end()  # no grant was asked for
-                raise
-            if isinstance(key, verdict.Verdict):
-                self.lifetime.end()
-                return key
-            try:
-                lease = self._hold(key)
-            except (GateUnreachable, OtherStore):
-                self.unsealed = key
-                raise
-            with lease:
                 try:
-                    return self._attempt(lease, key)
-                finally:
-                    self.guard.dismiss()  # whatever went wrong: nothing works on when the lease is given back
+                    lease = self._hold(key)
+                except (GateUnreachable, OtherStore):
+                    self.unsealed = key
+                    raise
+                return self._attempt(lease, key)
         finally:
-            self.guard.dismiss()
-            supervise.signals_back()  # before the next attempt there is nobody to pass them on to
-            self.guard.close()
-            for reading_end, _ in self.pipes:
-                os.close(reading_end)
+            self.supervision.close()  # before the next attempt there is nobody to pass signals on to
 
     # ── hold ──
 
     def _hold(self, key: str) -> Lease:
-        guard, ttl = self.guard, self.job.ttl or self.store.default_ttl
-        return Lease(
+        return self.supervision.hold(
             self.store,
             self.job.name,
-            ttl=ttl,
+            ttl=self.job.ttl or self.store.default_ttl,
             wait=self.job.wait,
             gates=self.delivery.gates if self.delivery else (),
-            lifetime=self.lifetime,
             # A batch keeps its own record of which machine began it.
             begin=begun.entry(self.ledger, self.job.name, key) if self._lists_begun else None,
-            on_tenure=lambda tenure: guard.tell("tenure", tenure.freeze_at, tenure.end_at, tenure.deadline),
-            on_lost=lambda _: guard.tell("end", warden.LOST, ttl * 0.1, int(signal.SIGTERM)),
         )
 
     @property
@@ -179,7 +160,7 @@ class Pipeline(Looking):
             self._end_begun(lease, skipped)
             return self._tell(skipped, 0)
         if elsewhere:
-            writer.event(begun.KIND, attempt=elsewhere.attempt, host=elsewhere.host, token=elsewhere.token)
+            writer.event(kinds.BEGUN_ELSEWHERE, attempt=elsewhere.attempt, host=elsewhere.host, token=elsewhere.token)
             if self.job.when_lost == "doubt":
                 doubtful = writer.finish(states.IN_DOUBT, reason=begun.sentence(elsewhere))
                 return self._tell(doubtful, states.exit_code(doubtful.state))
@@ -203,11 +184,11 @@ class Pipeline(Looking):
                 from ....system import fingerprint
 
                 for path in self.job.input:
-                    self.writer.event("input", path=os.path.abspath(path), sha256=fingerprint.of(path))
+                    self.writer.event(kinds.INPUT, path=os.path.abspath(path), sha256=fingerprint.of(path))
             if self.delivery:
                 self.recovered = self.delivery.begin(self.lease, self.ledger, self.writer)
                 if self.recovered:
-                    self.ending.report(0, "", 0)
+                    self.ending.take(Ended())
 
         self._guarded(steps)
         return not self.ending.over
@@ -223,14 +204,14 @@ class Pipeline(Looking):
             self.checkpoints.prepare(self.store, self.ledger, self.lease, self.writer, folder)
         self.attendance = Attendance(
             self.job,
+            self.supervision,
+            self.command,
             self.lease,
             self.ledger,
             self.writer,
             self.told,
             self.spending,
             self.ending,
-            guard=self.guard,
-            streams=(self.pipes[0][0], self.pipes[1][0]),
             folder=folder,
             delivery=self.delivery,
             checkpoints=self.checkpoints,
@@ -261,7 +242,7 @@ class Pipeline(Looking):
             # A full disk, a folder that somebody removed, a fault of ours: a run that nobody ends would ask a person.
             if os.environ.get("NIGHTLATCH_DEBUG"):
                 raise
-            self.guard.dismiss()
+            self.command.end()
             self.ending.decide(states.FAILED, f"Nightlatch could not go on: {type(error).__name__}: {error}", 125)
 
     # ── settle ──
@@ -278,7 +259,7 @@ class Pipeline(Looking):
             reason = self.delivery.kept(reason)
         shown = own if state in (states.SUCCEEDED, states.FAILED) else states.exit_code(state)
         if state == states.CANCELLED and self.ending.why == warden.ASKED:
-            shown = own or 128 + self.guard.asked_with  # it was interrupted, however well it took that
+            shown = own or 128 + self.supervision.asked_with  # it was interrupted, however well it took that
         try:
             ended = patiently(
                 self.lease, lambda: self.writer.finish(state, exit_code=own, reason=reason, elapsed=elapsed)

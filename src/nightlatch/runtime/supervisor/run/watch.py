@@ -33,30 +33,29 @@ class Watch:
         stall: float | None,
         paths: list[str],
         caps: tuple[Cap, ...],
+        used: dict[str, float],
         spent_before: Callable[[str, str], float],
         cancelled_by: Callable[[], str | None],
     ) -> None:
-        self._stall, self._paths, self._caps = stall, paths, caps
+        """`used`: by this attempt, so far; whoever counts that says `spent`."""
+        self._stall, self._paths, self._caps, self._used = stall, paths, caps, used
         self._spent_before, self._cancelled_by = spent_before, cancelled_by
         self._moved_at = now
         self._look_at = now + _LOOK_EVERY
         self._ask_at = now
         self._seen = self._look()
-        self.used: dict[str, float] = {}
         self._weigh = True  # the budget; again when something was used, since only this run can use it up
 
     def progressed(self, now: float) -> None:
         self._moved_at = now
 
-    def spent(self, amounts: dict[str, float]) -> None:
-        for unit, amount in amounts.items():
-            self.used[unit] = self.used.get(unit, 0.0) + amount
+    def spent(self) -> None:
         self._weigh = True
 
     def judge(self, now: float) -> tuple[str, str] | None:
         """(state, reason) if the run has to end now."""
         mine = tuple(cap for cap in self._caps if cap.period == "run") if self._weigh else ()
-        cap = budget.exceeded(mine, self.used, self._spent_before)  # the run's own, which needs no ledger
+        cap = budget.exceeded(mine, self._used, self._spent_before)  # the run's own, which needs no ledger
         if cap:
             return OVER_BUDGET, f"the budget {cap} is spent"
         try:
@@ -75,7 +74,7 @@ class Watch:
         return None
 
     def _by_ledger(self, now: float) -> tuple[str, str] | None:
-        cap = budget.exceeded(self._caps, self.used, self._spent_before) if self._weigh else None
+        cap = budget.exceeded(self._caps, self._used, self._spent_before) if self._weigh else None
         self._weigh = False
         if cap:
             return OVER_BUDGET, f"the budget {cap} is spent"

@@ -1,4 +1,4 @@
-"""What a command says to its supervisor through the socket, and what is made of it."""
+"""What a command says to its supervisor through the socket, and what is made of it. A verb is a method (verbs.py)."""
 
 from __future__ import annotations
 
@@ -6,20 +6,22 @@ import sys
 
 from ....core import budget
 from ....errors import Error, Stop, StoreUnreachable
+from ....ledger import kinds
 from ....system import clock
 from ....system.redaction import Redactor
-from ...both.replies import Later, refusal, reply
+from ...both.replies import Later, refusal
 from ...both.steps.recorder import Recorder
 from ..leases import handle
 from ..run.unwritten import Unwritten
+from . import verbs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from ....ledger.ledger import Ledger
     from ....ledger.writer import Writer
-    from ....system.warden import Warden
     from ...both.leases.lease import Lease
     from ...both.steps.nested import Inner
     from ..batches.batch import Checkpoints
@@ -27,13 +29,7 @@ if TYPE_CHECKING:
     from ..publishing.requests import PublishDesk
     from ..run.watch import Watch
 
-_INSIDE = ("step", "close")  # of a run inside this one
-_EFFECTS = ("effect", "effect-probed", "effect-ended")
-_PUBLISHES = ("publish", "push")
-_KNOWN = (
-    "progress, spend, retry-after, check, fail, store, known, step, pen, moved, effect, effect-probed, effect-ended, "
-    "open, close, publish, push and refused"
-)
+    Record = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
 
 
 class Told:
@@ -67,12 +63,12 @@ class Listener:
         watch: Watch,
         folder: str,
         batch: Checkpoints | None,
-        guard: Warden,
+        bound: Callable[[float], None],
     ) -> None:
         self.told = told
         self.hidden = Redactor()
         self._lease, self._ledger, self._writer, self._watch = lease, ledger, writer, watch
-        self._guard = guard
+        self._bound = bound  # by when what the command does right now must be over
         self._own: Recorder | None = None  # of steps
         self._batch = batch
         self.warm = False
@@ -85,21 +81,31 @@ class Listener:
         self._lent = False  # the command writes steps, and runs inside this one, itself
 
     def answers(self, requests: list[dict[str, Any]]) -> list[dict[str, Any] | Later]:
-        """An answer for each. Steps that came together are one commit, and so are steps and ends of runs inside; the
-        others are answered one by one."""
-        steps = [request for request in requests if request.get("do") == "step" and not request.get("run")]
-        inside = [request for request in requests if request.get("do") in _INSIDE and request.get("run")]
-        told = iter(self._step(steps) if steps else ())
-        told_inside = iter(self._inside_told(inside) if inside else ())
-        if steps or inside:
+        """An answer for each. What is recorded together is answered first; the others one by one."""
+        made: dict[int, dict[str, Any] | Later] = {}
+        together: dict[Record, list[int]] = {}
+        for place, request in enumerate(requests):
+            many = verbs.find(self, request.get("do"), verbs.MANY)
+            if many and (record := many(request)):
+                together.setdefault(record, []).append(place)
+        for record, places in together.items():
+            made.update(zip(places, record([requests[place] for place in places]), strict=True))
             self._watch.progressed(clock.now())
+        return [made[place] if place in made else self._answer(request) for place, request in enumerate(requests)]
 
-        def answer(request: dict[str, Any]) -> dict[str, Any] | Later:
-            if request.get("do") in _INSIDE and request.get("run"):
-                return next(told_inside)
-            return next(told) if request.get("do") == "step" else self._later(request) or self._reply(request)
-
-        return [answer(request) for request in requests]
+    def _answer(self, request: dict[str, Any]) -> dict[str, Any] | Later:
+        try:
+            verb = request.pop("do", "")
+            own, drivers = verbs.find(self, verb), verbs.find(self._batch, verb)
+            method = own or drivers
+            if method is None:
+                raise verbs.unknown(verb, *filter(None, (self, self._batch)))
+            answer: dict[str, Any] | Later = method(request)
+            if not own:
+                self._watch.progressed(clock.now())
+            return answer if isinstance(answer, Later) else {"ok": True, **answer}
+        except (Stop, Exception) as error:  # noqa: BLE001 - whatever a command says, its supervisor goes on
+            return refusal(error)
 
     def warm_up(self) -> None:
         """Import what may be needed later: in an hour the package's folder may hold another version."""
@@ -147,47 +153,15 @@ class Listener:
             self._own = Recorder(self._ledger, writer.steps, self._folder, self._redacted, writer.progress)
         return self._own
 
-    def _later(self, request: dict[str, Any]) -> Later | None:
-        """What is answered from a thread: it may take several words with a store, or a target, that is far away."""
-        word = request.get("do")
-        if word in _EFFECTS:
-            return self._effect(str(word), request)
-        if word in _PUBLISHES:
-            return self._publish(str(word), request)
-        return Later(lambda: self._refused(request)) if word == "refused" else None
+    # ── verbs that are recorded together: which method does that, for all that came at once ──
 
-    def _publish(self, word: str, request: dict[str, Any]) -> Later:
-        if self._published is None:
-            from ..publishing.requests import PublishDesk
+    def many_step(self, request: dict[str, Any]) -> Record | None:
+        return self._record_nested if request.get("run") else self._record_steps
 
-            self._published = PublishDesk(self._lease, self._ledger, self._writer)
-        self._watch.progressed(clock.now())
-        return self._published.later(word, request)
+    def many_close(self, request: dict[str, Any]) -> Record | None:
+        return self._record_nested if request.get("run") else None
 
-    def _refused(self, request: dict[str, Any]) -> dict[str, Any]:
-        """A gate has refused what the command wrote under a lease of its own."""
-        run, token, stands = self._writer.run, request.get("token"), request.get("stands")
-        what, reason = (self._redacted(str(request.get(word) or "")) for word in ("what", "reason"))
-        facts = {"attempt": run.attempt, "what": what, "token": token, "stands": stands, "reason": reason}
-        self._ledger.note(run.job, "refused", run=run.id, **facts)
-        return {}
-
-    def _effect(self, word: str, request: dict[str, Any]) -> Later:
-        if self._effects is None:
-            from ..effects.requests import EffectDesk
-
-            self._effects = EffectDesk(
-                self._lease, self._ledger, self._writer, self.told, self._redacted,
-                lambda at: self._guard.tell("bound", at),
-            )  # fmt: skip
-        desk = self._effects
-        self._watch.progressed(clock.now())
-        return Later(lambda: desk.answer(word, request))
-
-    def _reply(self, request: dict[str, Any]) -> dict[str, Any]:
-        return reply(self.answer, request)
-
-    def _step(self, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _record_steps(self, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
         try:
             self._recorder("").write(requests)
         except (Error, Stop) as error:
@@ -195,74 +169,130 @@ class Listener:
         except Exception as error:  # noqa: BLE001 - what the command says does not end its supervisor
             if len(requests) == 1:
                 return [refusal(error)]
-            return [self._step([request])[0] for request in requests]  # one of them is no good; the others are
+            return [self._record_steps([request])[0] for request in requests]  # one of them is wrong, not all
         return [{"ok": True}] * len(requests)
 
-    def _inside_told(self, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _record_nested(self, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Steps and ends of runs inside this one."""
         try:
             return self._inner.record(requests)
         except (Stop, Exception) as error:  # noqa: BLE001 - as above
             return [refusal(error)] * len(requests)
 
-    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        word, item = request.pop("do", ""), request.pop("item", "")
-        told = self._batch.told_of(str(item)) if item and self._batch else self.told
-        match word:
-            case "progress":
-                done, total = (_count(request.get(word)) for word in ("done", "total"))
-                self._writer.progress(done, total, self._redacted(str(request.get("message") or "")))
-                self._watch.progressed(clock.now())
-                return {"waiting": self._batch.waiting()} if self._batch else {}
-            case "spend":
-                amounts = budget.amounts(f"{unit}={amount}" for unit, amount in request.items())
-                kept = self.spend(amounts, source="report", item=str(item))
-                if told is not self.told:
-                    told.add(amounts)
-                return {"used": told.used} | ({"kept": kept} if kept else {})
-            case "retry-after":
-                seconds = float(request["seconds"])
-                if not 0 <= seconds < float("inf"):
-                    raise ValueError(f"`seconds` is {seconds}: write how long, 0 or more")
-                told.retry_after = seconds
-                return {}
-            case "check":
-                self._lease.check()
-                return {"token": self._lease.token}
-            case "fail":
-                words = {word: str(request.get(word) or "") for word in ("reason", "traceback")}
-                facts = {word: self._redacted(text) for word, text in words.items()}
-                if told is self.told:
-                    self._writer.event("exception", **facts)
-                told.failure, told.attention = facts["reason"], bool(request.get("attention"))
-                return {}
-            case "known":
-                return self._recorder(str(request.get("run") or "")).known()
-            case "open":
-                self._watch.progressed(clock.now())
-                return self._inner.open(str(request["key"]))
-            case word if self._batch and word in self._batch.WORDS:
-                answer = self._batch.answer(word, request)
-                self._watch.progressed(clock.now())
-                return answer
-            case "pen":
-                from ....system.durable import inode
-                from ...both.effects import apart
+    # ── verbs that are answered one by one ──
 
-                address, store = self._ledger.address, self._lease.store
-                if address:
-                    self._writer.lend()
-                self._lent = self._lent or bool(address)
-                away = "" if apart(store, self._ledger) else store.url
-                return {"ledger": address, "inode": inode(address), "store": away}
-            case "moved":
-                self._watch.progressed(clock.now())
-                if request.get("waits") and self._batch:
-                    self._batch.waits(told)
-                return {}
-            case "store":
-                return handle.answer(self.passed) if self.passed else {"url": self._lease.store.url}
-            case other:
-                raise ValueError(f"`do` is {other!r}; known are {_KNOWN}")
+    def do_progress(self, request: dict[str, Any]) -> dict[str, Any]:
+        done, total = (_count(request.get(word)) for word in ("done", "total"))
+        self._writer.progress(done, total, self._redacted(str(request.get("message") or "")))
+        self._watch.progressed(clock.now())
+        return {"waiting": self._batch.waiting()} if self._batch else {}
+
+    def do_spend(self, request: dict[str, Any]) -> dict[str, Any]:
+        told, item = self._told_of(request), str(request.pop("item", ""))
+        amounts = budget.amounts(f"{unit}={amount}" for unit, amount in request.items())
+        kept = self.spend(amounts, source="report", item=item)
+        if told is not self.told:
+            told.add(amounts)
+        return {"used": told.used} | ({"kept": kept} if kept else {})
+
+    def do_retry_after(self, request: dict[str, Any]) -> dict[str, Any]:
+        seconds = float(request["seconds"])
+        if not 0 <= seconds < float("inf"):
+            raise ValueError(f"`seconds` is {seconds}: write how long, 0 or more")
+        self._told_of(request).retry_after = seconds
+        return {}
+
+    def do_check(self, _: dict[str, Any]) -> dict[str, Any]:
+        self._lease.check()
+        return {"token": self._lease.token}
+
+    def do_fail(self, request: dict[str, Any]) -> dict[str, Any]:
+        facts = {word: self._redacted(str(request.get(word) or "")) for word in ("reason", "traceback")}
+        told = self._told_of(request)
+        if told is self.told:
+            self._writer.event(kinds.EXCEPTION, **facts)
+        told.failure, told.attention = facts["reason"], bool(request.get("attention"))
+        return {}
+
+    def do_store(self, _: dict[str, Any]) -> dict[str, Any]:
+        return handle.answer(self.passed) if self.passed else {"url": self._lease.store.url}
+
+    def do_known(self, request: dict[str, Any]) -> dict[str, Any]:
+        return self._recorder(str(request.get("run") or "")).known()
+
+    def do_pen(self, _: dict[str, Any]) -> dict[str, Any]:
+        from ....system.durable import inode
+        from ...both.effects import apart
+
+        address, store = self._ledger.address, self._lease.store
+        if address:
+            self._writer.lend()
+        self._lent = self._lent or bool(address)
+        return {"ledger": address, "inode": inode(address), "store": "" if apart(store, self._ledger) else store.url}
+
+    def do_moved(self, request: dict[str, Any]) -> dict[str, Any]:
+        self._watch.progressed(clock.now())
+        if request.get("waits") and self._batch:
+            self._batch.waits(self._told_of(request))
+        return {}
+
+    def do_open(self, request: dict[str, Any]) -> dict[str, Any]:
+        self._watch.progressed(clock.now())
+        return self._inner.open(str(request["key"]))
+
+    def do_close(self, _: dict[str, Any]) -> dict[str, Any]:
+        raise ValueError("`close` is about a run inside this one: give the `run` that `open` answered with")
+
+    # ── verbs that are answered from a thread: a store, or a target, may be far away ──
+
+    def do_effect(self, request: dict[str, Any]) -> Later:
+        return self._effect("effect", request)
+
+    def do_effect_probed(self, request: dict[str, Any]) -> Later:
+        return self._effect("effect-probed", request)
+
+    def do_effect_ended(self, request: dict[str, Any]) -> Later:
+        return self._effect("effect-ended", request)
+
+    def do_publish(self, request: dict[str, Any]) -> Later:
+        return self._publish("publish", request)
+
+    def do_push(self, request: dict[str, Any]) -> Later:
+        return self._publish("push", request)
+
+    def do_refused(self, request: dict[str, Any]) -> Later:
+        """A gate has refused what the command wrote under a lease of its own."""
+
+        def note() -> dict[str, Any]:
+            run, token, stands = self._writer.run, request.get("token"), request.get("stands")
+            what, reason = (self._redacted(str(request.get(word) or "")) for word in ("what", "reason"))
+            facts = {"attempt": run.attempt, "what": what, "token": token, "stands": stands, "reason": reason}
+            self._ledger.note(run.job, kinds.REFUSED, run=run.id, **facts)
+            return {}
+
+        return Later(note)
+
+    def _effect(self, verb: str, request: dict[str, Any]) -> Later:
+        if self._effects is None:
+            from ..effects.requests import EffectDesk
+
+            self._effects = EffectDesk(self._lease, self._ledger, self._writer, self.told, self._redacted, self._bound)
+        desk = self._effects
+        self._watch.progressed(clock.now())
+        return Later(lambda: desk.answer(verb, request))
+
+    def _publish(self, verb: str, request: dict[str, Any]) -> Later:
+        if self._published is None:
+            from ..publishing.requests import PublishDesk
+
+            self._published = PublishDesk(self._lease, self._ledger, self._writer)
+        self._watch.progressed(clock.now())
+        return self._published.later(verb, request)
+
+    def _told_of(self, request: dict[str, Any]) -> Told:
+        """What the attempt, or the item of a batch that the request is about, has said so far."""
+        item = str(request.get("item") or "")
+        return self._batch.told_of(item) if item and self._batch else self.told
 
     def spend(self, amounts: dict[str, float], **about: str) -> str:
         """Record what was used, for the watch to judge. Returns where it is kept, if not in the store."""
@@ -278,7 +308,7 @@ class Listener:
                 raise StoreUnreachable(f"not recorded: {away}, and it cannot be kept here ({error})") from error
             kept = "the store is away: it is on this machine's disk, and recorded when the store is back"
         self.told.add(amounts)
-        self._watch.spent(amounts)
+        self._watch.spent()
         return kept
 
     def _redacted(self, text: str) -> str:

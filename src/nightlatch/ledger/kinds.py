@@ -1,0 +1,201 @@
+"""Every kind of journal entry is one row: its name, the sentence that people read, and its fields on each chain.
+
+A kind on both chains stands whole on the run's, and the job's has a link to it. A kind, or a field of one, that has no
+row here cannot be written. A field may be added to a kind, and never renamed: entries are kept as they were written.
+"""
+
+from __future__ import annotations
+
+from ..core.effects import BEGUN, DONE, FAILED, IN_DOUBT, SET_ASIDE
+from ..core.units import UNITS
+from .chain import pack
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ROWS: dict[str, Kind] = {}
+
+RUN, JOB, STEPS = "run", "job", "steps"  # chains
+ITEMS, EFFECT = "items", "effect"  # what else than a run an entry may tell of
+
+_LINK = "run seq head"  # on a job's chain: how the run's own chain stood
+_DECIDED = f"{_LINK} was state reason by"
+
+
+class Kind(str):
+    """The name of a kind, and what is declared of it."""
+
+    fields: dict[str, frozenset[str]]  # by the chain that it may stand on
+    sentence: str
+    tells: str  # of which rows the audit takes its word: RUN, ITEMS, EFFECT; "" of none
+    often: bool  # of several in a row the last one says all
+
+    def __new__(cls, name: str, sentence: str, *, tells: str = "", often: bool = False, **fields: str) -> Kind:
+        """A sentence has facts in braces. Of [this {first}|or this] comes the first part whose facts there are, and
+        with [word? this] only if there is that one."""
+        made = super().__new__(cls, name)
+        made.fields = {chain: frozenset(names.split()) for chain, names in fields.items()}
+        made.sentence, made.tells, made.often = sentence, tells, often
+        ROWS[name] = made
+        return made
+
+    @property
+    def is_link(self) -> bool:
+        """On a job's chain it only points to an entry of a run's."""
+        return RUN in self.fields and JOB in self.fields
+
+    def tell(self, facts: Mapping[str, str]) -> str:
+        """The sentence; a fact that it cannot do without, and that is not there, is an ellipsis."""
+        text, *optional = self.sentence.split("[")
+        found = [_filled(text, facts, "…")]
+        for part in optional:
+            choices, _, rest = part.partition("]")
+            filled = (_filled(choice, facts) for choice in choices.split("|"))
+            found += [next((choice for choice in filled if choice), ""), _filled(rest, facts, "…")]
+        return "".join(found)
+
+
+def body(kind: str, chain: str, facts: Mapping[str, object]) -> str:
+    """The text of an entry's facts; `ValueError` if the kind, or a field of it, is not declared for such a chain."""
+    known = ROWS.get(kind)
+    fields = known.fields.get(chain) if known else None
+    if fields is None:
+        raise ValueError(f"{kind!r} is not a kind of entry on a {chain}'s chain: declare it in ledger/kinds.py")
+    if not facts.keys() <= fields:
+        unknown = ", ".join(sorted(facts.keys() - fields))
+        raise ValueError(
+            f"the kind {kind!r} has no field {unknown} on a {chain}'s chain: declare it in ledger/kinds.py"
+        )
+    return pack(facts)
+
+
+def telling(*of: str) -> frozenset[str]:
+    """The kinds that rows of these follow from."""
+    return frozenset(str(kind) for kind in ROWS.values() if kind.tells in of)
+
+
+def _filled(text: str, facts: Mapping[str, str], missing: str = "") -> str:
+    """With its facts; "" if one is not there, and nothing may stand for it."""
+    needed, asked, rest = text.partition("? ")
+    if asked and not facts.get(needed):
+        return ""
+    first, *parts = (rest if asked else text).split("{")
+    found = [first]
+    for part in parts:
+        name, _, behind = part.partition("}")
+        fact = facts.get(name) or missing
+        if not fact:
+            return ""
+        found += [fact, behind]
+    return "".join(found)
+
+
+# ── a run and its attempts ──
+
+OPENED = Kind(
+    "opened", "opened[ in run {parent}][ for {slot}][ on {host}]", tells=RUN,
+    run="job key slot command definition host parent", job=_LINK,
+)  # fmt: skip
+STARTED = Kind(
+    "started", "attempt {attempt} started[ on {host}] (token {token})[command? , with another command]", tells=RUN,
+    run="attempt token grant holder host command definition",
+)  # fmt: skip
+LOST = Kind(
+    "lost", "attempt {attempt} was lost: its holder {holder} is gone[; the run is {state}]", tells=RUN,
+    run="attempt token holder steps state by_token by_grant", job=f"{_LINK} attempt token holder",
+)  # fmt: skip
+ENDED = Kind(
+    "ended",
+    "attempt {attempt} ended: {state}[ ({reason})|, exit code {exit_code}][, after {elapsed}]"
+    "[; the next one is due at {again_at}]",
+    tells=RUN, run="attempt state exit_code reason elapsed again_at steps", job=f"{_LINK} attempt state",
+)  # fmt: skip
+BEGUN_ELSEWHERE = Kind(
+    "begun-elsewhere",
+    "attempt {attempt} was begun on {host} (token {token}), which has not said how it ended",
+    run="attempt host token", job="run attempt host token",
+)  # fmt: skip
+INPUT = Kind("input", "its input is {path}", run="path sha256")
+WORKSPACE = Kind("workspace", "its workspace is {path}[, at commit {commit}]", run="path commit")
+EXCEPTION = Kind("exception", "it reported a failure[: {reason}]", run="reason traceback")
+LENT = Kind("lent", "a process of the run records its steps itself", run="")
+PROGRESS = Kind(
+    "progress", "progress: {done}[ of {total}][ ({message})]", tells=RUN, often=True, run="done total message"
+)
+USAGE = Kind(
+    "usage",
+    "used" + "".join(f"[ {unit}={{{unit}}}]" for unit in UNITS) + "[ for {item}][, model {model}]",
+    tells=RUN, often=True, run=" ".join(UNITS) + " model kind source item tag id",
+)  # fmt: skip
+
+# ── what people decide of a run, and observers see ──
+
+OPENED_AGAIN = Kind("opened-again", "opened again[ on {host}]; it was {was} before", job=f"{_DECIDED} host")
+CANCEL_REQUESTED = Kind("cancel-requested", "{by} asked for its end", job="run by")
+CANCELLED = Kind("cancelled", "{by} cancelled it", job=_DECIDED)
+RESOLVED = Kind("resolved", "{by} resolved it as {state}", job=_DECIDED)
+RESOLVED_ELSEWHERE = Kind(
+    "resolved-elsewhere", "{by} decided about {key}, which another machine began: {outcome}", job="key outcome by"
+)
+RETRIED = Kind("retried", "{by} allowed another attempt", job=_DECIDED)
+NEEDS_ATTENTION = Kind("needs-attention", "not started, and needs your attention: {reason}", job=_DECIDED)
+UNSEALED = Kind("unsealed", "not taken over by {by}: {reason}", job="run reason by")
+REFUSED = Kind(
+    "refused",
+    "refused[: a newer holder, token {stands}, had taken over|: {reason}] (attempt {attempt}, token {token})[: {what}]",
+    job="run attempt what token stands reason",
+)  # fmt: skip
+PLAN = Kind(
+    "plan", "a dry-run for the key {key}: {status}[ ({reason})]",
+    job="key status exit_code reason effects steps elapsed left_out",
+)  # fmt: skip
+CUT = Kind("cut", "{by} removed what was older than the retention", job="runs by before seq hash links")
+
+# ── publishing ──
+
+PUBLISHING = Kind(
+    "publishing", "publishing to {target}",
+    run="attempt by target workspace from sha256 token over commit base run scope key",
+)  # fmt: skip
+PUBLISHED = Kind(
+    "published",
+    "published to {target}[adopted? , by attempt {attempt}][replaced? , and replaced by another write since]",
+    run="attempt by target landed adopted replaced",
+)  # fmt: skip
+NOT_PUBLISHED = Kind("not-published", "not published to {target}: {reason}", run="attempt by target reason")
+
+# ── effects: in the run that does it, and on the chain of its scope ──
+
+EFFECT_OF_RUN = Kind("effect", "effect {key}: {state}[ ({reason})][, by a {by}]", run="key state reason by")
+_OF_EFFECT = "scope key attempt token state"
+EFFECT_BEGUN = Kind("effect-begun", "effect {key} begun by {by}", tells=EFFECT, job=f"{_OF_EFFECT} by command")
+_ENDED = f"{_OF_EFFECT} exit_code reason by"
+EFFECT_DONE = Kind("effect-done", "effect {key} done", tells=EFFECT, job=_ENDED)
+EFFECT_FAILED = Kind("effect-failed", "effect {key} failed, surely not done[: {reason}]", tells=EFFECT, job=_ENDED)
+EFFECT_IN_DOUBT = Kind("effect-in-doubt", "effect {key} in doubt[: {reason}]", tells=EFFECT, job=_ENDED)
+EFFECT_ENDED = {DONE: EFFECT_DONE, FAILED: EFFECT_FAILED, IN_DOUBT: EFFECT_IN_DOUBT}  # by its state
+EFFECT_RESOLVED = Kind("effect-resolved", "effect {key} resolved as {state}, by {by}", tells=EFFECT, job=_ENDED)
+EFFECT_LEARNED = Kind(
+    "effect-learned", "effect {key} is {state}, by another machine[: {reason}]", tells=EFFECT,
+    job=f"{_OF_EFFECT} reason",
+)  # fmt: skip
+
+# ── a batch's items: their keys by their state, one a line ──
+
+BATCH = Kind("batch", "a batch; to go on with it: {again}", run="again")
+BATCH_KEY = Kind("batch-key", "its items are known by {key}", job="key")
+_STATES = (BEGUN, DONE, FAILED, IN_DOUBT, SET_ASIDE)
+_KEYS = "".join(f"[ {state}: {{{state}}}.]" for state in _STATES)
+ITEMS_MOVED = Kind("steps", f"items{_KEYS}", tells=ITEMS, run=" ".join(_STATES))
+ITEMS_LOST = Kind("steps-lost", f"items that a lost attempt had begun{_KEYS}", tells=ITEMS, run=" ".join(_STATES))
+ITEMS_PUBLISHING = Kind("steps-publishing", f"publishing items{_KEYS}", tells=ITEMS, run=" ".join(_STATES))
+ITEMS_RESOLVED = Kind("steps-resolved", "items resolved as {state}: {keys}", tells=ITEMS, job="state keys reason")
+
+# ── a run's steps, on a chain of their own ──
+
+_OF_STEP = "digest tries attempt key reason result"
+STEP_BEGUN = Kind("step-begun", "step {key} begun", steps=_OF_STEP)
+STEP_DONE = Kind("step-done", "step {key} done", steps=_OF_STEP)
+STEP_FAILED = Kind("step-failed", "step {key} failed[: {reason}]", steps=_OF_STEP)
+STEP = {BEGUN: STEP_BEGUN, DONE: STEP_DONE, FAILED: STEP_FAILED}  # by the step's state

@@ -1,0 +1,82 @@
+"""A command under its warden: the work of `lock`, `once`, a run and a dry-run."""
+
+from __future__ import annotations
+
+import os
+
+from ...system.warden import Warden
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...core.tenure import Tenure
+    from ...system.lifetime import Lifetime
+    from ...system.reports import Report
+
+
+class Command:
+    def __init__(
+        self, argv: Sequence[str], *, captured: Sequence[int] = (), deaf: bool = False, meter: str = ""
+    ) -> None:
+        """`captured`: which of its standard streams are read here (1, 2), from the descriptors in `streams`. `deaf`: it
+        starts with termination signals blocked, and unblocks them when its handlers are installed. `meter`: where
+        usage figures come from."""
+        self.name, self._argv = argv[0], list(argv)
+        self._captured, self._deaf, self._meter = captured, deaf, meter
+        self.streams: dict[int, int] = {}
+
+    def prepare(self, grant: str, lifetime: Lifetime | None) -> None:
+        pipes = {number: os.pipe() for number in self._captured}
+        self.streams = {number: reading_end for number, (reading_end, _) in pipes.items()}
+        out, err = (pipes[number][1] if number in pipes else number for number in (1, 2))
+        self._warden = Warden(grant, (out, err) if pipes else None, lifetime=lifetime, deaf=self._deaf)
+        for _, writing_end in pipes.values():
+            os.close(writing_end)
+
+    def reattach(self) -> bool:
+        return False  # an earlier attempt's command was proven gone before this one got the lease
+
+    def start(self, environment: dict[str, str], *, cwd: str, grace: float, limit: float | None) -> None:
+        if limit is not None:
+            self._warden.limit(limit)
+        self._warden.start(self._argv, environment, cwd=cwd, grace=grace)
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        return (self._warden.fileno(),)
+
+    def report(self, seconds: float = 0.0) -> Report | None:
+        return self._warden.report(seconds)
+
+    def keep(self, tenure: Tenure) -> None:
+        self._warden.keep(tenure)
+
+    def pass_on(self, signum: int) -> None:
+        self._warden.pass_on(signum)
+
+    def ask_to_end(self, why: str, grace: float, signum: int) -> None:
+        self._warden.ask_to_end(why, grace, signum)
+
+    def bound(self, at: float) -> None:
+        """By when what it does right now is over, or it is; inf when that is over."""
+        self._warden.bound(at)
+
+    def beside(self, beside: bool) -> None:
+        """Does this process have something of its own at work under the grant? Then it must not outlive it either."""
+        self._warden.beside(beside)
+
+    def used(self, printed: bytes) -> dict[str, float]:
+        if self._meter != "output":
+            return {}
+        from ..both import usage
+
+        return usage.from_output(printed)
+
+    def end(self) -> None:
+        self._warden.dismiss()
+
+    def close(self) -> None:
+        self._warden.close()
+        for reading_end in self.streams.values():
+            os.close(reading_end)

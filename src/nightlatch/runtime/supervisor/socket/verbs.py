@@ -1,0 +1,26 @@
+"""Each verb of the socket is a method of the one that answers: `do_effect_probed` answers `{"do": "effect-probed"}`."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+ONE, MANY = "do_", "many_"  # how a method's name begins; see the listener for MANY
+
+
+def find(desk: object, verb: object, prefix: str = ONE) -> Any:
+    """The method; None if there is none."""
+    known = isinstance(verb, str) and "_" not in verb
+    return getattr(desk, f"{prefix}{str(verb).replace('-', '_')}", None) if known else None
+
+
+def names(*desks: object) -> list[str]:
+    """All that they know, as their classes have them."""
+    methods = (method for desk in desks for method in vars(type(desk)))
+    found = (method.partition("_")[2].replace("_", "-") for method in methods if method.startswith((ONE, MANY)))
+    return list(dict.fromkeys(found))
+
+
+def unknown(verb: object, *desks: object) -> ValueError:
+    return ValueError(f"`do` is {verb!r}; known are {', '.join(names(*desks))}")

@@ -1,0 +1,72 @@
+"""What the one who keeps a piece of work in bounds tells its supervisor: it has started, it could not, it has ended."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from ..core.value import value
+from .light import signal
+
+
+@value(frozen=True, kw_only=True)
+class Started:
+    pid: int
+
+
+@value(frozen=True, kw_only=True)
+class NotStarted:
+    """The command cannot be executed."""
+
+    command: str
+    number: int  # errno
+    where: str  # the file that it is about
+
+    @property
+    def exit_code(self) -> int:
+        return 127 if self.number in (errno.ENOENT, errno.ENOTDIR) else 126
+
+    @property
+    def reason(self) -> str:
+        if self.exit_code == 126:
+            return f"{self.command} cannot be executed: {os.strerror(self.number)} ({self.where})"
+        hint = "" if "/" in self.command else f" (looked in {os.environ.get('PATH', os.defpath)})"
+        return f"{self.command}: not found{hint}"
+
+
+@value(frozen=True, kw_only=True)
+class Ended:
+    """Nothing of the work is left: its tree is proven empty."""
+
+    status: int | None = 0  # as `wait` has it; None if nobody knows
+    why: str = ""  # who ended it, in the words of the warden; "" if it came to its own end
+    left: int = 0  # how many processes the command left behind
+    started: bool = True
+
+    @property
+    def signal(self) -> int:
+        """The one that ended it; 0 if it exited."""
+        if self.status is None:
+            return int(signal.SIGKILL if self.started else signal.SIGTERM)
+        return os.WTERMSIG(self.status) if os.WIFSIGNALED(self.status) else 0
+
+    @property
+    def exit_code(self) -> int:
+        """As a shell shows it: 128 + N if signal N ended it."""
+        return 128 + self.signal if self.signal else os.waitstatus_to_exitcode(self.status or 0)
+
+    @property
+    def leftovers(self) -> str:
+        return f"left {self.left} process{'es' if self.left > 1 else ''} behind; ended" if self.left else ""
+
+
+@value(frozen=True, kw_only=True)
+class WardenDied:
+    """Somebody killed the warden. What it had started was ended; how that came out, nobody knows."""
+
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    Report = Started | NotStarted | Ended | WardenDied
+
+KINDS = {kind.__name__: kind for kind in (Started, NotStarted, Ended)}
