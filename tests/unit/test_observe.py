@@ -112,6 +112,10 @@ def test_a_run_in_detail_has_its_attempts_journal_refusals_and_choices(reader, b
     assert [entry.kind for entry in seen.entries if entry not in seen.refusals] == [
         "opened", "started", "progress", "usage", "ended",
     ]  # fmt: skip
+    assert [event.sentence for event in seen.timeline][1:4] == [
+        "attempt 1 started on here (token 1)", "progress: 3 of 10 (three\x1b[2J articles)", "used usd=0.25",
+    ]  # fmt: skip
+    assert len(seen.refused) == 1 and "a newer holder, token 2, had taken over" in seen.refused[0].sentence
     assert [entry.facts["what"] for entry in seen.refusals] == ["file:///srv/report"]
     assert seen.progress == "3/10 three\x1b[2J articles"  # as it was reported: a front end makes it safe to show
     assert [choice.words for choice in seen.choices] == [("logs", run.id), ("retry", run.id)]
