@@ -10,6 +10,7 @@ import pytest
 
 from nightlatch.core.model import Begun
 from nightlatch.errors import InDoubt
+from nightlatch.ledger import open_for
 from tests import programs
 from tests.faults.git_remote import Remote, take
 from tests.faults.test_git import lose_the_next_reply
@@ -69,7 +70,9 @@ def test_what_died_on_one_machine_is_not_repeated_silently_on_another(machines: 
     assert posted(a) == 4
 
 
-def test_with_lost_again_the_other_machine_goes_on(file_machines: tuple[Machine, Machine]) -> None:
+def test_with_lost_again_the_other_machine_goes_on(
+    file_machines: tuple[Machine, Machine], monkeypatch: pytest.MonkeyPatch
+) -> None:
     a, b = file_machines
     a.die_after_posting("k", "--lost", "again")
     assert b.run("k", "--lost", "again") == 0
@@ -78,6 +81,9 @@ def test_with_lost_again_the_other_machine_goes_on(file_machines: tuple[Machine,
     assert posted(a) == 2
     record = b.remote.connect().read("posts")
     assert record and record.begun == (), "what has ended is not listed"
+    monkeypatch.setenv("XDG_STATE_HOME", b.env["XDG_STATE_HOME"])
+    told = [entry.kind for entry in open_for(b.remote.store_url).job_entries("posts")]
+    assert told == ["opened", "begun-elsewhere", "ended"], "whoever reads the job's chain hears of it"
 
 
 @pytest.mark.parametrize("resolving", ["a", "b"])

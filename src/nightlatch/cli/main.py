@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -42,6 +43,8 @@ COMMANDS = {
     "demo": "a worker frozen in front of its write: with a lock alone, and through a gate",
 }
 
+_OBJECTS = 20_000  # until a look for garbage; at Python's 700, start-up has many looks and no garbage
+
 _HELP = """usage: nightlatch [--store URL] [COMMAND …]
 
 Runs agents and scheduled jobs while nobody watches: each slot once, within bounds, resumable, and with
@@ -68,6 +71,7 @@ examples:
 
 def main(argv: list[str] | None = None) -> NoReturn:
     """The console script. Ends the process at once: nothing is left to tidy up, and tidying takes time."""
+    gc.set_threshold(_OBJECTS)
     _open_standard()
     printing.install()
     code = _run(sys.argv[1:] if argv is None else argv)
@@ -135,9 +139,7 @@ def _run(argv: list[str]) -> int:
 def _dispatch(argv: list[str]) -> int:
     options, command, rest = _split(argv)
     if command in COMMANDS:
-        from importlib import import_module
-
-        module = import_module(f".{command}", __package__)
+        module = __import__(f"{__package__}.{command}", fromlist=["main"])  # importlib itself takes a while to import
         return int(module.main([*options, *rest]))
     if command is None and options == ["--version"]:
         from .. import __version__

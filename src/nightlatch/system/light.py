@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     sockets: Any
 else:
     import _signal as signal
+    from sys import version_info
 
     def __getattr__(name):
         if name == "sqlite3":
@@ -33,7 +34,7 @@ else:
         raise AttributeError(name)
 
     def _sha256():
-        for module in ("_sha2", "_sha256", "hashlib"):  # Python 3.12 and later, 3.11, and whoever has neither
+        for module in ("_sha2" if version_info >= (3, 12) else "_sha256", "hashlib"):
             try:
                 return __import__(module).sha256
             except ImportError:

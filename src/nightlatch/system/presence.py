@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from . import durable, storage
+from . import durable, light, storage
 
 
 def folder() -> str:
@@ -53,6 +53,4 @@ def _device(folder: str) -> int:
 
 
 def _record(path: str) -> str:
-    import hashlib
-
-    return os.path.join(folder(), hashlib.sha256(os.fsencode(path)).hexdigest()[:32])
+    return os.path.join(folder(), light.sha256(os.fsencode(path)).hexdigest()[:32])

@@ -8,7 +8,6 @@ this is against carelessness, not against a command that wants to give a secret 
 from __future__ import annotations
 
 import os
-from binascii import b2a_base64
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,6 +62,8 @@ def _ascii(letter: str) -> str:
 
 def _encoded(secret: bytes) -> Iterator[bytes]:
     """The signs that its base64 has for certain, after 0, 1 and 2 other bytes of a group of three."""
+    from binascii import b2a_base64
+
     forms = []
     for before in range(3):
         text = b2a_base64(bytes(before) + secret, newline=False)

@@ -65,8 +65,5 @@ class WardenDied:
     """Somebody killed the warden. What it had started was ended; how that came out, nobody knows."""
 
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    Report = Started | NotStarted | Ended | WardenDied
-
+Report = Started | NotStarted | Ended | WardenDied
 KINDS = {kind.__name__: kind for kind in (Started, NotStarted, Ended)}

@@ -408,7 +408,8 @@ class _Loop:
     def _spawn(self, argv: list[str], env: dict[str, str]) -> int:
         """Start the command as a shell would: found on its own PATH, default signals, our terminal."""
         name = argv[0]
-        places = [name] if "/" in name else [f"{place}/{name}" for place in os.get_exec_path(env)]
+        folders = env.get("PATH", os.defpath).split(os.pathsep)  # os.get_exec_path imports warnings
+        places = [name] if "/" in name else [f"{folder}/{name}" for folder in folders]
         denied: OSError | None = None
         for path in places:
             if not os.path.exists(path):

@@ -8,7 +8,7 @@ from ...system.warden import Warden
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ...core.tenure import Tenure
     from ...system.lifetime import Lifetime
@@ -17,11 +17,16 @@ if TYPE_CHECKING:
 
 class Command:
     def __init__(
-        self, argv: Sequence[str], *, captured: Sequence[int] = (), deaf: bool = False, meter: str = ""
+        self,
+        argv: Sequence[str],
+        *,
+        captured: Sequence[int] = (),
+        deaf: bool = False,
+        meter: Callable[[bytes], dict[str, float]] | None = None,
     ) -> None:
         """`captured`: which of its standard streams are read here (1, 2), from the descriptors in `streams`. `deaf`: it
-        starts with termination signals blocked, and unblocks them when its handlers are installed. `meter`: where
-        usage figures come from."""
+        starts with termination signals blocked, and unblocks them when its handlers are installed. `meter`: finds
+        usage figures in what it printed last."""
         self.name, self._argv = argv[0], list(argv)
         self._captured, self._deaf, self._meter = captured, deaf, meter
         self.streams: dict[int, int] = {}
@@ -67,11 +72,7 @@ class Command:
         self._warden.beside(beside)
 
     def used(self, printed: bytes) -> dict[str, float]:
-        if self._meter != "output":
-            return {}
-        from ..both import usage
-
-        return usage.from_output(printed)
+        return self._meter(printed) if self._meter else {}
 
     def end(self) -> None:
         self._warden.dismiss()

@@ -26,14 +26,13 @@ from ..both.replies import one_by_one
 from ..both.steps.nested import RESULT
 from ..both.verdict import Verdict
 from .command import Command
-from .leases.handle import without_password
 from .publishing.workspace import Workspace
 from .run.ending import Ending
 from .run.preflight import Looking
 from .run.watch import Watch
 from .socket import verbs
 from .socket.server import Socket
-from .supervision import Supervision
+from .supervision import Supervision, without_password
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import os
 
+from ...database import dsn
+from ...store import url
 from ...system import clock, warden
 from ...system.identity import new_id
 from ...system.lifetime import Lifetime
 from ...system.light import signal
+from ...system.reports import Started
 from ..both.leases.lease import Lease
-from .leases.handle import Handle, without_password
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from ...core.protocols import Gate, Store
     from ...errors import LeaseLost
     from ...system.reports import Report
+    from .leases.handle import Handle
     from .work import Work
 
 GRACE = 10.0  # seconds between asking a tree to end and ending it
@@ -111,9 +114,14 @@ class Supervision:
         }
 
     def lend_store(self, store: str | None) -> dict[str, str]:
-        """For the work's environment: commands of Nightlatch below it ask the same store, until its end. `store`: as it
-        was named for us."""
-        self._handle = Handle(store, self.grant)
+        """For the work's environment: commands of Nightlatch below it find the same store, until its end. `store`: as
+        it was named for us; the environment has it otherwise."""
+        where = url.resolve(store)
+        if not dsn.has_secret(where) and not dsn.needs_environment(where):
+            return {url.ENV: store} if store else {}
+        from .leases.handle import Handle
+
+        self._handle = Handle(where, self.grant)
         return self._handle.environment
 
     # ── start and attend ──
@@ -128,8 +136,6 @@ class Supervision:
 
     def last_report(self) -> Report:
         """Wait for it, where there is nothing else to attend to."""
-        from ...system.reports import Started
-
         while (report := self.work.report(clock.SLICE)) is None or isinstance(report, Started):
             pass
         return report
@@ -147,6 +153,14 @@ class Supervision:
         for signum in ENDING + _PASSED_ON:
             if signal.getsignal(signum) != signal.SIG_IGN:  # nohup's wish
                 self._before[signum] = signal.signal(signum, handle)
+
+
+def without_password(environment: dict[str, str], store: str) -> dict[str, str]:
+    """The environment for a command. PGPASSWORD is the store's only where that is on PostgreSQL."""
+    kept = {name: text for name, text in environment.items() if name != dsn.PASSWORD or not dsn.is_postgres(store)}
+    if dsn.has_secret(kept.get(url.ENV, "")):
+        del kept[url.ENV]
+    return kept
 
 
 def _in_foreground() -> bool:

@@ -1,13 +1,17 @@
-"""How commands of Nightlatch below a supervisor find the store: by its URL; or, if that takes a password, by asking
-the supervisor, so that the password stands in no environment."""
+"""How commands of Nightlatch below a supervisor find a store that takes a password: by asking the supervisor, so that
+the password stands in no environment."""
 
 from __future__ import annotations
 
 import os
+import select
 from _thread import allocate_lock, start_new_thread
 
 from ....database import dsn
 from ....store import handle, url
+from ....system.light import sockets
+from ...both.replies import one_by_one
+from ..socket.server import Socket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,36 +23,20 @@ def answer(where: str) -> dict[str, Any]:
     return {"url": where} | ({"password": os.environ[dsn.PASSWORD]} if dsn.needs_environment(where) else {})
 
 
-def without_password(environment: dict[str, str], store: str) -> dict[str, str]:
-    """The environment for a command. PGPASSWORD is the store's only where that is on PostgreSQL."""
-    kept = {name: text for name, text in environment.items() if name != dsn.PASSWORD or not dsn.is_postgres(store)}
-    if dsn.has_secret(kept.get(url.ENV, "")):
-        del kept[url.ENV]
-    return kept
-
-
 class Handle:
     """Answers which store it is, from a thread, until it is closed. `environment` is for the command."""
 
-    def __init__(self, store: str | None, grant: str) -> None:
-        """`store`: as it was named for us; the environment has it otherwise."""
-        self._where = where = url.resolve(store)
+    def __init__(self, where: str, grant: str) -> None:
+        """`where`: the store's URL."""
+        self._where = where
         self._over, self._ended = False, allocate_lock()
-        self.environment = {url.ENV: store} if store else {}
-        self._socket = None
-        if dsn.has_secret(where) or dsn.needs_environment(where):
-            from ...both.replies import one_by_one
-            from ..socket.server import Socket
-
-            self._socket = Socket(grant, one_by_one(self._answer))
-            self.environment = {url.ENV: f"{handle.PREFIX}{self._socket.path}"}
-            self._ended.acquire()
-            start_new_thread(self._serve, ())
+        self._socket = Socket(grant, one_by_one(self._answer))
+        self.environment = {url.ENV: f"{handle.PREFIX}{self._socket.path}"}
+        self._ended.acquire()
+        start_new_thread(self._serve, ())
 
     def close(self) -> None:
-        if self._socket and not self._over:
-            from ....system.light import sockets
-
+        if not self._over:
             self._over = True
             line = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
             try:
@@ -64,9 +52,6 @@ class Handle:
         return answer(self._where)
 
     def _serve(self) -> None:
-        import select
-
-        assert self._socket
         while not self._over:
             poll = select.poll()
             for fd in self._socket.descriptors:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import select
 
-from ....store import handle, url
+from ....store import url
 from ....system import clock, redaction, warden
 from ....system.light import signal
 from ....system.reports import Ended
+from ...both import usage
 from .. import backoff
 from ..socket.listener import Listener
 from ..socket.server import Socket
@@ -82,7 +83,9 @@ class Attendance:
             self._environment.pop("NIGHTLATCH_WORKSPACE", None)  # of a run that this one is started in
         self._environment.pop(url.ENV, None)  # the store's password is not the agent's business
         if job.pass_store:
-            self._environment[url.ENV] = f"{handle.PREFIX}{self._socket.path}"
+            from ....store.handle import PREFIX
+
+            self._environment[url.ENV] = f"{PREFIX}{self._socket.path}"
         self._listener.hidden = hidden = redaction.secrets(self._environment)
         if checkpoints:
             checkpoints.hidden = hidden
@@ -93,8 +96,6 @@ class Attendance:
 
     def run(self, started: float) -> None:
         job = self._job
-        if job.meter == "output":
-            from ...both import usage  # before the command starts: an upgrade in mid-run changes nothing
         if job.keep_awake:
             from ....system.awake import keep_awake
 

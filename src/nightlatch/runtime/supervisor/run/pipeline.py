@@ -17,7 +17,7 @@ from ....store import url
 from ....system import clock, redaction, warden
 from ....system.durable import private_folder
 from ....system.reports import Ended
-from ...both import verdict
+from ...both import usage, verdict
 from ...both.job import definition
 from ..afterwards import retention
 from ..backoff import patiently
@@ -78,7 +78,8 @@ class Pipeline(Looking):
 
     def go(self) -> Verdict:
         deaf = self.checkpoints is not None  # a batch's driver, which hears signals when it is ready
-        self.command = Command(self.job.command, captured=(1, 2), deaf=deaf, meter=self.job.meter)
+        meter = usage.from_output if self.job.meter == "output" else None
+        self.command = Command(self.job.command, captured=(1, 2), deaf=deaf, meter=meter)
         self.supervision = Supervision(self.command, url.folder_of(self.where) if self.server else self.store.folder)
         try:
             with self.supervision:
@@ -160,7 +161,9 @@ class Pipeline(Looking):
             self._end_begun(lease, skipped)
             return self._tell(skipped, 0)
         if elsewhere:
-            writer.event(kinds.BEGUN_ELSEWHERE, attempt=elsewhere.attempt, host=elsewhere.host, token=elsewhere.token)
+            facts = {"attempt": elsewhere.attempt, "host": elsewhere.host, "token": elsewhere.token}
+            self.ledger.note(self.job.name, kinds.BEGUN_ELSEWHERE, run=opened.id, **facts)
+            writer.event(kinds.BEGUN_ELSEWHERE, **facts)
             if self.job.when_lost == "doubt":
                 doubtful = writer.finish(states.IN_DOUBT, reason=begun.sentence(elsewhere))
                 return self._tell(doubtful, states.exit_code(doubtful.state))

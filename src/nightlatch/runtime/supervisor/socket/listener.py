@@ -10,8 +10,6 @@ from ....ledger import kinds
 from ....system import clock
 from ....system.redaction import Redactor
 from ...both.replies import Later, refusal
-from ...both.steps.recorder import Recorder
-from ..leases import handle
 from ..run.unwritten import Unwritten
 from . import verbs
 
@@ -24,6 +22,7 @@ if TYPE_CHECKING:
     from ....ledger.writer import Writer
     from ...both.leases.lease import Lease
     from ...both.steps.nested import Inner
+    from ...both.steps.recorder import Recorder
     from ..batches.batch import Checkpoints
     from ..effects.requests import EffectDesk
     from ..publishing.requests import PublishDesk
@@ -115,7 +114,9 @@ class Listener:
 
             from ....gates import git  # noqa: F401
             from ...both.steps import nested as inner  # noqa: F401
+            from ...both.steps import recorder  # noqa: F401
             from ..effects import requests as effects  # noqa: F401
+            from ..leases import handle  # noqa: F401
             from ..publishing import requests as publishing  # noqa: F401
         except Exception as error:  # noqa: BLE001 - whatever stands there now; what was imported before goes on
             print(f"nightlatch: the package was replaced as the run began ({error!r})", file=sys.stderr)
@@ -149,6 +150,8 @@ class Listener:
         if run:
             return self._inner.recorder(run)
         if self._own is None:
+            from ...both.steps.recorder import Recorder
+
             writer = self._writer
             self._own = Recorder(self._ledger, writer.steps, self._folder, self._redacted, writer.progress)
         return self._own
@@ -215,7 +218,11 @@ class Listener:
         return {}
 
     def do_store(self, _: dict[str, Any]) -> dict[str, Any]:
-        return handle.answer(self.passed) if self.passed else {"url": self._lease.store.url}
+        if not self.passed:
+            return {"url": self._lease.store.url}
+        from ..leases.handle import answer
+
+        return answer(self.passed)
 
     def do_known(self, request: dict[str, Any]) -> dict[str, Any]:
         return self._recorder(str(request.get("run") or "")).known()
