@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 
@@ -124,3 +125,17 @@ def test_there_is_nothing_to_resolve_in_a_run_that_ended(sqlite_url):
     found = one(sqlite_url, "a")["run"]
     assert "nothing to resolve" in said(nightlatch(sqlite_url, "resolve", found, "done"), 64)
     assert "none of done" in said(nightlatch(sqlite_url, "resolve", found, "maybe"), 64)
+
+
+def test_what_a_command_says_of_its_failure_does_not_make_it_a_run_that_never_started(sqlite_url):
+    """It was recognised by the text of its reason: the advice was to start it again, and it may have acted."""
+    said_so = (
+        "from nightlatch.runtime.both.client import tell; tell(do='fail', reason='not started: x', attention=True)"
+    )
+    nightlatch(sqlite_url, "run", "a", "--key", "k", "--", sys.executable, "-c", f"{said_so}; raise SystemExit(70)")
+    found = one(sqlite_url, "a")
+    assert (found["state"], found["reason"]) == ("needs-attention", "not started: x")
+    shown = nightlatch(sqlite_url, "show", found["run"]).stdout
+    assert shown.endswith(f"next\n  nightlatch resolve {found['run']}\n  nightlatch retry {found['run']}\n")
+    again = nightlatch(sqlite_url, "run", "a", "--key", "k", "--", "true")
+    assert again.returncode == 76 and f"then decide: nightlatch resolve {found['run']}" in again.stderr

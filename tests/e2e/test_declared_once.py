@@ -36,6 +36,11 @@ class Copy:
         assert text.count(before) == 1, f"{before!r} is not once in {file}"
         path.write_text(text.replace(before, line + before))
 
+    def migrate(self, name: str, sql: str) -> None:
+        folder = self.folder / "src" / "nightlatch" / "database" / "migrations" / "ledger"
+        newest = max(int(path.name[:3]) for path in folder.glob("*.sql"))
+        (folder / f"{newest + 1:03}_{name}.sql").write_text(sql)
+
     def python(self, program: str) -> str:
         env = environment(self.store, PYTHONPATH=str(self.folder / "src"))
         done = subprocess.run([sys.executable, "-c", program], env=env, text=True, capture_output=True, cwd=self.folder)
@@ -147,7 +152,7 @@ def test_nobody_else_looks_at_a_stores_scheme():
         "gates",
         "runtime/supervisor/publishing/targets.py",
         "runtime/child/batches/place.py",
-        "cli/gate.py",
+        "observe/gates.py",
         "cli/prove_places.py",
     }
     for path in (ROOT / "src" / "nightlatch").rglob("*.py"):
@@ -192,6 +197,142 @@ def test_a_gate_is_one_registration_and_one_module(copy, tmp_path):
     assert (tmp_path / "memo").read_text() == "two"
     shown = copy.command("gate", "show", memo)
     assert f"gate     {memo}" in shown and "mark     x  token" in shown
+
+
+WHISTLE = """
+from .arguments import Parser
+
+def main(argv):
+    args = Parser("whistle", "Whistle a tune.", "  nightlatch whistle").parse_args(argv)
+    print("a tune")
+    return 0
+"""
+
+
+def test_a_command_is_one_row_and_one_module(copy):
+    (copy.folder / "src/nightlatch/cli/whistle.py").write_text(WHISTLE)
+    copy.add("cli/main.py", '    "key": "print the idempotency', '    "whistle": "whistle a tune",\n')
+    assert copy.command("whistle") == "a tune\n"
+    assert "\n  whistle  whistle a tune\n" in copy.command("--help")
+    shown = copy.command("whistle", "--help")
+    assert "Whistle a tune." in shown and "--store URL" in shown and "\n  64 " in shown
+    assert f"\n## whistle\n\nWhistle a tune.\n\n```text\n{shown.strip()}\n```\n" in copy.docs()
+    assert "did you mean 'whistle'?" in copy.command("wistle", code=64)
+
+
+PAGES = """ALTER TABLE run ADD COLUMN pages BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE usage ADD COLUMN pages BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE tally ADD COLUMN pages BIGINT NOT NULL DEFAULT 0
+"""
+
+
+def test_a_budgets_unit_is_one_row_and_its_columns(copy):
+    """There were about 14 places in 11 files."""
+    copy.migrate("pages", PAGES)
+    copy.add("core/units.py", '    "units": Unit(', '    "pages": Unit(),\n')
+    copy.add("core/units.py", "    units: float = 0.0", "    pages: float = 0\n")
+    assert "in usd, tokens, calls, pages, units." in copy.command("spend", "--help")
+    inside = f"{sys.executable} -m nightlatch spend pages=7 usd=0.5"
+    done = copy.command(
+        "run", "x", "--key", "k", "--budget", "pages=10,pages/day=10", "--meter", "report", "--", "sh", "-c", inside
+    )
+    assert "status=succeeded" in done and " usd=0.5 pages=7 " in done
+    over = copy.command(
+        "run", "x", "--key", "l", "--budget", "pages/day=10", "--meter", "report", "--", "sh", "-c", inside, code=121
+    )
+    assert "status=over-budget" in over and "pages/day" in over
+    shown = copy.command("show", "x")
+    assert "used usd=0.5 pages=7" in shown and "usage     usd=0.5 pages=7" in shown
+    assert " pages " in copy.command("usage") and '"pages": 14' in copy.command("usage", "--json")
+    assert "calls, pages, units, for a run" in copy.command("run", "x", "--budget", "leaves=1", "--", "true", code=64)
+    assert (
+        copy.python("import nightlatch; print(nightlatch.run('y', 'true', budget={'pages': 1}, meter='report').status)")
+        == "succeeded\n"
+    )
+    copy.command("audit", "verify")
+
+
+WITH_COLUMN = """
+from nightlatch.ledger import open_for
+from nightlatch.ledger.inside import _ROW
+from nightlatch.ledger.model import RUN, Run
+from nightlatch.ledger.snapshot import Snapshot
+book = open_for({store!r})
+(before,) = book.runs(job="x")
+print(repr(before.colour), "colour" in _ROW.tail)
+with book._tables.database.transaction() as execute:
+    made = Run(id="made", job="y", key="k", created=1.0, changed=1.0, colour="red")
+    execute(book._tables.sql(RUN.put), **RUN.by_column(made))
+print(book.run("made") == made, book.find("y", "k").colour, Snapshot(book._tables).runs["made"]["colour"])
+"""
+
+
+def test_a_column_of_run_is_one_field_and_one_line_of_sql(copy):
+    copy.command("run", "x", "--", "true")  # a ledger that has no such column yet
+    copy.migrate("colour", "ALTER TABLE run ADD COLUMN colour TEXT NOT NULL DEFAULT ''\n")
+    copy.add("ledger/model.py", "    parent: str = ", '    colour: str = ""\n')
+    copy.command("run", "x", "--", "true")
+    copy.command("audit", "verify")
+    assert (
+        copy.python(WITH_COLUMN.format(store=copy.store).replace("(before,)", "before, *_"))
+        == "'' True\nTrue red red\n"
+    )
+
+
+WITH_STATUS = """
+from nightlatch.core import states
+from nightlatch.ledger import open_for
+from nightlatch.core.model import Holder
+book = open_for({store!r})
+run = book.open_run("x", "k", command="true", host="here")
+writer = book.seal(run.id, token=1, grant="g", holder=Holder(incarnation="i", user="ann", host="here"))
+print(writer.finish("melted", reason="too hot").state, states.exit_code("melted"))
+"""
+
+
+def test_a_status_is_one_row(copy):
+    row = 'MELTED = _row("melted", _AGAIN, exits.STALLED)\n'
+    copy.add("core/states.py", "CANCELLED = _row(", row)
+    assert copy.python(WITH_STATUS.format(store=copy.store)) == "melted 122\n"
+    assert "melted" in copy.command("runs", "--help") and "melted" in copy.docs()
+    assert copy.command("runs", "--state", "melted").startswith("  melted  x")
+    assert "melted" in copy.command() and "too hot" in copy.command()
+    shown = copy.command("show", "x")
+    assert ": melted\n" in shown and "attempt 1 ended: melted (too hot)" in shown and "nightlatch retry " in shown
+    copy.command("audit", "verify")
+    assert "status=succeeded" in copy.command("run", "x", "--key", "k", "--", "true"), "another attempt may follow"
+
+
+WITH_KIND = """
+from nightlatch.core.model import Holder
+from nightlatch.ledger import kinds, open_for
+book = open_for({store!r})
+run = book.open_run("x", "k", command="true", host="here")
+writer = book.seal(run.id, token=1, grant="g", holder=Holder(incarnation="i", user="ann", host="here"))
+writer.event(kinds.WHISTLED, tune="a\x1b[31m reel", times=3)
+book.note("x", kinds.WHISTLED, run=run.id, tune="a jig")
+for wrong in (lambda: writer.event(kinds.WHISTLED, colour="red"), lambda: writer.event("hummed")):
+    try:
+        wrong()
+    except ValueError as error:
+        print(error)
+writer.finish("succeeded")
+"""
+
+
+def test_a_kind_of_journal_entry_is_one_row(copy):
+    """It was a text wherever it was written or read, and `show` printed whatever facts it had."""
+    row = 'WHISTLED = Kind("whistled", "whistled {tune}[, {times} times]", run="tune times", job="run tune")\n'
+    copy.add("ledger/kinds.py", "LENT = Kind(", row)
+    assert copy.python(WITH_KIND.format(store=copy.store)).splitlines() == [
+        "the kind 'whistled' has no field colour on a run's chain: declare it in ledger/kinds.py",
+        "'hummed' is not a kind of entry on a run's chain: declare it in ledger/kinds.py",
+    ]
+    shown = copy.command("show", "x")
+    assert "  whistled a\\x1b[31m reel, 3 times\n" in shown
+    assert "jig" not in shown, "on the job's chain it only links to the run's"
+    assert '"kind": "whistled"' in copy.command("show", "x", "--json")
+    copy.command("audit", "verify")
 
 
 def test_every_run_records_its_definition(sqlite_url, tmp_path):

@@ -165,6 +165,6 @@ def test_a_folder_that_another_user_made_in_tmp_is_in_nobodys_way():
     words = [*NIGHTLATCH, "run", "job", "--", *NIGHTLATCH, "progress", "1"]
     done = subprocess.run(
         ["unshare", "--mount", "sh", "-ec", SQUATTED, "sh", *words],
-        env=environment("sqlite:////tmp/state/nightlatch.db"), text=True, capture_output=True, timeout=60,
+        env=environment("sqlite:////tmp/state/nightlatch.db", XDG_STATE_HOME="/tmp/state"), text=True, capture_output=True, timeout=60,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -106,3 +106,13 @@ def test_a_git_folder_that_was_replaced_is_not_pushed_from(
     done = programs.nightlatch(sqlite_url, *words, cwd=site)
     assert done.returncode and "was replaced by the command" in done.stderr, done.stderr
     assert git(tmp_path / "remote.git", "log", "-1", "--format=%s", "main") == "A change"
+
+
+@pytest.mark.parametrize("name", ["HEAD", "index", "packed-refs", "refs/tags/x", "objects/info/alternates"])
+def test_a_pipe_in_a_workspaces_git_folder_does_not_keep_the_supervisor_waiting(
+    name: str, site: Path, sqlite_url: str
+) -> None:
+    script = f"echo mine > new; git add new; git commit -qm Mine; rm -f .git/{name}; mkfifo .git/{name}"
+    words = ["run", "posts", "--key", "k", "--workspace", "git", "--publish", "git", "--", "sh", "-c", script]
+    done = programs.nightlatch(sqlite_url, *words, cwd=site, timeout=60)
+    assert done.returncode not in (0, 125) and f"{name} is not a file" in done.stderr, done

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from nightlatch.core.model import Begun
 from nightlatch.errors import InDoubt
+from nightlatch.ledger import open_for
 from tests import programs
 from tests.faults.git_remote import Remote, take
 from tests.faults.test_git import lose_the_next_reply
@@ -68,7 +70,9 @@ def test_what_died_on_one_machine_is_not_repeated_silently_on_another(machines: 
     assert posted(a) == 4
 
 
-def test_with_lost_again_the_other_machine_goes_on(file_machines: tuple[Machine, Machine]) -> None:
+def test_with_lost_again_the_other_machine_goes_on(
+    file_machines: tuple[Machine, Machine], monkeypatch: pytest.MonkeyPatch
+) -> None:
     a, b = file_machines
     a.die_after_posting("k", "--lost", "again")
     assert b.run("k", "--lost", "again") == 0
@@ -77,6 +81,9 @@ def test_with_lost_again_the_other_machine_goes_on(file_machines: tuple[Machine,
     assert posted(a) == 2
     record = b.remote.connect().read("posts")
     assert record and record.begun == (), "what has ended is not listed"
+    monkeypatch.setenv("XDG_STATE_HOME", b.env["XDG_STATE_HOME"])
+    told = [entry.kind for entry in open_for(b.remote.store_url).job_entries("posts")]
+    assert told == ["opened", "begun-elsewhere", "ended"], "whoever reads the job's chain hears of it"
 
 
 @pytest.mark.parametrize("resolving", ["a", "b"])
@@ -106,6 +113,78 @@ def test_every_machine_shows_it_until_a_person_resolves_it_on_one_of_them(
     assert other.run("k", "--lost", "doubt") == 0
     assert decider.run("k", "--lost", "doubt") == 0
     assert posted(a) == before + (outcome != "done"), "done by nobody again, or by one of them"
+
+
+# A person who has looked, and then waits for the lease: what they saw is in `run`.
+LATE = """
+import sys
+from nightlatch.cli.desk import Desk
+from nightlatch.errors import RunEnded
+from nightlatch.runtime.supervisor.afterwards.decide import resolve
+
+desk = Desk(None)
+run = desk.find(sys.argv[1])
+print("seen", flush=True)
+sys.stdin.readline()
+try:
+    print(resolve(run, sys.argv[2], "late", ledger=desk.ledger, store=desk.store, wait=20).state)
+except RunEnded as ended:
+    print(ended)
+"""
+
+
+@pytest.mark.parametrize("late", ["failed", "again"])
+def test_a_late_decision_does_not_decide_what_was_begun_after_it_was_drawn(
+    file_machines: tuple[Machine, Machine], late: str
+) -> None:
+    a, b = file_machines
+    a.die_after_posting("k", "--lost", "doubt")
+    assert b.run("k", "--lost", "doubt") == 76 and a.run("k", "--lost", "doubt") == 76
+    its_a, its_b = (json.loads(machine("show", "posts", "--json")[1])["run"] for machine in (a, b))
+    words = [LATE, its_b, late]
+    person = programs.python(b.remote.store_url, *words, env=b.env, stdin=subprocess.PIPE)
+    assert person.stdout and person.stdout.readline() == "seen\n"
+    assert a("resolve", its_a, "again")[0] == 0
+    a.die_after_posting("k", "--lost", "doubt")
+
+    said, _ = person.communicate("go on\n", timeout=60)
+
+    assert ("decided meanwhile: again" in said) == (late != "again"), said
+    assert b.run("k", "--lost", "doubt") == 76, "the second attempt of the first machine may have acted too"
+    assert posted(a) == 2
+
+
+LATE_BY_KEY = """
+import sys
+from nightlatch.cli import asking
+from nightlatch.cli.desk import Desk
+from nightlatch.errors import UsageError
+
+(one,) = asking.named(Desk(None), "k", job="posts")
+print("seen", flush=True)
+sys.stdin.readline()
+try:
+    print(asking.decide(one, "failed", "late", store=None, wait=20))
+except UsageError as refused:
+    print(refused)
+"""
+
+
+def test_a_late_decision_by_key_does_not_decide_what_was_begun_after_it_was_drawn(
+    file_machines: tuple[Machine, Machine],
+) -> None:
+    a, b = file_machines
+    a.die_after_posting("k", "--lost", "doubt")
+    person = programs.python(b.remote.store_url, LATE_BY_KEY, env=b.env, stdin=subprocess.PIPE)
+    assert person.stdout and person.stdout.readline() == "seen\n"
+    assert a.run("k", "--lost", "doubt") == 76
+    its = json.loads(a("show", "posts", "--json")[1])["run"]
+    assert a("resolve", its, "again")[0] == 0
+    a.die_after_posting("k", "--lost", "doubt")
+    said, _ = person.communicate("go on\n", timeout=60)
+    assert "Look again" in said, said
+    assert b.run("k", "--lost", "doubt") == 76
+    assert posted(a) == 2
 
 
 @pytest.mark.parametrize("outcome", ["done", "again"])

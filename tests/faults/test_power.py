@@ -62,8 +62,8 @@ def test_what_the_ledger_acknowledged_is_there_after_the_power_failed(disk, sqli
     assert [entry.kind for entry in ledger.open_for(disk.url()).entries(run.id)][-1] == "said"
     writer.usage(usd=0.5)
     assert ledger.open_for(disk.url()).usage()[0].usd == 0.5
-    writer.record("steps", [(ITEM, [("batch", "d", "k", "done", 1, run.id, 1, 0, "", "", 0)])])
-    assert list(ledger.open_for(disk.url()).items.digests("batch", "done")) == ["d"]
+    writer.record("steps", [(ITEM, [("job", "d", "k", "done", 1, run.id, 1, 0, "", "", 0)])], done="k")
+    assert list(ledger.open_for(disk.url()).items.digests("job", "done")) == ["d"]
     with writer.together():
         writer.event("one")
         writer.event("two")

@@ -150,26 +150,40 @@ def test_killed_while_the_push_lands_the_next_start_adopts_it(place, hook, befor
     place.judge("k")
 
 
-# The first attempt's push never leaves: its hook kills the supervisor, and then fails.
-DYING = """
-cat > .git/hooks/pre-push <<END
-#!/bin/sh
-[ -e "$1/killed" ] && exit 0
-touch "$1/killed"
-kill -9 \\$(cat "$1/pid")
-exit 1
-END
-chmod +x .git/hooks/pre-push
-until [ -e "$1/pid" ]; do sleep 0.01; done
+# At the remote, once: a push of the branch is met by a script. (What stands in the workspace's own hooks is not run.)
+MEETING = """#!/bin/sh
+while read -r old new ref; do [ "$ref" = refs/heads/main ] && branch=1; done
+[ -n "$branch" ] && [ ! -e {folder}/met ] || exit 0
+touch {folder}/met
+{script}
 """
+
+# The supervisor is killed, and its push refused: nothing lands.
+DYING = 'kill -9 "$(cat {folder}/pid)"; exit 1'
+
+# The push waits until somebody lets it go on.
+WAITING = "touch {folder}/pushing; until [ -e {folder}/go ]; do sleep 0.01; done"
+
+AWAIT_PID = 'until [ -e "$1/pid" ]; do sleep 0.01; done\n'
+
+
+def meet_push(place: Place, script: str) -> None:
+    hook = place.remote / "hooks" / "pre-receive"
+    hook.write_text(MEETING.format(folder=place.folder, script=script.format(folder=place.folder)))
+    hook.chmod(0o755)
+
+
+def die_at_the_push(place: Place) -> None:
+    meet_push(place, DYING)
+    running = place.start("k", AWAIT_PID + WORK)
+    place.tell_pid(running)
+    assert running.wait(60) == -signal.SIGKILL
 
 
 def test_killed_between_two_targets_the_rest_is_published_from_the_workspace_it_left(place):
-    running = place.start("k", DYING + WORK)
-    place.tell_pid(running)
-    assert running.wait(60) == -signal.SIGKILL
+    die_at_the_push(place)
     assert place.page.exists() and place.articles("k") == 0
-    again = place.run("k", DYING + WORK)
+    again = place.run("k")
     assert again.returncode == 0 and "the work of attempt 1, published by attempt 2" in again.stderr, again.stderr
     assert place.attempts("k") == ["1"], "the work is not done twice"
     place.judge("k")
@@ -177,12 +191,10 @@ def test_killed_between_two_targets_the_rest_is_published_from_the_workspace_it_
 
 
 def test_without_that_workspace_the_work_is_done_again_and_all_of_it_is_published(place):
-    running = place.start("k", DYING + WORK)
-    place.tell_pid(running)
-    assert running.wait(60) == -signal.SIGKILL
+    die_at_the_push(place)
     for left in place.workspaces():
         subprocess.run(["rm", "-rf", left], check=True)
-    again = place.run("k", DYING + WORK)
+    again = place.run("k")
     assert again.returncode == 0, again.stderr
     assert place.attempts("k") == ["1", "2"]
     place.judge("k")
@@ -195,20 +207,9 @@ def test_asked_for_again_it_is_published_again(place):
 
 
 def test_with_lost_doubt_a_person_decides(place):
-    running = place.start("k", DYING + WORK)
-    place.tell_pid(running)
-    running.wait(60)
-    assert place.run("k", DYING + WORK, "--lost", "doubt").returncode == 76
+    die_at_the_push(place)
+    assert place.run("k", WORK, "--lost", "doubt").returncode == 76
     assert place.articles("k") == 0
-
-
-# The first attempt's push waits in its hook until somebody lets it go on.
-WAITING = """
-if [ "$NIGHTLATCH_ATTEMPT" = 1 ]; then
-  printf '#!/bin/sh\\ntouch "%s/pushing"\\nuntil [ -e "%s/go" ]; do sleep 0.01; done\\n' "$1" "$1" > .git/hooks/pre-push
-  chmod +x .git/hooks/pre-push
-fi
-"""
 
 
 def refusals(place: Place) -> list[dict[str, str]]:
@@ -216,11 +217,12 @@ def refusals(place: Place) -> list[dict[str, str]]:
 
 
 def test_stopped_in_its_push_and_overtaken_it_is_refused_and_records_no_verdict(place):
-    stale = place.start("k", WAITING + WORK, "--ttl", "4s")
+    meet_push(place, WAITING)
+    stale = place.start("k", WORK, "--ttl", "4s")
     until((place.folder / "pushing").exists)
     os.kill(stale.pid, signal.SIGSTOP)
     try:
-        new = place.run("k", WAITING + WORK)
+        new = place.run("k")
         assert new.returncode == 0, new.stderr
         place.judge("k")
         verdict = open_for(place.store).find("job", "k")
@@ -233,7 +235,7 @@ def test_stopped_in_its_push_and_overtaken_it_is_refused_and_records_no_verdict(
     assert open_for(place.store).find("job", "k") == verdict and verdict and verdict.attempt == 2
     assert [facts["attempt"] for facts in refusals(place)] == ["1"]
     refused = nightlatch(place.store, "show", verdict.id).stdout.partition("\nrefused\n")[2]
-    assert "what=result" in refused and "git+" in refused
+    assert "refused (result, attempt 1): git+" in refused
 
 
 def test_stopped_in_the_middle_of_a_folder_and_overtaken_it_is_refused(tmp_path, sqlite_url):
@@ -257,7 +259,7 @@ def test_stopped_in_the_middle_of_a_folder_and_overtaken_it_is_refused(tmp_path,
     run = open_for(sqlite_url).find("job", "k")
     assert run and run.attempt == 2 and run.state == states.SUCCEEDED
     refused = nightlatch(sqlite_url, "show", run.id).stdout.partition("\nrefused\n")[2]
-    assert "attempt=1 what=result" in refused
+    assert "refused (result, attempt 1): " in refused
 
 
 @pytest.mark.parametrize("store", ["sqlite_url", "postgres_url", "git_url"])
@@ -282,4 +284,4 @@ def test_stopped_in_a_publish_of_its_command_and_overtaken_it_is_refused_and_sho
     run = open_for(store).find("job", "k")
     assert run and (run.attempt, run.state) == (2, states.SUCCEEDED)
     refused = nightlatch(store, "show", run.id, env={"COLUMNS": "300"}).stdout.partition("\nrefused\n")[2]
-    assert "attempt=1" in refused and f"what=folder://{identity.machine()}{site}" in refused
+    assert f"refused (folder://{identity.machine()}{site}, attempt 1): " in refused

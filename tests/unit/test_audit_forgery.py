@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from nightlatch.core.model import Holder
+from nightlatch.ledger import kinds
 from nightlatch.ledger.chain import link, pack
 from nightlatch.ledger.items import ITEM
 from nightlatch.ledger.ledger import Ledger
@@ -272,7 +273,7 @@ def test_what_people_and_successors_did_to_a_run_agrees_with_its_row(book):
     assert not named(book, *book.heads())
 
 
-@pytest.mark.parametrize("kind", ["opened", "started", "ended", "usage", "progress", "lost"])
+@pytest.mark.parametrize("kind", sorted(kinds.telling(kinds.RUN)))
 def test_an_entry_whose_facts_make_no_sense_is_named_and_does_not_end_the_audit(book, kind):
     run = storied(book)
     sql = "UPDATE {prefix}journal SET kind = :kind, body = 'attempt=x' WHERE chain = :run AND seq > 2"

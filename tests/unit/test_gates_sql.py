@@ -113,6 +113,20 @@ def test_what_a_block_writes_after_it_has_ended_its_transaction_is_not_committed
         insert(sealed, connection)
 
 
+def test_what_a_script_wrote_is_not_called_rolled_back(sqlite_target):
+    """sqlite3 commits before a script, and runs it in no transaction."""
+
+    def script() -> None:
+        connection.executescript("INSERT INTO article VALUES ('of the script', 1)")
+        connection.execute("INSERT INTO article VALUES ('late', 1)")
+
+    sqlite_target.gate().seal(MARK, "me")
+    told = pytest.raises(UsageError, match="rolled back, but for what a script wrote")
+    with closing(sqlite_target.connect()) as connection, told:
+        insert(sqlite_target, connection, then=script)
+    assert "of the script" in sqlite_target.read() and "late" not in sqlite_target.read()
+
+
 def test_savepoints_inside_the_block_are_its_own_affair(sealed):
     def undone() -> None:
         connection.execute("SAVEPOINT mine")

@@ -68,6 +68,8 @@ def test_a_holder_that_was_overtaken_begins_and_ends_nothing(ledger_url):
     taken = begun(new, "m-1", holder)
     assert (taken.lost, taken.run.attempt) == (True, 2)
     new.commit([taken.beginning()])
+    lost = list(book.job_entries("queue"))[-1]
+    assert (lost.kind, lost.facts["run"], lost.facts["attempt"]) == ("lost", taken.run.id, "1")
     with pytest.raises(StaleToken):
         old.commit([left.ending("succeeded", reason="", elapsed=1.0)])
     with pytest.raises(StaleToken):

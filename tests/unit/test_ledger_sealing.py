@@ -6,7 +6,7 @@ import pytest
 
 from nightlatch.errors import RunEnded, StaleToken, UsageError
 from nightlatch.ledger import sealing
-from tests.unit.books import ME, OTHER, begun
+from tests.unit.books import ME, OTHER, begun, first, rewritten, tamper
 
 
 def test_a_key_comes_back_to_its_run(book):
@@ -65,6 +65,35 @@ def test_an_attempt_that_was_left_behind_is_marked_lost(book):
     first, second = book.attempts(writer.run.id)
     assert (first.state, first.holder, first.ended is not None) == ("lost", OTHER, True)
     assert (second.state, second.holder) == ("running", ME)
+
+
+def test_an_attempt_that_was_taken_over_is_not_missing_on_its_jobs_chain(book):
+    """A reader of the jobs' chains, as alerts are, would never hear of it."""
+    left = begun(book, 1, holder=OTHER)
+    left.usage(calls=2)
+    writer = begun(book, 2)
+    linked = list(book.job_entries("job"))[-1]
+    (lost,) = (entry for entry in book.entries(writer.run.id) if entry.kind == "lost")
+    assert linked.kind == "lost" and linked.facts == {
+        "run": left.run.id, "attempt": "1", "token": "1", "holder": str(OTHER), "seq": str(lost.seq),
+        "head": lost.hash,
+    }  # fmt: skip
+    assert writer.run.anchor == f"job:job:{linked.seq}:{linked.hash}" == book.heads()[0]
+    assert book.used("job", "calls", "day") == 2
+    assert not book.verify(book.heads()).breaks
+    writer.finish("succeeded")
+    assert not book.verify(book.heads()).breaks
+
+
+def test_an_audit_names_a_lost_attempt_whose_entry_is_not_the_one_its_job_links_to(book):
+    begun(book, 1, holder=OTHER)
+    run = begun(book, 2).finish("succeeded")
+    tamper(book, "UPDATE {prefix}journal SET body = :body WHERE chain = :run AND kind = 'lost'", run=run.id,
+           body="attempt=1\ntoken=1\nholder=nobody")  # fmt: skip
+    rewritten(book, run.id)
+    (wrong,) = {found.what for found in book.verify().breaks if found.chain == run.id}
+    assert wrong == "is not what was written there: its job's chain has another hash"
+    assert first(book.verify()) == (run.id, 3)
 
 
 def test_an_attempt_that_was_left_behind_may_put_the_run_in_doubt(book):

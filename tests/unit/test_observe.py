@@ -19,7 +19,7 @@ from nightlatch.core.model import Begun, Mark
 from nightlatch.database.postgres import Postgres
 from nightlatch.errors import StoreUnreachable
 from nightlatch.gates.file import File
-from nightlatch.ledger import open_for
+from nightlatch.ledger import kinds, open_for
 from nightlatch.ledger.ledger import Ledger
 from nightlatch.ledger.model import Run
 from nightlatch.observe import leases, undecided, usage
@@ -105,14 +105,18 @@ def test_a_run_in_detail_has_its_attempts_journal_refusals_and_choices(reader, b
     writer = begun(book)
     writer.progress(3, 10, "three\x1b[2J articles")
     writer.usage(usd=0.25)
-    book.note("job", "refusal", run=writer.run.id, gate="file:///srv/report", token=1, stands=2)
+    book.note("job", kinds.REFUSED, run=writer.run.id, what="file:///srv/report", token=1, stands=2)
     run = writer.finish("failed", exit_code=2, reason="exit code 2")
     seen = details(reader, run)
     assert [(attempt.attempt, attempt.exit_code) for attempt in seen.attempts] == [(1, 2)]
     assert [entry.kind for entry in seen.entries if entry not in seen.refusals] == [
         "opened", "started", "progress", "usage", "ended",
     ]  # fmt: skip
-    assert [entry.facts["gate"] for entry in seen.refusals] == ["file:///srv/report"]
+    assert [event.sentence for event in seen.timeline][1:4] == [
+        "attempt 1 started on here (token 1)", "progress: 3 of 10 (three\x1b[2J articles)", "used usd=0.25",
+    ]  # fmt: skip
+    assert [event.sentence for event in seen.refused] == ["refused (file:///srv/report, attempt …)"]
+    assert [entry.facts["what"] for entry in seen.refusals] == ["file:///srv/report"]
     assert seen.progress == "3/10 three\x1b[2J articles"  # as it was reported: a front end makes it safe to show
     assert [choice.words for choice in seen.choices] == [("logs", run.id), ("retry", run.id)]
     facts = json.loads(json.dumps(seen.facts()))

@@ -39,10 +39,9 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--heads", metavar="FILE", help="a file with heads, one a line; or log lines with head=…")
     parser.add_argument("--json", action="store_true", help="one JSON object (verify), JSON Lines (head)")
     args = parser.parse_args(argv)
-    from ..ledger import open_for
-    from .reading import existing
+    from .reading import open_reader
 
-    ledger = open_for(existing(args.store))
+    ledger = open_reader(args.store).ledger
     if args.action == "verify":
         from ..runtime.supervisor.afterwards.retention import keep_seconds
 

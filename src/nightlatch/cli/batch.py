@@ -142,7 +142,6 @@ def _show(batch: Batch, store: str | None, as_json: bool) -> int:
     """No lease, no claim, no command: what the ledger knows now, and what that leaves."""
     import shlex
 
-    from ..ledger import open_for
     from ..observe.reader import NoStore
     from ..runtime.both.batches.items import Reader
     from ..runtime.both.batches.selection import Selection
@@ -150,11 +149,11 @@ def _show(batch: Batch, store: str | None, as_json: bool) -> int:
     from ..runtime.child.batches.place import Places
     from ..runtime.supervisor.batches.batch import known
     from .json_out import print_json
-    from .reading import existing
+    from .reading import open_reader
 
     reader = Reader(batch.items, batch.format, batch.key)
     try:
-        seen = known(open_for(existing(store)), batch)
+        seen = known(open_reader(store).ledger, batch)
     except NoStore:
         seen = {}  # nothing was ever done, and to say so makes no store
     selection = Selection(reader, seen)

@@ -105,7 +105,14 @@ def _settle(one: Undecided, outcome: str, reader: Reader, wait: float) -> str:
         return effects.resolution(outcome)
     if one.job:
         decide.resolve_elsewhere(
-            one.job, one.key, outcome, who(), ledger=open_for(reader.url), store=reader.store, wait=wait
+            one.job,
+            one.key,
+            outcome,
+            who(),
+            seen=one.changed,
+            ledger=open_for(reader.url),
+            store=reader.store,
+            wait=wait,
         )
         return effects.resolution(outcome)
     from ..runtime.both.effects import resolve

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ..core import advice, duration, states
-from ..observe.runs import FAILED
 from ..runtime.supervisor.afterwards import lapse
 from ..system import clock
 from . import screen
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from ..observe.undecided import Undecided
 
 _COLOURS = (
-    dict.fromkeys((*states.ASKING, *FAILED), screen.RED)
+    dict.fromkeys((*states.ASKING, *states.FAILURES), screen.RED)
     | {lapse.LAPSED: screen.YELLOW, states.RUNNING: screen.CYAN, states.SUCCEEDED: screen.GREEN}
     | dict.fromkeys((states.PENDING, states.WAITING, states.CANCELLED), screen.DIM)
 )

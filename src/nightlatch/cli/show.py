@@ -9,7 +9,7 @@ from ..errors import UsageError
 from ..observe import undecided
 from ..observe.details import details, newest_plan
 from ..runtime.supervisor.afterwards import lapse
-from . import screen, timeline
+from . import screen
 from .arguments import Parser
 from .json_out import print_json
 from .reading import open_reader
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from ..ledger.model import Attempt
     from ..observe.details import Details
+    from ..observe.timeline import Event
     from ..observe.undecided import Undecided
     from ..runtime.both.plan import Plan
 
@@ -37,6 +38,7 @@ _EXAMPLES = """\
   nightlatch show posts --plan
   nightlatch show 7k3f --json | jq .timeline"""
 
+_EVENTS = 40  # lines of a timeline; --json has every entry
 _LONGEST = 400  # characters of a command, or of a line of output
 
 
@@ -72,8 +74,8 @@ def _show(seen: Details) -> None:
     for word, text in _lines(seen):
         print(f"  {word:<9} {printable(text)}")
     _section("attempts", _attempts(seen.attempts))
-    _section("timeline", timeline.lines([entry for entry in seen.entries if entry not in seen.refusals]))
-    _section("refused", timeline.lines(list(seen.refusals)))
+    _section("timeline", _events(seen.timeline))
+    _section("refused", _events(seen.refused))
     _section("output, its end", ["  | " + screen.cut(printable(line), _LONGEST) for line in seen.tail])
     _section("items", _items(seen))
     _section("elsewhere", [f"  {_on_another(one)}" for one in seen.elsewhere])
@@ -115,6 +117,13 @@ def _plan(made: Plan, json: bool) -> int:
     more = [f"  … and {made.left_out} more"] if made.left_out else []
     _section("effects", [*screen.columns(cells, elastic=(3,)), *more] or ["  none"])
     return 0
+
+
+def _events(events: Sequence[Event]) -> list[str]:
+    cells = [[screen.local(event.at), event.sentence] for event in events[-_EVENTS:]]
+    lines = [screen.cut(line, max(screen.width(), 60)) for line in screen.columns(cells, elastic=())]
+    earlier = len(events) - len(cells)
+    return [f"  … {earlier} earlier: --json has all of them", *lines] if earlier else lines
 
 
 def _items(seen: Details) -> list[str]:

@@ -10,22 +10,37 @@ from __future__ import annotations
 
 from .. import exits
 
-PENDING = "pending"  # nobody has begun it, or it may be begun again
-RUNNING = "running"  # a holder has sealed it
-WAITING = "waiting"  # between two attempts, or for an approval
-SUCCEEDED = "succeeded"
-FAILED = "failed"
-TIMED_OUT = "timed-out"
-STALLED = "stalled"
-OVER_BUDGET = "over-budget"
-CANCELLED = "cancelled"
-LOST = "lost"  # its holder died
-IN_DOUBT = "in-doubt"  # it may have acted, and nobody knows
-NEEDS_ATTENTION = "needs-attention"
+_OPEN, _DONE, _AGAIN, _ASKING = "open", "done", "again", "asking"  # groups
+_ROWS: dict[str, tuple[str, int]] = {}  # state → its group, and what `nightlatch run` exits with
 
-OPEN = (PENDING, RUNNING, WAITING)
-AGAIN = (FAILED, TIMED_OUT, STALLED, OVER_BUDGET, CANCELLED, LOST)  # ended, and another attempt may follow
-ASKING = (IN_DOUBT, NEEDS_ATTENTION)  # a person has to decide
+
+def _row(name: str, group: str, exit_code: int) -> str:
+    """A state. What may follow it goes by its group; a command's own exit code goes before this one."""
+    _ROWS[name] = group, exit_code
+    return name
+
+
+def _of(*groups: str) -> tuple[str, ...]:
+    return tuple(name for name, (group, _) in _ROWS.items() if group in groups)
+
+
+PENDING = _row("pending", _OPEN, exits.HELD)  # nobody has begun it, or it may be begun again
+RUNNING = _row("running", _OPEN, exits.HELD)  # a holder has sealed it
+WAITING = _row("waiting", _OPEN, exits.HELD)  # between two attempts, or for an approval
+SUCCEEDED = _row("succeeded", _DONE, exits.DONE)
+FAILED = _row("failed", _AGAIN, exits.FAILED)
+TIMED_OUT = _row("timed-out", _AGAIN, exits.TIMED_OUT)
+STALLED = _row("stalled", _AGAIN, exits.STALLED)
+OVER_BUDGET = _row("over-budget", _AGAIN, exits.OVER_BUDGET)
+CANCELLED = _row("cancelled", _AGAIN, exits.CANCELLED)
+LOST = _row("lost", _AGAIN, exits.LEASE_LOST)  # its holder died
+IN_DOUBT = _row("in-doubt", _ASKING, exits.NEEDS_PERSON)  # it may have acted, and nobody knows
+NEEDS_ATTENTION = _row("needs-attention", _ASKING, exits.NEEDS_PERSON)
+
+OPEN = _of(_OPEN)
+AGAIN = _of(_AGAIN)  # ended, and another attempt may follow
+FAILURES = tuple(state for state in AGAIN if state != CANCELLED)
+ASKING = _of(_ASKING)  # a person has to decide
 TERMINAL = (SUCCEEDED, *AGAIN)
 ALL = (*OPEN, *TERMINAL, *ASKING)
 
@@ -37,19 +52,6 @@ _FOLLOWS = {
     IN_DOUBT: (SUCCEEDED, FAILED, CANCELLED),
     NEEDS_ATTENTION: (PENDING, SUCCEEDED, FAILED, CANCELLED),
 } | dict.fromkeys(AGAIN, (PENDING,))
-
-# What `nightlatch run` exits with when the run ended so; a command's own exit code goes before it.
-_EXIT = {
-    SUCCEEDED: exits.DONE,
-    FAILED: exits.FAILED,
-    TIMED_OUT: exits.TIMED_OUT,
-    STALLED: exits.STALLED,
-    OVER_BUDGET: exits.OVER_BUDGET,
-    CANCELLED: exits.CANCELLED,
-    LOST: exits.LEASE_LOST,
-    IN_DOUBT: exits.NEEDS_PERSON,
-    NEEDS_ATTENTION: exits.NEEDS_PERSON,
-}
 
 
 def is_terminal(state: str) -> bool:
@@ -79,4 +81,4 @@ def exit_code(state: str, own: int | None = None) -> int:
     """What the run itself exits with: the command's own code when it ran to its end."""
     if state in (SUCCEEDED, FAILED) and own is not None:
         return own
-    return _EXIT.get(state, exits.HELD)
+    return _ROWS[state][1]

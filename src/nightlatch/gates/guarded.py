@@ -13,6 +13,10 @@ import os
 from ..errors import GateUnreachable
 from ..system import durable
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 # What the user's own settings may say, relative to the work tree; and submodules, whose settings are their own.
 SETTINGS = (
     "core.hooksPath=/dev/null",
@@ -49,5 +53,17 @@ def check(folder: str, guard: str) -> None:
     home = os.path.join(folder, ".git")
     if os.path.islink(home) or not os.path.isdir(home) or os.path.lexists(os.path.join(home, "commondir")):
         raise GateUnreachable(f"{home} was replaced by the command: nothing is pushed from there")
+    for path in _read_by_git(home):
+        if os.path.exists(path) and not os.path.isfile(path):
+            raise GateUnreachable(f"{path} is not a file: the command has replaced it. Nothing is pushed from there")
     if not os.path.isfile(os.path.join(guard, "config")):
         raise GateUnreachable(f"the settings of {folder} are gone from {guard}: nothing is pushed from there")
+
+
+def _read_by_git(home: str) -> Iterator[str]:
+    """Where git would wait at a pipe for its writer, and we for git."""
+    for name in ("HEAD", "index", "packed-refs", "shallow", "objects/info/alternates"):
+        yield os.path.join(home, name)
+    for place, _, names in os.walk(os.path.join(home, "refs")):
+        for name in names:
+            yield os.path.join(place, name)

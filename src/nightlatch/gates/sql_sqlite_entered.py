@@ -72,7 +72,8 @@ class Entered:
         except sqlite3.OperationalError as error:
             if "no such savepoint" not in str(error):
                 raise  # a statement of the block is still running
-            raise UsageError(_ENDED.format("has been rolled back")) from error
+            rolled_back = "has been rolled back, but for what a script wrote (executescript commits by itself)"
+            raise UsageError(_ENDED.format(rolled_back)) from error
         try:
             self._connection.execute("COMMIT")  # connection.commit() does nothing on one with autocommit=True
         except sqlite3.Error as error:

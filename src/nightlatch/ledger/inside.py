@@ -222,9 +222,7 @@ class InnerRun:
         if fresh:
             entries.add(kinds.OPENED, job=seen.job, key=seen.key, parent=seen.parent)
         attempts = [lost_attempt(seen, at)] if self.lost else []
-        if self.lost:
-            steps = head_of(tables.read, seen.id)
-            entries.add(kinds.LOST, attempt=seen.attempt, token=seen.token, holder=seen.holder, steps=steps)
+        links = [(str(kinds.LOST), entries.lose(seen, head_of(tables.read, seen.id)))] if self.lost else []
         number = seen.attempt + 1
         facts = {"attempt": number, "token": around.token, "grant": around.grant, "holder": holder, "host": holder.host}
         entries.add(kinds.STARTED, **facts)
@@ -240,7 +238,7 @@ class InnerRun:
         )  # fmt: skip
         self._steps = StepWriter(tables, self.run, self._skew, around)
         self.unwritten: Due | None = Due(self, self.run, seen, at)
-        self.unwritten.journal, self.unwritten.attempts = list(entries.rows), attempts
+        self.unwritten.links, self.unwritten.journal, self.unwritten.attempts = links, list(entries.rows), attempts
 
     @property
     def chain(self) -> str:

@@ -139,11 +139,11 @@ RESOLVED_ELSEWHERE = Kind(
     "resolved-elsewhere", "{by} decided about {key}, which another machine began: {outcome}", job="key outcome by"
 )
 RETRIED = Kind("retried", "{by} allowed another attempt", job=_DECIDED)
-NEEDS_ATTENTION = Kind("needs-attention", "not started, and needs your attention: {reason}", job=_DECIDED)
+NEEDS_ATTENTION = Kind("needs-attention", "needs your attention: {reason}", job=_DECIDED)
 UNSEALED = Kind("unsealed", "not taken over by {by}: {reason}", job="run reason by")
 REFUSED = Kind(
     "refused",
-    "refused[: a newer holder, token {stands}, had taken over|: {reason}] (attempt {attempt}, token {token})[: {what}]",
+    "refused ({what}, attempt {attempt})[: {reason}]",
     job="run attempt what token stands reason",
 )  # fmt: skip
 PLAN = Kind(

@@ -33,6 +33,7 @@ _BEGINNING = f"SELECT {RUN.names} FROM {{prefix}}run WHERE id LIKE :beginning OR
 _NEWEST = f"SELECT {RUN.names} FROM {{prefix}}run WHERE job = :job AND parent = '' ORDER BY changed DESC, id LIMIT 1"
 _HANDLED = f"SELECT {RUN.names} FROM {{prefix}}run WHERE changed >= :since AND grant_id = :grant AND id <> :id"
 _NOTED = f"SELECT {ENTRY.names} FROM {{prefix}}journal WHERE chain = :chain AND kind = :kind ORDER BY seq DESC LIMIT 1"
+_LINKED = f"SELECT {ENTRY.names} FROM {{prefix}}journal WHERE chain = :chain AND seq = :seq"
 
 
 def _always(job: str, key: str) -> bool:
@@ -206,6 +207,12 @@ class Ledger:
     def noted(self, job: str, kind: str) -> Entry | None:
         """The last note of that kind on a job's chain."""
         rows = self._tables.read(_NOTED, chain=job_chain(job), kind=kind)
+        return ENTRY.read(rows[0]) if rows else None
+
+    def last_link(self, run: Run) -> Entry | None:
+        """The entry of its job's chain that the run was last linked by; None if retention has removed that."""
+        chain, seq, _ = run.anchor.rsplit(":", 2) if run.anchor else ("", "0", "")
+        rows = self._tables.read(_LINKED, chain=chain, seq=int(seq))
         return ENTRY.read(rows[0]) if rows else None
 
     def note_refusal(

@@ -14,9 +14,8 @@ from .step_chain import head_of
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..core.model import Holder
-    from ..database.guarded import Table
     from .model import Run
-    from .tables import Row, Tables
+    from .tables import OnChain, Row, Tables
 
 # Everything that was looked at is compared again: whatever happened since, this misses.
 _SEEN = """
@@ -75,45 +74,33 @@ def take(
     tables: Tables, run: Run, token: int, grant: str, holder: Holder, command: str, definition: str, at: int
 ) -> Run | None:
     """Begin the next attempt, if the run still stands as it was seen; None if not."""
-    entries, attempts = _Entries(run, at), list[Attempt]()
-    left_behind = run.state == states.RUNNING and run.grant != grant
-    number = run.attempt + (run.grant != grant or run.state != states.RUNNING)
-    if left_behind:
-        steps = head_of(tables.read, run.id)
-        entries.add(kinds.LOST, attempt=run.attempt, token=run.token, holder=run.holder, steps=steps)
-        attempts.append(lost_attempt(run, entries.at))
-    facts = {"attempt": number, "token": token, "grant": grant, "holder": holder, "host": holder.host}
-    edited = {"command": clean(command), "definition": clean(definition)}
-    facts |= {name: text for name, text in edited.items() if text and text != getattr(run, name)}
-    entries.add(kinds.STARTED, **facts)
-    attempts.append(
-        Attempt(run=run.id, attempt=number, token=token, grant=grant, holder=holder, started=entries.at / 1000)
-    )
-    values: dict[str, object] = _seen(run) | {
-        "attempt": number,
-        "token": token,
-        "grant": grant,
-        "holder": holder.pack(),
-        "host": holder.host,
-        "command": edited["command"] or run.command,
-        "definition": edited["definition"] or run.definition,
-        "seq": entries.seq,
-        "head": entries.head,
-        "at": entries.at,
-    }
-    inserts: list[tuple[Table, list[Row]]] = [(ATTEMPT, list(map(ATTEMPT.row, attempts))), (ENTRY, entries.rows)]
-    if left_behind and (used := tally.of_attempt(tables, run)):
-        inserts.append((tally.TALLY, used))
-    rows = tables.guarded(_SEAL, values, inserts)
+    next_ = _Next(run, token, grant, holder, command, definition)
+    if run.state == states.RUNNING and run.grant != grant:
+        return _take_over(tables, run, next_)
+    entries = _Entries(run, at)
+    values, attempt = next_.begin(entries)
+    rows = tables.guarded(_SEAL, values, [(ATTEMPT, [ATTEMPT.row(attempt)]), (ENTRY, entries.rows)])
     return RUN.read(rows[0]) if rows else None
+
+
+def _take_over(tables: Tables, run: Run, next_: _Next) -> Run | None:
+    """The attempt before it was left behind by its holder: that is told on the job's chain too."""
+    with tables.on_chain(run.job) as chain:
+        entries = _Entries(run, chain.at)
+        link = entries.lose(run, head_of(chain, run.id))
+        values, attempt = next_.begin(entries)
+        if not chain(_SEAL, **values):
+            return None
+        chain(ATTEMPT.put, **ATTEMPT.by_column(attempt))
+        _close_lost(tables, chain, run, entries)
+        return RUN.read(chain(ANCHOR, id=run.id, anchor=chain.append(kinds.LOST, **link))[0])
 
 
 def reap(tables: Tables, run: Run, token: int, grant: str, state: str) -> Run | None:
     """End an attempt that its holder left behind, as `lost` or `in-doubt`; None if the run moved meanwhile."""
     with tables.on_chain(run.job) as chain:
         entries = _Entries(run, chain.at)
-        facts = {"attempt": run.attempt, "token": run.token, "holder": run.holder, "steps": head_of(chain, run.id)}
-        entries.add(kinds.LOST, **facts, state=state, by_token=token, by_grant=grant)
+        entries.lose(run, head_of(chain, run.id), state=state, by_token=token, by_grant=grant)
         values = _seen(run) | {
             "state": state,
             "token": token,
@@ -125,12 +112,46 @@ def reap(tables: Tables, run: Run, token: int, grant: str, state: str) -> Run | 
         }
         if not chain(_REAP, **values):
             return None
-        chain(_LOSE, run=run.id, attempt=run.attempt, reason=LEFT, at=chain.at)
-        tally.close_attempt(tables, chain, run)
-        for chain_name, seq, _, kind, body, hash_ in entries.rows:
-            chain.enter(chain_name, seq, kind, body, hash_)
+        _close_lost(tables, chain, run, entries)
         anchor = chain.append(kinds.ENDED, run=run.id, state=state, seq=entries.seq, head=entries.head)
         return RUN.read(chain(ANCHOR, id=run.id, anchor=anchor)[0])
+
+
+def _close_lost(tables: Tables, chain: OnChain, run: Run, entries: _Entries) -> None:
+    chain(_LOSE, run=run.id, attempt=run.attempt, reason=LEFT, at=chain.at)
+    tally.close_attempt(tables, chain, run)
+    for name, seq, _, kind, body, hash_ in entries.rows:
+        chain.enter(name, seq, kind, body, hash_)
+
+
+class _Next:
+    """The attempt that a seal begins."""
+
+    def __init__(self, run: Run, token: int, grant: str, holder: Holder, command: str, definition: str) -> None:
+        self._run, self._token, self._grant, self._holder = run, token, grant, holder
+        self._edited = {"command": clean(command), "definition": clean(definition)}
+
+    def begin(self, entries: _Entries) -> tuple[dict[str, object], Attempt]:
+        """Enter it; the values of `_SEAL`, and its row."""
+        run, token, grant, holder = self._run, self._token, self._grant, self._holder
+        number = run.attempt + (run.grant != grant or run.state != states.RUNNING)
+        facts = {"attempt": number, "token": token, "grant": grant, "holder": holder, "host": holder.host}
+        facts |= {name: text for name, text in self._edited.items() if text and text != getattr(run, name)}
+        entries.add(kinds.STARTED, **facts)
+        values = _seen(run) | {
+            "attempt": number,
+            "token": token,
+            "grant": grant,
+            "holder": holder.pack(),
+            "host": holder.host,
+            "command": self._edited["command"] or run.command,
+            "definition": self._edited["definition"] or run.definition,
+            "seq": entries.seq,
+            "head": entries.head,
+            "at": entries.at,
+        }
+        started = entries.at / 1000
+        return values, Attempt(run=run.id, attempt=number, token=token, grant=grant, holder=holder, started=started)
 
 
 class _Entries:
@@ -146,6 +167,12 @@ class _Entries:
         self.seq += 1
         self.head = link(self.head, self._run, self.seq, self.at, kind, body)
         self.rows.append((self._run, self.seq, self.at, kind, body, self.head))
+
+    def lose(self, run: Run, steps: str | None, **more: object) -> dict[str, object]:
+        """The run's newest attempt was left behind; returns the link to that, for its job's chain."""
+        facts = {"attempt": run.attempt, "token": run.token, "holder": run.holder}
+        self.add(kinds.LOST, **facts, steps=steps, **more)
+        return {"run": run.id, **facts, "seq": self.seq, "head": self.head}
 
 
 def lost_attempt(run: Run, at: int) -> Attempt:

@@ -51,13 +51,8 @@ WHERE run = :run AND attempt = :attempt AND at >= :since
 """
 
 
-def of_attempt(tables: Tables, run: Run) -> list[Row]:
-    """What the newest attempt of a run adds to its job's days, as rows."""
-    return _rows(tables, run.job, tables.read(_OF_ATTEMPT, run=run.id, attempt=run.attempt, bucket=_BUCKET))
-
-
 def close_attempt(tables: Tables, chain: OnChain, run: Run) -> None:
-    """Add it, in the transaction that ends the attempt."""
+    """Add what the newest attempt of a run has used to its job's days, in the transaction that ends the attempt."""
     for row in _rows(tables, run.job, chain(_OF_ATTEMPT, run=run.id, attempt=run.attempt, bucket=_BUCKET)):
         chain(TALLY.put, **dict(zip(TALLY.columns, row, strict=True)))
 

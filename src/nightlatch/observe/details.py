@@ -8,6 +8,7 @@ from ..runtime.both import plan
 from ..runtime.supervisor.run import kept
 from . import undecided
 from .runs import RunView, attempt_facts, choices, entry_facts, view
+from .timeline import timeline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from ..ledger.model import Attempt, Entry, Run
     from ..runtime.both.plan import Plan
     from .reader import Reader
+    from .timeline import Event
     from .undecided import Undecided
 
 _TAIL = 10  # lines of output
@@ -29,6 +31,15 @@ class Details(RunView):
     undecided_items: tuple[Undecided, ...]
     elsewhere: tuple[Undecided, ...]  # what other machines have left behind of the same job
     choices: tuple[Advice, ...]  # what may be typed about it, the likeliest first
+
+    @property
+    def timeline(self) -> list[Event]:
+        """What happened, in sentences, but for what was refused."""
+        return timeline([entry for entry in self.entries if entry.kind != kinds.REFUSED])
+
+    @property
+    def refused(self) -> list[Event]:
+        return timeline(self.refusals)
 
     @property
     def refusals(self) -> tuple[Entry, ...]:

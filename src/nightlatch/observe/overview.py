@@ -8,7 +8,7 @@ from ..core.value import value
 from ..runtime.supervisor.afterwards import lapse
 from . import undecided
 from .reader import NEEDS_DECISION
-from .runs import FAILED, view
+from .runs import view
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def _shut_down(run: Run) -> bool:
 
 
 def _group(state: str) -> str:
-    if state in NEEDS_DECISION or state in FAILED:
+    if state in NEEDS_DECISION or state in states.FAILURES:
         return "needs_you"
     if state == states.RUNNING:
         return "running"

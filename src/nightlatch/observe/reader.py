@@ -36,7 +36,8 @@ def existing(url: str) -> set[str]:
 
 
 class Reader:
-    """Of a store that exists, by its URL; for one look at it. Its ledger is for reading: who decides opens another."""
+    """Of a store that exists, by its URL; for one look at it. Its ledger is only read: a command that
+    decides something opens one to write."""
 
     def __init__(self, url: str) -> None:
         areas = existing(url)

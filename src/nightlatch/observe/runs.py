@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from .reader import Reader
 
 STATES = (*states.ALL, lapse.LAPSED)  # every word a run's state is shown as
-FAILED = (states.FAILED, states.TIMED_OUT, states.STALLED, states.OVER_BUDGET, states.LOST)
 
 _MOST = 10**9  # more runs than any store has, and less than a database cannot count to
 
@@ -89,7 +88,7 @@ def recent(
 
 def next_of(reader: Reader, run: Run, state: str) -> Advice:
     """What to type about a run."""
-    if unsealed.waits(run):
+    if unsealed.waits(reader.ledger, run):
         return advice.to("retry", run.id)
     if state in NEEDS_DECISION:
         # A batch that died is to be started again: it knows of each item what became of it.
@@ -105,7 +104,8 @@ def choices(reader: Reader, run: Run, state: str) -> tuple[Advice, ...]:
         if state == lapse.LAPSED and (again := batch(reader, run)):
             return (again,)
         verbs = ["resolve", "retry"] if state == states.NEEDS_ATTENTION else ["resolve"]
-        return tuple(advice.to(verb, run.id) for verb in (reversed(verbs) if unsealed.waits(run) else verbs))
+        likeliest = reversed(verbs) if unsealed.waits(reader.ledger, run) else verbs
+        return tuple(advice.to(verb, run.id) for verb in likeliest)
     if state == states.RUNNING:
         return advice.to("logs", "-f", run.id), advice.to("cancel", run.id)
     if state in states.OPEN:

@@ -35,12 +35,19 @@ def resolve(run: Run, outcome: str, by: str, *, ledger: Ledger, store: Store, wa
         raise RunEnded(f"run {run.id} of {run.job} is {run.state}: there is nothing to resolve", run)
     if left_behind or outcome == DONE or store.lists_begun:
         with Lease(store, run.job, ttl=store.default_ttl, wait=wait) as lease:
+            before = begun.decision(store, ledger, run)
+            word, _, decider = before.value.partition(" ") if before else (outcome, "", "")
+            if word != outcome:
+                # What has been begun since, by that decision, nobody has looked at: it is not decided here.
+                raise RunEnded(f"run {run.id} of {run.job} has been decided meanwhile: {word}, by {decider}", run)
             if left_behind:
                 ledger.reap(run.id, token=lease.token, grant=lease.grant, doubt=True)
             if outcome == DONE:
                 # Before the run says so: a crash in between leaves it asking, and asking twice does no harm.
                 store.settle(lease.name, lease.grant, run.job, run.key, value=run.id)
-            if store.lists_begun:
+            if before:
+                lease.ended |= begun.doubtful_tokens(ledger, run)  # by one that was killed before it could
+            elif store.lists_begun:
                 begun.decide(lease, run.job, run.key, outcome, by, begun.doubtful_tokens(ledger, run))
     if outcome == AGAIN:
         if not left_behind and run.state == states.NEEDS_ATTENTION:
@@ -50,11 +57,19 @@ def resolve(run: Run, outcome: str, by: str, *, ledger: Ledger, store: Store, wa
     return ledger.resolve(run.id, states.SUCCEEDED if outcome == DONE else states.FAILED, by)
 
 
-def resolve_elsewhere(job: str, key: str, outcome: str, by: str, *, ledger: Ledger, store: Store, wait: float) -> None:
-    """Decide a run that another machine has begun and this ledger does not know; outcomes as for `resolve`."""
+def resolve_elsewhere(
+    job: str, key: str, outcome: str, by: str, *, seen: float, ledger: Ledger, store: Store, wait: float
+) -> None:
+    """Decide a run that another machine has begun and this ledger does not know; outcomes as for `resolve`.
+
+    `seen`: when the attempt was begun that the decision is about.
+    """
     with Lease(store, job, ttl=store.default_ttl, wait=wait) as lease:
-        if not any(one.key == key for one in lease.begun):
+        listed = [one for one in lease.begun if one.key == key]
+        if not listed:
             raise UsageError(f"nothing of {job} that was begun and not ended goes by the key {key}")
+        if any(one.at != seen for one in listed):
+            raise UsageError(f"{begun.sentence(listed[-1])}: that is not the one you decided about. Look again")
         if outcome == DONE:
             store.settle(lease.name, lease.grant, job, key)
         begun.decide(lease, job, key, outcome, by)

@@ -19,12 +19,12 @@ TRIES = 5
 PAUSE = 1.0  # seconds at most before the second try; doubles, so that a server may restart meanwhile
 
 
-_NOT_STARTED = "not started: "
-
-
-def waits(run: Run) -> bool:
+def waits(ledger: Ledger, run: Run) -> bool:
     """Does it wait for its gate to be mended? Its work has not begun, so there is nothing to decide about."""
-    return run.state == states.NEEDS_ATTENTION and run.reason.startswith(_NOT_STARTED)
+    if run.state != states.NEEDS_ATTENTION:
+        return False
+    last = ledger.last_link(run)
+    return last is not None and last.kind == kinds.NEEDS_ATTENTION
 
 
 def back_off(number: int, why: Error) -> bool:
@@ -45,7 +45,7 @@ def record(ledger: Ledger, run: Run, why: Error, by: str) -> Run:
     what was seen here in its timeline, and `why` is raised.
     """
     try:
-        return ledger.attention(run.id, f"{_NOT_STARTED}{why}", by)
+        return ledger.attention(run.id, f"not started: {why}", by)
     except RunEnded:
         ledger.note(run.job, kinds.UNSEALED, run=run.id, reason=why, by=by)
         raise why from None

@@ -161,7 +161,9 @@ class Pipeline(Looking):
             self._end_begun(lease, skipped)
             return self._tell(skipped, 0)
         if elsewhere:
-            writer.event(kinds.BEGUN_ELSEWHERE, attempt=elsewhere.attempt, host=elsewhere.host, token=elsewhere.token)
+            facts = {"attempt": elsewhere.attempt, "host": elsewhere.host, "token": elsewhere.token}
+            self.ledger.note(self.job.name, kinds.BEGUN_ELSEWHERE, run=opened.id, **facts)
+            writer.event(kinds.BEGUN_ELSEWHERE, **facts)
             if self.job.when_lost == "doubt":
                 doubtful = writer.finish(states.IN_DOUBT, reason=begun.sentence(elsewhere))
                 return self._tell(doubtful, states.exit_code(doubtful.state))

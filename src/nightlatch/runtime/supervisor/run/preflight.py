@@ -66,7 +66,9 @@ class Looking:
         if known and states.needs_person(known.state):
             from ..leases import unsealed
 
-            then, verb = ("when it is mended", "retry") if unsealed.waits(known) else ("then decide", "resolve")
+            then, verb = (
+                ("when it is mended", "retry") if unsealed.waits(self.ledger, known) else ("then decide", "resolve")
+            )
             raise InDoubt(
                 f"{self.job.name} ({key}) is {known.state}: {known.reason or 'nobody knows whether it acted'}. Look: "
                 f"{advice.command('show', known.id)}; {then}: {advice.command(verb, known.id)}"

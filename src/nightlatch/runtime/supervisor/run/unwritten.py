@@ -6,11 +6,14 @@ this machine's disk. A supervisor that dies before the store is back leaves the 
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
+import sys
 from _thread import allocate_lock, start_new_thread
 
 from ....core.units import UNITS
-from ....errors import Error, Stop, StoreUnreachable
+from ....errors import Error, Stop, StoreUnreachable, UsageError
 from ....system import clock, durable, identity
 
 TYPE_CHECKING = False
@@ -98,27 +101,48 @@ class Unwritten:
 
 
 def recover(folder: str, ledger: Ledger, writer: Writer) -> None:
-    """Write what earlier attempts of the run have kept, unless it landed after all."""
+    """Write what earlier attempts of the run have kept, unless it landed after all. A damaged file keeps no run from
+    being done: what is whole in it counts, and a person is told."""
     path = os.path.join(folder, _NAME)
     try:
-        with open(path, encoding="utf-8") as file:
-            lines = file.read().splitlines()
+        lines = _lines(path)
     except (FileNotFoundError, NotADirectoryError):
         return
-    import json
-
+    except OSError as error:
+        _complain(f"{path} cannot be read ({error.strerror}): what earlier attempts have used may be missing")
+        return
     landed = set()
     for entry in ledger.entries(writer.run.id):
         landed |= {entry.hash, entry.facts.get("id", "")}
     for line in lines:
         try:
-            found = json.loads(line)
-            known = {found["id"], *found["heads"]}
-            amounts = {unit: float(found["amounts"].get(unit, 0)) for unit in UNITS}
-            about = {name: str(text) for name, text in found["about"].items()}
-        except (ValueError, LookupError, TypeError, AttributeError):
-            continue  # torn: it was not acknowledged
+            verb, known = _verb(writer, line)
+        except (ValueError, LookupError, TypeError, AttributeError, UsageError):
+            _complain(f"{path} holds a line that is not usage: {line[:200]}")  # torn, so it was not acknowledged
+            continue
         if not known & landed:
-            some = {unit: amount for unit, amount in amounts.items() if amount}
-            writer.take(writer.used(some, about, id=found["id"]))
+            writer.take(verb)
     os.unlink(path)
+
+
+def _lines(path: str) -> list[str]:
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(fd, encoding="utf-8", errors="replace") as file:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(errno.EINVAL, "it is not a file", path)
+        return file.read().splitlines()
+
+
+def _verb(writer: Writer, line: str) -> tuple[Verb, set[str]]:
+    """What a line stands for, and by what one knows that it has landed."""
+    import json
+
+    found = json.loads(line)
+    amounts = {unit: float(found["amounts"].get(unit, 0)) for unit in UNITS}
+    about = {name: str(text) for name, text in found["about"].items()}
+    some = {unit: amount for unit, amount in amounts.items() if amount}
+    return writer.used(some, about, id=str(found["id"])), {str(found["id"]), *found["heads"]}
+
+
+def _complain(what: str) -> None:
+    print(f"nightlatch: {what}", file=sys.stderr)

@@ -5,36 +5,41 @@ from __future__ import annotations
 from ..core import duration
 from ..core.effects import BEGUN, DONE
 from ..core.logline import logfmt
-from ..core.printable import printable
 from ..core.units import UNITS
+from ..core.value import value
 from ..ledger import kinds
-from . import screen
+from ..store.held import time_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..ledger.model import Entry
 
-_MOST = 40  # lines that are shown; --json has every entry
 _FEW = 3  # so many steps in a row, or fewer, are shown one by one
 
 
-def lines(entries: list[Entry]) -> list[str]:
+@value(frozen=True, kw_only=True)
+class Event:
+    """One line of it. Facts are as they were reported: a front end makes them safe to show."""
+
+    at: float
+    sentence: str
+
+
+def timeline(entries: Sequence[Entry]) -> list[Event]:
     shown = [
         entry
         for index, entry in enumerate(entries)
         if not _is_often(entry) or index + 1 == len(entries) or entries[index + 1].kind != entry.kind
     ]
-    rows = [row for group in _together(shown) for row in _rows(group)]
-    cells = [[screen.local(at), sentence] for at, sentence in rows[-_MOST:]]
-    told = [screen.cut(line, max(screen.width(), 60)) for line in screen.columns(cells, elastic=())]
-    earlier = len(rows) - len(cells)
-    return [f"  … {earlier} earlier: --json has all of them", *told] if earlier else told
+    return [event for group in _together(shown) for event in _events(group)]
 
 
 def sentence(entry: Entry) -> str:
     facts = {name: _shown(name, text) for name, text in entry.facts.items()}
     kind = kinds.ROWS.get(entry.kind)
-    return kind.tell(facts) if kind else f"{printable(entry.kind)} {logfmt(facts)}"  # of a newer program
+    return kind.tell(facts) if kind else f"{entry.kind} {logfmt(facts)}"  # of a newer program
 
 
 def _is_often(entry: Entry) -> bool:
@@ -63,9 +68,9 @@ def _went_well(entry: Entry) -> bool:
     return entry.kind in (kinds.STEP_BEGUN, kinds.STEP_DONE, kinds.PROGRESS)
 
 
-def _rows(group: list[Entry]) -> list[tuple[float, str]]:
+def _events(group: list[Entry]) -> list[Event]:
     if len(group) <= _FEW:
-        return [(entry.at, sentence(entry)) for entry in group]
+        return [Event(at=entry.at, sentence=sentence(entry)) for entry in group]
     done: list[str] = []
     begun: dict[str, None] = {}  # and not ended
     for entry in group:
@@ -73,9 +78,9 @@ def _rows(group: list[Entry]) -> list[tuple[float, str]]:
         done += ended
         begun = {key: None for key in begun if key not in ended}
         begun |= dict.fromkeys(_keys(entry, kinds.STEP_BEGUN, BEGUN))
-    told = [f"{len(done)} done, the last {done[-1]}"] if done else []
-    told += [f"begun: {', '.join(begun)}"] if begun else []
-    return [(group[-1].at, printable("steps: " + "; ".join(told)) if told else sentence(group[-1]))]
+    counts = [f"{len(done)} done, the last {done[-1]}"] if done else []
+    counts += [f"begun: {', '.join(begun)}"] if begun else []
+    return [Event(at=group[-1].at, sentence=f"steps: {'; '.join(counts)}" if counts else sentence(group[-1]))]
 
 
 def _keys(entry: Entry, kind: str, state: str) -> list[str]:
@@ -86,13 +91,13 @@ def _keys(entry: Entry, kind: str, state: str) -> list[str]:
 
 
 def _shown(name: str, text: str) -> str:
-    """A fact as a person reads it; what others wrote may be made to play with a terminal."""
+    """A fact as a person reads it."""
     try:
         if name == "elapsed":
             return duration.show(float(text))
         if name == "again_at":
-            return screen.local(float(text))
+            return time_of(float(text))
     except ValueError:
         pass  # not what we write there
-    shown = printable(", ".join(text.split("\n")))
+    shown = ", ".join(text.split("\n"))
     return shown.removesuffix(".0") if name in UNITS else shown
