@@ -136,7 +136,14 @@ def _sqlite_path(url: str) -> str:
 
 
 SCHEMES = (
-    Scheme("sqlite:", example="sqlite:////path/to/file", connect=_sqlite, ledger=BESIDE, checkup="cli.doctor_sqlite"),
+    Scheme(
+        "sqlite:",
+        example="sqlite:////path/to/file",
+        connect=_sqlite,
+        ledger=BESIDE,
+        checkup="cli.doctor_sqlite",
+        large=True,
+    ),
     Scheme("git+", example="git+origin", connect=_git, ledger=OF_EACH_MACHINE, checkup="store.git.checkup"),
     Scheme(
         *dsn.SCHEMES,

@@ -16,7 +16,6 @@ from ...system.identity import new_id
 from ...system.lifetime import Lifetime
 from ...system.light import signal
 from ...system.reports import Started
-from ..both.leases.lease import Lease
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from ...core.protocols import Gate, Store
     from ...errors import LeaseLost
     from ...system.reports import Report
+    from ..both.leases.lease import Lease
     from .leases.handle import Handle
     from .work import Work
 
@@ -88,6 +88,8 @@ class Supervision:
         begin: Begun | None = None,
     ) -> Lease:
         """Acquire the lease, and keep it. When it is lost, the work is ended."""
+        from ..both.leases.lease import Lease  # not before the fork: meanwhile the warden makes the tree's cgroup
+
         lifetime, self._lifetime = self._lifetime, None  # the lease's from here on, whether it comes to one or not
         self.lease = Lease(
             store,

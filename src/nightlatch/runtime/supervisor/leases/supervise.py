@@ -8,7 +8,6 @@ from ....core.value import value
 from ....errors import LeaseLost
 from ....store import url
 from ....system.reports import Ended, NotStarted
-from ...both.leases.lease import ttl_seconds
 from ..command import Command
 from ..supervision import Supervision
 
@@ -44,10 +43,14 @@ def supervise(
     For a process of its own, as `Supervision` is.
     """
     check_name(name)
-    the_store = url.connect(store)
-    seconds, patience = ttl_seconds(ttl, the_store), duration.parse(wait, what="wait")
-    declared = _gates(gates)
-    with Supervision(Command(argv), the_store.folder) as supervision:
+    where, patience = url.resolve(store), duration.parse(wait, what="wait")
+    scheme = url.scheme_of(where)
+    the_store = None if scheme and scheme.large else url.connect(where)
+    with Supervision(Command(argv), the_store.folder if the_store else url.folder_of(where)) as supervision:
+        from ...both.leases.lease import ttl_seconds
+
+        the_store = the_store or url.connect(where)
+        seconds, declared = ttl_seconds(ttl, the_store), _gates(gates)
         supervision.hold(the_store, name, ttl=seconds, wait=patience, gates=declared)
         # What the command calls must ask the same store.
         supervision.start(supervision.environment() | supervision.lend_store(store))

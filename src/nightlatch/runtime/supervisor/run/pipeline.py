@@ -80,7 +80,7 @@ class Pipeline(Looking):
         deaf = self.checkpoints is not None  # a batch's driver, which hears signals when it is ready
         meter = usage.from_output if self.job.meter == "output" else None
         self.command = Command(self.job.command, captured=(1, 2), deaf=deaf, meter=meter)
-        self.supervision = Supervision(self.command, url.folder_of(self.where) if self.server else self.store.folder)
+        self.supervision = Supervision(self.command, url.folder_of(self.where) if self.large else self.store.folder)
         try:
             with self.supervision:
                 key = self.look()

@@ -26,10 +26,10 @@ class Looking:
     def __init__(self, job: Job, store: str | None) -> None:
         self.job, self.where = job, url.resolve(store)
         self.host, self.told = identity.host(), Told()
-        # A server's driver is large: the warden, which does without, is forked before it is loaded.
+        # The warden does without a large driver: it is forked before that is loaded.
         scheme = url.scheme_of(self.where)
-        self.server = scheme is not None and scheme.large
-        if not self.server:
+        self.large = scheme is not None and scheme.large
+        if not self.large:
             self._name_store()
 
     def _name_store(self) -> None:
@@ -55,7 +55,7 @@ class Looking:
 
     def look(self) -> str | Verdict:
         """The key to work on; or the verdict, when there is nothing to do."""
-        if self.server:
+        if self.large:
             self._name_store()
         key = self.job.key or self._unfinished()
         done = None if self.job.again else self.store.look(self.job.name, key)
