@@ -118,16 +118,17 @@ def test_every_machine_shows_it_until_a_person_resolves_it_on_one_of_them(
 # A person who has looked, and then waits for the lease: what they saw is in `run`.
 LATE = """
 import sys
-from nightlatch.cli.desk import Desk
+from nightlatch.cli.reading import open_reader
 from nightlatch.errors import RunEnded
+from nightlatch.ledger import open_for
 from nightlatch.runtime.supervisor.afterwards.decide import resolve
 
-desk = Desk(None)
-run = desk.find(sys.argv[1])
+reader = open_reader(None)
+run = reader.run(sys.argv[1])
 print("seen", flush=True)
 sys.stdin.readline()
 try:
-    print(resolve(run, sys.argv[2], "late", ledger=desk.ledger, store=desk.store, wait=20).state)
+    print(resolve(run, sys.argv[2], "late", ledger=open_for(reader.url), store=reader.store, wait=20).state)
 except RunEnded as ended:
     print(ended)
 """
@@ -156,15 +157,17 @@ def test_a_late_decision_does_not_decide_what_was_begun_after_it_was_drawn(
 
 LATE_BY_KEY = """
 import sys
-from nightlatch.cli import asking
-from nightlatch.cli.desk import Desk
+from nightlatch.cli.reading import open_reader
+from nightlatch.cli.resolve import settle
 from nightlatch.errors import UsageError
+from nightlatch.observe import undecided
 
-(one,) = asking.named(Desk(None), "k", job="posts")
+reader = open_reader(None)
+(one,) = undecided.named(reader, "k", job="posts")
 print("seen", flush=True)
 sys.stdin.readline()
 try:
-    print(asking.decide(one, "failed", "late", store=None, wait=20))
+    print(settle(one, "failed", reader, 20))
 except UsageError as refused:
     print(refused)
 """
