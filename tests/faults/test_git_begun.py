@@ -124,7 +124,7 @@ from nightlatch.ledger import open_for
 from nightlatch.runtime.supervisor.afterwards.decide import resolve
 
 reader = open_reader(None)
-run = reader.ledger.run(sys.argv[1])
+run = reader.run(sys.argv[1])
 print("seen", flush=True)
 sys.stdin.readline()
 try:
@@ -157,8 +157,8 @@ def test_a_late_decision_does_not_decide_what_was_begun_after_it_was_drawn(
 
 LATE_BY_KEY = """
 import sys
-from nightlatch.cli import resolve
 from nightlatch.cli.reading import open_reader
+from nightlatch.cli.resolve import settle
 from nightlatch.errors import UsageError
 from nightlatch.observe import undecided
 
@@ -167,7 +167,7 @@ reader = open_reader(None)
 print("seen", flush=True)
 sys.stdin.readline()
 try:
-    print(resolve._settle(one, "failed", reader, 20))
+    print(settle(one, "failed", reader, 20))
 except UsageError as refused:
     print(refused)
 """

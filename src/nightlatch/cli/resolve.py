@@ -88,7 +88,7 @@ def _decide(reader: Reader, one: Undecided, args: Namespace) -> int:
             all_items = advice.to("batch", one.batch, "--resolve", "again")
             choices.append((all_items, f"all {waiting} of the batch that wait"))
         return _ask(f"{printable(one.title)} is {one.state}: {why}", choices, one.facts() if args.json else None)
-    state = _settle(one, args.outcome, reader, args.wait)
+    state = settle(one, args.outcome, reader, args.wait)
     if args.json:
         print_json({**one.facts(), "state": state})
     else:
@@ -96,7 +96,7 @@ def _decide(reader: Reader, one: Undecided, args: Namespace) -> int:
     return 0
 
 
-def _settle(one: Undecided, outcome: str, reader: Reader, wait: float) -> str:
+def settle(one: Undecided, outcome: str, reader: Reader, wait: float) -> str:
     """The state it is in now."""
     if one.batch:
         from ..runtime.supervisor.batches.batch import resolve as resolve_items
