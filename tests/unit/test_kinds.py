@@ -67,9 +67,9 @@ def test_a_sentence_draws_on_fields_that_its_kind_has(kind):
         (
             kinds.REFUSED,
             {"what": "result", "attempt": "1", "token": "3", "stands": "9", "reason": "long"},
-            "refused (result, attempt 1): long",
+            "refused: a newer holder, token 9, had taken over (attempt 1, token 3): result. long",
         ),
-        (kinds.REFUSED, {"what": "verdict", "attempt": "1", "token": "3"}, "refused (verdict, attempt 1)"),
+        (kinds.REFUSED, {"attempt": "1", "token": "3", "reason": "over"}, "refused (attempt 1, token 3). over"),
         (kinds.PROGRESS, {"done": "[{|"}, "progress: [{|"),
         (kinds.INPUT, {}, "its input is …"),
     ],

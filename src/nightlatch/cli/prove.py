@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..core.protocols import Store
     from .prove_places import Place
 
-_PATIENCE = 60.0  # seconds for what a worker has to say
+_PATIENCE = 180.0  # seconds for what a worker has to say
 _TTL = {"sqlite": 2.0, "postgresql": 3.0, "postgres": 3.0}
 _TTL_ELSEWHERE = 5.0  # git, where a renewal is a push
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -143,7 +143,8 @@ NEEDS_ATTENTION = Kind("needs-attention", "needs your attention: {reason}", job=
 UNSEALED = Kind("unsealed", "not taken over by {by}: {reason}", job="run reason by")
 REFUSED = Kind(
     "refused",
-    "refused ({what}, attempt {attempt})[: {reason}]",
+    "refused[: a newer holder, token {stands}, had taken over]"
+    " (attempt {attempt}, token {token})[: {what}][. {reason}]",
     job="run attempt what token stands reason",
 )  # fmt: skip
 PLAN = Kind(
