@@ -115,7 +115,9 @@ def test_a_run_in_detail_has_its_attempts_journal_refusals_and_choices(reader, b
     assert [event.sentence for event in seen.timeline][1:4] == [
         "attempt 1 started on here (token 1)", "progress: 3 of 10 (three\x1b[2J articles)", "used usd=0.25",
     ]  # fmt: skip
-    assert [event.sentence for event in seen.refused] == ["refused: a newer holder, token 2, had taken over (attempt …, token 1): file:///srv/report"]
+    assert [event.sentence for event in seen.refused] == [
+        "refused: a newer holder, token 2, had taken over (attempt …, token 1): file:///srv/report"
+    ]
     assert [entry.facts["what"] for entry in seen.refusals] == ["file:///srv/report"]
     assert seen.progress == "3/10 three\x1b[2J articles"  # as it was reported: a front end makes it safe to show
     assert [choice.words for choice in seen.choices] == [("logs", run.id), ("retry", run.id)]

@@ -297,6 +297,7 @@ class _Audit:
         effects = {place: told for place, told in self._effects.items() if job_chain(place[0]) not in broken}
         self._named(row_checks.check_effects(self._stand, effects, cut))
         self._named(self._items.check(self._tables, self._stand, broken))
+        self._named(row_checks.check_tally(self._tables))
 
     def _named(self, wrong: Iterator[tuple[str, str]]) -> None:
         for name, what in wrong:

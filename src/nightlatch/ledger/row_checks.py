@@ -9,6 +9,7 @@ from ..core.effects import DONE
 from ..core.model import Holder
 from ..core.units import UNITS
 from .chain import unpack, was_cut
+from .tally import BUCKET, TALLY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +27,12 @@ _MONTH = 31 * 86_400_000  # ms; older usage may have been pruned
 _ITEMS = """
 SELECT scope, digest, key, state, run FROM {prefix}item WHERE (scope, digest) > (:scope, :digest)
 ORDER BY scope, digest LIMIT :most
+"""
+_ENDED_USAGE = f"""
+SELECT used.job, used.at / :bucket, {", ".join(f"CAST(SUM(used.{unit}) AS BIGINT)" for unit in UNITS)}
+FROM {{prefix}}usage AS used LEFT JOIN {{prefix}}run AS run ON run.id = used.run
+WHERE used.at >= :since AND (run.id IS NULL OR run.state <> 'running' OR run.attempt > used.attempt)
+GROUP BY used.job, used.at / :bucket
 """
 _SEQ = "SELECT seq FROM {prefix}run WHERE id = :run"
 _PAGE = 5000
@@ -54,6 +61,21 @@ def check_run(tables: Tables, stand: Snapshot, run: str, replay: Replay) -> Wron
             yield from _differs(run, f"the usage of entry {seq}", used[seq], said)
         elif told[0] > stand.now - _MONTH:
             yield run, f"{_NOT}: the usage of entry {seq} has no row"
+
+
+def check_tally(tables: Tables) -> Wrong:
+    """What attempts that have ended used, day by day: a cap counts it by the tally, which may not say less."""
+    days: dict[tuple[str, str], list[int]] = {}
+    for job, bucket, *parts in tables.read(_ENDED_USAGE, bucket=BUCKET, since=tables.now() - _MONTH):
+        total = days.setdefault((job, tables.days.of(bucket * BUCKET)), [0] * len(parts))
+        total[:] = map(sum, zip(total, parts, strict=True))
+    # After the usage: attempts that end meanwhile only add to it.
+    tallied = {(job, day): parts for job, day, *parts in tables.read(f"SELECT {TALLY.names} FROM {{prefix}}tally")}
+    for (job, day), used in days.items():
+        there = dict(zip(UNITS, tallied.get((job, day), [0] * len(used)), strict=True))
+        for unit, wanted in zip(UNITS, used, strict=True):
+            if there[unit] < wanted:
+                yield f"the tally of {job} on {day}", f"has {unit} = {there[unit]}, by its usage {wanted}"
 
 
 def check_effects(stand: Snapshot, told: dict[tuple[str, str], dict[str, Any]], cut: set[str]) -> Wrong:

@@ -33,7 +33,7 @@ TALLY = Rows(
     "ON CONFLICT (job, day) DO UPDATE SET " + ", ".join(f"{unit} = tally.{unit} + excluded.{unit}" for unit in UNITS),
 )
 
-_BUCKET = 900_000  # ms; time zones differ by quarters of an hour
+BUCKET = 900_000  # ms; time zones differ by quarters of an hour
 _SUMS = ", ".join(f"CAST(COALESCE(SUM({unit}), 0) AS BIGINT)" for unit in UNITS)
 _OF_ATTEMPT = f"""
 SELECT at / :bucket, {_SUMS} FROM {{prefix}}usage WHERE run = :run AND attempt = :attempt GROUP BY at / :bucket
@@ -53,7 +53,7 @@ WHERE run = :run AND attempt = :attempt AND at >= :since
 
 def close_attempt(tables: Tables, chain: OnChain, run: Run) -> None:
     """Add what the newest attempt of a run has used to its job's days, in the transaction that ends the attempt."""
-    for row in _rows(tables, run.job, chain(_OF_ATTEMPT, run=run.id, attempt=run.attempt, bucket=_BUCKET)):
+    for row in _rows(tables, run.job, chain(_OF_ATTEMPT, run=run.id, attempt=run.attempt, bucket=BUCKET)):
         chain(TALLY.put, **dict(zip(TALLY.columns, row, strict=True)))
 
 
@@ -85,8 +85,8 @@ def usage(tables: Tables, job: str | None, since: int, *, by_day: bool) -> list[
         f"GROUP BY job, at / :bucket ORDER BY 2, 1"
     )
     totals: dict[tuple[str, str], list[int]] = {}
-    for name, bucket, *parts in tables.read(sql, **which, since=since, bucket=_BUCKET):
-        day = tables.days.of(bucket * _BUCKET) if by_day else ""
+    for name, bucket, *parts in tables.read(sql, **which, since=since, bucket=BUCKET):
+        day = tables.days.of(bucket * BUCKET) if by_day else ""
         total = totals.setdefault((day, name), [0] * len(parts))
         total[:] = map(sum, zip(total, parts, strict=True))
     return [
@@ -103,7 +103,7 @@ def amount(unit: str, parts: int) -> float:
 def _rows(tables: Tables, job: str, buckets: Iterable[Row]) -> list[Row]:
     days: dict[str, list[int]] = {}
     for bucket, *parts in buckets:
-        day = days.setdefault(tables.days.of(bucket * _BUCKET), [0] * len(parts))
+        day = days.setdefault(tables.days.of(bucket * BUCKET), [0] * len(parts))
         day[:] = map(sum, zip(day, parts, strict=True))
     return [
         TALLY.row(Tally(job=job, day=day, amounts=amounts(dict(zip(UNITS, parts, strict=True)))))
