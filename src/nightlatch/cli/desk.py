@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 
-from ..core import duration, states
+from ..core import duration, retry, states
 from ..core.job import BY_HAND
 from ..core.passwords import without_password
 from ..core.printable import printable
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 SHOWN = (*states.ALL, lapse.LAPSED)  # every word a run's state is shown as
 ASKING = (*states.ASKING, lapse.LAPSED)
 FAILED = (states.FAILED, states.TIMED_OUT, states.STALLED, states.OVER_BUDGET, states.LOST)
+
+_LATE = 60.0  # seconds that a due try may take to begin, with the lease held by another run of the job
 
 _COLOURS = (
     dict.fromkeys((*states.ASKING, *FAILED), screen.RED)
@@ -107,6 +109,8 @@ class Desk:
             return (state == lapse.LAPSED and self.batch(run)) or self.command("resolve", run.id)
         if state == states.RUNNING:
             return self.command("logs -f", run.id)
+        if state == states.WAITING:
+            return self.start(run) if is_overdue(run) else self.command("retry", run.id)
         return self.command("show", run.id)
 
     def start(self, run: Run) -> str:
@@ -190,6 +194,11 @@ def note_of(run: Run, state: str) -> str:
     return printable(run.reason) or run.usage.show()
 
 
+def is_overdue(run: Run) -> bool:
+    """Should its next try have been made by now? Its supervisor is gone, or cannot: somebody has to start it."""
+    return run.state == states.WAITING and retry.is_due(run.due, clock.wall() - _LATE)
+
+
 def progress_of(run: Run) -> str:
     if not (run.done or run.total or run.message):
         return ""
@@ -200,6 +209,8 @@ def progress_of(run: Run) -> str:
 def _when(run: Run, state: str) -> str:
     if state == states.RUNNING and run.started is not None:
         return f"for {duration.show(max(clock.wall() - run.started, 1))}"
+    if state == states.WAITING and run.due is not None:
+        return f"due {screen.until(run.due)}"
     return screen.ago(run.changed)
 
 

@@ -12,7 +12,7 @@ from ..runtime.supervisor.leases import unsealed
 from ..runtime.supervisor.run import kept
 from . import asking, screen, timeline
 from .arguments import Parser
-from .desk import Desk, attempt_facts, colour_of, entry_facts, facts, print_json, progress_of, title
+from .desk import Desk, attempt_facts, colour_of, entry_facts, facts, is_overdue, print_json, progress_of, title
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -198,7 +198,8 @@ def _next(desk: Desk, run: Run, state: str) -> list[str]:
     if state == states.RUNNING:
         return ["  " + desk.command("logs -f", run.id), "  " + desk.command("cancel", run.id)]
     if state in states.OPEN:
-        return ["  " + desk.start(run), "  " + desk.command("cancel", run.id)]
+        waits = state == states.WAITING and not is_overdue(run)
+        return ["  " + (desk.next(run, state) if waits else desk.start(run)), "  " + desk.command("cancel", run.id)]
     if states.may_start(state):
         return ["  " + desk.command("logs", run.id), "  " + (desk.batch(run) or desk.command("retry", run.id))]
     return ["  " + desk.command("logs", run.id)]

@@ -9,7 +9,7 @@ from ..runtime.supervisor.afterwards import lapse
 from ..store import url
 from . import asking, screen
 from .arguments import Parser
-from .desk import ASKING, FAILED, Desk, NoStore, facts, print_json, since_of
+from .desk import ASKING, FAILED, Desk, NoStore, facts, is_overdue, print_json, since_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _look(desk: Desk, since: float | None) -> tuple[dict[str, list[Seen]], set[s
         runs = list(desk.ledger.runs(state=state, since=within, limit=_MOST))
         for run in runs:
             shown = desk.state(run)
-            groups["needs you" if _shut_down(run) else _group(shown)].append((run, shown))
+            groups["needs you" if is_overdue(run) or _shut_down(desk, run) else _group(shown)].append((run, shown))
         if len(runs) == _MOST:
             capped.add(_group(state))
     for group in groups.values():
@@ -86,13 +86,14 @@ def _look(desk: Desk, since: float | None) -> tuple[dict[str, list[Seen]], set[s
     return groups, capped
 
 
-_CTRL_C = 130
 _URGENCY = (states.IN_DOUBT, states.NEEDS_ATTENTION, lapse.LAPSED)
 
 
-def _shut_down(run: Run) -> bool:
-    """Ended by a signal, and neither by `nightlatch cancel` nor by Ctrl-C: nobody may know that it is not done."""
-    return run.state == states.CANCELLED and not run.cancel and run.attempt > 0 and run.exit_code != _CTRL_C
+def _shut_down(desk: Desk, run: Run) -> bool:
+    """Ended between two tries, and not by a person: nobody may know that it is not done."""
+    if run.state != states.CANCELLED or run.cancel or not run.attempt:
+        return False
+    return desk.ledger.attempts(run.id)[-1].state != states.CANCELLED
 
 
 def _group(state: str) -> str:

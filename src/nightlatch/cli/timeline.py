@@ -81,4 +81,6 @@ def _said(entry: Entry) -> str:
         told = {name: str(amount).removesuffix(".0") for name, amount in told.items()}
     if "elapsed" in told:
         told["elapsed"] = duration.show(float(told["elapsed"]))
+    if "again_at" in told:
+        told["again_at"] = screen.local(float(told["again_at"]))
     return logfmt(told)

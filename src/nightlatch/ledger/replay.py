@@ -115,6 +115,8 @@ class Replay:
         self.row |= end | {"changed": at, "due": due}
         if due is not None:
             self.row["state"] = states.WAITING
+        elif "doubt" in facts:
+            self.row["state"] = states.IN_DOUBT
 
     def _decide(self, before: int | None) -> None:
         """What was decided up to the entry `before`."""
@@ -139,6 +141,8 @@ class Replay:
             self.row["ended"] = at
         if state == states.PENDING:
             self.row["cancel"] = ""
+        elif "cancel" in facts:
+            self.row["cancel"] = facts["cancel"]
         attempt = self.attempts.get(self.row["attempt"])
         if state == states.SUCCEEDED and attempt:
             attempt["state"] = state

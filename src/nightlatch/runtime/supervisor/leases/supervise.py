@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 GRACE = 10.0  # seconds between asking a tree to end and ending it
 
-ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
+BY_HAND = (signal.SIGINT, signal.SIGQUIT)  # a person wants its end: Ctrl-C, Ctrl-\
+ENDING = (signal.SIGTERM, signal.SIGHUP, *BY_HAND)
 _PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
 
 _before: dict[int, Any] = {}  # what was done at a signal before it was passed on
@@ -119,7 +120,7 @@ def environment(lease: Lease) -> dict[str, str]:
 
 def forward_signals(guard: warden.Warden, grace: float = GRACE) -> None:
     def handle(signum: int, _frame: object) -> None:
-        if signum in (signal.SIGINT, signal.SIGQUIT) and _in_foreground():
+        if signum in BY_HAND and _in_foreground():
             return  # the terminal has sent it to the command as well; what it means is the command's to say
         if signum in _PASSED_ON:
             guard.tell("signal", signum)
@@ -130,6 +131,15 @@ def forward_signals(guard: warden.Warden, grace: float = GRACE) -> None:
     for signum in ENDING + _PASSED_ON:
         if signal.getsignal(signum) != signal.SIG_IGN:  # nohup's wish
             _before[signum] = signal.signal(signum, handle)
+
+
+def collect_signals(asked: list[int]) -> dict[int, Any]:
+    """The command is over, and its supervisor goes on: note who asks it to end. Returns what `signals_back` would have
+    set; ours stays until somebody does."""
+    forwarded = [signum for signum in ENDING if signum in _before]
+    for signum in forwarded:
+        signal.signal(signum, lambda signum, _: asked.append(signum))
+    return {signum: _before.pop(signum) for signum in forwarded}
 
 
 def signals_back() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 
+from .... import exits
 from ....core import states
 from ....store import handle, url
 from ....system import clock, redaction, warden
@@ -62,6 +63,7 @@ class Attendance:
             spent_before=spending.before,
             cancelled_by=writer.cancel_requested,
         )
+        self.began = False  # from here on the command may act
         self._kept = output.Kept(folder)
         self._told = told
         self._listener = Listener(told, lease, ledger, writer, self._watch, folder, checkpoints, guard)
@@ -100,6 +102,7 @@ class Attendance:
 
             keep_awake(os.getpid())  # a child of ours, ended with the rest when the warden is dismissed
         place = self._delivery.path if self._delivery else job.cwd
+        self.began = True
         self._guard.start(job.command, self._environment, cwd=place, grace=job.grace)
         try:
             self._attend()
@@ -182,7 +185,7 @@ class Attendance:
                 self._ending.report(status, why, left)
             case None:
                 self._guard.dismiss()  # and with it whatever it left behind
-                self._ending.decide(states.FAILED, "its warden was killed; all it had started was ended", 125)
+                self._ending.decide(states.LOST, "its warden was killed; all it had started was ended", exits.OURS)
 
 
 def _polling(wanted: set[int], sending: set[int]) -> select.poll:
