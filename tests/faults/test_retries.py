@@ -198,3 +198,34 @@ def test_a_run_by_hand_goes_on_with_its_own_run_at_each_try(sqlite_url: str, tmp
     assert nightlatch(sqlite_url, *words).returncode == 1
     (run,) = open_for(sqlite_url).runs("job")
     assert (run.state, run.attempt) == ("failed", 3)
+
+
+def test_a_cancel_that_came_while_the_command_failed_by_itself_leaves_no_other_try(
+    sqlite_url: str, tmp_path: Path
+) -> None:
+    """Its supervisor has not found the request yet."""
+    script = f'echo x >> {tmp_path}/acts; {TOOL} cancel "$NIGHTLATCH_RUN"; exit 1'
+    words = ("run", "job", "--key", "k", "--retries", "3", "--backoff", "1ms", "--pass-store", "--", "sh", "-c", script)
+    done = nightlatch(sqlite_url, *words)
+    assert (done.returncode, (tmp_path / "acts").read_text()) == (120, "x\n"), done.stderr
+    (run,) = open_for(sqlite_url).runs("job")
+    assert run.state == "cancelled" and run.cancel
+
+
+def test_what_lost_its_budget_between_two_tries_is_tried_when_there_is_one_again(
+    sqlite_url: str, tmp_path: Path
+) -> None:
+    """Another run of the job has used up the day: the try stays due."""
+    caps, acts = ("--budget", "usd/day=1", "--meter", "report"), tmp_path / "acts"
+    first = ("run", "job", "--key", "k", "--retries", "1", *caps, "--", "sh", "-c", FLAKY, "sh", str(acts), LONG)
+    waits = start(sqlite_url, *first)
+    until(acts.exists)
+    until(lambda: (found := open_for(sqlite_url).find("job", "k")) and found.state == "waiting")
+    spent = ("run", "job", "--key", "other", *caps, "--", "sh", "-c", f"{TOOL} spend usd=1")
+    assert nightlatch(sqlite_url, *spent).returncode == 0
+    found = next(open_for(sqlite_url).runs("job", state="waiting"))
+    assert nightlatch(sqlite_url, "retry", found.id).returncode == 0
+    assert waits.wait(60) == 121
+    waits.communicate()
+    acts.with_suffix(".go").touch()
+    assert nightlatch(sqlite_url, "run", "job", "--key", "k", "--", "true").returncode == 0

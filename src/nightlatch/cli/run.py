@@ -9,7 +9,7 @@ from ..core import advice, duration, options, states
 from ..core.job import Job, unpack
 from ..core.options import RUN
 from ..core.target import Command, Function
-from ..errors import Busy, Error, Stop, UsageError
+from ..errors import Busy, Error, InDoubt, Stop, UsageError
 from ..runtime.both import verdict
 from ..runtime.both.job import now, read
 from .arguments import Parser, split_command
@@ -82,7 +82,7 @@ def _run(args: Namespace, command: list[str]) -> int:
     if args.verdict:
         verdict.write(args.verdict, told)
     _print(told)
-    if states.needs_person(told.status) and told.run:
+    if (states.needs_person(told.status) or told.exit_code == InDoubt.exit_code) and told.run:
         from . import desk
 
         print(f"nightlatch: it waits for you: {desk.command(args.store, 'show', told.run)}", file=sys.stderr)

@@ -2,7 +2,7 @@
 
 pending ─seal→ running ─finish→ succeeded
    ↑ │            │ └─────────→ failed, timed-out, stalled, over-budget, cancelled, lost ─→ pending (next attempt)
-   │ └→ cancelled └──→ waiting ─seal→ running
+   │ └→ cancelled └──→ waiting ─seal→ running, or cancelled
    └── in-doubt, needs-attention: a person decides ─→ succeeded, failed, cancelled or pending
 """
 
@@ -12,14 +12,14 @@ from .. import exits
 
 PENDING = "pending"  # nobody has begun it, or it may be begun again
 RUNNING = "running"  # a holder has sealed it
-WAITING = "waiting"  # between two attempts, or for an approval
+WAITING = "waiting"  # between two tries, with its due time and without a lease; or for an approval
 SUCCEEDED = "succeeded"
 FAILED = "failed"
 TIMED_OUT = "timed-out"
 STALLED = "stalled"
 OVER_BUDGET = "over-budget"
 CANCELLED = "cancelled"
-LOST = "lost"  # its holder died
+LOST = "lost"  # its holder died, was shut down or lost its lease: it may have acted
 IN_DOUBT = "in-doubt"  # it may have acted, and nobody knows
 NEEDS_ATTENTION = "needs-attention"
 

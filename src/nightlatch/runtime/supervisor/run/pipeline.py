@@ -207,16 +207,17 @@ class Pipeline(Looking):
 
     def _held_back(self, run: Run) -> Verdict | None:
         """How it ended if no try is to be made of it; raises `Busy` if none may be made now."""
+        if not self.after and run.state != states.WAITING:
+            return None
         from . import waiting
 
         if self.after and waiting.moved_on(self.after, run):
             return self._tell(run, waiting.outcome(run))
-        if run.state != states.WAITING:
-            return None
-        if run.cancel:
+        if run.state == states.WAITING and run.cancel:
             ended = waiting.cancel(run, self.ledger)
             return self._tell(ended, states.exit_code(ended.state)) if ended else self._held_back(self._open(run.key))
-        self.check_due(run)
+        if run.state == states.WAITING:
+            self.check_due(run)
         return None
 
     # ── prepare ──
