@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 
-def seconds(number: int, *, base: float, asked: float = 0.0) -> float:
+def pause_seconds(number: int, *, base: float, asked: float = 0.0) -> float:
     """How long to wait after try number `number`: full jitter over a doubling span, and never less than a server asked
     for."""
     import random
@@ -27,7 +27,7 @@ def seconds(number: int, *, base: float, asked: float = 0.0) -> float:
 
 def pause(number: int, *, base: float) -> None:
     """Wait so long."""
-    until = clock.now() + seconds(number, base=base)
+    until = clock.now() + pause_seconds(number, base=base)
     while (left := until - clock.now()) > 0:
         clock.sleep(left)
 

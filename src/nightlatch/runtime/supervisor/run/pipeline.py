@@ -22,7 +22,7 @@ from ...both import verdict
 from ...both.job import definition
 from ...both.leases.lease import Lease
 from ..afterwards import retention
-from ..backoff import patiently
+from ..backoff import patiently, pause_seconds
 from ..leases import supervise
 from . import begun, unwritten
 from .attend import Attendance
@@ -353,9 +353,7 @@ class Pipeline(Looking):
         """Seconds until the next try; None: there is none."""
         if self.number > self.job.retries or not retry.worth_another(state, exit_code):
             return None
-        from .. import backoff
-
-        return backoff.seconds(self.number, base=self.job.backoff, asked=self.told.retry_after)
+        return pause_seconds(self.number, base=self.job.backoff, asked=self.told.retry_after)
 
     def _end_begun(self, lease: Lease, run: Run) -> None:
         """The run has ended, and every machine may know; one that needs a person stays on the list for all of them."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ....core import advice, states
+from ....core import advice, duration, retry, states
 from ....core.job import BY_HAND
 from ....errors import Busy, InDoubt
 from ....ledger import open_for
@@ -88,10 +88,13 @@ class Looking:
     def check_due(self, run: Run) -> None:
         """Raise `Busy` while the next try of a waiting run is not due. For one whose tries are ours we have waited, by
         a clock that nobody sets."""
-        if not self.after:
-            from . import waiting
-
-            waiting.check_due(run, self.ledger)
+        if self.after or retry.is_due(run.due, now := self.ledger.clock()):
+            return
+        left = duration.show(int((run.due or now) - now) + 1)
+        raise Busy(
+            f"{run.job} ({run.key}) waits for its next try, due in {left}. Make it due now: "
+            f"{advice.command('retry', run.id)}; end it: {advice.command('cancel', run.id)}"
+        )
 
     def _unfinished(self) -> str:
         """A run by hand goes on with the newest, if that is by hand and unfinished, and no new one is asked for. Never

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ....core import advice, retry, states
+from ....core import states
 from ....errors import Busy, StoreUnreachable, UsageError
 from ....ledger import open_for
 from ....store import url
@@ -16,18 +16,6 @@ if TYPE_CHECKING:
     from ....ledger.ledger import Ledger
     from ....ledger.model import Run
     from ...both.verdict import Verdict
-
-
-def check_due(run: Run, ledger: Ledger) -> None:
-    """Raise `Busy` while the next try of a waiting run is not due."""
-    if retry.is_due(run.due, now := ledger.clock()):
-        return
-    from ....core import duration
-
-    raise Busy(
-        f"{run.job} ({run.key}) waits for its next try, due in {duration.show(round((run.due or now) - now + 0.5))}. "
-        f"Make it due now: {advice.command('retry', run.id)}; end it: {advice.command('cancel', run.id)}"
-    )
 
 
 def moved_on(before: Run, run: Run) -> bool:
