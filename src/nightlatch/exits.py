@@ -81,7 +81,7 @@ STALE = Exit(
 HELD = Exit(
     75,
     "held by another; or, from `nightlatch fail`, try again later",
-    run="held by another",
+    run="held by another, or its next try is not due yet",
     batch="another works on it",
     once="it is being done right now",
     lock="held by another",

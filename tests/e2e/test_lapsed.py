@@ -46,7 +46,7 @@ def test_a_run_whose_lease_ran_out_is_lapsed_though_its_supervisor_lives(sqlite_
     finally:
         os.kill(running.process.pid, signal.SIGCONT)
     running.process.communicate(timeout=60)
-    assert one(sqlite_url, "agent")["state"] == "lost"
+    assert one(sqlite_url, "agent")["state"] == "in-doubt"
 
 
 def test_neither_cancel_nor_retry_decides_a_lapsed_run(sqlite_url, lapsed):

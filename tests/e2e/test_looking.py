@@ -58,7 +58,7 @@ def test_help_is_still_the_help(sqlite_url):
 
 @pytest.mark.parametrize(("signum", "needs"), [(signal.SIGTERM, 1), (signal.SIGINT, 0)])
 def test_what_a_shutdown_ended_needs_you_and_what_ctrl_c_ended_does_not(sqlite_url, tmp_path, signum, needs):
-    running = Running(sqlite_url, tmp_path, "agent", "--grace", "1s")
+    running = Running(sqlite_url, tmp_path, "agent", "--grace", "1s", "--lost", "again")
     running.process.send_signal(signum)
     running.process.communicate(timeout=60)
     told = json.loads(nightlatch(sqlite_url, "status", "--json").stdout)

@@ -200,14 +200,15 @@ def test_bounds_are_imposed_from_outside(jobs, name, status):
     assert jobs.call(f"nightly.{name}.run().status") == status
 
 
-def test_a_lost_lease_ends_it_as_lost(jobs, sqlite_url):
+def test_a_lost_lease_leaves_it_in_doubt(jobs, sqlite_url):
     running = python(sqlite_url, "import nightly; nightly.checking.run()", cwd=jobs.folder, env={"OUT": str(jobs.out)})
     token = int(until(lambda: jobs.out.exists() and jobs.out.read_text()))
     nightlatch.connect(sqlite_url).evict("checking")
     _, said = running.communicate(timeout=90)
-    assert "status=lost" in said, said
+    assert "status=in-doubt exit=123" in said, said
     run = open_for(sqlite_url).find("checking", "k")
-    assert run and run.token == token and run.state == "lost"
+    assert run and run.token == token and run.state == "in-doubt"
+    assert open_for(sqlite_url).attempts(run.id)[0].state == "lost"
 
 
 def test_a_lost_lease_is_not_swallowed_by_except_exception(monkeypatch):

@@ -80,7 +80,7 @@ def test_between_two_attempts_a_signal_ends_it(sqlite_url: str, tmp_path: Path) 
         waits = start(sqlite_url, "run", "job", "--retries", "3", "--backoff", "10d", "--", "false", stderr=stderr)
     until(lambda: "attempt=1" in log.read_text())
     waits.terminate()
-    assert waits.wait(timeout=30) == -signal.SIGTERM
+    assert waits.wait(timeout=30) == 128 + signal.SIGTERM
 
 
 def test_attempts_leave_no_descriptors_behind(sqlite_url: str) -> None:

@@ -257,3 +257,36 @@ def test_a_thousand_keys_in_doubt_are_kept_and_the_next_one_is_refused(file_remo
     store.renew("job", grant, 60.0)
     record = file_remote.connect().read("job")
     assert record and record.begun[0].key == "k\t=\n" + "x" * 900
+
+
+FAIL = ["sh", "-c", f'echo x >> "$0"; exec {programs.TOOL} fail --retry-after 600']
+
+
+@pytest.mark.parametrize("then", ["succeeds", "fails", "dies"])
+def test_a_run_that_waits_on_one_machine_neither_blocks_the_other_nor_is_repeated_silently(
+    file_machines: tuple[Machine, Machine], then: str
+) -> None:
+    """Its last attempt has failed by itself, and that is known: the key is not left behind, and not on the list."""
+    a, b = file_machines
+    words = ["run", "posts", "--key", "k", "--retries", "3", "--lost", "doubt", "--", *FAIL, str(a.posts)]
+    waits = programs.start(a.remote.store_url, *words, env=a.env)
+    programs.until(lambda: (record := a.remote.connect().read("posts")) and not record.grant and posted(a))
+    record = b.remote.connect().read("posts")
+    assert record and record.begun == () and waits.poll() is None
+    assert a("runs")[1].count("waiting") == 1
+    assert json.loads(b("status", "--json")[1])["elsewhere"] == [], "nobody has to decide anything"
+
+    if then == "dies":
+        b.die_after_posting("k", "--lost", "doubt")
+    else:
+        assert b("run", "posts", "--key", "k", "--", *(POST if then == "succeeds" else FAIL), str(b.posts), "0")[0] == (
+            0 if then == "succeeds" else 75
+        )
+    assert posted(b) == 2
+    run = json.loads(a("runs", "--json")[1])["run"]
+    assert a("retry", run)[0] == 0, "as if it were due"
+    waits.communicate(timeout=60) if then != "fails" else programs.until(lambda: posted(a) == 3)
+    if then != "fails":
+        assert (waits.returncode, posted(a)) == ((0, 2) if then == "succeeds" else (76, 2))
+    waits.kill()
+    waits.communicate()

@@ -227,11 +227,8 @@ class Course:
         self._verify()
 
     def _may_be_repeated(self) -> Counter[str]:
-        """How many attempts of each key ended so that the next start tries again, as their own supervisors recorded.
-
-        Its warden was killed (failed), or it lost its lease (lost): the command may have acted, and the caller was told.
-        What a dead supervisor left is not among them: with `--lost doubt` that is in doubt.
-        """
+        """How many attempts of each key failed by themselves: the next start tries again. What was lost, with its
+        supervisor, its warden or its lease, is not among them: with `--lost doubt` that is in doubt."""
         ended: Counter[str] = Counter()
         for home in self._ledgers():
             os.environ["XDG_STATE_HOME"] = home
@@ -239,7 +236,7 @@ class Course:
             for key in [f"k{number}" for number in range(self._calls // 6 + 3)]:
                 run = until(partial(_asked, ledger.find, "job", key))[0]
                 attempts = until(partial(_asked, ledger.attempts, run.id))[0] if run else []
-                ended[key] += sum(attempt.state in states.AGAIN for attempt in attempts)
+                ended[key] += sum(attempt.state == states.FAILED for attempt in attempts)
         return ended
 
     def _ledgers(self) -> tuple[str, ...]:

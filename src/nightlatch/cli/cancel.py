@@ -16,9 +16,10 @@ from .reading import open_reader
 _PURPOSE = """\
 Ask for the end of a run, from any machine that shares its ledger.
 
-What nobody has begun is cancelled at once. A running one is told to end by its supervisor within seconds,
-and ended after its grace time (10s unless --grace was given); it exits with 120. Its key is not done: the next
-who names it makes another attempt. Asking twice changes nothing."""
+What nobody works on is cancelled at once: a run that nobody has begun, or one that waits for its next try. The
+supervisor of a running one finds the request within seconds, ends the command after its grace time (10s unless
+--grace was given), and exits with 120. Its key is not done: the next start of it makes another attempt. Asking
+twice changes nothing."""
 
 
 def main(argv: list[str]) -> int:
@@ -47,5 +48,6 @@ def main(argv: list[str]) -> int:
             f"command after its grace time. Watch: {advice.command('logs', '-f', run.id)}"
         )
     else:
-        print(f"{title(run)} is cancelled: it had not begun. Again: {advice.command('retry', run.id)}")
+        why = "no other try is made" if run.attempt else "it had not begun"
+        print(f"{title(run)} is cancelled: {why}. Again: {advice.command('retry', run.id)}")
     return 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..core import advice
+from ..core import advice, states
 from ..core.printable import printable
 from ..errors import InDoubt, RunEnded
 from ..ledger import open_for
@@ -14,11 +14,12 @@ from .json_out import print_json
 from .reading import open_reader
 
 _PURPOSE = """\
-Have another attempt made of a run that failed, was cancelled or needs attention: it is pending again.
+Allow another attempt of a run that failed, was cancelled or needs attention: it is pending again. One that waits
+for its next try is due at once, and its tries are counted from the beginning.
 
-It starts nothing by itself. Whoever names its key next makes the attempt: the cron line that did before, or
-the command that is printed. The recorded command is for reading: its quoting, environment and bounds are not
-in it, and a guess could do something else."""
+It starts nothing by itself. A supervisor that waits to make the next try makes it within seconds; otherwise the
+next start of its key makes the attempt: the cron line that did before, or the command that is printed. The recorded
+command is for reading: its quoting, environment and bounds are not in it, and a guess could do something else."""
 
 
 def main(argv: list[str]) -> int:
@@ -40,7 +41,11 @@ def main(argv: list[str]) -> int:
     if args.json:
         print_json(facts(again, again.state))
         return 0
-    print(f"{title(run)} is pending; attempt {run.attempt + 1} begins when its key is named again:")
+    if run.state == states.WAITING:
+        holder = printable(str(run.holder))
+        print(f"{title(run)} is due: {holder} begins attempt {run.attempt + 1} within seconds. If that is gone:")
+    else:
+        print(f"{title(run)} is pending; attempt {run.attempt + 1} begins when its key is named again:")
     print(f"  {advice.text(start(reader, again))}")
     if again.command:
         print(f"it was: {printable(again.command)}")

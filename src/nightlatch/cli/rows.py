@@ -43,4 +43,6 @@ def _undecided(one: Undecided) -> list[str]:
 def _when(seen: RunView) -> str:
     if seen.running_since is not None:
         return f"for {duration.show(max(clock.wall() - seen.running_since, 1))}"
+    if seen.state == states.WAITING and seen.run.due is not None:
+        return f"due {screen.until(seen.run.due)}"
     return screen.ago(seen.run.changed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from ..core import advice, duration, options, retry
+from ..core import advice, duration, options, states
 from ..core.job import Job, unpack
 from ..core.options import RUN
 from ..core.target import Command, Function
@@ -68,18 +68,9 @@ def _run(args: Namespace, command: list[str]) -> int:
         key = job.key
         if args.dry_run:
             return _rehearse(job, args) if isinstance(job.target, Function) else _say(job, args.store)
-        from ..runtime.supervisor.run.pipeline import run
+        from ..runtime.supervisor.run.tries import run
 
-        store = args.store or store_of_run()
-        told = run(job, store=store, last=not job.retries)
-        for number in range(1, job.retries + 1):
-            if not retry.worth_another(told.status, told.exit_code):
-                break
-            print(told.line(), file=sys.stderr)
-            from ..runtime.supervisor import backoff
-
-            backoff.pause(number, base=job.backoff, asked=told.retry_after)
-            told = run(job, store=store, last=number == job.retries)
+        told = run(job, store=args.store or store_of_run(), report=_print)
     except (Error, Stop) as error:
         if args.verdict:
             verdict.write_error(args.verdict, args.name, key, error)
@@ -90,10 +81,14 @@ def _run(args: Namespace, command: list[str]) -> int:
         return 0
     if args.verdict:
         verdict.write(args.verdict, told)
-    print(told.line(), file=sys.stderr)
-    if told.exit_code == InDoubt.exit_code and told.run:
+    _print(told)
+    if (states.needs_person(told.status) or told.exit_code == InDoubt.exit_code) and told.run:
         print(f"nightlatch: it waits for you: {advice.command('show', told.run)}", file=sys.stderr)
     return told.exit_code
+
+
+def _print(told: verdict.Verdict) -> None:
+    print(told.line(), file=sys.stderr)
 
 
 def _job(args: Namespace, command: list[str]) -> Job:

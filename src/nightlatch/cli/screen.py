@@ -54,9 +54,15 @@ def ago(wall: float) -> str:
     return f"{_largest(passed)} ago"
 
 
+def until(wall: float) -> str:
+    """How far ahead it is, or how long ago."""
+    left = wall - clock.wall()
+    return f"in {_largest(left)}" if left >= 1 else ago(wall)
+
+
 def moment(wall: float) -> str:
-    """Local time, and how long ago."""
-    return f"{local(wall)} ({ago(wall)})" if wall <= clock.wall() else local(wall)
+    """Local time, and how long ago or how far ahead."""
+    return f"{local(wall)} ({until(wall)})"
 
 
 def local(wall: float) -> str:

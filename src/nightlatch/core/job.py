@@ -59,7 +59,7 @@ class Job:
     )
     input: tuple[str, ...] = options.texts("record its sha256", metavar="FILE")
     lost: str = options.text(
-        "after an attempt whose holder died: again (default with --publish) or doubt",
+        "after a lost attempt (killed, shut down, lease lost): again (default with --publish) or doubt",
         metavar="POLICY",
         choices=LOST_POLICIES,
     )

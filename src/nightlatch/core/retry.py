@@ -18,9 +18,17 @@ _TRANSIENT_STATES = (states.TIMED_OUT, states.STALLED)
 
 
 def worth_another(state: str, exit_code: int) -> bool:
-    """A failed command is tried again unless its exit code says that trying is in vain. What a person, a budget or
-    a newer holder has ended is not."""
-    return state in _TRANSIENT_STATES or (state == states.FAILED and exit_code not in PERMANENT)
+    """A failed command is tried again unless its exit code says that the failure is permanent. What a person (Ctrl-C at
+    a terminal too), a budget, a shutdown or a newer holder has ended is not; what a killed warden has, is."""
+    if state == states.FAILED:
+        return exit_code not in PERMANENT and exit_code != exits.INTERRUPTED
+    return state in _TRANSIENT_STATES or (state == states.LOST and exit_code == exits.OURS)
+
+
+def is_due(due: float | None, now: float) -> bool:
+    """May a waiting run's next try be made? A time further ahead than it can have been set comes from a clock that
+    was set back since."""
+    return due is None or not now < due <= now + 2 * LONGEST
 
 
 def http_worth_another(status: int) -> bool:

@@ -2,7 +2,7 @@
 
 pending ─seal→ running ─finish→ succeeded
    ↑ │            │ └─────────→ failed, timed-out, stalled, over-budget, cancelled, lost ─→ pending (next attempt)
-   │ └→ cancelled └──→ waiting ─seal→ running
+   │ └→ cancelled └──→ waiting ─seal→ running, or cancelled
    └── in-doubt, needs-attention: a person decides ─→ succeeded, failed, cancelled or pending
 """
 
@@ -26,14 +26,16 @@ def _of(*groups: str) -> tuple[str, ...]:
 
 PENDING = _row("pending", _OPEN, exits.HELD)  # nobody has begun it, or it may be begun again
 RUNNING = _row("running", _OPEN, exits.HELD)  # a holder has sealed it
-WAITING = _row("waiting", _OPEN, exits.HELD)  # between two attempts, or for an approval
+WAITING = _row(
+    "waiting", _OPEN, exits.HELD
+)  # for its due time between two tries, without a lease; or for an approval
 SUCCEEDED = _row("succeeded", _DONE, exits.DONE)
 FAILED = _row("failed", _AGAIN, exits.FAILED)
 TIMED_OUT = _row("timed-out", _AGAIN, exits.TIMED_OUT)
 STALLED = _row("stalled", _AGAIN, exits.STALLED)
 OVER_BUDGET = _row("over-budget", _AGAIN, exits.OVER_BUDGET)
 CANCELLED = _row("cancelled", _AGAIN, exits.CANCELLED)
-LOST = _row("lost", _AGAIN, exits.LEASE_LOST)  # its holder died
+LOST = _row("lost", _AGAIN, exits.LEASE_LOST)  # its holder died, was shut down or lost its lease: it may have acted
 IN_DOUBT = _row("in-doubt", _ASKING, exits.NEEDS_PERSON)  # it may have acted, and nobody knows
 NEEDS_ATTENTION = _row("needs-attention", _ASKING, exits.NEEDS_PERSON)
 

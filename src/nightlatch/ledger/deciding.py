@@ -35,9 +35,10 @@ WHERE id = :id AND state = 'running' AND attempt = :was_attempt AND cancel = '' 
 
 
 def change(
-    tables: Tables, run: Run, state: str, kind: str, *, reason: str | None = None, **facts: object
+    tables: Tables, run: Run, state: str, kind: str, *, reason: str | None = None, cancel: str = "", **facts: object
 ) -> Run | None:
-    """Move the run to `state` if it still stands as it was seen; None, and nothing moved, if not."""
+    """Move the run to `state` if it still stands as it was seen; None, and nothing moved, if not. `cancel`: who asked
+    for its end."""
     assert states.may_follow(run.state, state), f"{state} cannot follow {run.state}"
     with tables.on_chain(run.job) as chain:
         moved = chain(
@@ -47,7 +48,7 @@ def change(
             was_attempt=run.attempt,
             was_cancel=run.cancel,
             state=state,
-            cancel="" if state == states.PENDING else run.cancel,
+            cancel="" if state == states.PENDING else clean(cancel) or run.cancel,
             reason=run.reason if reason is None else clean(reason),
             ends=int(state not in states.OPEN),
             at=chain.at,
@@ -57,7 +58,15 @@ def change(
         if state == states.SUCCEEDED:
             chain(_SUCCEEDED, run=run.id, attempt=run.attempt, reason=clean(reason or ""))
         anchor = chain.append(
-            kind, run=run.id, was=run.state, state=state, seq=run.seq, head=run.head, reason=reason, **facts
+            kind,
+            run=run.id,
+            was=run.state,
+            state=state,
+            seq=run.seq,
+            head=run.head,
+            reason=reason,
+            cancel=cancel or None,
+            **facts,
         )
         return RUN.read(chain(ANCHOR, id=run.id, anchor=anchor)[0])
 
@@ -75,10 +84,16 @@ def cancel(tables: Tables, run: Run, by: str) -> Run | None:
     if run.state == states.RUNNING:
         return run if run.cancel else ask_to_end(tables, run, by)
     if run.state in states.OPEN:
-        return change(tables, run, states.CANCELLED, kinds.CANCELLED, reason=f"cancelled by {by}", by=by)
+        return end(tables, run, f"cancelled by {by}", by, person=True)
     if states.needs_person(run.state):
         raise RunEnded(f"{title(run)} is {run.state}: say how it ended, with {advice.command('resolve', run.id)}", run)
     raise RunEnded(f"{title(run)} has ended already: {run.state}", run)
+
+
+def end(tables: Tables, run: Run, reason: str, by: str, *, person: bool) -> Run | None:
+    """Cancel what nobody works on. `person`: somebody asked for it."""
+    cancel = by if person else ""
+    return change(tables, run, states.CANCELLED, kinds.CANCELLED, reason=reason, cancel=cancel, by=by)
 
 
 def resolve(tables: Tables, run: Run, outcome: str, by: str) -> Run | None:

@@ -20,7 +20,7 @@ RUN, JOB, STEPS = "run", "job", "steps"  # chains
 ITEMS, EFFECT = "items", "effect"  # what else than a run an entry may tell of
 
 _LINK = "run seq head"  # on a job's chain: how the run's own chain stood
-_DECIDED = f"{_LINK} was state reason by"
+_DECIDED = f"{_LINK} was state reason by cancel"
 
 
 class Kind(str):
@@ -108,8 +108,8 @@ LOST = Kind(
 ENDED = Kind(
     "ended",
     "attempt {attempt} ended: {state}[ ({reason})|, exit code {exit_code}][, after {elapsed}]"
-    "[; the next one is due at {again_at}]",
-    tells=RUN, run="attempt state exit_code reason elapsed again_at steps", job=f"{_LINK} attempt state",
+    "[; the next one is due at {again_at}][doubt? ; it may have acted, and nobody knows]",
+    tells=RUN, run="attempt state exit_code reason elapsed again_at doubt tries steps", job=f"{_LINK} attempt state",
 )  # fmt: skip
 BEGUN_ELSEWHERE = Kind(
     "begun-elsewhere",

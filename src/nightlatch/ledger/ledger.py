@@ -32,7 +32,7 @@ _RUN = f"SELECT {RUN.names} FROM {{prefix}}run WHERE id = :id"
 _BEGINNING = f"SELECT {RUN.names} FROM {{prefix}}run WHERE id LIKE :beginning ORDER BY id LIMIT 2"
 _NEWEST = f"SELECT {RUN.names} FROM {{prefix}}run WHERE job = :job AND parent = '' ORDER BY changed DESC, id LIMIT 1"
 _HANDLED = f"SELECT {RUN.names} FROM {{prefix}}run WHERE changed >= :since AND grant_id = :grant AND id <> :id"
-_NOTED = f"SELECT {ENTRY.names} FROM {{prefix}}journal WHERE chain = :chain AND kind = :kind ORDER BY seq DESC LIMIT 1"
+_LAST = f"SELECT {ENTRY.names} FROM {{prefix}}journal WHERE chain = :chain AND kind = :kind ORDER BY seq DESC LIMIT 1"
 _LINKED = f"SELECT {ENTRY.names} FROM {{prefix}}journal WHERE chain = :chain AND seq = :seq"
 
 
@@ -195,6 +195,13 @@ class Ledger:
         """A person wants another attempt: the run is pending again."""
         return self._decided(run_id, lambda run: deciding.retry(self._tables, run, by))
 
+    def end_waiting(self, run: Run, reason: str, by: str, *, person: bool) -> Run | None:
+        """Cancel a run that waits for its next try, if it still stands as it was seen; None, and nothing done, if not.
+
+        `person`: somebody wants it, and knows; otherwise nobody may know that it is not done.
+        """
+        return deciding.end(self._tables, run, reason, by, person=person)
+
     def attention(self, run_id: str, reason: str, by: str) -> Run:
         """A run that could not be begun waits for a person: a gate that cannot be sealed, a store that forgot."""
         return self._decided(run_id, lambda run: deciding.attention(self._tables, run, reason, by))
@@ -206,8 +213,16 @@ class Ledger:
 
     def noted(self, job: str, kind: str) -> Entry | None:
         """The last note of that kind on a job's chain."""
-        rows = self._tables.read(_NOTED, chain=job_chain(job), kind=kind)
-        return ENTRY.read(rows[0]) if rows else None
+        return self._last(job_chain(job), kind)
+
+    def tries(self, run: Run) -> int:
+        """How many tries a run has behind it that waits for the next one; a person's `retry` begins the count again."""
+        ended = self._last(run.id, kinds.ENDED) if run.state == states.WAITING else None
+        return int(ended.facts.get("tries", 1)) if ended else 0
+
+    def clock(self) -> float:
+        """The wall clock that all users of the ledger share, in seconds: a waiting run is due by it."""
+        return self._tables.now() / 1000
 
     def last_link(self, run: Run) -> Entry | None:
         """The entry of its job's chain that the run was last linked by; None if retention has removed that."""
@@ -315,6 +330,10 @@ class Ledger:
     def _entries(self, chain: str, since: float | None = None) -> Iterator[Entry]:
         sql = f"SELECT {ENTRY.names} FROM {{prefix}}journal WHERE chain = :chain AND at >= :since ORDER BY seq"
         return map(ENTRY.read, self._tables.read(sql, chain=chain, since=_ms(since)))
+
+    def _last(self, chain: str, kind: str) -> Entry | None:
+        rows = self._tables.read(_LAST, chain=chain, kind=kind)
+        return ENTRY.read(rows[0]) if rows else None
 
     def _existing(self, run_id: str) -> Run:
         run = self.run(run_id)

@@ -101,6 +101,8 @@ class Replay:
         self.row |= end | {"changed": at, "due": due}
         if due is not None:
             self.row["state"] = states.WAITING
+        elif "doubt" in facts:
+            self.row["state"] = states.IN_DOUBT
 
     def _progress(self, seq: int, at: int, facts: dict[str, str]) -> None:
         self.row |= {"done": int(facts["done"]), "total": int(facts.get("total", 0))}
@@ -135,6 +137,8 @@ class Replay:
             self.row["ended"] = at
         if state == states.PENDING:
             self.row["cancel"] = ""
+        elif "cancel" in facts:
+            self.row["cancel"] = facts["cancel"]
         attempt = self.attempts.get(self.row["attempt"])
         if state == states.SUCCEEDED and attempt:
             attempt["state"] = state

@@ -141,8 +141,11 @@ class Writer:
         reason: str = "",
         elapsed: float = 0.0,
         again_at: float | None = None,
+        doubt: bool = False,
+        tries: int | None = None,
     ) -> Run:
-        """End the attempt as `state`, and the run with it; with `again_at` the run waits for its next attempt.
+        """End the attempt as `state`, and the run with it. With `again_at` the run waits for its next attempt, with
+        `doubt` it is in doubt: the attempt may have acted, and a person decides.
 
         The verdict of an ended run is never overwritten. Called again after `StoreUnreachable`, it settles
         what became of the first call.
@@ -160,6 +163,8 @@ class Writer:
                 "reason": reason or None,
                 "elapsed": elapsed,
                 "again_at": again_at,
+                "doubt": doubt or None,
+                "tries": tries,
                 "steps": head_of(self._tables.read, self.run.id) if self._steps or self._lent else None,
             },
         )
@@ -169,13 +174,18 @@ class Writer:
             "elapsed": round(elapsed * 1000),
             "due": None if again_at is None else round(again_at * 1000),
         }
+        to = states.WAITING if again_at is not None else states.IN_DOUBT if doubt else state
         with self._turns.alone():
             try:
-                self._fence.advance(lambda seq, head: self._ending(seq + 1, head, state, body, values))
+                self._fence.advance(lambda seq, head: self._ending(seq + 1, head, state, to, body, values))
             except RunEnded as ended:
                 if not self._fence.was_mine(ended.run):
                     raise
             return self._fence.look()
+
+    def now(self) -> float:
+        """The ledger's clock, in seconds."""
+        return self._fence.now() / 1000
 
     def cancel_requested(self) -> str | None:
         """Who asked for the run's end; None if nobody did. Reads one row, and waits for no writer."""
@@ -227,11 +237,11 @@ class Writer:
         return seq, head, write
 
     def _ending(
-        self, seq: int, head: str, state: str, body: str, values: dict[str, object]
+        self, seq: int, head: str, state: str, to: str, body: str, values: dict[str, object]
     ) -> tuple[int, str, Callable[[], bool]]:
+        """`state`: of the attempt. `to`: of the run."""
         run, at = self.run, self._fence.now()
         head = link(head, run.id, seq, at, kinds.ENDED, body)
-        to = states.WAITING if values["due"] is not None else state
         values = self._fence.values() | values | {"seq": seq, "head": head, "at": at, "attempt": run.attempt}
 
         def write() -> bool:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from .. import exits
 from ..core import states
 from ..core.value import value
 from ..runtime.supervisor.afterwards import lapse
 from . import undecided
 from .reader import NEEDS_DECISION
-from .runs import view
+from .runs import is_overdue, view
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -88,7 +87,7 @@ def overview(reader: Reader, since: float | None) -> Overview:
         runs = list(reader.ledger.runs(state=state, since=within, limit=_MOST))
         for run in runs:
             seen = view(reader, run)
-            found["needs_you" if _shut_down(run) else _group(seen.state)].append(seen)
+            found["needs_you" if is_overdue(run) or _shut_down(reader, run) else _group(seen.state)].append(seen)
         if len(runs) == _MOST:
             capped.add(_group(state))
     for seen_runs in found.values():
@@ -104,9 +103,11 @@ def overview(reader: Reader, since: float | None) -> Overview:
     )
 
 
-def _shut_down(run: Run) -> bool:
-    """Ended by a signal, and neither by `nightlatch cancel` nor by Ctrl-C: nobody may know that it is not done."""
-    return run.state == states.CANCELLED and not run.cancel and run.attempt > 0 and run.exit_code != exits.INTERRUPTED
+def _shut_down(reader: Reader, run: Run) -> bool:
+    """Ended between two tries, and not by a person: nobody may know that it is not done."""
+    if run.state != states.CANCELLED or run.cancel or not run.attempt:
+        return False
+    return reader.ledger.attempts(run.id)[-1].state != states.CANCELLED
 
 
 def _group(state: str) -> str:

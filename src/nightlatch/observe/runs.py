@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from ..core import advice, states
+from ..core import advice, retry, states
 from ..core.job import BY_HAND
 from ..core.value import value
 from ..ledger import kinds
 from ..runtime.supervisor.afterwards import lapse
 from ..runtime.supervisor.leases import unsealed
+from ..system import clock
 from .reader import NEEDS_DECISION
 
 TYPE_CHECKING = False
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from ..ledger.model import Attempt, Entry, Run
     from .reader import Reader
 
+_LATE = 60.0  # seconds that a due try may take to begin, with the lease held by another run of the job
 STATES = (*states.ALL, lapse.LAPSED)  # every word a run's state is shown as
 
 _MOST = 10**9  # more runs than any store has, and less than a database cannot count to
@@ -86,6 +88,11 @@ def recent(
     return [seen for seen in (view(reader, run) for run in found) if state in (None, seen.state)]
 
 
+def is_overdue(run: Run) -> bool:
+    """Should its next try have been made by now? Its supervisor is gone, or cannot: somebody has to start it."""
+    return run.state == states.WAITING and retry.is_due(run.due, clock.wall() - _LATE)
+
+
 def next_of(reader: Reader, run: Run, state: str) -> Advice:
     """What to type about a run."""
     if unsealed.waits(reader.ledger, run):
@@ -95,6 +102,8 @@ def next_of(reader: Reader, run: Run, state: str) -> Advice:
         return (state == lapse.LAPSED and batch(reader, run)) or advice.to("resolve", run.id)
     if state == states.RUNNING:
         return advice.to("logs", "-f", run.id)
+    if state == states.WAITING:
+        return start(reader, run) if is_overdue(run) else advice.to("retry", run.id)
     return advice.to("show", run.id)
 
 
@@ -109,7 +118,8 @@ def choices(reader: Reader, run: Run, state: str) -> tuple[Advice, ...]:
     if state == states.RUNNING:
         return advice.to("logs", "-f", run.id), advice.to("cancel", run.id)
     if state in states.OPEN:
-        return start(reader, run), advice.to("cancel", run.id)
+        waits = state == states.WAITING and not is_overdue(run)
+        return next_of(reader, run, state) if waits else start(reader, run), advice.to("cancel", run.id)
     if states.may_start(state):
         return advice.to("logs", run.id), batch(reader, run) or advice.to("retry", run.id)
     return (advice.to("logs", run.id),)

@@ -37,13 +37,13 @@ class Verdict(Amounts):
     head: str = ""
     at: float = 0.0
     retry_after: float = 0.0  # seconds the command asked to be left alone for
+    due: float = 0.0  # when the next try of a waiting run may be made
 
     def line(self) -> str:
         """The one line a finished run leaves."""
-        moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.at))
         return logfmt(
             {
-                "ts": moment,
+                "ts": _moment(self.at),
                 "job": self.job,
                 "run": self.run,
                 "key": self.key,
@@ -52,6 +52,7 @@ class Verdict(Amounts):
                 "token": self.token or None,
                 "status": self.status,
                 "exit": self.exit_code,
+                "due": _moment(self.due) if self.due else None,
                 "elapsed": f"{self.elapsed:.1f}s",
                 **{unit: amount or None for unit, amount in self.by_unit().items()},
                 "host": self.host,
@@ -62,6 +63,10 @@ class Verdict(Amounts):
 
     def facts(self) -> dict[str, object]:
         return {"version": 1, **self.__dict__}
+
+
+def _moment(at: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
 
 
 def of(run: Run, *, exit_code: int, host: str, at: float, head: str = "", retry_after: float = 0.0) -> Verdict:
@@ -81,6 +86,7 @@ def of(run: Run, *, exit_code: int, host: str, at: float, head: str = "", retry_
         head=head,
         at=at,
         retry_after=retry_after,
+        due=run.due or 0.0,
     )
 
 

@@ -16,12 +16,18 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 
-def pause(number: int, *, base: float, asked: float = 0.0) -> None:
-    """After try number `number`: full jitter over a doubling span, and never less than a server asked for."""
+def pause_seconds(number: int, *, base: float, asked: float = 0.0) -> float:
+    """How long to wait after try number `number`: full jitter over a doubling span, and never less than a server asked
+    for."""
     import random
 
     # Not a secret: it only keeps machines that failed together from trying together.
-    until = clock.now() + retry.pause(number, base=base, chance=random.random(), asked=asked)  # noqa: S311
+    return retry.pause(number, base=base, chance=random.random(), asked=asked)  # noqa: S311
+
+
+def pause(number: int, *, base: float) -> None:
+    """Wait so long."""
+    until = clock.now() + pause_seconds(number, base=base)
     while (left := until - clock.now()) > 0:
         clock.sleep(left)
 

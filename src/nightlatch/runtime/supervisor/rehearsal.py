@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 def rehearse(job: Job, *, store: str | None = None) -> Plan:
-    """Run it dry, within its bounds, and put the plan down. For a process of its own, as `pipeline.run`."""
+    """Run it dry, within its bounds, and put the plan down. For a process of its own, as `tries.run`."""
     return _Rehearsal(job, store).rehearse()
 
 

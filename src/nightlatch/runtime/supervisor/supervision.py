@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 GRACE = 10.0  # seconds between asking a tree to end and ending it
 
-ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
+BY_HAND = (signal.SIGINT, signal.SIGQUIT)  # a person wants its end: Ctrl-C, Ctrl-\
+ENDING = (signal.SIGTERM, signal.SIGHUP, *BY_HAND)
 _PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
 
 
@@ -74,6 +75,14 @@ class Supervision:
         while self._before:
             signal.signal(*self._before.popitem())
         self.work.close()
+
+    def collect_signals(self, asked: list[int]) -> dict[int, Any]:
+        """The work is over, and this process goes on: note who asks it to end. Returns what `close` would have set;
+        ours stays until somebody does."""
+        forwarded = [signum for signum in ENDING if signum in self._before]
+        for signum in forwarded:
+            signal.signal(signum, lambda signum, _: asked.append(signum))
+        return {signum: self._before.pop(signum) for signum in forwarded}
 
     # ── hold ──
 
@@ -144,7 +153,7 @@ class Supervision:
 
     def _forward_signals(self, grace: float) -> None:
         def handle(signum: int, _frame: object) -> None:
-            if signum in (signal.SIGINT, signal.SIGQUIT) and _in_foreground():
+            if signum in BY_HAND and _in_foreground():
                 return  # the terminal has sent it to the command as well; what it means is the command's to say
             if signum in _PASSED_ON:
                 self.work.pass_on(signum)

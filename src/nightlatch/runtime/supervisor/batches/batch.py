@@ -63,7 +63,7 @@ def run(batch: Batch, *, store: str | None = None) -> tuple[Verdict, dict[str, A
 
     Raises Busy while another works on the batch. For a process of its own.
     """
-    from ..run import pipeline
+    from ..run import tries
 
     driver = [sys.executable, "-P", "-m", "nightlatch.runtime.child.batches.driver", batch.name, "--", *batch.command]
     shown = f"batch {batch.name} -- {' '.join(batch.command)}"
@@ -77,7 +77,7 @@ def run(batch: Batch, *, store: str | None = None) -> tuple[Verdict, dict[str, A
     the_store.close()
     checkpoints = Checkpoints(batch)
     try:
-        return pipeline.run(job, store=store, checkpoints=checkpoints), checkpoints.summary
+        return tries.run(job, store=store, checkpoints=checkpoints), checkpoints.summary
     finally:
         if checkpoints.bar:
             checkpoints.bar.close()

@@ -64,6 +64,7 @@ class Attendance:
             spent_before=spending.before,
             cancelled_by=writer.cancel_requested,
         )
+        self.began = False  # from here on the command may act
         self._kept = output.Kept(folder)
         self._told = told
         self._listener = Listener(told, lease, ledger, writer, self._watch, folder, checkpoints, command.bound)
@@ -102,6 +103,7 @@ class Attendance:
             keep_awake(os.getpid())  # a child of ours, ended with the rest when the warden is dismissed
         place = self._delivery.path if self._delivery else job.cwd
         limit = None if job.timeout is None else started + job.timeout
+        self.began = True
         self._supervision.start(self._environment, cwd=place, grace=job.grace, limit=limit)
         try:
             self._attend()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from .... import exits
 from ....core import duration, states
 from ....system import warden
 from ....system.reports import Ended, NotStarted, WardenDied
+from ..supervision import BY_HAND
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,11 +31,15 @@ class Ending:
             case NotStarted():
                 self.decide(states.FAILED, report.reason, report.exit_code)
             case WardenDied():
-                self.decide(states.FAILED, "its warden was killed; all it had started was ended", 125)
+                self.decide(states.LOST, "its warden was killed; all it had started was ended", exits.OURS)
 
     def decide(self, state: str, reason: str, exit_code: int) -> None:
         """It is over, whatever the command did."""
         self.decided, self.over, self.exit_code, self.why, self.left = (state, reason), True, exit_code, "", 0
+
+    def was_asked(self, asked_with: int) -> bool:
+        """Did it end because its supervisor was asked to end? A shutdown may reach the command before us."""
+        return not self.decided and (self.why == warden.ASKED or bool(asked_with and self.exit_code))
 
     def abandoned(self, told: Told) -> None:
         """A process that ended in the middle of an effect did not come to its end, whatever its exit code says."""
@@ -47,9 +53,10 @@ class Ending:
             self.exit_code, told.failure = 1, told.failure or why
 
     def judged(
-        self, lost: LeaseLost | None, timeout: float | None, told: Told, *, done: bool = False
+        self, lost: LeaseLost | None, timeout: float | None, told: Told, *, asked_with: int = 0, done: bool = False
     ) -> tuple[str, str]:
-        """(state, reason). `done`: it has said that all is done, whatever it was asked for after that."""
+        """(state, reason). `asked_with`: the signal that its supervisor was asked to end with; 0 where nothing can be
+        lost. `done`: it has said that all is done, whatever it was asked for after that."""
         if lost or self.why == warden.LOST:
             return states.LOST, str(lost or "the lease was lost")
         if self.why == warden.TIMED_OUT:
@@ -58,8 +65,10 @@ class Ending:
             return states.SUCCEEDED, ""
         if self.decided:
             return self.decided
-        if self.why == warden.ASKED:
-            return states.CANCELLED, "its supervisor was told to end (a shutdown, a kill, Ctrl-C)"
+        if self.was_asked(asked_with):
+            if asked_with and asked_with not in BY_HAND:
+                return states.LOST, "its supervisor was told to end (a shutdown, a kill)"
+            return states.CANCELLED, "its supervisor was interrupted (Ctrl-C)"
         if not self.exit_code:
             return states.SUCCEEDED, ""
         # What an effect in doubt, or an item set aside, leaves behind is for a person: no retry is spent on it.

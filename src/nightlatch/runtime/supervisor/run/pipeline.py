@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import os
 
-from ....core import advice, states
-from ....errors import Conflict, Error, GateUnreachable, LeaseLost, OtherStore, RunEnded, StaleToken
+from .... import exits
+from ....core import advice, retry, states
+from ....errors import Conflict, Error, GateUnreachable, LeaseLost, OtherStore, RunEnded, StaleToken, StoreUnreachable
 from ....ledger import kinds
 from ....store import url
-from ....system import clock, redaction, warden
+from ....system import clock, redaction
 from ....system.durable import private_folder
 from ....system.reports import Ended
 from ...both import usage, verdict
 from ...both.job import definition
 from ..afterwards import retention
-from ..backoff import patiently
+from ..backoff import patiently, pause_seconds
 from ..command import Command
 from ..supervision import Supervision
 from . import begun, unwritten
@@ -38,16 +39,18 @@ if TYPE_CHECKING:
     from ...both.verdict import Verdict
     from ..batches.batch import Checkpoints
     from ..publishing.delivery import Delivery
+    from .waiting import Signals
 
 
-def run(job: Job, *, store: str | None = None, checkpoints: Checkpoints | None = None, last: bool = True) -> Verdict:
-    """Run a job once, or say why not: skipped when its key is done, Busy while another works on it, InDoubt when a
-    person has to decide. For a process of its own, as `Supervision` is. `last`: it ends with this, and its connections
-    with it, which takes less time than to close them."""
+def run(
+    job: Job, *, store: str | None = None, checkpoints: Checkpoints | None = None, after: Run | None = None
+) -> tuple[Verdict, Signals | None]:
+    """One try, for `tries.run`. `after`: the run that the last one left waiting. If another try follows, the signals
+    that come from then on are noted."""
     number = 0
     while True:
         number += 1
-        pipeline = Pipeline(job, store, checkpoints)
+        pipeline = Pipeline(job, store, checkpoints, after)
         try:
             told = pipeline.go()
         except (GateUnreachable, OtherStore) as why:
@@ -61,19 +64,23 @@ def run(job: Job, *, store: str | None = None, checkpoints: Checkpoints | None =
         if pipeline.attendance:
             pipeline.attendance.show_rest()
         retention.daily(pipeline.store, pipeline.ledger, pipeline.host)
-        if not last:
+        if pipeline.signals:  # else the process ends, which takes less time than to close them
             pipeline.store.close()
             pipeline.ledger.close()
-        return told
+        return told, pipeline.signals
 
 
 class Pipeline(Looking):
-    def __init__(self, job: Job, store: str | None, checkpoints: Checkpoints | None = None) -> None:
-        super().__init__(job, store)
+    def __init__(
+        self, job: Job, store: str | None, checkpoints: Checkpoints | None = None, after: Run | None = None
+    ) -> None:
+        super().__init__(job, store, after)
         self.checkpoints, self.ending = checkpoints, Ending()
         self.delivery: Delivery | None = None
         self.unsealed = ""  # the key that there is no lease for, since a gate could not be sealed
         self.attendance: Attendance | None = None
+        self.signals: Signals | None = None  # while the run waits for its next try
+        self.number = 1  # of this try; they are counted across supervisors
         self.recovered = ""  # how an earlier attempt's work came to be published
 
     def go(self) -> Verdict:
@@ -124,6 +131,8 @@ class Pipeline(Looking):
         return self._tell(waits, states.exit_code(waits.state))
 
     def _open(self, key: str) -> Run:
+        if self.after:  # what was ended meanwhile is not opened again
+            return self.ledger.run(self.after.id) or self.after
         return self.ledger.open_run(
             self.job.name,
             key,
@@ -141,6 +150,9 @@ class Pipeline(Looking):
     def _attempt(self, lease: Lease, key: str) -> Verdict:
         opened = self._open(key)
         settled = not self.job.again and self.store.look(self.job.name, key) is not None
+        if not settled and (over := self._held_back(opened)):
+            return over
+        self.number = self.ledger.tries(opened) + 1
         decided = opened.state == states.RUNNING and begun.decision(self.store, self.ledger, opened)
         elsewhere = begun.elsewhere(lease, self.ledger, opened) if lease.begun and not settled else None
         try:
@@ -176,6 +188,21 @@ class Pipeline(Looking):
             self._guarded(lambda: self._work(started))
             self._publish()
         return self._settle(key, clock.now() - started)
+
+    def _held_back(self, run: Run) -> Verdict | None:
+        """How it ended if no try is to be made of it; raises `Busy` if none may be made now."""
+        if not self.after and run.state != states.WAITING:
+            return None
+        from . import waiting
+
+        if self.after and waiting.moved_on(self.after, run):
+            return self._tell(run, waiting.outcome(run))
+        if run.state == states.WAITING and run.cancel:
+            ended = waiting.cancel(run, self.ledger)
+            return self._tell(ended, states.exit_code(ended.state)) if ended else self._held_back(self._open(run.key))
+        if run.state == states.WAITING:
+            self.check_due(run)
+        return None
 
     # ── prepare ──
 
@@ -239,14 +266,20 @@ class Pipeline(Looking):
         except LeaseLost as lost:
             self.ending.decide(states.LOST, str(lost), lost.exit_code)
         except Error as error:
-            state = states.NEEDS_ATTENTION if isinstance(error, Conflict) else states.FAILED
+            state = states.NEEDS_ATTENTION if isinstance(error, Conflict) else self._broken_off()
             self.ending.decide(state, str(error), error.exit_code)
         except Exception as error:
             # A full disk, a folder that somebody removed, a fault of ours: a run that nobody ends would ask a person.
             if os.environ.get("NIGHTLATCH_DEBUG"):
                 raise
-            self.command.end()
-            self.ending.decide(states.FAILED, f"Nightlatch could not go on: {type(error).__name__}: {error}", 125)
+            reason = f"Nightlatch could not go on: {type(error).__name__}: {error}"
+            self.ending.decide(self._broken_off(), reason, exits.OURS)
+
+    def _broken_off(self) -> str:
+        """A fault of ours ends the attempt: what is at work may have acted."""
+        at_work = self.attendance is not None and self.attendance.began and not self.ending.over
+        self.command.end()
+        return states.LOST if at_work else states.FAILED
 
     # ── settle ──
 
@@ -260,13 +293,23 @@ class Pipeline(Looking):
             reason = f"left {left} process{'es' if left > 1 else ''} behind; ended"
         if self.delivery and state != states.SUCCEEDED:
             reason = self.delivery.kept(reason)
-        shown = own if state in (states.SUCCEEDED, states.FAILED) else states.exit_code(state)
-        if state == states.CANCELLED and self.ending.why == warden.ASKED:
-            shown = own or 128 + self.supervision.asked_with  # it was interrupted, however well it took that
+        shown = self._exit_code(state, own)
+        # An attempt that was lost may have acted, whoever saw it.
+        doubt = state == states.LOST and self.job.when_lost == "doubt"
+        pause = None if doubt else self._pause(state, shown)
+        tries = None if pause is None else self.number
+        again_at = None if pause is None else self.writer.now() + pause
         try:
             ended = patiently(
-                self.lease, lambda: self.writer.finish(state, exit_code=own, reason=reason, elapsed=elapsed)
+                self.lease,
+                lambda: self.writer.finish(
+                    state, exit_code=own, reason=reason, elapsed=elapsed, again_at=again_at, doubt=doubt, tries=tries
+                ),
             )
+            if ended.state == states.WAITING:
+                from .waiting import Signals
+
+                self.signals = Signals(self.supervision)
             self._end_begun(self.lease, ended)
             if self.delivery:
                 self.delivery.end(keep=state != states.SUCCEEDED)
@@ -278,6 +321,23 @@ class Pipeline(Looking):
                 f"Look: {advice.command('show', self.opened.id)}",
                 reason="taken",
             ) from None
+
+    def _exit_code(self, state: str, own: int) -> int:
+        if state in (states.SUCCEEDED, states.FAILED):
+            return own
+        if state in (states.LOST, states.CANCELLED) and not self.lease.lost and self.ending.was_asked(self._asked_with):
+            return own or 128 + self._asked_with  # it was interrupted, however well it took that
+        return own if state == states.LOST and self.ending.decided else states.exit_code(state)
+
+    @property
+    def _asked_with(self) -> int:
+        return self.supervision.asked_with
+
+    def _pause(self, state: str, exit_code: int) -> float | None:
+        """Seconds until the next try; None: there is none."""
+        if self.number > self.job.retries or not retry.worth_another(state, exit_code):
+            return None
+        return pause_seconds(self.number, base=self.job.backoff, asked=self.told.retry_after)
 
     def _end_begun(self, lease: Lease, run: Run) -> None:
         """The run has ended, and every machine may know; one that needs a person stays on the list for all of them."""
@@ -292,13 +352,23 @@ class Pipeline(Looking):
 
     def _judged(self) -> tuple[str, str]:
         done = self.checkpoints is not None and self.checkpoints.summary.get("exit_code") == 0
-        state, reason = self.ending.judged(self.lease.lost, self.job.timeout, self.told, done=done)
+        state, reason = self.ending.judged(
+            self.lease.lost, self.job.timeout, self.told, asked_with=self._asked_with, done=done
+        )
+        if state == states.LOST and self.ending.was_asked(self._asked_with) and (who := self._cancelled_by()):
+            return states.CANCELLED, f"cancelled by {who}"
         if state != states.SUCCEEDED:
             return state, reason
         # Usage that is only known at the end cannot undo what is done: failing it would do and pay it again.
         cap = self.spending.over()
         told = f"passed its budget {cap}" if cap else self.told.unmetered
         return state, self.recovered or told
+
+    def _cancelled_by(self) -> str | None:
+        try:
+            return self.writer.cancel_requested()
+        except StoreUnreachable:
+            return None
 
     # ── tell ──
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ....core import advice, states
+from ....core import advice, duration, retry, states
 from ....core.job import BY_HAND
 from ....errors import Busy, InDoubt
 from ....ledger import open_for
@@ -17,14 +17,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ....core.job import Job
     from ....ledger.ledger import Ledger
+    from ....ledger.model import Run
     from ...both.verdict import Verdict
 
 
 class Looking:
     """A job, its store and its ledger; what is done of it, and what it has spent."""
 
-    def __init__(self, job: Job, store: str | None) -> None:
-        self.job, self.where = job, url.resolve(store)
+    def __init__(self, job: Job, store: str | None, after: Run | None = None) -> None:
+        """`after`: the run as it was left by the try before this one, if that was ours too."""
+        self.job, self.where, self.after = job, url.resolve(store), after
         self.host, self.told = identity.host(), Told()
         # The warden does without a large driver: it is forked before that is loaded.
         scheme = url.scheme_of(self.where)
@@ -57,7 +59,7 @@ class Looking:
         """The key to work on; or the verdict, when there is nothing to do."""
         if self.large:
             self._name_store()
-        key = self.job.key or self._unfinished()
+        key = self.after.key if self.after else self.job.key or self._unfinished()
         done = None if self.job.again else self.store.look(self.job.name, key)
         known = self.ledger.find(self.job.name, key)
         if known and states.needs_person(known.state) and (decided := begun.decision(self.store, self.ledger, known)):
@@ -79,9 +81,22 @@ class Looking:
                 job=self.job.name, key=key, slot=self.job.due, status=verdict.SKIPPED, exit_code=0, host=self.host,
                 run=known.id if known else "", reason="its key is done", at=clock.wall(),
             )  # fmt: skip
+        if known and known.state == states.WAITING and not settled:
+            self.check_due(known)
         self.spending.count_earlier(known)
         self.spending.afford()
         return key
+
+    def check_due(self, run: Run) -> None:
+        """Raise `Busy` while the next try of a waiting run is not due. For one whose tries are ours we have waited, by
+        a clock that nobody sets."""
+        if self.after or retry.is_due(run.due, now := self.ledger.clock()):
+            return
+        left = duration.show(int((run.due or now) - now) + 1)
+        raise Busy(
+            f"{run.job} ({run.key}) waits for its next try, due in {left}. Make it due now: "
+            f"{advice.command('retry', run.id)}; end it: {advice.command('cancel', run.id)}"
+        )
 
     def _unfinished(self) -> str:
         """A run by hand goes on with the newest, if that is by hand and unfinished, and no new one is asked for. Never

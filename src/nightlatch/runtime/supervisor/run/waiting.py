@@ -1,0 +1,96 @@
+"""Between two tries of a run: nothing is held, and whatever a person says meanwhile counts."""
+
+from __future__ import annotations
+
+from ....core import states
+from ....errors import Busy, StoreUnreachable, UsageError
+from ....ledger import open_for
+from ....store import url
+from ....system import clock, identity
+from ....system.light import signal
+from ...both import verdict
+from ..supervision import BY_HAND
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ....ledger.ledger import Ledger
+    from ....ledger.model import Run
+    from ...both.verdict import Verdict
+    from ..supervision import Supervision
+
+
+def moved_on(before: Run, run: Run) -> bool:
+    """Has another made the try, or somebody ended the run? One that a person wants retried is pending."""
+    return run.attempt != before.attempt or run.state not in (states.WAITING, states.PENDING)
+
+
+def outcome(run: Run) -> int:
+    """The exit code for a run that moved on without us; raises `Busy` while another works on it."""
+    if run.state == states.RUNNING:
+        raise Busy(f"{run.job} ({run.key}): attempt {run.attempt} is made by {run.holder}")
+    return states.exit_code(run.state, run.exit_code)
+
+
+def cancel(run: Run, ledger: Ledger) -> Run | None:
+    """Somebody asked for the end of an attempt that then failed by itself: no other follows. None: the run moved."""
+    return ledger.end_waiting(run, f"cancelled by {run.cancel}", run.cancel, person=True)
+
+
+class Signals:
+    """Signals that ask us to end from the moment that the run waits; `asked` has them in their order."""
+
+    def __init__(self, supervision: Supervision) -> None:
+        # One that came before, too late for the command, counts too.
+        self.asked = [supervision.asked_with] if supervision.asked_with else []
+        self._before = supervision.collect_signals(self.asked)
+
+    def back(self) -> int:
+        """They mean this process again. Returns the first that came meanwhile; 0: none."""
+        for signum, handler in self._before.items():
+            signal.signal(signum, handler)
+        return self.asked[0] if self.asked else 0
+
+
+def wait(told: Verdict, store: str | None, signals: Signals) -> Run | Verdict:
+    """Until the next try may be made: the run as it stands then. The verdict if somebody ended it, another made the
+    try, or a signal asked us to end."""
+    where = url.resolve(store)
+    ledger = open_for(where)
+    try:
+        before, run = _wait(told.run, ledger, signals)
+    finally:
+        signum = signals.back()
+    ended = run
+    if signum:
+        person, by = signum in BY_HAND, f"{identity.user()}@{identity.host()}"
+        reason = f"told to end between two tries ({'Ctrl-C' if person else 'a shutdown, a kill'})"
+        ended = ledger.end_waiting(run, reason, by, person=person) or _existing(ledger, run.id)
+    elif run.cancel and run.state == states.WAITING:
+        ended = cancel(run, ledger) or _existing(ledger, run.id)
+    ledger.close()
+    if not signum and not moved_on(before, ended):
+        return ended
+    code = 128 + signum if signum else outcome(ended)
+    over = verdict.of(ended, exit_code=code, host=told.host, at=clock.wall(), head=ended.anchor)
+    verdict.append(url.connect(where).folder, over)
+    return over
+
+
+def _wait(run_id: str, ledger: Ledger, signals: Signals) -> tuple[Run, Run]:
+    """The run at the beginning and at the end of the wait."""
+    before = run = _existing(ledger, run_id)
+    until = clock.now() + (run.due or 0.0) - ledger.clock()
+    while not signals.asked and run.state == states.WAITING and not run.cancel and (left := until - clock.now()) > 0:
+        clock.sleep(left)
+        try:
+            run = _existing(ledger, run_id)
+        except StoreUnreachable:
+            continue  # away for a moment; the next try needs it, not we
+    return before, run
+
+
+def _existing(ledger: Ledger, run_id: str) -> Run:
+    run = ledger.run(run_id)
+    if run is None:
+        raise UsageError(f"run {run_id} is gone: retention has removed it")
+    return run
