@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 
@@ -123,7 +124,9 @@ def test_after_a_push_git_knows_where_the_remote_stands(site: Site, sqlite_url: 
 def test_a_gate_of_another_store_can_be_looked_at_and_adopted(site: Site, sqlite_url: str) -> None:
     old = sealed(site, 1000)
     refused = shell(site, sqlite_url, "echo a > article; git add article; git commit -qm a; nightlatch push")
-    assert refused.returncode == 73 and f"nightlatch gate adopt {site.gate.url}" in refused.stderr, refused.stderr
+    assert refused.returncode == 73 and f"nightlatch gate adopt {shlex.quote(site.gate.url)}" in refused.stderr, (
+        refused.stderr
+    )
     shown = programs.nightlatch(sqlite_url, "gate", "show", site.gate.url)
     assert f"mark     articles  token {old.token}" in shown.stdout and "refused" in shown.stdout, shown.stderr
     adopted = programs.nightlatch(sqlite_url, "gate", "adopt", site.gate.url)

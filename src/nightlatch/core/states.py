@@ -26,9 +26,7 @@ def _of(*groups: str) -> tuple[str, ...]:
 
 PENDING = _row("pending", _OPEN, exits.HELD)  # nobody has begun it, or it may be begun again
 RUNNING = _row("running", _OPEN, exits.HELD)  # a holder has sealed it
-WAITING = _row(
-    "waiting", _OPEN, exits.HELD
-)  # for its due time between two tries, without a lease; or for an approval
+WAITING = _row("waiting", _OPEN, exits.HELD)  # for its due time between two tries, without a lease; or for an approval
 SUCCEEDED = _row("succeeded", _DONE, exits.DONE)
 FAILED = _row("failed", _AGAIN, exits.FAILED)
 TIMED_OUT = _row("timed-out", _AGAIN, exits.TIMED_OUT)
