@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -56,3 +58,19 @@ def test_a_cgroup_that_does_not_become_empty_is_no_proof(mount):
     assert not cgroup.end(str(folder), 0.0)
     (folder / "cgroup.events").write_text("populated 0\nfrozen 0\n")
     assert cgroup.end(str(folder), 0.0)
+
+
+def test_what_killed_holders_left_is_removed_after_a_day_and_what_is_in_use_or_young_stays(mount):
+    own = mounted(mount)
+    for name in ("nightlatch-old", "nightlatch-young", "nightlatch-used", "other"):
+        (own / name).mkdir()
+        if name != "nightlatch-young":
+            os.utime(own / name, (0, time.time() - 90_000))
+    (own / "nightlatch-used" / "process").touch()
+    os.utime(own / "nightlatch-used", (0, time.time() - 90_000))
+    cgroup.sweep(86_400)
+    assert sorted(path.name for path in own.iterdir() if path.is_dir()) == [
+        "nightlatch-used",
+        "nightlatch-young",
+        "other",
+    ]

@@ -6,7 +6,7 @@ import os
 import sys
 
 from ....core import duration
-from ....system import clock, durable
+from ....system import cgroup, clock, durable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def daily(store: Store, ledger: Ledger, by: str) -> None:
             return
         from . import pruning
 
+        cgroup.sweep(_DAY)  # a young one may be of a run that is just being started
         _touch(stamp)  # before, not after: one run is enough to do it, and one that fails at it is enough for a day
         if keep is not None and not pruning.prune(store, ledger, keep, by, within=_MOMENT).complete:
             os.utime(stamp, (0, 0))
