@@ -161,7 +161,9 @@ exec "$@"
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can make what belongs to another user")
-@pytest.mark.skipif(os.path.abspath(__file__).startswith("/tmp/"), reason="this clone is in /tmp, which the test covers")
+@pytest.mark.skipif(
+    os.path.abspath(__file__).startswith("/tmp/"), reason="this clone is in /tmp, which the test covers"
+)
 def test_a_folder_that_another_user_made_in_tmp_is_in_nobodys_way():
     words = [*NIGHTLATCH, "run", "job", "--", *NIGHTLATCH, "progress", "1"]
     done = subprocess.run(
