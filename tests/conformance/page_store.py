@@ -16,7 +16,7 @@ from typing import Any
 from nightlatch.core.model import Begun, Cursor, Done, Granted, Holder, Record, Takeover
 from nightlatch.core.value import replace
 from nightlatch.errors import Busy, InputChanged, LeaseLost
-from nightlatch.store.ear import Polling
+from nightlatch.store.polling import PollingWaiter
 from nightlatch.system import clock, identity
 
 Page = dict[str, Any]
@@ -157,10 +157,10 @@ class PageStore:
             gates.remove(gate)
             return True
 
-    def listen(self, name: str) -> Polling:
-        return Polling(every=0.01)
+    def listen(self, name: str) -> PollingWaiter:
+        return PollingWaiter(every=0.01)
 
-    def judges_unseen(self, record: Record) -> bool:
+    def may_expire_by_observation(self, record: Record) -> bool:
         return True
 
     def clock(self) -> float:

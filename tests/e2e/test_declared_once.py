@@ -114,13 +114,13 @@ SCHEME = """    Scheme("memo:", example="memo:NAME", connect=_memo, ledger=OF_EA
 """
 
 MEMO = """
-from ..database.sqlite import Sqlite
+from ..database.sqlite import SqliteDatabase
 from . import url
 from .sql import SqlStore
 
 def connect(where):
     folder = url.folder_of(where)
-    return SqlStore(where, Sqlite(f"{folder}/memo.db", "store"), folder)
+    return SqlStore(where, SqliteDatabase(f"{folder}/memo.db", "store"), folder)
 """
 
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack, cast
 
-from ...core import given as checks
+from ...core import checks
 from ...core.job import Job
 from ...core.model import check_name
 from ...core.options import DECORATOR, as_keyword, read

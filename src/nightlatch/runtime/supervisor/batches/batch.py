@@ -55,7 +55,7 @@ def plan(batch: Batch) -> dict[str, object]:
     items = batch.items if batch.items == "-" else os.path.abspath(batch.items)
     known = {name: fact for name, fact in batch.__dict__.items() if name != "budget"}
     known |= {"items": items, "lost": batch.when_lost, "caps": bool(batch.item_caps)}
-    return {**known, "store": advice.given()}
+    return {**known, "store": advice.chosen_store()}
 
 
 def run(batch: Batch, *, store: str | None = None) -> tuple[Verdict, dict[str, Any]]:

@@ -19,7 +19,7 @@ from ....core.value import value
 from ....errors import Busy, InDoubt, LeaseLost, Nested, StaleToken, StoreUnreachable, UsageError
 from ....ledger import open_for
 from ....store import url
-from ....system import clock, command, redaction, tree, warden
+from ....system import clock, program, redaction, tree, warden
 from ....system.reports import Ended, NotStarted, Started
 from ...both.effects import Book, doubtful, hint
 from ..command import Command
@@ -206,7 +206,7 @@ class _Once:
         before = tree.descendants(os.getpid())
         self.command.beside(True)
         try:
-            running = command.start(self.wanted.probe, env=env)
+            running = program.start(self.wanted.probe, env=env)
             try:
                 signals.hear()
                 code, _, _ = running.finish(self.wanted.timeout)
@@ -216,7 +216,7 @@ class _Once:
             finally:
                 tree.kill_since(before)
                 self.command.beside(False)
-        except command.Unfinished as unfinished:
+        except program.Unfinished as unfinished:
             return -1, f"the probe did not end ({unfinished})"
         except OSError as error:
             raise UsageError(f"the probe {self.wanted.probe[0]!r} cannot be run: {error.strerror}") from error
