@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.git_server import git_http
+from tests.support.servers.git import git_http
 
 from nightlatch.core.model import Done
 from nightlatch.store.git import done

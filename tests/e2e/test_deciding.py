@@ -9,8 +9,8 @@ import pytest
 
 from nightlatch.ledger import open_for
 from nightlatch.store import url as stores
-from tests.e2e.runs import Running, one, run
-from tests.programs import nightlatch, said
+from tests.support.programs import nightlatch, said
+from tests.support.runs import Running, one, run
 
 
 def test_cancel_from_another_process_ends_the_command_with_120(sqlite_url, tmp_path):

@@ -16,8 +16,8 @@ from nightlatch.core.job import Job
 from nightlatch.core.target import Command
 from nightlatch.ledger import open_for
 from nightlatch.runtime.shared.job import definition
-from tests.programs import environment
-from tests.programs import nightlatch as command
+from tests.support.programs import environment
+from tests.support.programs import nightlatch as command
 
 ROOT = Path(__file__).parents[2]
 

@@ -11,9 +11,9 @@ import pytest
 from nightlatch import gates
 from nightlatch.errors import UsageError
 from nightlatch.system import beneath, fingerprint, treecopy
-from tests.e2e.workspaces import run
-from tests.marks import mark
-from tests.programs import TOOL, nightlatch
+from tests.support.marks import mark
+from tests.support.programs import TOOL, nightlatch
+from tests.support.workspaces import run
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ from typing import NamedTuple
 import pytest
 
 from nightlatch.system import identity
-from tests.git_server import git_http, git_repository
-from tests.programs import TOOL, nightlatch
-from tests.servers import PostgresServer
-from tests.workdirs import begun, commit, git
+from tests.support.clones import begun, commit, git
+from tests.support.programs import TOOL, nightlatch
+from tests.support.servers.git import git_http, git_repository
+from tests.support.servers.postgres import PostgresServer
 
 
 class Named(NamedTuple):

@@ -17,7 +17,7 @@ from nightlatch.store.url import connect
 from nightlatch.system import warden
 from nightlatch.system.lifetime import Lifetime
 from nightlatch.system.reports import Ended, Report, Started
-from tests.programs import until
+from tests.support.programs import until
 
 
 class Elsewhere:

@@ -14,8 +14,8 @@ from nightlatch.store.git import idle, names, record
 from nightlatch.store.git.record import Standing
 from nightlatch.store.git.store import GitStore
 from nightlatch.system import clock
-from tests import programs
-from tests.faults.git_remote import Remote, take
+from tests.support import programs
+from tests.support.git_remote import Remote, take
 
 FAR = int(clock.wall() * 1000) + 10**9  # tokens above every clock here: only the floor keeps a new one from falling
 

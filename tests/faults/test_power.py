@@ -15,7 +15,7 @@ from nightlatch.database.sqlite import Sqlite
 from nightlatch.errors import StoreUnreachable
 from nightlatch.ledger.items import ITEM
 from nightlatch.system import durable
-from tests.programs import python
+from tests.support.programs import python
 
 ME = Holder(incarnation="i", user="ann", host="here")
 

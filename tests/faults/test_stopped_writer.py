@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nightlatch.database.sqlite import Sqlite
-from tests.programs import until
+from tests.support.programs import until
 
 STOPS_INSIDE = """
 import os, signal, sys

@@ -17,10 +17,10 @@ import pytest
 from nightlatch import gates
 from nightlatch.core import states
 from nightlatch.ledger import open_for
-from tests import s3
-from tests.git_server import git_repository
-from tests.programs import TOOL, environment, nightlatch, until
-from tests.workdirs import begun, git
+from tests.support.clones import begun, git
+from tests.support.programs import TOOL, environment, nightlatch, until
+from tests.support.servers import s3
+from tests.support.servers.git import git_repository
 
 # The command line, killed with -9 right before or right after the write to its target.
 DYING = """

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from tests.programs import Held, alive, nightlatch, python, state, until
+from tests.support.programs import Held, alive, nightlatch, python, state, until
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from nightlatch.store.git import names, record
 from nightlatch.store.git.objects import Pack, read_tree
 from nightlatch.store.git.remote import resolve
 from nightlatch.system import command
-from tests import programs
+from tests.support import programs
 
 LEASE_NAMES = st.text("abcZ019._-/#:@+=,", min_size=1, max_size=200)
 

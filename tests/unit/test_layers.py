@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nightlatch.cli.main import COMMANDS
-from tests.programs import environment
+from tests.support.programs import environment
 
 SOURCE = Path(__file__).parents[2] / "src" / "nightlatch"
 

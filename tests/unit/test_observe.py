@@ -30,7 +30,7 @@ from nightlatch.observe.reader import NoStore, Reader
 from nightlatch.observe.runs import recent, start, view
 from nightlatch.store import url
 from nightlatch.system import identity
-from tests.unit.books import begun
+from tests.support.ledgers import begun
 
 HERE = identity.holder(pid=os.getpid())
 

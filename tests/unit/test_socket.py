@@ -17,7 +17,7 @@ import pytest
 
 from nightlatch.runtime.shared.replies import Later, one_by_one
 from nightlatch.runtime.supervisor.socket.server import Socket
-from tests.programs import until
+from tests.support.programs import until
 
 
 @pytest.fixture

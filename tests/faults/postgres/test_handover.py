@@ -9,10 +9,10 @@ import pytest
 import nightlatch
 from nightlatch.core.protocols import Store
 from nightlatch.database import ear
-from tests.faults.postgres.sessions import InBackground, end_sessions, someone_listens, take
-from tests.programs import until
-from tests.proxy import Proxy
-from tests.servers import PostgresServer
+from tests.support.postgres_sessions import InBackground, end_sessions, someone_listens, take
+from tests.support.programs import until
+from tests.support.servers.postgres import PostgresServer
+from tests.support.servers.postgres_proxy import Proxy
 
 
 def test_a_waiter_is_told_of_a_release_at_once(

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.programs import alive, children
+from tests.support.programs import alive, children
 
 
 def free_port() -> int:

@@ -9,9 +9,9 @@ from pathlib import Path
 from nightlatch import gates
 from nightlatch.core.model import Mark
 from nightlatch.system import identity
-from tests import programs
-from tests.git_server import GitHttp, git_repository
-from tests.workdirs import begun, clone, commit, git
+from tests.support import programs
+from tests.support.clones import begun, clone, commit, git
+from tests.support.servers.git import GitHttp, git_repository
 
 STORE = identity.new_id()
 

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 from types import TracebackType
 
-from tests.programs import faketime
+from tests.support.programs import faketime
 
 
 class WallClock:

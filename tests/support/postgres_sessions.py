@@ -9,7 +9,7 @@ from nightlatch.core.protocols import Store
 from nightlatch.errors import StoreUnreachable
 from nightlatch.runtime.shared.leases.acquire import acquire
 from nightlatch.system import identity
-from tests.servers import PostgresServer
+from tests.support.servers.postgres import PostgresServer
 
 
 def take(store: Store, name: str, *, ttl: float = 60.0, wait: float = 0.0) -> tuple[str, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from nightlatch.ledger import open_for
-from tests import nightly
+from tests.support import python_jobs
 
 JOBS = """
 import asyncio, os, pathlib, sys, time
@@ -191,7 +191,7 @@ async def cancelled():
 """
 
 
-class Jobs(nightly.Jobs):
+class Jobs(python_jobs.Jobs):
     def __init__(self, folder: Path, store: str) -> None:
         super().__init__(folder, store, JOBS)
 

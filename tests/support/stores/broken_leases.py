@@ -11,8 +11,8 @@ from nightlatch.core.value import replace
 from nightlatch.errors import Busy, LeaseLost
 from nightlatch.system import clock
 from nightlatch.testing import stores
-from tests.conformance.broken import Unchecked, caught_by
-from tests.conformance.page_store import Page, PageStore
+from tests.support.stores.broken import Unchecked, caught_by
+from tests.support.stores.page_store import Page, PageStore
 
 # Tokens
 

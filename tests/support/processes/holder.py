@@ -1,6 +1,6 @@
 """A process that holds a lease and writes through a gate under it.
 
-python -m tests.faults.holder GATE CONTENT WHEN
+python -m tests.support.processes.holder GATE CONTENT WHEN
 
 WHEN: at once   the gate is sealed with the acquire; then it writes, releases, and prints token, grant and store
       stopped   the gate is registered and sealed, and the process stops itself; when it goes on it writes with the
@@ -17,7 +17,7 @@ import sys
 import nightlatch
 from nightlatch import gates
 from nightlatch.errors import StaleToken
-from tests.faults.targets import write
+from tests.support.targets import write
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """A client of the server that counts, which starts quickly.
 
-python counting.py post PORT ID     do it: exit 0 after the server said so, 56 when the reply did not come
-python counting.py probe PORT ID    was it done? exit 0 yes, 1 no, 2 not known
+python counting_client.py post PORT ID     do it: exit 0 after the server said so, 56 when the reply did not come
+python counting_client.py probe PORT ID    was it done? exit 0 yes, 1 no, 2 not known
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tests.marks import mark
-from tests.sql_target import Target
+from tests.support.marks import mark
+from tests.support.sql_target import Target
 
 MARK, NEWER = mark(7), mark(8)
 

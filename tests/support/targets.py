@@ -13,8 +13,8 @@ from typing import Any
 from nightlatch import gates
 from nightlatch.core.model import Mark
 from nightlatch.core.protocols import Bearer
-from tests import sql_target
-from tests.workdirs import clone, commit
+from tests.support import sql_target
+from tests.support.clones import clone, commit
 
 KINDS = ("file", "folder", "object", "sqlite", "postgres", "git", "git-http")
 

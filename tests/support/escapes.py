@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from nightlatch.system import cgroup
-from tests.programs import NIGHTLATCH, alive, children, environment, until
+from tests.support.programs import NIGHTLATCH, alive, children, environment, until
 
 # Holds a lock of the test's own, in whatever becomes of it: so the test knows whether it is still there.
 PROGRAM = """

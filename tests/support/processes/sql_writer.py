@@ -21,7 +21,7 @@ from typing import Any
 from nightlatch import gates
 from nightlatch.core.model import Mark
 from nightlatch.errors import StaleToken
-from tests.sql_target import connect
+from tests.support.sql_target import connect
 
 
 def stop() -> None:

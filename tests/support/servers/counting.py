@@ -9,11 +9,11 @@ import time
 from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from tests.faults import counting
+from tests.support.processes import counting_client
 
 LATENCY = 0.05  # seconds at most, before and after the effect: far below its deadline
 
-CLIENT = [sys.executable, "-S", "-E", counting.__file__]
+CLIENT = [sys.executable, "-S", "-E", counting_client.__file__]
 
 
 class Counting:

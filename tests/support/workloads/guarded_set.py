@@ -6,7 +6,7 @@ lease alone cannot promise that: a holder that was stopped between its read and 
 written. A fence can. The set is either a file with a fence of its own, the token of its last writer (`GuardedSet`), or
 a target behind one of our gates (`GatedSet`).
 
-    python -m tests.workloads.guarded_set STORE-URL [--seconds 120] [--seed 7] [--no-fence]
+    python -m tests.support.workloads.guarded_set STORE-URL [--seconds 120] [--seed 7] [--no-fence]
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from typing import Any
 import nightlatch
 from nightlatch.errors import Busy, Conflict, GateUnreachable, InDoubt, LeaseLost, StaleToken, StoreUnreachable
 from nightlatch.system import clock
-from tests.programs import until
-from tests.workloads.fault_log import FaultLog
-from tests.workloads.shared_sets import GatedSet, GuardedSet, Setup
-from tests.workloads.wall_clock import WallClock
+from tests.support.programs import until
+from tests.support.workloads.fault_log import FaultLog
+from tests.support.workloads.shared_sets import GatedSet, GuardedSet, Setup
+from tests.support.workloads.wall_clock import WallClock
 
 NAME = "guarded-set"
 WORKERS = 4
@@ -253,7 +253,7 @@ class Nemesis:
         words = ["work", str(self._folder), f"w{self._starts}"]
         with open(self._folder / "stderr", "ab") as stderr:
             return subprocess.Popen(
-                [sys.executable, "-m", "tests.workloads.guarded_set", *words],
+                [sys.executable, "-m", "tests.support.workloads.guarded_set", *words],
                 env={**env, **self._wall_clock.environment},
                 stderr=stderr,
                 process_group=0,

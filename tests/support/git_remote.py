@@ -10,7 +10,7 @@ from pathlib import Path
 from nightlatch.core.model import Begun, Granted, Holder, Takeover
 from nightlatch.store.git.store import GitStore, connect
 from nightlatch.system import identity
-from tests.git_server import GitHttp
+from tests.support.servers.git import GitHttp
 
 ELSEWHERE = Holder(incarnation="i" * 32, user="ann", host="gone", pid=7, machine="another", boot="another")
 

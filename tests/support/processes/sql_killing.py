@@ -19,8 +19,8 @@ from contextlib import closing
 
 from nightlatch import gates
 from nightlatch.core.model import Mark
-from tests.faults.killing import NAME, STORE, acknowledged
-from tests.sql_target import connect
+from tests.support.processes.killing import NAME, STORE, acknowledged
+from tests.support.sql_target import connect
 
 
 def mark_of(turn: int) -> Mark:

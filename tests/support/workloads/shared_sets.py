@@ -13,7 +13,7 @@ from typing import Any
 
 import nightlatch
 from nightlatch.errors import StaleToken
-from tests.faults import targets
+from tests.support import targets
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from nightlatch.core.model import Begun, Cursor, Done, Granted, Holder, Takeover
 from nightlatch.core.value import replace
 from nightlatch.system import clock, identity
 from nightlatch.testing import stores
-from tests.conformance.broken import Unchecked, caught_by
-from tests.conformance.page_store import Page, PageStore
+from tests.support.stores.broken import Unchecked, caught_by
+from tests.support.stores.page_store import Page, PageStore
 
 # Done keys
 

@@ -1,6 +1,6 @@
 """Kills writers of an object or of a git branch at random points, takes over, looks at what they left, and goes on.
 
-python -m tests.faults.remote_killing GATE PLACE ROUNDS SEED      prints one JSON object: what was found, by kind of damage
+python -m tests.support.processes.remote_killing GATE PLACE ROUNDS SEED      prints one JSON object: what was found, by kind of damage
 
 PLACE: the branch's repository on this disk; - for an object. Each writer has a token of its own, writes numbers in
 order and acknowledges each through a pipe. It is killed, with every program it has started on its own side, somewhere
@@ -24,9 +24,9 @@ from typing import Any
 
 from nightlatch import gates
 from nightlatch.core.model import Mark
-from tests.faults.killing import NAME, STORE, acknowledged, content, whole
-from tests.programs import children
-from tests.workdirs import clone, commit
+from tests.support.clones import clone, commit
+from tests.support.processes.killing import NAME, STORE, acknowledged, content, whole
+from tests.support.programs import children
 
 
 def mark_of(turn: int) -> Mark:
@@ -162,8 +162,8 @@ def kill_writers(url: str, place: str, usual: int) -> None:
     rounds, seed = int(os.environ.get("NIGHTLATCH_ROUNDS", usual)), random.randrange(10**6)
     print(f"seed {seed}")
     killed = subprocess.run(
-        [sys.executable, "-m", "tests.faults.remote_killing", url, place, str(rounds), str(seed)],
-        text=True, capture_output=True, timeout=100 + rounds * 6, cwd=Path(__file__).parents[2],
+        [sys.executable, "-m", "tests.support.processes.remote_killing", url, place, str(rounds), str(seed)],
+        text=True, capture_output=True, timeout=100 + rounds * 6, cwd=Path(__file__).parents[3],
     )  # fmt: skip
     assert not killed.returncode, killed.stderr
     print(killed.stdout)

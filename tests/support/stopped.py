@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 from nightlatch.system import filelock, process
-from tests import programs
+from tests.support import programs
 
 
 def until_stopped(pid: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nightlatch.testing import stores
-from tests.conformance.page_store import Page, PageStore
+from tests.support.stores.page_store import Page, PageStore
 
 BROKEN: dict[type[PageStore], type[stores.StoreCase]] = {}
 

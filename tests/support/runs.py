@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.programs import children, nightlatch, start, until
+from tests.support.programs import children, nightlatch, start, until
 
 
 def run_job(store: str, *words: str, **more: Any) -> subprocess.CompletedProcess[str]:

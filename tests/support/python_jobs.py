@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.programs import environment
+from tests.support.programs import environment
 
 _PROGRAM = """
 import nightlatch, nightly

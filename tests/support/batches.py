@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 
-from tests.programs import kill_all, start, until
+from tests.support.programs import kill_all, start, until
 
 DO = ("sh", "-c", 'echo "$1" >> "$0"')
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nightlatch.ledger import open_for
-from tests.programs import nightlatch
+from tests.support.programs import nightlatch
 
 
 def run(store: str, *words: str, command: str, **more: Any) -> subprocess.CompletedProcess[str]:
