@@ -15,7 +15,7 @@ import nightlatch
 from nightlatch.core.job import Job
 from nightlatch.core.target import Command
 from nightlatch.ledger import open_for
-from nightlatch.runtime.both.job import definition
+from nightlatch.runtime.shared.job import definition
 from tests.support.programs import environment
 from tests.support.programs import nightlatch as command
 
@@ -151,7 +151,7 @@ def test_nobody_else_looks_at_a_stores_scheme():
     elsewhere = {
         "gates",
         "runtime/supervisor/publishing/targets.py",
-        "runtime/child/batches/place.py",
+        "runtime/child/batches/item_workspaces.py",
         "observe/gates.py",
         "cli/prove_places.py",
     }

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nightlatch.ledger import open_for
-from nightlatch.runtime.both.effects import resolve
+from nightlatch.runtime.shared.effect_records import resolve
 from tests.support import python_jobs
 from tests.support.programs import nightlatch
 

@@ -17,7 +17,7 @@ import pytest
 import nightlatch
 from nightlatch.errors import InDoubt, LeaseLost, UsageError
 from nightlatch.ledger import open_for
-from nightlatch.runtime.both.replies import one_by_one
+from nightlatch.runtime.shared.replies import one_by_one
 from nightlatch.runtime.supervisor.socket.server import Socket
 from tests.support.programs import environment, python, start, until
 

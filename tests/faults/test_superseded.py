@@ -27,7 +27,7 @@ DYING = """
 import os, sys
 from nightlatch.cli.main import main
 from nightlatch.gates import git_push
-from nightlatch.runtime.supervisor.publishing import requested as asked, targets
+from nightlatch.runtime.supervisor.publishing import requested_targets, targets
 
 moment = sys.argv.pop(1)
 
@@ -38,7 +38,7 @@ def dying(land):
         os.kill(os.getpid(), 9)
     return land_and_die
 
-for kind in (targets.Replaced, asked.Copied):
+for kind in (targets.Replaced, requested_targets.Copied):
     kind.land = dying(kind.land)
 git_push.Push.run = dying(git_push.Push.run)
 main()

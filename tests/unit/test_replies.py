@@ -12,7 +12,7 @@ from nightlatch.core.model import Holder, KnownGrants, Mark, Record
 from nightlatch.core.value import replace
 from nightlatch.errors import Error, Stop
 from nightlatch.ledger import open_for
-from nightlatch.runtime.both.replies import raised, refusal
+from nightlatch.runtime.shared.replies import raised, refusal
 
 HOLDER = Holder(incarnation="i", user="ann", host="here", pid=7)
 RECORD = Record(

@@ -13,8 +13,8 @@ from ...core.options import CALL, as_keyword, rows
 from ...core.target import Command
 from ...errors import Error, UsageError, again
 from ...store.url import ENV
-from ..both.job import read
-from ..both.verdict import Verdict
+from ..shared.job import read
+from ..shared.verdict import Verdict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Any, Unpack
 
     from ...core.keywords import RunOptions
-    from ..both.plan import Plan
+    from ..shared.plan import Plan
 
 
 def run(name: str, command: str | Sequence[str], *, store: str | None = None, **options: Unpack[RunOptions]) -> Verdict:
@@ -77,7 +77,7 @@ def supervised(job: Job, *, store: str | None) -> Verdict:
 
 def rehearsed(job: Job, *, store: str | None) -> Plan:
     """The same with --dry-run, and its plan."""
-    from ..both.plan import read as read_plan
+    from ..shared.plan import read as read_plan
 
     return read_plan(_start(job, ["--dry-run"], store))
 

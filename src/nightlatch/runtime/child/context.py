@@ -7,7 +7,7 @@ from _contextvars import ContextVar
 
 from ...core import checks
 from ...errors import UsageError
-from ..both.client import tell
+from ..shared.client import tell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ class Run:
         under the one lease and the bounds of this process. A coroutine function is to be awaited.
         """
         from .steps.drive import Call, drive, drive_async, is_async
-        from .steps.handling import handle
+        from .steps.nested_run import handle
 
         if checks.text(key, "key") != key[:1000]:
             raise UsageError(f"{checks.shown(key)} cannot be a key: use up to 1000 characters")

@@ -53,7 +53,7 @@ class Inherited:
 
     def use(self, gate: Gate) -> None:
         """Register a gate under this lease, for every holder after us too, and seal it."""
-        from ..both.leases.seal import seal_in_work
+        from ..shared.leases.seal import seal_in_work
 
         seal_in_work(self, gate)
 

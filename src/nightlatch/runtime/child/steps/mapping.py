@@ -18,7 +18,7 @@ from ....core.effects import BEGUN, DONE, FAILED
 from ....core.keys import key as derive
 from ....core.printable import printable
 from ....errors import Error, InDoubt, MapFailed, UsageError
-from ...both.batches.template import BadItem, Template
+from ...shared.batches.template import BadItem, Template
 from ..planned import loads
 from .drive import Call, Pause, Work
 from .step import Memory, Retry, as_recorded, pause_after, reason_of, serialised

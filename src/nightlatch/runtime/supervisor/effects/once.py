@@ -21,7 +21,7 @@ from ....ledger import open_for
 from ....store import url
 from ....system import clock, program, redaction, tree, warden
 from ....system.reports import Ended, NotStarted, Started
-from ...both.effects import Book, doubtful, hint
+from ...shared.effect_records import Book, doubtful, hint
 from ..command import Command
 from ..supervision import GRACE, Supervision
 from .probe_wait import Interruptible, rest
@@ -30,7 +30,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ....ledger.effects import Effect
     from ....system.reports import Report
-    from ...both.leases.lease import Lease
+    from ...shared.leases.lease import Lease
 
 RESULT = 4096  # bytes of standard output that are kept as the result
 

@@ -10,7 +10,7 @@ from _thread import allocate_lock, start_new_thread
 from ....database import dsn
 from ....store import url, via_supervisor
 from ....system.light import sockets
-from ...both.replies import one_by_one
+from ...shared.replies import one_by_one
 from ..socket.server import Socket
 
 TYPE_CHECKING = False

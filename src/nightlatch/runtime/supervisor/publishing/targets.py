@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ....core.fence import Landing
     from ....gates.git import Git
-    from ...both.leases.lease import Lease
+    from ...shared.leases.lease import Lease
     from .clone import Source
     from .workspace import Workspace
 

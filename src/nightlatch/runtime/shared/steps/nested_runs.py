@@ -11,7 +11,7 @@ from ....errors import Error, InDoubt, RunEnded, Stop, StoreUnreachable, UsageEr
 from ....ledger.chain import clean
 from ....ledger.inside import MOST, InnerRun
 from ....system import clock
-from ..effects import apart
+from ..effect_records import apart
 from ..replies import refusal
 from .recorder import Recorder
 

@@ -16,9 +16,9 @@ from ...core.options import DECORATOR, as_keyword, read
 from ...core.target import Function
 from ...core.value import replace
 from ...errors import UsageError
-from ..both.job import here
-from ..both.plan import Plan
-from ..both.verdict import Verdict
+from ..shared.job import here
+from ..shared.plan import Plan
+from ..shared.verdict import Verdict
 from .start import metered, rehearsed, signature, supervised
 
 if TYPE_CHECKING:

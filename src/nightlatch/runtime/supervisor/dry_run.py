@@ -19,12 +19,12 @@ from ...ledger import kinds
 from ...store import url
 from ...system import clock, redaction, tree
 from ...system.light import signal
-from ..both import plan
-from ..both.effects import Book
-from ..both.plan import Plan, PlannedEffect
-from ..both.replies import one_by_one
-from ..both.steps.nested import RESULT
-from ..both.verdict import Verdict
+from ..shared import plan
+from ..shared.effect_records import Book
+from ..shared.plan import Plan, PlannedEffect
+from ..shared.replies import one_by_one
+from ..shared.steps.nested_runs import RESULT
+from ..shared.verdict import Verdict
 from .command import Command
 from .publishing.workspace import Workspace
 from .run.ending import Ending

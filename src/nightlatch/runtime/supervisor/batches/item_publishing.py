@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ....ledger.items import Item
-    from ...both.leases.lease import Lease
+    from ...shared.leases.lease import Lease
 
     Intend = Callable[[str], None]
 

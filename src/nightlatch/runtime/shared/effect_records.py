@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ...core.protocols import Store
     from ...ledger.effects import Effect
     from ...ledger.ledger import Ledger
-    from ..supervisor.effects.requests import Borrowed
+    from ..supervisor.effects.effect_requests import Borrowed
 
     Held: TypeAlias = Lease | Borrowed
     T = TypeVar("T")

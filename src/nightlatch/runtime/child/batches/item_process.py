@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from ....core import duration
 from ....system import clock
-from ...both.batches.items import Item
+from ...shared.batches.items import Item
 
 RESULT = 1024  # bytes of standard output that are kept as an item's result
 

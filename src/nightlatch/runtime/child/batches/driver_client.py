@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....errors import Error, Stop
-from ...both import client as tell
+from ...shared import client as tell
 
 
 class Refused(Exception):

@@ -7,8 +7,8 @@ from typing import Any
 
 from ....errors import UsageError
 from ....system import treecopy
-from ...both.batches.items import Item
-from ...both.batches.template import BadItem, Template
+from ...shared.batches.items import Item
+from ...shared.batches.template import BadItem, Template
 
 
 class Places:

@@ -12,9 +12,9 @@ from _thread import allocate_lock
 from ....errors import Error, LeaseLost, StaleToken, Stop, UsageError
 from ....ledger import kinds
 from ....system import clock
-from ...both.replies import Later
+from ...shared.replies import Later
 from .publish import land, left
-from .requested import Copied, Head
+from .requested_targets import Copied, Head
 from .targets import For, Place
 from .workspace import enclosing
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ....ledger.ledger import Ledger
     from ....ledger.writer import Writer
-    from ...both.leases.lease import Lease
+    from ...shared.leases.lease import Lease
     from .targets import Facts
 
 BY = "command"

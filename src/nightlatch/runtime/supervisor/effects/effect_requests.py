@@ -15,8 +15,8 @@ from ....core.effects import DONE, FAILED, IN_DOUBT
 from ....errors import Busy, Error, InDoubt, LeaseLost, Nested, StaleToken, StoreUnreachable, UsageError
 from ....ledger import kinds
 from ....system import clock
-from ...both.effects import Book, doubtful, hint
-from ...both.leases.acquire import acquire
+from ...shared.effect_records import Book, doubtful, hint
+from ...shared.leases.acquire import acquire
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ....ledger.effects import Effect
     from ....ledger.ledger import Ledger
     from ....ledger.writer import Writer
-    from ...both.leases.lease import Lease
+    from ...shared.leases.lease import Lease
     from ..socket.listener import Told
 
 GRACE = 2.0  # seconds for a command whose effect is not over in its time; then it is killed
