@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ..errors import LeaseLost
     from .audit import Verdict
     from .effects import Effects
+    from .holds import Holds
     from .inside import Inside
     from .items import Items
     from .model import Attempt, Entry, Pruned, Run, Usage
@@ -290,6 +291,13 @@ class Ledger:
         from .effects import Effects
 
         return Effects(self._tables)
+
+    @property
+    def holds(self) -> Holds:
+        """Calls to models that are in flight."""
+        from .holds import Holds
+
+        return Holds(self._tables)
 
     def heads(self) -> list[str]:
         """The head of every job's chain, to be kept elsewhere."""
