@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.support.servers.git import git_http, git_repository
+from tests.support.servers.slow_proxy import slow_proxy
 
 from nightlatch import gates
 from nightlatch.core.model import Mark
@@ -20,6 +21,7 @@ from nightlatch.core.model import Mark
 from . import timing
 
 ROUNDS = 25
+ROUND_TRIP = 0.020
 MARK = Mark(store="bench", name="bench", token=1, grant="bench")
 
 
@@ -30,6 +32,9 @@ def run() -> None:
         with git_http(root) as server:
             _pushes("file", root / "f", lambda name: f"file://{root}/f-{name}.git")
             _pushes("smart HTTP", root / "h", lambda name: server.url(f"h-{name}.git"))
+            with slow_proxy(server.port, ROUND_TRIP) as port:
+                far = f"smart HTTP, {ROUND_TRIP * 1000:.0f} ms a round trip"
+                _pushes(far, root / "s", lambda name: f"http://127.0.0.1:{port}/s-{name}.git")
 
 
 def _pushes(about: str, root: Path, url: Callable[[str], str]) -> None:
