@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..core.row import Move
-    from ..database.postgres import Postgres
-    from ..database.sqlite import Sqlite
+    from ..database.postgres import PostgresDatabase
+    from ..database.sqlite import SqliteDatabase
 
     Row = tuple[Any, ...]
 
@@ -39,7 +39,7 @@ _FEW = 50  # rows that are read one by one
 
 
 def cursors(
-    db: Sqlite | Postgres, spoken: Callable[[str], str], jobs: Collection[str] | None, due: float | None
+    db: SqliteDatabase | PostgresDatabase, spoken: Callable[[str], str], jobs: Collection[str] | None, due: float | None
 ) -> list[Cursor]:
     if due is not None:
         return [_cursor(row) for row in db.read(spoken(_DUE), due=_ms(due))]
@@ -49,12 +49,12 @@ def cursors(
     return [_cursor(row) for job in jobs for row in db.read(spoken(_ONE), job=job)]
 
 
-def advance(db: Sqlite | Postgres, spoken: Callable[[str], str], moves: Sequence[Move]) -> list[bool]:
+def advance(db: SqliteDatabase | PostgresDatabase, spoken: Callable[[str], str], moves: Sequence[Move]) -> list[bool]:
     if not moves:
         return []
-    won: list[bool] = []
+    won: dict[str, bool] = {}
     with db.transaction() as execute:
-        for move in moves:
+        for move in sorted(moves, key=lambda move: move.job):  # new rows are waited for: in one order by everybody
             values: dict[str, Any] = {
                 "job": move.job, "id": move.id, "slot": _ms(move.slot), "wake": _ms(move.wake), "body": move.body,
             }  # fmt: skip
@@ -62,8 +62,8 @@ def advance(db: Sqlite | Postgres, spoken: Callable[[str], str], moves: Sequence
                 moved = execute(spoken(_MOVE), seen=move.seen, **values)
             else:
                 moved = execute(spoken(_BEGIN), **values)
-            won.append(bool(moved or execute(spoken(_WON), job=move.job, id=move.id)))
-    return won
+            won[move.id] = bool(moved or execute(spoken(_WON), job=move.job, id=move.id))
+    return [won[move.id] for move in moves]
 
 
 def _ms(seconds: float) -> int:
