@@ -1,5 +1,5 @@
-"""The jobs' rows in an SQL database. Many moves are one transaction; `{unlocked}` leaves out rows that another is moving
-in this moment, since two that each wait for the other's rows would wait for ever."""
+"""The jobs' rows in an SQL database. Many moves are one transaction; `{unlocked}` leaves out rows that another moves in
+this moment, since two that each wait for the other's rows would wait for ever."""
 
 from __future__ import annotations
 
@@ -58,10 +58,8 @@ def advance(db: SqliteDatabase | PostgresDatabase, spoken: Callable[[str], str],
             values: dict[str, Any] = {
                 "job": move.job, "id": move.id, "slot": _ms(move.slot), "wake": _ms(move.wake), "body": move.body,
             }  # fmt: skip
-            if move.seen:
-                moved = execute(spoken(_MOVE), seen=move.seen, **values)
-            else:
-                moved = execute(spoken(_BEGIN), **values)
+            how = (_MOVE, {"seen": move.seen}) if move.seen else (_BEGIN, {})
+            moved = execute(spoken(how[0]), **how[1], **values)
             won[move.id] = bool(moved or execute(spoken(_WON), job=move.job, id=move.id))
     return [won[move.id] for move in moves]
 
