@@ -160,7 +160,7 @@ class Cron:
             while self._offset(end) == offset and end - begin < longest:
                 end += _DAY
             if self._offset(end) != offset:
-                same, end = end - _DAY, end
+                same = end - _DAY
                 while end - same > 1:
                     middle = (same + end) // 2
                     same, end = (middle, end) if self._offset(middle) == offset else (same, middle)
