@@ -12,6 +12,7 @@ import sys
 import time
 
 from . import clock, process
+from .lifetime import TREE
 from .light import signal
 
 TYPE_CHECKING = False
@@ -146,8 +147,8 @@ class Look:
     def __init__(
         self, grant: str, since: int, *, locked: bool = False, stop: bool = False, patience: float = 5.0
     ) -> None:
-        """`since`: the holder's start; none of its processes is older. `locked`: those that have a file with the grant
-        in its name locked count too. `stop` each that is found: a process that is stopped cannot fork."""
+        """`since`: the holder's start; none of its processes is older. `locked`: those that have the lock which the
+        tree inherits count too. `stop` each that is found: a process that is stopped cannot fork."""
         self._grant, self._since, self._locked, self._stop = grant, since, locked, stop
         self.found: list[tuple[int, int]] = []
         self.unreadable: list[int] = []  # our own user's, and they may not be looked at
@@ -177,7 +178,7 @@ class Look:
             # Another user's process is not of our making; one of our own that hides its memory might be.
             if process.owner(pid) == os.getuid():
                 self.unreadable.append(pid)
-        elif self._grant.encode() in content or (self._locked and process.locked_files(pid, self._grant)):
+        elif self._grant.encode() in content or (self._locked and process.locked_files(pid, self._grant + TREE)):
             self.found.append((pid, start))
             if self._stop:
                 process.send(pid, start, signal.SIGSTOP)
