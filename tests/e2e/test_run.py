@@ -9,8 +9,8 @@ import sys
 import time
 from pathlib import Path
 
-from tests.e2e.runs import run_job
-from tests.programs import TOOL, carrying, children, midday, start, until
+from tests.support.programs import TOOL, carrying, children, midday, start, until
+from tests.support.runs import run_job
 
 
 def test_one_line_says_what_happened(sqlite_url, tmp_path):
@@ -200,7 +200,7 @@ def test_the_package_swapped_in_mid_run_changes_nothing(sqlite_url, tmp_path):
     import subprocess
 
     import nightlatch as package
-    from tests.programs import environment
+    from tests.support.programs import environment
 
     copy = tmp_path / "site"
     shutil.copytree(Path(package.__file__).parent, copy / "nightlatch", ignore=shutil.ignore_patterns("__pycache__"))

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from tests.e2e.runs import run_job
-from tests.programs import TOOL, faketime, midday, nightlatch
+from tests.support.programs import TOOL, faketime, midday, nightlatch
+from tests.support.runs import run_job
 
 
 def test_what_hangs_is_ended_and_what_makes_progress_is_not(sqlite_url, tmp_path):

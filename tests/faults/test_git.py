@@ -15,8 +15,8 @@ from nightlatch.core.value import replace
 from nightlatch.errors import Busy, LeaseLost, StoreUnreachable
 from nightlatch.store.git.store import GitStore
 from nightlatch.system import identity
-from tests import programs
-from tests.faults.git_remote import ELSEWHERE, Remote, act, overtake, take
+from tests.support import programs
+from tests.support.git_remote import ELSEWHERE, Remote, act, overtake, take
 
 ROOT = Path(__file__).parents[2]
 
@@ -125,7 +125,7 @@ PAUSED = """
 import sys
 from nightlatch.store.git.store import connect
 from nightlatch.errors import LeaseLost
-from tests.faults.git_remote import act
+from tests.support.git_remote import act
 url, verb, grant = sys.argv[1:]
 store = connect(url)
 store.read("job")

@@ -20,7 +20,7 @@ from nightlatch.core.options import BATCH, CALL, DECORATOR, RUN, as_flag, as_key
 from nightlatch.core.target import Command, Function
 from nightlatch.core.value import replace
 from nightlatch.errors import BadOption
-from nightlatch.runtime.both.job import definition
+from nightlatch.runtime.shared.job import definition
 
 COMMAND = Command(words=("sh", "-c", "true"))
 FUNCTION = Function(where="nightly:articles", arguments='{"args": ["é"], "kwargs": {}}', path=("/a",), interpreter="py")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nightlatch.cli.main import COMMANDS
-from tests.programs import environment
+from tests.support.programs import environment
 
 SOURCE = Path(__file__).parents[2] / "src" / "nightlatch"
 
@@ -31,12 +31,12 @@ LAYERS = [
 ]
 
 
-# Inside runtime/, by the process that a file runs in. A supervisor and its child share `both`, and nothing else.
+# Inside runtime/, by the process that a file runs in. A supervisor and its child share `shared`, and nothing else.
 SIDES = {
-    "both": {"both"},
-    "supervisor": {"both", "supervisor"},
-    "child": {"both", "child"},
-    "caller": {"both", "caller"},
+    "shared": {"shared"},
+    "supervisor": {"shared", "supervisor"},
+    "child": {"shared", "child"},
+    "caller": {"shared", "caller"},
 }
 
 LAZY = 191  # imports inside functions, which keep `lock` and `run` light. One more needs a reason, and this number
@@ -71,7 +71,7 @@ def imports(path: Path) -> list[str]:
 
 
 def modules() -> dict[str, Path]:
-    """Every module by its name: core.job, gates, runtime.both.verdict."""
+    """Every module by its name: core.job, gates, runtime.shared.verdict."""
     names = {path: path.relative_to(SOURCE).with_suffix("").parts for path in SOURCE.rglob("*.py")}
     return {".".join(parts[:-1] if parts[-1] == "__init__" else parts): path for path, parts in names.items()}
 

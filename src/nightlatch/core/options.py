@@ -9,7 +9,7 @@ front end's `name` says how that field is written there.
 from __future__ import annotations
 
 from ..errors import BadOption, UsageError
-from . import budget, duration, given
+from . import budget, checks, duration
 from .budget import Cap
 
 TYPE_CHECKING = False
@@ -183,7 +183,7 @@ def item_caps(help: str, **more: Any) -> Any:
 def _text(value: object, what: str, *, empty: bool = False) -> str:
     if isinstance(value, str) and value:
         return value  # half characters too: it may name a file
-    return given.text(value, what, empty=empty)
+    return checks.text(value, what, empty=empty)
 
 
 def _time(value: Any, what: str) -> float:
@@ -202,19 +202,19 @@ def _bound(value: Any, what: str) -> float | None:
 
 def _whole(value: object, what: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise UsageError(f"{what} is {given.shown(value)}: write a whole number; 0 is the least")
+        raise UsageError(f"{what} is {checks.shown(value)}: write a whole number; 0 is the least")
     return value
 
 
 def _flag(value: object, what: str) -> bool:
     if not isinstance(value, bool):
-        raise UsageError(f"{what} is {given.shown(value)}: write True or False")
+        raise UsageError(f"{what} is {checks.shown(value)}: write True or False")
     return value
 
 
 def _texts(value: object, what: str) -> tuple[str, ...]:
     if not isinstance(value, str | list | tuple):
-        raise UsageError(f"{what} is {given.shown(value)}: give a text, or a list of texts")
+        raise UsageError(f"{what} is {checks.shown(value)}: give a text, or a list of texts")
     return tuple(_text(one, what) for one in ((value,) if isinstance(value, str) else value))
 
 
@@ -239,7 +239,7 @@ def _caps(value: Any, what: str, periods: tuple[str, ...] = budget.PERIODS) -> t
     if _is_mapping(value):
         value = ",".join(f"{cap}={amount}" for cap, amount in value.items())
     elif not isinstance(value, str):
-        raise UsageError(f'{what} is {given.shown(value)}: write it as in {{"usd": 2, "usd/day": 10}}')
+        raise UsageError(f'{what} is {checks.shown(value)}: write it as in {{"usd": 2, "usd/day": 10}}')
     return budget.parse(value, periods) if value else ()
 
 

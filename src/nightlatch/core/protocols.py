@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Protocol
 
-from .fence import Refusal, Standing
-from .model import Begun, Cursor, Done, Granted, Holder, Known, Mark, Record, Takeover
+from .fence import KeptMark, Refusal
+from .model import Begun, Cursor, Done, Granted, Holder, KnownGrants, Mark, Record, Takeover
 
 
 class Store(Protocol):
@@ -100,13 +100,13 @@ class Store(Protocol):
         person's word that the gate is gone for good.
         """
 
-    def listen(self, name: str) -> Ear:
+    def listen(self, name: str) -> ReleaseWaiter:
         """Begin to wait for `name`: what is released from now on, the ear hears, if the store sends word at all.
 
         Never raises: a store that cannot be heard is looked at again and again.
         """
 
-    def judges_unseen(self, record: Record) -> bool:
+    def may_expire_by_observation(self, record: Record) -> bool:
         """May a record whose `left` is None be taken by watching it stand still for its TTL?
 
         Raises if it must not: another machine on a store that serves one.
@@ -119,7 +119,7 @@ class Store(Protocol):
         """Let go of connections. The store may be used again; it opens what it needs."""
 
 
-class Ear(Protocol):
+class ReleaseWaiter(Protocol):
     """A waiter's ear for one lease. How often it is worth looking at a store is the store's own affair."""
 
     def wait(self, seconds: float) -> None:
@@ -142,7 +142,7 @@ class Gate(Protocol):
     def url(self) -> str:
         """What it is registered as; `gates.open(url)` makes it again, on any machine."""
 
-    def seal(self, mark: Mark, by: str, known: Known | None = None) -> Mark | None:
+    def seal(self, mark: Mark, by: str, known: KnownGrants | None = None) -> Mark | None:
         """Raise the gate's mark, so that every older grant is refused from now on; returns the mark before.
 
         Durable when it returns. Raises `StaleToken` if a newer mark stands, `OtherStore` if the gate
@@ -162,7 +162,7 @@ class Registrable(Gate, Protocol):
 class Inspectable(Gate, Protocol):
     """A gate that a person can look into and correct: `nightlatch gate`."""
 
-    def standing(self) -> dict[str, Standing]:
+    def standing(self) -> dict[str, KeptMark]:
         """Every mark by lease name."""
 
     def refusals(self) -> list[Refusal]:

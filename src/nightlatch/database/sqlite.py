@@ -18,8 +18,8 @@ from ..errors import StoreUnreachable
 from ..system import clock, durable, filelock, identity, storage
 from ..system.light import sqlite3
 from . import schema, sqlite_presence
+from .sqlite_errors import ExplainedSqliteErrors
 from .sqlite_log import Log
-from .sqlite_trouble import Explained
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,10 +34,10 @@ MEMORY = ":memory:"
 PATIENCE = 30.0  # seconds a writer waits for its turn unless it says otherwise
 
 _inherited: list[sqlite3.Connection] = []
-_used: WeakSet[Sqlite] = WeakSet()  # by this process
+_used: WeakSet[SqliteDatabase] = WeakSet()  # by this process
 
 
-class Sqlite:
+class SqliteDatabase:
     """One connection, shared by the threads of a process; opened at first use, closed before a fork, and opened again.
 
     What SQLite knows of its locks would be copied by a fork: the child would believe in locks that are the parent's.
@@ -61,7 +61,7 @@ class Sqlite:
         self._read_only = read_only
         self._queue = filelock.FairLock(f"{self.path}.queue", keep_open=True)
         self._thread = RLock()
-        self._explained = Explained(self.path)
+        self._explained = ExplainedSqliteErrors(self.path)
         self._connection: sqlite3.Connection | None = None
         self._log = Log(self.path)
         self._facts: dict[str, str] = {}
@@ -131,9 +131,9 @@ class Sqlite:
             connection = self._connect()
             return self._in_turn(transaction, patience, lazy=lazy)
 
-    def transaction(self, *, patience: float = PATIENCE) -> _Transaction:
+    def transaction(self, *, patience: float = PATIENCE) -> _SqliteTransaction:
         """Several statements as one: `with db.transaction() as execute: execute(sql, **values)`."""
-        return _Transaction(self, patience)
+        return _SqliteTransaction(self, patience)
 
     def listen(self, name: str) -> None:
         """No word is sent of a release: whoever waits looks."""
@@ -301,12 +301,12 @@ def _in_child() -> None:
 os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_child)
 
 
-class _Transaction:
-    def __init__(self, database: Sqlite, patience: float) -> None:
+class _SqliteTransaction:
+    def __init__(self, database: SqliteDatabase, patience: float) -> None:
         self._database = database
         self._patience = patience
 
-    def __enter__(self) -> _Transaction:
+    def __enter__(self) -> _SqliteTransaction:
         database = self._database
         database._thread.acquire()
         try:

@@ -10,13 +10,13 @@ the same name in this moment.
 from __future__ import annotations
 
 from ..core import advice
-from ..core.model import Cursor, Done, Granted, Holder, Known, Record
+from ..core.model import Cursor, Done, Granted, Holder, KnownGrants, Record
 from ..core.tenure import request_timeout
 from ..database.guarded import Table
 from ..errors import Busy, LeaseLost, StoreUnreachable
 from ..system import identity
 from . import held
-from .ear import Polling
+from .polling import PollingWaiter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..core.model import Begun, Takeover
-    from ..core.protocols import Ear
-    from ..database.postgres import Postgres
-    from ..database.sqlite import Sqlite
+    from ..core.protocols import ReleaseWaiter
+    from ..database.postgres import PostgresDatabase
+    from ..database.sqlite import SqliteDatabase
 
 # A token is at least the wall clock in ms: even a store that lost its records hands out higher ones.
 # `excluded.token` is that clock, read once: read twice, it could step back in between.
@@ -45,7 +45,7 @@ ON CONFLICT (name) DO UPDATE SET
   previous = CASE WHEN lease.grant_id = excluded.grant_id THEN lease.previous ELSE lease.token END,
   since    = CASE WHEN lease.grant_id = excluded.grant_id THEN lease.since ELSE excluded.since END,
   past     = CASE WHEN lease.grant_id = excluded.grant_id THEN lease.past
-                  ELSE substr(excluded.past || ' ' || lease.token || ' ' || lease.past, 1, {Known.LENGTH}) END,
+                  ELSE substr(excluded.past || ' ' || lease.token || ' ' || lease.past, 1, {KnownGrants.LENGTH}) END,
   grant_id = excluded.grant_id, holder = excluded.holder, ttl = excluded.ttl, clock = excluded.clock,
   expires  = excluded.expires, until = excluded.until, version = lease.version + 1
 WHERE lease.grant_id IS NULL
@@ -143,7 +143,7 @@ class SqlStore:
     default_ttl = 60.0
     lists_begun = False  # all machines share the ledger, or there is only one
 
-    def __init__(self, url: str, database: Sqlite | Postgres, folder: str) -> None:
+    def __init__(self, url: str, database: SqliteDatabase | PostgresDatabase, folder: str) -> None:
         self.url = url  # as it may be shown: without a password
         self.folder = folder
         self._db = database
@@ -178,7 +178,9 @@ class SqlStore:
             record = self.read(name)
             raise Busy(held.sentence(record, name), record)
         token, previous, gates, past = rows[0]
-        return Granted(token=token, previous=previous, gates=self.gates(name) if gates else (), known=Known.read(past))
+        return Granted(
+            token=token, previous=previous, gates=self.gates(name) if gates else (), known=KnownGrants.read(past)
+        )
 
     def _look_first(self, name: str, grant: str) -> None:
         if self._read(_HELD, name=name, grant=grant):
@@ -257,10 +259,10 @@ class SqlStore:
                 raise self._lost(name)
             return bool(execute(self._sql(change), name=name, gate=gate, token=held_by_me[0][0]))
 
-    def listen(self, name: str) -> Ear:
-        return self._db.listen(name) or Polling(every=self._db.poll_every)
+    def listen(self, name: str) -> ReleaseWaiter:
+        return self._db.listen(name) or PollingWaiter(every=self._db.poll_every)
 
-    def judges_unseen(self, record: Record) -> bool:
+    def may_expire_by_observation(self, record: Record) -> bool:
         """May a record that no clock here can judge be taken by watching it stand still?
 
         On a server it was left there by a clock that has stepped back since.
@@ -325,7 +327,7 @@ def _record(row: tuple[Any, ...]) -> Record:
         until=until / 1000,
         left=None if left is None or left > ttl else left / 1000,
         version=str(version),
-        known=Known.read(past),
+        known=KnownGrants.read(past),
     )
 
 

@@ -24,7 +24,7 @@ DRY_RUN = "NIGHTLATCH_DRY_RUN"  # set in every process that a dry-run starts
 
 _PR_SET_CHILD_SUBREAPER = 36
 
-asking: set[int] = set()  # programs that this process itself has asked something, by system/command.py
+own_programs: set[int] = set()  # programs that this process itself has asked something, by system/program.py
 _SHORTEST = 16  # characters of a grant that processes are ended by
 _ANSWER = 5.0  # seconds for their answers when the tree is ended
 
@@ -102,16 +102,18 @@ def kill_the_others() -> None:
     """End everything below me, but let what this process itself is asking (a renewal pushed by git) come to its end:
     killed, it would leave its lock files behind."""
     deadline = clock.now() + _ANSWER
-    while (ours := set(asking)) and clock.now() < deadline:  # mostly there is none, and a look at all costs as much
+    while (
+        ours := set(own_programs)
+    ) and clock.now() < deadline:  # mostly there is none, and a look at all costs as much
         spared = ours.union(*map(descendants, ours))
         signal_all(descendants(os.getpid()) - spared, signal.SIGKILL)
         time.sleep(0.01)
 
 
 def kill_since(before: set[int]) -> None:
-    """End everything below me that is not among `before`, nor of a program that this process is asking something."""
+    """End everything below me that is not among `before`, nor of a program that this process itself runs."""
     while True:
-        ours = set(asking)
+        ours = set(own_programs)
         rest = descendants(os.getpid()) - before - ours.union(*map(descendants, ours))
         if not rest:
             return

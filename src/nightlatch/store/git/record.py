@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...core.model import Begun, Cursor, Holder, Known, Record
+from ...core.model import Begun, Cursor, Holder, KnownGrants, Record
 from ...core.value import value
 from ...system import identity
 
@@ -11,7 +11,7 @@ _BEGUN = "begun="
 
 
 @value(frozen=True, kw_only=True)
-class Standing:
+class StoredLease:
     """A lease as it stands in its ref."""
 
     token: int
@@ -22,7 +22,7 @@ class Standing:
     since: float
     until: float
     gates: tuple[str, ...] = ()
-    past: str = ""  # as `Known` reads it
+    past: str = ""  # as `KnownGrants` reads it
     begun: tuple[Begun, ...] = ()
 
     @property
@@ -61,14 +61,14 @@ class Standing:
             until=self.until,
             left=None,  # no clock here: a challenger watches whether it changes
             version=version,
-            known=Known.read(self.past),
+            known=KnownGrants.read(self.past),
             begun=self.begun,
         )
 
 
-def read_standing(message: str) -> Standing:
+def read_lease(message: str) -> StoredLease:
     given, lines = _fields(message)
-    return Standing(
+    return StoredLease(
         token=int(given["token"]),
         previous=int(given["previous"]),
         grant=given["grant"],
