@@ -284,7 +284,9 @@ class _Loop:
         tree.become_subreaper()
         self.cgroup = self.lifetime.enclose() if self.lifetime else ""
         if self.cgroup:
-            from . import spawn  # noqa: F401 - loaded now, while the supervisor acquires the lease
+            from . import spawn  # loaded now, while the supervisor acquires the lease
+
+            self.clone = spawn
         for signum in _NOT_FOR_US:
             if signal.signal(signum, signal.SIG_IGN) != signal.SIG_IGN:
                 self.defaults.append(signum)  # the command gets it back; what nohup ignores stays ignored
@@ -428,11 +430,11 @@ class _Loop:
     def _spawn_file(self, path: str, argv: list[str], env: dict[str, str]) -> int:
         onto = list(zip(self.streams or (), (1, 2), strict=False))
         if self.cgroup:
-            from .spawn import Unsupported, spawn
-
             try:
-                return spawn(self.cgroup, path, argv, env, streams=onto, group=self.group, defaults=self.defaults)
-            except Unsupported:
+                return self.clone.spawn(
+                    self.cgroup, path, argv, env, streams=onto, group=self.group, defaults=self.defaults
+                )
+            except self.clone.Unsupported:
                 self._move_in()
         return os.posix_spawn(
             path,
