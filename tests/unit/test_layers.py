@@ -180,7 +180,10 @@ def test_the_rules_know_neither_clock_nor_files(module):
             assert outside not in text, f"{path.name} has {outside}"
 
 
-HEAVY = ["asyncio", "rich", "msgspec", "psycopg", "importlib.metadata", "argparse", "re", "enum", "typing", "json"]
+HEAVY = [
+    "aiohttp", "argparse", "asyncio", "cronsim", "ctypes", "dataclasses", "enum", "genai_prices",
+    "importlib.metadata", "inspect", "jinja2", "json", "msgspec", "psycopg", "re", "rich", "tomllib", "typing",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("command", ["lock", "run"])
@@ -195,6 +198,23 @@ def test_the_path_of_lock_and_run_imports_nothing_heavy(command, sqlite_url):
         env=environment(sqlite_url), text=True, capture_output=True, check=True,
     )  # fmt: skip
     assert shown.stdout.strip() == "0 []", shown.stdout + shown.stderr
+
+
+def test_private_modules_of_python_are_imported_by_light_alone():
+    found = {
+        f"{path.relative_to(SOURCE)}: {name}"
+        for path in SOURCE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        for name in _modules(node)
+        if name.startswith("_") and name not in ("__future__", "_thread")  # `_thread` is documented
+    }
+    assert found and all(one.startswith("system/light.py: ") for one in found), found
+
+
+def _modules(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.ImportFrom):
+        return [node.module or ""] if not node.level else []
+    return [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
 
 
 def test_every_command_has_a_file_and_every_file_is_a_command():

@@ -11,7 +11,7 @@ import os
 import sys
 import time
 
-from . import clock, process
+from . import clock, light, process
 from .lifetime import TREE
 from .light import signal
 
@@ -33,12 +33,7 @@ def become_subreaper() -> None:
     """Orphans below this process become its children. Not inherited by forked children."""
     if sys.platform != "linux":
         return
-    # What `ctypes.CDLL(None).prctl(…)` comes to, without importing the rest of ctypes on the path of `lock`.
-    import _ctypes
-
-    program = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]
-    prctl = _ctypes.dlsym(program, "prctl")
-    if _ctypes.call_function(prctl, (_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)):
+    if light.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         raise OSError("prctl(PR_SET_CHILD_SUBREAPER) was refused")
 
 
