@@ -1,8 +1,8 @@
 """A job, declared once: what is run, and the table of its options.
 
 Each field with a row is an option: of `nightlatch run` as --keep-awake, of `@nightlatch.job`, `nightlatch.run()` and
-`nightlatch.toml` as keep_awake, in the order in which they are shown. A row says where it is valid: what only a schedule
-needs is valid in `nightlatch.toml` alone. One with `defines=False` does not change what the job is.
+`nightlatch.toml` as keep_awake, in the order in which they are shown. A row says where it is valid: what only a
+schedule needs is valid in `nightlatch.toml` alone. One with `defines=False` does not change what the job is.
 """
 
 from __future__ import annotations
