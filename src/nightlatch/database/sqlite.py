@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import os
 from _thread import RLock
-from _weakrefset import WeakSet
 
 from ..errors import StoreUnreachable
 from ..system import clock, durable, filelock, identity, storage
-from ..system.light import sqlite3
+from ..system.light import WeakSet, sqlite3
 from . import schema, sqlite_presence
 from .sqlite_errors import ExplainedSqliteErrors
 from .sqlite_log import Log
