@@ -48,7 +48,7 @@ LAZY = {
     "gates": 4,
     "ledger": 19,
     "runtime": 88,
-    "store": 8,
+    "store": 10,
     "system": 2,
     "testing": 5,
 }
