@@ -129,6 +129,8 @@ class _Rehearsal(Looking):
             "NIGHTLATCH_JOB": self.job.name,
             "NIGHTLATCH_KEY": key,
             "NIGHTLATCH_SLOT": self.job.due,
+            "NIGHTLATCH_MISSED": str(self.job.missed),
+            "NIGHTLATCH_SINCE": self.job.since,
             "NIGHTLATCH_ATTEMPT": str(self.known.attempt + 1 if self.known else 1),
             "NIGHTLATCH_TOKEN": "0",
             "NIGHTLATCH_GRANT": self.grant,
