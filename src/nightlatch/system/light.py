@@ -2,9 +2,9 @@
 
 `signal` imports enum and functools to name its constants, `sqlite3` imports datetime for converters that we do not
 use, `hashlib` loads OpenSSL, `socket` imports selectors, `ctypes` defines classes for a call that needs none (1.6 ms
-instead of 0.3), `weakref` imports half of collections, `_sqlite3` imports functools. Together they take longer than acquiring a lease. The C modules
-below them have the same names with the same meaning; a type checker sees the public ones. Each is loaded at its first
-use.
+instead of 0.3), `weakref` imports half of collections, `_sqlite3` imports functools. Together they take longer than
+acquiring a lease. The C modules below them have the same names with the same meaning; a type checker sees the public
+ones. Each is loaded at its first use.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ else:
         return _ctypes.call_function(_ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl"), arguments)
 
     def _sqlite3():
-        """It takes nothing but lru_cache from functools, which takes longer to import than all of SQLite (2.5 ms). So it
-        gets that alone. A program with threads has imported functools already."""
+        """It takes nothing but lru_cache from functools, whose import takes longer than its own (2.5 ms): so it gets
+        that alone. A program with threads has imported functools already."""
         import sys
 
         if "functools" not in sys.modules and "_sqlite3" not in sys.modules:
