@@ -181,8 +181,9 @@ def test_the_rules_know_neither_clock_nor_files(module):
 
 
 HEAVY = [
-    "aiohttp", "argparse", "asyncio", "cronsim", "ctypes", "dataclasses", "enum", "genai_prices",
-    "importlib.metadata", "inspect", "jinja2", "json", "msgspec", "psycopg", "re", "rich", "tomllib", "typing",
+    "aiohttp", "argparse", "asyncio", "collections", "cronsim", "ctypes", "dataclasses", "enum", "functools",
+    "genai_prices", "importlib.metadata", "inspect", "jinja2", "json", "msgspec", "psycopg", "re", "rich", "tomllib",
+    "typing",
 ]  # fmt: skip
 
 
