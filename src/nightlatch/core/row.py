@@ -86,7 +86,7 @@ class Claim:
     ended: str = ""  # how
 
     @property
-    def open(self) -> bool:
+    def is_open(self) -> bool:
         return not self.ended
 
 
@@ -126,7 +126,7 @@ class Row:
     @property
     def wake(self) -> float:
         """When somebody should look at it."""
-        if self.claim and self.claim.open:
+        if self.claim and self.claim.is_open:
             return min(self.claim.again_at, self.next_due) if self.claim.again_at else 0.0
         return self.next_due
 

@@ -92,7 +92,7 @@ def decide(row: Row, due: Due | None, policy: Policy, seen: Seen) -> Decision:
     if row.slot > seen.now + AHEAD + _period(row, due):
         return _ahead(seen)
     claim = row.claim
-    if claim and claim.open:
+    if claim and claim.is_open:
         return _claimed(row, claim, due, policy, seen)
     if row.paused and not _is_paused(row, seen.now):
         return _unpause(row, due, seen)
