@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.git_server import git_http, git_repository
+from tests.support.servers.git import git_http, git_repository
 
 from nightlatch import gates
 from nightlatch.core.model import Mark

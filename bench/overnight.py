@@ -24,7 +24,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.programs import kill_all
+from tests.support.programs import kill_all
 
 from nightlatch.ledger import open_for
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.runs import Running, one, run
+from tests.support.runs import Running, one, run
 
 
 @pytest.fixture

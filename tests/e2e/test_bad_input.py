@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from nightlatch.cli.main import COMMANDS
-from tests.disks import mounting
-from tests.programs import NIGHTLATCH, TOOL, environment, nightlatch, said
+from tests.support.disks import mounting
+from tests.support.programs import NIGHTLATCH, TOOL, environment, nightlatch, said
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from nightlatch.ledger import open_for
-from tests.disks import mounting
-from tests.e2e.batches import jsonl
-from tests.programs import NIGHTLATCH, alive, children, environment, kill_all, nightlatch, start, until
+from tests.support.batches import jsonl
+from tests.support.disks import mounting
+from tests.support.programs import NIGHTLATCH, alive, children, environment, kill_all, nightlatch, start, until
 
 SPEND = [*NIGHTLATCH, "spend"]
 

@@ -15,9 +15,9 @@ import nightlatch
 from nightlatch.core.job import Job
 from nightlatch.core.target import Command
 from nightlatch.ledger import open_for
-from nightlatch.runtime.both.job import definition
-from tests.programs import environment
-from tests.programs import nightlatch as command
+from nightlatch.runtime.shared.job import definition
+from tests.support.programs import environment
+from tests.support.programs import nightlatch as command
 
 ROOT = Path(__file__).parents[2]
 
@@ -114,13 +114,13 @@ SCHEME = """    Scheme("memo:", example="memo:NAME", connect=_memo, ledger=OF_EA
 """
 
 MEMO = """
-from ..database.sqlite import Sqlite
+from ..database.sqlite import SqliteDatabase
 from . import url
 from .sql import SqlStore
 
 def connect(where):
     folder = url.folder_of(where)
-    return SqlStore(where, Sqlite(f"{folder}/memo.db", "store"), folder)
+    return SqlStore(where, SqliteDatabase(f"{folder}/memo.db", "store"), folder)
 """
 
 
@@ -151,7 +151,7 @@ def test_nobody_else_looks_at_a_stores_scheme():
     elsewhere = {
         "gates",
         "runtime/supervisor/publishing/targets.py",
-        "runtime/child/batches/place.py",
+        "runtime/child/batches/item_workspaces.py",
         "observe/gates.py",
         "cli/prove_places.py",
     }

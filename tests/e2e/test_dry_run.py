@@ -14,7 +14,7 @@ from nightlatch.ledger import open_for
 from nightlatch.ledger.model import Run
 from nightlatch.runtime.child.planned import Planned
 from nightlatch.store.url import connect
-from tests.programs import alive, environment, kill_all, nightlatch, start, until
+from tests.support.programs import alive, environment, kill_all, nightlatch, start, until
 
 JOBS = """
 import asyncio, os, pathlib, subprocess, sys, time

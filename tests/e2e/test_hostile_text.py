@@ -15,7 +15,7 @@ from nightlatch.cli.main import run as cli
 from nightlatch.core.model import Holder
 from nightlatch.ledger import place
 from nightlatch.store import url
-from tests.programs import NIGHTLATCH, environment, nightlatch
+from tests.support.programs import NIGHTLATCH, environment, nightlatch
 
 BAD = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e\x08\r\n!INJECTED \udcff"
 STORED = BAD.replace("\udcff", "")  # a database has no half characters

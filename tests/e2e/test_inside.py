@@ -10,8 +10,8 @@ import pytest
 
 import nightlatch
 from nightlatch.ledger import open_for
-from tests import nightly
-from tests.programs import nightlatch as command
+from tests.support import python_jobs
+from tests.support.programs import nightlatch as command
 
 JOBS = """
 import asyncio, os, pathlib, sys
@@ -110,7 +110,7 @@ def dying(name):
 """
 
 
-class Jobs(nightly.Jobs):
+class Jobs(python_jobs.Jobs):
     def __init__(self, folder: Path, store: str) -> None:
         super().__init__(folder, store, JOBS)
         self.ledger = open_for(store)

@@ -7,8 +7,8 @@ import signal
 
 from nightlatch.ledger import open_for
 from nightlatch.store import url as stores
-from tests.e2e.runs import Running, listed, one
-from tests.programs import children, nightlatch, said, start, until
+from tests.support.programs import children, nightlatch, said, start, until
+from tests.support.runs import Running, listed, one
 
 
 def test_a_run_whose_holder_was_killed_is_shown_as_lapsed(sqlite_url, lapsed):

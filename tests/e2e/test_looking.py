@@ -11,8 +11,8 @@ from nightlatch.cli import status
 from nightlatch.ledger import open_for, opening
 from nightlatch.observe import overview
 from nightlatch.system import identity
-from tests.e2e.runs import Running, listed, one, run
-from tests.programs import TOOL, nightlatch, said
+from tests.support.programs import TOOL, nightlatch, said
+from tests.support.runs import Running, listed, one, run
 
 
 def test_nothing_ran_yet_says_how_to_begin(sqlite_url):

@@ -15,11 +15,11 @@ import pytest
 
 from nightlatch import connect
 from nightlatch.gates.bucket import Bucket
-from tests import s3
-from tests.git_server import git_repository
-from tests.programs import carrying, nightlatch, start, until
-from tests.servers import PostgresServer
-from tests.workdirs import begun, git
+from tests.support.clones import begun, git
+from tests.support.programs import carrying, nightlatch, start, until
+from tests.support.servers import s3
+from tests.support.servers.git import git_repository
+from tests.support.servers.postgres import PostgresServer
 
 
 def files(folder: Path) -> set[str]:

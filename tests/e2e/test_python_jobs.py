@@ -17,9 +17,9 @@ import pytest
 import nightlatch
 from nightlatch.errors import InDoubt, LeaseLost, UsageError
 from nightlatch.ledger import open_for
-from nightlatch.runtime.both.replies import one_by_one
+from nightlatch.runtime.shared.replies import one_by_one
 from nightlatch.runtime.supervisor.socket.server import Socket
-from tests.programs import environment, python, start, until
+from tests.support.programs import environment, python, start, until
 
 JOBS = """
 import asyncio, json, os, pathlib, sys, time

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.git_server import git_repository
-from tests.programs import nightlatch
+from tests.support.programs import nightlatch
+from tests.support.servers.git import git_repository
 
 
 def doubtful_effect(store: str, key: str, *more: str) -> None:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.runs import Running, listed, one, run_job
-from tests.programs import NIGHTLATCH, TOOL, environment, nightlatch, start, until
+from tests.support.programs import NIGHTLATCH, TOOL, environment, nightlatch, start, until
+from tests.support.runs import Running, listed, one, run_job
 
 WORDS = """
 import os, socket, sys

@@ -15,7 +15,7 @@ import pytest
 from nightlatch.core import statuses
 from nightlatch.ledger import open_for
 from nightlatch.system import identity
-from tests.programs import children, environment, nightlatch, start, until
+from tests.support.programs import children, environment, nightlatch, start, until
 
 # The same command line, less patient; and one that is patient enough for somebody to mend the gate.
 HASTY = "from nightlatch.runtime.supervisor.leases import unsealed; unsealed.PAUSE = {}\nfrom nightlatch.cli.main import main; main()"

@@ -20,19 +20,18 @@ from nightlatch.core.model import Mark
 from nightlatch.errors import GateUnreachable, InDoubt, StaleToken
 from nightlatch.gates import sql_postgres, sql_sqlite
 from nightlatch.system import filelock, identity, process
-from tests import programs, sql_target
-from tests.faults.stopping import go_on, sealed_after_a_look, until_stopped
-from tests.marks import mark
-from tests.proxy import Proxy
-from tests.sql_target import Target
+from tests.support import programs, sql_target
+from tests.support.marks import mark
+from tests.support.servers.postgres_proxy import Proxy
+from tests.support.sql_target import Target
+from tests.support.stopped import go_on, sealed_after_a_look, until_stopped
 
-HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def writer(started: list[subprocess.Popen[str]], target: Target, its: Mark, content: str, point: str) -> Any:
     argv = [target.url, its.store, its.name, str(its.token), its.grant, content, point]
-    program = [sys.executable, "-m", "tests.faults.sql_writer", *argv]
+    program = [sys.executable, "-m", "tests.support.processes.sql_writer", *argv]
     started.append(subprocess.Popen(program, text=True, cwd=ROOT, stdin=subprocess.PIPE, process_group=0))
     return started[-1]
 
@@ -192,7 +191,7 @@ def test_kills_at_random_points_leave_nothing_torn_stale_or_lost(target):
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     killed = subprocess.run(
-        [sys.executable, "-m", "tests.faults.sql_killing", target.url, "100", str(seed)],
+        [sys.executable, "-m", "tests.support.processes.sql_killing", target.url, "100", str(seed)],
         text=True, capture_output=True, timeout=170, cwd=ROOT,
     )  # fmt: skip
     assert not killed.returncode, killed.stderr

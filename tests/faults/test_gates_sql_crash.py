@@ -15,12 +15,12 @@ import pytest
 from nightlatch.errors import GateUnreachable, InDoubt
 from nightlatch.gates import sql_postgres_entered
 from nightlatch.gates.sql_postgres_settle import settle
-from tests import sql_target
-from tests.marks import mark
-from tests.programs import alive, until
-from tests.proxy import Proxy
-from tests.servers import PostgresServer
-from tests.sql_target import Target
+from tests.support import sql_target
+from tests.support.marks import mark
+from tests.support.programs import alive, until
+from tests.support.servers.postgres import PostgresServer
+from tests.support.servers.postgres_proxy import Proxy
+from tests.support.sql_target import Target
 
 
 @pytest.fixture(scope="module")

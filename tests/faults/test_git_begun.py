@@ -11,9 +11,9 @@ import pytest
 from nightlatch.core.model import Begun
 from nightlatch.errors import InDoubt
 from nightlatch.ledger import open_for
-from tests import programs
-from tests.faults.git_remote import Remote, take
 from tests.faults.test_git import lose_the_next_reply
+from tests.support import programs
+from tests.support.git_remote import Remote, take
 
 POST = ["sh", "-c", 'echo "$NIGHTLATCH_TOKEN" >> "$0"; exec sleep "$1"']
 

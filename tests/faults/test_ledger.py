@@ -20,7 +20,7 @@ from nightlatch.errors import RunEnded, StaleToken
 from nightlatch.ledger.ledger import Ledger
 from nightlatch.ledger.model import Run
 from nightlatch.ledger.writer import Writer
-from tests.programs import until
+from tests.support.programs import until
 
 ME = Holder(incarnation="i", user="ann", host="here")
 

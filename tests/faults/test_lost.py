@@ -11,9 +11,9 @@ import pytest
 
 import nightlatch
 from nightlatch.ledger import open_for
-from tests.e2e.runs import Running, run
-from tests.programs import alive, children
-from tests.programs import nightlatch as command
+from tests.support.programs import alive, children
+from tests.support.programs import nightlatch as command
+from tests.support.runs import Running, run
 
 
 def _kill_warden(store: str, running: Running) -> None:

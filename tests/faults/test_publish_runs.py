@@ -15,9 +15,9 @@ import pytest
 from nightlatch.core import statuses
 from nightlatch.ledger import open_for
 from nightlatch.system import identity
-from tests.git_server import git_repository
-from tests.programs import TOOL, children, nightlatch, start, until
-from tests.workdirs import begun, git
+from tests.support.clones import begun, git
+from tests.support.programs import TOOL, children, nightlatch, start, until
+from tests.support.servers.git import git_repository
 
 ROUNDS = int(os.environ.get("NIGHTLATCH_ROUNDS", "10"))
 

@@ -15,8 +15,8 @@ import pytest
 
 import nightlatch
 from nightlatch.ledger import open_for
-from tests.faults.counting_server import LATENCY
-from tests.programs import kill_all, python, until
+from tests.support.programs import kill_all, python, until
+from tests.support.servers.counting import LATENCY
 
 ROUNDS = int(os.environ.get("NIGHTLATCH_ROUNDS", "12"))
 ITEMS = 24

@@ -13,7 +13,7 @@ import pytest
 from nightlatch.ledger import open_for
 from nightlatch.ledger.model import Run
 from nightlatch.store import url as stores
-from tests.programs import TOOL, faketime, nightlatch, start, until
+from tests.support.programs import TOOL, faketime, nightlatch, start, until
 
 # $1 notes each attempt; the try fails until $1.go exists, and asks to be left alone for $2 seconds.
 FLAKY = f'echo "$NIGHTLATCH_ATTEMPT" >> "$1"; [ -e "$1.go" ] || exec {TOOL} fail --retry-after "$2"'

@@ -18,8 +18,19 @@ import pytest
 
 from nightlatch.core import statuses
 from nightlatch.ledger import open_for
-from tests.git_server import git_repository
-from tests.programs import NIGHTLATCH, TOOL, alive, carrying, children, kill_all, nightlatch, python, start, until
+from tests.support.programs import (
+    NIGHTLATCH,
+    TOOL,
+    alive,
+    carrying,
+    children,
+    kill_all,
+    nightlatch,
+    python,
+    start,
+    until,
+)
+from tests.support.servers.git import git_repository
 
 ROUNDS = int(os.environ.get("NIGHTLATCH_ROUNDS", "12"))
 

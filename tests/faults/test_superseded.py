@@ -17,17 +17,17 @@ import pytest
 from nightlatch import gates
 from nightlatch.core import statuses
 from nightlatch.ledger import open_for
-from tests import s3
-from tests.git_server import git_repository
-from tests.programs import TOOL, environment, nightlatch, until
-from tests.workdirs import begun, git
+from tests.support.clones import begun, git
+from tests.support.programs import TOOL, environment, nightlatch, until
+from tests.support.servers import s3
+from tests.support.servers.git import git_repository
 
 # The command line, killed with -9 right before or right after the write to its target.
 DYING = """
 import os, sys
 from nightlatch.cli.main import main
 from nightlatch.gates import git_push
-from nightlatch.runtime.supervisor.publishing import requested as asked, targets
+from nightlatch.runtime.supervisor.publishing import requested_targets, targets
 
 moment = sys.argv.pop(1)
 
@@ -38,7 +38,7 @@ def dying(land):
         os.kill(os.getpid(), 9)
     return land_and_die
 
-for kind in (targets.Replaced, asked.Copied):
+for kind in (targets.Replaced, requested_targets.Copied):
     kind.land = dying(kind.land)
 git_push.Push.run = dying(git_push.Push.run)
 main()

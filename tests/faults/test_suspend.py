@@ -15,8 +15,8 @@ import pytest
 
 from nightlatch.core import statuses
 from nightlatch.ledger import open_for
-from tests.faults.sleepy import Clock
-from tests.programs import alive, children, environment, until
+from tests.support.programs import alive, children, environment, until
+from tests.support.suspended_clock import Clock
 
 HOUR = 3600.0
 

@@ -24,13 +24,13 @@ from nightlatch.core import statuses
 from nightlatch.errors import StoreUnreachable
 from nightlatch.ledger import open_for
 from nightlatch.system import clock, identity
-from tests.git_server import git_repository
-from tests.programs import NIGHTLATCH, carrying, children, environment, until
 from tests.soak.found import Found, crashes
 from tests.soak.places import TTL, Place
-from tests.workdirs import begun, git
-from tests.workloads.fault_log import FaultLog
-from tests.workloads.wall_clock import WallClock
+from tests.support.clones import begun, git
+from tests.support.programs import NIGHTLATCH, carrying, children, environment, until
+from tests.support.servers.git import git_repository
+from tests.support.workloads.fault_log import FaultLog
+from tests.support.workloads.wall_clock import WallClock
 
 KINDS = ("runs", "once", "batch", "publish")
 CALLERS = 4

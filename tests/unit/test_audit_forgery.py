@@ -17,7 +17,7 @@ from nightlatch.ledger.items import ITEM
 from nightlatch.ledger.ledger import Ledger
 from nightlatch.ledger.model import Run
 from nightlatch.system import clock
-from tests.unit.books import CHAIN, ME, OTHER, begun, night, rewritten, tamper
+from tests.support.ledgers import CHAIN, ME, OTHER, begun, night, rewritten, tamper
 
 DAY = 86400.0
 

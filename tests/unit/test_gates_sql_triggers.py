@@ -15,8 +15,8 @@ import pytest
 from nightlatch import gates
 from nightlatch.errors import StaleToken, UsageError
 from nightlatch.system import identity
-from tests.programs import nightlatch as command
-from tests.unit.sql_gate import MARK, NEWER, insert
+from tests.support.programs import nightlatch as command
+from tests.support.sql_gate import MARK, NEWER, insert
 
 SQLITE = ["INSERT INTO article VALUES ('raw', 1)", "REPLACE INTO article VALUES ('raw', 1)",
           "UPDATE article SET token = 2", "DELETE FROM article"]  # fmt: skip

@@ -10,9 +10,9 @@ import pytest
 from nightlatch.core import effects
 from nightlatch.core.breaker import Breaker, Limit, alike
 from nightlatch.errors import UsageError
-from nightlatch.runtime.both.batches.items import Digest, Item, Reader
-from nightlatch.runtime.both.batches.selection import Selection
-from nightlatch.runtime.both.batches.template import BadItem, Command, Template
+from nightlatch.runtime.shared.batches.items import Digest, Item, Reader
+from nightlatch.runtime.shared.batches.selection import Selection
+from nightlatch.runtime.shared.batches.template import BadItem, Command, Template
 
 KEY = Template("{site}/{slug}")
 

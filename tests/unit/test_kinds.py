@@ -10,8 +10,7 @@ import pytest
 import nightlatch
 from nightlatch.ledger import kinds
 from nightlatch.ledger.kinds import ROWS, Kind
-
-from .books import begun
+from tests.support.ledgers import begun
 
 SOURCE = Path(nightlatch.__file__).parent
 ALL = [kind for kind in ROWS.values() if kind not in ("said", "one", "two")]

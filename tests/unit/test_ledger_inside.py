@@ -13,7 +13,7 @@ from nightlatch.ledger import open_for
 from nightlatch.ledger.inside import InnerRun, Inside
 from nightlatch.ledger.ledger import Ledger
 from nightlatch.system import identity
-from tests.programs import until
+from tests.support.programs import until
 
 STEP = ("0" * 32, "one", "done", 1, "1", "")
 

@@ -8,7 +8,7 @@ import pytest
 
 from nightlatch.errors import RunEnded, UsageError
 from nightlatch.ledger import deciding
-from tests.unit.books import ME, begun
+from tests.support.ledgers import ME, begun
 
 
 def test_a_running_run_hears_that_its_end_is_asked_for_and_goes_on_writing(book):

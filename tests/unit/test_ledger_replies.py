@@ -9,7 +9,7 @@ from nightlatch.ledger.ledger import Ledger
 from nightlatch.ledger.writer import Writer
 from nightlatch.runtime.supervisor.run import unwritten
 from nightlatch.runtime.supervisor.run.unwritten import Unwritten
-from tests.unit.books import begun
+from tests.support.ledgers import begun
 
 
 class Cut:

@@ -6,7 +6,7 @@ import pytest
 
 from nightlatch.errors import RunEnded, StaleToken, UsageError
 from nightlatch.ledger import sealing
-from tests.unit.books import ME, OTHER, begun, first, rewritten, tamper
+from tests.support.ledgers import ME, OTHER, begun, first, rewritten, tamper
 
 
 def test_a_key_comes_back_to_its_run(book):

@@ -9,7 +9,7 @@ import pytest
 from nightlatch.database.guarded import Table
 from nightlatch.errors import RunEnded, StaleToken, StoreUnreachable, UsageError
 from nightlatch.ledger.writer import Writer
-from tests.unit.books import ME, OTHER, begun
+from tests.support.ledgers import ME, OTHER, begun
 
 STEP = Table("usage", dict.fromkeys(["run", "job"], "TEXT") | dict.fromkeys(
     ["seq", "at", "usd", "tokens", "calls", "units"], "BIGINT"))  # fmt: skip

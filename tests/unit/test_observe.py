@@ -16,7 +16,7 @@ import nightlatch.observe
 from nightlatch.core import advice
 from nightlatch.core.effects import DONE, IN_DOUBT
 from nightlatch.core.model import Begun, Mark
-from nightlatch.database.postgres import Postgres
+from nightlatch.database.postgres import PostgresDatabase
 from nightlatch.errors import StoreUnreachable
 from nightlatch.gates.file import File
 from nightlatch.ledger import kinds, open_for
@@ -30,7 +30,7 @@ from nightlatch.observe.reader import NoStore, Reader
 from nightlatch.observe.runs import recent, start, view
 from nightlatch.store import url
 from nightlatch.system import identity
-from tests.unit.books import begun
+from tests.support.ledgers import begun
 
 HERE = identity.holder(pid=os.getpid())
 
@@ -294,13 +294,13 @@ def test_looking_at_a_store_that_has_no_ledger_yet_makes_none(any_store, tmp_pat
     assert [seen.record.name for seen in leases.every(reader.store)] == ["nightly"]
     assert list(tmp_path.rglob("*ledger*")) == []
     if any_store.startswith("postgresql"):
-        assert Postgres(any_store, "ledger").areas() == {"store"}
+        assert PostgresDatabase(any_store, "ledger").areas() == {"store"}
 
 
 def test_looking_into_an_empty_database_makes_no_store(postgres_url):
     with pytest.raises(NoStore, match="there is no store at postgresql://"):
         Reader(postgres_url)
-    assert Postgres(postgres_url, "ledger").areas() == set()
+    assert PostgresDatabase(postgres_url, "ledger").areas() == set()
 
 
 @pytest.mark.parametrize("content", ["nothing", "a table of another program"])

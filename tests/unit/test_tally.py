@@ -9,8 +9,7 @@ import pytest
 
 from nightlatch.ledger.model import USED
 from nightlatch.system import clock, zone
-
-from .books import begun
+from tests.support.ledgers import begun
 
 
 def used(book, job="job", besides=None):

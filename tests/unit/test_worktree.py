@@ -18,8 +18,8 @@ from nightlatch.core.model import Mark
 from nightlatch.errors import GateUnreachable
 from nightlatch.gates import trailers
 from nightlatch.system import identity
-from tests.git_server import git_repository
-from tests.workdirs import clone, commit, git
+from tests.support.clones import clone, commit, git
+from tests.support.servers.git import git_repository
 
 TRAILERS = {"Nightlatch-Job": "articles", "Nightlatch-Run": "run-7", "Nightlatch-Token": "1000"}
 LINES = [

@@ -7,7 +7,7 @@ import sys
 from ..core import advice, statuses
 from ..errors import UsageError
 from ..observe.runs import next_of
-from ..runtime.supervisor.run import kept
+from ..runtime.supervisor.run import kept_output
 from ..system import clock, identity
 from .arguments import Parser
 from .reading import open_reader
@@ -40,8 +40,8 @@ def main(argv: list[str]) -> int:
     args = parser.parse_args(argv)
     reader = open_reader(args.store)
     run = reader.ledger.run(args.run) or reader.ledger.newest(args.run) or reader.run(args.run)
-    folder = kept.folder_of(reader.store.folder, run.id)
-    if not kept.exists(folder):
+    folder = kept_output.folder_of(reader.store.folder, run.id)
+    if not kept_output.exists(folder):
         _explain(run, args.f)
     if not args.f:
         _pass_on(folder, args.raw, None)
@@ -84,7 +84,7 @@ def _pass_on(folder: str, raw: bool, over: _Over | None) -> None:
     from .plain import Plain
 
     plain, out = Plain(), sys.stdout.buffer
-    for data in kept.follow(folder, over) if over else kept.read(folder):
+    for data in kept_output.follow(folder, over) if over else kept_output.read(folder):
         out.write(data if raw else plain.feed(data))
         out.flush()
     out.write(plain.end())

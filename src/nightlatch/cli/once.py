@@ -170,7 +170,7 @@ def _tell_json(args: Namespace, command: list[str]) -> int:
 
 
 def _resolve(args: Namespace, command: list[str]) -> int:
-    from ..runtime.both.effects import resolve
+    from ..runtime.shared.effect_records import resolve
 
     if command:
         raise UsageError("--resolve runs no command: leave away what stands behind --")

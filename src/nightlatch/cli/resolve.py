@@ -115,7 +115,7 @@ def settle(one: Undecided, outcome: str, reader: Reader, wait: float) -> str:
             wait=wait,
         )
         return effects.resolution(outcome)
-    from ..runtime.both.effects import resolve
+    from ..runtime.shared.effect_records import resolve
 
     return resolve(one.key, outcome, by=who(), scope=one.scope, store=reader.url, wait=wait).status
 
@@ -135,7 +135,7 @@ def _decide_elsewhere(reader: Reader, args: Namespace) -> int:
     nothing = f"{printable(where)} waits for a decision. {look}"
     if args.batch or args.job or not args.outcome:
         raise UsageError(nothing)
-    from ..runtime.both.effects import resolve
+    from ..runtime.shared.effect_records import resolve
 
     try:
         effect = resolve(what, args.outcome, by=who(), scope=scope, store=reader.url, wait=args.wait)

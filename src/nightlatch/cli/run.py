@@ -10,8 +10,8 @@ from ..core.job import Job, unpack
 from ..core.options import RUN
 from ..core.target import Command, Function
 from ..errors import Busy, Error, InDoubt, Stop, UsageError
-from ..runtime.both import verdict
-from ..runtime.both.job import now, read
+from ..runtime.shared import verdict
+from ..runtime.shared.job import now, read
 from .arguments import Parser, split_command
 from .told import store_of_run
 
@@ -107,7 +107,7 @@ def _job(args: Namespace, command: list[str]) -> Job:
 
 def _rehearse(job: Job, args: Namespace) -> int:
     """A Python job is run for its effects to be found, none of which is done."""
-    from ..runtime.supervisor.rehearsal import rehearse
+    from ..runtime.supervisor.dry_run import rehearse
 
     plan = rehearse(job, store=args.store or store_of_run())
     if args.verdict:

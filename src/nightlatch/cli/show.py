@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..observe.details import Details
     from ..observe.timeline import Event
     from ..observe.undecided import Undecided
-    from ..runtime.both.plan import Plan
+    from ..runtime.shared.plan import Plan
 
 _PURPOSE = """\
 One run: what it is, its attempts, its timeline from the journal, what was refused, the end of its output,

@@ -8,7 +8,7 @@ begun ─→ done
 from __future__ import annotations
 
 from ..errors import UsageError
-from . import given
+from . import checks
 from .keys import key as derive
 from .model import check_name
 
@@ -76,8 +76,8 @@ def typed(key: str, *words: str, by: Collection[str] = ()) -> tuple[str, ...]:
 def check_key(key: str) -> str:
     if not isinstance(key, str) or not key or len(key) > _LONGEST_KEY or not key.isprintable():
         raise UsageError(
-            f"{given.shown(key)} cannot be a key: use 1 to {_LONGEST_KEY} printable characters that name what is done, "
-            f"as in invoice/2026-117"
+            f"{checks.shown(key)} cannot be a key: use 1 to {_LONGEST_KEY} printable characters that name what is "
+            f"done, as in invoice/2026-117"
         )
     return key
 

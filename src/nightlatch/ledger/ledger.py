@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from ..core.model import Holder
-    from ..database.postgres import Postgres
-    from ..database.sqlite import Sqlite
+    from ..database.postgres import PostgresDatabase
+    from ..database.sqlite import SqliteDatabase
     from ..errors import LeaseLost
     from .audit import Verdict
     from .effects import Effects
@@ -43,7 +43,9 @@ def _always(job: str, key: str) -> bool:
 class Ledger:
     """What happened. Verbs here carry no token; only `seal` does, and makes the run's writer."""
 
-    def __init__(self, database: Sqlite | Postgres, watching: Sqlite | Postgres) -> None:
+    def __init__(
+        self, database: SqliteDatabase | PostgresDatabase, watching: SqliteDatabase | PostgresDatabase
+    ) -> None:
         self._tables = Tables(database)
         self._watching = Tables(watching)  # a writer in its transaction keeps no reader of its process waiting
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ..core.value import value
 from ..ledger import kinds
-from ..runtime.both import plan
-from ..runtime.supervisor.run import kept
+from ..runtime.shared import plan
+from ..runtime.supervisor.run import kept_output
 from . import undecided
 from .runs import RunView, attempt_facts, choices, entry_facts, view
 from .timeline import timeline
@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..core.advice import Advice
     from ..ledger.model import Attempt, Entry, Run
-    from ..runtime.both.plan import Plan
+    from ..runtime.shared.plan import Plan
     from .reader import Reader
     from .timeline import Event
     from .undecided import Undecided
@@ -59,7 +59,7 @@ class Details(RunView):
 
 def details(reader: Reader, run: Run) -> Details:
     seen = view(reader, run)
-    tail = kept.tail(kept.folder_of(reader.store.folder, run.id), _TAIL)
+    tail = kept_output.tail(kept_output.folder_of(reader.store.folder, run.id), _TAIL)
     items = reader.ledger.items.counts(run.job)
     return Details(
         run=run,

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from ...core import given, transient
+from ...core import checks, transient
 from ...core.effects import DONE, FAILED, FIRST_PAUSE, IN_DOUBT, LONGEST_PAUSE, PLANNED
 from ...core.keys import key as derive
 from ...errors import Error, NotDone, UsageError
@@ -36,9 +36,9 @@ class Wanted:
         settle: float,
     ) -> None:
         if not isinstance(not_done, list | tuple) or not all(_is_proof(one) for one in not_done):
-            raise UsageError(f"not_done is {given.shown(not_done)}: list exceptions or statuses, as in (Refused, 409)")
+            raise UsageError(f"not_done is {checks.shown(not_done)}: list exceptions or statuses, as in (Refused, 409)")
         if isinstance(input, str):
-            given.text(input, "input", empty=True)
+            checks.text(input, "input", empty=True)
         self.key, self.scope, self.do, self.probe, self.not_done = key, scope, do, probe, not_done
         self.deadline, self.settle = deadline, settle
         unknown = input is None or holds(input)

@@ -24,13 +24,13 @@ from ....core.effects import DONE, IN_DOUBT, SET_ASIDE, idempotency_key
 from ....core.printable import printable
 from ....system import clock, printing
 from ....system.warden import ASKING
-from ...both.batches.items import Item, Reader
-from ...both.batches.selection import Selection
-from ...both.batches.template import BadItem, Command
+from ...shared.batches.items import Item, Reader
+from ...shared.batches.selection import Selection
+from ...shared.batches.template import BadItem, Command
+from .driver_client import Line, Refused
+from .item_process import Child
+from .item_workspaces import Places
 from .judge import Judge
-from .line import Line, Refused
-from .place import Places
-from .process import Child
 from .summary import LISTED, Summary
 
 _GRACE = 5.0  # seconds between asking an item to end and ending it

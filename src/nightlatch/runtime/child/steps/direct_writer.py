@@ -13,7 +13,7 @@ from ....ledger import place, step_log
 from ....ledger.turns import Turns
 from ....system import clock
 from ....system.durable import inode
-from ...both.client import judged, tell
+from ...shared.client import judged, tell
 
 if TYPE_CHECKING:
     from ....core.model import Holder
@@ -89,7 +89,7 @@ class _Inside:
 
     def __init__(self, ledger: Ledger, run: Run, store: Store) -> None:
         from ....system import redaction
-        from ...both.steps.nested import Inner
+        from ...shared.steps.nested_runs import Inner
 
         self._inner = Inner(
             _Hold(run, store), ledger, run, os.path.dirname(os.environ["NIGHTLATCH_SOCKET"]),
@@ -101,7 +101,7 @@ class _Inside:
         start_new_thread(self._keep_time, ())
 
     def write(self, request: dict[str, Any]) -> dict[str, Any] | None:
-        from ...both.replies import reply
+        from ...shared.replies import reply
 
         if request["do"] == "open":
             answer = reply(lambda _: self._inner.open(request["key"]), {})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ....core import statuses
 from ....errors import RunEnded, UsageError
 from ....ledger import kinds
-from ...both.leases.lease import Lease
+from ...shared.leases.lease import Lease
 from ..run import begun
 from . import lapse
 

@@ -23,9 +23,9 @@ from ....ledger.chain import clean
 from ....ledger.items import ITEM, Item
 from ....store import url
 from ....system import clock, identity, redaction
-from ...both.batches.items import IN_DOUBT_ITSELF
-from ...both.effects import apart
-from ...both.leases.lease import Lease
+from ...shared.batches.items import IN_DOUBT_ITSELF
+from ...shared.effect_records import apart
+from ...shared.leases.lease import Lease
 from ..socket.listener import Told
 from . import bar
 
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from ....ledger.items import Item
     from ....ledger.ledger import Ledger
     from ....ledger.writer import Writer
-    from ...both.verdict import Verdict
+    from ...shared.verdict import Verdict
     from ..publishing.workspace import Workspace
-    from .publishing import Publishing
+    from .item_publishing import Publishing
 
 
 _WHOLE = "{}"  # the key where none is given: the item itself
@@ -55,7 +55,7 @@ def plan(batch: Batch) -> dict[str, object]:
     items = batch.items if batch.items == "-" else os.path.abspath(batch.items)
     known = {name: fact for name, fact in batch.__dict__.items() if name != "budget"}
     known |= {"items": items, "lost": batch.when_lost, "caps": bool(batch.item_caps)}
-    return {**known, "store": advice.given()}
+    return {**known, "store": advice.chosen_store()}
 
 
 def run(batch: Batch, *, store: str | None = None) -> tuple[Verdict, dict[str, Any]]:
@@ -85,7 +85,7 @@ def run(batch: Batch, *, store: str | None = None) -> tuple[Verdict, dict[str, A
 
 def known(ledger: Ledger, batch: Batch) -> dict[bytes, int]:
     """Digests of the items that are not to be done, as `Selection` wants them; for a plan that is only shown."""
-    from ...both.batches.selection import Selection
+    from ...shared.batches.selection import Selection
 
     name, items = batch.name, ledger.items
     _same_key(ledger, batch)
@@ -153,7 +153,7 @@ class Checkpoints:
             _at_home(store, ledger, name)
         if self._batch.publish:
             from ..publishing.workspace import Workspace
-            from .publishing import Publishing
+            from .item_publishing import Publishing
 
             self._publishing = Publishing(lease, writer.run.id, name)
             self._home = Workspace.make(store.folder, f"{writer.run.id}-{writer.run.attempt}", None)

@@ -19,9 +19,9 @@ from ....core.value import value
 from ....errors import Busy, InDoubt, LeaseLost, Nested, StaleToken, StoreUnreachable, UsageError
 from ....ledger import open_for
 from ....store import url
-from ....system import clock, command, redaction, tree, warden
+from ....system import clock, program, redaction, tree, warden
 from ....system.reports import Ended, NotStarted, Started
-from ...both.effects import Book, doubtful, hint
+from ...shared.effect_records import Book, doubtful, hint
 from ..command import Command
 from ..supervision import GRACE, Supervision
 from .probe_wait import Interruptible, rest
@@ -30,7 +30,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ....ledger.effects import Effect
     from ....system.reports import Report
-    from ...both.leases.lease import Lease
+    from ...shared.leases.lease import Lease
 
 RESULT = 4096  # bytes of standard output that are kept as the result
 
@@ -206,7 +206,7 @@ class _Once:
         before = tree.descendants(os.getpid())
         self.command.beside(True)
         try:
-            running = command.start(self.wanted.probe, env=env)
+            running = program.start(self.wanted.probe, env=env)
             try:
                 signals.hear()
                 code, _, _ = running.finish(self.wanted.timeout)
@@ -216,7 +216,7 @@ class _Once:
             finally:
                 tree.kill_since(before)
                 self.command.beside(False)
-        except command.Unfinished as unfinished:
+        except program.Unfinished as unfinished:
             return -1, f"the probe did not end ({unfinished})"
         except OSError as error:
             raise UsageError(f"the probe {self.wanted.probe[0]!r} cannot be run: {error.strerror}") from error

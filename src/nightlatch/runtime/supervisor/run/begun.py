@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ....core.protocols import Store
     from ....ledger.ledger import Ledger
     from ....ledger.model import Run
-    from ...both.leases.lease import Lease
+    from ...shared.leases.lease import Lease
 
 _DONE = "done"
 

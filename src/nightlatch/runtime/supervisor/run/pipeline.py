@@ -18,8 +18,8 @@ from ....store import url
 from ....system import clock, redaction
 from ....system.durable import private_folder
 from ....system.reports import Ended
-from ...both import usage, verdict
-from ...both.job import definition
+from ...shared import usage, verdict
+from ...shared.job import definition
 from ..afterwards import retention
 from ..backoff import patiently, pause_seconds
 from ..command import Command
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
     from ....core.job import Job
     from ....ledger.model import Run
-    from ...both.leases.lease import Lease
-    from ...both.verdict import Verdict
+    from ...shared.leases.lease import Lease
+    from ...shared.verdict import Verdict
     from ..batches.batch import Checkpoints
     from ..publishing.delivery import Delivery
     from .waiting import Signals

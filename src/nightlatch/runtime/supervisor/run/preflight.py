@@ -8,7 +8,7 @@ from ....errors import Busy, InDoubt
 from ....ledger import open_for
 from ....store import url
 from ....system import clock, identity
-from ...both import verdict
+from ...shared import verdict
 from ..socket.listener import Told
 from . import begun
 from .spending import Spending
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ....core.job import Job
     from ....ledger.ledger import Ledger
     from ....ledger.model import Run
-    from ...both.verdict import Verdict
+    from ...shared.verdict import Verdict
 
 
 class Looking:

@@ -8,14 +8,14 @@ from ....ledger import open_for
 from ....store import url
 from ....system import clock, identity
 from ....system.light import signal
-from ...both import verdict
+from ...shared import verdict
 from ..supervision import BY_HAND
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ....ledger.ledger import Ledger
     from ....ledger.model import Run
-    from ...both.verdict import Verdict
+    from ...shared.verdict import Verdict
     from ..supervision import Supervision
 
 
