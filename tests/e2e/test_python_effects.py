@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nightlatch.ledger import open_for
-from nightlatch.runtime.both.effects import resolve
+from nightlatch.runtime.shared.effect_records import resolve
 from tests.support import python_jobs
 from tests.support.programs import nightlatch
 
@@ -131,7 +131,7 @@ class Jobs(python_jobs.Jobs):
     @property
     def effect(self) -> str:
         found = open_for(self.store).effects.find("once", "post/42")
-        return found.state if found else ""
+        return found.status if found else ""
 
 
 @pytest.fixture

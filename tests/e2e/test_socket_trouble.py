@@ -66,7 +66,7 @@ CLASSES = """
 import sys
 from nightlatch import errors
 from nightlatch.runtime.child import publishing as asking
-from nightlatch.runtime.both.client import tell
+from nightlatch.runtime.shared.client import tell
 def kind(ask):
     try:
         ask()

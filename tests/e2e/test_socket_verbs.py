@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from nightlatch.runtime.supervisor.rehearsal import _Rehearsal
+from nightlatch.runtime.supervisor.dry_run import _Rehearsal
 from nightlatch.runtime.supervisor.socket import verbs
 from nightlatch.runtime.supervisor.socket.listener import Listener
 from tests.support.programs import python

@@ -11,7 +11,7 @@ import pytest
 from nightlatch.core.protocols import Store
 from nightlatch.core.tenure import Tenure
 from nightlatch.errors import Busy
-from nightlatch.runtime.both.leases.lease import Lease
+from nightlatch.runtime.shared.leases.lease import Lease
 from nightlatch.runtime.supervisor.supervision import Supervision
 from nightlatch.store.url import connect
 from nightlatch.system import warden

@@ -7,7 +7,7 @@ import threading
 
 from nightlatch.core.protocols import Store
 from nightlatch.errors import StoreUnreachable
-from nightlatch.runtime.both.leases.acquire import acquire
+from nightlatch.runtime.shared.leases.acquire import acquire
 from nightlatch.system import identity
 from tests.support.servers.postgres import PostgresServer
 

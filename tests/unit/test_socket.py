@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from nightlatch.runtime.both.replies import Later, one_by_one
+from nightlatch.runtime.shared.replies import Later, one_by_one
 from nightlatch.runtime.supervisor.socket.server import Socket
 from tests.support.programs import until
 

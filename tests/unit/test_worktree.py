@@ -81,10 +81,10 @@ def test_trailers_go_to_the_end_of_the_message(work: Work, message: str, landed:
     work.commit()
     if not message.isascii():
         git(work.folder, "config", "i18n.commitEncoding", "ISO-8859-1")
-    words = ["git", "-C", work.folder, "commit", "--quiet", "--amend", "--cleanup=verbatim", "-F", "-"]
+    words = ["git", "-C", str(work.folder), "commit", "--quiet", "--amend", "--cleanup=verbatim", "-F", "-"]
     subprocess.run(words, input=os.fsencode(message), check=True)
     work.push()
-    show = ["git", "-C", work.remote, "cat-file", "commit", "main"]
+    show = ["git", "-C", str(work.remote), "cat-file", "commit", "main"]
     found = subprocess.run(show, capture_output=True, check=True).stdout.partition(b"\n\n")[2]
     assert found == os.fsencode(landed)
 

@@ -7,7 +7,7 @@ import sys
 
 from ..core import retry
 from ..errors import UsageError
-from ..runtime.both.client import tell
+from ..runtime.shared.client import tell
 from ..system import clock
 from .arguments import Parser
 

@@ -7,7 +7,7 @@ import os
 from ..errors import Conflict, GateUnreachable, UsageError
 from ..store import url as store_url
 from ..store.git.remote import environment
-from ..system import command, tree
+from ..system import program, tree
 from . import guarded
 
 TYPE_CHECKING = False
@@ -145,17 +145,17 @@ class Worktree:
     def run(
         self, *words: str, stdin: str = "", timeout: float = _LOCAL, env: Mapping[str, str] | None = None
     ) -> tuple[int, str, str]:
-        """(exit code, what it printed, what it complained of). Raises `command.Unfinished` when it hangs."""
+        """(exit code, what it printed, what it complained of). Raises `program.Unfinished` when it hangs."""
         code, out, err = self._start(*words, stdin=stdin, env=env).finish(timeout)
         return code, out.decode(errors="surrogateescape").strip("\n"), err.decode(errors="replace")
 
-    def _start(self, *words: str, stdin: str = "", env: Mapping[str, str] | None = None) -> command.Running:
+    def _start(self, *words: str, stdin: str = "", env: Mapping[str, str] | None = None) -> program.RunningProgram:
         fed = stdin.encode(errors="surrogateescape")  # a message may be in any encoding
         try:
             if self._guard:
                 guarded.check(self.folder, self._guard)
             argv = ["git", "-C", self.folder, *self._settings, *words]
-            return command.start(argv, env={**self._env, **(env or {})}, stdin=fed)
+            return program.start(argv, env={**self._env, **(env or {})}, stdin=fed)
         except FileNotFoundError as error:
             raise GateUnreachable("git is not installed: install git 2.24 or newer") from error
 

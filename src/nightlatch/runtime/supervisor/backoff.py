@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeVar
 
-    from ..both.leases.lease import Lease
+    from ..shared.leases.lease import Lease
 
     T = TypeVar("T")
 

@@ -10,12 +10,12 @@ from ....core import breaker, duration, retry
 from ....core.effects import DONE, FAILED, IN_DOUBT, SET_ASIDE
 from ....core.printable import printable
 from ....system import clock
-from ...both import usage
-from ...both.batches.items import IN_DOUBT_ITSELF, Item
-from ...both.batches.template import BadItem
-from .line import Line
-from .place import Places
-from .process import Child
+from ...shared import usage
+from ...shared.batches.items import IN_DOUBT_ITSELF, Item
+from ...shared.batches.template import BadItem
+from .driver_client import Line
+from .item_process import Child
+from .item_workspaces import Places
 from .summary import Summary
 
 _NOT_THE_ITEMS_FAULT = (126, 127)  # its command cannot be started

@@ -15,7 +15,7 @@ from ....errors import GateUnreachable, NothingToPublish, UsageError
 from ....gates import at
 from ....gates.folder import Folder
 from ....system import fingerprint
-from ....system.beneath import open_beneath
+from ....system.open_beneath import open_beneath
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ....core.fence import Landing
     from ....gates.git import Git
-    from ...both.leases.lease import Lease
+    from ...shared.leases.lease import Lease
     from .clone import Source
     from .workspace import Workspace
 
