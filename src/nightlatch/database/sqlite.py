@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import os
 from _thread import RLock
-from _weakrefset import WeakSet
 
 from ..errors import StoreUnreachable
 from ..system import clock, durable, filelock, identity, storage
-from ..system.light import sqlite3
+from ..system.light import WeakSet, sqlite3
 from . import schema, sqlite_presence
 from .sqlite_errors import ExplainedSqliteErrors
 from .sqlite_log import Log
@@ -45,7 +44,7 @@ class SqliteDatabase:
 
     now = ":now"  # how SQL written for several databases says "the store's clock, in ms"
     wall = ":wall"
-    share = lock = ""  # a writer is alone here, so a row that is read needs no lock
+    share = lock = unlocked = ""  # a writer is alone here, so a row that is read needs no lock
     prefix = ""  # the tables stand in a file of their own
     notify = ""  # nobody can be told of a release
     alone = "TRUE"

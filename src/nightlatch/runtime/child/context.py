@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from _contextvars import ContextVar
+from contextvars import ContextVar
 
 from ...core import checks
 from ...errors import UsageError
