@@ -29,9 +29,9 @@ async def live() -> None:
     door = Door(settings, pipe, upstream, prices, ready)
     # A client that leaves cancels the handler, and that closes the connection to the vendor.
     server = web.Server(door.answer, handler_cancellation=True, keepalive_timeout=3600.0)
-    runner = web.ServerRunner(server)
+    runner = web.ServerRunner(server, shutdown_timeout=0.0)
     await runner.setup()
-    site = web.SockSite(runner, socket.socket(fileno=LISTENING), shutdown_timeout=0.0)
+    site = web.SockSite(runner, socket.socket(fileno=LISTENING))
     await site.start()
     listening = asyncio.create_task(pipe.listen())
     prices.load()

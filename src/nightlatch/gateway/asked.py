@@ -47,6 +47,11 @@ class Seen:
         return price.tokens(self.counts or {}) + sum(price.tokens(counts) for _, counts in self.more)
 
 
+def words(text: str) -> frozenset[str]:
+    """Names, as they stand in a line."""
+    return frozenset(text.split())
+
+
 def number(found: object) -> int:
     """A count of tokens; what is not one counts as 0."""
     return found if type(found) is int and found > 0 else 0

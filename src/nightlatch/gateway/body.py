@@ -1,4 +1,4 @@
-"""A request's body: JSON whose top level is read and changed in place. Bodies are megabytes; they are not written anew."""
+"""A request's body: JSON whose top level is read and changed in place. Bodies are megabytes: none is written anew."""
 
 from __future__ import annotations
 

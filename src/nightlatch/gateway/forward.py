@@ -100,9 +100,8 @@ class Forward:
     async def _error(self, reply: Any) -> web.Response:
         data = await reply.read()
         found = parsed(data)
-        if self._asked is None or reply.status < 500:
-            self._free()
-        elif reply.status not in _LOST and isinstance(found, dict) and self._dialect.is_error(found):
+        ours = reply.status not in _LOST and isinstance(found, dict) and self._dialect.is_error(found)
+        if self._asked is None or reply.status < 500 or ours:
             self._free()
         else:
             self._doubt()
@@ -124,7 +123,7 @@ class Forward:
 
     def _rows(self) -> list[dict[str, Any]]:
         """A row for each kind; the first one counts the call."""
-        found = []
+        found: list[dict[str, Any]] = []
         for model, counts in [(self.seen.model, self.seen.counts or {}), *self.seen.more]:
             listed = self._price(model)
             for kind, usd in listed.cost(counts).items():

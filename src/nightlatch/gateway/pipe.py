@@ -52,7 +52,8 @@ class Pipe:
         first, or says why it is `refused`. A call that fits only later waits here."""
         self._last += 1
         number = self._last
-        future = self._waiting[number] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = future
         self._send({"do": "hold", "id": number, "call": call.__dict__, **about})
         try:
             return await future

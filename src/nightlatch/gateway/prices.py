@@ -110,7 +110,7 @@ def _is_for(variant: Any, tier: str, now: datetime) -> bool:
 
 
 def _rates(prices: Any) -> dict[str, Any]:
-    found = {}
+    found: dict[str, Any] = {}
     for name, amount in vars(prices).items():
         kind = _KINDS.get(name)
         if kind is None or amount is None:

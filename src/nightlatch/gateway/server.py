@@ -174,7 +174,9 @@ class Door:
             return _refuse(routes.PLAIN[vendor], reply["refused"])
         data = await request.content.read() or None
         headers = self._upstream.headers(request.headers)
-        forward = Forward(routes.PLAIN[vendor], self._pipe, reply["id"], self._prices, None, drop_ours=False, fee=stated)
+        forward = Forward(
+            routes.PLAIN[vendor], self._pipe, reply["id"], self._prices, None, drop_ours=False, fee=stated
+        )
         return await forward.run(
             request, self._upstream.request(vendor, "POST", path, request.query_string, headers, data)
         )
@@ -204,5 +206,3 @@ def _stale(dialect: Dialect) -> web.Response:
     if "type" in body:
         body["error"]["type"] = "authentication_error"
     return web.json_response(body, status=401, headers={"x-should-retry": "false"})
-
-

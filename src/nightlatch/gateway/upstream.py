@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import urllib.request
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]
 
 import aiohttp
+
+from .asked import words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,9 +18,9 @@ if TYPE_CHECKING:
 _REUSED = 10.0  # seconds that an idle connection is kept: the death of an older one looks like a lost reply
 _CONNECT = 30.0
 # For one hop, not for the next; and what this hop decides by itself.
-_HOP = frozenset(
-    "connection keep-alive proxy-authenticate proxy-authorization te trailer transfer-encoding upgrade host "
-    "content-length accept-encoding expect proxy-connection".split()
+_HOP = words(
+    "connection keep-alive proxy-authenticate proxy-authorization te trailer transfer-encoding upgrade "
+    "host content-length accept-encoding expect proxy-connection"
 )
 _HOP_BACK = _HOP | {"content-encoding", "set-cookie", "date", "server"}
 
@@ -36,9 +38,7 @@ class Upstream:
             skip_auto_headers=("User-Agent", "Accept", "Content-Type"),
         )
 
-    def request(
-        self, vendor: str, method: str, path: str, query: str, headers: Any, data: bytes | None
-    ) -> Any:
+    def request(self, vendor: str, method: str, path: str, query: str, headers: Any, data: bytes | None) -> Any:
         base = self._bases[vendor].rstrip("/")
         if base.endswith("/v1") and path.startswith("v1/"):
             path = path.removeprefix("v1/")
@@ -60,7 +60,7 @@ class Upstream:
 
     def _proxy(self, url: str) -> str | None:
         parts = urlsplit(url)
-        if urllib.request.proxy_bypass_environment(parts.netloc, dict(self._proxies)):
+        if proxy_bypass_environment(parts.netloc, dict(self._proxies)):
             return None
         return self._proxies.get(parts.scheme) or self._proxies.get("all")
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from .model import Run
     from .tables import Tables
 
-    Taken = dict[tuple[str, str], int]  # (job or EVERYTHING, period) and unit → parts of it that are taken
 
 EVERYTHING = ""  # in place of a job: all jobs of the ledger
 HELD_UNITS = ("usd", "tokens", "calls")
@@ -76,7 +75,7 @@ SELECT CAST(COALESCE(SUM({unit}), 0) AS BIGINT) FROM (
   SELECT {counted} AS {unit} FROM {{prefix}}tally WHERE day >= :day{job}
   UNION ALL SELECT {used} FROM {{prefix}}run AS run
     JOIN {{prefix}}usage AS used ON used.run = run.id AND used.attempt = run.attempt AND used.at >= :since
-    WHERE run.{status} = 'running'{run_job}
+    WHERE run.status = 'running'{run_job}
   UNION ALL SELECT {held} FROM {{prefix}}held WHERE 1 = 1{job}
 ) AS taken
 """
@@ -91,7 +90,6 @@ def _taken_sql(unit: str, job: str) -> str:
         held=unit if unit in HELD_UNITS else "0",
         job=" AND job = :job" if job else "",
         run_job=" AND run.job = :job" if job else "",
-        status="state",
     )
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.metering import price
 from ...core.metering.call import LEAST
-from ..asked import USES, Asked, number, rows, table
+from ..asked import USES, Asked, number, rows, table, words
 
 if TYPE_CHECKING:
     from ..asked import Seen
@@ -66,9 +66,9 @@ def _split(total: int, cached: int, details: object, kinds: dict[str, str], plai
 
 
 class GenerateContent(_Google):
-    _known = frozenset(
+    _known = words(
         "contents systemInstruction system_instruction generationConfig generation_config safetySettings "
-        "safety_settings tools toolConfig tool_config labels model serviceTier service_tier store".split()
+        "safety_settings tools toolConfig tool_config labels model serviceTier service_tier store"
     )
 
     def read(self, body: Body, path: str) -> Asked:
@@ -121,8 +121,10 @@ class GenerateContent(_Google):
         seen.counts = counts | ({price.WEB_SEARCH: searches} if searches else {})
         seen.input_known = True
         # Each chunk has the figures so far; the last one has a reason why it ended.
-        seen.ended = seen.ended or any(one.get("finishReason") for one in rows(data.get("candidates"))) or bool(
-            table(data.get("promptFeedback")).get("blockReason")
+        seen.ended = (
+            seen.ended
+            or any(one.get("finishReason") for one in rows(data.get("candidates")))
+            or bool(table(data.get("promptFeedback")).get("blockReason"))
         )
 
 
@@ -142,10 +144,10 @@ class EmbedContent(_Google):
 
 
 class Interactions(_Google):
-    _known = frozenset(
+    _known = words(
         "model input generation_config labels previous_interaction_id response_format response_mime_type "
         "response_modalities safety_settings service_tier store stream system_instruction tools "
-        "continuation_token background".split()
+        "continuation_token background"
     )
 
     def read(self, body: Body, path: str) -> Asked:

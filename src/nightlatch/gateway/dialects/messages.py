@@ -6,20 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.metering import price
 from ...core.metering.call import LEAST
-from ..asked import USES, Asked, number, rows, table
+from ..asked import USES, Asked, number, rows, table, words
 
 if TYPE_CHECKING:
     from ..asked import Seen
     from ..body import Body
 
-_KNOWN = frozenset(
-    "model messages max_tokens system metadata stop_sequences stream temperature top_k top_p thinking tools tool_choice "
-    "service_tier speed cache_control output_config inference_geo fallbacks betas diagnostics context_management "
-    "user_profile_id workspace_id fallback_credit_token".split()
+_KNOWN = words(
+    "model messages max_tokens system metadata stop_sequences stream temperature top_k top_p thinking "
+    "tools tool_choice service_tier speed cache_control output_config inference_geo fallbacks betas "
+    "diagnostics context_management user_profile_id workspace_id fallback_credit_token"
 )
-_AT_VENDOR = ("container", "mcp_servers", "thread", "compaction")
 _MEDIA = ("image", "document", "file", "file_id", "container_upload")
-_COUNTED = "model messages system thinking tools tool_choice cache_control output_config mcp_servers".split()
+_COUNTED = words("model messages system thinking tools tool_choice cache_control output_config mcp_servers")
 _OURS = ("custom", "bash_", "text_editor_", "computer_", "memory_")  # tools that the client runs
 _STANDARD = ("", "auto", "standard", "standard_only")
 
@@ -80,7 +79,7 @@ class Messages:
         return False
 
     def counting(self, body: Body, path: str) -> tuple[str, dict[str, Any]] | None:
-        return "v1/messages/count_tokens", {name: body.fields[name] for name in _COUNTED if name in body.fields}
+        return "v1/messages/count_tokens", {name: body.fields[name] for name in sorted(_COUNTED) if name in body.fields}
 
     def counted(self, reply: dict[str, Any]) -> int | None:
         found = reply.get("input_tokens")

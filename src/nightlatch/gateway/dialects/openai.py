@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...core.metering import price
-from ..asked import USES, Asked, number, rows, table
+from ..asked import USES, Asked, number, rows, table, words
 
 if TYPE_CHECKING:
     from ..asked import Seen
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _STANDARD = ("", "default", "standard")
 _FEES = {"web_search": price.WEB_SEARCH, "file_search": price.FILE_SEARCH}
+_UNPRICED = ("image_generation", "code_interpreter", "mcp")
 _CLIENT_TOOLS = ("function", "custom", "local_shell", "shell", "apply_patch", "namespace", "tool_search")
 
 
@@ -43,6 +44,10 @@ class _OpenAI:
         return False
 
 
+def _fee(tool: str) -> str:
+    return next((fee for name, fee in _FEES.items() if tool.startswith(name)), price.CALL)
+
+
 def _tier(fields: dict[str, Any]) -> str:
     tier = str(fields.get("service_tier") or "")
     return "" if tier in _STANDARD else tier
@@ -68,13 +73,16 @@ def _split(usage: dict[str, Any], read: str, made: str, details: str, made_detai
 class Responses(_OpenAI):
     """Also its compaction, which answers in the same way and has no limit of its output."""
 
-    _known = frozenset(
-        "model input instructions max_output_tokens max_tool_calls metadata parallel_tool_calls previous_response_id "
-        "prompt_cache_key prompt_cache_options prompt_cache_retention reasoning safety_identifier service_tier store "
-        "stream stream_options temperature text tool_choice tools top_logprobs top_p truncation user include "
-        "conversation context_management moderation client_metadata background access_programs".split()
+    _known = words(
+        "model input instructions max_output_tokens max_tool_calls metadata parallel_tool_calls "
+        "previous_response_id prompt_cache_key prompt_cache_options prompt_cache_retention reasoning "
+        "safety_identifier service_tier store stream stream_options temperature text tool_choice tools "
+        "top_logprobs top_p truncation user include conversation context_management moderation "
+        "client_metadata background access_programs"
     )
-    _counted = "model input instructions tools tool_choice text reasoning previous_response_id conversation truncation"
+    _counted = words(
+        "model input instructions tools tool_choice text reasoning previous_response_id conversation truncation"
+    )
 
     def __init__(self, *, compact: bool = False) -> None:
         self._compact = compact
@@ -91,18 +99,18 @@ class Responses(_OpenAI):
             tier=_tier(fields),
             stream=fields.get("stream") is True,
             output=number(fields.get("max_output_tokens")) or None,
-            tools=tuple(next((fee for name, fee in _FEES.items() if kind.startswith(name)), price.CALL) for kind in server),
+            tools=tuple(map(_fee, server)),
             uses=(number(fields.get("max_tool_calls")) or USES) if server else 0,
             uncounted=", ".join(unknown) or ("media" if media else ""),
             after=str(fields.get("previous_response_id") or table(conversation).get("id") or conversation or ""),
-            refused=(
-                "background responses are charged after their reply; leave out `background`"
-                if fields.get("background")
-                else f"the tool {paid[0]} has no price that is known before it is used"
-                if (paid := [kind for kind in server if kind.startswith(("image_generation", "code_interpreter", "mcp"))])
-                else ""
-            ),
+            refused=self._refused(fields, server),
         )
+
+    def _refused(self, fields: dict[str, Any], server: list[str]) -> str:
+        if fields.get("background"):
+            return "background responses are charged after their reply; leave out `background`"
+        paid = [kind for kind in server if kind.startswith(_UNPRICED)]
+        return f"nobody knows the price of the tool {paid[0]} before it is used" if paid else ""
 
     def limit(self, body: Body, output: int) -> None:
         if not self._compact:
@@ -110,7 +118,7 @@ class Responses(_OpenAI):
 
     def counting(self, body: Body, path: str) -> tuple[str, dict[str, Any]] | None:
         return "responses/input_tokens", {
-            name: body.fields[name] for name in self._counted.split() if name in body.fields
+            name: body.fields[name] for name in sorted(self._counted) if name in body.fields
         }
 
     def see(self, data: dict[str, Any], seen: Seen) -> None:
@@ -129,12 +137,12 @@ class Responses(_OpenAI):
 
 
 class Chat(_OpenAI):
-    _known = frozenset(
-        "model messages frequency_penalty function_call functions logit_bias logprobs max_completion_tokens max_tokens "
-        "metadata n parallel_tool_calls prediction presence_penalty prompt_cache_key prompt_cache_options "
-        "prompt_cache_retention reasoning_effort response_format safety_identifier seed service_tier stop store stream "
-        "stream_options temperature tool_choice tools top_logprobs top_p user verbosity web_search_options modalities "
-        "audio moderation".split()
+    _known = words(
+        "model messages frequency_penalty function_call functions logit_bias logprobs max_completion_tokens "
+        "max_tokens metadata n parallel_tool_calls prediction presence_penalty prompt_cache_key "
+        "prompt_cache_options prompt_cache_retention reasoning_effort response_format safety_identifier seed "
+        "service_tier stop store stream stream_options temperature tool_choice tools top_logprobs top_p user "
+        "verbosity web_search_options modalities audio moderation"
     )
 
     def read(self, body: Body, path: str) -> Asked:
@@ -182,7 +190,7 @@ class Chat(_OpenAI):
 
 
 class Embeddings(_OpenAI):
-    _known = frozenset("model input dimensions encoding_format user".split())
+    _known = words("model input dimensions encoding_format user")
 
     def read(self, body: Body, path: str) -> Asked:
         unknown = ", ".join(sorted(body.fields.keys() - self._known))

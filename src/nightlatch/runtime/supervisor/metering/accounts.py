@@ -70,6 +70,8 @@ class Accounts:
         self.refusals = 0
         self.refused_at = 0.0
         self.refused = ""  # why the first one was; for people
+        self.unpriced = ""  # why a call was refused that no cap refused
+        self.is_capped = bool(self._caps or self._item_caps or self._everything)
 
     # ── what the gateway says ──
 
@@ -104,7 +106,7 @@ class Accounts:
             self._doubt(flying, message["known"])
 
     def _do_refused(self, message: dict[str, Any]) -> None:
-        self._refuse(str(message["why"]))
+        self.unpriced = self.unpriced or str(message["why"])
 
     def _refuse(self, why: str) -> None:
         self.refusals += 1
@@ -165,12 +167,23 @@ class Accounts:
         return {"output": hold.output}
 
     def _made(self, call: Call, output: int, message: dict[str, Any]) -> Hold:
-        about = {name: str(message.get(name) or "")[:200] for name in ("model", "item", "agent")}
+        bound = call.bound(output)
         return Hold(
-            run=self._run.id, attempt=self._run.attempt, call=self._number + 1, job=self._run.job,
-            at=self._writer.now(), **call.bound(output), fixed=call.fixed, output_rate=call.output_rate * call.times,
-            output=output, **about,
-        )  # fmt: skip
+            run=self._run.id,
+            attempt=self._run.attempt,
+            call=self._number + 1,
+            job=self._run.job,
+            at=self._writer.now(),
+            usd=bound["usd"],
+            tokens=bound["tokens"],
+            calls=bound["calls"],
+            fixed=call.fixed,
+            output_rate=call.output_rate * call.times,
+            output=output,
+            model=_short(message, "model"),
+            item=_short(message, "item"),
+            agent=_short(message, "agent"),
+        )
 
     def _shared(self) -> list[Shared]:
         mine = [(self._run.job, cap.period, cap.unit) for cap in self._caps if cap.period != "run"]
@@ -291,6 +304,10 @@ class Accounts:
     @property
     def held(self) -> int:
         return len(self._flying)
+
+
+def _short(message: dict[str, Any], name: str) -> str:
+    return str(message.get(name) or "")[:200]
 
 
 def _parts(unit: str, amount: float) -> int:

@@ -9,6 +9,7 @@ import select
 import socket
 import sys
 
+from ....core import statuses
 from ....errors import Error
 from ....system import clock, identity
 from ....system.light import signal
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+    from ...shared.leases.lease import Lease
+    from ..run.ending import Ending
+    from ..socket.listener import Told
     from .accounts import Accounts
 
 _MODULE = "nightlatch.gateway"
@@ -26,6 +30,7 @@ _LISTENING, _PIPE = 3, 4  # its descriptors
 _SPARE = 10  # below are descriptors that it is started with
 _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "PYTHONPATH", "VIRTUAL_ENV")
 _QUICK, _TIMES = 2.0, 5  # a gateway that dies so soon, so often, will not live
+_MORE, _MOMENT = 20, 60.0  # refusals, and seconds, that a command has to end by itself after the first
 _LAST_WORDS = 5.0  # seconds for its last settlements
 
 
@@ -33,9 +38,9 @@ class Door:
     """Opened before the command starts; `serve` when a descriptor is ready; `close` when the command has ended."""
 
     def __init__(
-        self, accounts: Accounts, given: Mapping[str, str], *, grant: str, settings: Mapping[str, Any]
+        self, accounts: Accounts, given: Mapping[str, str], *, lease: Lease, settings: Mapping[str, Any]
     ) -> None:
-        self._accounts, self._grant = accounts, grant
+        self._accounts, self._lease = accounts, lease
         self._listening = socket.socket()
         self._listening.bind(("127.0.0.1", 0))
         self._listening.listen(1024)
@@ -63,7 +68,7 @@ class Door:
             self._pid = os.posix_spawn(
                 sys.executable,
                 [sys.executable, "-P", "-m", _MODULE],
-                {**kept, "NIGHTLATCH_GRANT": self._grant},  # by which it is found if we are killed
+                {**kept, "NIGHTLATCH_GRANT": self._lease.grant},  # by which it is found if we are killed
                 file_actions=[
                     (os.POSIX_SPAWN_DUP2, listening, _LISTENING),
                     (os.POSIX_SPAWN_DUP2, pipe, _PIPE),
@@ -151,6 +156,28 @@ class Door:
             os.waitpid(self._pid, 0)
         except (ChildProcessError, ProcessLookupError):
             pass  # whoever ended the tree has reaped it
+
+    def overdue(self, now: float, grace: float) -> tuple[str, str, float] | None:
+        """(status, reason, grace) if the command has to end: its budget is spent, and it does not stop calling."""
+        accounts = self._accounts
+        if not accounts.refused or (accounts.refusals <= _MORE and now < accounts.refused_at + _MOMENT):
+            return None
+        return statuses.OVER_BUDGET, accounts.refused, grace
+
+    def write(self) -> None:
+        self._accounts.write()
+
+    def conclude(self, told: Told, ending: Ending) -> None:
+        """The command has ended: what its calls mean for how it did."""
+        accounts = self._accounts
+        told.refused = accounts.refused
+        if accounts.refused:
+            told.unmetered = f"{accounts.refused} ({accounts.refusals} refused)"
+        elif accounts.unpriced:
+            told.failure = told.failure or accounts.unpriced
+            told.unmetered = accounts.unpriced
+        elif accounts.is_capped and not told.used:
+            told.unmetered = "no call to a model was metered: its budget was not counted"
 
     def cut(self) -> None:
         """The lease is lost: streams end at once."""

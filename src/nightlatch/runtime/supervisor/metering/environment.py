@@ -35,7 +35,8 @@ class Masked:
 def mask(given: Mapping[str, str], port: int, key: str) -> Masked:
     """`key`: the run's, random; it stands in the addresses."""
     environment = dict(given)
-    bases, keys = {}, {}
+    bases: dict[str, str] = {}
+    keys: dict[str, str] = {}
     for vendor, (base, default, names) in VENDORS.items():
         bases[vendor] = given.get(base) or default
         environment[base] = f"http://{_LOOPBACK}:{port}/{key}/{vendor}"

@@ -71,6 +71,8 @@ class Ending:
             return statuses.CANCELLED, "its supervisor was interrupted (Ctrl-C)"
         if not self.exit_code:
             return statuses.SUCCEEDED, ""
+        if told.refused:
+            return statuses.OVER_BUDGET, told.refused
         # What an effect in doubt, or an item set aside, leaves behind is for a person: no retry is spent on it.
         doubts = ", ".join(sorted(told.doubts))
         status = statuses.NEEDS_ATTENTION if told.attention or doubts else statuses.FAILED
