@@ -48,7 +48,7 @@ class Batch:
     )
     budget: tuple[Cap, ...] = options.item_caps("usd/item=0.1,usd=5,usd/day=10: of an item, of the batch", where=_HERE)
     meter: str = options.text(
-        "gateway (default where usd, tokens or calls are capped), report or output: where usage figures come from",
+        "gateway (the default with a cap in usd, tokens or calls), report or output: what meters it",
         metavar="HOW",
         choices=METERS,
         where=_HERE,

@@ -92,7 +92,7 @@ class Job:
     grace: float = options.time("time between SIGTERM and SIGKILL", "10s")
     budget: tuple[Cap, ...] = options.caps("usd=2,usd/day=10,tokens/month=1000000")
     meter: str = options.text(
-        "gateway (default where usd, tokens or calls are capped), report or output: where usage figures come from",
+        "gateway (the default with a cap in usd, tokens or calls), report or output: what meters it",
         metavar="HOW",
         choices=METERS,
     )

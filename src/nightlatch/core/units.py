@@ -22,7 +22,7 @@ UNITS = {
     "units": Unit(scale=10**6, table="g"),
     "doubt": Unit(scale=10**9, table=".4f"),
 }
-CAPPED = ("usd", "tokens", "calls", "units")  # what a budget may bound and a command may report
+CAPPED = tuple(unit for unit in UNITS if unit != "doubt")  # what a budget may bound and a command may report
 METERED = ("usd", "tokens", "calls")  # what the gateway counts by itself
 
 

@@ -66,9 +66,7 @@ def messages(came: Came) -> tuple[dict[str, Any], list[bytes]]:
     else:
         block = {"type": "text", "text": ""}
         deltas = [{"type": "text_delta", "text": plan.text}] * plan.chunks
-    events.append(
-        sse("content_block_start", {"type": "content_block_start", "index": 0, "content_block": block})
-    )
+    events.append(sse("content_block_start", {"type": "content_block_start", "index": 0, "content_block": block}))
     events += [
         sse("content_block_delta", {"type": "content_block_delta", "index": 0, "delta": delta}) for delta in deltas
     ]
@@ -95,9 +93,7 @@ def chat(came: Came) -> tuple[dict[str, Any], list[bytes]]:
     reply = {**common, "object": "chat.completion", "choices": [choice], "usage": usage}
     chunk = {**common, "object": "chat.completion.chunk"}
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}] + [{"content": plan.text}] * plan.chunks
-    events = [
-        sse("", {**chunk, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}) for delta in deltas
-    ]
+    events = [sse("", {**chunk, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}) for delta in deltas]
     events.append(sse("", {**chunk, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}))
     if (came.body.get("stream_options") or {}).get("include_usage"):
         events.append(sse("", {**chunk, "choices": [], "usage": usage}))
@@ -163,9 +159,7 @@ def generate(came: Came) -> tuple[dict[str, Any], list[bytes]]:
     common = {"modelVersion": came.model, "responseId": came.id}
     whole = {**common, "candidates": [part(plan.text * plan.chunks, finishReason="STOP")], "usageMetadata": usage}
     so_far = {**usage, "candidatesTokenCount": 1}
-    events = [
-        sse("", {**common, "candidates": [part(plan.text)], "usageMetadata": so_far}) for _ in range(plan.chunks)
-    ]
+    events = [sse("", {**common, "candidates": [part(plan.text)], "usageMetadata": so_far}) for _ in range(plan.chunks)]
     return whole, [*events, sse("", {**common, "candidates": [part("", finishReason="STOP")], "usageMetadata": usage})]
 
 
