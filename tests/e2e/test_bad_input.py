@@ -26,7 +26,7 @@ from tests.support.programs import NIGHTLATCH, TOOL, environment, nightlatch, sa
         (["lock", "x", "--ttl", "10ms", "--", "true"], "too short"),
         (["lock", "x", "--wait", "1", "--", "true"], "ambiguous"),
         (["lock", "a b", "--", "true"], "cannot name a lease"),
-        (["lease", "steal", "x"], "none of acquire"),
+        (["lease", "steal", "x"], "use one of acquire"),
         (["lease", "show", "never-held"], "there is no store"),
         (["lease", "acquire", "x", "--pid", "99999999"], "no such process"),
         (["lease", "acquire", "x", "--pid", "me"], "not a whole number"),

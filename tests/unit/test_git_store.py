@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nightlatch.core.model import Cursor, Done
+from nightlatch.core.model import Done
+from nightlatch.core.row import Cursor
+from nightlatch.core.value import replace
 from nightlatch.errors import UsageError
 from nightlatch.store import url
 from nightlatch.store.git import done as keys
@@ -91,9 +93,10 @@ def test_any_text_is_one_line(text: str) -> None:
 
 
 @given(st.text(), st.integers(0, 2**42), st.text(st.characters(codec="utf-8")))
-def test_a_cursor_comes_back_from_its_message(job: str, due: int, definition: str) -> None:
-    cursor = Cursor(job=job, next_due=due / 1000, definition=definition)
-    assert record.read_cursor(record.cursor_message(cursor)) == cursor
+def test_a_row_comes_back_from_its_message(job: str, due: int, body: str) -> None:
+    row = Cursor(job=job, id="move", slot=due / 1000, wake=due / 2000, body=body)
+    again = record.read_row(record.row_message(row))
+    assert replace(again, wake=row.wake) == row and abs(again.wake - row.wake) <= 0.001
 
 
 class Bench:

@@ -48,8 +48,8 @@ def reader(ledger_url: str, book: Ledger) -> Reader:
     return Reader(ledger_url)
 
 
-def ended(book: Ledger, job: str, state: str, reason: str = "", key: str = "k") -> Run:
-    return begun(book, job=job, key=key).finish(state, reason=reason)
+def ended(book: Ledger, job: str, status: str, reason: str = "", key: str = "k") -> Run:
+    return begun(book, job=job, key=key).finish(status, reason=reason)
 
 
 def running(book: Ledger, store_url: str, job: str) -> Run:
@@ -68,7 +68,7 @@ def test_an_overview_has_what_needs_a_person_first_and_what_to_type(reader, book
     pending = book.open_run("later", "k")
     done = ended(book, "report", "succeeded")
     seen = overview(reader, None)
-    assert {name: [(s.state, s.run.job, s.next.words) for s in group.runs] for name, group in seen.groups.items()} == {
+    assert {name: [(s.status, s.run.job, s.next.words) for s in group.runs] for name, group in seen.groups.items()} == {
         "needs you": [
             ("in-doubt", "mails", ("resolve", doubt.id)),
             ("lapsed", "crawl", ("resolve", lapsed.id)),
@@ -81,7 +81,7 @@ def test_an_overview_has_what_needs_a_person_first_and_what_to_type(reader, book
     assert [s.note for s in seen.needs_you.runs] == ["exit code 9", "its holder ann@here is gone", "exit code 3"]
     assert not seen.nothing_needs_you and not seen.empty
     facts = json.loads(json.dumps(seen.facts()))
-    assert [found["state"] for found in facts["needs_you"]] == ["in-doubt", "lapsed", "failed"]
+    assert [found["status"] for found in facts["needs_you"]] == ["in-doubt", "lapsed", "failed"]
     assert facts["effects"] == facts["items"] == facts["elsewhere"] == facts["capped"] == []
 
 
@@ -96,8 +96,8 @@ def test_of_what_is_over_an_overview_has_only_what_is_young_and_of_the_rest_all(
 def test_runs_are_found_by_the_state_that_is_shown(reader, book, ledger_url):
     begun(book, job="crawl")
     running(book, ledger_url, "agent")
-    assert [s.run.job for s in recent(reader, state="lapsed", limit=10)] == ["crawl"]
-    assert [s.run.job for s in recent(reader, state="running", limit=10)] == ["agent"]
+    assert [s.run.job for s in recent(reader, status="lapsed", limit=10)] == ["crawl"]
+    assert [s.run.job for s in recent(reader, status="running", limit=10)] == ["agent"]
     assert len(recent(reader, limit=1)) == 1
 
 

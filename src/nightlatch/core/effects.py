@@ -23,7 +23,7 @@ IN_DOUBT = "in-doubt"
 PLANNED = "planned"  # in a dry-run, in place of doing it
 SET_ASIDE = "needs-attention"  # of an item: it reported that its failure is permanent
 
-RESOLUTIONS = {"done": DONE, "failed": FAILED, "again": FAILED}  # what a person types → the state it leads to
+RESOLUTIONS = {"done": DONE, "failed": FAILED, "again": FAILED}  # what a person types → the status it leads to
 
 STORE_WIDE = "once"  # the scope of an effect that names none
 
@@ -34,7 +34,7 @@ _CODES = range(1, 256)
 
 
 def judge(exit_code: int, ended_by: str, not_done: Collection[int]) -> tuple[str, str]:
-    """(state, reason) of an effect whose command has ended.
+    """(status, reason) of an effect whose command has ended.
 
     `ended_by` says what ended it from outside, "" if nothing did. Only a command that ended by itself proves anything,
     and only by 0 or by a code that was declared to mean that nothing was done.

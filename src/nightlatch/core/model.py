@@ -202,12 +202,3 @@ class Done:
                 f"Use another key for other work; a key names what is processed"
             )
         return self
-
-
-@value(frozen=True, kw_only=True)
-class Cursor:
-    """Where a job's schedule stands."""
-
-    job: str
-    next_due: float  # UTC, seconds since the epoch
-    definition: str  # hash of the job definition in force

@@ -20,8 +20,11 @@ if TYPE_CHECKING:
     Names = Callable[..., str]  # (field, value="") → as the front end writes it
 
 RUN, BATCH, DECORATOR, CALL = "nightlatch run", "nightlatch batch", "@nightlatch.job", "nightlatch.run()"
-OF_A_JOB = (RUN, DECORATOR, CALL)
+FILE = "nightlatch.toml"
+OF_A_JOB = (RUN, DECORATOR, CALL, FILE)
+OF_CODE = (RUN, DECORATOR, CALL)  # the file has its own word for it
 OF_A_START = (RUN, CALL)  # for one start, not part of the job
+OF_THE_FILE = (FILE,)  # what only a schedule needs
 
 
 def as_flag(field: str, value: str = "") -> str:
@@ -32,6 +35,11 @@ def as_flag(field: str, value: str = "") -> str:
 def as_keyword(field: str, value: str = "") -> str:
     """As Python has it: progress="report" """
     return f'{field}="{value}"' if value else field
+
+
+def as_setting(field: str, value: str = "") -> str:
+    """As nightlatch.toml has it: progress = "report" """
+    return f'{field} = "{value}"' if value else field
 
 
 class Option:
@@ -47,13 +55,14 @@ class Option:
         metavar: str = "",
         where: tuple[str, ...] = OF_A_JOB,
         choices: tuple[str, ...] = (),
+        refused: Mapping[str, str] = {},
         defines: bool = True,
     ) -> None:
         self.name = ""  # of the field; set when the class is made
         self.default, self.written = default, written  # as a job has it, and as people write it
-        self.metavar, self.where, self.choices = metavar, where, choices
+        self.metavar, self.where, self.choices, self.refused = metavar, where, choices, refused
         self.defines = defines  # part of the job's definition
-        self.flag, self.number, self.many = read is _flag, read is _whole, read in (_texts, _variables)
+        self.flag, self.number, self.many = read is _flag, read is _whole, read in (_texts, _variables, _pairs)
         self.optional = read in (_text, _time, _caps, _item_caps)  # in Python, None means the default
         self._read, self._help = read, help
 
@@ -81,6 +90,8 @@ class Option:
         what = name(self.name)
         try:
             found = self._read(value, what)
+            if found in self.refused:
+                raise UsageError(f"{what} {found!r} is not offered: {self.refused[found]}")
             if self.choices and found not in self.choices:
                 raise UsageError(f"{what} {found!r} is not known: use one of {', '.join(self.choices)}")
             return found
@@ -139,8 +150,8 @@ def definition(declared: object, **more: object) -> str:
 # ── the kinds of rows: for a type checker each is the value that a job has ──
 
 
-def text(help: str, **more: Any) -> Any:
-    return Option(_text, "", help, **more)
+def text(help: str, default: str = "", **more: Any) -> Any:
+    return Option(_text, default, help, written=default, **more)
 
 
 def time(help: str, default: str = "", **more: Any) -> Any:
@@ -168,6 +179,11 @@ def texts(help: str, **more: Any) -> Any:
 def variables(help: str, **more: Any) -> Any:
     """Environment variables: NAME=VALUE, or a mapping."""
     return Option(_variables, (), help, metavar="NAME=VALUE", **more)
+
+
+def pairs(help: str, **more: Any) -> Any:
+    """Names with a text each."""
+    return Option(_pairs, (), help, metavar="NAME=TEXT", **more)
 
 
 def caps(help: str, **more: Any) -> Any:
@@ -218,17 +234,23 @@ def _texts(value: object, what: str) -> tuple[str, ...]:
     return tuple(_text(one, what) for one in ((value,) if isinstance(value, str) else value))
 
 
-def _variables(value: Any, what: str) -> tuple[tuple[str, str], ...]:
+def _pairs(value: Any, what: str) -> tuple[tuple[str, str], ...]:
     if _is_mapping(value):
-        pairs = [(_text(name, what), "=", _text(text, f"{what} {name}", empty=True)) for name, text in value.items()]
+        found = [(_text(name, what), "=", _text(text, f"{what} {name}", empty=True)) for name, text in value.items()]
     else:
-        pairs = [text.partition("=") for text in _texts(value, what)]
-    for name, equals, _ in pairs:
+        found = [text.partition("=") for text in _texts(value, what)]
+    for name, equals, _ in found:
         if not equals or not name:
             raise UsageError(f"{what} {name!r}: write NAME=VALUE")
+    return tuple((name, text) for name, _, text in found)
+
+
+def _variables(value: Any, what: str) -> tuple[tuple[str, str], ...]:
+    found = _pairs(value, what)
+    for name, _ in found:
         if name.startswith("NIGHTLATCH_"):
             raise UsageError(f"{what} {name}: names that begin with NIGHTLATCH_ are set by the run; use another name")
-    return tuple((name, text) for name, _, text in pairs)
+    return found
 
 
 def _item_caps(value: Any, what: str) -> tuple[Cap, ...]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from .fence import KeptMark, Refusal
-from .model import Begun, Cursor, Done, Granted, Holder, KnownGrants, Mark, Record, Takeover
+from .model import Begun, Done, Granted, Holder, KnownGrants, Mark, Record, Takeover
+from .row import Cursor, Move
 
 
 class Store(Protocol):
@@ -78,13 +79,15 @@ class Store(Protocol):
     def settle_many(self, name: str, grant: str, scope: str, keys: Mapping[str, str]) -> None:
         """Mark many keys done as `settle` does, each with its value, all or none where the store can."""
 
-    def cursor(self, job: str) -> Cursor | None:
-        """Where the job's schedule stands."""
+    def cursors(self, jobs: Collection[str] | None = None, *, due: float | None = None) -> list[Cursor]:
+        """The jobs' rows: all, those of these `jobs`, or those that are worth a look at the time `due`."""
 
-    def advance(self, job: str, seen: float | None, next_due: float, definition: str) -> bool:
-        """Move the cursor from `seen` (None: there is none yet) to `next_due`, if nobody else did.
+    def advance(self, moves: Sequence[Move]) -> list[bool]:
+        """Move many rows in one go; says of each whether its move is the row's last one.
 
-        False, and nothing moved, if the cursor is elsewhere or `seen` is still to come by the store's clock.
+        A row moves only from the move that was `seen`, and its slot not past the store's clock, unless it was there
+        before. A row that another is moving in this moment may be left: not won, and worth another look. A move that
+        is sent again finds its own id there, and has won; if another has moved the row since, it has not.
         """
 
     def register(self, name: str, grant: str, gate: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .. import exits
-from . import states
+from . import statuses
 
 LONGEST = 3600.0  # seconds between two attempts, at the most
 
@@ -14,15 +14,15 @@ TRY_AGAIN, FAILED_FOR_GOOD = exits.HELD, exits.PERMANENT  # EX_TEMPFAIL, EX_SOFT
 
 _HTTP_LATER = frozenset({408, 425, 429})
 _HTTP_NEVER = frozenset({501, 505})  # the only permanent ones from 500 on: the server cannot do it, now or later
-_TRANSIENT_STATES = (states.TIMED_OUT, states.STALLED)
+_TRANSIENT_STATES = (statuses.TIMED_OUT, statuses.STALLED)
 
 
-def worth_another(state: str, exit_code: int) -> bool:
+def worth_another(status: str, exit_code: int) -> bool:
     """Is another attempt worth it? Yes for a failed command, unless its exit code says that the failure is permanent.
     No if a person (or Ctrl-C), a budget, a shutdown or a newer holder ended it; yes if the warden was killed."""
-    if state == states.FAILED:
+    if status == statuses.FAILED:
         return exit_code not in PERMANENT and exit_code != exits.INTERRUPTED
-    return state in _TRANSIENT_STATES or (state == states.LOST and exit_code == exits.OURS)
+    return status in _TRANSIENT_STATES or (status == statuses.LOST and exit_code == exits.OURS)
 
 
 def is_due(due: float | None, now: float) -> bool:

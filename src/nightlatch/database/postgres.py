@@ -55,6 +55,7 @@ class PostgresDatabase:
     # The server's clock at this very moment, in ms; now() would be when the transaction began.
     now = wall = "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)"
     share, lock = "FOR SHARE", "FOR NO KEY UPDATE"
+    unlocked = "FOR NO KEY UPDATE SKIP LOCKED"
     clock_name = "server"
     many_machines = True  # a record that no clock can judge may be another machine's: it is watched, not refused
     poll_every = 0.05

@@ -44,7 +44,7 @@ class SqliteDatabase:
 
     now = ":now"  # how SQL written for several databases says "the store's clock, in ms"
     wall = ":wall"
-    share = lock = ""  # a writer is alone here, so a row that is read needs no lock
+    share = lock = unlocked = ""  # a writer is alone here, so a row that is read needs no lock
     prefix = ""  # the tables stand in a file of their own
     notify = ""  # nobody can be told of a release
     alone = "TRUE"

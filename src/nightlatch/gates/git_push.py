@@ -78,13 +78,9 @@ class Push:
             plain = tip
             if tip != base:
                 tip = work.sign(tip, self._trailers)
-            try:
-                moves = self._settling(tip) if self._settling else []
-                forward = fence.forward(seen, marks)
-                landed = self._land(tip, [*moves, forward])
-            finally:
-                work.settle()
-            if landed:
+            moves = self._settling(tip) if self._settling else []
+            forward = fence.forward(seen, marks)
+            if self._land(tip, [*moves, forward]):
                 fence.remember(tip, forward.new, marks)
                 return tip
         raise GateUnreachable(f"{fence.url} is moved by others all the time; no turn in {CROWD} tries. Try again")

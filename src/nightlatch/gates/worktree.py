@@ -6,12 +6,9 @@ import os
 
 from ..errors import Conflict, GateUnreachable, UsageError
 from ..store import url as store_url
-from ..store.git import objects
 from ..store.git.remote import environment
 from ..system import program, tree
 from . import guarded
-from . import trailers as trailing
-from .plain import Memory, Plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,21 +18,15 @@ if TYPE_CHECKING:
 
 _LOCAL = 300.0  # seconds for a git that talks to no remote: a rebase of many commits
 _REMOTE = 900.0  # and for one that does: a push of much, with the hooks of both sides
-# Settings that change how a commit, or its trailers, are written.
-_UNUSUAL = r"^(trailer|extensions)\.|^core\.(fsync.*|sharedrepository|comment.*|hookspath)$"
 
 
 class Worktree:
     """The repository in `folder`. What stands in HEAD is what is pushed."""
 
-    def __init__(self, folder: str, *, config: str = "", memory: Memory | None = None, guard: str = "") -> None:
+    def __init__(self, folder: str, *, config: str = "", guard: str = "") -> None:
         """`config`: settings for talking to the remote that `folder` itself lacks, as a fresh clone does.
-        `memory`: what a gate's earlier pushes have learned. `guard`: a folder of `guarded.make`, for a repository
-        whose own settings and hooks are not trusted."""
+        `guard`: a folder of `guarded.make`, for a repository whose own settings and hooks are not trusted."""
         self.folder = os.path.abspath(folder)
-        self._plain = Plain(self.folder)
-        self._memory = memory or Memory()
-        self._moving: program.RunningProgram | None = None
         self._config = ("-c", f"include.path={config}") if config else ()
         # Unlike the store's pushes these are the holder's work, and end with it.
         self._env = {**environment(), **{name: os.environ[name] for name in (tree.LINEAGE,) if name in os.environ}}
@@ -54,8 +45,6 @@ class Worktree:
         return out
 
     def tip(self) -> str:
-        if known := self._plain.tip():
-            return known
         code, out, said = self.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
         if code:
             raise UsageError(f"there is no commit to push in {self.folder} ({_last(said) or 'HEAD is empty'})")
@@ -78,8 +67,6 @@ class Worktree:
 
     def common(self, url: str, ref: str, base: str, tip: str) -> str:
         """The newest commit that `base`, which the branch has, and `tip` share; "" if none. Fetches what is missing."""
-        if base == tip or base in self._plain.behind(tip):
-            return base
         code, out, _ = self.run("merge-base", base, tip)
         if code > 1:  # base is not here yet
             self.fetch(url, ref, base)
@@ -120,84 +107,35 @@ class Worktree:
 
         A commit with a signature, or one that others have already, keeps its name.
         """
-        content = self._plain.commit(tip)
-        if content is None:
-            code, out, said = self.run("cat-file", "commit", tip)
-            if code:
-                raise UsageError(f"{tip} cannot be read in {self.folder} ({_last(said)})")
-            content = f"{out}\n".encode(errors="surrogateescape")
-        head, _, message = content.partition(b"\n\n")
-        if b"\ngpgsig" in head or self._is_shared(tip):
+        code, content, said = self.run("cat-file", "commit", tip)
+        if code:
+            raise UsageError(f"{tip} cannot be read in {self.folder} ({_last(said)})")
+        head, _, message = content.partition("\n\n")
+        if "\ngpgsig" in head or self._is_shared(tip):
             return tip
         signed = self._with_trailers(message, trailers)
         if signed.strip() == message.strip():
             return tip
-        made = self._write(head + b"\n\n" + signed)
+        made = self._write(f"{head}\n\n{signed}")
         # The content is the same, so whatever is checked out stays right; only if nobody moved HEAD meanwhile.
-        self._moving = self._start("update-ref", "-m", "nightlatch push: trailers", "HEAD", made, tip)
-        if not self._is_usual() or self._plain.has_hook("pre-push"):
-            self.settle()  # a hook sees HEAD as it is pushed
+        self.run("update-ref", "-m", "nightlatch push: trailers", "HEAD", made, tip)
         return made
-
-    def settle(self) -> None:
-        """HEAD is moved beside the push; when this returns, it is."""
-        moving, self._moving = self._moving, None
-        if moving:
-            try:
-                moving.finish(_LOCAL)
-            except program.Unfinished:
-                pass  # as if somebody else had moved it: what was pushed counts, and the next push finds it there
 
     def _is_shared(self, tip: str) -> bool:
         """Whether a remote branch or a tag contains it: then others may have it."""
-        memory, values = self._memory, self._plain.others()
-        line, apart = memory.line, memory.apart
-        memory.line, memory.apart = "", values or frozenset()
-        if values is not None:
-            unclear = set(values)
-            for older in self._plain.behind(tip):
-                unclear.discard(older)  # what points behind the tip does not contain it,
-                if older == line:
-                    unclear -= apart  # nor does what does not contain its ancestor
-                if not unclear:
-                    return False
         return bool(self.run("for-each-ref", "--count=1", "--contains", tip, "refs/remotes", "refs/tags")[1])
 
-    def _with_trailers(self, message: bytes, trailers: Mapping[str, str]) -> bytes:
-        signed = trailing.add(message, trailers) if self._is_usual() else None
-        if signed is not None:
-            return signed
+    def _with_trailers(self, message: str, trailers: Mapping[str, str]) -> str:
         words = [word for name, text in trailers.items() for word in ("--trailer", f"{name}: {text}")]
-        text = message.decode(errors="surrogateescape").rstrip()
-        code, out, _ = self.run("interpret-trailers", "--if-exists", "replace", *words, stdin=f"{text}\n")
-        return message if code else f"{out}\n".encode(errors="surrogateescape")
+        code, out, _ = self.run("interpret-trailers", "--if-exists", "replace", *words, stdin=f"{message.rstrip()}\n")
+        return message if code else f"{out}\n"
 
-    def _write(self, content: bytes) -> str:
-        """A new commit, of which nobody can know."""
-        if self._is_usual():
-            made = objects.name_of("commit", content)
-            try:
-                new = objects.write(self._plain.objects, made, "commit", content)
-            except OSError as error:
-                raise self._no_commit(str(error)) from error
-            self._memory.line = made if new else ""
-            return made
-        text = content.decode(errors="surrogateescape")
-        code, made, said = self.run("hash-object", "-t", "commit", "-w", "--stdin", stdin=text)
+    def _write(self, commit: str) -> str:
+        code, made, said = self.run("hash-object", "-t", "commit", "-w", "--stdin", stdin=commit)
         if code:
-            raise self._no_commit(_last(said) or "git says nothing")
+            reason = _last(said) or "git says nothing"
+            raise GateUnreachable(f"no commit can be written in {self.folder} ({reason}). Nothing was pushed")
         return made
-
-    def _no_commit(self, said: str) -> GateUnreachable:
-        return GateUnreachable(f"no commit can be written in {self.folder} ({said}). Nothing was pushed")
-
-    def _is_usual(self) -> bool:
-        """Whether git would write a commit just as we do."""
-        memory, settings = self._memory, self._plain.settings()
-        if not settings or memory.settings != settings:
-            code, _, _ = self.run("config", "--get-regexp", _UNUSUAL)
-            memory.settings, memory.usual = settings, bool(settings) and code == 1
-        return memory.usual
 
     def push(self, repository: Repository, words: Sequence[str]) -> tuple[int, str, str]:
         """`git push` from here, of objects that are here or in the gate's own repository."""

@@ -10,7 +10,7 @@ the same name in this moment.
 from __future__ import annotations
 
 from ..core import advice
-from ..core.model import Cursor, Done, Granted, Holder, KnownGrants, Record
+from ..core.model import Done, Granted, Holder, KnownGrants, Record
 from ..core.tenure import request_timeout
 from ..database.guarded import Table
 from ..errors import Busy, LeaseLost, StoreUnreachable
@@ -20,11 +20,12 @@ from .polling import PollingWaiter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from typing import Any
 
     from ..core.model import Begun, Takeover
     from ..core.protocols import ReleaseWaiter
+    from ..core.row import Cursor, Move
     from ..database.postgres import PostgresDatabase
     from ..database.sqlite import SqliteDatabase
 
@@ -114,18 +115,6 @@ _DONE = Table(
     {"scope": "TEXT", "key": "TEXT", "value": "TEXT", "input": "TEXT", "token": "BIGINT", "at": "BIGINT"},
     "ON CONFLICT (scope, key) DO NOTHING",
 )
-
-_CURSOR = "SELECT job, next_due, definition FROM {prefix}cursor WHERE job = :job"
-
-_BEGIN = """
-INSERT INTO {prefix}cursor (job, next_due, definition) VALUES (:job, :next_due, :definition)
-ON CONFLICT (job) DO NOTHING RETURNING job
-"""
-
-_ADVANCE = """
-UPDATE {prefix}cursor SET next_due = :next_due, definition = :definition
-WHERE job = :job AND next_due = :seen AND next_due <= {wall} RETURNING job
-"""
 
 # Counts the changes of the list of gates, 0: there is none; and locks the lease's row before the list is changed:
 # a takeover sees the change, or the change sees the takeover.
@@ -234,15 +223,15 @@ class SqlStore:
             raise self._lost(name)
         return done
 
-    def cursor(self, job: str) -> Cursor | None:
-        rows = self._read(_CURSOR, job=job)
-        return Cursor(job=rows[0][0], next_due=rows[0][1] / 1000, definition=rows[0][2]) if rows else None
+    def cursors(self, jobs: Collection[str] | None = None, *, due: float | None = None) -> list[Cursor]:
+        from . import sql_rows
 
-    def advance(self, job: str, seen: float | None, next_due: float, definition: str) -> bool:
-        values: dict[str, Any] = {"job": job, "next_due": round(next_due * 1000), "definition": definition}
-        if seen is None:
-            return bool(self._write(_BEGIN, **values))
-        return bool(self._write(_ADVANCE, seen=round(seen * 1000), **values))
+        return sql_rows.cursors(self._db, self._sql, jobs, due)
+
+    def advance(self, moves: Sequence[Move]) -> list[bool]:
+        from . import sql_rows
+
+        return sql_rows.advance(self._db, self._sql, moves)
 
     def register(self, name: str, grant: str, gate: str) -> bool:
         return self._change_gates(_REGISTER, name, grant, gate)
@@ -285,7 +274,7 @@ class SqlStore:
 
     def forget(self, name: str) -> None:
         """Remove all that is known of a lease, for a name that is never used again: its token would begin anew."""
-        for table, column in (("done", "scope"), ("gate", "name"), ("lease", "name")):
+        for table, column in (("done", "scope"), ("gate", "name"), ("job", "job"), ("lease", "name")):
             self._db.write(f"DELETE FROM {self._db.prefix}{table} WHERE {column} = :name RETURNING 1", name=name)
 
     def close(self) -> None:
@@ -307,7 +296,7 @@ class SqlStore:
     def _sql(self, sql: str) -> str:
         """The statement as this database speaks it, made once."""
         if sql not in self._spoken:
-            words = ("now", "wall", "share", "prefix", "notify", "alone")
+            words = ("now", "wall", "share", "unlocked", "prefix", "notify", "alone")
             self._spoken[sql] = sql.format(**{word: getattr(self._db, word) for word in words})
         return self._spoken[sql]
 

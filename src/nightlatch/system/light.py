@@ -2,9 +2,9 @@
 
 `signal` imports enum and functools to name its constants, `sqlite3` imports datetime for converters that we do not
 use, `hashlib` loads OpenSSL, `socket` imports selectors, `ctypes` defines classes for a call that needs none (1.6 ms
-instead of 0.3), `weakref` imports half of collections. Together they take longer than acquiring a lease. The C modules
-below them have the same names with the same meaning; a type checker sees the public ones. Each is loaded at its first
-use.
+instead of 0.3), `weakref` imports half of collections, `_sqlite3` imports functools. Together they take longer than
+acquiring a lease. The C modules below them have the same names with the same meaning; a type checker sees the public
+ones. Each is loaded at its first use.
 """
 
 from __future__ import annotations
@@ -27,9 +27,7 @@ else:
 
     def __getattr__(name):
         if name == "sqlite3":
-            import _sqlite3
-
-            return _sqlite3
+            return _sqlite3()
         if name == "sockets":
             import _socket
 
@@ -47,6 +45,26 @@ else:
         import _ctypes
 
         return _ctypes.call_function(_ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl"), arguments)
+
+    def _sqlite3():
+        """It takes nothing but lru_cache from functools, whose import takes longer than its own (2.5 ms): so it gets
+        that alone. A program with threads has imported functools already."""
+        import sys
+
+        if "functools" not in sys.modules and "_sqlite3" not in sys.modules:
+            try:
+                from _functools import _lru_cache_wrapper
+
+                sys.modules["functools"] = stand_in = type(sys)("functools")
+                stand_in.lru_cache = lambda size: lambda function: _lru_cache_wrapper(function, size, False, tuple)
+                import _sqlite3
+            except ImportError:
+                pass  # another interpreter's, which may want more of it
+            finally:
+                sys.modules.pop("functools", None)
+        import _sqlite3
+
+        return _sqlite3
 
     def _sha256():
         for module in ("_sha2" if version_info >= (3, 12) else "_sha256", "hashlib"):

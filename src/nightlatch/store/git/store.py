@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...core.model import Begun, Cursor, Done, Granted, KnownGrants, Record
+from ...core.model import Begun, Done, Granted, KnownGrants, Record
 from ...core.passwords import hide_password
 from ...core.tenure import request_timeout
 from ...core.value import replace
-from ...errors import Busy, LeaseLost, StoreUnreachable
+from ...errors import Busy, LeaseLost
 from ...system import clock, identity, storage
 from .. import held
 from ..polling import PollingWaiter
-from . import idle, names, record
+from . import idle, names, record, rows
 from .done import KeyPlace
 from .objects import Pack
 from .record import StoredLease
@@ -26,10 +26,12 @@ from .repository import Move, Moved, Repository
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from ...core.model import Holder, Takeover
     from ...core.protocols import ReleaseWaiter
+    from ...core.row import Cursor
+    from ...core.row import Move as RowMove
     from .objects import Commit
 
 _SHORTEST = 0.25  # a git that has to start, connect and answer needs that much
@@ -257,28 +259,12 @@ class GitStore:
         ]
         return SettlePlan(done, changes, pack, mine.ttl)
 
-    def cursor(self, job: str) -> Cursor | None:
-        stands = self._refs.look(names.cursor(job))
-        return record.read_cursor(stands.message) if stands else None
+    def cursors(self, jobs: Collection[str] | None = None, *, due: float | None = None) -> list[Cursor]:
+        found = rows.look(self._refs, jobs)
+        return [row for row in found if due is None or row.wake <= due]
 
-    def advance(self, job: str, seen: float | None, next_due: float, definition: str) -> bool:
-        ref = names.cursor(job)
-        with self._refs.turn(ref):
-            stands = self._refs.look(ref)
-            there = record.read_cursor(stands.message) if stands else None
-            if seen is None or there is None:
-                if seen is not None or there is not None:
-                    return False
-            elif round(there.next_due * 1000) != round(seen * 1000) or seen > clock.wall():
-                return False
-            message = record.cursor_message(Cursor(job=job, next_due=next_due, definition=definition))
-            try:
-                self._refs.push([Change(ref, stands, message)], PATIENCE)
-            except Moved as moved:
-                if moved.unsure:  # it may have been us, and somebody else after us
-                    raise StoreUnreachable(f"{self.url} lost a reply about the cursor of {job}. Look again") from moved
-                return False
-        return True
+    def advance(self, moves: Sequence[RowMove]) -> list[bool]:
+        return rows.advance(self._refs, moves)
 
     def register(self, name: str, grant: str, gate: str) -> bool:
         there = False

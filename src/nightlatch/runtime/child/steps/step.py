@@ -48,10 +48,10 @@ class Memory:
         if told["path"]:
             with open(told["path"], encoding="utf-8") as file:
                 for line in file:
-                    digest, state, tries, result = line.rstrip("\n").split(" ", 3)
-                    if state == DONE:
+                    digest, status, tries, result = line.rstrip("\n").split(" ", 3)
+                    if status == DONE:
                         self.done[digest] = result
-                    elif state != FAILED:
+                    elif status != FAILED:
                         self.begun[digest] = int(tries)
             os.unlink(told["path"])
         self._loaded = True

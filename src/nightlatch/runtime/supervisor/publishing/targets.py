@@ -158,7 +158,6 @@ class Pushed:
                 "Nightlatch-Token": str(whom.lease.token),
             }
             tip = work.sign(tip, trailers)
-            work.settle()  # the push reads HEAD
         return {"commit": tip, "base": workspace.commit, "run": whom.run, "token": str(whom.lease.token)}
 
     def landed(self, facts: Facts, fresh: Workspace | Place) -> str:

@@ -75,6 +75,8 @@ class Attendance:
             "NIGHTLATCH_JOB": job.name,
             "NIGHTLATCH_KEY": writer.run.key,
             "NIGHTLATCH_SLOT": job.due,
+            "NIGHTLATCH_MISSED": str(job.missed),
+            "NIGHTLATCH_SINCE": job.since,
             "NIGHTLATCH_ATTEMPT": str(writer.run.attempt),
             "NIGHTLATCH_SOCKET": self._socket.path,
         }  # fmt: skip
