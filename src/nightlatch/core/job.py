@@ -2,7 +2,7 @@
 
 Each field with a row is an option: --keep-awake of `nightlatch run`, keep_awake of `@nightlatch.job`,
 `nightlatch.run()` and `nightlatch.toml`, in the order in which help shows them. A row says where it is valid: an option
-that only a schedule needs is valid in `nightlatch.toml` alone. One with `defines=False` does not change what the job is.
+that only a schedule needs is valid in `nightlatch.toml` alone. `defines=False`: it does not change what the job is.
 """
 
 from __future__ import annotations
