@@ -26,6 +26,7 @@ LAYERS = [
     "ledger",
     "gates",
     "runtime",
+    "scheduler",
     "observe",
     "cli",
     "testing",

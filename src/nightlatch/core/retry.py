@@ -5,6 +5,7 @@ from __future__ import annotations
 from .. import exits
 from . import statuses
 
+STARTS = 3  # of one slot that come to nothing, before a person has to look
 LONGEST = 3600.0  # seconds between two attempts, at the most
 
 # What sysexits.h and the shell call a mistake: it will be the same mistake next time. 75 says "try again", and 69 that

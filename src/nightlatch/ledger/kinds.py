@@ -153,6 +153,15 @@ PLAN = Kind(
 )  # fmt: skip
 CUT = Kind("cut", "{by} removed what was older than the retention", job="runs by before seq hash links")
 
+# ── a job's slots ──
+
+DEFINED = Kind("defined", "another definition is in force[, by {by}]: {definition}", job="definition was by")
+PAUSED = Kind("paused", "{by} paused it[ until {until}][: {reason}]", job="by until reason")
+UNPAUSED = Kind("unpaused", "{by} ended the pause", job="by")
+SLOT_SKIPPED = Kind("slot-skipped", "{by} skipped the slot {slot}", job="slot by")
+SET_BACK = Kind("set-back", "its slots go on from {to}, not from {was}: the clock was ahead", job="was to era by")
+STRUCK = Kind("struck", "{slots} slots beyond {time} do not count: the clock was ahead", job="time era slots")
+
 # ── publishing ──
 
 PUBLISHING = Kind(

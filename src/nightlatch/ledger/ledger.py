@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .inside import Inside
     from .items import Items
     from .model import Attempt, Entry, Pruned, Run, Usage
+    from .slots import Slots
     from .step_log import StepLog, StepWriter
     from .writer import Writer
 
@@ -283,6 +284,13 @@ class Ledger:
     def handled_in(self, run: Run) -> list[Run]:
         """The runs that this attempt has begun inside itself."""
         return list(map(RUN.read, self._tables.read(_HANDLED, since=_ms(run.started), grant=run.grant, id=run.id)))
+
+    @property
+    def slots(self) -> Slots:
+        """What became of the jobs' slots."""
+        from .slots import Slots
+
+        return Slots(self._tables)
 
     @property
     def effects(self) -> Effects:
