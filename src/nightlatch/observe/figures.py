@@ -32,7 +32,7 @@ def span(seconds: float) -> str:
     """42m, 1h 12m, 9s: the two largest units that matter."""
     if seconds < 0.9995:
         return f"{max(round(seconds * 1000), 0)}ms"
-    left, parts = round(seconds), []
+    left, parts = round(seconds), list[tuple[int, str]]()
     for size, unit in _SPANS:
         if left >= size or parts:
             parts.append((left // size, unit))
