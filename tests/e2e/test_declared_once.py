@@ -163,7 +163,7 @@ def test_nobody_else_looks_at_a_stores_scheme():
             assert test not in path.read_text(), f"{name} has {test}: ask store/url.py"
 
 
-KIND = """    Kind("memo", module="memo", name="Memo", published_to=True),
+KIND = """    GateKind("memo", module="memo", name="Memo", published_to=True),
 """
 
 MEMO_GATE = """
@@ -182,7 +182,7 @@ class Memo(File):
 
 def test_a_gate_is_one_registration_and_one_module(copy, tmp_path):
     (copy.folder / "src/nightlatch/gates/memo.py").write_text(MEMO_GATE)
-    copy.add("gates/__init__.py", '    Kind("git", module', KIND)
+    copy.add("gates/__init__.py", '    GateKind("git", module', KIND)
     memo = f"memo://{tmp_path}/memo"
     assert (
         copy.python(f"from nightlatch import gates; print(gates.Memo({memo!r}).url == gates.at({memo!r}).url)")

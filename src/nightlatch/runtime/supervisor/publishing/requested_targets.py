@@ -126,7 +126,7 @@ class Head(Pushed):
     def describe(self, workspace: Workspace | Place, whom: For) -> Facts:
         """With its trailers, which are all that tells if it has to follow the branch on its way."""
         work, token = self._work(Place(path=self.folder, guard=self.guard)), str(whom.lease.token)
-        tip = work.sign(work.tip(), self._trailers(whom) | {"Nightlatch-Token": token})
+        tip = work.add_trailers(work.tip(), self._trailers(whom) | {"Nightlatch-Token": token})
         facts = {"commit": tip, "base": self.since} | ({} if self.unsure else {"run": whom.run, "token": token})
         return facts | ({"scope": self.done[0], "key": self.done[1]} if self.done else {})
 

@@ -157,7 +157,7 @@ class Pushed:
                 "Nightlatch-Run": whom.run,
                 "Nightlatch-Token": str(whom.lease.token),
             }
-            tip = work.sign(tip, trailers)
+            tip = work.add_trailers(tip, trailers)
         return {"commit": tip, "base": workspace.commit, "run": whom.run, "token": str(whom.lease.token)}
 
     def landed(self, facts: Facts, fresh: Workspace | Place) -> str:
