@@ -90,12 +90,14 @@ def test_an_option_is_one_row(copy):
     assert "--colour HUE       a made-up one" in copy.docs()
     assert "\n    colour: str | None\n" in (copy.folder / "src/nightlatch/core/keywords.py").read_text()
     assert "status=succeeded" in copy.command("run", "x", "--colour", "blue", "--", "true")
-    assert "--colour 'grey' is none of red, blue" in copy.command("run", "x", "--colour", "grey", "--", "true", code=64)
+    assert "--colour 'grey' is not known: use one of red, blue" in copy.command(
+        "run", "x", "--colour", "grey", "--", "true", code=64
+    )
     assert copy.python(WITH_OPTION).splitlines() == [
         "True True",
         "succeeded",
-        "colour 64 colour 'grey' is none of red, blue",
-        "colour 64 the job print: colour 'grey' is none of red, blue",
+        "colour 64 colour 'grey' is not known: use one of red, blue",
+        "colour 64 the job print: colour 'grey' is not known: use one of red, blue",
         "red True",
     ]
 
