@@ -6,7 +6,7 @@ import statistics
 import tempfile
 import time
 
-from tests.servers import PostgresServer
+from tests.support.servers.postgres import PostgresServer
 
 from nightlatch import ledger
 from nightlatch.core.units import Amounts

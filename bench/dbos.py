@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.servers import PostgresServer
+from tests.support.servers.postgres import PostgresServer
 
 from . import nightlatch_side, timing
 from .ledger import _TABLE, raw_postgres, raw_sqlite

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import psycopg
-from tests.servers import PostgresServer
+from tests.support.servers.postgres import PostgresServer
 
 import nightlatch
 from nightlatch import gates

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from tests.servers import PostgresServer
+from tests.support.servers.postgres import PostgresServer
 
 from nightlatch import ledger
 from nightlatch.ledger import kinds

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from tests.servers import PostgresServer
+from tests.support.servers.postgres import PostgresServer
 
 Cycle = Callable[[], object]
 
@@ -51,7 +51,7 @@ def raw(url: str) -> Cycle:
 def verbs(url: str) -> Cycle:
     """Look, acquire, wait in line, release: what the raw pair does, and what it leaves out."""
     import nightlatch
-    from nightlatch.runtime.both.leases.acquire import acquire
+    from nightlatch.runtime.shared.leases.acquire import acquire
     from nightlatch.system import identity
 
     store, holder = nightlatch.connect(url), identity.holder(pid=0)

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from nightlatch.ledger import kinds, open_for
 from nightlatch.ledger.items import ITEM
-from nightlatch.runtime.both.batches.items import Digest
-from nightlatch.runtime.both.batches.template import Template
+from nightlatch.runtime.shared.batches.items import Digest
+from nightlatch.runtime.shared.batches.template import Template
 from nightlatch.system import identity
 
 from . import timing

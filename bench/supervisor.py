@@ -10,7 +10,7 @@ import time
 from functools import partial
 from pathlib import Path
 
-from tests.servers import PostgresServer
+from tests.support.servers.postgres import PostgresServer
 
 from . import timing
 

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from nightlatch.system import identity
-
-from . import kinds  # noqa: F401  declared for all tests
-from .servers import PostgresServer
-from .sql_target import Target
+from tests.support import journal_kinds  # noqa: F401  declared for all tests
+from tests.support.servers.postgres import PostgresServer
+from tests.support.sql_target import Target
 
 # Who starts the tests may have these ignored (nohup, a script's `make test &`), and every process would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
         Stop,
         StoreUnreachable,
     )
-    from .runtime.both.leases.lease import Lease, lease
-    from .runtime.both.plan import Plan
-    from .runtime.both.verdict import Verdict
-    from .runtime.caller.jobs import job
+    from .runtime.caller.decorator import job
     from .runtime.caller.start import run
     from .runtime.child.context import Run, current
+    from .runtime.shared.leases.lease import Lease, lease
+    from .runtime.shared.plan import Plan
+    from .runtime.shared.verdict import Verdict
     from .store.url import connect
 
 __version__ = "0.1.0"
@@ -41,23 +41,23 @@ _WHERE = {
     "Busy": "errors",
     "Error": "errors",
     "InDoubt": "errors",
-    "Lease": "runtime.both.leases.lease",
+    "Lease": "runtime.shared.leases.lease",
     "LeaseLost": "errors",
     "MapFailed": "errors",
     "NotDone": "errors",
     "OnlyPlanned": "errors",
-    "Plan": "runtime.both.plan",
+    "Plan": "runtime.shared.plan",
     "Run": "runtime.child.context",
     "StaleToken": "errors",
     "Stop": "errors",
     "StoreUnreachable": "errors",
-    "Verdict": "runtime.both.verdict",
+    "Verdict": "runtime.shared.verdict",
     "connect": "store.url",
     "current": "runtime.child.context",
     "idempotency_header": "core.effects",
-    "job": "runtime.caller.jobs",
+    "job": "runtime.caller.decorator",
     "key": "core.keys",
-    "lease": "runtime.both.leases.lease",
+    "lease": "runtime.shared.leases.lease",
     "run": "runtime.caller.start",
 }
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from nightlatch.testing import run
-from tests.conformance import broken_leases, broken_records  # noqa: F401 - each store notes itself in BROKEN
-from tests.conformance.broken import BROKEN
-from tests.conformance.page_store import PageStore
+from tests.support.stores import broken_leases, broken_records  # noqa: F401 - each store notes itself in BROKEN
+from tests.support.stores.broken import BROKEN
+from tests.support.stores.page_store import PageStore
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda store: store.__name__)

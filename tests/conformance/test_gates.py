@@ -13,7 +13,7 @@ from nightlatch import gates
 from nightlatch.core.model import Mark
 from nightlatch.system import identity
 from nightlatch.testing.gates import GateConformance
-from tests import s3
+from tests.support.servers import s3
 
 
 class TestFile(GateConformance):

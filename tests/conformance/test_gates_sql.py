@@ -18,7 +18,7 @@ from nightlatch.errors import OtherStore
 from nightlatch.system import identity
 from nightlatch.testing.expect import together
 from nightlatch.testing.gates import GateConformance
-from tests.servers import PostgresServer
+from tests.support.servers.postgres import PostgresServer
 
 
 @pytest.fixture(params=["bare", "triggers"])

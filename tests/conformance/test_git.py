@@ -10,7 +10,7 @@ import pytest
 from nightlatch import connect
 from nightlatch.core.protocols import Store
 from nightlatch.testing import StoreConformance, stores
-from tests.git_server import git_http, git_repository
+from tests.support.servers.git import git_http, git_repository
 
 
 @pytest.fixture(scope="module")

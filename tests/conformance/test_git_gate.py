@@ -11,8 +11,8 @@ import pytest
 from nightlatch import gates
 from nightlatch.core.model import Mark
 from nightlatch.testing import GateConformance
-from tests.git_server import git_repository
-from tests.workdirs import clone, commit
+from tests.support.clones import clone, commit
+from tests.support.servers.git import git_repository
 
 
 class TestGitBranch(GateConformance):

@@ -10,7 +10,7 @@ import pytest
 
 from nightlatch.testing import StoreConformance, run
 from nightlatch.testing.gates import GateConformance
-from tests.conformance.page_store import ClocklessStore, PageStore
+from tests.support.stores.page_store import ClocklessStore, PageStore
 
 
 class TestPageStore(StoreConformance):
@@ -25,7 +25,7 @@ class TestPageStore(StoreConformance):
         return self.kind(self.path)
 
     def elsewhere(self) -> str:
-        return f"__import__('tests.conformance.page_store', fromlist=['*']).{self.kind.__name__}({self.path!r})"
+        return f"__import__('tests.support.stores.page_store', fromlist=['*']).{self.kind.__name__}({self.path!r})"
 
 
 class TestClocklessStore(TestPageStore):
@@ -55,7 +55,7 @@ def test_the_suites_do_without_pytest(tmp_path: Path) -> None:
 import sys
 from nightlatch.testing import StoreConformance, run
 from nightlatch.testing.stores import DoneKeys
-from tests.conformance.page_store import PageStore
+from tests.support.stores.page_store import PageStore
 class Suite(DoneKeys):
     def open(self):
         return PageStore({str(tmp_path / "page")!r})

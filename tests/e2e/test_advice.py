@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.programs import nightlatch
+from tests.support.programs import nightlatch
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import nightlatch
 from nightlatch import gates
 from nightlatch.errors import UsageError
 from nightlatch.ledger import open_for
-from tests.programs import nightlatch as command
+from tests.support.programs import nightlatch as command
 
 
 class Chunky:

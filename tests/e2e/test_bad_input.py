@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from nightlatch.cli.main import COMMANDS
-from tests.disks import mounting
-from tests.programs import NIGHTLATCH, TOOL, environment, nightlatch, said
+from tests.support.disks import mounting
+from tests.support.programs import NIGHTLATCH, TOOL, environment, nightlatch, said
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ from tests.programs import NIGHTLATCH, TOOL, environment, nightlatch, said
         (["lock", "x", "--ttl", "10ms", "--", "true"], "too short"),
         (["lock", "x", "--wait", "1", "--", "true"], "ambiguous"),
         (["lock", "a b", "--", "true"], "cannot name a lease"),
-        (["lease", "steal", "x"], "none of acquire"),
+        (["lease", "steal", "x"], "use one of acquire"),
         (["lease", "show", "never-held"], "there is no store"),
         (["lease", "acquire", "x", "--pid", "99999999"], "no such process"),
         (["lease", "acquire", "x", "--pid", "me"], "not a whole number"),
@@ -39,7 +39,7 @@ from tests.programs import NIGHTLATCH, TOOL, environment, nightlatch, said
         (["run", "x", "--key", "k" * 1001, "--", "true"], "up to 1000"),
         (["run", "x", "--key", b"\xe9".decode(errors="surrogateescape"), "--", "true"], "in UTF-8"),
         (["run", "x", "--ttl", "1ms", "--", "true"], "at least 1s"),
-        (["run", "x", "--retries", "-1", "--", "true"], "0 is the least"),
+        (["run", "x", "--retries", "-1", "--", "true"], "0 or more"),
         (["run", "x", "--timeout", "1 h", "--", "true"], "write it in one word, as in 1h"),
         (["run", "x", "--timeout", "1,5h", "--", "true"], "not understood"),
         (["run", "x", "--timeout", "0", "--", "true"], "as in 30m or 1h30m, or none"),
@@ -57,7 +57,7 @@ from tests.programs import NIGHTLATCH, TOOL, environment, nightlatch, said
         (["run", "x", "--budget=", "--", "true"], "--budget is empty"),
         (["run", "x", "--tz", "UTC", "--", "true"], "add --slot"),
         (["run", "x", "--new", "--key", "k", "--", "true"], "--new is for a run without a key"),
-        (["run", "x", "--lost", "never", "--", "true"], "--lost 'never' is none of"),
+        (["run", "x", "--lost", "never", "--", "true"], "--lost 'never' is not known: use one of"),
         (["run", "x", "--retries", "1", "--backoff", "x", "--", "false"], "--backoff 'x' is not understood"),
         (["--store", "", "status"], "--store is empty"),
         (["--store"], "--store is empty"),

@@ -8,9 +8,9 @@ import subprocess
 import pytest
 
 from nightlatch.ledger import open_for
-from tests.e2e.batches import DO, ids, jsonl
-from tests.git_server import git_repository
-from tests.programs import NIGHTLATCH, alive, environment, nightlatch, start, until
+from tests.support.batches import DO, ids, jsonl
+from tests.support.programs import NIGHTLATCH, alive, environment, nightlatch, start, until
+from tests.support.servers.git import git_repository
 
 
 def test_only_what_is_unfinished_is_done_whatever_the_order(sqlite_url, tmp_path, acts):

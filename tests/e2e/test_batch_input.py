@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from tests.e2e.batches import DO, ids, jsonl
-from tests.programs import nightlatch
+from tests.support.batches import DO, ids, jsonl
+from tests.support.programs import nightlatch
 
 
 def test_lines_that_cannot_be_read_are_named_and_the_rest_goes_on(sqlite_url, tmp_path, acts):

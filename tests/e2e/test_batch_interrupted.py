@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from nightlatch.ledger import open_for
-from tests.e2e.batches import DO, ids, jsonl, killed_in_flight
-from tests.programs import NIGHTLATCH, carrying, children, environment, nightlatch, start, until
+from tests.support.batches import DO, ids, jsonl, killed_in_flight
+from tests.support.programs import NIGHTLATCH, carrying, children, environment, nightlatch, start, until
 
 
 @pytest.mark.parametrize(("lost", "code", "done"), [("doubt", 76, "1 2 3"), ("again", 0, "1 2 2 3")])

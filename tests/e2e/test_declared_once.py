@@ -15,9 +15,9 @@ import nightlatch
 from nightlatch.core.job import Job
 from nightlatch.core.target import Command
 from nightlatch.ledger import open_for
-from nightlatch.runtime.both.job import definition
-from tests.programs import environment
-from tests.programs import nightlatch as command
+from nightlatch.runtime.shared.job import definition
+from tests.support.programs import environment
+from tests.support.programs import nightlatch as command
 
 ROOT = Path(__file__).parents[2]
 
@@ -90,18 +90,20 @@ def test_an_option_is_one_row(copy):
     assert "--colour HUE       a made-up one" in copy.docs()
     assert "\n    colour: str | None\n" in (copy.folder / "src/nightlatch/core/keywords.py").read_text()
     assert "status=succeeded" in copy.command("run", "x", "--colour", "blue", "--", "true")
-    assert "--colour 'grey' is none of red, blue" in copy.command("run", "x", "--colour", "grey", "--", "true", code=64)
+    assert "--colour 'grey' is not known: use one of red, blue" in copy.command(
+        "run", "x", "--colour", "grey", "--", "true", code=64
+    )
     assert copy.python(WITH_OPTION).splitlines() == [
         "True True",
         "succeeded",
-        "colour 64 colour 'grey' is none of red, blue",
-        "colour 64 the job print: colour 'grey' is none of red, blue",
+        "colour 64 colour 'grey' is not known: use one of red, blue",
+        "colour 64 the job print: colour 'grey' is not known: use one of red, blue",
         "red True",
     ]
 
 
 def test_an_exit_code_is_one_row(copy):
-    """Adding one took four: the error or the state, the docs' table, and the words of each command that ends with it."""
+    """Adding one took four: the error or the status, the docs' table, and the words of each command that ends with it."""
     copy.add("exits.py", "OURS = Exit(", 'MELTED = Exit(119, "melted", "run", lock="the lock has melted")\n')
     assert "\n  119      melted\n" in copy.command("run", "--help")
     assert "\n  119      the lock has melted\n" in copy.command("lock", "--help")
@@ -114,13 +116,13 @@ SCHEME = """    Scheme("memo:", example="memo:NAME", connect=_memo, ledger=OF_EA
 """
 
 MEMO = """
-from ..database.sqlite import Sqlite
+from ..database.sqlite import SqliteDatabase
 from . import url
 from .sql import SqlStore
 
 def connect(where):
     folder = url.folder_of(where)
-    return SqlStore(where, Sqlite(f"{folder}/memo.db", "store"), folder)
+    return SqlStore(where, SqliteDatabase(f"{folder}/memo.db", "store"), folder)
 """
 
 
@@ -151,7 +153,7 @@ def test_nobody_else_looks_at_a_stores_scheme():
     elsewhere = {
         "gates",
         "runtime/supervisor/publishing/targets.py",
-        "runtime/child/batches/place.py",
+        "runtime/child/batches/item_workspaces.py",
         "observe/gates.py",
         "cli/prove_places.py",
     }
@@ -163,7 +165,7 @@ def test_nobody_else_looks_at_a_stores_scheme():
             assert test not in path.read_text(), f"{name} has {test}: ask store/url.py"
 
 
-KIND = """    Kind("memo", module="memo", name="Memo", published_to=True),
+KIND = """    GateKind("memo", module="memo", name="Memo", published_to=True),
 """
 
 MEMO_GATE = """
@@ -182,7 +184,7 @@ class Memo(File):
 
 def test_a_gate_is_one_registration_and_one_module(copy, tmp_path):
     (copy.folder / "src/nightlatch/gates/memo.py").write_text(MEMO_GATE)
-    copy.add("gates/__init__.py", '    Kind("git", module', KIND)
+    copy.add("gates/__init__.py", '    GateKind("git", module', KIND)
     memo = f"memo://{tmp_path}/memo"
     assert (
         copy.python(f"from nightlatch import gates; print(gates.Memo({memo!r}).url == gates.at({memo!r}).url)")
@@ -280,22 +282,22 @@ def test_a_column_of_run_is_one_field_and_one_line_of_sql(copy):
 
 
 WITH_STATUS = """
-from nightlatch.core import states
+from nightlatch.core import statuses
 from nightlatch.ledger import open_for
 from nightlatch.core.model import Holder
 book = open_for({store!r})
 run = book.open_run("x", "k", command="true", host="here")
 writer = book.seal(run.id, token=1, grant="g", holder=Holder(incarnation="i", user="ann", host="here"))
-print(writer.finish("melted", reason="too hot").state, states.exit_code("melted"))
+print(writer.finish("melted", reason="too hot").status, statuses.exit_code("melted"))
 """
 
 
 def test_a_status_is_one_row(copy):
     row = 'MELTED = _row("melted", _AGAIN, exits.STALLED)\n'
-    copy.add("core/states.py", "CANCELLED = _row(", row)
+    copy.add("core/statuses.py", "CANCELLED = _row(", row)
     assert copy.python(WITH_STATUS.format(store=copy.store)) == "melted 122\n"
     assert "melted" in copy.command("runs", "--help") and "melted" in copy.docs()
-    assert copy.command("runs", "--state", "melted").startswith("  melted  x")
+    assert copy.command("runs", "--status", "melted").startswith("  melted  x")
     assert "melted" in copy.command() and "too hot" in copy.command()
     shown = copy.command("show", "x")
     assert ": melted\n" in shown and "attempt 1 ended: melted (too hot)" in shown and "nightlatch retry " in shown

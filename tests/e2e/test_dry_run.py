@@ -14,7 +14,7 @@ from nightlatch.ledger import open_for
 from nightlatch.ledger.model import Run
 from nightlatch.runtime.child.planned import Planned
 from nightlatch.store.url import connect
-from tests.programs import alive, environment, kill_all, nightlatch, start, until
+from tests.support.programs import alive, environment, kill_all, nightlatch, start, until
 
 JOBS = """
 import asyncio, os, pathlib, subprocess, sys, time
@@ -122,7 +122,7 @@ class Place:
         return dict(json.loads(nightlatch(self.url, "show", job, "--plan", "--json").stdout))
 
     def effects(self, job: str) -> dict[str, str]:
-        return {one["key"]: one["state"] for one in self.plan(job)["effects"]}  # type: ignore[attr-defined]
+        return {one["key"]: one["status"] for one in self.plan(job)["effects"]}  # type: ignore[attr-defined]
 
     def newest(self, job: str) -> Run:
         run = open_for(self.url).newest(job)

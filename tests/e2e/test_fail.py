@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.e2e.batches import ids, jsonl
-from tests.programs import NIGHTLATCH, TOOL, nightlatch
+from tests.support.batches import ids, jsonl
+from tests.support.programs import NIGHTLATCH, TOOL, nightlatch
 
 
 def test_an_item_says_whether_trying_again_helps(sqlite_url, tmp_path, acts):

@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 
-from tests.programs import NIGHTLATCH, nightlatch
-from tests.s3 import CREDENTIALS
+from tests.support.programs import NIGHTLATCH, nightlatch
+from tests.support.servers.s3 import CREDENTIALS
 
 
 def git(folder, *words: str) -> subprocess.CompletedProcess[str]:
@@ -46,7 +46,7 @@ def test_with_the_hook_a_plain_push_is_refused_and_a_gated_one_lands(repository,
 def test_with_the_hook_only_a_fence_is_a_fence_and_nobody_deletes_it_or_sets_it_back(repository, sqlite_url):
     bare, work = repository
     assert nightlatch(sqlite_url, "gate", "install-hook", str(bare), "--branch", "main").returncode == 0
-    from tests.programs import NIGHTLATCH
+    from tests.support.programs import NIGHTLATCH
 
     fence = "refs/nightlatch/@fence/main"
 

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from tests.programs import nightlatch
+from tests.support.programs import nightlatch
 
 FINE = {"id": "kept-1", "heads": [], "amounts": {"usd": 2}, "about": {}}
 

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 import nightlatch as nl
-from tests.programs import TOOL, environment, nightlatch
+from tests.support.programs import TOOL, environment, nightlatch
 
 
 def shell(store: str, script: str) -> subprocess.CompletedProcess[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.programs import NIGHTLATCH, TOOL, Held, alive, environment, nightlatch, start, until
+from tests.support.programs import NIGHTLATCH, TOOL, Held, alive, environment, nightlatch, start, until
 
 TOKEN = ("--", "sh", "-c", "echo $NIGHTLATCH_TOKEN")
 

@@ -15,8 +15,8 @@ import pytest
 import nightlatch as package
 from nightlatch.core import effects
 from nightlatch.ledger import open_for
-from tests.git_server import git_repository
-from tests.programs import NIGHTLATCH, alive, carrying, children, nightlatch, start, until
+from tests.support.programs import NIGHTLATCH, alive, carrying, children, nightlatch, start, until
+from tests.support.servers.git import git_repository
 
 ACT = 'echo x >> "$0"; echo posted'
 

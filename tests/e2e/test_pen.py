@@ -11,8 +11,8 @@ import pytest
 
 from nightlatch import connect
 from nightlatch.ledger import open_for
-from tests import nightly
-from tests.programs import until
+from tests.support import python_jobs
+from tests.support.programs import until
 
 JOBS = """
 import asyncio, os, pathlib, time
@@ -104,8 +104,8 @@ def secret():
 
 
 @pytest.fixture
-def jobs(tmp_path: Path, ledger_url: str) -> nightly.Jobs:
-    return nightly.Jobs(tmp_path, ledger_url, JOBS)
+def jobs(tmp_path: Path, ledger_url: str) -> python_jobs.Jobs:
+    return python_jobs.Jobs(tmp_path, ledger_url, JOBS)
 
 
 def test_it_is_lent_and_the_next_attempt_finds_all(jobs):
@@ -121,7 +121,7 @@ def test_it_is_lent_and_the_next_attempt_finds_all(jobs):
 
 def test_a_password_is_not_lent(tmp_path, postgres):
     url = postgres.url_with_password("test_unlent", "unlent")
-    jobs = nightly.Jobs(tmp_path, url, JOBS)
+    jobs = python_jobs.Jobs(tmp_path, url, JOBS)
     assert jobs.run("many.run(40)").startswith("failed 9")
     ledger = open_for(url)
     run = ledger.find("many", "k")
@@ -135,7 +135,7 @@ def test_runs_inside_are_written_begun_again_and_done_once(jobs, threads):
     assert jobs.run(f"queue.run('b', 40, threads={threads})").startswith("succeeded")
     ledger, store = open_for(jobs.store), connect(jobs.store)
     found = [ledger.find("queue", f"m-{number}") for number in range(40)]
-    assert [run and run.state for run in found] == ["succeeded"] * 40
+    assert [run and run.status for run in found] == ["succeeded"] * 40
     again = {number for number, run in enumerate(found) if run and run.attempt == 2}
     assert again >= {3, 10} and all(run and run.attempt <= 2 for run in found)
     done = [store.look("queue", f"m-{number}") for number in range(40)]
@@ -146,7 +146,7 @@ def test_runs_inside_are_written_begun_again_and_done_once(jobs, threads):
 
 
 def test_what_its_process_left_in_the_middle_is_failed_by_the_supervisor(tmp_path, ledger_url):
-    jobs = nightly.Jobs(tmp_path, ledger_url, JOBS)
+    jobs = python_jobs.Jobs(tmp_path, ledger_url, JOBS)
     ledger = open_for(ledger_url)
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(jobs.run, "waiting.run('a')")
@@ -154,7 +154,7 @@ def test_what_its_process_left_in_the_middle_is_failed_by_the_supervisor(tmp_pat
         os.kill(int(jobs.out.read_text()), signal.SIGKILL)
         assert running.result().startswith("failed 137")
     last = ledger.find("waiting", "m-last")
-    assert last and (last.state, last.reason) == ("failed", "its process ended in the middle of it")
+    assert last and (last.status, last.reason) == ("failed", "its process ended in the middle of it")
     assert jobs.run("waiting.run('b')").startswith("succeeded")
     assert not ledger.verify(ledger.heads()).breaks
 
@@ -171,13 +171,13 @@ def test_all_that_a_run_consists_of_append_to_one_chain(jobs):
 
 @pytest.mark.parametrize(("hangs", "ends"), [(False, "succeeded"), (True, "stalled")])
 def test_steps_that_nobody_tells_of_are_progress(tmp_path, sqlite_url, hangs, ends):
-    jobs = nightly.Jobs(tmp_path, sqlite_url, JOBS)
+    jobs = python_jobs.Jobs(tmp_path, sqlite_url, JOBS)
     assert jobs.run(f"slow.run({hangs})").startswith(ends)
 
 
 def test_a_failure_is_told_to_the_supervisor_who_takes_secrets_out(tmp_path, sqlite_url, monkeypatch):
     monkeypatch.setenv("API_TOKEN", "hunter2-hunter2")
-    jobs = nightly.Jobs(tmp_path, sqlite_url, JOBS)
+    jobs = python_jobs.Jobs(tmp_path, sqlite_url, JOBS)
     assert "ValueError" in jobs.run("secret.run()")
     ledger = open_for(sqlite_url)
     run = ledger.find("secret", "k")

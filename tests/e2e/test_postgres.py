@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.programs import TOOL, children, environment, nightlatch, start, until
-from tests.proxy import Proxy
-from tests.servers import PostgresServer, free_port
+from tests.support.programs import TOOL, children, environment, nightlatch, start, until
+from tests.support.servers.postgres import PostgresServer, free_port
+from tests.support.servers.postgres_proxy import Proxy
 
 SECRET = "correct-horse"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nightlatch.ledger import open_for
-from tests.programs import environment, faketime, nightlatch, until
+from tests.support.programs import environment, faketime, nightlatch, until
 
 LONG_AGO = faketime("-100d")
 

@@ -15,11 +15,12 @@ import pytest
 from nightlatch import connect, gates
 from nightlatch.ledger import open_for
 from nightlatch.system import filelock, identity
-from tests import nightly, s3
-from tests.git_server import git_repository
-from tests.programs import TOOL, alive, nightlatch, start, until
-from tests.servers import PostgresServer
-from tests.workdirs import begun, git
+from tests.support import python_jobs
+from tests.support.clones import begun, git
+from tests.support.programs import TOOL, alive, nightlatch, start, until
+from tests.support.servers import s3
+from tests.support.servers.git import git_repository
+from tests.support.servers.postgres import PostgresServer
 
 
 def words(script: str, *options: str, key: str = "k") -> list[str]:
@@ -312,7 +313,7 @@ def refused():
 """
 
 
-class Jobs(nightly.Jobs):
+class Jobs(python_jobs.Jobs):
     def __init__(self, folder: Path, store: str) -> None:
         super().__init__(folder, store, JOBS.replace('os.environ["STORE"]', repr(store)))
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from nightlatch.ledger import open_for
-from nightlatch.runtime.both.effects import resolve
-from tests import nightly
-from tests.programs import nightlatch
+from nightlatch.runtime.shared.effect_records import resolve
+from tests.support import python_jobs
+from tests.support.programs import nightlatch
 
 JOBS = """
 import asyncio, os, pathlib, socket, sys, threading, time
@@ -124,14 +124,14 @@ async def hurried():
 """
 
 
-class Jobs(nightly.Jobs):
+class Jobs(python_jobs.Jobs):
     def __init__(self, folder: Path, store: str) -> None:
         super().__init__(folder, store, JOBS)
 
     @property
     def effect(self) -> str:
         found = open_for(self.store).effects.find("once", "post/42")
-        return found.state if found else ""
+        return found.status if found else ""
 
 
 @pytest.fixture

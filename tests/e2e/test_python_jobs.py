@@ -17,9 +17,9 @@ import pytest
 import nightlatch
 from nightlatch.errors import InDoubt, LeaseLost, UsageError
 from nightlatch.ledger import open_for
-from nightlatch.runtime.both.replies import one_by_one
+from nightlatch.runtime.shared.replies import one_by_one
 from nightlatch.runtime.supervisor.socket.server import Socket
-from tests.programs import environment, python, start, until
+from tests.support.programs import environment, python, start, until
 
 JOBS = """
 import asyncio, json, os, pathlib, sys, time
@@ -207,8 +207,8 @@ def test_a_lost_lease_leaves_it_in_doubt(jobs, sqlite_url):
     _, said = running.communicate(timeout=90)
     assert "status=in-doubt exit=123" in said, said
     run = open_for(sqlite_url).find("checking", "k")
-    assert run and run.token == token and run.state == "in-doubt"
-    assert open_for(sqlite_url).attempts(run.id)[0].state == "lost"
+    assert run and run.token == token and run.status == "in-doubt"
+    assert open_for(sqlite_url).attempts(run.id)[0].status == "lost"
 
 
 def test_a_lost_lease_is_not_swallowed_by_except_exception(monkeypatch):
@@ -291,7 +291,7 @@ if __name__ == "__main__":
     Path(f"{noted}.go").touch()
     assert started.wait(60) == -signal.SIGINT
     run = open_for(sqlite_url).find("work", "k")
-    assert run and (noted.read_text(), run.state) == ("tidy", "cancelled")
+    assert run and (noted.read_text(), run.status) == ("tidy", "cancelled")
 
 
 def test_run_returns_how_a_command_ended(sqlite_url, tmp_path):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.programs import nightlatch
+from tests.support.programs import nightlatch
 
 SECRET = "hunter2-hunter2-hunter2"
 SAY = 'import base64, os; k = os.environ["API_KEY"].encode(); print(k.decode()); print(base64.b64encode(b"u:" + k).decode())'

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from tests.e2e.runs import run_job
-from tests.programs import TOOL, faketime, midday, nightlatch
+from tests.support.programs import TOOL, faketime, midday, nightlatch
+from tests.support.runs import run_job
 
 
 def test_what_hangs_is_ended_and_what_makes_progress_is_not(sqlite_url, tmp_path):
@@ -124,10 +124,10 @@ def test_an_agent_whose_result_says_is_error_has_failed_whatever_its_exit_code(s
         (["--stall", "5m"], "needs a source of progress"),
         (["--budget", "usd=2"], "needs a meter"),
         (["--budget", "eur=2", "--meter", "report"], "not understood"),
-        (["--budget", "usd=lots", "--meter", "report"], "does not name an amount"),
-        (["--slot", "soon"], "no cron expression"),
+        (["--budget", "usd=lots", "--meter", "report"], "has no valid amount"),
+        (["--slot", "soon"], "is not a schedule"),
         (["--slot", "0 2 * * *", "--tz", "Mars/Olympus"], "time zone"),
-        (["--slot", "0 2 * * *", "--key", "k"], "leave --key away"),
+        (["--slot", "0 2 * * *", "--key", "k"], "drop --key"),
         (["--cwd", "/nowhere"], "no such folder"),
         (["--env", "A"], "NAME=VALUE"),
         (["--env", "NIGHTLATCH_GRANT=x"], "another name"),

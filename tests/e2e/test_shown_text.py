@@ -9,8 +9,8 @@ import subprocess
 import pytest
 
 from nightlatch.ledger import open_for
-from tests.e2e.runs import Running, listed, one, run
-from tests.programs import NIGHTLATCH, TOOL, environment, nightlatch, said, start
+from tests.support.programs import NIGHTLATCH, TOOL, environment, nightlatch, said, start
+from tests.support.runs import Running, listed, one, run
 
 
 def test_logs_pass_the_output_on_without_escapes_and_raw_with_them(sqlite_url):

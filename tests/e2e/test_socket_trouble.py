@@ -6,10 +6,10 @@ import os
 import resource
 import sys
 
-from tests.e2e.runs import run_job
-from tests.git_server import git_repository
-from tests.programs import start, until
-from tests.workdirs import begun, clone, commit, git
+from tests.support.clones import begun, clone, commit, git
+from tests.support.programs import start, until
+from tests.support.runs import run_job
+from tests.support.servers.git import git_repository
 
 ROUNDS = int(os.environ.get("NIGHTLATCH_ROUNDS", "20"))
 
@@ -66,7 +66,7 @@ CLASSES = """
 import sys
 from nightlatch import errors
 from nightlatch.runtime.child import publishing as asking
-from nightlatch.runtime.both.client import tell
+from nightlatch.runtime.shared.client import tell
 def kind(ask):
     try:
         ask()

@@ -7,10 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from nightlatch.runtime.supervisor.rehearsal import _Rehearsal
+from nightlatch.runtime.supervisor.dry_run import _Rehearsal
 from nightlatch.runtime.supervisor.socket import verbs
 from nightlatch.runtime.supervisor.socket.listener import Listener
-from tests.programs import python
+from tests.support.programs import python
 
 SUPERVISOR = """
 import sys

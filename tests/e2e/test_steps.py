@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from nightlatch.ledger import open_for
-from tests.e2e.step_jobs import Jobs
-from tests.programs import environment
+from tests.support.programs import environment
+from tests.support.step_jobs import Jobs
 
 
 @pytest.fixture

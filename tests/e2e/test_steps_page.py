@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.programs import environment
+from tests.support.programs import environment
 
 PAGE = Path(__file__).parents[2] / "docs" / "steps.md"
 

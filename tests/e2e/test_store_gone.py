@@ -7,8 +7,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tests.disks import mounting
-from tests.programs import TOOL, environment, nightlatch, said
+from tests.support.disks import mounting
+from tests.support.programs import TOOL, environment, nightlatch, said
 
 
 def test_a_store_whose_file_is_gone_is_not_made_anew_unasked(sqlite_url, tmp_path):

@@ -11,10 +11,10 @@ from typing import NamedTuple
 import pytest
 
 from nightlatch.system import identity
-from tests.git_server import git_http, git_repository
-from tests.programs import TOOL, nightlatch
-from tests.servers import PostgresServer
-from tests.workdirs import begun, commit, git
+from tests.support.clones import begun, commit, git
+from tests.support.programs import TOOL, nightlatch
+from tests.support.servers.git import git_http, git_repository
+from tests.support.servers.postgres import PostgresServer
 
 
 class Named(NamedTuple):
@@ -96,7 +96,7 @@ def test_under_lock_no_environment_has_the_password_and_every_command_finds_the_
 
 def test_in_a_run_no_environment_has_the_password_and_the_socket_does_not_tell_it(named: Named, tmp_path: Path):
     ask = (
-        "import os; from nightlatch.runtime.both.client import tell; print(dict(os.environ), tell(do='store')); "
+        "import os; from nightlatch.runtime.shared.client import tell; print(dict(os.environ), tell(do='store')); "
         "import nightlatch; nightlatch.current().step('s', lambda: 1)"
     )
     done = nightlatch(

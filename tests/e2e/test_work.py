@@ -11,13 +11,13 @@ import pytest
 from nightlatch.core.protocols import Store
 from nightlatch.core.tenure import Tenure
 from nightlatch.errors import Busy
-from nightlatch.runtime.both.leases.lease import Lease
+from nightlatch.runtime.shared.leases.lease import Lease
 from nightlatch.runtime.supervisor.supervision import Supervision
 from nightlatch.store.url import connect
 from nightlatch.system import warden
 from nightlatch.system.lifetime import Lifetime
 from nightlatch.system.reports import Ended, Report, Started
-from tests.programs import until
+from tests.support.programs import until
 
 
 class Elsewhere:

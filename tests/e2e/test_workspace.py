@@ -15,9 +15,9 @@ from nightlatch import gates
 from nightlatch.runtime.supervisor.publishing import workspace
 from nightlatch.runtime.supervisor.publishing.targets import Replaced
 from nightlatch.system import fingerprint
-from tests import s3
-from tests.e2e.workspaces import journal, run, workspaces
-from tests.programs import TOOL
+from tests.support.programs import TOOL
+from tests.support.servers import s3
+from tests.support.workspaces import journal, run, workspaces
 
 
 def test_a_scratch_workspace_is_empty_private_and_where_the_command_runs(sqlite_url, tmp_path):

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests import programs
-from tests.e2e.workspaces import run, workspaces
-from tests.git_server import git_repository
-from tests.workdirs import begun, clone, commit, git
+from tests.support import programs
+from tests.support.clones import begun, clone, commit, git
+from tests.support.servers.git import git_repository
+from tests.support.workspaces import run, workspaces
 
 
 @pytest.fixture

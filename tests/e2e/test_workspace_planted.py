@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests import programs
-from tests.git_server import git_repository
-from tests.workdirs import begun, git
+from tests.support import programs
+from tests.support.clones import begun, git
+from tests.support.servers.git import git_repository
 
 # Each plants a program that leaves the file $MARK, in the clone that the command works in. `$RUN` is that program.
 CONFIG = {

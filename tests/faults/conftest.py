@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.counting_server import Counting
-from tests.faults.git_remote import Remote
-from tests.faults.git_site import Site
-from tests.git_server import git_http, git_repository
+from tests.support.git_remote import Remote
+from tests.support.git_site import Site
+from tests.support.servers.counting import Counting
+from tests.support.servers.git import git_http, git_repository
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import pytest
 from nightlatch.core.tenure import Tenure
 from nightlatch.errors import LeaseLost, StoreUnreachable
 from nightlatch.store.keeper import Keeper
-from tests.programs import Held, alive, environment, faketime, nightlatch, until
+from tests.support.programs import Held, alive, environment, faketime, nightlatch, until
 
 TOKEN = ("--", "sh", "-c", "echo $NIGHTLATCH_TOKEN")
 

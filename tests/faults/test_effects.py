@@ -14,8 +14,8 @@ from collections import Counter
 from pathlib import Path
 
 from nightlatch.ledger import open_for
-from tests.faults.counting_server import CLIENT, LATENCY, Counting
-from tests.programs import NIGHTLATCH, kill_all, nightlatch, start, until
+from tests.support.programs import NIGHTLATCH, kill_all, nightlatch, start, until
+from tests.support.servers.counting import CLIENT, LATENCY, Counting
 
 ROUNDS = int(os.environ.get("NIGHTLATCH_ROUNDS", "0"))
 KEYS = int(os.environ.get("NIGHTLATCH_KEYS", "0"))

@@ -14,7 +14,7 @@ import pytest
 from nightlatch.system import filelock
 from nightlatch.system.filelock import FairLock
 from nightlatch.system.process import start_of
-from tests.programs import until
+from tests.support.programs import until
 
 
 @pytest.fixture(params=["told by the kernel", "signed"], autouse=True)

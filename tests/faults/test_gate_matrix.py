@@ -21,12 +21,13 @@ from nightlatch import gates
 from nightlatch.core.model import Mark
 from nightlatch.errors import Forgotten, OtherStore, StaleToken
 from nightlatch.system import identity
-from tests import programs, s3
-from tests.faults.stopping import go_on, until_stopped
-from tests.faults.targets import KINDS, Target, write
-from tests.git_server import git_http, git_repository
-from tests.marks import mark
-from tests.programs import faketime
+from tests.support import programs
+from tests.support.marks import mark
+from tests.support.programs import faketime
+from tests.support.servers import s3
+from tests.support.servers.git import git_http, git_repository
+from tests.support.stopped import go_on, until_stopped
+from tests.support.targets import KINDS, Target, write
 
 ROOT = Path(__file__).parents[2]
 
@@ -62,7 +63,7 @@ def holders(sqlite_url: str) -> Iterator[Any]:
     started: list[subprocess.Popen[str]] = []
 
     def start(target: Target, content: str, when: str = "at once", **env: str) -> subprocess.Popen[str]:
-        argv = [sys.executable, "-m", "tests.faults.holder", target.url, content, when]
+        argv = [sys.executable, "-m", "tests.support.processes.holder", target.url, content, when]
         started.append(
             subprocess.Popen(
                 argv,

@@ -22,14 +22,15 @@ from nightlatch import gates
 from nightlatch.core.model import Mark
 from nightlatch.errors import Forgotten, LeaseLost, StaleToken
 from nightlatch.system import filelock, identity, process
-from tests import programs, s3
-from tests.faults.remote_killing import kill_writers
-from tests.faults.stopping import go_on, sealed_after_a_look, until_stopped
-from tests.faults.writer import write
-from tests.marks import mark
+from tests.support import programs
+from tests.support.marks import mark
+from tests.support.processes.remote_killing import kill_writers
+from tests.support.processes.writer import write
+from tests.support.servers import s3
+from tests.support.stopped import go_on, sealed_after_a_look, until_stopped
 
-HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
+ROOT = Path(__file__).parents[2]
+PROCESSES = ROOT / "tests/support/processes"
 
 
 class Target:
@@ -68,7 +69,7 @@ def writer(started: list[subprocess.Popen[str]], gate: Any, its: Mark, content: 
     argv = [gate.url, its.store, its.name, str(its.token), its.grant, content, point]
     started.append(
         subprocess.Popen(
-            [sys.executable, str(HERE / "writer.py"), *argv], text=True, stdin=subprocess.PIPE, process_group=0
+            [sys.executable, str(PROCESSES / "writer.py"), *argv], text=True, stdin=subprocess.PIPE, process_group=0
         )
     )
     return started[-1]
@@ -118,7 +119,7 @@ def test_kills_at_random_points_leave_nothing_torn_behind_or_lost(kind, tmp_path
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     killed = subprocess.run(
-        [sys.executable, str(HERE / "killing.py"), kind, str(tmp_path), "100", str(seed)],
+        [sys.executable, str(PROCESSES / "killing.py"), kind, str(tmp_path), "100", str(seed)],
         text=True, capture_output=True, timeout=170,
     )  # fmt: skip
     assert not killed.returncode, killed.stderr
@@ -160,7 +161,7 @@ def memory(tmp_path: Path) -> Iterator[Path]:
 
 def test_of_two_publishers_that_race_the_higher_token_stands_every_time(memory):
     raced = subprocess.run(
-        [sys.executable, str(HERE / "racing.py"), str(memory / "out"), "1000"],
+        [sys.executable, str(PROCESSES / "racing.py"), str(memory / "out"), "1000"],
         text=True, capture_output=True, timeout=170,
     )  # fmt: skip
     assert not raced.returncode, raced.stderr

@@ -20,19 +20,18 @@ from nightlatch.core.model import Mark
 from nightlatch.errors import GateUnreachable, InDoubt, StaleToken
 from nightlatch.gates import sql_postgres, sql_sqlite
 from nightlatch.system import filelock, identity, process
-from tests import programs, sql_target
-from tests.faults.stopping import go_on, sealed_after_a_look, until_stopped
-from tests.marks import mark
-from tests.proxy import Proxy
-from tests.sql_target import Target
+from tests.support import programs, sql_target
+from tests.support.marks import mark
+from tests.support.servers.postgres_proxy import Proxy
+from tests.support.sql_target import Target
+from tests.support.stopped import go_on, sealed_after_a_look, until_stopped
 
-HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def writer(started: list[subprocess.Popen[str]], target: Target, its: Mark, content: str, point: str) -> Any:
     argv = [target.url, its.store, its.name, str(its.token), its.grant, content, point]
-    program = [sys.executable, "-m", "tests.faults.sql_writer", *argv]
+    program = [sys.executable, "-m", "tests.support.processes.sql_writer", *argv]
     started.append(subprocess.Popen(program, text=True, cwd=ROOT, stdin=subprocess.PIPE, process_group=0))
     return started[-1]
 
@@ -48,7 +47,7 @@ def test_a_holder_stopped_inside_its_transaction_neither_blocks_the_seal_nor_wri
 ):
     target = request.getfixturevalue(f"{kind}_target")
     if point in ("copy", "fetch"):
-        monkeypatch.setattr(sql_postgres, "GIVEN", 0.3)  # the others wait as long as a user would
+        monkeypatch.setattr(sql_postgres, "GRACE", 0.3)  # the others wait as long as a user would
     gate = target.gate()
     gate.seal(mark(1), "old")
     target.write(mark(1), "before")
@@ -125,7 +124,7 @@ def test_only_the_session_that_holds_the_fence_is_ended(postgres_target):
 
 def test_who_locks_the_table_of_the_marks_for_another_reason_is_not_ended(postgres_target, monkeypatch):
     monkeypatch.setattr(sql_postgres, "PATIENCE", 0.5)
-    monkeypatch.setattr(sql_postgres, "GIVEN", 0.1)
+    monkeypatch.setattr(sql_postgres, "GRACE", 0.1)
     gate = postgres_target.gate()
     gate.seal(mark(1), "old")
     with closing(postgres_target.connect()) as admin:
@@ -137,7 +136,7 @@ def test_who_locks_the_table_of_the_marks_for_another_reason_is_not_ended(postgr
 
 def test_a_holder_may_raise_its_own_token_beside_its_own_transaction_without_being_ended(postgres_target, monkeypatch):
     monkeypatch.setattr(sql_postgres, "PATIENCE", 0.5)
-    monkeypatch.setattr(sql_postgres, "GIVEN", 0.1)
+    monkeypatch.setattr(sql_postgres, "GRACE", 0.1)
     gate = postgres_target.gate()
     gate.seal(mark(1, grant="mine"), "me")
     with closing(postgres_target.connect()) as connection, gate.transaction(connection, mark(1, grant="mine")):
@@ -149,7 +148,7 @@ def test_a_holder_may_raise_its_own_token_beside_its_own_transaction_without_bei
 
 def test_a_role_that_may_not_end_the_old_session_is_told_which_one_it_is(postgres_target, monkeypatch):
     monkeypatch.setattr(sql_postgres, "PATIENCE", 1.0)
-    monkeypatch.setattr(sql_postgres, "GIVEN", 0.1)
+    monkeypatch.setattr(sql_postgres, "GRACE", 0.1)
     gate = postgres_target.gate()
     gate.seal(mark(1), "old")
     with closing(postgres_target.connect()) as admin:
@@ -192,7 +191,7 @@ def test_kills_at_random_points_leave_nothing_torn_stale_or_lost(target):
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     killed = subprocess.run(
-        [sys.executable, "-m", "tests.faults.sql_killing", target.url, "100", str(seed)],
+        [sys.executable, "-m", "tests.support.processes.sql_killing", target.url, "100", str(seed)],
         text=True, capture_output=True, timeout=170, cwd=ROOT,
     )  # fmt: skip
     assert not killed.returncode, killed.stderr

@@ -13,14 +13,14 @@ import psycopg
 import pytest
 
 from nightlatch.errors import GateUnreachable, InDoubt
-from nightlatch.gates import sql_postgres_entered
+from nightlatch.gates import sql_postgres_transaction
 from nightlatch.gates.sql_postgres_settle import settle
-from tests import sql_target
-from tests.marks import mark
-from tests.programs import alive, until
-from tests.proxy import Proxy
-from tests.servers import PostgresServer
-from tests.sql_target import Target
+from tests.support import sql_target
+from tests.support.marks import mark
+from tests.support.programs import alive, until
+from tests.support.servers.postgres import PostgresServer
+from tests.support.servers.postgres_proxy import Proxy
+from tests.support.sql_target import Target
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +129,7 @@ def test_a_lost_commit_is_never_reported_as_not_done_because_its_trace_was_clear
             sql_target.replace(connection, mark(1), "landed")
             proxy.lose_replies = 1
 
-    monkeypatch.setattr(sql_postgres_entered, "settle", later)
+    monkeypatch.setattr(sql_postgres_transaction, "settle", later)
     url = postgres_target.url.partition("#")[0]
     with (
         Proxy(postgres.port) as proxy,

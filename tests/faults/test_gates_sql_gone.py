@@ -10,10 +10,10 @@ from contextlib import closing
 import pytest
 
 from nightlatch.errors import GateUnreachable
-from tests.disks import mounting
-from tests.marks import STORE, mark
-from tests.programs import TOOL, environment
-from tests.sql_target import Target
+from tests.support.disks import mounting
+from tests.support.marks import STORE, mark
+from tests.support.programs import TOOL, environment
+from tests.support.sql_target import Target
 
 
 def test_a_database_that_is_gone_is_not_sealed_as_an_empty_one(sqlite_target, tmp_path):

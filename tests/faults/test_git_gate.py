@@ -8,10 +8,10 @@ import pytest
 
 from nightlatch import gates
 from nightlatch.errors import Conflict, GateUnreachable, StaleToken
-from tests.faults.git_site import Site, mark, sealed
-from tests.faults.remote_killing import kill_writers
-from tests.git_server import git_http, git_repository
-from tests.workdirs import clone, commit, git
+from tests.support.clones import clone, commit, git
+from tests.support.git_site import Site, mark, sealed
+from tests.support.processes.remote_killing import kill_writers
+from tests.support.servers.git import git_http, git_repository
 
 # Stale
 

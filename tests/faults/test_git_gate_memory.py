@@ -8,8 +8,8 @@ from nightlatch import gates
 from nightlatch.core.model import Mark
 from nightlatch.errors import StaleToken
 from nightlatch.system import identity
-from tests.faults.git_site import Site, sealed
-from tests.workdirs import clone, commit, git
+from tests.support.clones import clone, commit, git
+from tests.support.git_site import Site, sealed
 
 
 @pytest.mark.parametrize("site", ["http"], indirect=True)

@@ -13,9 +13,9 @@ from nightlatch import gates
 from nightlatch.core.model import Mark
 from nightlatch.errors import StaleToken
 from nightlatch.system import identity
-from tests import programs
-from tests.faults.git_site import Site, sealed
-from tests.workdirs import commit, git
+from tests.support import programs
+from tests.support.clones import commit, git
+from tests.support.git_site import Site, sealed
 
 # With a lease, and with a done key
 

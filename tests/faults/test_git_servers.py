@@ -12,9 +12,9 @@ import pytest
 import nightlatch
 from nightlatch.errors import StoreUnreachable
 from nightlatch.system import identity
-from tests import programs
-from tests.disks import mounting
-from tests.faults.git_remote import Remote, take
+from tests.support import programs
+from tests.support.disks import mounting
+from tests.support.git_remote import Remote, take
 
 # Silence
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.workloads import guarded_set
-from tests.workloads.shared_sets import Setup
+from tests.support.workloads import guarded_set
+from tests.support.workloads.shared_sets import Setup
 
 SECONDS = float(os.environ.get("NIGHTLATCH_SECONDS", "8"))
 SEED = int(os.environ.get("NIGHTLATCH_SEED", random.SystemRandom().randrange(10**6)))

@@ -6,8 +6,8 @@ import os
 import signal
 import time
 
-from tests.faults.counting_server import CLIENT
-from tests.programs import alive, children, nightlatch, python, start, state, until
+from tests.support.programs import alive, children, nightlatch, python, start, state, until
+from tests.support.servers.counting import CLIENT
 
 
 def test_a_client_that_was_ended_and_its_request_served_later(sqlite_url, server):

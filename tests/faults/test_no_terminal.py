@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.programs import NIGHTLATCH, TOOL, environment, until
+from tests.support.programs import NIGHTLATCH, TOOL, environment, until
 
 NIGHT = f"""
 sleep 600 &

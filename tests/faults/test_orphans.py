@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from nightlatch.system import tree
-from tests.faults.escapes import Escaped, Machine
-from tests.programs import alive, carrying, children, nightlatch, python, start, state, until
+from tests.support.escapes import Escaped, Machine
+from tests.support.programs import alive, carrying, children, nightlatch, python, start, state, until
 
 ROUNDS = int(os.environ.get("NIGHTLATCH_ROUNDS", "15"))
 
@@ -138,7 +138,7 @@ def test_a_command_that_ignores_term_is_killed_when_the_grace_is_over(sqlite_url
 
 def test_nested_leases_are_ended_with_the_outer_one(sqlite_url, tmp_path):
     """The inner command carries the inner grant; the sweep for the outer one must still find it."""
-    from tests.programs import NIGHTLATCH
+    from tests.support.programs import NIGHTLATCH
 
     mark, ready = f"VICTIM-{os.urandom(8).hex()}", tmp_path / "ready"
     inner = [*NIGHTLATCH, "lock", "inner", "--", "sh", "-c", 'touch "$1"; sleep 600', "sh", str(ready)]

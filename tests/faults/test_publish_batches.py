@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from nightlatch.ledger import open_for
-from tests.programs import kill_all, nightlatch, start
+from tests.support.programs import kill_all, nightlatch, start
 
 ROUNDS = int(os.environ.get("NIGHTLATCH_ROUNDS", "12"))
 KEYS = int(os.environ.get("NIGHTLATCH_KEYS", "40"))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.programs import alive, children, environment, nightlatch, start, state, until
+from tests.support.programs import alive, children, environment, nightlatch, start, state, until
 
 COMMAND = ("--", "sh", "-c", 'echo $$ $NIGHTLATCH_RUN > "$0.part"; mv "$0.part" "$0"; exec sleep 60')
 

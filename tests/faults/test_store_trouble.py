@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from nightlatch.store.url import connect
-from tests import programs
-from tests.faults.sleepy import Clock
-from tests.programs import Held, alive, nightlatch, python, state, until
+from tests.support import programs
+from tests.support.programs import Held, alive, nightlatch, python, state, until
+from tests.support.suspended_clock import Clock
 
 TOKEN = ("--", "sh", "-c", "echo $NIGHTLATCH_TOKEN")
 

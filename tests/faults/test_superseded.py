@@ -15,19 +15,19 @@ from pathlib import Path
 import pytest
 
 from nightlatch import gates
-from nightlatch.core import states
+from nightlatch.core import statuses
 from nightlatch.ledger import open_for
-from tests import s3
-from tests.git_server import git_repository
-from tests.programs import TOOL, environment, nightlatch, until
-from tests.workdirs import begun, git
+from tests.support.clones import begun, git
+from tests.support.programs import TOOL, environment, nightlatch, until
+from tests.support.servers import s3
+from tests.support.servers.git import git_repository
 
 # The command line, killed with -9 right before or right after the write to its target.
 DYING = """
 import os, sys
 from nightlatch.cli.main import main
 from nightlatch.gates import git_push
-from nightlatch.runtime.supervisor.publishing import requested as asked, targets
+from nightlatch.runtime.supervisor.publishing import requested_targets, targets
 
 moment = sys.argv.pop(1)
 
@@ -38,7 +38,7 @@ def dying(land):
         os.kill(os.getpid(), 9)
     return land_and_die
 
-for kind in (targets.Replaced, asked.Copied):
+for kind in (targets.Replaced, requested_targets.Copied):
     kind.land = dying(kind.land)
 git_push.Push.run = dying(git_push.Push.run)
 main()
@@ -118,7 +118,7 @@ def test_a_result_that_landed_is_not_published_again_over_a_newer_one(target, sq
     assert "published by attempt 1" in said
     assert (target.kind == "git") != ("replaced since" in said), said
     run = open_for(sqlite_url).find("job", "a")
-    assert run and run.state == states.SUCCEEDED
+    assert run and run.status == statuses.SUCCEEDED
 
 
 def test_a_result_that_never_landed_is_not_put_over_a_newer_one_but_made_anew(target, sqlite_url, tmp_path):

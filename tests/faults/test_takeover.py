@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from tests.programs import Held, alive, nightlatch, python, state, until
+from tests.support.programs import Held, alive, nightlatch, python, state, until
 
 
 @pytest.fixture
@@ -175,7 +175,7 @@ time.sleep(600)
 def test_a_reused_pid_is_not_taken_for_the_holder(sqlite_url):
     """The start time differs, so the process that has the pid now is somebody else."""
     from nightlatch.core.value import replace
-    from nightlatch.runtime.both.leases.acquire import acquire
+    from nightlatch.runtime.shared.leases.acquire import acquire
     from nightlatch.store.url import connect
     from nightlatch.system import identity
 

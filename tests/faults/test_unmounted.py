@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.disks import mounting
-from tests.programs import TOOL, environment, nightlatch, said
+from tests.support.disks import mounting
+from tests.support.programs import TOOL, environment, nightlatch, said
 
 # The mount point is a folder, and a tmpfs is the disk: it keeps its content while it is mounted elsewhere.
 DISKS = f"""

@@ -20,10 +20,10 @@ import time
 from pathlib import Path
 
 from nightlatch.core import duration
-from tests.programs import kill_all
 from tests.soak import course
 from tests.soak.found import Found
 from tests.soak.servers import Servers, Weather
+from tests.support.programs import kill_all
 
 MARK = "SOAK_COURSE"  # in the environment of all that belongs to a course
 PATIENCE = 400.0  # seconds more than its slice: a course that is not over by then hangs

@@ -16,8 +16,8 @@ from pathlib import Path
 from tests.soak import commands
 from tests.soak.found import Found, crashes
 from tests.soak.places import GATES, STORES, TTL, Place, place
-from tests.workloads import guarded_set
-from tests.workloads.shared_sets import Setup
+from tests.support.workloads import guarded_set
+from tests.support.workloads.shared_sets import Setup
 
 NAMES = [f"{store}/{gate}" for store in STORES for gate in GATES]
 NAMES += [f"{kind}/{store}" for kind in commands.KINDS for store in STORES]

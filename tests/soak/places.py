@@ -9,10 +9,10 @@ from pathlib import Path
 
 from nightlatch import gates
 from nightlatch.system import identity
-from tests.git_server import GitHttp, git_http, git_repository
-from tests.programs import until
 from tests.soak.servers import ENDPOINT, PORT
-from tests.sql_target import Target as SqlTarget
+from tests.support.programs import until
+from tests.support.servers.git import GitHttp, git_http, git_repository
+from tests.support.sql_target import Target as SqlTarget
 
 STORES = ("sqlite", "postgres", "git")
 GATES = ("file", "folder", "object", "sqlite", "postgres", "git")

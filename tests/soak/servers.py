@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tests import s3
-from tests.proxy import Proxy
-from tests.servers import PostgresServer
-from tests.workloads.fault_log import FaultLog
+from tests.support.servers import s3
+from tests.support.servers.postgres import PostgresServer
+from tests.support.servers.postgres_proxy import Proxy
+from tests.support.workloads.fault_log import FaultLog
 
 ENDPOINT, PORT = "SOAK_S3_ENDPOINT", "SOAK_POSTGRES_PORT"  # how the courses find them
 

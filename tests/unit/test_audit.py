@@ -8,7 +8,7 @@ from nightlatch.errors import UsageError
 from nightlatch.ledger.chain import link
 from nightlatch.ledger.ledger import Ledger
 from nightlatch.ledger.model import Run
-from tests.unit.books import CHAIN, ME, first, night, rewritten, tamper
+from tests.support.ledgers import CHAIN, ME, first, night, rewritten, tamper
 
 
 def test_what_nobody_touched_is_whole(book):

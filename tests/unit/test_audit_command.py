@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nightlatch.cli.main import run as cli
-from tests.unit.books import night, tamper
+from tests.support.ledgers import night, tamper
 
 
 def test_audit_says_that_the_journal_is_whole(book, ledger_url, capsys, tmp_path: Path):

@@ -11,8 +11,8 @@ import nightlatch
 from nightlatch import gates
 from nightlatch.core.model import Mark
 from nightlatch.runtime.child.inherited import Inherited
-from tests.programs import NIGHTLATCH
-from tests.programs import nightlatch as command
+from tests.support.programs import NIGHTLATCH
+from tests.support.programs import nightlatch as command
 
 
 @pytest.fixture

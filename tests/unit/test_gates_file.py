@@ -15,8 +15,8 @@ from nightlatch import gates
 from nightlatch.errors import GateUnreachable, LeaseLost, OtherStore, UsageError
 from nightlatch.gates import address
 from nightlatch.system import durable
-from tests.marks import mark
-from tests.unit.files import mode
+from tests.support.files import mode
+from tests.support.marks import mark
 
 
 def test_text_is_written_as_utf8(path):

@@ -12,7 +12,7 @@ import pytest
 from nightlatch import gates
 from nightlatch.errors import StaleToken, UsageError
 from nightlatch.system import durable, treecopy
-from tests.marks import mark
+from tests.support.marks import mark
 
 
 @pytest.fixture

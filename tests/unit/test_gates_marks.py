@@ -14,9 +14,9 @@ from nightlatch.core.model import Mark
 from nightlatch.errors import GateUnreachable, OtherStore, StaleToken
 from nightlatch.gates import refusals
 from nightlatch.system import process, storage
-from tests import programs
-from tests.marks import mark
-from tests.unit.files import mode
+from tests.support import programs
+from tests.support.files import mode
+from tests.support.marks import mark
 
 
 def test_a_link_is_followed_and_both_names_share_their_marks(path, tmp_path):

@@ -12,8 +12,9 @@ from nightlatch import gates
 from nightlatch.errors import GateUnreachable, StaleToken, UsageError
 from nightlatch.gates import objects
 from nightlatch.system import identity
-from tests import blobs, programs, s3
-from tests.marks import mark
+from tests.support import programs
+from tests.support.marks import mark
+from tests.support.servers import blobs, s3
 
 
 @pytest.fixture(scope="module")

@@ -17,9 +17,9 @@ import nightlatch
 from nightlatch import gates
 from nightlatch.errors import StaleToken, UsageError
 from nightlatch.system import identity
-from tests.marks import mark
-from tests.sql_target import Target
-from tests.unit.sql_gate import MARK, NEWER, insert
+from tests.support.marks import mark
+from tests.support.sql_gate import MARK, NEWER, insert
+from tests.support.sql_target import Target
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import nightlatch
 from nightlatch import gates
 from nightlatch.errors import GateUnreachable, UsageError
 from nightlatch.gates import sql_postgres_address
-from tests.unit.sql_gate import MARK
+from tests.support.sql_gate import MARK
 
 
 def test_without_a_url_the_gate_is_named_by_the_connection(target):

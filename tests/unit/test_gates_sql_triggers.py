@@ -15,8 +15,8 @@ import pytest
 from nightlatch import gates
 from nightlatch.errors import StaleToken, UsageError
 from nightlatch.system import identity
-from tests.programs import nightlatch as command
-from tests.unit.sql_gate import MARK, NEWER, insert
+from tests.support.programs import nightlatch as command
+from tests.support.sql_gate import MARK, NEWER, insert
 
 SQLITE = ["INSERT INTO article VALUES ('raw', 1)", "REPLACE INTO article VALUES ('raw', 1)",
           "UPDATE article SET token = 2", "DELETE FROM article"]  # fmt: skip
@@ -78,7 +78,7 @@ def test_a_trigger_holds_the_fence_to_the_end_of_the_transaction(postgres_target
     """Raw SQL that has the token cannot be overtaken between its statement and its commit."""
     from nightlatch.gates import sql_postgres
 
-    monkeypatch.setattr(sql_postgres, "GIVEN", 0.1)
+    monkeypatch.setattr(sql_postgres, "GRACE", 0.1)
     gate = postgres_target.gate()
     gate.install("article")
     gate.seal(MARK, "me")

@@ -10,9 +10,9 @@ import pytest
 from nightlatch.core import effects
 from nightlatch.core.breaker import Breaker, Limit, alike
 from nightlatch.errors import UsageError
-from nightlatch.runtime.both.batches.items import Digest, Item, Reader
-from nightlatch.runtime.both.batches.selection import Selection
-from nightlatch.runtime.both.batches.template import BadItem, Command, Template
+from nightlatch.runtime.shared.batches.items import Digest, Item, Reader
+from nightlatch.runtime.shared.batches.selection import Selection
+from nightlatch.runtime.shared.batches.template import BadItem, Command, Template
 
 KEY = Template("{site}/{slug}")
 
@@ -129,11 +129,11 @@ def test_exit_codes_that_prove_that_nothing_was_done():
 
 
 @pytest.mark.parametrize(
-    ("exit_code", "ended_by", "state"),
+    ("exit_code", "ended_by", "status"),
     [(0, "", "done"), (7, "", "failed"), (1, "", "in-doubt"), (0, "timed-out", "in-doubt"), (7, "asked", "in-doubt")],
 )
-def test_only_a_commands_own_end_proves_anything(exit_code, ended_by, state):
-    assert effects.judge(exit_code, ended_by, {7})[0] == state
+def test_only_a_commands_own_end_proves_anything(exit_code, ended_by, status):
+    assert effects.judge(exit_code, ended_by, {7})[0] == status
 
 
 @pytest.mark.parametrize("template", ["{a}/{b}", "{a}", "{a}-{b}-{a}"])

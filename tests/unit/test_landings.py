@@ -12,8 +12,8 @@ from nightlatch import gates
 from nightlatch.core import fence
 from nightlatch.gates.file import File
 from nightlatch.system import durable
-from tests import s3
-from tests.marks import mark
+from tests.support.marks import mark
+from tests.support.servers import s3
 
 Known = list[tuple[str, int, str]]
 

@@ -12,7 +12,7 @@ from nightlatch.cli import screen
 from nightlatch.cli.plain import Plain
 from nightlatch.core import advice
 from nightlatch.core.printable import printable
-from nightlatch.runtime.supervisor.run import kept
+from nightlatch.runtime.supervisor.run import kept_output
 
 HOSTILE = (
     b"a\x1b[31;1mred\x1b[0m \x1b]0;title \xe2\x9c\x9c\x07b \x1b]52;c;ZXZpbA==\x1b\\c "
@@ -95,7 +95,7 @@ def test_output_that_is_moved_while_it_is_followed_is_read_once_and_whole(tmp_pa
             step()
         return step is None
 
-    assert b"".join(kept.follow(str(tmp_path), over)) == b"one two three four"
+    assert b"".join(kept_output.follow(str(tmp_path), over)) == b"one two three four"
 
 
 def rotate(output: Path, rest: bytes, new: bytes) -> None:
@@ -112,6 +112,6 @@ def append(output: Path, data: bytes) -> None:
 def test_the_end_of_the_output_reaches_back_into_the_file_before(tmp_path: Path):
     (tmp_path / "output.1").write_bytes(b"one\ntwo\n")
     (tmp_path / "output").write_bytes(b"three\n")
-    assert kept.tail(str(tmp_path), 2) == [b"two", b"three"]
-    assert kept.tail(str(tmp_path / "never"), 2) == []
-    assert b"".join(kept.read(str(tmp_path))) == b"one\ntwo\nthree\n"
+    assert kept_output.tail(str(tmp_path), 2) == [b"two", b"three"]
+    assert kept_output.tail(str(tmp_path / "never"), 2) == []
+    assert b"".join(kept_output.read(str(tmp_path))) == b"one\ntwo\nthree\n"

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from nightlatch.ledger.ledger import Ledger
-from tests.unit.books import CHAIN, ME, first, night, tamper
+from tests.support.ledgers import CHAIN, ME, first, night, tamper
 
 LENIENT = -3600  # seconds: whatever these prunes remove is old enough
 

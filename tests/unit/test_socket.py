@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from nightlatch.runtime.both.replies import Later, one_by_one
+from nightlatch.runtime.shared.replies import Later, one_by_one
 from nightlatch.runtime.supervisor.socket.server import Socket
-from tests.programs import until
+from tests.support.programs import until
 
 
 @pytest.fixture

@@ -97,9 +97,9 @@ def _batch(args: Namespace, command: list[str], argv: list[str]) -> Batch:
     import shlex
     from pathlib import Path
 
-    from ..runtime.both.batches.items import Reader
-    from ..runtime.both.batches.template import Command
-    from ..runtime.child.batches.place import check
+    from ..runtime.child.batches.item_workspaces import check
+    from ..runtime.shared.batches.items import Reader
+    from ..runtime.shared.batches.template import Command
 
     if not args.items:
         raise UsageError("ITEMS is missing: a file, or - for standard input")
@@ -143,10 +143,10 @@ def _show(batch: Batch, store: str | None, as_json: bool) -> int:
     import shlex
 
     from ..observe.reader import NoStore
-    from ..runtime.both.batches.items import Reader
-    from ..runtime.both.batches.selection import Selection
-    from ..runtime.both.batches.template import BadItem, Command
-    from ..runtime.child.batches.place import Places
+    from ..runtime.child.batches.item_workspaces import Places
+    from ..runtime.shared.batches.items import Reader
+    from ..runtime.shared.batches.selection import Selection
+    from ..runtime.shared.batches.template import BadItem, Command
     from ..runtime.supervisor.batches.batch import known
     from .json_out import print_json
     from .reading import open_reader

@@ -11,8 +11,8 @@ from ..core.model import check_name
 from ..core.printable import printable
 from ..errors import Busy, LeaseLost, UsageError
 from ..observe import leases
-from ..runtime.both.leases.acquire import acquire
-from ..runtime.both.leases.lease import ttl_seconds
+from ..runtime.shared.leases.acquire import acquire
+from ..runtime.shared.leases.lease import ttl_seconds
 from ..store import held, url
 from ..system import identity, printing, process
 from .arguments import Namespace, Parser
@@ -115,8 +115,8 @@ def _acquire(store: Store, args: Namespace) -> int:
 
 def _seal(store: Store, args: Namespace, grant: str, registered: tuple[str, ...]) -> int:
     from ..gates import at
-    from ..runtime.both.leases.seal import seal_all
     from ..runtime.child.inherited import Inherited
+    from ..runtime.shared.leases.seal import seal_all
 
     try:
         lease = Inherited(store, args.name, grant)
@@ -165,9 +165,9 @@ def _list(store: Store, args: Namespace) -> int:
         if args.json:
             print_json(seen.facts())
         else:
-            state = f"{record.holder}, {held.ending(record)}" if record.grant else "free"
-            state += f"; {seen.left_behind} begun and not ended" if seen.left_behind else ""
-            print(f"{printable(record.name):<24} {record.token:>14}  {printable(state)}")
+            status = f"{record.holder}, {held.ending(record)}" if record.grant else "free"
+            status += f"; {seen.left_behind} begun and not ended" if seen.left_behind else ""
+            print(f"{printable(record.name):<24} {record.token:>14}  {printable(status)}")
     return 0
 
 

@@ -170,10 +170,10 @@ def _tell_json(args: Namespace, command: list[str]) -> int:
 
 
 def _resolve(args: Namespace, command: list[str]) -> int:
-    from ..runtime.both.effects import resolve
+    from ..runtime.shared.effect_records import resolve
 
     if command:
         raise UsageError("--resolve runs no command: leave away what stands behind --")
     effect = resolve(args.key, args.resolve, scope=args.scope, store=args.store or store_of_run())
-    print(f"{effect.key} is {effect.state}: {effect.reason}")
+    print(f"{effect.key} is {effect.status}: {effect.reason}")
     return 0

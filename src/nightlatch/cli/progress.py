@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..errors import UsageError
-from ..runtime.both.client import tell
+from ..runtime.shared.client import tell
 from .arguments import Parser
 
 _PURPOSE = """\

@@ -7,7 +7,7 @@ import sys
 from functools import partial
 
 from ..errors import LeaseLost, StaleToken
-from ..runtime.both.leases.lease import Lease
+from ..runtime.shared.leases.lease import Lease
 from ..store import url
 from .prove_places import places
 

@@ -63,7 +63,7 @@ def _in_run(source: str | None, target: str, args: Namespace) -> dict[str, objec
 
 def _here(source: str | None, target: str, args: Namespace) -> dict[str, object]:
     from ..runtime.child.inherited import Inherited
-    from ..runtime.supervisor.publishing.requested import Copied
+    from ..runtime.supervisor.publishing.requested_targets import Copied
 
     copied = Copied(source, target, keep=args.keep, adopt=args.adopt)
     try:

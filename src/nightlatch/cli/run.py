@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import sys
 
-from ..core import advice, duration, options, states
+from ..core import advice, duration, options, statuses
 from ..core.job import Job, unpack
 from ..core.options import RUN
 from ..core.target import Command, Function
 from ..errors import Busy, Error, InDoubt, Stop, UsageError
-from ..runtime.both import verdict
-from ..runtime.both.job import now, read
+from ..runtime.shared import verdict
+from ..runtime.shared.job import now, read
 from .arguments import Parser, split_command
 from .told import store_of_run
 
@@ -82,7 +82,7 @@ def _run(args: Namespace, command: list[str]) -> int:
     if args.verdict:
         verdict.write(args.verdict, told)
     _print(told)
-    if (states.needs_person(told.status) or told.exit_code == InDoubt.exit_code) and told.run:
+    if (statuses.needs_person(told.status) or told.exit_code == InDoubt.exit_code) and told.run:
         print(f"nightlatch: it waits for you: {advice.command('show', told.run)}", file=sys.stderr)
     return told.exit_code
 
@@ -107,7 +107,7 @@ def _job(args: Namespace, command: list[str]) -> Job:
 
 def _rehearse(job: Job, args: Namespace) -> int:
     """A Python job is run for its effects to be found, none of which is done."""
-    from ..runtime.supervisor.rehearsal import rehearse
+    from ..runtime.supervisor.dry_run import rehearse
 
     plan = rehearse(job, store=args.store or store_of_run())
     if args.verdict:

@@ -6,7 +6,7 @@ import sys
 
 from ..core import budget
 from ..core.units import UNITS
-from ..runtime.both.client import tell
+from ..runtime.shared.client import tell
 from .arguments import Parser
 
 _PURPOSE = f"""\

@@ -16,7 +16,7 @@ def store_of_run() -> str | None:
     the environment names one."""
     if "NIGHTLATCH_SOCKET" not in os.environ or os.environ.get("NIGHTLATCH_STORE"):
         return None
-    from ..runtime.both.client import tell
+    from ..runtime.shared.client import tell
 
     return without_password(str(tell(do="store")["url"]))
 

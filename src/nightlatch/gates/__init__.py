@@ -6,7 +6,7 @@ A gate keeps marks by the rule of `core.fence`. It knows nothing of runs; import
 
 from __future__ import annotations
 
-from ..core import given
+from ..core import checks
 from ..errors import UsageError
 
 TYPE_CHECKING = False
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .sql import Sql
 
 
-class Kind:
+class GateKind:
     """A kind of gate: one row of `KINDS`, and a module whose class is made again from its URL by `from_url`."""
 
     def __init__(
@@ -40,18 +40,18 @@ class Kind:
 
 
 KINDS = (
-    Kind("file", module="file", name="File", on_disk=True, published_to=True),
-    Kind("folder", module="folder", name="Folder", on_disk=True, published_to=True),
-    Kind("s3", "gs", "az", module="objects", name="Object", published_to=True),
-    Kind("git", module="git", name="Git"),  # git+https, git+ssh and so on
-    Kind("postgresql", "postgres", module="sql", name="Sql"),
-    Kind("sqlite", module="sql", name="Sql", on_disk=True),
+    GateKind("file", module="file", name="File", on_disk=True, published_to=True),
+    GateKind("folder", module="folder", name="Folder", on_disk=True, published_to=True),
+    GateKind("s3", "gs", "az", module="objects", name="Object", published_to=True),
+    GateKind("git", module="git", name="Git"),  # git+https, git+ssh and so on
+    GateKind("postgresql", "postgres", module="sql", name="Sql"),
+    GateKind("sqlite", module="sql", name="Sql", on_disk=True),
 )
 
 __all__ = ["File", "Folder", "Git", "Object", "Sql", "at", "open"]
 
 
-def kind_of(url: str) -> Kind | None:
+def kind_of(url: str) -> GateKind | None:
     """What kind of gate a URL names; None if it names none, as a path does."""
     first, plus, _ = url.partition("+")  # git+origin#main has no colon
     scheme, colon, _ = url.partition(":")
@@ -61,7 +61,7 @@ def kind_of(url: str) -> Kind | None:
 
 def open(url: str) -> Gate:
     """The gate that was registered as `url`."""
-    kind = kind_of(given.text(url, "a gate's URL"))
+    kind = kind_of(checks.text(url, "a gate's URL"))
     if kind is None:
         raise UsageError(f"{url!r} is no gate this program knows: upgrade it, or install the extra it needs")
     gate: Gate = kind.load().from_url(url)
@@ -70,7 +70,7 @@ def open(url: str) -> Gate:
 
 def at(target: str | PathLike[str]) -> Gate:
     """The gate of what a person names: a URL, or a path on this machine."""
-    target = given.path(target, "a gate's target")
+    target = checks.path(target, "a gate's target")
     if "://" in target or target.startswith("git+"):  # git+origin#main
         return open(target)
     from os.path import isdir

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 
-from ..core import fence, given
+from ..core import checks, fence
 from ..errors import UsageError
 from ..system import durable, treecopy
 from . import marks, releases
@@ -42,7 +42,7 @@ class Folder(OnDisk):
 
     def __init__(self, path: str | os.PathLike[str], *, keep: int = KEEP) -> None:
         # The last part is not resolved: it is the link that is switched.
-        parent, name = os.path.split(os.path.abspath(given.path(path, "the path of a folder")))
+        parent, name = os.path.split(os.path.abspath(checks.path(path, "the path of a folder")))
         if not name:
             raise UsageError(f"{os.fspath(path)} cannot be switched to another folder: name one below it")
         super().__init__(os.path.join(os.path.realpath(parent), name))
@@ -65,12 +65,12 @@ class Folder(OnDisk):
             raise UsageError(f"{self.path} lies inside {source}: publish to a place outside of what is published")
         self._check_link(adopt)
         mark, by = present(self, bearer)
-        with self._marks.explained():
+        with self._marks.explain_errors():
             os.makedirs(self.releases, exist_ok=True)
             self._sweep_releases()
         unfinished = os.path.join(self.releases, marks.new_name())
         try:
-            with self._marks.explained():
+            with self._marks.explain_errors():
                 treecopy.copy(source, unfinished)
             with self._marks.locked():
                 self._marks.admit(mark, by)
@@ -89,7 +89,7 @@ class Folder(OnDisk):
         except BaseException:
             treecopy.remove(unfinished)
             raise
-        with self._marks.explained():
+        with self._marks.explain_errors():
             for path in doomed:
                 treecopy.remove(path)
         return release
@@ -110,7 +110,7 @@ class Folder(OnDisk):
             self._link(before, link)
             self._marks.note_landing(mark, fence.BACK, before)
             self._switch(link)
-        with self._marks.explained():
+        with self._marks.explain_errors():
             for path in aside:
                 treecopy.remove(path)
         return before

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ..core.value import value
 from ..ledger import kinds
-from ..runtime.both import plan
-from ..runtime.supervisor.run import kept
+from ..runtime.shared import plan
+from ..runtime.supervisor.run import kept_output
 from . import undecided
 from .runs import RunView, attempt_facts, choices, entry_facts, view
 from .timeline import timeline
@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..core.advice import Advice
     from ..ledger.model import Attempt, Entry, Run
-    from ..runtime.both.plan import Plan
+    from ..runtime.shared.plan import Plan
     from .reader import Reader
     from .timeline import Event
     from .undecided import Undecided
@@ -27,7 +27,7 @@ class Details(RunView):
     attempts: tuple[Attempt, ...]
     entries: tuple[Entry, ...]  # of the journal, refusals too
     tail: tuple[str, ...]  # the last lines of its output, as they were printed
-    items: dict[str, int]  # of a batch: how many in each state
+    items: dict[str, int]  # of a batch: how many in each status
     undecided_items: tuple[Undecided, ...]
     elsewhere: tuple[Undecided, ...]  # what other machines have left behind of the same job
     choices: tuple[Advice, ...]  # what may be typed about it, the likeliest first
@@ -59,11 +59,11 @@ class Details(RunView):
 
 def details(reader: Reader, run: Run) -> Details:
     seen = view(reader, run)
-    tail = kept.tail(kept.folder_of(reader.store.folder, run.id), _TAIL)
+    tail = kept_output.tail(kept_output.folder_of(reader.store.folder, run.id), _TAIL)
     items = reader.ledger.items.counts(run.job)
     return Details(
         run=run,
-        state=seen.state,
+        status=seen.status,
         next=seen.next,
         attempts=tuple(reader.ledger.attempts(run.id)),
         entries=tuple(_journal(reader, run)),
@@ -71,7 +71,7 @@ def details(reader: Reader, run: Run) -> Details:
         items=items,
         undecided_items=tuple(undecided.items(reader, batch=run.job)) if items else (),
         elsewhere=tuple(undecided.elsewhere(reader, run.job)),
-        choices=choices(reader, run, seen.state),
+        choices=choices(reader, run, seen.status),
     )
 
 

@@ -1,1 +1,1 @@
-"""All that works under a lease. The path says which process a file runs in: both, supervisor, child or caller."""
+"""All work under a lease. The path says which process a file runs in: supervisor, child, caller, or any (shared)."""

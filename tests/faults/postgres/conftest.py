@@ -9,9 +9,9 @@ import pytest
 import nightlatch
 from nightlatch.core.protocols import Store
 from nightlatch.system import identity
-from tests.programs import start
-from tests.proxy import Proxy
-from tests.servers import PostgresServer
+from tests.support.programs import start
+from tests.support.servers.postgres import PostgresServer
+from tests.support.servers.postgres_proxy import Proxy
 
 
 @pytest.fixture(scope="module")

@@ -12,10 +12,10 @@ import nightlatch
 from nightlatch.core.protocols import Store
 from nightlatch.errors import StoreUnreachable
 from nightlatch.system import identity
-from tests.faults.postgres.sessions import end_sessions, take, version
-from tests.programs import until
-from tests.proxy import Proxy
-from tests.servers import PostgresServer
+from tests.support.postgres_sessions import end_sessions, take, version
+from tests.support.programs import until
+from tests.support.servers.postgres import PostgresServer
+from tests.support.servers.postgres_proxy import Proxy
 
 
 def test_an_acquire_whose_reply_was_lost_did_happen_and_is_got_by_asking_again(

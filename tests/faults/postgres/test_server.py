@@ -16,10 +16,10 @@ from nightlatch.core.protocols import Store
 from nightlatch.errors import Busy, LeaseLost
 from nightlatch.store.sightings import MARGIN
 from nightlatch.system import clock
-from tests.e2e.runs import Running, listed
-from tests.faults.postgres.sessions import InBackground, ends, someone_listens, take, version
-from tests.programs import alive, environment, until
-from tests.servers import PostgresServer
+from tests.support.postgres_sessions import InBackground, ends, someone_listens, take, version
+from tests.support.programs import alive, environment, until
+from tests.support.runs import Running, listed
+from tests.support.servers.postgres import PostgresServer
 
 
 def test_a_short_stop_of_the_server_kills_nobody(
@@ -54,7 +54,7 @@ def test_a_run_outlives_a_short_stop_of_the_server(server: PostgresServer, url: 
     assert (long.process.poll(), ends.process.poll()) == (None, None)
     server.start()
     assert (long.finish(), ends.finish()) == (0, 0)
-    assert {run["state"] for run in listed(url)} == {"succeeded"}
+    assert {run["status"] for run in listed(url)} == {"succeeded"}
 
 
 def test_when_the_server_stays_away_everybody_is_gone_before_the_ttl_has_passed(

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from nightlatch.ledger import open_for
-from tests.programs import TOOL, children, nightlatch, start, until
-from tests.servers import PostgresServer
+from tests.support.programs import TOOL, children, nightlatch, start, until
+from tests.support.servers.postgres import PostgresServer
 
 # It spends when it is told to, says how that ended, and ends when it is told to.
 COMMAND = f"""

@@ -7,7 +7,7 @@ import json
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from ..both.client import judged, packed, place, unheard, whose
+from ..shared.client import judged, packed, place, unheard, whose
 
 _lines: WeakKeyDictionary[asyncio.AbstractEventLoop, _Line] = WeakKeyDictionary()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from ...errors import Error, StaleToken
-from ..both.client import tell
+from ..shared.client import tell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import traceback
 from typing import Any
 
 from ...errors import Error, InDoubt, OnlyPlanned, StaleToken, Stop, UsageError
-from ..both.client import tell
+from ..shared.client import tell
 from .publishing import note_refusal
 
 

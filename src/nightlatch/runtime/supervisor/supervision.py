@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ...core.protocols import Gate, Store
     from ...errors import LeaseLost
     from ...system.reports import Report
-    from ..both.leases.lease import Lease
+    from ..shared.leases.lease import Lease
     from .leases.handle import Handle
     from .work import Work
 
@@ -97,7 +97,7 @@ class Supervision:
         begin: Begun | None = None,
     ) -> Lease:
         """Acquire the lease, and keep it. When it is lost, the work is ended."""
-        from ..both.leases.lease import Lease  # not before the fork: meanwhile the warden makes the tree's cgroup
+        from ..shared.leases.lease import Lease  # not before the fork: meanwhile the warden makes the tree's cgroup
 
         lifetime, self._lifetime = self._lifetime, None  # the lease's from here on, whether it comes to one or not
         self.lease = Lease(

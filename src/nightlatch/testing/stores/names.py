@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...core.model import Holder, check_name
-from ...runtime.both.leases.acquire import acquire
+from ...runtime.shared.leases.acquire import acquire
 from ...system import identity
 from .case import LONG, StoreCase
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...core.model import Takeover
 from ...errors import Busy
-from ...runtime.both.leases.acquire import acquire
+from ...runtime.shared.leases.acquire import acquire
 from ...system import identity
 from ..expect import raises, wall_clock
 from .case import LONG, StoreCase

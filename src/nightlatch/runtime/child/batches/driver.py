@@ -24,13 +24,13 @@ from ....core.effects import DONE, IN_DOUBT, SET_ASIDE, idempotency_key
 from ....core.printable import printable
 from ....system import clock, printing
 from ....system.warden import ASKING
-from ...both.batches.items import Item, Reader
-from ...both.batches.selection import Selection
-from ...both.batches.template import BadItem, Command
+from ...shared.batches.items import Item, Reader
+from ...shared.batches.selection import Selection
+from ...shared.batches.template import BadItem, Command
+from .driver_client import Line, Refused
+from .item_process import Child
+from .item_workspaces import Places
 from .judge import Judge
-from .line import Line, Refused
-from .place import Places
-from .process import Child
 from .summary import LISTED, Summary
 
 _GRACE = 5.0  # seconds between asking an item to end and ending it
@@ -286,10 +286,10 @@ class Driver:
 def _known(files: dict[str, str]) -> dict[bytes, int]:
     """Digests of 16 bytes each, as the supervisor has put them into files: a million of them in about 110 MB."""
     known: dict[bytes, int] = {}
-    for name, state in ((DONE, Selection.DONE), (IN_DOUBT, Selection.DOUBT), (SET_ASIDE, Selection.ASIDE)):
+    for name, status in ((DONE, Selection.DONE), (IN_DOUBT, Selection.DOUBT), (SET_ASIDE, Selection.ASIDE)):
         with open(files[name], "rb") as file:
             while chunk := file.read(16 << 12):
-                known.update(zip(map(itemgetter(0), iter_unpack("16s", chunk)), repeat(state)))
+                known.update(zip(map(itemgetter(0), iter_unpack("16s", chunk)), repeat(status)))
     return known
 
 

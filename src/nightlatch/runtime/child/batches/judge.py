@@ -10,12 +10,12 @@ from ....core import breaker, duration, retry
 from ....core.effects import DONE, FAILED, IN_DOUBT, SET_ASIDE
 from ....core.printable import printable
 from ....system import clock
-from ...both import usage
-from ...both.batches.items import IN_DOUBT_ITSELF, Item
-from ...both.batches.template import BadItem
-from .line import Line
-from .place import Places
-from .process import Child
+from ...shared import usage
+from ...shared.batches.items import IN_DOUBT_ITSELF, Item
+from ...shared.batches.template import BadItem
+from .driver_client import Line
+from .item_process import Child
+from .item_workspaces import Places
 from .summary import Summary
 
 _NOT_THE_ITEMS_FAULT = (126, 127)  # its command cannot be started
@@ -117,7 +117,7 @@ class Judge:
         record = [item.digest.hex(), item.key, FAILED, child.tries, code, "", reason]
         if again and child.tries <= self.plan["retries"] and not self.stopping:
             chance = random.random()  # noqa: S311 - jitter is no secret
-            pause = retry.pause(child.tries, base=self.plan["backoff"], chance=chance, asked=asked)
+            pause = retry.pause(child.tries, base=self.plan["backoff"], chance=chance, at_least=asked)
             self.waiting.append((clock.now() + pause, item, child.tries))
             return record
         last = "" if reason in child.complaint() else _last(child.complaint())

@@ -12,7 +12,7 @@ import os
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
-from ...both.client import tell
+from ...shared.client import tell
 from .drive import Ask
 
 if TYPE_CHECKING:

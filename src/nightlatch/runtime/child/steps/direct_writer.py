@@ -7,13 +7,13 @@ import time
 from _thread import allocate_lock, start_new_thread
 from typing import TYPE_CHECKING, Any
 
-from ....core import states
+from ....core import statuses
 from ....errors import Error
 from ....ledger import place, step_log
 from ....ledger.turns import Turns
 from ....system import clock
 from ....system.durable import inode
-from ...both.client import judged, tell
+from ...shared.client import judged, tell
 
 if TYPE_CHECKING:
     from ....core.model import Holder
@@ -36,7 +36,7 @@ def opened(told: dict[str, str]) -> Lent | None:
         run = ledger.run(os.environ["NIGHTLATCH_RUN"])
     except (Error, ImportError):
         return None
-    mine = run and run.state == states.RUNNING and os.environ["NIGHTLATCH_SOCKET"].endswith("/" + run.grant[:24])
+    mine = run and run.status == statuses.RUNNING and os.environ["NIGHTLATCH_SOCKET"].endswith("/" + run.grant[:24])
     return Lent(ledger, run, told["store"]) if run and mine else None
 
 
@@ -89,7 +89,7 @@ class _Inside:
 
     def __init__(self, ledger: Ledger, run: Run, store: Store) -> None:
         from ....system import redaction
-        from ...both.steps.nested import Inner
+        from ...shared.steps.nested_runs import Inner
 
         self._inner = Inner(
             _Hold(run, store), ledger, run, os.path.dirname(os.environ["NIGHTLATCH_SOCKET"]),
@@ -101,7 +101,7 @@ class _Inside:
         start_new_thread(self._keep_time, ())
 
     def write(self, request: dict[str, Any]) -> dict[str, Any] | None:
-        from ...both.replies import reply
+        from ...shared.replies import reply
 
         if request["do"] == "open":
             answer = reply(lambda _: self._inner.open(request["key"]), {})

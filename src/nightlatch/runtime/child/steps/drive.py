@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from ....errors import NotDone, OnlyPlanned
 from ....system import clock
-from ...both.client import tell
+from ...shared.client import tell
 
 T = TypeVar("T")
 _COROUTINE = 0x80  # as inspect.CO_COROUTINE

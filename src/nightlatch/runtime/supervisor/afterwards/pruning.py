@@ -13,7 +13,7 @@ import time
 
 from ....core.value import value
 from ....system import clock, durable, treecopy
-from ...both.effects import apart
+from ...shared.effect_records import apart
 from ..publishing import workspace
 
 TYPE_CHECKING = False

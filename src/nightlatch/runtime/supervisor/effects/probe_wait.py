@@ -53,7 +53,7 @@ def rest(seconds: float) -> None:
     until = clock.now() + seconds
     while (left := until - clock.now()) > 0:
         if "NIGHTLATCH_SOCKET" in os.environ:
-            from ...both.client import tell
+            from ...shared.client import tell
 
             try:
                 tell(do="moved", waits=True)

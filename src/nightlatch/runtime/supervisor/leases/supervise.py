@@ -47,7 +47,7 @@ def supervise(
     scheme = url.scheme_of(where)
     the_store = None if scheme and scheme.large else url.connect(where)
     with Supervision(Command(argv), the_store.folder if the_store else url.folder_of(where)) as supervision:
-        from ...both.leases.lease import ttl_seconds
+        from ...shared.leases.lease import ttl_seconds
 
         the_store = the_store or url.connect(where)
         seconds, declared = ttl_seconds(ttl, the_store), _gates(gates)

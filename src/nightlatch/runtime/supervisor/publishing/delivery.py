@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ....core.protocols import Gate
     from ....ledger.ledger import Ledger
     from ....ledger.writer import Writer
-    from ...both.leases.lease import Lease
+    from ...shared.leases.lease import Lease
 
 
 class Delivery:

@@ -15,7 +15,7 @@ from ....errors import GateUnreachable, NothingToPublish, UsageError
 from ....gates import at
 from ....gates.folder import Folder
 from ....system import fingerprint
-from ....system.beneath import open_beneath
+from ....system.open_beneath import open_beneath
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ....core.fence import Landing
     from ....gates.git import Git
-    from ...both.leases.lease import Lease
+    from ...shared.leases.lease import Lease
     from .clone import Source
     from .workspace import Workspace
 
@@ -157,8 +157,7 @@ class Pushed:
                 "Nightlatch-Run": whom.run,
                 "Nightlatch-Token": str(whom.lease.token),
             }
-            tip = work.sign(tip, trailers)
-            work.settle()  # the push reads HEAD
+            tip = work.add_trailers(tip, trailers)
         return {"commit": tip, "base": workspace.commit, "run": whom.run, "token": str(whom.lease.token)}
 
     def landed(self, facts: Facts, fresh: Workspace | Place) -> str:

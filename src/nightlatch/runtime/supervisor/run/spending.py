@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ....core import budget
 from ....errors import OverBudget, StoreUnreachable
-from ...both import usage
+from ...shared import usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ A supervisor that is killed between two tries loses none: the next start of the 
 
 from __future__ import annotations
 
-from ...both.verdict import Verdict
+from ...shared.verdict import Verdict
 from . import pipeline
 
 TYPE_CHECKING = False

@@ -9,7 +9,7 @@ from ....errors import Error, Stop, StoreUnreachable
 from ....ledger import kinds
 from ....system import clock
 from ....system.redaction import Redactor
-from ...both.replies import Later, refusal
+from ...shared.replies import Later, refusal
 from ..run.unwritten import Unwritten
 from . import verbs
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
     from ....ledger.ledger import Ledger
     from ....ledger.writer import Writer
-    from ...both.leases.lease import Lease
-    from ...both.steps.nested import Inner
-    from ...both.steps.recorder import Recorder
+    from ...shared.leases.lease import Lease
+    from ...shared.steps.nested_runs import Inner
+    from ...shared.steps.recorder import Recorder
     from ..batches.batch import Checkpoints
-    from ..effects.requests import EffectDesk
-    from ..publishing.requests import PublishDesk
+    from ..effects.effect_requests import EffectDesk
+    from ..publishing.publish_requests import PublishDesk
     from ..run.watch import Watch
 
     Record = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
@@ -113,11 +113,10 @@ class Listener:
             import json  # noqa: F401 - for the socket
 
             from ....gates import git  # noqa: F401
-            from ...both.steps import nested as inner  # noqa: F401
-            from ...both.steps import recorder  # noqa: F401
-            from ..effects import requests as effects  # noqa: F401
+            from ...shared.steps import nested_runs, recorder  # noqa: F401
+            from ..effects import effect_requests  # noqa: F401
             from ..leases import handle  # noqa: F401
-            from ..publishing import requests as publishing  # noqa: F401
+            from ..publishing import publish_requests  # noqa: F401
         except Exception as error:  # noqa: BLE001 - whatever stands there now; what was imported before goes on
             print(f"nightlatch: the package was replaced as the run began ({error!r})", file=sys.stderr)
 
@@ -126,7 +125,7 @@ class Listener:
         return self._inside.tick(now) if self._inside else float("inf")
 
     def overdue(self, now: float) -> tuple[str, str, float] | None:
-        """(state, reason, grace) if the run has to end now, since an effect takes longer than it may."""
+        """(status, reason, grace) if the run has to end now, since an effect takes longer than it may."""
         return self._effects.overdue(now) if self._effects else None
 
     def over(self) -> None:
@@ -141,7 +140,7 @@ class Listener:
     @property
     def _inner(self) -> Inner:
         if self._inside is None:
-            from ...both.steps.nested import Inner
+            from ...shared.steps.nested_runs import Inner
 
             self._inside = Inner(self._lease, self._ledger, self._writer.run, self._folder, self._redacted)
         return self._inside
@@ -150,7 +149,7 @@ class Listener:
         if run:
             return self._inner.recorder(run)
         if self._own is None:
-            from ...both.steps.recorder import Recorder
+            from ...shared.steps.recorder import Recorder
 
             writer = self._writer
             self._own = Recorder(self._ledger, writer.steps, self._folder, self._redacted, writer.progress)
@@ -229,7 +228,7 @@ class Listener:
 
     def do_pen(self, _: dict[str, Any]) -> dict[str, Any]:
         from ....system.durable import inode
-        from ...both.effects import apart
+        from ...shared.effect_records import apart
 
         address, store = self._ledger.address, self._lease.store
         if address:
@@ -281,7 +280,7 @@ class Listener:
 
     def _effect(self, verb: str, request: dict[str, Any]) -> Later:
         if self._effects is None:
-            from ..effects.requests import EffectDesk
+            from ..effects.effect_requests import EffectDesk
 
             self._effects = EffectDesk(self._lease, self._ledger, self._writer, self.told, self._redacted, self._bound)
         desk = self._effects
@@ -290,7 +289,7 @@ class Listener:
 
     def _publish(self, verb: str, request: dict[str, Any]) -> Later:
         if self._published is None:
-            from ..publishing.requests import PublishDesk
+            from ..publishing.publish_requests import PublishDesk
 
             self._published = PublishDesk(self._lease, self._ledger, self._writer)
         self._watch.progressed(clock.now())

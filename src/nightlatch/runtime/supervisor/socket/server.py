@@ -15,7 +15,7 @@ import os
 
 from ....errors import Stop, StoreUnreachable
 from ....system.light import sockets
-from ...both.replies import Later, refusal
+from ...shared.replies import Later, refusal
 from .threads import Threads
 
 TYPE_CHECKING = False
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-    from ...both.replies import Request
+    from ...shared.replies import Request
 
     Answers = Callable[[list[Request]], list[dict[str, Any] | Later]]
 

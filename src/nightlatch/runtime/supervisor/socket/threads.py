@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from _thread import allocate_lock, start_new_thread
 
-from ...both.replies import refusal, reply
+from ...shared.replies import refusal, reply
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ...both.replies import Later
+    from ...shared.replies import Later
 
 _MOST = 128
 

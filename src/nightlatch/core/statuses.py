@@ -1,0 +1,84 @@
+"""The statuses of a run, and what may follow what.
+
+pending ─seal→ running ─finish→ succeeded
+   ↑ │            │ └─────────→ failed, timed-out, stalled, over-budget, cancelled, lost ─→ pending (next attempt)
+   │ └→ cancelled └──→ waiting ─seal→ running, or cancelled
+   └── in-doubt, needs-attention: a person decides ─→ succeeded, failed, cancelled or pending
+"""
+
+from __future__ import annotations
+
+from .. import exits
+
+_OPEN, _DONE, _AGAIN, _ASKING = "open", "done", "again", "asking"  # groups
+_ROWS: dict[str, tuple[str, int]] = {}  # status → its group, and what `nightlatch run` exits with
+
+
+def _row(name: str, group: str, exit_code: int) -> str:
+    """A status. What may follow it goes by its group; a command's own exit code goes before this one."""
+    _ROWS[name] = group, exit_code
+    return name
+
+
+def _of(*groups: str) -> tuple[str, ...]:
+    return tuple(name for name, (group, _) in _ROWS.items() if group in groups)
+
+
+PENDING = _row("pending", _OPEN, exits.HELD)  # nobody has begun it, or it may be begun again
+RUNNING = _row("running", _OPEN, exits.HELD)  # a holder has sealed it
+WAITING = _row("waiting", _OPEN, exits.HELD)  # for its due time between two tries, without a lease; or for an approval
+SUCCEEDED = _row("succeeded", _DONE, exits.DONE)
+FAILED = _row("failed", _AGAIN, exits.FAILED)
+TIMED_OUT = _row("timed-out", _AGAIN, exits.TIMED_OUT)
+STALLED = _row("stalled", _AGAIN, exits.STALLED)
+OVER_BUDGET = _row("over-budget", _AGAIN, exits.OVER_BUDGET)
+CANCELLED = _row("cancelled", _AGAIN, exits.CANCELLED)
+LOST = _row("lost", _AGAIN, exits.LEASE_LOST)  # its holder died, was shut down or lost its lease: it may have acted
+IN_DOUBT = _row("in-doubt", _ASKING, exits.NEEDS_PERSON)  # it may have acted, and nobody knows
+NEEDS_ATTENTION = _row("needs-attention", _ASKING, exits.NEEDS_PERSON)
+
+OPEN = _of(_OPEN)
+AGAIN = _of(_AGAIN)  # ended, and another attempt may follow
+FAILURES = tuple(status for status in AGAIN if status != CANCELLED)
+ASKING = _of(_ASKING)  # a person has to decide
+TERMINAL = (SUCCEEDED, *AGAIN)
+ALL = (*OPEN, *TERMINAL, *ASKING)
+
+_FOLLOWS = {
+    PENDING: (RUNNING, CANCELLED, NEEDS_ATTENTION),
+    RUNNING: (WAITING, *TERMINAL, *ASKING),
+    WAITING: (PENDING, RUNNING, CANCELLED, NEEDS_ATTENTION),
+    SUCCEEDED: (PENDING,),  # only when somebody asks for it: --again
+    IN_DOUBT: (SUCCEEDED, FAILED, CANCELLED),
+    NEEDS_ATTENTION: (PENDING, SUCCEEDED, FAILED, CANCELLED),
+} | dict.fromkeys(AGAIN, (PENDING,))
+
+
+def is_terminal(status: str) -> bool:
+    """Has it ended by itself, so that nothing more happens unless somebody starts it again?"""
+    return status in TERMINAL
+
+
+def needs_person(status: str) -> bool:
+    return status in ASKING
+
+
+def may_start(status: str) -> bool:
+    """May another attempt be started, by whoever names the same job and key again?"""
+    return status in AGAIN
+
+
+def may_seal(status: str) -> bool:
+    """May a holder with a higher token begin its attempt? A running one was left behind by its holder."""
+    return status in OPEN
+
+
+def may_follow(status: str, following: str) -> bool:
+    return following in _FOLLOWS[status]
+
+
+def exit_code(status: str, own: int | None = None) -> int:
+    """What the run itself exits with: the command's own code when it ran to its end."""
+    if status in (SUCCEEDED, FAILED) and own is not None:
+        return own
+    return _ROWS[status][1]

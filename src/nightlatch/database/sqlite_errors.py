@@ -1,0 +1,45 @@
+"""What SQLite and the file system say, as one line that tells a person what to do."""
+
+from __future__ import annotations
+
+from ..errors import StoreUnreachable
+from ..system.light import sqlite3
+
+_DAMAGED = (
+    "Restore a backup and lift its tokens (nightlatch lease raise NAME --above N), or move the file away to begin anew"
+)
+
+# A part of SQLite's text → what it means.
+_ADVICE = (
+    ("full", "cannot be written: the disk is full. Free some space; nothing was changed"),
+    ("locked", "is kept busy by another program's transaction. End that program's transaction"),
+    ("readonly", "cannot be written: it, or its folder, is read-only. Check owner and permissions"),
+    ("unable to open", "cannot be opened. Check that its folder exists and is yours"),
+    ("disk I/O", "cannot be read or written: the disk reports an error. Check its space and its health"),
+    ("not a database", f"is damaged or not a Nightlatch store. {_DAMAGED}"),
+    ("malformed", f"is damaged. {_DAMAGED}"),
+)
+
+
+class ExplainedSqliteErrors:
+    """`with ExplainedSqliteErrors(path): …` turns what went wrong inside into StoreUnreachable."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, *_: object) -> None:
+        if isinstance(error, sqlite3.Error):
+            text = str(error)
+            said = next((advice for sign, advice in _ADVICE if sign in text), f"failed: {text}")
+        elif isinstance(error, OSError):
+            where = f" ({error.filename})" if error.filename not in (None, self._path) else ""
+            said = (
+                f"cannot be used: {error.strerror or error}{where}. "
+                f"Name another place with --store sqlite:////path/to/file"
+            )
+        else:
+            return
+        raise StoreUnreachable(f"the store {self._path} {said}") from error

@@ -1,0 +1,141 @@
+"""The user's transaction on PostgreSQL, from the check to its end, and what is known when the end went wrong."""
+
+from __future__ import annotations
+
+import os
+
+import psycopg
+from psycopg import pq
+
+from ..errors import GateUnreachable, InDoubt, UsageError
+from . import sql_postgres_schema as schema
+from .sql_postgres_send import ask
+from .sql_postgres_settle import settle
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..core.model import Mark
+    from .sql_postgres import Postgres
+
+# By URL: passages (place in the table, number) of this process whose transactions have ended, to be written over.
+_spare: dict[str, list[tuple[str, int]]] = {}
+os.register_at_fork(after_in_child=_spare.clear)  # or both would wait for each other at one row
+
+_ENDED = (
+    "the block ended its transaction by itself: what it wrote after that was not fenced, and {}. "
+    "Leave commit and rollback to the gate; a statement that may fail belongs into connection.transaction()"
+)
+
+
+class PostgresTransaction:
+    """The user's transaction, which has the mark's row share-locked."""
+
+    def __init__(self, database: Postgres, connection: psycopg.Connection[Any], gate: str, mark: Mark) -> None:
+        self._database, self._connection = database, connection
+        self._gate, self._mark = gate, mark
+        self._number = int.from_bytes(os.urandom(8)) >> 1
+        self._place = ""
+        self._spare = _spare.setdefault(database.url, [])
+        self._written_over: tuple[str, int] | None = None
+        self._inside = self._autocommit = False
+
+    def begin(self, head: bytes, tail: bytes) -> bool:
+        """False, and rolled back, if the mark does not stand."""
+        try:
+            self._written_over = self._spare.pop()
+        except IndexError:
+            spare = "NULL, NULL"
+        else:
+            spare = "'{}', {}".format(*self._written_over)
+        self._autocommit = self._connection.autocommit
+        if self._autocommit:
+            self._connection.autocommit = False
+        # As inside connection.transaction(): psycopg refuses commit() and rollback() until the block is left.
+        self._connection._num_transactions += 1
+        self._inside = True
+        _, row = ask(self._connection, head + f"{self._number}, {spare}".encode() + tail)
+        self._place = (row.get_value(0, 0) or b"").decode()
+        if not self._place:
+            self.rollback()
+        return bool(self._place)
+
+    def commit(self) -> None:
+        pgconn = self._connection.pgconn
+        try:
+            if pgconn.transaction_status == pq.TransactionStatus.INERROR:
+                raise UsageError(
+                    "a statement of the block failed and its error was caught, so the server has undone everything. "
+                    "Let the error leave the block, or wrap that statement in connection.transaction()"
+                )
+            if pgconn.transaction_status == pq.TransactionStatus.IDLE:
+                raise UsageError(_ENDED.format("may be in the database"))
+            if pgconn.pipeline_status != pq.PipelineStatus.OFF:
+                raise UsageError("the connection is still in pipeline mode: leave the pipeline inside the block")
+            self._commit()
+        finally:
+            self.rollback()  # what is still open; after a COMMIT there is nothing
+
+    def _commit(self) -> None:
+        try:
+            # Only the transaction that came through the gate has this cursor. If CLOSE fails, COMMIT is not read.
+            ask(self._connection, f"CLOSE {schema.CURSOR}; COMMIT".encode())
+        except psycopg.Error as error:
+            if isinstance(error, psycopg.errors.InvalidCursorName):
+                raise UsageError(_ENDED.format("has been rolled back")) from error
+            if not self._connection.closed and self._connection.info.transaction_status in (
+                pq.TransactionStatus.IDLE,
+                pq.TransactionStatus.INERROR,
+            ):
+                raise  # the server said no: a deferred constraint, a serialization failure. Nothing was committed
+            self._settle(error)
+        else:
+            self._written_over = self._place, self._number
+
+    def _settle(self, error: psycopg.Error) -> None:
+        """The reply was lost. The server knows what became of the transaction."""
+        try:
+            committed = settle(self._database.connect, self._number, self._gate, self._mark)
+        except psycopg.Error as failed:
+            raise self._in_doubt(f"and the server cannot be asked: {one_line(failed)}") from error
+        if committed is None:
+            raise self._in_doubt("and the server does not know any more") from error
+        if not committed:
+            raise GateUnreachable(
+                f"{self._database.url}: the connection broke at the commit, and the server says that the transaction "
+                f"was not committed. Nothing was written; do it again on a new connection"
+            ) from error
+
+    def _in_doubt(self, why: str) -> InDoubt:
+        return InDoubt(
+            f"{self._database.url}: the reply to the commit was lost, {why}. Whether the transaction is in "
+            f"the database can only be seen there: look before you repeat it"
+        )
+
+    def rollback(self) -> None:
+        try:
+            self._leave()
+        except psycopg.Error as error:
+            if not self._connection.closed:
+                raise GateUnreachable(f"the transaction could not be rolled back: {one_line(error)}") from error
+
+    def _leave(self) -> None:
+        """Roll back what is open, give the connection back as it was, and the passage to the next transaction."""
+        if self._inside:
+            self._inside = False
+            self._connection._num_transactions -= 1
+            if self._written_over:
+                self._spare.append(self._written_over)
+        if not self._connection.closed:
+            self._connection.rollback()
+            if self._autocommit:
+                self._connection.autocommit = True
+
+    def cut_off(self) -> bool:
+        return bool(self._connection.closed)
+
+
+def one_line(error: BaseException) -> str:
+    """What the server said, in one line."""
+    return " ".join(str(error).split()).rstrip(".")

@@ -1,1 +1,0 @@
-"""For the supervisor and its child alike; imports neither."""

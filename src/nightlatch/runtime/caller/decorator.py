@@ -1,0 +1,175 @@
+"""`@nightlatch.job`: a function that stays a plain function, and can be supervised."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack, cast
+
+from ...core import checks
+from ...core.job import Job
+from ...core.model import check_name
+from ...core.options import DECORATOR, as_keyword, read
+from ...core.target import Function
+from ...core.value import replace
+from ...errors import UsageError
+from ..shared.job import here
+from ..shared.plan import Plan
+from ..shared.verdict import Verdict
+from .start import metered, rehearsed, signature, supervised
+
+if TYPE_CHECKING:
+    from ...core.keywords import JobOptions
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_LONGEST = 100_000  # characters of all arguments: they are one word of a command line
+
+
+class Supervisable(Protocol):
+    """What the decorator adds to a function."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+    def run(self, *args: Any, **kwargs: Any) -> Verdict:
+        """Run it in a child process under a supervisor, and return how it ended."""
+
+    def dry_run(self, *args: Any, **kwargs: Any) -> Plan:
+        """Run it in a child process, with effects that are only planned, and return the plan."""
+
+
+def job(
+    *function: object,
+    name: str | None = None,
+    key: str | Callable[..., str] | None = None,
+    store: str | None = None,
+    **options: Unpack[JobOptions],
+) -> Callable[[F], Supervisable]:
+    """Make a function, sync or async, a job.
+
+        @nightlatch.job(key="{site}/{slug}", timeout="30m", budget={"usd": 2})
+        def article(site: str, slug: str) -> None:
+            run = nightlatch.current()
+            ...
+            run.progress(1, 3, "outline")
+            run.spend(usd=0.03, tokens=900)
+
+        article("example.org", "first")              # a plain call, here
+        verdict = article.run("example.org", "first")  # supervised, in a child process
+        plan = article.dry_run("example.org", "first")  # which effects would it have?
+
+    `name` is the function's own if it is not given. `key` is made from the arguments: a text with their names in
+    braces, or a function of them. `stall` counts from the last `progress`. The other options are those of `nightlatch
+    run`, under the same names: `keep_awake=True` is `--keep-awake`.
+
+    `.run()` takes arguments that JSON can carry and returns the verdict, not what the function returned: a result
+    is published, or written through a gate. An exception fails the run and is recorded with its traceback. The
+    function is imported again in the child, so it has to stand at the top of a module, and what starts it in a
+    script under `if __name__ == "__main__":`.
+
+    `.dry_run()` takes the same and claims nothing: steps are computed and not recorded, effects are not done but
+    planned. It returns the plan, which `nightlatch show NAME --plan` prints.
+    """
+    if function:
+        raise UsageError("write @nightlatch.job(), with parentheses; what it is to be told goes there by its name")
+
+    def decorate(function: F) -> Supervisable:
+        checks.function(function, "a job")
+        told = check_name(getattr(function, "__name__", "") if name is None else name)
+        try:
+            declared = _declared(told, key, store, options)
+        except UsageError as error:
+            error.args = (f"the job {told}: {error}",)
+            raise
+
+        def start(args: Any, kwargs: Any) -> Job:
+            made = _key(key, function, args, kwargs)
+            if made == "":
+                raise UsageError(f"the key of {told} is empty: return a text that names what is processed")
+            job = replace(declared, key=made or "", target=_target(function, args, kwargs))
+            return here(job.check(as_keyword), as_keyword)
+
+        def run(*args: Any, **kwargs: Any) -> Verdict:
+            return supervised(start(args, kwargs), store=store)
+
+        def dry_run(*args: Any, **kwargs: Any) -> Plan:
+            return rehearsed(start(args, kwargs), store=store)
+
+        made = cast(Supervisable, function)
+        made.run, made.dry_run = run, dry_run  # type: ignore[method-assign]
+        return made
+
+    return decorate
+
+
+job.__signature__ = signature(job, DECORATOR)  # type: ignore[attr-defined]
+
+
+def _declared(name: str, key: object, store: str | None, options: Mapping[str, object]) -> Job:
+    """The job without its arguments, checked where it is written and not at night."""
+    if store is not None:
+        checks.text(store, "store", empty=True)
+    if key is not None and not callable(key):
+        checks.text(key, "key")
+    reports = {"progress": "report"} if options.get("stall") and not options.get("progress") else {}
+    given = read(Job, metered(options) | reports, DECORATOR, as_keyword)
+    nothing = Function(where=name, arguments="{}", path=(), interpreter=sys.executable)
+    made = Job(name=name, target=nothing, **given).check(as_keyword)
+    if made.slot:
+        from datetime import UTC
+
+        from ...core import schedule
+
+        schedule.parse(made.slot, UTC)  # its zone is the business of the machine that runs it
+    return made
+
+
+def _key(key: str | Callable[..., str] | None, function: Any, args: Any, kwargs: Any) -> str | None:
+    if callable(key):
+        made = key(*args, **kwargs)
+        if not isinstance(made, str):
+            raise UsageError(f"the key of {function.__name__} is {made!r}: return a text that names what is processed")
+        return made
+    if key is None:
+        return None
+    bound = inspect.signature(function).bind(*args, **kwargs)
+    bound.apply_defaults()
+    try:
+        return key.format(**bound.arguments)
+    except (KeyError, IndexError) as error:
+        raise UsageError(f"the key {key!r} names {error}, which is no argument of {function.__name__}") from None
+    except (ValueError, AttributeError) as error:
+        raise UsageError(f"the key {key!r} of {function.__name__} cannot be made: {error}") from None
+
+
+def _target(function: Any, args: Any, kwargs: Any) -> Function:
+    if "<" in function.__qualname__:
+        raise UsageError(
+            f"{function.__qualname__} cannot be run in another process: define it at the top of a module, not inside a "
+            f"function"
+        )
+    paths = tuple(os.path.abspath(place) for place in sys.path)
+    try:
+        given = json.dumps({"args": args, "kwargs": kwargs}, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"the arguments of {function.__name__} must be plain, as JSON has them: {error}") from None
+    if len(given) + sum(map(len, paths)) > _LONGEST:
+        raise UsageError(f"the arguments of {function.__name__} are too long for a command line: pass a file's path")
+    where = f"{_module(function)}:{function.__qualname__}"
+    return Function(where=where, arguments=given, path=paths, interpreter=sys.executable)
+
+
+def _module(function: Any) -> str:
+    """The module's name, or the file of the script that is running: as `__main__` it would be the child itself."""
+    if function.__module__ != "__main__":
+        return str(function.__module__)
+    main: Any = sys.modules["__main__"]
+    if main.__spec__ is not None:
+        return str(main.__spec__.name)  # python -m
+    file = getattr(main, "__file__", None)
+    if not file:
+        raise UsageError(f"{function.__name__} stands in no file, so another process cannot find it: put it into one")
+    return os.path.abspath(str(file))

@@ -1,0 +1,188 @@
+"""One item's command: started, ended on time, its output kept until it is over."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from typing import BinaryIO
+
+from ....core import duration
+from ....system import clock
+from ...shared.batches.items import Item
+
+RESULT = 1024  # bytes of standard output that are kept as an item's result
+
+_FITS_PIPE = 4096  # bytes that a pipe takes without anybody reading
+_FITS_ENVIRONMENT = 100_000
+_TAIL = 4096
+_REPORT = 1 << 18
+
+
+class Child:
+    """In a process group of its own. Output of items that run side by side does not mix: it is shown at the end."""
+
+    def __init__(
+        self,
+        item: Item,
+        argv: list[str],
+        env: dict[str, str],
+        tries: int,
+        *,
+        timeout: float | None,
+        grace: float,
+        place: str = "",  # where it runs; "" for here
+    ) -> None:
+        self.item, self.tries, self._env, self.place = item, tries, env, place
+        self._argv, self._timeout, self._grace = argv, timeout, grace
+        self.exit_code = 0  # 128 + N if signal N ended it
+        self.timed_out = self.over_budget = False
+        self.killed = False  # by somebody else: a sweep of the whole batch, the kernel for want of memory
+        self._pid = 0
+        self._why = ""
+        self._end_at = self._kill_at = float("inf")
+        self._out: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the child
+        self._err: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115
+
+    def start(self) -> bool:
+        """False if it cannot be started; then `exit_code` and `complaint` say why."""
+        given = self.item.text.encode(errors="surrogateescape")
+        env = {**os.environ, **self._env}
+        env.pop("NIGHTLATCH_ITEM", None)
+        if len(given) <= _FITS_ENVIRONMENT and b"\0" not in given:
+            env["NIGHTLATCH_ITEM"] = os.fsdecode(given)
+        stdin = -1
+        here = os.open(".", os.O_RDONLY | os.O_CLOEXEC) if self.place else -1
+        try:
+            stdin = _readable(given + b"\n")
+            if self.place:
+                os.chdir(self.place)  # this program has one thread
+            self._pid = self._spawn(self._argv, env, stdin)
+        except OSError as error:
+            self.exit_code = 127 if error.errno in (errno.ENOENT, errno.ENOTDIR) else 126
+            self._why = f"{self._argv[0]} cannot be started: {error.strerror}"
+            self._err.write(self._why.encode())
+            return False
+        finally:
+            if stdin >= 0:
+                os.close(stdin)
+            if here >= 0:
+                os.fchdir(here)
+                os.close(here)
+        if self._timeout is not None:
+            self._end_at = clock.now() + self._timeout
+        return True
+
+    def _spawn(self, argv: list[str], env: dict[str, str], stdin: int) -> int:
+        streams = (stdin, self._out.fileno(), self._err.fileno())
+        actions = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(streams)]
+        defaults = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ]
+        defaults = [
+            signum for signum in defaults if signal.getsignal(signum) != signal.SIG_IGN or signum == signal.SIGPIPE
+        ]
+        try:
+            return os.posix_spawnp(argv[0], argv, env, file_actions=actions, setpgroup=0, setsigdef=defaults)
+        except OSError as error:
+            if error.errno != errno.ENOEXEC:
+                raise
+            found = shutil.which(argv[0]) or argv[0]  # a script without #!
+            return os.posix_spawn("/bin/sh", ["sh", found, *argv[1:]], env, file_actions=actions, setpgroup=0)
+
+    def over(self) -> bool:
+        """Has it ended? Then nothing of its group is left."""
+        if os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            return False
+        self._signal(signal.SIGKILL)  # before it is collected: the group's number is still its own
+        _, status = os.waitpid(self._pid, 0)
+        code = os.waitstatus_to_exitcode(status)
+        self.exit_code = 128 - code if code < 0 else code
+        self.killed = code == -signal.SIGKILL and not self._why
+        return True
+
+    @property
+    def next_at(self) -> float:
+        return min(self._end_at, self._kill_at)
+
+    def keep_time(self, now: float) -> None:
+        if now >= self._kill_at:
+            self._signal(signal.SIGKILL)
+            self._kill_at = float("inf")
+        elif now >= self._end_at:
+            self.timed_out = True
+            self.end(f"not done after {duration.show(self._timeout or 0)}")
+
+    def end(self, why: str) -> None:
+        """Ask it to end; a second time does nothing."""
+        if self._kill_at != float("inf"):
+            return
+        self._why = self._why or why
+        self._end_at, self._kill_at = float("inf"), clock.now() + self._grace
+        self._signal(signal.SIGTERM)
+
+    def spent(self, cap: str) -> None:
+        """It has used more than it may: ended from outside, never asked."""
+        if not self.over_budget:
+            self.over_budget = True
+            self.end(f"its budget {cap} is spent")
+
+    def kill(self) -> None:
+        """At once; the warden proves that nothing is left."""
+        self._why = self._why or "its batch was ended"
+        self._signal(signal.SIGKILL)
+
+    @property
+    def succeeded(self) -> bool:
+        return self.exit_code == 0 and not self.timed_out
+
+    @property
+    def reason(self) -> str:
+        if self.succeeded:
+            return ""
+        return self._why or ("killed from outside" if self.killed else f"exit code {self.exit_code}")
+
+    def result(self) -> str:
+        self._out.seek(0)
+        return self._out.read(RESULT).decode(errors="backslashreplace")
+
+    def tail(self) -> bytes:
+        """The last of what it printed, where an agent's usage stands."""
+        self._out.seek(max(self._out.seek(0, os.SEEK_END) - _REPORT, 0))
+        return self._out.read()
+
+    def complaint(self) -> str:
+        """The last of what it said on standard error."""
+        self._err.seek(max(self._err.seek(0, os.SEEK_END) - _TAIL, 0))
+        return self._err.read().decode(errors="backslashreplace")
+
+    def show(self, *, aside: bool = False) -> None:
+        """Pass on what it printed, and let go of it. `aside`: all of it to standard error."""
+        for source, screen in ((self._out, sys.stderr if aside else sys.stdout), (self._err, sys.stderr)):
+            source.seek(0)
+            screen.flush()
+            shutil.copyfileobj(source, screen.buffer)
+            screen.flush()
+            source.close()
+
+    def _signal(self, signum: int) -> None:
+        assert self._pid > 0, "0 would be our own group"
+        try:
+            os.killpg(self._pid, signum)
+        except (ProcessLookupError, PermissionError):
+            pass  # nothing of it is left; macOS says "not permitted" of a group of zombies
+
+
+def _readable(data: bytes) -> int:
+    """A descriptor from which `data` can be read, with nobody needed to write it."""
+    if len(data) <= _FITS_PIPE:
+        reads, writes = os.pipe()
+        os.write(writes, data)
+        os.close(writes)
+        return reads
+    with tempfile.TemporaryFile() as file:
+        file.write(data)
+        file.flush()
+        file.seek(0)
+        return os.dup(file.fileno())

@@ -1,0 +1,74 @@
+"""An item's own folder, and where its result goes: on the driver's side, which knows what an item holds."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from ....errors import UsageError
+from ....system import treecopy
+from ...shared.batches.items import Item
+from ...shared.batches.template import BadItem, Template
+
+
+class Places:
+    """`FROM=TO` with placeholders, for each item; and a fresh folder in `home` for each of its tries."""
+
+    def __init__(self, publish: list[str], home: str) -> None:
+        self._home = home
+        self._pairs = [_pair(text) for text in publish]
+
+    def targets(self, content: Any) -> list[str]:
+        """What is to land where, as `FROM=TO` with everything filled in."""
+        return [f"{_fill(source, content, 'FROM')}={_place(to, content)}" for source, to in self._pairs]
+
+    def make(self, item: Item, tries: int) -> str:
+        path = self._path(item, tries)
+        treecopy.remove(path)
+        os.mkdir(path, 0o700)
+        return path
+
+    def remove(self, item: Item, tries: int) -> None:
+        """It is done: nobody needs to look at what earlier tries left either."""
+        for number in range(1, tries + 1):
+            treecopy.remove(self._path(item, number))
+
+    def _path(self, item: Item, tries: int) -> str:
+        return os.path.join(self._home, f"{item.digest.hex()}-{tries}")
+
+
+def check(publish: list[str]) -> None:
+    """Says what is wrong with it before anything is claimed."""
+    for text in publish:
+        _, to = _pair(text)
+        if not to.fields:
+            raise UsageError(
+                f"--publish {text!r}: every item would replace the one before it. Put a field into TO, as in "
+                f"page.md=out/{{slug}}.md"
+            )
+
+
+def _pair(text: str) -> tuple[Template, Template]:
+    source, equals, to = text.partition("=")
+    if not equals or not source or not to or to.startswith("git+"):
+        raise UsageError(f"--publish {text!r}: write FROM=TO, as in page.md=out/{{slug}}.md; items push to no branch")
+    return Template(source), Template(to)
+
+
+def _fill(template: Template, content: Any, what: str) -> str:
+    values = template.values(content)
+    for text in values:
+        if (
+            not text
+            or "\0" in text
+            or ".." in text.split("/")
+            or text.startswith("/")
+            or (what == "FROM" and "=" in text)
+        ):
+            raise BadItem(f"{text!r} cannot be part of a path in --publish {template.text}")
+    return template.fill(values)
+
+
+def _place(template: Template, content: Any) -> str:
+    to = _fill(template, content, "TO")
+    return to if "://" in to else os.path.abspath(to) + ("/" if to.endswith("/") else "")

@@ -1,0 +1,1 @@
+"""What the supervisor, its child and the caller share; imports none of them."""

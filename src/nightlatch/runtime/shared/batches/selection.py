@@ -1,0 +1,56 @@
+"""Which items of a batch are to be done, and which are not."""
+
+from __future__ import annotations
+
+from .items import ASIDE, DONE, DOUBT, SEEN, Item, Reader
+from .template import BadItem
+
+_NAMED = 10
+
+
+class Selection:
+    """The items that are to be done, and counts of those that are not: done, in doubt, doubled, unreadable.
+
+    `known` maps digests to DONE, DOUBT or ASIDE; it is used up as memory of what was seen.
+    """
+
+    DONE, DOUBT, ASIDE = DONE, DOUBT, ASIDE
+
+    def __init__(self, reader: Reader, known: dict[bytes, int]) -> None:
+        self._reader, self._found, self._known = reader, reader.unfinished(known, self._skip), known
+        self.skipped = self.doubled = 0
+        self.in_doubt: list[tuple[str, bytes]] = []  # (key, digest)
+        self.aside: list[tuple[str, bytes]] = []
+        self.bad: list[BadItem] = []
+        self.doubles: list[Item] = []  # the first of them, to be named
+
+    def next(self) -> Item | None:
+        """The next one to do; None when there is none, or when a line could not be read: look at `bad` first."""
+        known = self._known
+        for found in self._found:
+            if isinstance(found, BadItem):
+                self.bad.append(found)
+                return None
+            digest = found[2]
+            status = known.get(digest, 0)
+            try:
+                item = self._reader.item(found)
+            except BadItem as bad:
+                self.bad.append(bad)
+                return None
+            if status & SEEN:
+                self.doubled += 1
+                if len(self.doubles) < _NAMED:
+                    self.doubles.append(item)
+                continue
+            known[digest] = status | SEEN
+            if not status:
+                return item
+            (self.in_doubt if status == DOUBT else self.aside).append((item.key, digest))
+        self.over = True
+        return None
+
+    def _skip(self, count: int) -> None:
+        self.skipped += count
+
+    over = False  # has everything been read?

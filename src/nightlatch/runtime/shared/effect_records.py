@@ -1,0 +1,224 @@
+"""What is known of an effect, on every machine that shares the store; and a person's word on one in doubt.
+
+The ledger has the whole story, but with a store that is not a file each machine has a ledger of its own.
+So what others must not miss stands in the store too, as done keys, which need the lease's grant and are
+never changed: that an attempt was begun, that it was proven not done, and the effect's result once it is done.
+"""
+
+from __future__ import annotations
+
+from ...core import advice
+from ...core import effects as rules
+from ...core.effects import BEGUN, DONE, FAILED, IN_DOUBT
+from ...core.model import Holder, check_name
+from ...errors import Busy, InputChanged, StaleToken, StoreUnreachable, UsageError
+from ...ledger import open_for
+from ...store import url
+from ...system import clock, identity
+from .leases.lease import Lease
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias, TypeVar
+
+    from ...core.model import Done
+    from ...core.protocols import Store
+    from ...ledger.effects import Effect
+    from ...ledger.ledger import Ledger
+    from ..supervisor.effects.effect_requests import Borrowed
+
+    Held: TypeAlias = Lease | Borrowed
+    T = TypeVar("T")
+
+_PATIENCE = 5.0  # seconds
+
+
+def apart(store: Store, ledger: Ledger) -> bool:
+    """Has each machine that shares the store a ledger of its own?"""
+    return not ledger.many_machines and url.ledger_of(store.url) == url.OF_EACH_MACHINE
+
+
+class Book:
+    """All records of one effect. `peek` needs nothing; the other verbs need the lease of its key."""
+
+    def __init__(self, store: Store, ledger: Ledger, scope: str, key: str) -> None:
+        self.scope, self.key = check_name(scope), rules.check_key(key)
+        self._store, self._effects = store, ledger.effects
+        self.apart = apart(store, ledger)
+
+    @property
+    def lease_name(self) -> str:
+        return rules.lease_name(self.scope, self.key)
+
+    def peek(self, input: str) -> tuple[Done | None, Effect | None]:
+        """What is known without the lease: the done key, and the ledger's row, which may be behind."""
+        done, known = self._store.look(f"once:{self.scope}", self.key), self._effects.find(self.scope, self.key)
+        self._same_input(done.input if done else known.input if known and known.status != FAILED else "", input)
+        return done, known
+
+    def look(self, lease: Held, input: str) -> Effect | None:
+        """What is true now, brought together under the lease. None: it was never begun."""
+        done, known = self.peek(input)
+        if known and known.status == BEGUN:
+            known = self._effects.reap(known)  # its holder had the lease that is ours now
+        if done and (known is None or known.status != DONE):
+            attempt = known.attempt if known else 1
+            return self._learn(done, DONE, attempt, done.input, 0.0, done.value, "done, says the store")
+        if known and known.status == DONE and not done:
+            self._settle(lease, known)  # its holder died between the two records
+        elif self.apart and (known is None or known.status != DONE):
+            known = self._look_elsewhere(known)
+        return known
+
+    def begin(self, lease: Held, known: Effect | None, *, command: str, input: str, lasting: float) -> Effect:
+        """The intent, durable when this returns, before anything is done."""
+        attempt = known.attempt + 1 if known else 1
+        if self.apart:
+            # First, so that no machine can miss it: a crash behind this line leaves a doubt, never a second effect.
+            intent = f"{clock.wall() + lasting:.3f} {lease.holder.host} {input}"
+            self._store.settle(lease.name, lease.grant, f"begun:{self.scope}", f"{attempt} {self.key}", value=intent)
+        return self._effects.begin(
+            self.scope,
+            self.key,
+            attempt=attempt,
+            token=lease.token,
+            grant=lease.grant,
+            holder=lease.holder,
+            command=command,
+            input=input,
+            lasting=lasting,
+        )
+
+    def finish(
+        self, lease: Held, effect: Effect, status: str, *, exit_code: int | None, result: str, reason: str
+    ) -> Effect:
+        """How it ended; this machine's ledger first: the exit code is known nowhere else, and tried for a while."""
+        ended = _insisting(lambda: self._finish(effect, status, exit_code=exit_code, result=result, reason=reason))
+        _insisting(lambda: self._publish(lease, ended))
+        return ended
+
+    def _finish(self, effect: Effect, status: str, *, exit_code: int | None, result: str, reason: str) -> Effect:
+        try:
+            return self._effects.finish(effect, status, exit_code=exit_code, result=result, reason=reason)
+        except StaleToken:
+            known = self._effects.find(self.scope, self.key)
+            if known is None or (known.grant, known.attempt, known.status) != (effect.grant, effect.attempt, status):
+                raise
+            return known  # only the reply was lost
+
+    def decide(self, lease: Held, effect: Effect, status: str, *, by: str, result: str = "") -> Effect:
+        """A probe or a person says what became of an effect in doubt."""
+        decided = self._effects.decide(effect, status, by=by, result=result)
+        self._publish(lease, decided)
+        return decided
+
+    def _publish(self, lease: Held, effect: Effect) -> None:
+        if effect.status == DONE:
+            self._settle(lease, effect)
+        elif effect.status == FAILED and self.apart:
+            place = f"{effect.attempt} {self.key}"
+            self._store.settle(lease.name, lease.grant, f"failed:{self.scope}", place, value=effect.reason)
+
+    def _settle(self, lease: Held, effect: Effect) -> None:
+        self._store.settle(
+            lease.name, lease.grant, f"once:{self.scope}", self.key, value=effect.result, input=effect.input
+        )
+
+    def _look_elsewhere(self, known: Effect | None) -> Effect | None:
+        """Attempts that another machine has begun, or judged, since this ledger heard of the effect."""
+        attempt = known.attempt if known else 0
+        while self._store.look(f"begun:{self.scope}", f"{attempt + 1} {self.key}"):
+            attempt += 1
+        judged = self._store.look(f"failed:{self.scope}", f"{attempt} {self.key}") if attempt else None
+        if known and attempt == known.attempt:
+            if known.status == IN_DOUBT and judged:
+                return self._effects.decide(known, FAILED, by=judged.value or "judged on another machine")
+            return known
+        intent = self._store.look(f"begun:{self.scope}", f"{attempt} {self.key}") if attempt else None
+        if intent is None:
+            return known
+        deadline, host, input_ = intent.value.split(" ", 2)
+        why = judged.value if judged else f"begun on {host}, which has not said how it ended"
+        return self._learn(intent, FAILED if judged else IN_DOUBT, attempt, input_, float(deadline), "", why, host)
+
+    def _learn(
+        self,
+        told: Done,
+        status: str,
+        attempt: int,
+        input_: str,
+        deadline: float,
+        result: str,
+        why: str,
+        host: str = "?",
+    ) -> Effect:
+        return self._effects.learn(
+            self.scope,
+            self.key,
+            status,
+            attempt=attempt,
+            token=told.token,  # of the grant that recorded it, below every one after it
+            holder=Holder(incarnation="", user="?", host=host),
+            input=input_,
+            deadline=deadline,
+            result=result,
+            reason=why,
+        )
+
+    def _same_input(self, before: str, now: str) -> None:
+        if before and now and before != now:
+            raise InputChanged(
+                f"the key {self.key} was used with other input before. A key names what is done: use another key for "
+                f"other work"
+            )
+
+
+def _insisting(record: Callable[[], T]) -> T:
+    """A full disk may have room again, and a server be back."""
+    until = clock.now() + _PATIENCE
+    while True:
+        try:
+            return record()
+        except StoreUnreachable:
+            if clock.now() >= until:
+                raise
+            clock.sleep(0.5)
+
+
+def doubtful(effect: Effect, more: str = "") -> str:
+    """What is said of an effect in doubt."""
+    return (
+        f"the effect {effect.key} is in doubt: {effect.reason}{'; ' if more else ''}{more}. It is not done again "
+        f"unasked. Look whether it was done, then: {hint(effect.scope, effect.key)}"
+    )
+
+
+def hint(scope: str, key: str) -> str:
+    """What a person types about an effect in doubt. (With a | between the words, a shell would make a pipe of it.)"""
+    scoped = () if scope == rules.STORE_WIDE else ("--scope", scope)
+    return f"{advice.command('resolve', *rules.typed(key, 'done', by=scoped))} (or failed, or again, in place of done)"
+
+
+def resolve(
+    key: str, outcome: str, *, by: str = "", scope: str = rules.STORE_WIDE, store: str | None = None, wait: float = 0.0
+) -> Effect:
+    """A person's word on an effect in doubt: `done`, `failed` (it was not done), or `again` (do it again, whatever
+    became of it). Raises Busy while somebody works on it, UsageError if it is not in doubt.
+    """
+    status, by = rules.resolution(outcome), by or identity.user()
+    the_store = url.connect(store)
+    book = Book(the_store, open_for(url.resolve(store)), scope, key)
+    try:
+        held = Lease(the_store, book.lease_name, ttl=the_store.default_ttl, wait=wait)
+    except Busy as busy:
+        raise Busy(
+            f"the effect {key} is being worked on, or waits for its probe: end that, then decide. {busy}", busy.record
+        ) from None
+    with held as lease:
+        effect = book.look(lease, "")
+        if effect is None:
+            raise UsageError(f"there is no effect {key} in the scope {scope}. Was it done under --scope, or elsewhere?")
+        if effect.status != IN_DOUBT:
+            raise UsageError(f"the effect {key} is {effect.status}: only one in doubt can be resolved")
+        return book.decide(lease, effect, status, by=f"resolved as {outcome} by {by}")

@@ -1,0 +1,50 @@
+"""A job from what a front end was given, checked on this machine before anything is begun."""
+
+from __future__ import annotations
+
+import os
+
+from ...core import options
+from ...core.job import Job
+from ...core.options import as_flag
+from ...errors import BadOption
+from ...system.light import sha256
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ...core.options import Names
+    from ...core.target import Command, Function
+
+
+def read(name: str, target: Command | Function, given: Mapping[str, object], where: str, names: Names = as_flag) -> Job:
+    """The job of a front end (`where`), which writes its options as `names` says. What was not given is not in
+    `given`."""
+    return here(Job(name=name, target=target, **options.read(Job, given, where, names)).check(names), names)
+
+
+def here(job: Job, names: Names = as_flag) -> Job:
+    """This job, if the files and folders that it names are there."""
+    if job.cwd and not job.workspace and not os.path.isdir(job.cwd):
+        raise BadOption(f"{names('cwd')} {job.cwd}: there is no such folder", "cwd")
+    for path in job.input:
+        if not os.path.isfile(path):
+            raise BadOption(f"{names('input')} {path}: there is no such file", "input")
+    return job
+
+
+def now(job: Job) -> Job:
+    """This job with its newest due slot for a key, if it has a schedule."""
+    if not job.slot or job.due:
+        return job
+    from ...core import schedule
+    from ...system import clock
+    from ...system.zone import find
+
+    return job.at(schedule.name_of(schedule.parse(job.slot, find(job.tz)).newest(clock.wall())))
+
+
+def definition(job: Job) -> str:
+    """The hash that is recorded with every run."""
+    return sha256(job.definition().encode()).hexdigest()

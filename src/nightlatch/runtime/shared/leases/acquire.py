@@ -1,0 +1,149 @@
+"""Acquiring a lease: ask for it, judge the holder, take it over; or wait in line for it."""
+
+from __future__ import annotations
+
+import os
+
+from ....core.model import Takeover
+from ....core.tenure import Tenure
+from ....core.value import replace
+from ....errors import Busy, Nested, StoreUnreachable, UsageError
+from ....store import held, proof, sightings
+from ....system import clock, durable, filelock, tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ....core.model import Begun, Granted, Holder, Record
+    from ....core.protocols import ReleaseWaiter, Store
+
+_NAMED = 10  # processes, at most, that cannot be proven gone; they stand in the record
+_RETRY = 0.5  # seconds between two tries of a waiter whose store does not answer
+
+
+def acquire(
+    store: Store, name: str, grant: str, holder: Holder, ttl: float, wait: float, begin: Begun | None = None
+) -> tuple[Granted, Tenure]:
+    """Take the lease within `wait` seconds or raise Busy. The tenure counts from before the request.
+
+    `begin`: the key to be worked on, if the store lists those.
+    """
+    if tree.DRY_RUN in os.environ:
+        raise UsageError(
+            f"{name} is not taken: this is a dry-run ({tree.DRY_RUN} is set), which takes no lease. What needs one "
+            f"belongs into an effect of the job"
+        )
+    started = clock.now()
+    if wait <= 0:
+        return _attempt(store, name, grant, holder, ttl, begin)
+    waiter: ReleaseWaiter | None = None
+    with _Line(store.folder, name, wait):
+        try:
+            while True:
+                try:
+                    return _attempt(store, name, grant, holder, ttl, begin)
+                except Nested:
+                    raise
+                except Busy as busy:
+                    left = wait - (clock.now() - started)
+                    if left <= 0:
+                        raise
+                    if waiter is None:
+                        waiter = store.listen(name)  # then look at once: a release before this went unheard
+                    else:
+                        waiter.wait(min(left, _until_expiry(busy.record)))
+                except StoreUnreachable:
+                    # It answered when the wait began: a server that restarts costs nobody its place.
+                    left = wait - (clock.now() - started)
+                    if left <= 0:
+                        raise
+                    clock.sleep(min(left, _RETRY))
+        finally:
+            if waiter:
+                waiter.close()
+
+
+def _attempt(
+    store: Store, name: str, grant: str, holder: Holder, ttl: float, begin: Begun | None
+) -> tuple[Granted, Tenure]:
+    try:
+        return _ask(store, name, grant, holder, ttl, None, begin)
+    except Busy as busy:
+        if busy.record is None or not busy.record.grant:
+            raise  # given back while we asked
+        over, unproven = _ground(store, busy.record)
+    if unproven:
+        holder = replace(holder, unproven=", ".join(unproven[:_NAMED]))
+    return _ask(store, name, grant, holder, ttl, over, begin)
+
+
+def _ask(
+    store: Store, name: str, grant: str, holder: Holder, ttl: float, over: Takeover | None, begin: Begun | None
+) -> tuple[Granted, Tenure]:
+    listed = {"begin": begin} if begin else {}
+    start = clock.now()
+    try:
+        return store.acquire(name, grant, holder, ttl, over, **listed), Tenure(start=start, ttl=ttl)
+    except StoreUnreachable:
+        # Only the reply may be lost. Then the lease is ours, and would be nobody's for a TTL if we left now;
+        # the same grant is let in again.
+        start = clock.now()
+        return store.acquire(name, grant, holder, ttl, over, **listed), Tenure(start=start, ttl=ttl)
+
+
+def _until_expiry(record: Record | None) -> float:
+    """Nobody sends word when a TTL passes."""
+    return record.left if record and record.left is not None and record.left > 0 else clock.SLICE
+
+
+def _ground(store: Store, record: Record) -> tuple[Takeover, list[str]]:
+    """On what ground the lease may be taken from the holder that stands there; Busy if on none. And which of its
+    processes cannot be proven gone, though its time is over."""
+    unproven: list[str] = []
+    if record.grant in lineage():
+        raise Nested(
+            f"{record.name} is held by the run this was called from (token {record.token}): waiting for it would "
+            f"never end. Use another name here, or rely on the lease you have",
+            record,
+        )
+    expired = record.left is not None and record.left <= 0
+    if expired:
+        # Before the lease moves, not after: an orphan must not work beside the new holder.
+        unproven = proof.end_survivors(record)
+        proven = False
+    elif proof.gone(record):
+        proven = True
+    elif record.left is None and store.may_expire_by_observation(record) and sightings.lapsed(store.folder, record):
+        unproven = proof.end_survivors(record)
+        proven = True
+    else:
+        raise Busy(held.sentence(record, record.name), record)
+    return Takeover(grant=record.grant, version=record.version, proven=proven), unproven
+
+
+def lineage() -> list[str]:
+    """The grants this process works under, the outermost first."""
+    return os.environ.get(tree.LINEAGE, "").split()
+
+
+class _Line:
+    """Waiters of one machine line up, so that they get the lease in turn and only the first one looks.
+
+    A first one that is stopped would hold up the others: then they do without the line.
+    """
+
+    def __init__(self, folder: str, name: str, wait: float) -> None:
+        path = os.path.join(durable.private_folder(os.path.join(folder, "line")), name.replace("/", "%"))
+        self._lock = filelock.FairLock(path)
+        self._wait = wait
+        self._mine = False
+
+    def __enter__(self) -> None:
+        deadline = clock.now() + self._wait
+        while not self._mine and (left := deadline - clock.now()) > 0:
+            self._mine = self._lock.acquire(min(left, filelock.LOOK_AFTER))
+            if not self._mine and self._lock.stopped_holder():
+                return
+
+    def __exit__(self, *_: object) -> None:
+        if self._mine:
+            self._lock.release()

@@ -1,0 +1,201 @@
+"""A lease held by this very process: `with nightlatch.lease("reports") as lease: …`."""
+
+from __future__ import annotations
+
+import os
+from _thread import allocate_lock
+
+from ....core import checks, duration
+from ....core.model import Mark, check_name
+from ....core.tenure import MINIMUM_TTL
+from ....errors import LeaseLost, StoreUnreachable, UsageError
+from ....store import url
+from ....store.keeper import Keeper
+from ....system import identity, tree
+from ....system.lifetime import Lifetime
+from .acquire import acquire, lineage
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ....core.model import Begun
+    from ....core.protocols import Gate, Store
+    from ....core.tenure import Tenure
+
+
+def ttl_seconds(text: str | None, store: Store) -> float:
+    if text is None:
+        return store.default_ttl
+    seconds = duration.parse(text, what="ttl")
+    if seconds < MINIMUM_TTL:
+        raise UsageError(f"a ttl of {text} is too short to renew in time: use at least {duration.show(MINIMUM_TTL)}")
+    return seconds
+
+
+class Lease:
+    """A lease that is held. It renews itself; after release or loss it refuses everything.
+
+    `token` grows with every grant of the name, on every machine that shares the store: hand it to
+    whatever you write to, and have that refuse a lower one. `check` before a step that must not
+    happen twice tells whether the lease is still held; between the check and the write only a gate
+    can tell.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        name: str,
+        *,
+        ttl: float,
+        wait: float,
+        gates: Iterable[Gate] = (),
+        lifetime: Lifetime | None = None,
+        begin: Begun | None = None,
+        on_tenure: Callable[[Tenure], None] = lambda _: None,
+        on_lost: Callable[[LeaseLost], None] = lambda _: None,
+    ) -> None:
+        """`begin`: the key to be worked on, for a store that lists those. It is taken off the list with the lease,
+        unless the work is begun: then whoever does it says what has `ended`."""
+        self.name = name
+        self.store = store
+        self.ttl = ttl
+        self._owner = os.getpid()
+        self._released: LeaseLost | None = None
+        self._sealing = allocate_lock()
+        self._lifetime = lifetime or Lifetime(store.folder)
+        self.grant = self._lifetime.grant
+        try:
+            self.holder = identity.holder(pid=os.getpid(), lifetime=self._lifetime.path)
+            granted, tenure = acquire(store, name, self.grant, self.holder, ttl, wait, begin)
+        except BaseException:
+            self._lifetime.end()
+            raise
+        self.token, self.known, self.begun = granted.token, granted.known, granted.begun
+        self.ended: set[int] = {granted.token} if begin else set()  # entries that the release takes off the list
+        # Processes started from here inherit it, so that a challenger can find them if we are killed.
+        os.environ[tree.LINEAGE] = " ".join([*lineage(), self.grant])
+        on_tenure(tenure)
+        self._keeper = Keeper(store, name, self.grant, tenure, on_tenure=on_tenure, on_lost=on_lost)
+        if granted.gates or gates:
+            from .seal import seal_all
+
+            try:
+                seal_all(self, granted.gates, gates)
+            except BaseException:
+                self.release()  # a gate that cannot be sealed means no lease
+                raise
+
+    @property
+    def mark(self) -> Mark:
+        """What a gate compares and remembers."""
+        return Mark(store=self.store.id, name=self.name, token=self.token, grant=self.grant)
+
+    def use(self, gate: Gate) -> None:
+        """Register a gate under this lease, for every holder after us too, and seal it. Before its first write."""
+        from .seal import seal_in_work
+
+        checks.gate(gate)
+        self.check()
+        with self._sealing:
+            seal_in_work(self, gate)
+
+    def raise_above(self, token: int) -> None:
+        """Lift our token above one that a gate has seen: the store was restored from before it was granted."""
+        before, self.token = self.token, self.store.raise_token(self.name, token, self.grant)
+        self.ended = {self.token if ended == before else ended for ended in self.ended}
+
+    def check(self) -> None:
+        """Return while the lease is surely held; raise `LeaseLost` otherwise."""
+        if self._owner != os.getpid():
+            raise LeaseLost(f"the lease {self.name} belongs to the process that acquired it", reason="released")
+        if self._released:
+            raise self._released
+        self._keeper.check()
+
+    @property
+    def lost(self) -> LeaseLost | None:
+        """Why the lease is no longer held; None while it is."""
+        return self._released or self._keeper.lost
+
+    def release(self) -> None:
+        """Give the lease back. Its record and token stay. A second call does nothing."""
+        if self._released or self._owner != os.getpid():
+            return
+        self._keeper.stop()
+        lost = self._keeper.lost
+        self._released = lost or LeaseLost(f"the lease {self.name} was released", reason="released")
+        os.environ[tree.LINEAGE] = " ".join(grant for grant in lineage() if grant != self.grant)
+        try:
+            if lost and lost.reason == "expired":
+                raise StoreUnreachable("it did not answer in time, and there is no time left to wait for it")
+            self.store.release(self.name, self.grant, *([self.ended] if self.ended else []))
+        except LeaseLost:
+            pass  # another has it, or a release whose reply was lost did happen
+        except StoreUnreachable:
+            self._lifetime.close()  # the file stays: with it the next one proves that we are done
+            return
+        self._lifetime.end()
+
+    def __enter__(self) -> Lease:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def __repr__(self) -> str:
+        return f"<Lease {self.name} token={self.token} {self.lost.reason if self.lost else 'held'}>"
+
+
+class lease:
+    """Hold the lease `name` while the block runs.
+
+        with nightlatch.lease("reports", ttl="60s", wait="5m") as lease:
+            build_report(token=lease.token)
+            lease.check()
+
+    `ttl`: how long the lease outlives a holder that nothing more is heard of. `wait`: how long to wait
+    for it while another holds it; then `Busy` is raised, which names the holder. Works with `async
+    with` too. `.acquire()` takes it without a block; then `.release()` is yours to call.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        ttl: str | None = None,
+        wait: str = "0s",
+        gates: Iterable[Gate] = (),
+        store: Store | str | None = None,
+    ) -> None:
+        self._name = check_name(name)
+        self._store = url.shared(store) if store is None or isinstance(store, str) else store
+        if not hasattr(self._store, "default_ttl"):
+            raise UsageError(f"store is {checks.shown(store)}: give a URL, or what nightlatch.connect returns")
+        self._ttl = ttl_seconds(ttl, self._store)
+        self._wait = duration.parse(wait, what="wait")
+        self._gates = checks.gates(gates)
+        self._lease: Lease | None = None
+
+    def acquire(self) -> Lease:
+        return Lease(self._store, self._name, ttl=self._ttl, wait=self._wait, gates=self._gates)
+
+    def __enter__(self) -> Lease:
+        self._lease = self.acquire()
+        return self._lease
+
+    def __exit__(self, *_: object) -> None:
+        assert self._lease
+        self._lease.release()
+
+    async def __aenter__(self) -> Lease:
+        import asyncio
+
+        self._lease = await asyncio.to_thread(self.acquire)
+        return self._lease
+
+    async def __aexit__(self, *_: object) -> None:
+        import asyncio
+
+        assert self._lease
+        await asyncio.to_thread(self._lease.release)

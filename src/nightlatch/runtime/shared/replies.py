@@ -1,0 +1,92 @@
+"""What is answered to a request; and an error on its way through the socket: its class, its words and its fields.
+
+The class is looked up by its name in errors.py, so a new one needs nothing here.
+"""
+
+from __future__ import annotations
+
+from ... import errors
+from ...core import model as core
+from ...core.units import Amounts
+from ...errors import Error, Stop
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    Request = dict[str, Any]
+    Answer = Callable[[Request], dict[str, Any]]
+
+_UNTOLD = "-"  # in the place of a grant: with it one could act for its holder
+
+
+class Later:
+    """An answer that takes a while: it is made in a thread of its own, and the loop goes on."""
+
+    def __init__(self, make: Callable[[], dict[str, Any]]) -> None:
+        self.make = make
+
+
+def one_by_one(answer: Answer) -> Callable[[list[Request]], list[dict[str, Any] | Later]]:
+    """For who answers each request by itself."""
+    return lambda requests: [reply(answer, request) for request in requests]
+
+
+def reply(answer: Answer, request: Request) -> dict[str, Any]:
+    """The answer, or why there is none: whatever a command says, its supervisor goes on."""
+    try:
+        return {"ok": True, **answer(request)}
+    except (Stop, Exception) as error:  # noqa: BLE001
+        return refusal(error)
+
+
+def refusal(error: BaseException) -> dict[str, Any]:
+    """A lost lease too is an answer; what it means for the run, the watch says."""
+    if isinstance(error, OSError):
+        error = Error(f"not recorded: {error}")
+    elif not isinstance(error, Error | Stop):
+        error = errors.UsageError(f"not understood: {error}")
+    facts = {name: _packed(found) for name, found in vars(error).items() if not name.startswith("_")}
+    told = {"ok": False, "error": str(error), "exit_code": error.exit_code, "class": errors.name_of(error)}
+    return told | ({"facts": facts} if facts else {})
+
+
+def raised(answer: dict[str, Any]) -> Error | Stop:
+    """The other way round: the same class with the same words, fields and exit code. A stop stays a stop: a broad
+    `except Exception` in the work does not swallow it."""
+    error = errors.again(
+        str(answer.get("class")), str(answer.get("error", "refused")), answer.get("exit_code", Error.exit_code)
+    )
+    facts = answer.get("facts") or {}
+    error.__dict__.update({name: _unpacked(found) for name, found in facts.items()})
+    return error
+
+
+def _packed(found: object) -> object:
+    """None for what cannot cross."""
+    if found is None or isinstance(found, str | int | float):
+        return found
+    if isinstance(found, tuple):
+        return list(map(_packed, found))
+    name = type(found).__name__
+    if name not in _values() or name == "KnownGrants":
+        return None
+    fields = {field: _packed(value) for field, value in vars(found).items()}
+    return {"value": name, **fields} | ({"grant": _UNTOLD} if fields.get("grant") else {})
+
+
+def _unpacked(found: Any) -> object:
+    if isinstance(found, list):
+        return tuple(map(_unpacked, found))
+    if not isinstance(found, dict):
+        return found
+    fields = {field: _unpacked(value) for field, value in found.items() if field != "value"}
+    return _values()[found["value"]](**fields)
+
+
+def _values() -> dict[str, Any]:
+    from ...ledger import model as ledger
+
+    kinds = (core.Record, core.Holder, core.Mark, core.KnownGrants, core.Begun, ledger.Run, Amounts)
+    return {kind.__name__: kind for kind in kinds}

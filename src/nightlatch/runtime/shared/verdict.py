@@ -1,0 +1,125 @@
+"""How a run ended, as one value: for the exit code, the log line, and `--verdict FILE`."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from ...core.logline import logfmt
+from ...core.units import Amounts
+from ...core.value import value
+from ...system import durable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ...errors import Error, Stop
+    from ...ledger.model import Run
+    from .plan import Plan
+
+SKIPPED = "skipped"
+
+
+@value(frozen=True, kw_only=True)
+class Verdict(Amounts):
+    """`status` is the run's status, or `skipped` when its key was done already."""
+
+    job: str
+    key: str
+    status: str
+    exit_code: int
+    run: str = ""
+    slot: str = ""
+    attempt: int = 0
+    token: int = 0
+    reason: str = ""
+    elapsed: float = 0.0
+    host: str = ""
+    head: str = ""
+    at: float = 0.0
+    retry_after: float = 0.0  # seconds the command asked to be left alone for
+    due: float = 0.0  # when the next try of a waiting run may be made
+
+    def line(self) -> str:
+        """The one line a finished run leaves."""
+        return logfmt(
+            {
+                "ts": _moment(self.at),
+                "job": self.job,
+                "run": self.run,
+                "key": self.key,
+                "slot": self.slot,
+                "attempt": self.attempt or None,
+                "token": self.token or None,
+                "status": self.status,
+                "exit": self.exit_code,
+                "due": _moment(self.due) if self.due else None,
+                "elapsed": f"{self.elapsed:.1f}s",
+                **{unit: amount or None for unit, amount in self.by_unit().items()},
+                "host": self.host,
+                "reason": self.reason,
+                "head": self.head,
+            }
+        )
+
+    def facts(self) -> dict[str, object]:
+        return {"version": 1, **self.__dict__}
+
+
+def _moment(at: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
+
+
+def of(run: Run, *, exit_code: int, host: str, at: float, head: str = "", retry_after: float = 0.0) -> Verdict:
+    return Verdict(
+        job=run.job,
+        key=run.key,
+        status=run.status,
+        exit_code=exit_code,
+        run=run.id,
+        slot=run.slot,
+        attempt=run.attempt,
+        token=run.token,
+        reason=run.reason,
+        elapsed=run.elapsed,
+        **run.usage.by_unit(),
+        host=host,
+        head=head,
+        at=at,
+        retry_after=retry_after,
+        due=run.due or 0.0,
+    )
+
+
+def append(folder: str, verdict: Verdict) -> None:
+    """One line into runs.log: in one write, so that lines of runs that end together do not mix."""
+    path = os.path.join(durable.private_folder(folder), "runs.log")
+    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(fd, (verdict.line() + "\n").encode())
+    finally:
+        os.close(fd)
+
+
+def write(path: str, verdict: Verdict | Plan) -> None:
+    """The verdict as JSON, whole or not at all."""
+    import json
+
+    durable.replace(os.path.abspath(path), json.dumps(verdict.facts()).encode() + b"\n", mode=0o644)
+
+
+def write_error(path: str, job: str, key: str, error: Error | Stop) -> None:
+    """That there is no verdict, and why: held by another, in doubt, refused, unreachable. `error` is its kind."""
+    import json
+
+    from ...errors import name_of
+
+    facts = {
+        "version": 1,
+        "job": job,
+        "key": key,
+        "status": "none",
+        "exit_code": error.exit_code,
+        "reason": str(error),
+        "error": name_of(error),
+    }
+    durable.replace(os.path.abspath(path), json.dumps(facts).encode() + b"\n", mode=0o644)

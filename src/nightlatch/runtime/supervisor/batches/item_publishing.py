@@ -1,0 +1,104 @@
+"""Publishing an item's result, once: on the supervisor's side, which alone has the lease.
+
+The intent (what is to land where, by its sha256) stands in the item's own row before anything is written;
+the gates of what is under way are registered under the batch's lease, so a successor seals them first of all.
+Then it asks each target whether the intended has landed, and adopts it. When an item is recorded as done its
+gates are forgotten: nobody writes there any more, and a million of them need not be sealed at every start.
+"""
+
+from __future__ import annotations
+
+import json
+
+from ....errors import Conflict, GateUnreachable, LeaseLost, NothingToPublish, StoreUnreachable, UsageError
+from ..publishing.targets import For, Replaced
+from ..publishing.workspace import Workspace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from ....ledger.items import Item
+    from ...shared.leases.lease import Lease
+
+    Intend = Callable[[str], None]
+
+
+class Publishing:
+    def __init__(self, lease: Lease, run: str, job: str) -> None:
+        self._lease, self._whom = lease, For(lease=lease, run=run, job=job, done=None)
+        self._under_way: dict[str, list[str]] = {}  # gates by the item's digest
+        self._taken: dict[str, str] = {}  # gate → the item that published there in this start
+
+    def publish(self, digest: str, key: str, targets: list[str], path: str, intend: Intend) -> dict[str, Any]:
+        """Make everything land. Returns {}, or why it did not, and whether another try may help.
+
+        A refusal is raised: then the batch is another's by now.
+        """
+        try:
+            self._land(digest, key, [Replaced(text) for text in targets], path, intend)
+        except (NothingToPublish, GateUnreachable) as error:
+            return {"failed": str(error), "again": True}
+        except (UsageError, Conflict) as error:
+            return {"failed": str(error), "again": False}
+        return {}
+
+    def _land(self, digest: str, key: str, targets: list[Replaced], path: str, intend: Intend) -> None:
+        for target in targets:
+            other = self._taken.setdefault(target.gate.url, key)
+            if other != key:
+                raise UsageError(f"{target.gate.url} was published to by the item {other}: two items go to one place")
+        workspace = Workspace(path)
+        try:
+            facts = [target.describe(workspace, self._whom) for target in targets]
+            intend(pack(path, targets, facts))
+            self._under_way[digest] = [target.gate.url for target in targets]
+            for target in targets:
+                self._lease.use(target.gate)
+            for target, what in zip(targets, facts, strict=True):
+                target.land(workspace, what, self._whom)
+        finally:
+            workspace.close()
+
+    def recover(self, item: Item) -> bool:
+        """An item whose batch died while it was published. True: all of it is there (now). After the seal."""
+        intent = unpack(item.result)
+        if intent is None:
+            return False
+        targets = [Replaced(text) for text in intent["targets"]]
+        pairs = list(zip(targets, intent["facts"], strict=True))
+        missing = [(target, facts) for target, facts in pairs if not target.landed(facts, None)]
+        self._under_way[item.digest] = [target.gate.url for target in targets]
+        if not missing:
+            return True
+        left = Workspace.left(intent["workspace"])
+        if left is None:
+            return False
+        try:
+            if not all(target.intact(facts, left) and not target.overtaken(facts) for target, facts in missing):
+                return False
+            for target, facts in missing:
+                self._lease.use(target.gate)
+                target.land(left, facts, self._whom)
+            left.remove()
+        finally:
+            left.close()
+        return True
+
+    def done(self, digest: str) -> None:
+        """It is recorded as done. A gate that stays on the list is sealed once more than needed, no harm."""
+        for gate in self._under_way.pop(digest, ()):
+            try:
+                self._lease.store.unregister(self._lease.name, gate, self._lease.grant)
+            except (StoreUnreachable, LeaseLost):
+                return
+
+
+def pack(path: str, targets: list[Replaced], facts: list[dict[str, str]]) -> str:
+    return json.dumps({"workspace": path, "targets": [target.text for target in targets], "facts": facts})
+
+
+def unpack(text: str) -> dict[str, Any] | None:
+    """What stood in the row of an item that was under way; None: it had not come to publishing."""
+    return dict(json.loads(text)) if text else None

@@ -1,0 +1,254 @@
+"""The dry-run of a Python job: its function runs, so that its effects are found, and none of them is done.
+
+No lease, no key, no gate, no run: only the plan is put down, on the job's journal. The function is told the
+same through the same socket as in a run; what it says of itself is answered and forgotten.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import tempfile
+
+from ...core import advice, budget, statuses
+from ...core import effects as rules
+from ...core.effects import BEGUN, DONE, IN_DOUBT, PLANNED
+from ...errors import InDoubt
+from ...ledger import kinds
+from ...store import url
+from ...system import clock, redaction, tree
+from ...system.light import signal
+from ..shared import plan
+from ..shared.effect_records import Book
+from ..shared.plan import Plan, PlannedEffect
+from ..shared.replies import one_by_one
+from ..shared.steps.nested_runs import RESULT
+from ..shared.verdict import Verdict
+from .command import Command
+from .publishing.workspace import Workspace
+from .run.ending import Ending
+from .run.preflight import Looking
+from .run.watch import Watch
+from .socket import verbs
+from .socket.server import Socket
+from .supervision import Supervision, without_password
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ...core.job import Job
+    from ...ledger.model import Run
+
+
+def rehearse(job: Job, *, store: str | None = None) -> Plan:
+    """Run it dry, within its bounds, and put the plan down. For a process of its own, as `tries.run`."""
+    return _Rehearsal(job, store).rehearse()
+
+
+class _Rehearsal(Looking):
+    """Looks as a run does, and goes no further."""
+
+    def __init__(self, job: Job, store: str | None) -> None:
+        super().__init__(job, store)
+        self.ending = Ending()
+
+    def rehearse(self) -> Plan:
+        self.command = Command(self.job.command)
+        with Supervision(self.command) as self.supervision:
+            self.grant = self.supervision.grant  # nobody grants it: it only names the socket and the tree
+            key = self.look()
+            made = self._skipped(key) if isinstance(key, Verdict) else self._tried(key)
+        self.ledger.note(self.job.name, kinds.PLAN, **made.entry())
+        return made
+
+    def _skipped(self, told: Verdict) -> Plan:
+        return Plan(job=told.job, key=told.key, status=plan.SKIPPED, reason=told.reason, at=told.at)
+
+    def _tried(self, key: str) -> Plan:
+        job, started = self.job, clock.now()
+        self.effects: dict[tuple[str, str], PlannedEffect] = {}
+        self.partial, self.steps_done = False, 0
+        self.known = self.ledger.find(job.name, key)
+        self.watch = Watch(
+            now=started, stall=job.stall, paths=list(job.watched), caps=job.budget, used=self.told.used,
+            spent_before=self.spending.before, cancelled_by=lambda: None,
+        )  # fmt: skip
+        with tempfile.TemporaryDirectory(prefix="nightlatch-") as self.folder:
+            workspace = self._workspace()
+            socket = Socket(self.grant, one_by_one(self._answer))
+            environment = self._environment(key, socket.path, workspace)
+            self.hidden = redaction.secrets(environment)
+            try:
+                limit = None if job.timeout is None else started + job.timeout
+                place = os.path.join(workspace.path, job.cwd) if workspace else job.cwd
+                self.supervision.start(environment, cwd=place, grace=job.grace, limit=limit)
+                self._attend(socket)
+            finally:
+                socket.close()
+                if workspace:
+                    workspace.remove()
+        status, reason = self.ending.judged(None, job.timeout, self.told)
+        good = status == statuses.SUCCEEDED
+        if good and not self.partial:
+            for target in job.publish:
+                self._add(PlannedEffect(key=f"publish {target}", status=PLANNED))
+        return Plan(
+            job=job.name,
+            key=key,
+            status=(plan.PARTIAL if self.partial else plan.WHOLE) if good else status,
+            exit_code=0 if good else self.ending.exit_code if status == statuses.FAILED else statuses.exit_code(status),
+            reason=self.told.failure if good else reason,
+            effects=tuple(self.effects.values()),
+            steps=self.steps_done,
+            elapsed=clock.now() - started,
+            at=clock.wall(),
+        )
+
+    def _workspace(self) -> Workspace | None:
+        if not self.job.workspace:
+            return None
+        from .publishing.clone import source
+
+        wanted = source(self.job.workspace) if self.job.workspace.startswith("git") else None
+        return Workspace.make(self.store.folder, f"dry-run-{self.grant}", wanted)
+
+    def _environment(self, key: str, socket: str, workspace: Workspace | None) -> dict[str, str]:
+        # An outer run's lease is not this one's.
+        hidden = {"NIGHTLATCH_LEASE", url.ENV}
+        if self.job.workspace.startswith("git"):
+            from .publishing.clone import ELSEWHERE
+
+            hidden |= set(ELSEWHERE)
+        inherited = without_password(dict(os.environ), self.store.url)
+        outer = {name: text for name, text in inherited.items() if name not in hidden}
+        return outer | dict(self.job.env) | {
+            tree.DRY_RUN: "1",
+            "NIGHTLATCH_RUN": self.known.id if self.known else "dry-run",
+            "NIGHTLATCH_JOB": self.job.name,
+            "NIGHTLATCH_KEY": key,
+            "NIGHTLATCH_SLOT": self.job.due,
+            "NIGHTLATCH_MISSED": str(self.job.missed),
+            "NIGHTLATCH_SINCE": self.job.since,
+            "NIGHTLATCH_ATTEMPT": str(self.known.attempt + 1 if self.known else 1),
+            "NIGHTLATCH_TOKEN": "0",
+            "NIGHTLATCH_GRANT": self.grant,
+            "NIGHTLATCH_SOCKET": socket,
+            **({"NIGHTLATCH_WORKSPACE": workspace.path} if workspace else {}),
+        }  # fmt: skip
+
+    def _attend(self, socket: Socket) -> None:
+        while not self.ending.over:
+            judged = None if self.ending.decided else self.watch.judge(clock.now())
+            if judged:
+                self.ending.decided = judged
+                self.command.ask_to_end(judged[0], self.job.grace, signal.SIGTERM)
+            poll = select.poll()
+            for fd in (*self.command.descriptors, *socket.descriptors):
+                poll.register(fd, select.POLLIN)
+            for fd in socket.sending:
+                poll.register(fd, select.POLLOUT)
+            pause = min(self.watch.next_at(clock.now()) - clock.now(), clock.SLICE)
+            ready = [fd for fd, _ in poll.poll(max(pause, 0.0) * 1000 + 1)]
+            socket.serve([fd for fd in ready if fd not in self.command.descriptors])
+            if report := self.command.report():
+                self.ending.take(report)
+
+    # ── answers ──
+
+    def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        self.watch.progressed(clock.now())
+        verb = request.pop("do", "")
+        method = verbs.find(self, verb)
+        if method is None:
+            raise verbs.unknown(verb, self)
+        answer: dict[str, Any] = method(request)
+        return answer
+
+    def do_known(self, request: dict[str, Any]) -> dict[str, Any]:
+        return {"path": self._left_by(request.get("run") or (self.known.id if self.known else ""))}
+
+    def do_step(self, request: dict[str, Any]) -> dict[str, Any]:
+        self.steps_done += sum(status == DONE for _, _, status, *_ in request["steps"])
+        return {}
+
+    def do_progress(self, request: dict[str, Any]) -> dict[str, Any]:
+        far = "/".join(str(request[word]) for word in ("done", "total") if request.get(word))
+        print(f"nightlatch: {far or 0} {request.get('message') or ''}".rstrip(), file=sys.stderr)
+        return {}
+
+    def do_spend(self, request: dict[str, Any]) -> dict[str, Any]:
+        self.told.add(budget.amounts(f"{unit}={amount}" for unit, amount in request.items() if unit != "item"))
+        self.watch.spent()
+        return {"used": self.told.used}
+
+    def do_fail(self, request: dict[str, Any]) -> dict[str, Any]:
+        self.told.failure = self.hidden.text(str(request.get("reason") or ""))
+        self.told.attention, self.partial = bool(request.get("attention")), bool(request.get("planned"))
+        return {}
+
+    def do_check(self, _: dict[str, Any]) -> dict[str, Any]:
+        return {"token": 0}
+
+    def do_pen(self, _: dict[str, Any]) -> dict[str, Any]:
+        return {"ledger": "", "store": ""}
+
+    def do_store(self, _: dict[str, Any]) -> dict[str, Any]:
+        return {"url": self.store.url}
+
+    def do_publish(self, request: dict[str, Any]) -> dict[str, Any]:
+        return self._planned(f"publish {request.get('target')}")
+
+    def do_push(self, request: dict[str, Any]) -> dict[str, Any]:
+        return self._planned(f"push {request.get('remote')} {request.get('branch') or ''}".rstrip())
+
+    def do_close(self, _: dict[str, Any]) -> dict[str, Any]:
+        return {}
+
+    do_retry_after = do_refused = do_close
+
+    def _planned(self, key: str) -> dict[str, Any]:
+        self._add(PlannedEffect(key=key, status=PLANNED))
+        return {"gate": "", "lease": "", "token": 0, "landed": ""}
+
+    def do_effect(self, request: dict[str, Any]) -> dict[str, Any]:
+        scope, key = str(request.get("scope") or rules.STORE_WIDE), str(request["key"])
+        done, known = Book(self.store, self.ledger, scope, key).peek(str(request.get("input") or ""))
+        if done or (known and known.status == DONE):
+            self._add(PlannedEffect(key=key, scope=scope, status=DONE))
+            return {"status": DONE, "result": done.value if done else known.result if known else ""}
+        unclear = known if known and known.status in (BEGUN, IN_DOUBT) else None
+        why = f"begun by {unclear.holder}, and not ended" if unclear and unclear.status == BEGUN else ""
+        self._add(
+            PlannedEffect(key=key, scope=scope, status=unclear.status, reason=unclear.reason or why)
+            if unclear
+            else PlannedEffect(key=key, scope=scope, status=PLANNED)
+        )
+        return {"status": PLANNED}
+
+    def _add(self, effect: PlannedEffect) -> None:
+        self.effects.setdefault((effect.scope, effect.key), effect)
+
+    def do_open(self, request: dict[str, Any]) -> dict[str, Any]:
+        key = str(request["key"])
+        run = self.ledger.find(self.job.name, key)
+        if run and statuses.needs_person(run.status):
+            raise InDoubt(f"{run.job} ({key}) is {run.status}: {run.reason}. Look: {advice.command('show', run.id)}")
+        if self.store.look(self.job.name, key) or (run and run.status == statuses.SUCCEEDED):
+            return {"status": DONE, "result": self._result(run) if run else ""}
+        return {"status": "begun", "run": run.id if run else f"dry-run {key}", "attempt": run.attempt + 1 if run else 1}
+
+    def _result(self, run: Run) -> str:
+        log = self.ledger.step_log
+        return log.result(log.chain_of(run.id, before=True), RESULT)
+
+    def _left_by(self, run: str) -> str:
+        """A file with the steps that earlier attempts have done."""
+        log = self.ledger.step_log
+        fd, path = tempfile.mkstemp(dir=self.folder)
+        with open(fd, "w") as file:
+            for digest, status, _, _, result in log.facts(log.chain_of(run)) if run else ():
+                if status == DONE:
+                    file.write(f"{digest} {DONE} 0 {result}\n")
+        return path

@@ -1,0 +1,232 @@
+"""Effects of a run's command, on the supervisor's side: it holds the effect's lease, and records intent and end.
+
+The lease of an effect's key is taken with the run's own grant and lifetime: it moves to another before its time
+only on the proof that this run's whole tree is gone. It lasts as long as the effect may take, and whoever takes
+longer is ended, so nobody else believes a probe, or acts, while something of this run still could.
+"""
+
+from __future__ import annotations
+
+from _thread import allocate_lock
+
+from ....core import effects as rules
+from ....core import statuses
+from ....core.effects import DONE, FAILED, IN_DOUBT
+from ....errors import Busy, Error, InDoubt, LeaseLost, Nested, StaleToken, StoreUnreachable, UsageError
+from ....ledger import kinds
+from ....system import clock
+from ...shared.effect_records import Book, doubtful, hint
+from ...shared.leases.acquire import acquire
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from ....ledger.effects import Effect
+    from ....ledger.ledger import Ledger
+    from ....ledger.writer import Writer
+    from ...shared.leases.lease import Lease
+    from ..socket.listener import Told
+
+GRACE = 2.0  # seconds for a command whose effect is not over in its time; then it is killed
+_MARGIN = 1.0  # until that is noticed, and done
+
+
+class Borrowed:
+    """The lease of an effect's key, under the run's grant."""
+
+    def __init__(self, lease: Lease, name: str, ttl: float) -> None:
+        lease.check()
+        self.name, self.grant, self.holder = name, lease.grant, lease.holder
+        self._store = lease.store
+        self.token = acquire(lease.store, name, lease.grant, lease.holder, ttl, 0.0)[0].token
+
+    def release(self) -> None:
+        """Until it succeeds, or the store says that it is not ours: nobody should have to wait for its TTL."""
+        for _ in range(5):
+            try:
+                return self._store.release(self.name, self.grant)
+            except LeaseLost:
+                return None
+            except StoreUnreachable:
+                clock.sleep(0.2)
+        return None
+
+
+class _Open:
+    """An effect that this run works on."""
+
+    def __init__(self, book: Book, probes: bool) -> None:
+        self.book, self.probes = book, probes
+        self.held: Borrowed | None = None
+        self.effect: Effect | None = None
+        self.began = False
+        self.settle = self.asked = 0.0  # of a probe, by the store's clock
+        self.until = float("inf")
+
+    def unsettled(self) -> float:
+        """Seconds between the probe and when it can tell that nothing was done: a request may still be under way."""
+        assert self.effect
+        return self.effect.deadline + self.settle - self.asked
+
+
+class EffectDesk:
+    """For any thread; an effect is worked on by one at a time."""
+
+    def __init__(
+        self,
+        lease: Lease,
+        ledger: Ledger,
+        writer: Writer,
+        told: Told,
+        redacted: Callable[[str], str],
+        bound: Callable[[float], None],
+    ) -> None:
+        """`bound` is told by when the command must be over, so that it is although we may be stopped; inf for never."""
+        self._bound = bound
+        self._lease, self._ledger, self._writer, self._told = lease, ledger, writer, told
+        self._redacted = redacted
+        self._mutex = allocate_lock()
+        self._open: dict[str, _Open] = {}  # by the lease's name
+
+    def answer(self, word: str, request: dict[str, Any]) -> dict[str, Any]:
+        book = Book(self._lease.store, self._ledger, str(request.get("scope") or rules.STORE_WIDE), request["key"])
+        if word == "effect":
+            return self._begin(book, request)
+        found = self._open.get(book.lease_name)
+        if found is None or found.held is None or found.effect is None:
+            raise UsageError(f"the effect {book.key} is not being done here")
+        self._until(found, float("inf"))
+        if word == "effect-probed":
+            return self._probed(found, request)
+        return self._ended(found, request)
+
+    def overdue(self, now: float) -> tuple[str, str, float] | None:
+        """(status, reason, grace) if an effect takes longer than it said it may: by then it is in doubt."""
+        for one in list(self._open.values()):
+            if now >= one.until:
+                # One that can be probed is found out by the next attempt.
+                status = statuses.STALLED if one.probes else statuses.NEEDS_ATTENTION
+                return status, f"the effect {one.book.key} was not over in its time, and is in doubt", GRACE
+        return None
+
+    def abandon(self) -> None:
+        """The tree is gone: what it had begun and not told the end of, it may have done."""
+        for one in list(self._open.values()):
+            if one.held and one.effect and one.began:
+                self._told.abandoned = one.book.key
+                try:
+                    self._finish(one, IN_DOUBT, reason="its process ended before it could say how it ended")
+                except (Error, LeaseLost):
+                    continue  # whoever has the key's lease next finds it begun, and says the same
+            if one.held:
+                self._close(one)
+
+    # ── begin ──
+
+    def _begin(self, book: Book, request: dict[str, Any]) -> dict[str, Any]:
+        input_, probes = str(request.get("input") or ""), bool(request.get("probes"))
+        done, _ = book.peek(input_)
+        if done:
+            return {"status": DONE, "result": done.value}  # without the lease: most calls of a resumed run end here
+        one = _Open(book, probes)
+        with self._mutex:
+            if book.lease_name in self._open:
+                raise Busy(f"the effect {book.key} is being done by this very run: two of its steps share a key")
+            self._open[book.lease_name] = one
+        kept = False
+        try:
+            answer = self._under(one, request, input_)
+            kept = answer["status"] in ("begun", "probe")
+            return answer
+        finally:
+            if not kept:
+                self._close(one)
+
+    def _under(self, one: _Open, request: dict[str, Any], input_: str) -> dict[str, Any]:
+        lasting = float(request["lasting"]) + GRACE + _MARGIN
+        try:
+            held = one.held = Borrowed(self._lease, one.book.lease_name, lasting)
+        except Nested:
+            raise
+        except Busy as busy:
+            raise Busy(f"the effect {one.book.key} is being done right now: {busy}", busy.record) from None
+        known = one.book.look(held, input_)
+        if known and known.status == DONE:
+            return {"status": DONE, "result": known.result}
+        self._until(one, clock.now() + float(request["lasting"]))  # however long the store takes from here on
+        if known and known.status == IN_DOUBT:
+            if not one.probes:
+                raise self._doubt(known)
+            one.effect, one.settle = known, float(request["settle"])
+            one.asked = self._lease.store.clock()
+            return {"status": "probe", "reason": known.reason}
+        one.effect = one.book.begin(held, known, command=f"run {self._writer.run.id}", input=input_, lasting=lasting)
+        one.began = True
+        return {"status": "begun"}
+
+    # ── probed, ended ──
+
+    def _probed(self, one: _Open, request: dict[str, Any]) -> dict[str, Any]:
+        assert one.held and one.effect
+        try:
+            if request["outcome"] != DONE and one.unsettled() > 0:
+                return {"status": "wait", "seconds": one.unsettled()}
+            if request["outcome"] not in (DONE, FAILED):
+                said = self._redacted(str(request.get("reason") or ""))
+                raise self._doubt(one.effect, f"the probe does not know ({said})")
+            self._lease.check()
+            result = str(request.get("result") or "")
+            one.book.decide(
+                one.held, one.effect, request["outcome"], by=f"probed by run {self._writer.run.id}", result=result
+            )
+            self._told.doubts.discard(one.book.key)
+            self._writer.event(kinds.EFFECT_OF_RUN, key=one.book.key, status=request["outcome"], by="probe")
+            return {"status": request["outcome"]}
+        finally:
+            self._close(one)
+
+    def _ended(self, one: _Open, request: dict[str, Any]) -> dict[str, Any]:
+        status = request["status"]
+        if status not in (DONE, FAILED, IN_DOUBT) or not one.began:
+            raise ValueError(f"an effect cannot end as {status!r} here")
+        reason = self._redacted(str(request.get("reason") or ""))
+        try:
+            ended = self._finish(one, status, result=str(request.get("result") or ""), reason=reason)
+        finally:
+            self._close(one)
+        if status == IN_DOUBT and not one.probes:
+            raise self._doubt(ended)
+        return {"status": status}
+
+    def _finish(self, one: _Open, status: str, *, result: str = "", reason: str = "") -> Effect:
+        assert one.held and one.effect
+        key = one.book.key
+        if status == IN_DOUBT and not one.probes:
+            self._told.doubts.add(key)
+        try:
+            ended = one.book.finish(one.held, one.effect, status, exit_code=None, result=result, reason=reason)
+        except (StaleToken, LeaseLost, StoreUnreachable) as unable:
+            self._told.doubts.add(key)
+            raise InDoubt(
+                f"the effect {key} could not be recorded as {status}: {unable}. Look, then: {hint(one.book.scope, key)}"
+            ) from None
+        self._writer.event(kinds.EFFECT_OF_RUN, key=key, status=status, reason=reason or None)
+        return ended
+
+    def _doubt(self, effect: Effect, more: str = "") -> InDoubt:
+        self._told.doubts.add(effect.key)
+        return InDoubt(doubtful(effect, more))
+
+    def _until(self, one: _Open, at: float) -> None:
+        with self._mutex:
+            one.until = at
+            self._bound(min(other.until for other in (one, *self._open.values())) + GRACE)
+
+    def _close(self, one: _Open) -> None:
+        if one.until < float("inf"):
+            self._until(one, float("inf"))
+        if one.held:
+            one.held.release()
+        self._open.pop(one.book.lease_name, None)

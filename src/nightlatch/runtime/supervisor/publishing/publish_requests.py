@@ -1,0 +1,152 @@
+"""Publishes and pushes of a run's command, on the supervisor's side: it has the lease, the store and the journal.
+
+Each is an effect, as what a run publishes at its end is: the intent is journaled before the gate is written through,
+and the outcome after it. The next attempt that is asked for the very same looks first whether it is there.
+"""
+
+from __future__ import annotations
+
+import os
+from _thread import allocate_lock
+
+from ....errors import Error, LeaseLost, StaleToken, Stop, UsageError
+from ....ledger import kinds
+from ....system import clock
+from ...shared.replies import Later
+from .publish import land, left
+from .requested_targets import Copied, Head
+from .targets import For, Place
+from .workspace import enclosing
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _thread import LockType
+    from typing import Any
+
+    from ....ledger.ledger import Ledger
+    from ....ledger.writer import Writer
+    from ...shared.leases.lease import Lease
+    from .targets import Facts
+
+BY = "command"
+
+_PATIENCE = 60.0  # seconds for what is under way when the command is gone; then it stays in doubt, for the next attempt
+
+
+class PublishDesk:
+    """One target at a time is written by one thread: its intents and outcomes stand in turn in the journal."""
+
+    def __init__(self, lease: Lease, ledger: Ledger, writer: Writer) -> None:
+        run = writer.run
+        self._lease, self._ledger, self._writer = lease, ledger, writer
+        self._whom = For(lease=lease, run=run.id, job=run.job, done=None)
+        self._mutex = allocate_lock()
+        self._turns: dict[str, LockType] = {}  # by the gate's URL
+        self._busy: set[LockType] = set()
+        self._pushed: dict[str, str | None] = {}  # the last commit that landed; None: nobody knows
+        self._before: tuple[dict[str, Facts], dict[str, str]] | None = None
+
+    def later(self, word: str, request: dict[str, Any]) -> Later:
+        busy = allocate_lock()
+        busy.acquire()
+        self._busy.add(busy)
+
+        def make() -> dict[str, Any]:
+            try:
+                return self._answer(word, request)
+            finally:
+                self._busy.discard(busy)
+                busy.release()
+
+        return Later(make)
+
+    def over(self) -> None:
+        """The command is gone: what it has asked for lands, or is refused, before the run is judged."""
+        until = clock.now() + _PATIENCE
+        for busy in tuple(self._busy):
+            busy.acquire(timeout=max(until - clock.now(), 0.0))
+
+    def _answer(self, word: str, request: dict[str, Any]) -> dict[str, Any]:
+        target = _head(request, self._lease) if word == "push" else _copied(request)
+        try:
+            return self._write(target)
+        finally:
+            if isinstance(target, Copied):
+                target.close()
+
+    def _write(self, target: Copied | Head) -> dict[str, Any]:
+        url, run = target.gate.url, self._writer.run
+        try:
+            self._lease.check()
+            with self._turn(url):
+                landed = self._push(target) if isinstance(target, Head) else self._publish(target)
+        except (StaleToken, LeaseLost) as refused:
+            self._ledger.note_refusal(run.job, run.id, run.attempt, self._lease.token, url, refused)
+            raise
+        except (Error, Stop):
+            raise
+        except Exception as error:  # the command waits for an answer, whatever went wrong
+            raise Error(f"{url} could not be written: {error}") from error
+        return {"gate": url, "lease": self._lease.name, "token": self._lease.token, "landed": landed}
+
+    def _publish(self, target: Copied) -> str:
+        before, outcome = self._by_earlier(target.gate.url)
+        if before and target.adopts(before, outcome, self._whom):
+            self._adopt(target, before)
+            return target.shown()
+        return land([target], Place(path=""), self._writer, self._whom, BY)[0][2]
+
+    def _push(self, target: Head) -> str:
+        """The commit that landed; "" if its key is done."""
+        url = target.gate.url
+        if target.done and self._lease.store.look(*target.done):
+            return ""
+        before, outcome = self._by_earlier(url)
+        if before and target.adopts(before, outcome, self._whom):
+            self._adopt(target, before)
+            return ""
+        last = self._pushed.get(url, "")
+        target.since, target.unsure = last or "", last is None
+        self._pushed[url] = None
+        landed = land([target], Place(path=target.folder, guard=target.guard), self._writer, self._whom, BY)[0][2]
+        self._pushed[url] = landed or last
+        return landed
+
+    def _adopt(self, target: Copied | Head, before: Facts) -> None:
+        self._writer.event(kinds.PUBLISHED, attempt=before["attempt"], by=BY, target=target.gate.url, adopted=True)
+
+    def _by_earlier(self, url: str) -> tuple[Facts | None, str]:
+        """What the attempts before this one were about to publish there, and what became of it."""
+        if self._writer.run.attempt == 1:
+            return None, ""
+        with self._mutex:
+            if self._before is None:
+                # Of this attempt nothing is among it: it is read before the first intent is written.
+                self._before = left(self._ledger, self._writer.run.id, BY)
+        intents, outcomes = self._before
+        return intents.get(url), outcomes.get(url, "")
+
+    def _turn(self, url: str) -> LockType:
+        with self._mutex:
+            return self._turns.setdefault(url, allocate_lock())
+
+
+def _copied(request: dict[str, Any]) -> Copied:
+    source, target, keep = request.get("source"), str(request["target"]), request.get("keep")
+    beneath = str(request.get("beneath") or "")
+    for path in (source, beneath or None, target if "://" not in target else None):
+        if path is not None and not os.path.isabs(str(path)):
+            raise UsageError(f"{path}: here paths begin with /, since the supervisor works in another folder")
+    if keep is not None and int(keep) < 1:
+        raise UsageError("--keep needs a number of at least 1: what was just published is kept")
+    adopt = bool(request.get("adopt"))
+    return Copied(None if source is None else str(source), target, keep=keep, adopt=adopt, beneath=beneath)
+
+
+def _head(request: dict[str, Any], lease: Lease) -> Head:
+    folder, key = str(request["folder"]), request.get("key")
+    if not os.path.isabs(folder):
+        raise UsageError(f"{folder}: here paths begin with /, since the supervisor works in another folder")
+    done = (str(request.get("scope") or lease.name), str(key)) if key else None
+    workspace = enclosing(lease.store.folder, folder)
+    return Head(folder, str(request.get("remote") or "origin"), str(request.get("branch") or ""), done, workspace)

@@ -1,0 +1,157 @@
+"""What a run's command asks to be published by itself: `nightlatch publish` and `nightlatch push` inside a run.
+
+The same as what a run publishes at its end (`targets`), but named by paths of the command's own. `adopts` says
+whether an earlier attempt of the same run has published the very same already.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from ....errors import UsageError
+from ....gates import address, kind_of
+from ....gates.file import File
+from ....gates.folder import KEEP, Folder
+from ....ledger import kinds
+from ....system import fingerprint
+from ....system.open_beneath import open_beneath
+from .targets import REPLACED, Place, Pushed, Replaced
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .targets import Facts, For
+    from .workspace import Workspace
+
+
+def gate_for(source: str | int | None, target: str, keep: int | None) -> Any:
+    """By the target; on this machine's disk a folder is what a folder is published to, and what is rolled back."""
+    kind = kind_of(target)
+    if kind and kind.published_to and not kind.on_disk:
+        return kind.load()(target, keep=keep or KEEP)
+    path = address.to_path(target) if "://" in target else target
+    if os.path.isdir(path if source is None else source):
+        return Folder(path, keep=keep or KEEP)
+    if path.endswith("/"):
+        raise UsageError(f"{target} names a folder, and a file is published to a file: write {target}NAME")
+    return File(path)
+
+
+def _opened(workspace: str, path: str) -> int:
+    try:
+        return open_beneath(workspace, os.path.relpath(path, workspace))
+    except OSError as error:
+        if error.errno == errno.EXDEV:
+            raise UsageError(f"{path} is a link that leads out of the workspace {workspace}: not published") from error
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+
+
+class Copied(Replaced):
+    """The file, folder or object `target` becomes what `source` is; without a source, what it was before."""
+
+    def __init__(
+        self, source: str | None, target: str, *, keep: int | None = None, adopt: bool = False, beneath: str = ""
+    ) -> None:
+        """`beneath`: a workspace that `source` is in. What a link there leads to outside of it is not published."""
+        self._named = source
+        self._from = _opened(beneath, source) if source and beneath else source
+        try:
+            self.gate = gate_for(self._from, target, keep)
+            self._check(adopt)
+        except BaseException:
+            self.close()
+            raise
+        self._adopt = adopt
+
+    def _check(self, adopt: bool) -> None:
+        if adopt and not (self.gate.takes_folders and self._named is not None):
+            raise UsageError("--adopt is for publishing a folder")
+        if self._named is None and not self.gate.keeps_releases:
+            raise UsageError(f"{self.gate.path} is a file: releases are kept of folders and objects only")
+
+    def close(self) -> None:
+        if isinstance(self._from, int):
+            os.close(self._from)
+
+    def shown(self) -> str:
+        """The release that is shown; "" for a file, which has none."""
+        return str(self.gate.release())
+
+    def write(self, lease: object, digest: str = "") -> str:
+        """Returns the release that is shown now."""
+        if self._from is None:
+            return str(self.gate.rollback(lease))
+        adopt = {"adopt": True} if self._adopt else {}
+        return str(self.gate.publish(lease, self._from, digest=digest, **adopt) or "")
+
+    def describe(self, workspace: Workspace | Place, whom: For) -> Facts:
+        if self._from is None:
+            return {"from": "the release before"}
+        return {"from": str(self._named), "sha256": fingerprint.of(self._from)} | self._placed(whom)
+
+    def land(self, workspace: Workspace | Place, facts: Facts, whom: For) -> str:
+        return self.write(whom.lease, facts.get("sha256", ""))
+
+    def adopts(self, before: Facts, outcome: str, whom: For) -> bool:
+        if self._from is None or outcome == kinds.NOT_PUBLISHED or before.get("sha256") != fingerprint.of(self._from):
+            return False
+        how = self.landed(before, None)
+        if how == REPLACED and self.gate.landings()[-1].mark.token == whom.lease.token:
+            return False  # by this very attempt, which wants it there now
+        return bool(how)
+
+
+class Head(Pushed):
+    """HEAD of the repository in `folder` is pushed as it is; what is not committed stays so."""
+
+    def __init__(
+        self, folder: str, remote: str, branch: str, done: tuple[str, str] | None, workspace: str = ""
+    ) -> None:
+        """`workspace`: the run's, if the folder is in it. Then nothing that stands in the repository there is run."""
+        from ....gates.git import Git
+
+        guard = ""
+        if workspace:
+            from . import clone
+
+            folder = clone.top(workspace, folder)
+            guard = clone.guard_inside(workspace, folder)
+        self.gate = Git(remote, branch, folder=folder, trusted=not workspace)
+        self.folder, self.done, self.guard = folder, done, guard
+        self.since = ""  # what this attempt has pushed there before
+        self.unsure = False  # this attempt has pushed there, and does not know whether that landed
+
+    def describe(self, workspace: Workspace | Place, whom: For) -> Facts:
+        """With its trailers, which are all that tells if it has to follow the branch on its way."""
+        work, token = self._work(Place(path=self.folder, guard=self.guard)), str(whom.lease.token)
+        tip = work.add_trailers(work.tip(), self._trailers(whom) | {"Nightlatch-Token": token})
+        facts = {"commit": tip, "base": self.since} | ({} if self.unsure else {"run": whom.run, "token": token})
+        return facts | ({"scope": self.done[0], "key": self.done[1]} if self.done else {})
+
+    def _contains(self, facts: Facts, fresh: Workspace | Place) -> bool:
+        if "run" in facts:
+            return super()._contains(facts, fresh)
+        # Its trailers are those of a push before it too, which may have landed.
+        return bool(self._work(fresh).contains(facts["commit"], fresh.commit))
+
+    def land(self, workspace: Workspace | Place, facts: Facts, whom: For) -> str:
+        return self.gate.push(
+            whom.lease, folder=self.folder, done=self.done, trailers=self._trailers(whom), guard=self.guard
+        )
+
+    def adopts(self, before: Facts, outcome: str, whom: For) -> bool:
+        """Did an earlier attempt push for this very key, and die before it could be settled? It is settled now."""
+        if self.done is None or outcome == kinds.NOT_PUBLISHED or (before.get("scope"), before.get("key")) != self.done:
+            return False
+        if outcome != kinds.PUBLISHED:
+            tip = self.gate.fetch(self.folder, self.guard)
+            if not self.landed(before, Place(path=self.folder, commit=tip, guard=self.guard)):
+                return False
+        whom.lease.store.settle(whom.lease.name, whom.lease.grant, *self.done, value=before["commit"])
+        return True
+
+    @staticmethod
+    def _trailers(whom: For) -> dict[str, str]:
+        return {"Nightlatch-Job": whom.job, "Nightlatch-Run": whom.run}

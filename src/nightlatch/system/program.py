@@ -1,0 +1,180 @@
+"""One foreign program, run to its end or ended on time, with everything it started.
+
+Not `subprocess`: a child whose status somebody else has collected (a supervisor that clears up its tree
+waits for every child it has) counts as a success there. Here it counts as not known.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+
+from . import clock, tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+GRACE = 0.5  # seconds between asking and ending: git takes its lock files away when it is asked
+
+_LOOK_EVERY = 0.05  # a process left in the background may keep the pipes open after the program has ended
+
+
+class Unfinished(Exception):
+    """The program did not end by itself: what it was to do may or may not have happened."""
+
+
+def run(argv: Sequence[str], *, env: Mapping[str, str], stdin: bytes = b"", timeout: float) -> tuple[int, bytes, bytes]:
+    """(exit code, stdout, stderr). `Unfinished` after `timeout`, or if its status is lost; then nothing of it runs.
+
+    It gets a process group of its own: no Ctrl-C of our terminal, and one signal reaches all of it.
+    """
+    return start(argv, env=env, stdin=stdin).finish(timeout)
+
+
+def start(argv: Sequence[str], *, env: Mapping[str, str], stdin: bytes = b"") -> RunningProgram:
+    """The same in two steps, for one that may run beside something else. It must be finished."""
+    running = RunningProgram(argv, env, stdin)
+    tree.own_programs.add(running.pid)
+    return running
+
+
+class RunningProgram:
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str], stdin: bytes) -> None:
+        self.name = argv[0]
+        self.out: list[bytes] = []
+        self.err: list[bytes] = []
+        self.unsent = memoryview(stdin)
+        self.status: int | None = None
+        self.reaped = False
+        theirs_in, self.to = os.pipe()
+        out, theirs_out = os.pipe()
+        err, theirs_err = os.pipe()
+        self.heard = {out: self.out, err: self.err}
+        for fd in (self.to, out, err):
+            os.set_blocking(fd, False)
+        try:
+            self.pid = os.posix_spawnp(
+                argv[0],
+                list(argv),
+                dict(env),
+                file_actions=[
+                    (os.POSIX_SPAWN_DUP2, theirs, number)
+                    for number, theirs in enumerate((theirs_in, theirs_out, theirs_err))
+                ],
+                setpgroup=0,
+                setsigmask=[],
+                setsigdef=[signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGQUIT],
+            )
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            for fd in (theirs_in, theirs_out, theirs_err):
+                os.close(fd)
+        if not self.unsent:
+            self._hang_up()
+
+    def finish(self, timeout: float) -> tuple[int, bytes, bytes]:
+        try:
+            self.listen(clock.now() + timeout)
+            code = self.collect()
+        except BaseException:
+            self.end()
+            raise
+        finally:
+            tree.own_programs.discard(self.pid)
+            self.close()
+        if code is None:
+            raise Unfinished(f"{self.name} was ended by somebody else")
+        return code, b"".join(self.out), b"".join(self.err)
+
+    def listen(self, deadline: float) -> None:
+        """Feed it and hear it until it has ended."""
+        while self.heard:
+            left = deadline - clock.now()
+            if left <= 0:
+                raise Unfinished(f"{self.name} gave no answer in time")
+            if not self._exchange(min(left, _LOOK_EVERY)) and self._ended():
+                while clock.now() < deadline and self._exchange(0):
+                    pass  # what it said between our last look at the pipes and its end
+                return
+
+    def collect(self) -> int | None:
+        """Its exit code; None if somebody else collected that."""
+        if not self.reaped:
+            self._reap(0)
+        return None if self.status is None else os.waitstatus_to_exitcode(self.status)
+
+    def end(self) -> None:
+        """Ask its whole group to end, then end it. It is not collected before, so the group's number is its own."""
+        if self.reaped:
+            return
+        self._signal(signal.SIGTERM)
+        deadline = clock.now() + GRACE
+        while self.heard and clock.now() < deadline:
+            self._exchange(0.01)
+        self._signal(signal.SIGKILL)
+        self._reap(0)
+
+    def close(self) -> None:
+        self._hang_up()
+        for fd in self.heard:
+            os.close(fd)
+        self.heard = {}
+
+    def _exchange(self, seconds: float) -> bool:
+        """One round of reading and writing; False if there was nothing to do."""
+        poll = select.poll()
+        for fd in self.heard:
+            poll.register(fd, select.POLLIN)
+        if self.to >= 0:
+            poll.register(self.to, select.POLLOUT)
+        ready = poll.poll(seconds * 1000)
+        for fd, _ in ready:
+            if fd == self.to:
+                self._feed()
+            else:
+                self._hear(fd)
+        return bool(ready)
+
+    def _hear(self, fd: int) -> None:
+        chunk = os.read(fd, 65536)
+        if chunk:
+            self.heard[fd].append(chunk)
+        else:
+            del self.heard[fd]
+            os.close(fd)
+
+    def _feed(self) -> None:
+        try:
+            self.unsent = self.unsent[os.write(self.to, self.unsent) :]
+        except BrokenPipeError:
+            self.unsent = self.unsent[:0]  # it does not want the rest; its exit code says why
+        if not self.unsent:
+            self._hang_up()
+
+    def _hang_up(self) -> None:
+        if self.to >= 0:
+            os.close(self.to)
+            self.to = -1
+
+    def _ended(self) -> bool:
+        return self.reaped or self._reap(os.WNOHANG)
+
+    def _reap(self, options: int) -> bool:
+        try:
+            pid, status = os.waitpid(self.pid, options)
+        except ChildProcessError:
+            self.reaped = True
+            return True
+        if pid:
+            self.status, self.reaped = status, True
+        return bool(pid)
+
+    def _signal(self, signum: int) -> None:
+        try:
+            os.killpg(self.pid, signum)
+        except (ProcessLookupError, PermissionError):
+            pass  # nothing of it is left; macOS says "not permitted" of a group of zombies

@@ -1,0 +1,1 @@
+"""Real servers on loopback, and the faults that a network has."""

@@ -1,0 +1,1 @@
+"""Several processes that share a set under a lease, while faults are injected."""
