@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nightlatch.core import states
+from nightlatch.core import statuses
 from nightlatch.observe import figures, verdict
 from nightlatch.observe.verdict import ALARM, CALM, DECIDE, Dearer, Night, RunFacts
 
@@ -117,7 +117,7 @@ def test_a_run_in_a_sentence(status, known, sentence):
 
 
 def test_every_status_has_a_sentence_that_needs_nothing():
-    for status in (*states.ALL, verdict.LAPSED):
+    for status in (*statuses.ALL, verdict.LAPSED):
         assert any(status == one for one, _, _ in RUNS), f"{status} is missing in the table"
         sentence = verdict.run(RunFacts(status=status, now=NOW), at).sentence
         assert sentence.endswith(".") and "None" not in sentence and ".." not in sentence

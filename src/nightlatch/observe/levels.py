@@ -7,6 +7,7 @@ median of three runs to leave it, and two of them that agree.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import exp, log
 from statistics import median
 
@@ -20,7 +21,7 @@ FEWEST = 12  # runs before anything is called usual
 SETTLED = 30  # runs at a new level, and it is the usual one without anybody's word
 _WINDOW = 120  # runs that the usual is made of
 _OFTEN = 4  # runs on a weekday before it has a median to itself
-_FAR = 3.5  # spreads: beyond them is not the level any more
+_FAR = 3.0  # spreads: beyond them is not the level any more
 _WILD = 6.0  # spreads of a single run
 _LEAST = log(1.3)  # a smaller change is not worth a word
 _FLOOR = 0.04  # of the spread: even a series that never moved may move a little
@@ -80,7 +81,7 @@ class Levels:
 
 
 def levels(points: Sequence[Point], accepted: Iterable[float] = ()) -> Levels:
-    """All shifts of a series in the order of time. `accepted`: when somebody called the level of that time the usual."""
+    """All shifts of a series, in its order. `accepted`: when somebody called the level of that time the usual one."""
     return _Detector(points, sorted(accepted)).levels()
 
 
@@ -132,7 +133,7 @@ class _Usual:
             return None
         side = 1 if middle > 0 else -1
         left = sorted(rest for rest in rests if rest * side > self._limit)
-        agree = any(b - a <= max(_ALIKE * self.spread, _LEAST) for a, b in zip(left, left[1:], strict=False))
+        agree = any(b - a <= max(_ALIKE * self.spread, _LEAST) for a, b in pairwise(left))
         lean = all(rest * side > self._limit / 2 or -rest * side > self._limit for rest in rests)
         return middle if agree and lean else None
 
@@ -147,6 +148,7 @@ class _Detector:
         self._at_level: list[int] = []  # indexes of the runs that make the usual level, and of those not judged yet
         self._since: list[int] = []  # those since the newest shift began, while it lasts
         self._before: _Usual | None = None  # the usual before that shift
+        self._known: tuple[int, _Usual] | None = None  # the usual of so many runs
         self._shifts: list[Shift] = []
         self._wild: list[Wild] = []
 
@@ -174,13 +176,22 @@ class _Detector:
         self._at_level.append(index)
         if len(self._at_level) < FEWEST + 3:
             return
-        last, usual = self._at_level[-3:], self._usual(self._at_level[:-3])
+        last, usual = self._at_level[-3:], self._recently_usual()
+        if usual.new_level([usual.rest(each) for each in last]) is not None:
+            usual = self._usual(self._at_level[:-3])
         rests = [usual.rest(each) for each in last]
         if usual.new_level(rests) is not None:
             self._begin(index, usual, median(rests))
         elif abs(rests[0]) > max(_WILD * usual.spread, 2 * _LEAST) and not usual.left(rests[1]):
             wild = self._points[last[0]]
             self._wild.append(Wild(point=wild, usual=exp(self._logs[last[0]] - rests[0])))
+
+    def _recently_usual(self) -> _Usual:
+        """Made anew after some runs: they move a median of many very little."""
+        runs = len(self._at_level) - 3
+        if not self._known or not 0 <= runs - self._known[0] <= runs // 20:
+            self._known = runs, self._usual(self._at_level[:-3])
+        return self._known[1]
 
     def _begin(self, index: int, usual: _Usual, middle: float) -> None:
         """The first run is the first one that is nearer to the new level than to the old."""
@@ -230,4 +241,4 @@ class _Detector:
 
     def _end(self, *, over: Point | None = None, settled: bool = False) -> None:
         self._shifts[-1] = replace(self._shifts[-1], over=over, settled=settled)
-        self._before, self._since = None, []
+        self._before, self._since, self._known = None, [], None

@@ -6,7 +6,7 @@ end that writes HTML still escapes it.
 
 from __future__ import annotations
 
-from ..core import printable, states
+from ..core import printable, statuses
 from ..core.value import value
 from . import figures
 from .figures import count, money, number_word, ordinal, percent, span
@@ -175,9 +175,9 @@ def run(seen: RunFacts, at: Clock) -> Verdict:
 
 
 def tone_of(status: str) -> str:
-    if status == states.WAITING:
+    if status == statuses.WAITING:
         return DECIDE
-    return ALARM if status in (*states.ASKING, *states.FAILURES, LAPSED) else CALM
+    return ALARM if status in (*statuses.ASKING, *statuses.FAILURES, LAPSED) else CALM
 
 
 def expected_end(seen: RunFacts) -> float | None:
@@ -282,19 +282,19 @@ def _attempt(seen: RunFacts) -> str:
 
 
 _SENTENCES: dict[str, Callable[[RunFacts, Clock], str]] = {
-    states.PENDING: _pending,
-    states.WAITING: _waiting,
-    states.RUNNING: _running,
-    states.SUCCEEDED: _succeeded,
-    states.FAILED: _failed,
-    states.TIMED_OUT: _timed_out,
-    states.STALLED: _stalled,
-    states.OVER_BUDGET: _over_budget,
-    states.IN_DOUBT: _in_doubt,
-    states.NEEDS_ATTENTION: _needs_attention,
+    statuses.PENDING: _pending,
+    statuses.WAITING: _waiting,
+    statuses.RUNNING: _running,
+    statuses.SUCCEEDED: _succeeded,
+    statuses.FAILED: _failed,
+    statuses.TIMED_OUT: _timed_out,
+    statuses.STALLED: _stalled,
+    statuses.OVER_BUDGET: _over_budget,
+    statuses.IN_DOUBT: _in_doubt,
+    statuses.NEEDS_ATTENTION: _needs_attention,
     LAPSED: _lapsed,
-    states.LOST: _lost,
-    states.CANCELLED: _cancelled,
+    statuses.LOST: _lost,
+    statuses.CANCELLED: _cancelled,
 }
 
 
