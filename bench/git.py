@@ -14,7 +14,7 @@ from tests.support.servers.git import git_http
 
 from nightlatch.core.model import Done
 from nightlatch.store.git import done
-from nightlatch.store.git.done import Place
+from nightlatch.store.git.done import KeyPlace
 from nightlatch.store.git.objects import Pack, tree_bytes
 from nightlatch.store.git.repository import Move
 from nightlatch.store.git.store import connect
@@ -93,7 +93,7 @@ class _Keys:
         parts: dict[str, dict[str, list[str]]] = {}
         for number in range(count):
             key = Done(scope="bench", key=f"key-{number}", value="", input="", token=1, at=0.0)
-            place = Place(key.scope, key.key)
+            place = KeyPlace(key.scope, key.key)
             parts.setdefault(place.ref, {}).setdefault(place.path(0), []).append(done._line(key))
         moves = []
         for ref, blobs in parts.items():

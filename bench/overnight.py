@@ -159,7 +159,7 @@ class Contestant:
     def _unfinished(self, batch: int) -> set[str]:
         """What Nightlatch itself says is not done: nobody has to guess."""
         steps = open_for(self._store).items
-        return {step.key for state in ("in-doubt", "failed", "begun") for step in steps.every(f"b{batch}", state)}
+        return {step.key for status in ("in-doubt", "failed", "begun") for step in steps.every(f"b{batch}", status)}
 
 
 def run() -> None:

@@ -31,7 +31,8 @@ one object, or one a line for a list, each with a `version`.
 From you: `NIGHTLATCH_STORE` (the store), `NIGHTLATCH_KEEP` (how long runs are kept, default `90d`, or `none`),
 `NIGHTLATCH_DEBUG=1` (tracebacks), `NO_COLOR`.
 To the command: `NIGHTLATCH_LEASE`, `NIGHTLATCH_TOKEN`, `NIGHTLATCH_GRANT`, `NIGHTLATCH_LINEAGE` (every grant it works
-under), and in a run `NIGHTLATCH_RUN`, `_JOB`, `_KEY`, `_SLOT`, `_ATTEMPT`, `_SOCKET`, `_WORKSPACE`, `_ITEM`, `_STEP`
+under), and in a run `NIGHTLATCH_RUN`, `_JOB`, `_KEY`, `_SLOT`, `_MISSED` (how many older slots this start makes up
+for), `_SINCE` (the last slot that succeeded), `_ATTEMPT`, `_SOCKET`, `_WORKSPACE`, `_ITEM`, `_STEP`
 (which item of a batch it is, for the socket). What calls `nightlatch` in a run or under `lock` or `once` with
 `--store URL` asks the same store. Its password stands in no command's environment (nor does `PGPASSWORD`, if the store
 is on PostgreSQL): `NIGHTLATCH_STORE=via:SOCKET` says where to ask for it, in a run only with `--pass-store`.

@@ -1,6 +1,6 @@
 """Every exit code is one row: its name, its number, what it means, and which commands end with it.
 
-Errors and states take their number from here; the help of each command and docs/commands.md are made from it.
+Errors and statuses take their number from here; the help of each command and docs/commands.md are made from it.
 """
 
 from __future__ import annotations

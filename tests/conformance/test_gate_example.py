@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from nightlatch.core.fence import Standing, admit, pack, unpack
-from nightlatch.core.model import Known, Mark
+from nightlatch.core.fence import KeptMark, admit, pack, unpack
+from nightlatch.core.model import KnownGrants, Mark
 from nightlatch.errors import StaleToken
 from nightlatch.testing import GateConformance, run
 
@@ -24,7 +24,7 @@ class Shelf:
         self.path = path
         self.url = f"shelf:{path}"
 
-    def seal(self, mark: Mark, by: str, known: Known | None = None) -> Mark | None:
+    def seal(self, mark: Mark, by: str, known: KnownGrants | None = None) -> Mark | None:
         with self._locked():
             return self._pass(mark, by, known)
 
@@ -33,14 +33,14 @@ class Shelf:
             self._pass(mark, "somebody")
             Path(self.path).write_bytes(content)
 
-    def _pass(self, mark: Mark, by: str, known: Known | None = None) -> Mark | None:
+    def _pass(self, mark: Mark, by: str, known: KnownGrants | None = None) -> Mark | None:
         marks = self._marks()
         before = marks.get(mark.name)
         if admit(self.url, marks, mark, known):
-            Path(self.path + ".marks").write_text(pack({**marks, mark.name: Standing(mark=mark, by=by, at=0.0)}))
+            Path(self.path + ".marks").write_text(pack({**marks, mark.name: KeptMark(mark=mark, by=by, at=0.0)}))
         return before.mark if before else None
 
-    def _marks(self) -> dict[str, Standing]:
+    def _marks(self) -> dict[str, KeptMark]:
         try:
             return unpack(Path(self.path + ".marks").read_text())
         except FileNotFoundError:
@@ -101,23 +101,23 @@ class Forgetful(Shelf):
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
-        self._kept: dict[str, Standing] = {}
+        self._kept: dict[str, KeptMark] = {}
 
-    def _pass(self, mark: Mark, by: str, known: Known | None = None) -> Mark | None:
+    def _pass(self, mark: Mark, by: str, known: KnownGrants | None = None) -> Mark | None:
         before = self._kept.get(mark.name)
         if admit(self.url, self._kept, mark):
-            self._kept[mark.name] = Standing(mark=mark, by=by, at=0.0)
+            self._kept[mark.name] = KeptMark(mark=mark, by=by, at=0.0)
         return before.mark if before else None
 
 
 class Blind(Shelf):
     """Compares tokens and nothing else: no grant, no name, no store."""
 
-    def _pass(self, mark: Mark, by: str, known: Known | None = None) -> Mark | None:
+    def _pass(self, mark: Mark, by: str, known: KnownGrants | None = None) -> Mark | None:
         before = next(iter(self._marks().values()), None)
         if before and before.mark.token > mark.token:
             raise StaleToken("behind", offered=mark, stands=before.mark)
-        Path(self.path + ".marks").write_text(pack({"": Standing(mark=mark, by=by, at=0.0)}))
+        Path(self.path + ".marks").write_text(pack({"": KeptMark(mark=mark, by=by, at=0.0)}))
         return before.mark if before else None
 
 
@@ -133,7 +133,7 @@ class WritesFirst(Shelf):
 class HighestSeen(Shelf):
     """Has no seal: its mark rises with the first write of the new holder only."""
 
-    def seal(self, mark: Mark, by: str, known: Known | None = None) -> Mark | None:
+    def seal(self, mark: Mark, by: str, known: KnownGrants | None = None) -> Mark | None:
         with self._locked():
             before = self._marks().get(mark.name)
             admit(self.url, self._marks(), mark, known)

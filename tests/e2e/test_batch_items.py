@@ -148,7 +148,7 @@ def test_the_whole_batch_ends_when_its_budget_is_spent(sqlite_url, tmp_path):
     done = nightlatch(sqlite_url, *words, *SPEND, "calls=1")
     assert done.returncode == 121
     (run,) = open_for(sqlite_url).runs()
-    assert run.state == "over-budget" and 4 <= run.usage.calls < 50
+    assert run.status == "over-budget" and 4 <= run.usage.calls < 50
 
 
 def test_a_batch_that_is_done_when_its_budget_is_passed_is_done(sqlite_url, tmp_path):
@@ -156,7 +156,7 @@ def test_a_batch_that_is_done_when_its_budget_is_passed_is_done(sqlite_url, tmp_
     done = nightlatch(sqlite_url, "batch", "b", jsonl(tmp_path, *({"id": number} for number in range(3))), *words)
     assert done.returncode == 0 and "3 done" in done.stderr, done.stderr
     (run,) = open_for(sqlite_url).runs()
-    assert run.state == "succeeded" and "passed its budget calls=2" in run.reason
+    assert run.status == "succeeded" and "passed its budget calls=2" in run.reason
     more = nightlatch(sqlite_url, "batch", "b", jsonl(tmp_path, *({"id": number} for number in range(5))), *words)
     assert more.returncode == 0 and "2 done, 3 skipped" in more.stderr, more.stderr
 
@@ -220,7 +220,7 @@ def test_the_summary_as_json_has_standard_output_for_itself(sqlite_url, tmp_path
     told = json.loads(done.stdout)
     assert done.returncode == told["exit_code"] == 1 and told["version"] == 1
     assert (told["batch"], told["done"], told["failed"], told["in_doubt"], told["set_aside"]) == ("b", 1, 1, 0, 1)
-    assert [(item["key"], item["state"]) for item in told["items"]] == [("2", "failed"), ("3", "needs-attention")]
+    assert [(item["key"], item["status"]) for item in told["items"]] == [("2", "failed"), ("3", "needs-attention")]
     assert "hello" in done.stderr
     (run,) = open_for(sqlite_url).runs()
     assert told["run"] == run.id and run.reason == "1 done, 0 skipped, 1 failed, 0 in doubt, 1 set aside"
@@ -248,7 +248,7 @@ def test_the_reason_of_an_item_stays_with_it_at_the_next_start(request, store, t
     work = f'[ "$0" = refused ] && exec {refuse}; kill -9 $$'
     for _ in range(2):
         done = nightlatch(url, "batch", "b", items, "--key", "{slug}", "--json", "--", "sh", "-c", work, "{slug}")
-        told = {item["key"]: (item["state"], item["reason"]) for item in json.loads(done.stdout)["items"]}
+        told = {item["key"]: (item["status"], item["reason"]) for item in json.loads(done.stdout)["items"]}
         assert told == {
             "killed": ("in-doubt", "killed from outside"),
             "refused": ("needs-attention", "the post was refused"),

@@ -21,7 +21,7 @@ def test_cancel_from_another_process_ends_the_command_with_120(sqlite_url, tmp_p
     _, err = running.process.communicate(timeout=60)
     assert running.process.returncode == 120
     assert "cancelled by ann@" in err
-    assert one(sqlite_url, "agent")["state"] == "cancelled"
+    assert one(sqlite_url, "agent")["status"] == "cancelled"
 
 
 def test_what_nobody_has_begun_is_cancelled_at_once(sqlite_url):
@@ -29,7 +29,7 @@ def test_what_nobody_has_begun_is_cancelled_at_once(sqlite_url):
     found = one(sqlite_url, "a")["run"]
     nightlatch(sqlite_url, "retry", found)
     assert "is cancelled" in nightlatch(sqlite_url, "cancel", found).stdout
-    assert one(sqlite_url, "a")["state"] == "cancelled"
+    assert one(sqlite_url, "a")["status"] == "cancelled"
 
 
 def test_what_has_ended_cannot_be_cancelled(sqlite_url):
@@ -43,10 +43,10 @@ def test_retry_makes_it_pending_and_says_how_it_is_started(sqlite_url):
     done = nightlatch(sqlite_url, "retry", found)
     assert done.returncode == 0
     assert "nightlatch run a --key 'a key' -- …" in done.stdout
-    assert one(sqlite_url, "a")["state"] == "pending"
+    assert one(sqlite_url, "a")["status"] == "pending"
     assert run(sqlite_url, "a", "true", key="a key").returncode == 0
     told = one(sqlite_url, "a")
-    assert (told["run"], told["state"], told["attempt"]) == (found, "succeeded", 2)
+    assert (told["run"], told["status"], told["attempt"]) == (found, "succeeded", 2)
 
 
 def test_what_succeeded_is_not_retried(sqlite_url):
@@ -66,13 +66,13 @@ def test_resolve_without_an_outcome_lists_the_choices_each_ready_to_type(sqlite_
     for outcome in ("done", "failed", "again"):
         assert f"nightlatch resolve {in_doubt} {outcome} " in done.stdout
     assert "|" not in done.stdout
-    assert one(sqlite_url, "crawl")["state"] == "in-doubt"
+    assert one(sqlite_url, "crawl")["status"] == "in-doubt"
 
 
 def test_resolved_as_done_is_not_done_again_on_any_machine(sqlite_url, in_doubt):
     assert nightlatch(sqlite_url, "resolve", in_doubt, "done", env={"LOGNAME": "ann"}).returncode == 0
     told = json.loads(nightlatch(sqlite_url, "show", in_doubt, "--json").stdout)
-    assert told["state"] == "succeeded"
+    assert told["status"] == "succeeded"
     assert told["timeline"][-1]["kind"] == "resolved"
     assert told["timeline"][-1]["facts"]["by"].startswith("ann@")
     done = stores.connect(sqlite_url).look("crawl", "k")  # what machines share; the ledger may be each one's own
@@ -82,22 +82,22 @@ def test_resolved_as_done_is_not_done_again_on_any_machine(sqlite_url, in_doubt)
     assert "status=skipped" in again.stderr
 
 
-@pytest.mark.parametrize(("outcome", "state"), [("failed", "failed"), ("again", "pending")])
-def test_resolved_as_failed_or_again_it_is_attempted_again(sqlite_url, in_doubt, outcome, state):
+@pytest.mark.parametrize(("outcome", "status"), [("failed", "failed"), ("again", "pending")])
+def test_resolved_as_failed_or_again_it_is_attempted_again(sqlite_url, in_doubt, outcome, status):
     assert nightlatch(sqlite_url, "resolve", in_doubt, outcome).returncode == 0
-    assert one(sqlite_url, "crawl")["state"] == state
+    assert one(sqlite_url, "crawl")["status"] == status
     again = run(sqlite_url, "crawl", "echo ran")
     assert (again.returncode, again.stdout) == (0, "ran\n")
 
 
-@pytest.mark.parametrize(("outcome", "state"), [("done", "succeeded"), ("failed", "failed"), ("again", "pending")])
-def test_a_lapsed_run_is_taken_over_and_decided(sqlite_url, lapsed, outcome, state):
+@pytest.mark.parametrize(("outcome", "status"), [("done", "succeeded"), ("failed", "failed"), ("again", "pending")])
+def test_a_lapsed_run_is_taken_over_and_decided(sqlite_url, lapsed, outcome, status):
     done = nightlatch(sqlite_url, "resolve", lapsed, outcome)
     assert done.returncode == 0, done.stderr
     told = json.loads(nightlatch(sqlite_url, "show", lapsed, "--json").stdout)
-    assert told["state"] == state
+    assert told["status"] == status
     (attempt,) = told["attempts"]
-    assert attempt["state"] == ("succeeded" if outcome == "done" else "lost")
+    assert attempt["status"] == ("succeeded" if outcome == "done" else "lost")
     assert attempt["reason"].startswith("its holder is gone") and ("resolved as" in attempt["reason"]) == (
         outcome == "done"
     )
@@ -110,7 +110,7 @@ def test_what_needs_attention_is_pending_again_when_it_is_resolved_so(sqlite_url
     waiting = ledger.attention(ledger.open_run("a", "k").id, "a gate cannot be sealed", "nightlatch").id
     assert "a gate cannot be sealed" in nightlatch(sqlite_url).stdout
     assert nightlatch(sqlite_url, "resolve", waiting, "again").returncode == 0
-    assert one(sqlite_url, "a")["state"] == "pending"
+    assert one(sqlite_url, "a")["status"] == "pending"
 
 
 def test_done_waits_for_the_jobs_lease_and_says_who_has_it(sqlite_url, tmp_path, in_doubt):
@@ -134,7 +134,7 @@ def test_what_a_command_says_of_its_failure_does_not_make_it_a_run_that_never_st
     )
     nightlatch(sqlite_url, "run", "a", "--key", "k", "--", sys.executable, "-c", f"{said_so}; raise SystemExit(70)")
     found = one(sqlite_url, "a")
-    assert (found["state"], found["reason"]) == ("needs-attention", "not started: x")
+    assert (found["status"], found["reason"]) == ("needs-attention", "not started: x")
     shown = nightlatch(sqlite_url, "show", found["run"]).stdout
     assert shown.endswith(f"next\n  nightlatch resolve {found['run']}\n  nightlatch retry {found['run']}\n")
     again = nightlatch(sqlite_url, "run", "a", "--key", "k", "--", "true")

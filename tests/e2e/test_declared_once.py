@@ -101,7 +101,7 @@ def test_an_option_is_one_row(copy):
 
 
 def test_an_exit_code_is_one_row(copy):
-    """Adding one took four: the error or the state, the docs' table, and the words of each command that ends with it."""
+    """Adding one took four: the error or the status, the docs' table, and the words of each command that ends with it."""
     copy.add("exits.py", "OURS = Exit(", 'MELTED = Exit(119, "melted", "run", lock="the lock has melted")\n')
     assert "\n  119      melted\n" in copy.command("run", "--help")
     assert "\n  119      the lock has melted\n" in copy.command("lock", "--help")
@@ -114,13 +114,13 @@ SCHEME = """    Scheme("memo:", example="memo:NAME", connect=_memo, ledger=OF_EA
 """
 
 MEMO = """
-from ..database.sqlite import Sqlite
+from ..database.sqlite import SqliteDatabase
 from . import url
 from .sql import SqlStore
 
 def connect(where):
     folder = url.folder_of(where)
-    return SqlStore(where, Sqlite(f"{folder}/memo.db", "store"), folder)
+    return SqlStore(where, SqliteDatabase(f"{folder}/memo.db", "store"), folder)
 """
 
 
@@ -280,22 +280,22 @@ def test_a_column_of_run_is_one_field_and_one_line_of_sql(copy):
 
 
 WITH_STATUS = """
-from nightlatch.core import states
+from nightlatch.core import statuses
 from nightlatch.ledger import open_for
 from nightlatch.core.model import Holder
 book = open_for({store!r})
 run = book.open_run("x", "k", command="true", host="here")
 writer = book.seal(run.id, token=1, grant="g", holder=Holder(incarnation="i", user="ann", host="here"))
-print(writer.finish("melted", reason="too hot").state, states.exit_code("melted"))
+print(writer.finish("melted", reason="too hot").status, statuses.exit_code("melted"))
 """
 
 
 def test_a_status_is_one_row(copy):
     row = 'MELTED = _row("melted", _AGAIN, exits.STALLED)\n'
-    copy.add("core/states.py", "CANCELLED = _row(", row)
+    copy.add("core/statuses.py", "CANCELLED = _row(", row)
     assert copy.python(WITH_STATUS.format(store=copy.store)) == "melted 122\n"
     assert "melted" in copy.command("runs", "--help") and "melted" in copy.docs()
-    assert copy.command("runs", "--state", "melted").startswith("  melted  x")
+    assert copy.command("runs", "--status", "melted").startswith("  melted  x")
     assert "melted" in copy.command() and "too hot" in copy.command()
     shown = copy.command("show", "x")
     assert ": melted\n" in shown and "attempt 1 ended: melted (too hot)" in shown and "nightlatch retry " in shown

@@ -122,7 +122,7 @@ class Place:
         return dict(json.loads(nightlatch(self.url, "show", job, "--plan", "--json").stdout))
 
     def effects(self, job: str) -> dict[str, str]:
-        return {one["key"]: one["state"] for one in self.plan(job)["effects"]}  # type: ignore[attr-defined]
+        return {one["key"]: one["status"] for one in self.plan(job)["effects"]}  # type: ignore[attr-defined]
 
     def newest(self, job: str) -> Run:
         run = open_for(self.url).newest(job)

@@ -20,7 +20,7 @@ from tests.support.programs import NIGHTLATCH, environment, nightlatch
 BAD = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e\x08\r\n!INJECTED \udcff"
 STORED = BAD.replace("\udcff", "")  # a database has no half characters
 # Columns by which rows are found: with other text in them nothing would be shown at all.
-FOUND_BY = {"id", "run", "state", "chain", "seq", "hash", "head", "anchor", "digest", "scope", "parent", "grant_id",
+FOUND_BY = {"id", "run", "status", "chain", "seq", "hash", "head", "anchor", "digest", "scope", "parent", "grant_id",
             "kind", "body", "holder", "name", "value"}  # fmt: skip
 
 

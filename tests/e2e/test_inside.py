@@ -85,7 +85,7 @@ def slow(name):
     def seen():
         while not (run := open_for(os.environ["STORE"]).find("slow", "m")):
             pass
-        note(run.state, run.attempt)
+        note(run.status, run.attempt)
     nightlatch.current().handle("m", seen)
 
 def opened_by_hand(book, steps):
@@ -115,10 +115,10 @@ class Jobs(python_jobs.Jobs):
         super().__init__(folder, store, JOBS)
         self.ledger = open_for(store)
 
-    def state(self, job: str, key: str) -> tuple[str, int]:
+    def status(self, job: str, key: str) -> tuple[str, int]:
         run = self.ledger.find(job, key)
         assert run
-        return run.state, run.attempt
+        return run.status, run.attempt
 
 
 @pytest.fixture
@@ -130,13 +130,13 @@ def test_each_piece_is_a_run_with_its_own_steps_and_verdict_and_is_done_once(job
     assert jobs.run("queue.run('a', fails=[1])").startswith("succeeded")
     first = {number: f"{{'key': 'm-{number}', 'attempt': 1, 'result': {number * 2}}}" for number in range(3)}
     assert jobs.notes == ["double 0", first[0], "double 1", "failed cannot be sent", "double 2", first[2]]
-    assert [jobs.state("queue", f"m-{number}")[0] for number in range(3)] == ["succeeded", "failed", "succeeded"]
+    assert [jobs.status("queue", f"m-{number}")[0] for number in range(3)] == ["succeeded", "failed", "succeeded"]
     failed = jobs.ledger.find("queue", "m-1")
     assert failed and failed.reason == "ValueError: cannot be sent"
     assert jobs.run("queue.run('b')").startswith("succeeded")
     again = first[1].replace("'attempt': 1", "'attempt': 2")
     assert jobs.notes == [first[0], again, first[2]]  # its step is recorded, and not called again
-    assert jobs.state("queue", "m-1") == ("succeeded", 2)
+    assert jobs.status("queue", "m-1") == ("succeeded", 2)
     assert all(nightlatch.connect(jobs.store).look("queue", f"m-{number}") for number in range(3))
     assert not jobs.ledger.verify(jobs.ledger.heads()).breaks
 
@@ -162,7 +162,7 @@ def test_retention_leaves_what_is_done_and_not_marked_so(jobs):
     would = json.loads(command(jobs.store, "prune", "--keep", "0s", "--dry-run", "--json").stdout)
     pruned = command(jobs.store, "prune", "--keep", "0s", "--json")
     assert {**json.loads(pruned.stdout), "dry_run": True, "keep": would["keep"]} == would, pruned.stderr
-    assert [(run.key, run.state) for run in jobs.ledger.runs()] == [("m-2", "succeeded")]
+    assert [(run.key, run.status) for run in jobs.ledger.runs()] == [("m-2", "succeeded")]
     assert jobs.notes and jobs.run("queue.run('b')").startswith("succeeded")
     assert [note for note in jobs.notes if note.startswith("double")] == ["double 1"], "what had failed"
     assert store.look("queue", "m-2")
@@ -172,9 +172,9 @@ def test_retention_leaves_what_is_done_and_not_marked_so(jobs):
 
 def test_what_a_killed_process_left_is_begun_again(jobs):
     assert jobs.run("dying.run('a')").startswith("failed 137")
-    assert jobs.state("dying", "m") == ("failed", 1)
+    assert jobs.status("dying", "m") == ("failed", 1)
     assert jobs.run("dying.run('b')").startswith("failed 137")
-    assert jobs.state("dying", "m") == ("failed", 2)
+    assert jobs.status("dying", "m") == ("failed", 2)
     assert not jobs.ledger.verify().breaks
 
 
@@ -192,24 +192,24 @@ def test_one_that_takes_a_while_is_seen_before_its_first_step(tmp_path, ledger_u
     jobs = Jobs(tmp_path, ledger_url)
     assert jobs.run("slow.run('a')").startswith("succeeded")
     assert jobs.notes == ["running 1"]
-    assert jobs.state("slow", "m") == ("succeeded", 1)
+    assert jobs.status("slow", "m") == ("succeeded", 1)
 
 
 def test_what_failed_is_handled_again_in_the_same_run(tmp_path, sqlite_url):
     jobs = Jobs(tmp_path, sqlite_url)
     assert jobs.run("twice.run('a')").startswith("succeeded")
     assert jobs.notes[-2:] == ["failed cannot be sent", "{'key': 'm', 'attempt': 2, 'result': 2}"]
-    assert jobs.state("twice", "m") == ("succeeded", 2)
+    assert jobs.status("twice", "m") == ("succeeded", 2)
 
 
 def test_a_doubt_waits_for_a_person(tmp_path, sqlite_url):
     jobs = Jobs(tmp_path, sqlite_url)
     assert jobs.run("doubtful.run('a')").startswith("succeeded")
-    assert jobs.state("doubtful", "m") == ("needs-attention", 1)
+    assert jobs.status("doubtful", "m") == ("needs-attention", 1)
     assert jobs.run("doubtful.run('b')").startswith("succeeded")
     first, second = jobs.notes
     assert first == "nobody knows" and "nightlatch resolve" in second
-    assert jobs.state("doubtful", "m") == ("needs-attention", 1)
+    assert jobs.status("doubtful", "m") == ("needs-attention", 1)
 
 
 def test_a_run_by_hand_does_not_go_on_with_a_run_inside_another(tmp_path, sqlite_url):
@@ -230,7 +230,7 @@ def test_a_key_that_somebody_starts_by_hand_meanwhile_is_still_handled_once(
     opened, *notes = jobs.notes
     assert opened in ("opened 0", "opened 1")  # 1: so busy is the machine that its beginning was recorded by then
     assert notes == [*(f"double {number}" for number in range(steps)), "worked"]
-    assert jobs.state("by_hand", "m") == ("succeeded", 1)
+    assert jobs.status("by_hand", "m") == ("succeeded", 1)
     done = nightlatch.connect(ledger_url).look("by_hand", "m")
     assert done and (run := jobs.ledger.find("by_hand", "m")) and done.value == run.id
     assert len(list(jobs.ledger.step_log.entries(run.id))) == steps + 1

@@ -12,9 +12,9 @@ from tests.support.runs import Running, listed, one
 
 
 def test_a_run_whose_holder_was_killed_is_shown_as_lapsed(sqlite_url, lapsed):
-    assert one(sqlite_url, "crawl")["state"] == "lapsed"
-    assert [found["run"] for found in listed(sqlite_url, "--state", "lapsed")] == [lapsed]
-    assert listed(sqlite_url, "--state", "running") == []
+    assert one(sqlite_url, "crawl")["status"] == "lapsed"
+    assert [found["run"] for found in listed(sqlite_url, "--status", "lapsed")] == [lapsed]
+    assert listed(sqlite_url, "--status", "running") == []
     assert f"nightlatch resolve {lapsed}" in nightlatch(sqlite_url).stdout
     assert "its holder is gone" in nightlatch(sqlite_url, "show", lapsed).stdout
 
@@ -34,7 +34,7 @@ def test_looking_changes_nothing(sqlite_url, lapsed):
 
 def test_a_run_that_works_is_not_lapsed(sqlite_url, tmp_path):
     running = Running(sqlite_url, tmp_path, "agent")
-    assert one(sqlite_url, "agent")["state"] == "running"
+    assert one(sqlite_url, "agent")["status"] == "running"
     assert running.finish() == 0
 
 
@@ -42,11 +42,11 @@ def test_a_run_whose_lease_ran_out_is_lapsed_though_its_supervisor_lives(sqlite_
     running = Running(sqlite_url, tmp_path, "agent", "--ttl", "5s")
     os.kill(running.process.pid, signal.SIGSTOP)
     try:
-        until(lambda: one(sqlite_url, "agent")["state"] == "lapsed")
+        until(lambda: one(sqlite_url, "agent")["status"] == "lapsed")
     finally:
         os.kill(running.process.pid, signal.SIGCONT)
     running.process.communicate(timeout=60)
-    assert one(sqlite_url, "agent")["state"] == "in-doubt"
+    assert one(sqlite_url, "agent")["status"] == "in-doubt"
 
 
 def test_neither_cancel_nor_retry_decides_a_lapsed_run(sqlite_url, lapsed):

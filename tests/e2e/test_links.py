@@ -10,7 +10,7 @@ import pytest
 
 from nightlatch import gates
 from nightlatch.errors import UsageError
-from nightlatch.system import beneath, fingerprint, treecopy
+from nightlatch.system import fingerprint, open_beneath, treecopy
 from tests.support.marks import mark
 from tests.support.programs import TOOL, nightlatch
 from tests.support.workspaces import run
@@ -70,7 +70,7 @@ def test_a_link_that_stays_in_the_workspace_is_followed(sqlite_url, tmp_path):
 def test_a_part_that_becomes_a_link_while_it_is_opened_is_not_followed(tmp_path, secret, monkeypatch):
     (tmp_path / "work" / "sub").mkdir(parents=True)
     (tmp_path / "work" / "sub" / "key").write_text("ours")
-    link = beneath._link
+    link = open_beneath._link
 
     def swapped(name: str, folder: int) -> str | None:
         found = link(name, folder)
@@ -79,9 +79,9 @@ def test_a_part_that_becomes_a_link_while_it_is_opened_is_not_followed(tmp_path,
             os.symlink(secret, tmp_path / "work" / "sub")
         return found
 
-    monkeypatch.setattr(beneath, "_link", swapped)
+    monkeypatch.setattr(open_beneath, "_link", swapped)
     with pytest.raises(OSError, match="sub"):
-        beneath.open_beneath(str(tmp_path / "work"), "sub/key")
+        open_beneath.open_beneath(str(tmp_path / "work"), "sub/key")
 
 
 @pytest.mark.parametrize("read", [fingerprint.of, lambda path: treecopy.copy(path, f"{path}.copy")])

@@ -120,7 +120,7 @@ def test_runs_are_filtered_by_job_state_time_and_number(sqlite_url):
     keys = lambda *words: [found["key"] for found in listed(sqlite_url, *words)]  # noqa: E731
     assert keys() == ["3", "2", "1"]
     assert keys("--job", "a") == ["2", "1"]
-    assert keys("--state", "succeeded") == ["3", "1"]
+    assert keys("--status", "succeeded") == ["3", "1"]
     assert keys("--limit", "1") == ["3"]
     assert keys("--since", "1h") == ["3", "2", "1"]
     assert keys("--since", "0s") == []
@@ -136,14 +136,14 @@ def test_a_long_reason_does_not_push_the_key_away(sqlite_url):
 def test_runs_as_json_have_the_glossarys_words_and_exact_times(sqlite_url):
     run(sqlite_url, "a", "exit 4")
     told = one(sqlite_url, "a")
-    assert (told["version"], told["job"], told["key"], told["state"]) == (1, "a", "k", "failed")
+    assert (told["version"], told["job"], told["key"], told["status"]) == (1, "a", "k", "failed")
     assert (told["attempt"], told["exit_code"], told["reason"]) == (1, 4, "exit code 4")
     assert told["created"] <= told["started"] <= told["ended"]
     assert told["token"] > 0 and told["head"].startswith("job:a:")
 
 
 def test_a_state_that_does_not_exist_is_64_with_those_that_do(sqlite_url):
-    assert "in-doubt" in said(nightlatch(sqlite_url, "runs", "--state", "broken"), 64)
+    assert "in-doubt" in said(nightlatch(sqlite_url, "runs", "--status", "broken"), 64)
 
 
 def test_show_has_attempts_timeline_usage_progress_and_the_end_of_the_output(sqlite_url):

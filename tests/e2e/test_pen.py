@@ -135,7 +135,7 @@ def test_runs_inside_are_written_begun_again_and_done_once(jobs, threads):
     assert jobs.run(f"queue.run('b', 40, threads={threads})").startswith("succeeded")
     ledger, store = open_for(jobs.store), connect(jobs.store)
     found = [ledger.find("queue", f"m-{number}") for number in range(40)]
-    assert [run and run.state for run in found] == ["succeeded"] * 40
+    assert [run and run.status for run in found] == ["succeeded"] * 40
     again = {number for number, run in enumerate(found) if run and run.attempt == 2}
     assert again >= {3, 10} and all(run and run.attempt <= 2 for run in found)
     done = [store.look("queue", f"m-{number}") for number in range(40)]
@@ -154,7 +154,7 @@ def test_what_its_process_left_in_the_middle_is_failed_by_the_supervisor(tmp_pat
         os.kill(int(jobs.out.read_text()), signal.SIGKILL)
         assert running.result().startswith("failed 137")
     last = ledger.find("waiting", "m-last")
-    assert last and (last.state, last.reason) == ("failed", "its process ended in the middle of it")
+    assert last and (last.status, last.reason) == ("failed", "its process ended in the middle of it")
     assert jobs.run("waiting.run('b')").startswith("succeeded")
     assert not ledger.verify(ledger.heads()).breaks
 

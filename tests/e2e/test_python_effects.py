@@ -131,7 +131,7 @@ class Jobs(python_jobs.Jobs):
     @property
     def effect(self) -> str:
         found = open_for(self.store).effects.find("once", "post/42")
-        return found.state if found else ""
+        return found.status if found else ""
 
 
 @pytest.fixture

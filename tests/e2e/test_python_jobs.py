@@ -207,8 +207,8 @@ def test_a_lost_lease_leaves_it_in_doubt(jobs, sqlite_url):
     _, said = running.communicate(timeout=90)
     assert "status=in-doubt exit=123" in said, said
     run = open_for(sqlite_url).find("checking", "k")
-    assert run and run.token == token and run.state == "in-doubt"
-    assert open_for(sqlite_url).attempts(run.id)[0].state == "lost"
+    assert run and run.token == token and run.status == "in-doubt"
+    assert open_for(sqlite_url).attempts(run.id)[0].status == "lost"
 
 
 def test_a_lost_lease_is_not_swallowed_by_except_exception(monkeypatch):
@@ -291,7 +291,7 @@ if __name__ == "__main__":
     Path(f"{noted}.go").touch()
     assert started.wait(60) == -signal.SIGINT
     run = open_for(sqlite_url).find("work", "k")
-    assert run and (noted.read_text(), run.state) == ("tidy", "cancelled")
+    assert run and (noted.read_text(), run.status) == ("tidy", "cancelled")
 
 
 def test_run_returns_how_a_command_ended(sqlite_url, tmp_path):

@@ -41,7 +41,7 @@ def at_top(word: object) -> None: ...
         ({"backoff": "soon"}, "backoff 'soon' is not understood"),
         ({"budget": {"eur": 2}}, "the budget 'eur=2' is not understood"),
         ({"budget": 2}, "budget is 2: write it as"),
-        ({"slot": "at night"}, "'at night' is no cron expression"),
+        ({"slot": "at night"}, "'at night' is not a schedule"),
         ({"lost": "never"}, "lost 'never' is none of"),
         ({"publish": ("a=b",)}, "publish takes from a workspace"),
         ({"retries": -1}, "retries is -1"),

@@ -36,7 +36,7 @@ def test_an_effect_by_its_key(sqlite_url, word, done):
 def test_an_effect_in_a_scope_of_its_own(sqlite_url):
     doubtful_effect(sqlite_url, "k", "--scope", "mails")
     told = json.loads(nightlatch(sqlite_url, "resolve", "k", "done", "--json").stdout)
-    assert (told["version"], told["scope"], told["key"], told["state"]) == (1, "mails", "k", "done")
+    assert (told["version"], told["scope"], told["key"], told["status"]) == (1, "mails", "k", "done")
 
 
 def test_an_item_by_its_key(sqlite_url, tmp_path):
@@ -102,7 +102,7 @@ def test_the_first_screen_shows_what_waits_until_somebody_decides(sqlite_url, tm
     (items,) = [line for line in shown if "2 items" in line]
     assert items.split()[:2] == ["needs-attention", "posts"] and items.endswith("nightlatch resolve a --batch posts")
     told = json.loads(nightlatch(sqlite_url, "status", "--json").stdout)
-    assert [(one["key"], one["state"]) for one in told["effects"]] == [("invoice/7", "in-doubt")]
+    assert [(one["key"], one["status"]) for one in told["effects"]] == [("invoice/7", "in-doubt")]
     assert [(one["batch"], one["items"], one["reason"]) for one in told["items"]] == [("posts", 2, "exit code 70")]
     assert "as a: exit code 70" in items
     for key in ("invoice/7", "a", "b"):

@@ -50,9 +50,9 @@ def test_a_slot_is_named_for_the_time_zone_and_its_daylight_saving():
     berlin = zoneinfo.ZoneInfo("Europe/Berlin")
     for day, name in (("2026-07-02", "2026-07-02T00:00Z"), ("2026-12-02", "2026-12-02T01:00Z")):
         noon = datetime.datetime.fromisoformat(f"{day}T12:00+00:00").timestamp()
-        assert schedule.name_of(schedule.newest_due("0 2 * * *", noon, berlin)) == name
+        assert schedule.name_of(schedule.parse("0 2 * * *", berlin).newest(noon)) == name
     on_time = datetime.datetime.fromisoformat("2026-07-02T00:00+00:00").timestamp()
-    assert schedule.name_of(schedule.newest_due("0 2 * * *", on_time, berlin)) == "2026-07-02T00:00Z"
+    assert schedule.name_of(schedule.parse("0 2 * * *", berlin).newest(on_time)) == "2026-07-02T00:00Z"
 
 
 def test_secrets_do_not_reach_the_kept_output(sqlite_url):

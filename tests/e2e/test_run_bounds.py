@@ -125,7 +125,7 @@ def test_an_agent_whose_result_says_is_error_has_failed_whatever_its_exit_code(s
         (["--budget", "usd=2"], "needs a meter"),
         (["--budget", "eur=2", "--meter", "report"], "not understood"),
         (["--budget", "usd=lots", "--meter", "report"], "does not name an amount"),
-        (["--slot", "soon"], "no cron expression"),
+        (["--slot", "soon"], "is not a schedule"),
         (["--slot", "0 2 * * *", "--tz", "Mars/Olympus"], "time zone"),
         (["--slot", "0 2 * * *", "--key", "k"], "leave --key away"),
         (["--cwd", "/nowhere"], "no such folder"),

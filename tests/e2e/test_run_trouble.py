@@ -107,7 +107,7 @@ def test_a_fault_in_the_middle_is_recorded(sqlite_url: str, tmp_path: Path) -> N
     (folder / "runs").write_text("not a folder")
     done = run_job(sqlite_url, "--", "true")
     assert done.returncode == 125 and "could not go on" in done.stderr, done.stderr
-    assert one(sqlite_url, "job")["state"] == "failed"
+    assert one(sqlite_url, "job")["status"] == "failed"
 
 
 @pytest.mark.parametrize("screen", [os.pipe, pty.openpty])
@@ -119,7 +119,7 @@ def test_a_screen_that_takes_nothing_more_lifts_no_bound_and_loses_nothing(
     run = start(sqlite_url, "run", "job", "--timeout", "1s", "--grace", "100ms", "--", "yes", stdout=writer)
     os.close(writer)
     until(lambda: Path(sqlite_url.removeprefix("sqlite:///")).exists() and [*listed(sqlite_url)])
-    until(lambda: one(sqlite_url, "job")["state"] == "timed-out")
+    until(lambda: one(sqlite_url, "job")["status"] == "timed-out")
     assert run.poll() is None
     shown = b"".join(read_all(reader)).replace(b"\r", b"")
     assert run.wait(timeout=30) == 124

@@ -12,7 +12,7 @@ from shutil import copytree, rmtree
 
 import pytest
 
-from nightlatch.core import states
+from nightlatch.core import statuses
 from nightlatch.ledger import open_for
 from nightlatch.system import identity
 from tests.support.programs import children, environment, nightlatch, start, until
@@ -61,7 +61,7 @@ def test_after_some_tries_it_waits_for_a_person_who_sees_the_gate_and_what_to_ty
     assert done.stderr.count("not started yet (try") == 4 and "status=needs-attention" in done.stderr
     assert place.ran.read_text() == "1\n", "only the first key's"
     run = open_for(place.store).find("job", "k")
-    assert run and (run.state, run.attempt) == (states.NEEDS_ATTENTION, 0)
+    assert run and (run.status, run.attempt) == (statuses.NEEDS_ATTENTION, 0)
     bare = nightlatch(place.store, env={"COLUMNS": "300"}).stdout
     assert str(place.target) in bare and bare.splitlines()[1].endswith(f"nightlatch retry {run.id}")
     shown = nightlatch(place.store, "show", run.id).stdout
@@ -107,7 +107,7 @@ def test_an_attempt_that_was_left_behind_is_shown_as_lapsed_with_what_stands_in_
     run = open_for(place.store).find("job", "k")
     assert run
     told = json.loads(nightlatch(place.store, "show", run.id, "--json").stdout)
-    assert told["state"] == "lapsed" and any(entry["kind"] == "unsealed" for entry in told["timeline"])
+    assert told["status"] == "lapsed" and any(entry["kind"] == "unsealed" for entry in told["timeline"])
     place.mend()
     assert place.run("k").returncode == 0
 

@@ -15,6 +15,7 @@ from nightlatch.core.value import replace
 from nightlatch.errors import Busy, LeaseLost, StoreUnreachable
 from nightlatch.store.git.store import GitStore
 from nightlatch.system import identity
+from nightlatch.testing.stores.cursors import move
 from tests.support import programs
 from tests.support.git_remote import ELSEWHERE, Remote, act, overtake, take
 
@@ -68,12 +69,12 @@ def test_a_verb_whose_reply_was_lost_has_happened_once(remote: Remote, tmp_path:
         assert done and done.value == "once"
 
 
-def test_an_advance_whose_reply_was_lost_has_moved_the_cursor(http_remote: Remote) -> None:
+def test_an_advance_whose_reply_was_lost_has_moved_the_row(http_remote: Remote) -> None:
     assert http_remote.server
     http_remote.server.lose_replies = 1
-    assert http_remote.connect().advance("job", None, 5.0, "d") is True
-    cursor = http_remote.connect().cursor("job")
-    assert cursor and cursor.next_due == 5.0
+    first = move("job")
+    assert http_remote.connect().advance([first]) == [True]
+    assert [row.id for row in http_remote.connect().cursors()] == [first.id]
 
 
 def test_a_git_that_is_given_up_leaves_no_process_behind(file_remote: Remote, tmp_path: Path) -> None:

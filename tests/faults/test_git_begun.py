@@ -106,7 +106,7 @@ def test_every_machine_shows_it_until_a_person_resolves_it_on_one_of_them(
 
     for machine in (decider, other):
         shown = json.loads(machine("status", "--json")[1])
-        asking = [run for run in shown["needs_you"] if run["state"] in ("in-doubt", "lapsed")]
+        asking = [run for run in shown["needs_you"] if run["status"] in ("in-doubt", "lapsed")]
         assert not asking and not shown["elsewhere"], shown
     assert "begun" not in machine("lease", "show", "posts")[1]
     before = posted(a)
@@ -128,7 +128,7 @@ run = reader.run(sys.argv[1])
 print("seen", flush=True)
 sys.stdin.readline()
 try:
-    print(resolve(run, sys.argv[2], "late", ledger=open_for(reader.url), store=reader.store, wait=20).state)
+    print(resolve(run, sys.argv[2], "late", ledger=open_for(reader.url), store=reader.store, wait=20).status)
 except RunEnded as ended:
     print(ended)
 """

@@ -11,7 +11,7 @@ import pytest
 from nightlatch.core.model import Begun
 from nightlatch.errors import StoreUnreachable
 from nightlatch.store.git import idle, names, record
-from nightlatch.store.git.record import Standing
+from nightlatch.store.git.record import StoredLease
 from nightlatch.store.git.store import GitStore
 from nightlatch.system import clock
 from tests.support import programs
@@ -22,7 +22,7 @@ FAR = int(clock.wall() * 1000) + 10**9  # tokens above every clock here: only th
 
 def many(remote: Remote, count: int, prefix: str = "once/") -> None:
     """Leases as `once` leaves them: free, without gates."""
-    message = Standing(token=FAR, since=0.0, until=0.0).message("once")
+    message = StoredLease(token=FAR, since=0.0, until=0.0).message("once")
     tree = remote.git("hash-object", "-t", "tree", "-w", "/dev/null")
     commit = remote.git("-c", "user.name=n", "-c", "user.email=n", "commit-tree", tree.strip(), "-m", message).strip()
     lines = "".join(f"create {names.lease(f'{prefix}{number}')} {commit}\n" for number in range(count))

@@ -104,7 +104,7 @@ def test_kill_9_loses_nothing_that_was_acknowledged(ledger_url):
         assert acknowledged[key] <= len(numbers) <= acknowledged[key] + 1
         assert seen(book, run).usage.calls == len(numbers)
         writer = book.seal(run, token=2, grant="successor", holder=ME)
-        assert writer.lost and writer.finish("succeeded").state == "succeeded"
+        assert writer.lost and writer.finish("succeeded").status == "succeeded"
     verdict = book.verify()
     assert verdict.breaks == () and verdict.chains == kills + 1
     assert sum(acknowledged.values()) > kills * 2, "they were killed in the middle, not at the start"
@@ -143,7 +143,7 @@ def test_a_writer_stopped_past_a_takeover_is_refused_when_it_goes_on(ledger_url)
     assert wait(pid) == 73
     os.close(reading)
     successor.event("said")
-    assert successor.finish("failed", exit_code=1).state == "failed"
+    assert successor.finish("failed", exit_code=1).status == "failed"
 
 
 def test_one_of_many_openers_makes_the_run(ledger_url):
@@ -168,8 +168,8 @@ def test_of_two_that_seal_at_once_one_writes(ledger_url, tokens):
         wrote = in_threads([partial(_verdict, one) for one in sealed])
         assert sorted(map(str, wrote)) == ["refused", "wrote"], sealed
         newest = seen(books[0], run.id)
-        assert newest.token == max(tokens) and newest.state == "succeeded"
-        assert [attempt.state for attempt in books[0].attempts(run.id)][-1] == "succeeded"
+        assert newest.token == max(tokens) and newest.status == "succeeded"
+        assert [attempt.status for attempt in books[0].attempts(run.id)][-1] == "succeeded"
     assert books[0].verify().breaks == ()
 
 
@@ -195,9 +195,9 @@ def test_a_person_and_a_holder_who_decide_at_once_leave_one_outcome(ledger_url):
             ]
         )
         if isinstance(sealed, Writer):
-            assert sealed.cancel_requested() == "ann" and seen(people, run.id).state == "running"
+            assert sealed.cancel_requested() == "ann" and seen(people, run.id).status == "running"
         else:
-            assert isinstance(sealed, RunEnded) and seen(people, run.id).state == "cancelled"
+            assert isinstance(sealed, RunEnded) and seen(people, run.id).status == "cancelled"
     assert people.verify().breaks == ()
 
 
@@ -219,10 +219,10 @@ def test_a_schema_that_a_newer_program_migrates_in_mid_run_disturbs_no_writer(le
             execute(newer.sql(statement))
     writer.progress(2, 2)
     assert writer.usage(usd=1).usd == 4.0
-    assert book.request_cancel(writer.run.id, "ann").state == "running"
-    assert writer.finish("succeeded").state == "succeeded"
+    assert book.request_cancel(writer.run.id, "ann").status == "running"
+    assert writer.finish("succeeded").status == "succeeded"
     started_later = ledger.open_for(ledger_url)
-    assert started_later.open_run("job", "other").state == "pending"
+    assert started_later.open_run("job", "other").status == "pending"
     assert started_later.verify().breaks == ()
 
 

@@ -54,8 +54,8 @@ def test_what_was_lost_is_in_doubt_and_not_repeated_silently(
     assert (again.returncode, again.stdout) == (76, ""), again.stderr
     ledger = open_for(sqlite_url)
     found = ledger.run(running.id)
-    assert found and (found.state, found.attempt) == ("in-doubt", 1)
-    assert [attempt.state for attempt in ledger.attempts(running.id)] == ["lost"]
+    assert found and (found.status, found.attempt) == ("in-doubt", 1)
+    assert [attempt.status for attempt in ledger.attempts(running.id)] == ["lost"]
     assert command(sqlite_url, "resolve", running.id, "failed").returncode == 0
     assert run(sqlite_url, "job", "true").returncode == 0
     assert not ledger.verify().breaks
@@ -72,7 +72,7 @@ def test_with_lost_again_the_next_start_goes_on(
     assert running.process.returncode == code and "status=lost" in said, said
     assert run(sqlite_url, "job", "true", *options, "--wait", "50s").returncode == 0
     found = open_for(sqlite_url).run(running.id)
-    assert found and (found.state, found.attempt) == ("succeeded", 2)
+    assert found and (found.status, found.attempt) == ("succeeded", 2)
 
 
 def test_a_shutdown_that_reaches_the_command_first_is_no_failure(sqlite_url: str, tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_who_asked_for_its_end_has_cancelled_it(sqlite_url: str, tmp_path: Path,
     running.process.send_signal(signum)
     running.process.communicate(timeout=60)
     found = open_for(sqlite_url).run(running.id)
-    assert found and found.state == "cancelled"
+    assert found and found.status == "cancelled"
     assert run(sqlite_url, "job", "true").returncode == 0
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from nightlatch import connect, ledger
 from nightlatch.core.model import Holder
-from nightlatch.database.sqlite import Sqlite
+from nightlatch.database.sqlite import SqliteDatabase
 from nightlatch.errors import StoreUnreachable
 from nightlatch.ledger.items import ITEM
 from nightlatch.system import durable
@@ -87,7 +87,7 @@ def test_nothing_is_flushed_where_nothing_was_written(disk, sqlite_url):
     store = connect(sqlite_url)
     store.acquire("job", "grant", ME, 30.0)
     before = disk.flushes
-    assert store.look("job", "k") is None and not store.advance("job", 5.0, 6.0, "d")
+    assert store.look("job", "k") is None and store.cursors() == []
     assert disk.flushes == before
 
 
@@ -97,7 +97,7 @@ def test_a_checkpoint_between_a_commit_and_its_flush_loses_nothing(disk, sqlite_
     run = book.open_run("job", "k", command="true", host="here")
     writer = book.seal(run.id, token=1, grant="g", holder=ME)
     flush, database = durable.flush, other._tables.database
-    assert isinstance(database, Sqlite)
+    assert isinstance(database, SqliteDatabase)
 
     def after_a_checkpoint(fd: int) -> None:
         durable.flush = flush  # once

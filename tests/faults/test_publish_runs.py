@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nightlatch.core import states
+from nightlatch.core import statuses
 from nightlatch.ledger import open_for
 from nightlatch.system import identity
 from tests.support.clones import begun, git
@@ -75,7 +75,7 @@ class Place:
         assert len(set(article.splitlines())) == 1 and len(article.splitlines()) == 8
         assert self.page.read_text().strip() == article, "the page is of another attempt"
         run = open_for(self.store).find("job", key)
-        assert run and run.state == states.SUCCEEDED
+        assert run and run.status == statuses.SUCCEEDED
 
 
 @pytest.fixture
@@ -258,7 +258,7 @@ def test_stopped_in_the_middle_of_a_folder_and_overtaken_it_is_refused(tmp_path,
     assert stale.returncode == 73, said
     assert sorted(os.listdir(site)) == ["1", "2", "3"] and (site / "1").read_text() == "2\n"
     run = open_for(sqlite_url).find("job", "k")
-    assert run and run.attempt == 2 and run.state == states.SUCCEEDED
+    assert run and run.attempt == 2 and run.status == statuses.SUCCEEDED
     refused = nightlatch(sqlite_url, "show", run.id).stdout.partition("\nrefused\n")[2]
     assert " (attempt 1, token " in refused and "): result" in refused
 
@@ -283,6 +283,6 @@ def test_stopped_in_a_publish_of_its_command_and_overtaken_it_is_refused_and_sho
     assert stale.returncode == 123, said
     assert sorted(os.listdir(site)) == ["1", "2", "3"]
     run = open_for(store).find("job", "k")
-    assert run and (run.attempt, run.state) == (2, states.SUCCEEDED)
+    assert run and (run.attempt, run.status) == (2, statuses.SUCCEEDED)
     refused = nightlatch(store, "show", run.id, env={"COLUMNS": "300"}).stdout.partition("\nrefused\n")[2]
     assert f"): folder://{identity.machine()}{site}" in refused and " (attempt 1, token " in refused

@@ -164,11 +164,11 @@ def test_without_a_probe_each_effect_is_done_at_most_once_and_the_rest_is_in_dou
     torment.kill("posting.run(False)", max(ROUNDS // 5, 3), 0.15)
     torment.end("posting.run(False)", "succeeded", "skipped", "needs-attention", "InDoubt")
     time.sleep(LATENCY * 4)  # what killed clients had asked for has arrived
-    effects = {effect.key: effect.state for effect in open_for(sqlite_url).effects.every()}
+    effects = {effect.key: effect.status for effect in open_for(sqlite_url).effects.every()}
     for number in range(ITEMS):
         name = f"item-{number}"
-        state = effects.get(f"post/{name}", "")
-        assert server.effects[name] == (1 if state == "done" else server.effects[name] and state == "in-doubt"), name
+        status = effects.get(f"post/{name}", "")
+        assert server.effects[name] == (1 if status == "done" else server.effects[name] and status == "in-doubt"), name
 
 
 @pytest.mark.parametrize("after", [3, 30])

@@ -30,7 +30,7 @@ class Between:
         self.verdict = folder / "verdict"
         self.process = start(store, *self.words, "--verdict", str(self.verdict), *self.command, pause)
         until(lambda: self.attempts() or self.process.poll() is not None)
-        until(lambda: self.run().state != "running")
+        until(lambda: self.run().status != "running")
 
     def run(self) -> Run:
         found = open_for(self.store).find("job", "k")
@@ -64,7 +64,7 @@ class Between:
 def test_between_two_tries_a_run_waits_for_its_due_time_and_holds_nothing(any_store: str, tmp_path: Path) -> None:
     waits = Between(any_store, tmp_path)
     run = waits.run()
-    assert (run.state, run.attempt) == ("waiting", 1) and run.due and run.due - run.changed > 500
+    assert (run.status, run.attempt) == ("waiting", 1) and run.due and run.due - run.changed > 500
     until(lambda: (record := stores.connect(any_store).read("job")) and not record.grant)
     second = waits.again()
     assert (second.returncode, waits.attempts()) == (75, ["1"]), second.stderr
@@ -76,10 +76,10 @@ def test_between_two_tries_a_run_waits_for_its_due_time_and_holds_nothing(any_st
 def test_a_killed_supervisor_loses_no_retry(ledger_url: str, tmp_path: Path) -> None:
     """The next start of the key makes the try that is due, and goes on counting."""
     waits = Between(ledger_url, tmp_path, pause=SHORT).killed()
-    assert waits.run().state == "waiting"
+    assert waits.run().status == "waiting"
     until(lambda: waits.again().returncode == 0)
     assert waits.attempts() == ["1", "2"]
-    assert (waits.run().state, waits.run().attempt) == ("succeeded", 2)
+    assert (waits.run().status, waits.run().attempt) == ("succeeded", 2)
     assert nightlatch(ledger_url, "audit", "verify").returncode == 0
 
 
@@ -107,14 +107,14 @@ def test_cancel_between_two_tries_ends_the_run(any_store: str, tmp_path: Path) -
     assert (code, waits.attempts()) == (120, ["1"]), said
     assert json.loads(waits.verdict.read_text())["status"] == "cancelled"
     run = waits.run()
-    assert run.state == "cancelled" and run.reason.startswith("cancelled by ann@")
+    assert run.status == "cancelled" and run.reason.startswith("cancelled by ann@")
     assert "nothing needs you" in nightlatch(any_store).stdout, "somebody knows"
 
 
 def test_cancel_after_a_killed_supervisor_ends_the_run(sqlite_url: str, tmp_path: Path) -> None:
     waits = Between(sqlite_url, tmp_path, pause=SHORT).killed()
     assert nightlatch(sqlite_url, "cancel", waits.run().id).returncode == 0
-    assert waits.run().state == "cancelled"
+    assert waits.run().status == "cancelled"
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_a_signal_between_two_tries_ends_the_run_as_cancelled(
     waits.process.send_signal(signum)
     ended, said = waits.ended()
     assert ended == code, said
-    assert (waits.run().state, waits.attempts()) == ("cancelled", ["1"])
+    assert (waits.run().status, waits.attempts()) == ("cancelled", ["1"])
     shown = json.loads(nightlatch(sqlite_url, "status", "--json").stdout)
     assert len(shown["needs_you"]) == needs, "after a shutdown nobody may know that it is not done"
     assert waits.again().returncode == 0
@@ -164,18 +164,18 @@ def test_the_tries_of_one_start_are_counted_across_a_kill_and_begin_again_with_a
     words = ["run", "job", "--key", "k", "--retries", "1", "--backoff", "1ms", "--", "sh", "-c", FLAKY, "sh", str(acts)]
     first = start(sqlite_url, *words, LONG)
     ledger = open_for(sqlite_url)
-    until(lambda: (found := ledger.find("job", "k")) and found.state == "waiting")
+    until(lambda: (found := ledger.find("job", "k")) and found.status == "waiting")
     first.kill()
     first.communicate()
     nightlatch(sqlite_url, "retry", next(ledger.runs("job")).id)
     again = start(sqlite_url, *words, LONG)  # the first of two tries, by a person's word
-    until(lambda: (found := ledger.find("job", "k")) and (found.state, found.attempt) == ("waiting", 2))
+    until(lambda: (found := ledger.find("job", "k")) and (found.status, found.attempt) == ("waiting", 2))
     again.kill()
     again.communicate()
     last = nightlatch(sqlite_url, *words, LONG, env=faketime("+20m"))
     assert last.returncode == 75 and "status=failed" in last.stderr, "its second try was the last one"
     found = ledger.find("job", "k")
-    assert found and (found.state, found.attempt) == ("failed", 3)
+    assert found and (found.status, found.attempt) == ("failed", 3)
 
 
 def test_a_waiting_run_is_shown_with_its_due_time_and_what_to_type(sqlite_url: str, tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_a_run_by_hand_goes_on_with_its_own_run_at_each_try(sqlite_url: str, tmp
     words = ("run", "job", "--new", "--retries", "2", "--backoff", "1ms", "--", "false")
     assert nightlatch(sqlite_url, *words).returncode == 1
     (run,) = open_for(sqlite_url).runs("job")
-    assert (run.state, run.attempt) == ("failed", 3)
+    assert (run.status, run.attempt) == ("failed", 3)
 
 
 def test_a_cancel_that_came_while_the_command_failed_by_itself_leaves_no_other_try(
@@ -209,7 +209,7 @@ def test_a_cancel_that_came_while_the_command_failed_by_itself_leaves_no_other_t
     done = nightlatch(sqlite_url, *words)
     assert (done.returncode, (tmp_path / "acts").read_text()) == (120, "x\n"), done.stderr
     (run,) = open_for(sqlite_url).runs("job")
-    assert run.state == "cancelled" and run.cancel
+    assert run.status == "cancelled" and run.cancel
 
 
 def test_what_lost_its_budget_between_two_tries_is_tried_when_there_is_one_again(
@@ -220,10 +220,10 @@ def test_what_lost_its_budget_between_two_tries_is_tried_when_there_is_one_again
     first = ("run", "job", "--key", "k", "--retries", "1", *caps, "--", "sh", "-c", FLAKY, "sh", str(acts), LONG)
     waits = start(sqlite_url, *first)
     until(acts.exists)
-    until(lambda: (found := open_for(sqlite_url).find("job", "k")) and found.state == "waiting")
+    until(lambda: (found := open_for(sqlite_url).find("job", "k")) and found.status == "waiting")
     spent = ("run", "job", "--key", "other", *caps, "--", "sh", "-c", f"{TOOL} spend usd=1")
     assert nightlatch(sqlite_url, *spent).returncode == 0
-    found = next(open_for(sqlite_url).runs("job", state="waiting"))
+    found = next(open_for(sqlite_url).runs("job", status="waiting"))
     assert nightlatch(sqlite_url, "retry", found.id).returncode == 0
     assert waits.wait(60) == 121
     waits.communicate()

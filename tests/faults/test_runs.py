@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from nightlatch.core import states
+from nightlatch.core import statuses
 from nightlatch.ledger import open_for
 from tests.support.programs import (
     NIGHTLATCH,
@@ -95,9 +95,9 @@ def test_a_stopped_supervisor_is_overtaken_and_records_nothing_over_the_next_one
     os.kill(first.process.pid, signal.SIGCONT)
     assert first.process.wait(60) == 123
     run = open_for(sqlite_url).run(first.run)
-    assert run and (run.state, run.attempt) == (states.SUCCEEDED, 2)
+    assert run and (run.status, run.attempt) == (statuses.SUCCEEDED, 2)
     attempts = open_for(sqlite_url).attempts(first.run)
-    assert [attempt.state for attempt in attempts] == [states.LOST, states.SUCCEEDED]
+    assert [attempt.status for attempt in attempts] == [statuses.LOST, statuses.SUCCEEDED]
     refused = nightlatch(sqlite_url, "show", first.run).stdout.partition("\nrefused\n")[2]
     assert " (attempt 1, token " in refused and "): verdict lost" in refused, "a person sees that it came too late"
 
@@ -155,12 +155,12 @@ def test_killed_anywhere_a_run_ends_and_nothing_acknowledged_is_lost(sqlite_url,
         second = nightlatch(sqlite_url, *words, *command)
         run = open_for(sqlite_url).find("job", key)
         assert run
-        ends[run.state] = ends.get(run.state, 0) + 1
-        if run.state == states.SUCCEEDED:
+        ends[run.status] = ends.get(run.status, 0) + 1
+        if run.status == statuses.SUCCEEDED:
             assert second.returncode == 0, second.stderr
             assert (folder / "ran").exists(), "it is told to be done, and was not"
         else:
-            assert (run.state, second.returncode, lost) == (states.IN_DOUBT, 76, "doubt"), second.stderr
+            assert (run.status, second.returncode, lost) == (statuses.IN_DOUBT, 76, "doubt"), second.stderr
         if first.returncode == 0:
             assert "status=skipped" in second.stderr, "what was told to be done is done again"
         acknowledged = folder / "acknowledged"

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from nightlatch import gates
-from nightlatch.core import states
+from nightlatch.core import statuses
 from nightlatch.ledger import open_for
 from tests.support.clones import begun, git
 from tests.support.programs import TOOL, environment, nightlatch, until
@@ -118,7 +118,7 @@ def test_a_result_that_landed_is_not_published_again_over_a_newer_one(target, sq
     assert "published by attempt 1" in said
     assert (target.kind == "git") != ("replaced since" in said), said
     run = open_for(sqlite_url).find("job", "a")
-    assert run and run.state == states.SUCCEEDED
+    assert run and run.status == statuses.SUCCEEDED
 
 
 def test_a_result_that_never_landed_is_not_put_over_a_newer_one_but_made_anew(target, sqlite_url, tmp_path):

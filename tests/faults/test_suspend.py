@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from nightlatch.core import states
+from nightlatch.core import statuses
 from nightlatch.ledger import open_for
 from tests.support.programs import alive, children, environment, until
 from tests.support.suspended_clock import Clock
@@ -73,10 +73,10 @@ class Machine:
             except ProcessLookupError:
                 pass
 
-    def state(self) -> tuple[str, int]:
+    def status(self) -> tuple[str, int]:
         run = open_for(self.store).find("job", "k")
         assert run
-        return run.state, run.attempt
+        return run.status, run.attempt
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_slept_past_its_timeout_the_run_has_timed_out(machine):
     _, said = running.communicate(timeout=60)
     assert running.returncode == 124 and "status=timed-out" in said, said
     assert not alive(command) and not machine.target.exists()
-    assert machine.state() == (states.TIMED_OUT, 1)
+    assert machine.status() == (statuses.TIMED_OUT, 1)
 
 
 def test_slept_past_its_ttl_the_lease_is_lost_although_nobody_took_it(machine):
@@ -106,10 +106,10 @@ def test_slept_past_its_ttl_the_lease_is_lost_although_nobody_took_it(machine):
     _, said = running.communicate(timeout=60)
     assert running.returncode == 123 and "status=lost" in said, said
     assert not alive(command) and not machine.target.exists()
-    assert machine.state() == (states.LOST, 1)
+    assert machine.status() == (statuses.LOST, 1)
     again = machine.start(work="true")
     assert again.wait(60) == 0
-    assert machine.state() == (states.SUCCEEDED, 2) and machine.target.read_text() == "2\n"
+    assert machine.status() == (statuses.SUCCEEDED, 2) and machine.target.read_text() == "2\n"
 
 
 def test_a_nap_shorter_than_all_its_bounds_is_no_matter(machine):
@@ -118,7 +118,7 @@ def test_a_nap_shorter_than_all_its_bounds_is_no_matter(machine):
     machine.wake(machine.sleep(running, command, 30.0))
     machine.go.touch()
     assert running.wait(60) == 0
-    assert machine.state() == (states.SUCCEEDED, 1) and machine.target.read_text() == "1\n"
+    assert machine.status() == (statuses.SUCCEEDED, 1) and machine.target.read_text() == "1\n"
 
 
 @pytest.mark.parametrize("work", ["exec sleep 600", "exit 0"], ids=["at work", "about to publish"])
@@ -138,7 +138,7 @@ def test_overtaken_in_its_sleep_it_writes_nothing_and_its_verdict_is_not_recorde
     assert running.returncode in (73, 123), said
     assert not alive(command)
     assert machine.target.read_text() == "2\n", "a stale page was published"
-    assert verdict and open_for(machine.store).find("job", "k") == verdict and verdict.state == states.SUCCEEDED
+    assert verdict and open_for(machine.store).find("job", "k") == verdict and verdict.status == statuses.SUCCEEDED
     kinds = [(entry.kind, entry.facts.get("attempt")) for entry in open_for(machine.store).job_entries("job")]
     assert ("refused", "1") in kinds
 

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nightlatch.core import states
+from nightlatch.core import statuses
 from nightlatch.errors import StoreUnreachable
 from nightlatch.ledger import open_for
 from nightlatch.system import clock, identity
@@ -236,7 +236,7 @@ class Course:
             for key in [f"k{number}" for number in range(self._calls // 6 + 3)]:
                 run = until(partial(_asked, ledger.find, "job", key))[0]
                 attempts = until(partial(_asked, ledger.attempts, run.id))[0] if run else []
-                ended[key] += sum(attempt.state == states.FAILED for attempt in attempts)
+                ended[key] += sum(attempt.status == statuses.FAILED for attempt in attempts)
         return ended
 
     def _ledgers(self) -> tuple[str, ...]:

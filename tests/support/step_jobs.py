@@ -195,10 +195,10 @@ class Jobs(python_jobs.Jobs):
     def __init__(self, folder: Path, store: str) -> None:
         super().__init__(folder, store, JOBS)
 
-    def steps(self, job: str, state: str) -> dict[str, str]:
+    def steps(self, job: str, status: str) -> dict[str, str]:
         ledger = open_for(self.store)
         run = ledger.find(job, "k")
         assert run
         said = {entry.facts["key"]: entry for entry in ledger.step_log.entries(run.id)}
-        last = {key: entry for key, entry in said.items() if entry.kind == f"step-{state}"}
+        last = {key: entry for key, entry in said.items() if entry.kind == f"step-{status}"}
         return {key: entry.facts.get("reason", "") for key, entry in last.items()}

@@ -25,7 +25,7 @@ DAY = 86400.0
 def log_line(run: Run, at: float | None = None) -> str:
     """As it stands in runs.log, which is kept elsewhere."""
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at or clock.wall()))
-    return f"ts={stamp} job={run.job} run={run.id} status={run.state} head={run.anchor}"
+    return f"ts={stamp} job={run.job} run={run.id} status={run.status} head={run.anchor}"
 
 
 def named(book: Ledger, *kept: str) -> str:
@@ -140,7 +140,7 @@ def test_a_pruned_ledger_is_whole_and_its_runs_whose_links_were_cut_are_still_he
     book.resolve(asking.id, "failed", "ann")
     assert not named(book)
     for run in (asking, waiting):
-        tamper(book, "UPDATE {prefix}run SET state = 'succeeded' WHERE id = :run", run=run.id)
+        tamper(book, "UPDATE {prefix}run SET status = 'succeeded' WHERE id = :run", run=run.id)
         assert run.id in named(book)
     change_run(book, waiting)
     assert f"of {waiting.id}" in named(book)
@@ -169,7 +169,7 @@ def storied(book: Ledger) -> Run:
 
 
 ROWS = [
-    ("run", "state = 'succeeded'"),
+    ("run", "status = 'succeeded'"),
     ("run", "attempt = 1"),
     ("run", "token = 6"),
     ("run", "grant_id = 'other'"),
@@ -185,7 +185,7 @@ ROWS = [
     ("run", "cancel = ''"),
     ("run", "anchor = ''"),
     ("run", "done = 10"),
-    ("attempt", "state = 'succeeded'"),
+    ("attempt", "status = 'succeeded'"),
     ("attempt", "exit_code = 0"),
     ("attempt", "token = 4"),
     ("attempt", "reason = 'x'"),
@@ -217,7 +217,7 @@ def test_a_day_whose_tally_was_lowered_is_named(book):
 @pytest.mark.parametrize("table", ["attempt", "usage"])
 def test_a_row_that_is_missing_or_that_nobody_wrote_is_named(book, table):
     run = storied(book)
-    (columns,) = {"attempt": ("run, 9, token, grant_id, holder, state, exit_code, reason, started, ended, elapsed",),
+    (columns,) = {"attempt": ("run, 9, token, grant_id, holder, status, exit_code, reason, started, ended, elapsed",),
                   "usage": ("run, 9, job, at, usd, tokens, calls, units, attempt, model, kind, source, item, tag",)}[table]  # fmt: skip
     tamper(book, f"INSERT INTO {{prefix}}{table} SELECT {columns} FROM {{prefix}}{table} WHERE run = :run LIMIT 1",
            run=run.id)  # fmt: skip
@@ -226,7 +226,7 @@ def test_a_row_that_is_missing_or_that_nobody_wrote_is_named(book, table):
     assert run.id in named(book)
 
 
-@pytest.mark.parametrize("change", ["state = 'failed'", "attempt = 7", "token = 7", "exit_code = 7", "reason = 'x'"])
+@pytest.mark.parametrize("change", ["status = 'failed'", "attempt = 7", "token = 7", "exit_code = 7", "reason = 'x'"])
 def test_an_effect_that_its_journal_does_not_say_is_named(book, change):
     begin = {"attempt": 1, "token": 1, "grant": "g", "holder": ME, "command": "mail", "input": "", "lasting": 1.0}
     effect = book.effects.begin("once", "invoice/1", **begin)
@@ -244,8 +244,8 @@ def test_an_effect_that_its_journal_does_not_say_is_named(book, change):
 @pytest.mark.parametrize(
     "sql",
     [
-        "UPDATE {prefix}item SET state = 'failed' WHERE key = 'a'",
-        "UPDATE {prefix}item SET state = 'done' WHERE key = 'b'",
+        "UPDATE {prefix}item SET status = 'failed' WHERE key = 'a'",
+        "UPDATE {prefix}item SET status = 'done' WHERE key = 'b'",
         "DELETE FROM {prefix}item WHERE key = 'a'",
         "UPDATE {prefix}item SET key = 'c' WHERE key = 'a'",
     ],
@@ -253,9 +253,9 @@ def test_an_effect_that_its_journal_does_not_say_is_named(book, change):
 )
 def test_an_item_that_its_journal_does_not_say_is_named(book, sql):
     writer = begun(book)
-    for state, keys in (("begun", "ab"), ("done", "a"), ("in-doubt", "b")):
-        rows = [("job", f"{key}0", key, state, 1, writer.run.id, 1, None, "", "", 5) for key in keys]
-        writer.record("steps", [(ITEM, rows)], **{state: "\n".join(keys)})
+    for status, keys in (("begun", "ab"), ("done", "a"), ("in-doubt", "b")):
+        rows = [("job", f"{key}0", key, status, 1, writer.run.id, 1, None, "", "", 5) for key in keys]
+        writer.record("steps", [(ITEM, rows)], **{status: "\n".join(keys)})
     book.items.resolve("job", "b", "failed", reason="ann")
     writer.finish("failed")
     assert not named(book, *book.heads())

@@ -15,8 +15,8 @@ def mark(token: int, grant: str = "g", name: str = "job", store: str = "s") -> M
     return Mark(store=store, name=name, token=token, grant=grant)
 
 
-def standing(*marks: Mark) -> dict[str, fence.Standing]:
-    return {m.name: fence.Standing(mark=m, by="ann@laptop (pid 7)", at=1.0) for m in marks}
+def standing(*marks: Mark) -> dict[str, fence.KeptMark]:
+    return {m.name: fence.KeptMark(mark=m, by="ann@laptop (pid 7)", at=1.0) for m in marks}
 
 
 def test_a_value_is_compared_by_what_it_holds_and_cannot_be_changed():

@@ -10,7 +10,7 @@ import pytest
 
 from nightlatch import errors, exits
 from nightlatch.cli.main import COMMANDS
-from nightlatch.core import states
+from nightlatch.core import statuses
 
 ROOT = Path(__file__).parents[2]
 
@@ -44,7 +44,7 @@ def test_every_exit_code_is_documented():
 
 def test_every_exit_code_is_a_row_and_every_row_names_commands_that_there_are():
     used = [kind.exit_code for kind in vars(errors).values() if isinstance(kind, type) and hasattr(kind, "exit_code")]
-    used += [states.exit_code(state) for state in states.ALL]
+    used += [statuses.exit_code(status) for status in statuses.ALL]
     assert {type(code) for code in used} == {exits.Exit}
     assert len(set(exits.ROWS)) == len(exits.ROWS)
     for row in exits.ROWS:

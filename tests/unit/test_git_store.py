@@ -11,14 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nightlatch.core.model import Cursor, Done
+from nightlatch.core.model import Done
+from nightlatch.core.row import Cursor
+from nightlatch.core.value import replace
 from nightlatch.errors import UsageError
 from nightlatch.store import url
 from nightlatch.store.git import done as keys
 from nightlatch.store.git import names, record
 from nightlatch.store.git.objects import Pack, read_tree
 from nightlatch.store.git.remote import resolve
-from nightlatch.system import command
+from nightlatch.system import program
 from tests.support import programs
 
 LEASE_NAMES = st.text("abcZ019._-/#:@+=,", min_size=1, max_size=200)
@@ -91,9 +93,10 @@ def test_any_text_is_one_line(text: str) -> None:
 
 
 @given(st.text(), st.integers(0, 2**42), st.text(st.characters(codec="utf-8")))
-def test_a_cursor_comes_back_from_its_message(job: str, due: int, definition: str) -> None:
-    cursor = Cursor(job=job, next_due=due / 1000, definition=definition)
-    assert record.read_cursor(record.cursor_message(cursor)) == cursor
+def test_a_row_comes_back_from_its_message(job: str, due: int, body: str) -> None:
+    row = Cursor(job=job, id="move", slot=due / 1000, wake=due / 2000, body=body)
+    again = record.read_row(record.row_message(row))
+    assert replace(again, wake=row.wake) == row and abs(again.wake - row.wake) <= 0.001
 
 
 class Bench:
@@ -116,14 +119,14 @@ class Bench:
 
     def settle(self, number: int) -> int:
         """Returns how many bytes of objects the new key took."""
-        place = keys.Place("scope", str(number))
+        place = keys.KeyPlace("scope", str(number))
         done = Done(scope="scope", key=str(number), value="v" * 40, input="i", token=number, at=1.0)
         before = set(self.pack._objects)
-        self.tree = place.shelf(self, self.tree, 1.0).add(done, self.pack)  # type: ignore[arg-type]
+        self.tree = place.key_tree(self, self.tree, 1.0).add(done, self.pack)  # type: ignore[arg-type]
         return sum(len(self.pack._objects[oid][1]) for oid in set(self.pack._objects) - before)
 
     def find(self, number: int) -> Done | None:
-        return keys.Place("scope", str(number)).shelf(self, self.tree, 1.0).find()  # type: ignore[arg-type]
+        return keys.KeyPlace("scope", str(number)).key_tree(self, self.tree, 1.0).find()  # type: ignore[arg-type]
 
 
 def test_every_done_key_is_found_again_and_objects_stay_small() -> None:
@@ -138,9 +141,9 @@ def test_every_done_key_is_found_again_and_objects_stay_small() -> None:
 def test_a_value_bigger_than_a_blob_may_be_is_kept() -> None:
     bench = Bench()
     for number in range(40):
-        place = keys.Place("scope", str(number))
+        place = keys.KeyPlace("scope", str(number))
         done = Done(scope="scope", key=str(number), value="x" * 2 * keys.FULL, input="", token=1, at=1.0)
-        bench.tree = place.shelf(bench, bench.tree, 1.0).add(done, bench.pack)  # type: ignore[arg-type]
+        bench.tree = place.key_tree(bench, bench.tree, 1.0).add(done, bench.pack)  # type: ignore[arg-type]
     assert all(bench.find(number) for number in range(40))
 
 
@@ -181,25 +184,25 @@ def test_a_folder_in_no_repository_and_a_remote_that_is_not_there(
         resolve("git+origin")
 
 
-# Running a program
+# RunningProgram a program
 
 
 def test_a_program_gets_its_input_and_gives_its_output() -> None:
     much = os.urandom(300_000)
-    assert command.run(["cat"], env=dict(os.environ), stdin=much, timeout=20) == (0, much, b"")
+    assert program.run(["cat"], env=dict(os.environ), stdin=much, timeout=20) == (0, much, b"")
     script = ["sh", "-c", "echo out; echo err >&2; exit 3"]
-    assert command.run(script, env=dict(os.environ), timeout=20) == (3, b"out\n", b"err\n")
+    assert program.run(script, env=dict(os.environ), timeout=20) == (3, b"out\n", b"err\n")
 
 
 def test_a_program_that_hangs_is_ended_with_all_it_started(tmp_path: Path) -> None:
     script = f"sleep 600 & echo $! > {tmp_path}/child; trap '' TERM; sleep 600"
-    with pytest.raises(command.Unfinished):
-        command.run(["sh", "-c", script], env=dict(os.environ), timeout=2)
+    with pytest.raises(program.Unfinished):
+        program.run(["sh", "-c", script], env=dict(os.environ), timeout=2)
     assert not programs.alive(int((tmp_path / "child").read_text()))
 
 
 def test_what_a_program_leaves_in_the_background_holds_up_nobody() -> None:
-    code, out, _ = command.run(["sh", "-c", "sleep 600 & echo $!"], env=dict(os.environ), timeout=20)
+    code, out, _ = program.run(["sh", "-c", "sleep 600 & echo $!"], env=dict(os.environ), timeout=20)
     assert code == 0
     assert programs.alive(int(out)), "it still runs, and has our pipe"
     os.kill(int(out), 9)
@@ -209,11 +212,11 @@ def test_a_status_that_somebody_else_collected_is_no_success() -> None:
     """A supervisor that clears up its tree collects every child it has."""
     script = """
 import os, signal
-from nightlatch.system import command
+from nightlatch.system import program
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel collects them
 try:
-    print(command.run(["sh", "-c", "echo half an answer"], env=dict(os.environ), timeout=20))
-except command.Unfinished as error:
+    print(program.run(["sh", "-c", "echo half an answer"], env=dict(os.environ), timeout=20))
+except program.Unfinished as error:
     print(error)
 """
     said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30)

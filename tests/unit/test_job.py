@@ -16,7 +16,7 @@ from nightlatch.cli.arguments import Parser
 from nightlatch.core import options
 from nightlatch.core.batch import Batch
 from nightlatch.core.job import Job, unpack
-from nightlatch.core.options import BATCH, CALL, DECORATOR, RUN, as_flag, as_keyword
+from nightlatch.core.options import BATCH, CALL, DECORATOR, FILE, RUN, as_flag, as_keyword
 from nightlatch.core.target import Command, Function
 from nightlatch.core.value import replace
 from nightlatch.errors import BadOption
@@ -31,11 +31,13 @@ EVERY: dict[str, Any] = {
     "progress": ["report", "out"], "grace": "1s", "budget": {"usd": 0.1234567, "usd/day": 10}, "meter": "output",
     "env": {"A": "b=c", "B": ""}, "cwd": "there", "workspace": "git:/srv/site.git#main", "publish": ["git", "a=b"],
     "input": ["one", "two\udc80"], "lost": "again", "keep_awake": True, "retries": 2, "backoff": "1s", "again": True,
-    "new": True, "pass_store": True,
+    "new": True, "pass_store": True, "schedule": ["0 2 * * *", "every 45m"], "overlap": "queue", "catch_up": "none",
+    "late": "2h", "jitter": "5m", "hosts": ["air", "mini"], "tags": {"site": "example.org"}, "env_file": ".env",
 }  # fmt: skip
+IN_CODE = [field for field, row in options.rows(Job).items() if CALL in row.where]
 
 
-def job(target: Command | Function = COMMAND, where: str = CALL, **given: Any) -> Job:
+def job(target: Command | Function = COMMAND, where: str = "", **given: Any) -> Job:
     return Job(name="night", target=target, **options.read(Job, given, where, as_keyword))
 
 
@@ -45,7 +47,7 @@ def test_this_test_knows_every_option():
 
 @pytest.mark.parametrize("target", [COMMAND, FUNCTION])
 def test_a_job_packs_and_unpacks_as_json(target):
-    packed = job(target, **EVERY)
+    packed = replace(job(target, **EVERY), due="d", missed=3, since="s", defined_as="x")
     assert unpack(json.loads(json.dumps(packed.pack()))) == packed
     assert unpack(json.loads(json.dumps(job(target).pack()))) == job(target)
 
@@ -56,7 +58,15 @@ def test_what_another_version_has_packed_is_refused_and_not_half_read():
         unpack(packed)
 
 
-@pytest.mark.parametrize("field", EVERY)
+def test_what_only_a_schedule_needs_is_valid_in_the_file_alone():
+    only = [field for field, row in options.rows(Job).items() if row.where == (FILE,)]
+    assert only == ["schedule", "overlap", "catch_up", "late", "jitter", "hosts", "tags", "env_file"]
+    assert [field for field in IN_CODE if FILE not in options.rows(Job)[field].where] == ["key", "slot", "again", "new"]
+    with pytest.raises(BadOption, match="two runs of a job would write at once"):
+        job(overlap="allow")
+
+
+@pytest.mark.parametrize("field", IN_CODE)
 def test_python_and_the_command_line_take_every_option_of_the_table(field):
     row = options.rows(Job)[field]
     assert (RUN in row.where, CALL in row.where) == (True, True)
@@ -107,7 +117,7 @@ def test_each_front_end_names_a_field_its_own_way():
         ({"time_out": "1h"}, "time_out", "did you mean 'timeout'"),
         ({"wait": ""}, "wait", "is empty"),
         ({"slot": "0 2 * * *", "key": "k"}, "key", "leave key away"),
-        ({"tz": "UTC"}, "tz", 'add slot="CRON"'),
+        ({"tz": "UTC"}, "tz", 'add slot="WHEN"'),
         ({"new": True, "key": "k"}, "new", "without a key"),
         ({"ttl": "1ms"}, "ttl", "at least 1s"),
         ({"budget": {"usd": 1}}, "budget", 'add meter="report"'),
@@ -157,7 +167,7 @@ def test_a_definition_is_the_same_for_every_start_and_on_every_machine():
 
 def test_a_definition_changes_with_what_the_job_is():
     fields = [field for field, row in options.rows(Job).items() if row.defines]
-    assert set(EVERY) - set(fields) == {"key", "again", "new"}
+    assert set(EVERY) - set(fields) == {"key", "again", "new", "jitter", "hosts", "tags"}
     found = {definition(job(**{field: EVERY[field]})) for field in fields}
     assert len(found | {definition(job()), definition(job(FUNCTION))}) == len(fields) + 2
 

@@ -33,7 +33,7 @@ def test_what_is_not_declared_cannot_be_written_on_a_runs_chain(book, kind, fact
         with pytest.raises(ValueError, match=r"declare it in ledger/kinds\.py"):
             write()
     assert [entry.kind for entry in book.entries(writer.run.id)] == ["opened", "started"]
-    assert writer.finish("succeeded").state == "succeeded"
+    assert writer.finish("succeeded").status == "succeeded"
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_sentence_draws_on_fields_that_its_kind_has(kind):
     ("kind", "facts", "sentence"),
     [
         (kinds.STARTED, {"attempt": "2", "host": "air", "token": "1794"}, "attempt 2 started on air (token 1794)"),
-        (kinds.ENDED, {"attempt": "1", "state": "failed", "exit_code": "3"}, "attempt 1 ended: failed, exit code 3"),
+        (kinds.ENDED, {"attempt": "1", "status": "failed", "exit_code": "3"}, "attempt 1 ended: failed, exit code 3"),
         (kinds.PUBLISHED, {"target": "file:///a", "attempt": "1"}, "published to file:///a"),
         (
             kinds.REFUSED,

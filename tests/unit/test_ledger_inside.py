@@ -33,7 +33,7 @@ def test_several_are_begun_and_ended_in_one_commit(ledger_url):
     ends = [one.ending("succeeded", reason="", elapsed=1.0, steps=[STEP]) for one in (first, third)]
     inside.commit([*ends, second.ending("failed", reason="no", elapsed=1.0)])
     runs = [book.find("queue", f"m-{number}") for number in (1, 2, 3)]
-    assert [run and run.state for run in runs] == ["succeeded", "failed", "succeeded"]
+    assert [run and run.status for run in runs] == ["succeeded", "failed", "succeeded"]
     assert [len(list(book.step_log.entries(run.id))) for run in runs if run] == [2, 2, 1]
     assert not book.verify(book.heads()).breaks
 
@@ -48,7 +48,7 @@ def test_one_that_was_taken_over_keeps_none_of_the_others_from_ending(ledger_url
     new.commit([begun(new, "m-1", holder).beginning()])
     with pytest.raises(StaleToken):
         old.commit([one.ending("succeeded", reason="", elapsed=1.0) for one in (kept, taken)])
-    assert [(run.state, run.token) for key in ("m-1", "m-2") if (run := book.find("queue", key))] == [
+    assert [(run.status, run.token) for key in ("m-1", "m-2") if (run := book.find("queue", key))] == [
         ("running", 2), ("running", 1),
     ]  # fmt: skip
     old.commit([kept.ending("succeeded", reason="", elapsed=1.0)])
@@ -77,9 +77,9 @@ def test_a_holder_that_was_overtaken_begins_and_ends_nothing(ledger_url):
     assert book.find("queue", "m-3") is None
     new.commit([taken.ending("succeeded", reason="", elapsed=1.0)])
     ended = book.find("queue", "m-1")
-    assert ended and (ended.state, ended.attempt, ended.parent) == ("succeeded", 2, around.id)
+    assert ended and (ended.status, ended.attempt, ended.parent) == ("succeeded", 2, around.id)
     assert len(list(book.step_log.entries(ended.id))) == 1
-    assert [attempt.state for attempt in book.attempts(ended.id)] == ["lost", "succeeded"]
+    assert [attempt.status for attempt in book.attempts(ended.id)] == ["lost", "succeeded"]
     assert not book.verify(book.heads()).breaks
 
 
@@ -94,7 +94,7 @@ def test_another_who_writes_on_the_jobs_chain_disturbs_nothing(ledger_url):
     book.note("queue", "said", what="more")
     inside.commit([made.ending("failed", reason="no", elapsed=1.0)])
     found = book.find("queue", "m-1")
-    assert found and (found.state, found.reason) == ("failed", "no")
+    assert found and (found.status, found.reason) == ("failed", "no")
     assert not book.verify(book.heads()).breaks
 
 
@@ -110,9 +110,9 @@ def test_a_run_that_was_opened_by_hand_before_ours_was_written_is_the_one(ledger
         assert first.run.id == by_hand.id
     inside.commit([one.ending("succeeded", reason="", elapsed=1.0, steps=[STEP]) for one in (second, first)])
     run = book.find("queue", "m-1")
-    assert run and (run.id, run.state, run.attempt, run.command) == (by_hand.id, "succeeded", 1, "by hand")
+    assert run and (run.id, run.status, run.attempt, run.command) == (by_hand.id, "succeeded", 1, "by hand")
     assert len(list(book.step_log.entries(run.id))) == 1 + written
-    assert (other := book.find("queue", "m-2")) and other.state == "succeeded"
+    assert (other := book.find("queue", "m-2")) and other.status == "succeeded"
     assert not book.verify(book.heads()).breaks
 
 
@@ -124,7 +124,7 @@ def test_one_that_a_person_ended_before_ours_was_written_stays_so(ledger_url):
     book.request_cancel(book.open_run("queue", "m-1").id, "ann")
     with pytest.raises(RunEnded, match="cancelled"):
         inside.commit([first.ending("succeeded", reason="", elapsed=1.0)])
-    assert (run := book.find("queue", "m-1")) and run.state == "cancelled"
+    assert (run := book.find("queue", "m-1")) and run.status == "cancelled"
 
 
 def test_an_end_waits_for_the_jobs_chain_with_no_run_in_its_hands(postgres_url):
@@ -145,7 +145,7 @@ def test_an_end_waits_for_the_jobs_chain_with_no_run_in_its_hands(postgres_url):
             assert chain("SELECT id FROM {prefix}run WHERE id = :id FOR UPDATE NOWAIT", id=held)
         chain.append("said")
     ending.join()
-    assert [(run := book.find("queue", key)) and run.state for key in ("m-1", "m-2")] == ["succeeded"] * 2
+    assert [(run := book.find("queue", key)) and run.status for key in ("m-1", "m-2")] == ["succeeded"] * 2
     assert not book.verify(book.heads()).breaks
 
 
@@ -182,7 +182,7 @@ def test_a_beginning_whose_reply_was_lost_is_not_written_twice_and_hides_nothing
     inside.commit([one.beginning([STEP]), other.ending("succeeded", reason="", elapsed=1.0)])
     one.append([STEP])
     inside.commit([one.ending("succeeded", reason="", elapsed=1.0, steps=[STEP])])
-    assert [run.state for key in ("m-1", "m-2") if (run := book.find("queue", key))] == ["succeeded"] * 2
+    assert [run.status for key in ("m-1", "m-2") if (run := book.find("queue", key))] == ["succeeded"] * 2
     assert len(list(book.step_log.entries(one.run.id))) == 3
     assert not book.verify(book.heads()).breaks
 
@@ -222,4 +222,4 @@ def test_what_a_person_cancelled_is_not_begun(ledger_url):
     with pytest.raises(RunEnded, match="cancelled"):
         inside.commit([one.beginning([STEP])])
     found = book.find("queue", "m-1")
-    assert found and found.state == "cancelled"
+    assert found and found.status == "cancelled"

@@ -14,11 +14,11 @@ from tests.support.ledgers import ME, begun
 def test_a_running_run_hears_that_its_end_is_asked_for_and_goes_on_writing(book):
     writer = begun(book)
     assert writer.cancel_requested() is None
-    assert book.request_cancel(writer.run.id, "ann").state == "running"
+    assert book.request_cancel(writer.run.id, "ann").status == "running"
     assert writer.cancel_requested() == "ann"
     assert book.request_cancel(writer.run.id, "bob").cancel == "ann"
     writer.event("said")
-    assert writer.finish("cancelled").state == "cancelled"
+    assert writer.finish("cancelled").status == "cancelled"
     again = book.seal(book.open_run("job", "k").id, token=2, grant="g", holder=ME)
     assert again.cancel_requested() is None
 
@@ -26,7 +26,7 @@ def test_a_running_run_hears_that_its_end_is_asked_for_and_goes_on_writing(book)
 def test_what_nobody_has_begun_is_cancelled_at_once(book):
     run = book.open_run("job", "k")
     cancelled = book.request_cancel(run.id, "ann")
-    assert (cancelled.state, cancelled.reason, cancelled.ended is not None) == ("cancelled", "cancelled by ann", True)
+    assert (cancelled.status, cancelled.reason, cancelled.ended is not None) == ("cancelled", "cancelled by ann", True)
     with pytest.raises(RunEnded):
         book.request_cancel(run.id, "ann")
 
@@ -38,7 +38,7 @@ def test_a_person_resolves_what_is_in_doubt(book, outcome):
         book.retry(run.id, "ann")
     with pytest.raises(RunEnded, match="resolve"):
         book.request_cancel(run.id, "ann")
-    assert book.resolve(run.id, outcome, "ann").state == outcome
+    assert book.resolve(run.id, outcome, "ann").status == outcome
     with pytest.raises(RunEnded):
         book.resolve(run.id, outcome, "ann")
     assert list(book.job_entries("job"))[-1].facts["by"] == "ann"
@@ -48,7 +48,7 @@ def test_of_two_people_who_looked_at_the_same_the_second_is_not_heard(book):
     seen = begun(book).finish("in-doubt")
     book.resolve(seen.id, "failed", "ann")
     assert deciding.resolve(book._tables, seen, "succeeded", "bob") is None
-    assert book.run(seen.id).state == "failed"
+    assert book.run(seen.id).status == "failed"
     assert [entry.facts.get("by") for entry in book.job_entries("job")] == [None, None, "ann"]
 
 
@@ -62,7 +62,7 @@ def test_only_known_outcomes_resolve(book):
 
 def test_a_person_wants_another_attempt(book):
     run = begun(book).finish("failed")
-    assert book.retry(run.id, "ann").state == "pending" == book.retry(run.id, "ann").state
+    assert book.retry(run.id, "ann").status == "pending" == book.retry(run.id, "ann").status
     writer = book.seal(run.id, token=2, grant="g", holder=ME)
     with pytest.raises(RunEnded, match="running"):
         book.retry(run.id, "ann")
@@ -73,8 +73,8 @@ def test_a_person_wants_another_attempt(book):
 
 def test_a_run_that_cannot_be_begun_waits_for_a_person(book):
     run = book.open_run("job", "k")
-    assert book.attention(run.id, "a gate cannot be sealed", "here").state == "needs-attention"
-    assert book.retry(run.id, "ann").state == "pending"
+    assert book.attention(run.id, "a gate cannot be sealed", "here").status == "needs-attention"
+    assert book.retry(run.id, "ann").status == "pending"
     writer = book.seal(run.id, token=1, grant="g", holder=ME)
     with pytest.raises(RunEnded):
         book.attention(writer.run.id, "late", "here")
@@ -95,7 +95,7 @@ def test_runs_are_listed_the_newest_change_first(book):
     time.sleep(0.002)
     begun(book, job="other", key="z").finish("failed")
     assert [run.key for run in book.runs()] == ["z", "a", "c", "b"]
-    assert [run.key for run in book.runs(job="job", state="pending")] == ["c", "b"]
+    assert [run.key for run in book.runs(job="job", status="pending")] == ["c", "b"]
     assert [run.key for run in book.runs(limit=1)] == ["z"]
     assert [run.key for run in book.runs(since=book.find("job", "a").changed)] == ["z", "a"]
 

@@ -105,7 +105,7 @@ def test_a_verdict_whose_reply_was_lost_is_settled_by_asking_again(book, monkeyp
     except StoreUnreachable:
         assert when == "before"
         ended = writer.finish("failed", exit_code=3)
-    assert (ended.state, kinds(book, writer)) == ("failed", ["usage", "ended"])
+    assert (ended.status, kinds(book, writer)) == ("failed", ["usage", "ended"])
     assert [entry.kind for entry in book.job_entries("job")] == ["opened", "ended"]
     assert book.used("job", "usd", "day") == 1
 

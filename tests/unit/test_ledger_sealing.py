@@ -11,7 +11,7 @@ from tests.support.ledgers import ME, OTHER, begun, first, rewritten, tamper
 
 def test_a_key_comes_back_to_its_run(book):
     run = book.open_run("job", "k", slot="2026-01-01T02:00", command="make", definition="d1", host="here")
-    assert (run.state, run.attempt, run.slot, run.command, run.definition) == (
+    assert (run.status, run.attempt, run.slot, run.command, run.definition) == (
         "pending", 0, "2026-01-01T02:00", "make", "d1",
     )  # fmt: skip
     assert book.open_run("job", "k") == run == book.find("job", "k") == book.run(run.id) == book.run(run.id[:6])
@@ -19,25 +19,25 @@ def test_a_key_comes_back_to_its_run(book):
     assert book.find("job", "unknown") is None and book.run("unknown") is None
 
 
-@pytest.mark.parametrize("state", ["failed", "timed-out", "stalled", "over-budget", "cancelled", "lost"])
-def test_a_run_that_ended_without_success_is_opened_for_its_next_attempt(book, state):
+@pytest.mark.parametrize("status", ["failed", "timed-out", "stalled", "over-budget", "cancelled", "lost"])
+def test_a_run_that_ended_without_success_is_opened_for_its_next_attempt(book, status):
     writer = begun(book)
-    writer.finish(state, exit_code=3)
+    writer.finish(status, exit_code=3)
     again = book.open_run("job", "k")
-    assert (again.id, again.state, again.attempt) == (writer.run.id, "pending", 1)
+    assert (again.id, again.status, again.attempt) == (writer.run.id, "pending", 1)
     assert book.seal(again.id, token=2, grant="g", holder=ME).run.attempt == 2
 
 
 def test_a_run_that_succeeded_is_opened_again_only_when_asked_for(book):
     begun(book).finish("succeeded", exit_code=0)
-    assert book.open_run("job", "k").state == "succeeded"
-    assert book.open_run("job", "k", again=True).state == "pending"
+    assert book.open_run("job", "k").status == "succeeded"
+    assert book.open_run("job", "k", again=True).status == "pending"
 
 
-@pytest.mark.parametrize("state", ["in-doubt", "needs-attention"])
-def test_a_run_that_waits_for_a_person_is_not_opened_again(book, state):
-    begun(book).finish(state, reason="who knows")
-    assert book.open_run("job", "k", again=True).state == state
+@pytest.mark.parametrize("status", ["in-doubt", "needs-attention"])
+def test_a_run_that_waits_for_a_person_is_not_opened_again(book, status):
+    begun(book).finish(status, reason="who knows")
+    assert book.open_run("job", "k", again=True).status == status
 
 
 def test_a_job_needs_a_name_that_every_store_can_hold(book):
@@ -52,9 +52,9 @@ def test_the_seal_begins_an_attempt(book):
     writer = begun(book, 5)
     run = book.run(writer.run.id)
     assert run == writer.run
-    assert (run.state, run.attempt, run.token, run.grant, run.holder) == ("running", 1, 5, "grant-5", ME)
+    assert (run.status, run.attempt, run.token, run.grant, run.holder) == ("running", 1, 5, "grant-5", ME)
     (attempt,) = book.attempts(run.id)
-    assert (attempt.attempt, attempt.token, attempt.state, attempt.ended) == (1, 5, "running", None)
+    assert (attempt.attempt, attempt.token, attempt.status, attempt.ended) == (1, 5, "running", None)
     assert not writer.lost
 
 
@@ -63,8 +63,8 @@ def test_an_attempt_that_was_left_behind_is_marked_lost(book):
     writer = begun(book, 2)
     assert writer.lost and writer.run.attempt == 2
     first, second = book.attempts(writer.run.id)
-    assert (first.state, first.holder, first.ended is not None) == ("lost", OTHER, True)
-    assert (second.state, second.holder) == ("running", ME)
+    assert (first.status, first.holder, first.ended is not None) == ("lost", OTHER, True)
+    assert (second.status, second.holder) == ("running", ME)
 
 
 def test_an_attempt_that_was_taken_over_is_not_missing_on_its_jobs_chain(book):
@@ -100,23 +100,23 @@ def test_an_attempt_that_was_left_behind_may_put_the_run_in_doubt(book):
     left = begun(book, 1)
     with pytest.raises(RunEnded, match="resolve") as refused:
         book.seal(left.run.id, token=2, grant="g", holder=ME, lost="doubt")
-    assert refused.value.run.state == "in-doubt" == book.run(left.run.id).state
-    assert [attempt.state for attempt in book.attempts(left.run.id)] == ["lost"]
+    assert refused.value.run.status == "in-doubt" == book.run(left.run.id).status
+    assert [attempt.status for attempt in book.attempts(left.run.id)] == ["lost"]
     with pytest.raises(StaleToken):
         left.event("said")
 
 
 def test_doubt_is_only_for_what_was_left_behind(book):
     run = book.open_run("job", "k")
-    assert book.seal(run.id, token=1, grant="g", holder=ME, lost="doubt").run.state == "running"
+    assert book.seal(run.id, token=1, grant="g", holder=ME, lost="doubt").run.status == "running"
 
 
 def test_who_only_reaps_starts_no_attempt(book):
     left = begun(book, 1)
-    assert (book.reap(left.run.id, token=2, grant="g").state, len(book.attempts(left.run.id))) == ("lost", 1)
+    assert (book.reap(left.run.id, token=2, grant="g").status, len(book.attempts(left.run.id))) == ("lost", 1)
     with pytest.raises(StaleToken):
         left.finish("succeeded")
-    assert book.open_run("job", "k").state == "pending"
+    assert book.open_run("job", "k").status == "pending"
 
 
 @pytest.mark.parametrize(("token", "grant"), [(4, "grant-4"), (5, "another")])
@@ -129,9 +129,9 @@ def test_the_seal_refuses_a_token_that_is_not_higher(book, token, grant):
     assert book.run(run.id) == run
 
 
-@pytest.mark.parametrize("state", ["succeeded", "failed", "cancelled", "in-doubt", "needs-attention"])
-def test_the_seal_refuses_a_run_that_is_not_open(book, state):
-    run = begun(book).finish(state)
+@pytest.mark.parametrize("status", ["succeeded", "failed", "cancelled", "in-doubt", "needs-attention"])
+def test_the_seal_refuses_a_run_that_is_not_open(book, status):
+    run = begun(book).finish(status)
     with pytest.raises(RunEnded) as refused:
         book.seal(run.id, token=2, grant="g", holder=ME)
     assert refused.value.run == run == book.run(run.id)

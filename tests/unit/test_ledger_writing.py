@@ -76,7 +76,7 @@ def test_what_is_written_can_be_read(book):
     writer.progress(3, 10, "third of ten")
     run = writer.finish("failed", exit_code=3, reason="broke", elapsed=2.5)
     assert (run.done, run.total, run.message) == (3, 10, "third of ten")
-    assert (run.state, run.exit_code, run.reason, run.elapsed) == ("failed", 3, "broke", 2.5)
+    assert (run.status, run.exit_code, run.reason, run.elapsed) == ("failed", 3, "broke", 2.5)
     entries = list(book.entries(run.id))
     assert [(entry.seq, entry.kind) for entry in entries] == [
         (1, "opened"), (2, "started"), (3, "said"), (4, "progress"), (5, "ended"),
@@ -87,23 +87,23 @@ def test_what_is_written_can_be_read(book):
     assert (run.seq, run.head) == (5, entries[4].hash)
     assert run.anchor == book.heads()[0]
     (attempt,) = book.attempts(run.id)
-    assert (attempt.state, attempt.exit_code, attempt.reason, attempt.elapsed) == ("failed", 3, "broke", 2.5)
+    assert (attempt.status, attempt.exit_code, attempt.reason, attempt.elapsed) == ("failed", 3, "broke", 2.5)
 
 
 def test_an_attempt_that_will_be_followed_leaves_the_run_waiting(book):
     due = time.time() + 60
     run = begun(book, 1).finish("failed", exit_code=3, again_at=due)
-    assert (run.state, round(run.due or 0, 3)) == ("waiting", round(due, 3))
-    assert book.attempts(run.id)[0].state == "failed"
-    assert book.open_run("job", "k").state == "waiting"
+    assert (run.status, round(run.due or 0, 3)) == ("waiting", round(due, 3))
+    assert book.attempts(run.id)[0].status == "failed"
+    assert book.open_run("job", "k").status == "waiting"
     assert book.seal(run.id, token=2, grant="g", holder=ME).run.attempt == 2
 
 
 def test_an_attempt_cannot_end_as_something_that_is_no_end(book):
     writer = begun(book)
-    for state in ("running", "pending", "waiting", "done"):
+    for status in ("running", "pending", "waiting", "done"):
         with pytest.raises(UsageError):
-            writer.finish(state)
+            writer.finish(status)
 
 
 def test_a_row_that_offends_a_constraint_leaves_nothing_and_the_writer_goes_on(book):

@@ -16,7 +16,7 @@ import nightlatch.observe
 from nightlatch.core import advice
 from nightlatch.core.effects import DONE, IN_DOUBT
 from nightlatch.core.model import Begun, Mark
-from nightlatch.database.postgres import Postgres
+from nightlatch.database.postgres import PostgresDatabase
 from nightlatch.errors import StoreUnreachable
 from nightlatch.gates.file import File
 from nightlatch.ledger import kinds, open_for
@@ -48,8 +48,8 @@ def reader(ledger_url: str, book: Ledger) -> Reader:
     return Reader(ledger_url)
 
 
-def ended(book: Ledger, job: str, state: str, reason: str = "", key: str = "k") -> Run:
-    return begun(book, job=job, key=key).finish(state, reason=reason)
+def ended(book: Ledger, job: str, status: str, reason: str = "", key: str = "k") -> Run:
+    return begun(book, job=job, key=key).finish(status, reason=reason)
 
 
 def running(book: Ledger, store_url: str, job: str) -> Run:
@@ -68,7 +68,7 @@ def test_an_overview_has_what_needs_a_person_first_and_what_to_type(reader, book
     pending = book.open_run("later", "k")
     done = ended(book, "report", "succeeded")
     seen = overview(reader, None)
-    assert {name: [(s.state, s.run.job, s.next.words) for s in group.runs] for name, group in seen.groups.items()} == {
+    assert {name: [(s.status, s.run.job, s.next.words) for s in group.runs] for name, group in seen.groups.items()} == {
         "needs you": [
             ("in-doubt", "mails", ("resolve", doubt.id)),
             ("lapsed", "crawl", ("resolve", lapsed.id)),
@@ -81,7 +81,7 @@ def test_an_overview_has_what_needs_a_person_first_and_what_to_type(reader, book
     assert [s.note for s in seen.needs_you.runs] == ["exit code 9", "its holder ann@here is gone", "exit code 3"]
     assert not seen.nothing_needs_you and not seen.empty
     facts = json.loads(json.dumps(seen.facts()))
-    assert [found["state"] for found in facts["needs_you"]] == ["in-doubt", "lapsed", "failed"]
+    assert [found["status"] for found in facts["needs_you"]] == ["in-doubt", "lapsed", "failed"]
     assert facts["effects"] == facts["items"] == facts["elsewhere"] == facts["capped"] == []
 
 
@@ -96,8 +96,8 @@ def test_of_what_is_over_an_overview_has_only_what_is_young_and_of_the_rest_all(
 def test_runs_are_found_by_the_state_that_is_shown(reader, book, ledger_url):
     begun(book, job="crawl")
     running(book, ledger_url, "agent")
-    assert [s.run.job for s in recent(reader, state="lapsed", limit=10)] == ["crawl"]
-    assert [s.run.job for s in recent(reader, state="running", limit=10)] == ["agent"]
+    assert [s.run.job for s in recent(reader, status="lapsed", limit=10)] == ["crawl"]
+    assert [s.run.job for s in recent(reader, status="running", limit=10)] == ["agent"]
     assert len(recent(reader, limit=1)) == 1
 
 
@@ -294,13 +294,13 @@ def test_looking_at_a_store_that_has_no_ledger_yet_makes_none(any_store, tmp_pat
     assert [seen.record.name for seen in leases.every(reader.store)] == ["nightly"]
     assert list(tmp_path.rglob("*ledger*")) == []
     if any_store.startswith("postgresql"):
-        assert Postgres(any_store, "ledger").areas() == {"store"}
+        assert PostgresDatabase(any_store, "ledger").areas() == {"store"}
 
 
 def test_looking_into_an_empty_database_makes_no_store(postgres_url):
     with pytest.raises(NoStore, match="there is no store at postgresql://"):
         Reader(postgres_url)
-    assert Postgres(postgres_url, "ledger").areas() == set()
+    assert PostgresDatabase(postgres_url, "ledger").areas() == set()
 
 
 @pytest.mark.parametrize("content", ["nothing", "a table of another program"])

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from nightlatch import errors
-from nightlatch.core.model import Holder, Known, Mark, Record
+from nightlatch.core.model import Holder, KnownGrants, Mark, Record
 from nightlatch.core.value import replace
 from nightlatch.errors import Error, Stop
 from nightlatch.ledger import open_for
@@ -47,7 +47,7 @@ def test_one_that_this_side_does_not_know_is_an_error_with_its_exit_code():
 
 
 def test_a_grant_is_not_told():
-    known = Known(grants=frozenset({"secret-1"}), floor=0)
+    known = KnownGrants(grants=frozenset({"secret-1"}), floor=0)
     record = replace(RECORD, grant="secret-2", known=known)
     told = json.dumps(refusal(errors.Busy("held", record)))
     assert "secret" not in told

@@ -28,7 +28,7 @@ def test_what_ended_and_lost_and_running_attempts_used_counts_once(book):
     third = begun(book, 3)
     third.usage(usd=4)
     assert used(book) == [7, 7] and used(book, besides=third.run) == [3, 3]
-    assert book.reap(third.run.id, token=4, grant="grant-4").state == "lost"
+    assert book.reap(third.run.id, token=4, grant="grant-4").status == "lost"
     assert used(book) == [7, 7] and used(book, "other") == [0, 0]
 
 

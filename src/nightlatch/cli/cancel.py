@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..core import advice, states
+from ..core import advice, statuses
 from ..core.printable import printable
 from ..errors import InDoubt, RunEnded
 from ..ledger import open_for
@@ -29,7 +29,7 @@ def main(argv: list[str]) -> int:
     args = parser.parse_args(argv)
     reader = open_reader(args.store)
     run = reader.run(args.run)
-    if reader.state(run) == lapse.LAPSED:
+    if reader.status(run) == lapse.LAPSED:
         # Nobody is there to find the word; it would wait for the next attempt and end that one.
         raise InDoubt(
             f"{title(run)} has lapsed: its holder {run.holder} is gone. Say how it ended: "
@@ -40,8 +40,8 @@ def main(argv: list[str]) -> int:
     except RunEnded as ended:
         raise undecidable(ended) from None
     if args.json:
-        print_json(facts(asked, asked.state))
-    elif asked.state == states.RUNNING:
+        print_json(facts(asked, asked.status))
+    elif asked.status == statuses.RUNNING:
         holder = printable(str(asked.holder))
         print(
             f"{title(run)} is asked to end: {holder} finds the word within seconds, and ends the "

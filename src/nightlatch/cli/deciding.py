@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..core import states
+from ..core import statuses
 from ..core.printable import printable
 from ..errors import Error, RunEnded, UsageError
 from ..observe import runs
@@ -24,4 +24,4 @@ def title(run: Run) -> str:
 
 def undecidable(error: RunEnded) -> Error:
     """What cannot be decided: 76 when it waits for a person in another way, else 64."""
-    return error if states.needs_person(error.run.state) else UsageError(str(error))
+    return error if statuses.needs_person(error.run.status) else UsageError(str(error))

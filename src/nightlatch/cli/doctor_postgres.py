@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..core import duration
 from ..database import schema
-from ..database.postgres import PATIENCE, Postgres
+from ..database.postgres import PATIENCE, PostgresDatabase
 from ..system import clock
 
 TYPE_CHECKING = False
@@ -18,7 +18,7 @@ _SKEW = 5.0  # seconds between this machine's clock and the server's that a pers
 
 
 def findings(url: str) -> Iterator[Finding]:
-    database = Postgres(url, "store")
+    database = PostgresDatabase(url, "store")
     try:
         settings: dict[str, str] = dict(database.read("SELECT name, setting FROM pg_settings"))
         yield _version(settings)
@@ -55,7 +55,7 @@ def _durability(settings: dict[str, str]) -> Finding:
     return "ok", "durability", f"every commit is on the disk (synchronous_commit {settings['synchronous_commit']})", ""
 
 
-def _failover(database: Postgres, settings: dict[str, str]) -> Finding:
+def _failover(database: PostgresDatabase, settings: dict[str, str]) -> Finding:
     if database.read("SELECT pg_is_in_recovery()") == [(True,)]:
         return "fail", "failover", "this server is a standby: nothing can be written", "name the primary in --store"
     ((standbys,),) = database.read("SELECT count(*) FROM pg_stat_replication")
@@ -87,7 +87,7 @@ def _timeouts(settings: dict[str, str]) -> Finding:
     return "ok", "timeouts", f"none that would cut off a verb{closed}", ""
 
 
-def _clock(database: Postgres) -> Finding:
+def _clock(database: PostgresDatabase) -> Finding:
     """The quickest of a few answers: half of its way is the error."""
     samples = []
     for _ in range(5):
@@ -102,7 +102,7 @@ def _clock(database: Postgres) -> Finding:
     return "ok", "server clock", found, ""
 
 
-def _pooler(database: Postgres) -> Finding:
+def _pooler(database: PostgresDatabase) -> Finding:
     wire = database.dial(clock.now() + PATIENCE)
     try:
         direct = wire.execute(b"SELECT pg_backend_pid()", [], clock.now() + PATIENCE) == [(wire.backend,)]

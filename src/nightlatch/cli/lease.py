@@ -165,9 +165,9 @@ def _list(store: Store, args: Namespace) -> int:
         if args.json:
             print_json(seen.facts())
         else:
-            state = f"{record.holder}, {held.ending(record)}" if record.grant else "free"
-            state += f"; {seen.left_behind} begun and not ended" if seen.left_behind else ""
-            print(f"{printable(record.name):<24} {record.token:>14}  {printable(state)}")
+            status = f"{record.holder}, {held.ending(record)}" if record.grant else "free"
+            status += f"; {seen.left_behind} begun and not ended" if seen.left_behind else ""
+            print(f"{printable(record.name):<24} {record.token:>14}  {printable(status)}")
     return 0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from ..core import advice, states
+from ..core import advice, statuses
 from ..errors import UsageError
 from ..observe.runs import next_of
 from ..runtime.supervisor.run import kept_output
@@ -48,8 +48,8 @@ def main(argv: list[str]) -> int:
         return 0
     over = _Over(reader, run)
     _pass_on(folder, args.raw, over)
-    then = advice.text(next_of(reader, run, over.state))
-    print(f"nightlatch: run {run.id} of {run.job} is {over.state}: {then}", file=sys.stderr)
+    then = advice.text(next_of(reader, run, over.status))
+    print(f"nightlatch: run {run.id} of {run.job} is {over.status}: {then}", file=sys.stderr)
     return 0
 
 
@@ -60,10 +60,10 @@ def _explain(run: Run, follow: bool) -> None:
         raise UsageError(
             f"the output of run {run.id} is kept on {run.host}, where it ran: {advice.command('logs', run.id)} there"
         )
-    if run.state in states.OPEN and not follow:
+    if run.status in statuses.OPEN and not follow:
         raise UsageError(f"run {run.id} has printed nothing yet: {advice.command('logs', '-f', run.id)} waits for it")
-    if run.state not in states.OPEN:
-        raise UsageError(f"there is no output of run {run.id} ({run.state}) here: {advice.command('show', run.id)}")
+    if run.status not in statuses.OPEN:
+        raise UsageError(f"there is no output of run {run.id} ({run.status}) here: {advice.command('show', run.id)}")
 
 
 class _Over:
@@ -71,13 +71,13 @@ class _Over:
 
     def __init__(self, reader: Reader, run: Run) -> None:
         self._reader, self._run, self._look_at = reader, run.id, 0.0
-        self.state = ""
+        self.status = ""
 
     def __call__(self) -> bool:
         if clock.now() >= self._look_at:
-            self.state = self._reader.state(self._reader.run(self._run))
+            self.status = self._reader.status(self._reader.run(self._run))
             self._look_at = clock.now() + _LOOK_EVERY
-        return self.state not in states.OPEN
+        return self.status not in statuses.OPEN
 
 
 def _pass_on(folder: str, raw: bool, over: _Over | None) -> None:

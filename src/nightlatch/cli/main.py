@@ -23,7 +23,7 @@ COMMANDS = {
     "spend": "inside a run: report what was used",
     "fail": "inside a run: say what it failed of, and whether trying again may help",
     "status": "the last night in one screen; the same as `nightlatch` alone",
-    "runs": "list the runs, by job, state and time",
+    "runs": "list the runs, by job, status and time",
     "show": "one run: timeline, attempts, refusals, usage, the end of its output",
     "logs": "what a run's command printed; -f follows",
     "usage": "what was used, by job or by day",

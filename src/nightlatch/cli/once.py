@@ -175,5 +175,5 @@ def _resolve(args: Namespace, command: list[str]) -> int:
     if command:
         raise UsageError("--resolve runs no command: leave away what stands behind --")
     effect = resolve(args.key, args.resolve, scope=args.scope, store=args.store or store_of_run())
-    print(f"{effect.key} is {effect.state}: {effect.reason}")
+    print(f"{effect.key} is {effect.status}: {effect.reason}")
     return 0

@@ -69,7 +69,7 @@ def main(argv: list[str]) -> int:
     run = None if args.batch or args.scope or args.job else reader.ledger.run(args.what)
     if args.job and not found:
         run = reader.ledger.find(args.job, args.what)
-    waiting = run is not None and reader.state(run) in NEEDS_DECISION
+    waiting = run is not None and reader.status(run) in NEEDS_DECISION
     if len(found) + waiting > 1:
         raise _several(args.what, found, run if waiting else None)
     if found:
@@ -87,17 +87,17 @@ def _decide(reader: Reader, one: Undecided, args: Namespace) -> int:
         if waiting > 1:
             all_items = advice.to("batch", one.batch, "--resolve", "again")
             choices.append((all_items, f"all {waiting} of the batch that wait"))
-        return _ask(f"{printable(one.title)} is {one.state}: {why}", choices, one.facts() if args.json else None)
-    state = settle(one, args.outcome, reader, args.wait)
+        return _ask(f"{printable(one.title)} is {one.status}: {why}", choices, one.facts() if args.json else None)
+    status = settle(one, args.outcome, reader, args.wait)
     if args.json:
-        print_json({**one.facts(), "state": state})
+        print_json({**one.facts(), "status": status})
     else:
-        print(f"{printable(one.title)} is {state}" + ("" if state == "done" else ": the next start does it"))
+        print(f"{printable(one.title)} is {status}" + ("" if status == "done" else ": the next start does it"))
     return 0
 
 
 def settle(one: Undecided, outcome: str, reader: Reader, wait: float) -> str:
-    """The state it is in now."""
+    """The status it is in now."""
     if one.batch:
         from ..runtime.supervisor.batches.batch import resolve as resolve_items
 
@@ -117,7 +117,7 @@ def settle(one: Undecided, outcome: str, reader: Reader, wait: float) -> str:
         return effects.resolution(outcome)
     from ..runtime.shared.effect_records import resolve
 
-    return resolve(one.key, outcome, by=who(), scope=one.scope, store=reader.url, wait=wait).state
+    return resolve(one.key, outcome, by=who(), scope=one.scope, store=reader.url, wait=wait).status
 
 
 def _decide_elsewhere(reader: Reader, args: Namespace) -> int:
@@ -125,7 +125,7 @@ def _decide_elsewhere(reader: Reader, args: Namespace) -> int:
     what, scope = args.what, args.scope or STORE_WIDE
     known = None if args.batch or args.job else reader.ledger.effects.find(scope, what)
     if known:
-        raise UsageError(f"the effect {printable(what)} is {known.state}: there is nothing to resolve")
+        raise UsageError(f"the effect {printable(what)} is {known.status}: there is nothing to resolve")
     where = f"neither a run nor an effect nor an item {what}"
     if args.batch or args.job:
         where = (
@@ -141,7 +141,7 @@ def _decide_elsewhere(reader: Reader, args: Namespace) -> int:
         effect = resolve(what, args.outcome, by=who(), scope=scope, store=reader.url, wait=args.wait)
     except UsageError:
         raise UsageError(nothing) from None
-    print(f"the effect {printable(what)} is {effect.state}")
+    print(f"the effect {printable(what)} is {effect.status}")
     return 0
 
 
@@ -152,17 +152,17 @@ def _several(what: str, found: list[Undecided], run: Run | None) -> UsageError:
 
 
 def _decide_run(reader: Reader, run: Run, args: Namespace) -> int:
-    state = reader.state(run)
-    if state not in NEEDS_DECISION:
+    status = reader.status(run)
+    if status not in NEEDS_DECISION:
         look = advice.command("show", run.id)
-        raise UsageError(f"{title(run)} is {state}: there is nothing to resolve. Look: {look}")
+        raise UsageError(f"{title(run)} is {status}: there is nothing to resolve. Look: {look}")
     if not args.outcome:
         lapsed = "its holder is gone, and nobody has taken over. Started again as it was, it goes on by itself, or asks"
-        reason = printable(run.reason) if run.state == state else lapsed
+        reason = printable(run.reason) if run.status == status else lapsed
         first = (advice.to("show", run.id), "look at it first")
         choices = [first, *((advice.to("resolve", run.id, word), what) for word, what in _CHOICES)]
-        sentence = f"{title(run)} is {state}: {reason or 'nobody knows whether it acted'}"
-        return _ask(sentence, choices, facts(run, state) if args.json else None)
+        sentence = f"{title(run)} is {status}: {reason or 'nobody knows whether it acted'}"
+        return _ask(sentence, choices, facts(run, status) if args.json else None)
     try:
         decided = decide.resolve(
             run, args.outcome, who(), ledger=open_for(reader.url), store=reader.store, wait=args.wait
@@ -170,11 +170,11 @@ def _decide_run(reader: Reader, run: Run, args: Namespace) -> int:
     except RunEnded as ended:
         raise UsageError(str(ended)) from None  # another was faster
     if args.json:
-        print_json(facts(decided, decided.state))
+        print_json(facts(decided, decided.status))
     elif args.outcome == decide.DONE:
         print(f"{title(run)} is succeeded, and its key is done: nobody does it again")
     else:
-        print(f"{title(run)} is {decided.state}; the next attempt: {advice.text(start(reader, decided))}")
+        print(f"{title(run)} is {decided.status}; the next attempt: {advice.text(start(reader, decided))}")
     return 0
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..core import advice, states
+from ..core import advice, statuses
 from ..core.printable import printable
 from ..errors import InDoubt, RunEnded
 from ..ledger import open_for
@@ -29,7 +29,7 @@ def main(argv: list[str]) -> int:
     args = parser.parse_args(argv)
     reader = open_reader(args.store)
     run = reader.run(args.run)
-    if reader.state(run) == lapse.LAPSED:
+    if reader.status(run) == lapse.LAPSED:
         raise InDoubt(
             f"{title(run)} has lapsed: its holder is gone, and it may have acted. Look, then: "
             f"{advice.command('resolve', run.id)}"
@@ -39,9 +39,9 @@ def main(argv: list[str]) -> int:
     except RunEnded as ended:
         raise undecidable(ended) from None
     if args.json:
-        print_json(facts(again, again.state))
+        print_json(facts(again, again.status))
         return 0
-    if run.state == states.WAITING:
+    if run.status == statuses.WAITING:
         holder = printable(str(run.holder))
         print(f"{title(run)} is due: {holder} begins attempt {run.attempt + 1} within seconds. If that is gone:")
     else:

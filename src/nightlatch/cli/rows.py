@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..core import advice, duration, states
+from ..core import advice, duration, statuses
 from ..runtime.supervisor.afterwards import lapse
 from ..system import clock
 from . import screen
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from ..observe.undecided import Undecided
 
 _COLOURS = (
-    dict.fromkeys((*states.ASKING, *states.FAILURES), screen.RED)
-    | {lapse.LAPSED: screen.YELLOW, states.RUNNING: screen.CYAN, states.SUCCEEDED: screen.GREEN}
-    | dict.fromkeys((states.PENDING, states.WAITING, states.CANCELLED), screen.DIM)
+    dict.fromkeys((*statuses.ASKING, *statuses.FAILURES), screen.RED)
+    | {lapse.LAPSED: screen.YELLOW, statuses.RUNNING: screen.CYAN, statuses.SUCCEEDED: screen.GREEN}
+    | dict.fromkeys((statuses.PENDING, statuses.WAITING, statuses.CANCELLED), screen.DIM)
 )
 
 
-def colour_of(state: str) -> str:
-    return _COLOURS.get(state, screen.BOLD)
+def colour_of(status: str) -> str:
+    return _COLOURS.get(status, screen.BOLD)
 
 
 def lines(runs: Sequence[RunView], undecided: Sequence[Undecided] = ()) -> list[str]:
@@ -32,17 +32,17 @@ def lines(runs: Sequence[RunView], undecided: Sequence[Undecided] = ()) -> list[
 
 
 def _run(seen: RunView) -> list[str]:
-    return [seen.state, seen.run.job, seen.key, _when(seen), seen.note, advice.text(seen.next)]
+    return [seen.status, seen.run.job, seen.key, _when(seen), seen.note, advice.text(seen.next)]
 
 
 def _undecided(one: Undecided) -> list[str]:
     what = f"{one.count} items" if one.count > 1 else one.key
-    return [one.state, one.of, what, screen.ago(one.changed), one.note, advice.text(one.resolve())]
+    return [one.status, one.of, what, screen.ago(one.changed), one.note, advice.text(one.resolve())]
 
 
 def _when(seen: RunView) -> str:
     if seen.running_since is not None:
         return f"for {duration.show(max(clock.wall() - seen.running_since, 1))}"
-    if seen.state == states.WAITING and seen.run.due is not None:
+    if seen.status == statuses.WAITING and seen.run.due is not None:
         return f"due {screen.until(seen.run.due)}"
     return screen.ago(seen.run.changed)

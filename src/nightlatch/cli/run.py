@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from ..core import advice, duration, options, states
+from ..core import advice, duration, options, statuses
 from ..core.job import Job, unpack
 from ..core.options import RUN
 from ..core.target import Command, Function
@@ -82,7 +82,7 @@ def _run(args: Namespace, command: list[str]) -> int:
     if args.verdict:
         verdict.write(args.verdict, told)
     _print(told)
-    if (states.needs_person(told.status) or told.exit_code == InDoubt.exit_code) and told.run:
+    if (statuses.needs_person(told.status) or told.exit_code == InDoubt.exit_code) and told.run:
         print(f"nightlatch: it waits for you: {advice.command('show', told.run)}", file=sys.stderr)
     return told.exit_code
 

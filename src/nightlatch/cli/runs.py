@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from ..errors import UsageError
-from ..observe.runs import STATES, recent
+from ..observe.runs import STATUSES, recent
 from . import rows
 from .arguments import Parser
 from .json_out import print_json
@@ -16,15 +16,15 @@ The runs, the newest change first. `lapsed` is a run whose holder is gone and th
 
 _EXAMPLES = """\
   nightlatch runs --since 24h
-  nightlatch runs --job articles --state failed
-  nightlatch runs --state lapsed
+  nightlatch runs --job articles --status failed
+  nightlatch runs --status lapsed
   nightlatch runs --json | jq -r 'select(.usage.usd > 1) | .run'"""
 
 
 def main(argv: list[str]) -> int:
     parser = Parser("runs", _PURPOSE, _EXAMPLES)
     parser.add_argument("--job", metavar="NAME", help="of this job only")
-    parser.add_argument("--state", metavar="STATE", choices=STATES, help=f"one of {', '.join(STATES)}")
+    parser.add_argument("--status", metavar="STATUS", choices=STATUSES, help=f"one of {', '.join(STATUSES)}")
     parser.add_argument("--since", metavar="TIME", help="changed within this time, as in 24h or 7d")
     parser.add_argument("--limit", metavar="N", type=int, default=50, help="at most so many (default 50)")
     parser.add_argument("--json", action="store_true", help="one JSON object a run")
@@ -32,7 +32,7 @@ def main(argv: list[str]) -> int:
     if args.limit < 1:
         raise UsageError(f"--limit {args.limit}: give a number of at least 1")
     reader = open_reader(args.store, listing=True)
-    seen = recent(reader, job=args.job, state=args.state, since=since_of(args.since), limit=args.limit + 1)
+    seen = recent(reader, job=args.job, status=args.status, since=since_of(args.since), limit=args.limit + 1)
     if args.json:
         for one in seen[: args.limit]:
             print_json(one.facts())

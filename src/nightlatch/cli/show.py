@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..core import advice, duration, states
+from ..core import advice, duration, statuses
 from ..core.effects import STORE_WIDE
 from ..core.printable import printable
 from ..errors import UsageError
@@ -70,7 +70,7 @@ def main(argv: list[str]) -> int:
 
 
 def _show(seen: Details) -> None:
-    print(f"{printable(seen.title)}: {screen.paint(seen.state, colour_of(seen.state))}")
+    print(f"{printable(seen.title)}: {screen.paint(seen.status, colour_of(seen.status))}")
     for word, text in _lines(seen):
         print(f"  {word:<9} {printable(text)}")
     _section("attempts", _attempts(seen.attempts))
@@ -107,7 +107,7 @@ def _plan(made: Plan, json: bool) -> int:
             print(f"  {word:<9} {printable(text)}")
     cells = [
         [
-            effect.state,
+            effect.status,
             printable(effect.key),
             "" if effect.scope == STORE_WIDE else f"scope {printable(effect.scope)}",
             printable(effect.reason),
@@ -127,19 +127,19 @@ def _events(events: Sequence[Event]) -> list[str]:
 
 
 def _items(seen: Details) -> list[str]:
-    """Of a batch: how many there are in each state, and what to type about those that need a decision."""
+    """Of a batch: how many there are in each status, and what to type about those that need a decision."""
     if not seen.items:
         return []
     cells = [
-        [one.state, f"{one.count}, as {one.key}", one.reason, advice.text(one.resolve())]
+        [one.status, f"{one.count}, as {one.key}", one.reason, advice.text(one.resolve())]
         for one in seen.undecided_items
     ]
-    counts = ", ".join(f"{count} {state}" for state, count in sorted(seen.items.items()))
+    counts = ", ".join(f"{count} {status}" for status, count in sorted(seen.items.items()))
     return [f"  {counts}", *screen.columns(cells, elastic=(2,))]
 
 
 def _lines(seen: Details) -> list[tuple[str, str]]:
-    run, state = seen.run, seen.state
+    run, status = seen.run, seen.status
     ended = f"{screen.moment(run.ended)}, took {duration.show(run.elapsed)}" if run.ended and run.attempt else ""
     lines = [
         ("key", run.key),
@@ -147,11 +147,11 @@ def _lines(seen: Details) -> list[tuple[str, str]]:
         ("command", screen.cut(printable(run.command), _LONGEST)),
         ("reason", seen.reason),
         ("exit code", "" if run.exit_code is None else str(run.exit_code)),
-        ("holder", str(run.holder) if state in (states.RUNNING, lapse.LAPSED) else ""),
+        ("holder", str(run.holder) if status in (statuses.RUNNING, lapse.LAPSED) else ""),
         ("host", run.host),
         ("opened", screen.moment(run.created)),
         ("started", screen.moment(run.started) if run.started else ""),
-        ("ended", ended if run.state not in states.OPEN else ""),
+        ("ended", ended if run.status not in statuses.OPEN else ""),
         ("due", screen.moment(run.due) if run.due else ""),
         ("progress", seen.progress),
         ("usage", run.usage.show()),
@@ -164,7 +164,7 @@ def _attempts(attempts: Sequence[Attempt]) -> list[str]:
     cells = [
         [
             str(attempt.attempt),
-            attempt.state,
+            attempt.status,
             screen.moment(attempt.started),
             f"took {duration.show(attempt.elapsed)}" if attempt.ended else "",
             f"token {attempt.token}",

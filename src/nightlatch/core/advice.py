@@ -10,7 +10,7 @@ from .passwords import without_password
 from .printable import printable
 from .value import value
 
-_given = ""  # by --store; what the environment names, the user's next command finds there too
+_chosen_store = ""  # by --store; what the environment names, the user's next command finds there too
 
 
 @value(frozen=True, kw_only=True)
@@ -32,18 +32,18 @@ def to(*words: str, rest: str = "") -> Advice:
 
 def about(store: str | None) -> None:
     """From now on commands are about this store; none: about the one that is used anyway."""
-    global _given  # noqa: PLW0603 - a process is started about one store, and messages are made everywhere
-    _given = without_password(store or "")
+    global _chosen_store  # noqa: PLW0603 - a process is started about one store, and messages are made everywhere
+    _chosen_store = without_password(store or "")
 
 
-def given() -> str:
+def chosen_store() -> str:
     """The store that commands are about, for a process that this one starts; "" for none."""
-    return _given
+    return _chosen_store
 
 
 def text(advice: Advice) -> str:
     """As the user of this process types it."""
-    return advice.shell(_given)
+    return advice.shell(_chosen_store)
 
 
 def command(*words: str, rest: str = "") -> str:

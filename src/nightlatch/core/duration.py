@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..errors import UsageError
-from . import given
+from . import checks
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _LONGEST = 1e10  # seconds: every clock and database here can count so far
@@ -13,7 +13,7 @@ _HINT = 'write it with units, as in "90s", "10m" or "1h30m"'
 def parse(text: str, *, what: str = "duration") -> float:
     """Seconds in `text`. A bare number is refused: 90 could be seconds or minutes."""
     if not isinstance(text, str):
-        raise UsageError(f"{what} {given.shown(text)} is no text: {_HINT}")
+        raise UsageError(f"{what} {checks.shown(text)} is no text: {_HINT}")
     rest = text.strip().lower()
     total, last = 0.0, float("inf")
     if not rest:

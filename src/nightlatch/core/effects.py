@@ -8,7 +8,7 @@ begun ─→ done
 from __future__ import annotations
 
 from ..errors import UsageError
-from . import given
+from . import checks
 from .keys import key as derive
 from .model import check_name
 
@@ -23,7 +23,7 @@ IN_DOUBT = "in-doubt"
 PLANNED = "planned"  # in a dry-run, in place of doing it
 SET_ASIDE = "needs-attention"  # of an item: by its own word, trying it again as it stands is in vain
 
-RESOLUTIONS = {"done": DONE, "failed": FAILED, "again": FAILED}  # a person's word → the state it leads to
+RESOLUTIONS = {"done": DONE, "failed": FAILED, "again": FAILED}  # a person's word → the status it leads to
 
 STORE_WIDE = "once"  # the scope of an effect for which none is named
 
@@ -34,7 +34,7 @@ _CODES = range(1, 256)
 
 
 def judge(exit_code: int, ended_by: str, not_done: Collection[int]) -> tuple[str, str]:
-    """(state, reason) of an effect whose command has ended.
+    """(status, reason) of an effect whose command has ended.
 
     `ended_by` says who ended it from outside, "" if nobody did. Only a command that came to its own end
     can prove anything, and only by 0 or by a code that was declared to mean that nothing was done.
@@ -76,8 +76,8 @@ def typed(key: str, *words: str, by: Collection[str] = ()) -> tuple[str, ...]:
 def check_key(key: str) -> str:
     if not isinstance(key, str) or not key or len(key) > _LONGEST_KEY or not key.isprintable():
         raise UsageError(
-            f"{given.shown(key)} cannot be a key: use 1 to {_LONGEST_KEY} printable characters that name what is done, "
-            f"as in invoice/2026-117"
+            f"{checks.shown(key)} cannot be a key: use 1 to {_LONGEST_KEY} printable characters that name what is "
+            f"done, as in invoice/2026-117"
         )
     return key
 

@@ -12,11 +12,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from .model import Known, Mark
+    from .model import KnownGrants, Mark
 
 
 @value(frozen=True, kw_only=True)
-class Standing:
+class KeptMark:
     """A mark as a gate keeps it, with what a person asks when it refuses: whose, and since when."""
 
     mark: Mark
@@ -74,7 +74,7 @@ class Refusal:
         )
 
 
-def admit(gate: str, standing: Mapping[str, Standing], offered: Mark, known: Known | None = None) -> bool:
+def admit(gate: str, standing: Mapping[str, KeptMark], offered: Mark, known: KnownGrants | None = None) -> bool:
     """May a holder with this mark write here? True: yes, and the mark has to be raised first. False: yes,
     and its mark stands already. Otherwise raises StaleToken, or OtherStore.
 
@@ -121,7 +121,7 @@ def forgotten(gate: str, offered: Mark, stands: Mark, by: str = "a holder") -> F
     )
 
 
-def pack(standing: Mapping[str, Standing], landings: Iterable[Landing] = ()) -> str:
+def pack(standing: Mapping[str, KeptMark], landings: Iterable[Landing] = ()) -> str:
     """Marks as text: one a line, fields separated by tabs, the same in a file, a blob and an object.
 
     A landing is a line whose first field is empty: its lease's name is at the end, before the digest.
@@ -134,9 +134,9 @@ def pack(standing: Mapping[str, Standing], landings: Iterable[Landing] = ()) -> 
     )
 
 
-def unpack(text: str) -> dict[str, Standing]:
+def unpack(text: str) -> dict[str, KeptMark]:
     """The marks by lease name."""
-    return {mark.name: Standing(mark=mark, by=by, at=at) for name, mark, at, by in _lines(text) if name}
+    return {mark.name: KeptMark(mark=mark, by=by, at=at) for name, mark, at, by in _lines(text) if name}
 
 
 def landings(text: str) -> tuple[Landing, ...]:

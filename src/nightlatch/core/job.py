@@ -1,9 +1,8 @@
 """A job, declared once: what is run, and the table of its options.
 
-Each field with a row is an option: of `nightlatch run` as --keep-awake, of `@nightlatch.job` and `nightlatch.run()` as
-keep_awake, in the order in which they are shown. `nightlatch.toml` will have the same names; what it adds (schedule,
-overlap, catch_up, late, jitter, hosts, tags, env_file, items) is one row each, valid there, and with `defines=False`
-where it does not change what the job is.
+Each field with a row is an option: of `nightlatch run` as --keep-awake, of `@nightlatch.job`, `nightlatch.run()` and
+`nightlatch.toml` as keep_awake, in the order in which they are shown. A row says where it is valid: what only a
+schedule needs is valid in `nightlatch.toml` alone. One with `defines=False` does not change what the job is.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 from ..errors import BadOption, UsageError
 from . import duration, options, target
 from .model import check_name
-from .options import OF_A_START, as_flag
+from .options import OF_A_START, OF_CODE, OF_THE_FILE, as_flag
 from .tenure import MINIMUM_TTL
 from .value import replace, value
 
@@ -27,8 +26,11 @@ BY_HAND = "by-hand-"  # how the key of a run without one begins
 LOST_POLICIES = ("again", "doubt")
 METERS = ("report", "output")  # `nightlatch spend`, or the agent's final JSON
 REPORT = "report"  # as a source of progress: the command calls `nightlatch progress`
+SKIP, QUEUE, CANCEL = OVERLAPS = ("skip", "queue", "cancel")  # what a slot becomes while an older run is at work
+ONE, NONE = CATCH_UPS = ("one", "none")  # what becomes of missed slots: one run of the newest, or none
 
-_VERSION = 1  # of a packed job
+_VERSION = 2  # of a packed job
+_FACTS = ("name", "due", "missed", "since", "defined_as")  # of it that are not options
 _LONGEST_KEY = 1000
 
 
@@ -39,10 +41,47 @@ class Job:
     name: str
     target: Command | Function
     due: str = ""  # the slot this start is for
+    missed: int = 0  # how many older slots are made up for by this start
+    since: str = ""  # the last slot that succeeded
+    defined_as: str = ""  # what it is, where the file that says so has other words; "": its target and options
 
-    key: str = options.text("what is processed: a key that is done is not done again", defines=False)
-    slot: str = options.text("the newest due time of this schedule is slot and key", metavar="CRON")
+    schedule: tuple[str, ...] = options.texts(
+        'when it is due: "0 2 * * *", "@daily", "every 45m", or a list of those; without it by hand only',
+        metavar="WHEN",
+        where=OF_THE_FILE,
+    )
+    key: str = options.text("what is processed: a key that is done is not done again", defines=False, where=OF_CODE)
+    slot: str = options.text("the newest due time of this schedule is slot and key", metavar="WHEN", where=OF_CODE)
     tz: str = options.text("the schedule's time zone (default: this machine's)", metavar="ZONE")
+    overlap: str = options.text(
+        "skip, queue or cancel: what becomes of a slot while the run before it is still at work",
+        SKIP,
+        metavar="POLICY",
+        choices=OVERLAPS,
+        refused={"allow": "two runs of a job would write at once, and one that was lost could not be fenced off. Use "
+                          "skip, queue or cancel, or two jobs"},
+        where=OF_THE_FILE,
+    )  # fmt: skip
+    catch_up: str = options.text(
+        "one: the newest of the slots that were missed is run; none: a slot that was missed is skipped",
+        ONE,
+        metavar="POLICY",
+        choices=CATCH_UPS,
+        where=OF_THE_FILE,
+    )
+    late: float | None = options.bound("a slot that is older than this is not run", "none", where=OF_THE_FILE)
+    jitter: float = options.time(
+        "put each slot off by up to this much, by a hash of job and slot", "0s", where=OF_THE_FILE, defines=False
+    )
+    hosts: tuple[str, ...] = options.texts(
+        "the machines that may run it, in this order; each waits 30s longer than the one before it",
+        metavar="HOST",
+        where=OF_THE_FILE,
+        defines=False,
+    )
+    tags: tuple[tuple[str, str], ...] = options.pairs(
+        'what usage is counted by, as in {site = "example.org"}', where=OF_THE_FILE, defines=False
+    )
     ttl: float | None = options.time("the lease's (default 60s)")
     wait: float = options.time("how long to wait while it is held", "0s")
     timeout: float | None = options.bound("wall clock, or none", "1h")
@@ -52,6 +91,11 @@ class Job:
     budget: tuple[Cap, ...] = options.caps("usd=2,usd/day=10,tokens/month=1000000")
     meter: str = options.text("report or output: where usage figures come from", metavar="HOW", choices=METERS)
     env: tuple[tuple[str, str], ...] = options.variables("for the command")
+    env_file: str = options.text(
+        "a file with lines NAME=VALUE for the command, read at each start; the values count as secrets",
+        metavar="FILE",
+        where=OF_THE_FILE,
+    )
     cwd: str = options.text("where the command runs", metavar="FOLDER")
     workspace: str = options.text("scratch, git or git:URL#branch: run it in a fresh folder", metavar="KIND")
     publish: tuple[str, ...] = options.texts(
@@ -79,8 +123,8 @@ class Job:
             raise BadOption(f"{self.key[:200]!r} cannot be a key: use up to {_LONGEST_KEY} characters, in UTF-8", "key")
         if self.slot and self.key and self.key != self.due:
             raise BadOption(f"{name('slot')} names the key by itself: leave {name('key')} away", "key")
-        if self.tz and not self.slot:
-            raise BadOption(f"{name('tz')} is the zone of a schedule: add {name('slot', 'CRON')}", "tz")
+        if self.tz and not (self.slot or self.schedule):
+            raise BadOption(f"{name('tz')} is the zone of a schedule: add {name('slot', 'WHEN')}", "tz")
         if self.new and (self.key or self.slot):
             raise BadOption(
                 f"{name('new')} is for a run without a key: leave it away, or {name('key')} and {name('slot')}", "new"
@@ -137,18 +181,18 @@ class Job:
         """What becomes of an attempt whose holder died: it may have acted, unless it could only do so through gates."""
         return self.lost or ("again" if self.workspace and self.publish else "doubt")
 
-    def at(self, due: str) -> Job:
+    def at(self, due: str, *, missed: int = 0, since: str = "") -> Job:
         """This job, for one slot: that is its key."""
-        return replace(self, key=due, due=due)
+        return replace(self, key=due, due=due, missed=missed, since=since)
 
     def definition(self) -> str:
         """What the job is, as a text to be hashed."""
-        return options.definition(self, target=self.target.definition)
+        return self.defined_as or options.definition(self, target=self.target.definition)
 
     def pack(self) -> dict[str, Any]:
         """As JSON has it: any process can start the job. It holds the environment's values, so keep it private."""
-        facts = {"version": _VERSION, "name": self.name, "due": self.due, "target": target.pack(self.target)}
-        return facts | {"options": options.changed(self)}
+        facts = {field: self.__dict__[field] for field in _FACTS}
+        return {"version": _VERSION, **facts, "target": target.pack(self.target), "options": options.changed(self)}
 
 
 def unpack(packed: dict[str, Any]) -> Job:
@@ -158,4 +202,5 @@ def unpack(packed: dict[str, Any]) -> Job:
             f"the job {packed['name']} was packed by another version of Nightlatch: start it with that one"
         )
     given = options.restored(packed["options"])
-    return Job(name=packed["name"], target=target.unpack(packed["target"]), due=packed["due"], **given)
+    facts = {field: packed[field] for field in _FACTS}
+    return Job(target=target.unpack(packed["target"]), **facts, **given)

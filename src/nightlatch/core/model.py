@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..errors import InDoubt, InputChanged, UsageError
-from . import given
+from . import checks
 from .value import replace, value
 
 TYPE_CHECKING = False
@@ -18,7 +18,7 @@ _UNKNOWN = "?"  # user or host
 def check_name(name: str) -> str:
     """Return `name` if it can name a lease on every store: a file, a table row, a git ref."""
     if not isinstance(name, str):
-        raise UsageError(f"{given.shown(name)} cannot be a name: give a text, as in 'reports'")
+        raise UsageError(f"{checks.shown(name)} cannot be a name: give a text, as in 'reports'")
     plain = name.replace("-", "").isascii() and all(c.isalnum() or c in _NAME_EXTRA for c in name)
     if not name or len(name) > _NAME_LENGTH or not plain or name[0] in "-/." or ".." in name or "//" in name:
         raise UsageError(
@@ -70,7 +70,7 @@ class Holder:
 
 
 @value(frozen=True, kw_only=True)
-class Known:
+class KnownGrants:
     """The grants of a lease that its store remembers: a gate's mark of another one tells that it has forgotten some.
 
     Kept as one text, the newest grant first: `grant token grant token grant …`, each token that of the grant behind
@@ -89,10 +89,10 @@ class Known:
     @staticmethod
     def remember(past: str, token: int, grant: str) -> str:
         """`past` with one more grant; `token` was the last one before it."""
-        return f"{grant} {token} {past}"[: Known.LENGTH]
+        return f"{grant} {token} {past}"[: KnownGrants.LENGTH]
 
     @classmethod
-    def read(cls, past: str) -> Known:
+    def read(cls, past: str) -> KnownGrants:
         words = past.split(" ")
         if len(past) == cls.LENGTH:
             words[-1] = ""  # it may be cut
@@ -145,7 +145,7 @@ class Record:
     until: float  # wall clock of its end unless it is renewed, for people
     left: float | None  # seconds left by the store's own clock; None: no clock here can judge it
     version: str  # changes with every grant and every renewal
-    known: Known | None = None  # None: the store does not keep them
+    known: KnownGrants | None = None  # None: the store does not keep them
     begun: tuple[Begun, ...] = ()  # keys that were begun under it and have not ended, the oldest first
 
 
@@ -169,7 +169,7 @@ class Granted:
     token: int
     previous: int  # the token before mine
     gates: tuple[str, ...]  # every gate registered under this name, to be sealed before any work
-    known: Known | None = None  # None: the store does not keep them
+    known: KnownGrants | None = None  # None: the store does not keep them
     begun: tuple[Begun, ...] = ()  # keys that holders before this one began and that have not ended, the oldest first
 
 
@@ -202,12 +202,3 @@ class Done:
                 f"Use another key for other work; a key names what is processed"
             )
         return self
-
-
-@value(frozen=True, kw_only=True)
-class Cursor:
-    """Where a job's schedule stands."""
-
-    job: str
-    next_due: float  # UTC, seconds since the epoch
-    definition: str  # hash of the job definition in force

@@ -9,7 +9,7 @@ front end's `name` says how that field is written there.
 from __future__ import annotations
 
 from ..errors import BadOption, UsageError
-from . import budget, duration, given
+from . import budget, checks, duration
 from .budget import Cap
 
 TYPE_CHECKING = False
@@ -20,8 +20,11 @@ if TYPE_CHECKING:
     Names = Callable[..., str]  # (field, value="") → as the front end writes it
 
 RUN, BATCH, DECORATOR, CALL = "nightlatch run", "nightlatch batch", "@nightlatch.job", "nightlatch.run()"
-OF_A_JOB = (RUN, DECORATOR, CALL)
+FILE = "nightlatch.toml"
+OF_A_JOB = (RUN, DECORATOR, CALL, FILE)
+OF_CODE = (RUN, DECORATOR, CALL)  # the file has its own word for it
 OF_A_START = (RUN, CALL)  # said of one start, not of the job
+OF_THE_FILE = (FILE,)  # what only a schedule needs
 
 
 def as_flag(field: str, value: str = "") -> str:
@@ -32,6 +35,11 @@ def as_flag(field: str, value: str = "") -> str:
 def as_keyword(field: str, value: str = "") -> str:
     """As Python has it: progress="report" """
     return f'{field}="{value}"' if value else field
+
+
+def as_setting(field: str, value: str = "") -> str:
+    """As nightlatch.toml has it: progress = "report" """
+    return f'{field} = "{value}"' if value else field
 
 
 class Option:
@@ -47,13 +55,14 @@ class Option:
         metavar: str = "",
         where: tuple[str, ...] = OF_A_JOB,
         choices: tuple[str, ...] = (),
+        refused: Mapping[str, str] = {},
         defines: bool = True,
     ) -> None:
         self.name = ""  # of the field; its class tells it
         self.default, self.written = default, written  # as a job has it, and as people write it
-        self.metavar, self.where, self.choices = metavar, where, choices
+        self.metavar, self.where, self.choices, self.refused = metavar, where, choices, refused
         self.defines = defines  # part of the job's definition
-        self.flag, self.number, self.many = read is _flag, read is _whole, read in (_texts, _variables)
+        self.flag, self.number, self.many = read is _flag, read is _whole, read in (_texts, _variables, _pairs)
         self.optional = read in (_text, _time, _caps, _item_caps)  # in Python, None stands for the default
         self._read, self._help = read, help
 
@@ -81,6 +90,8 @@ class Option:
         what = name(self.name)
         try:
             found = self._read(value, what)
+            if found in self.refused:
+                raise UsageError(f"{what} {found!r} is not offered: {self.refused[found]}")
             if self.choices and found not in self.choices:
                 raise UsageError(f"{what} {found!r} is none of {', '.join(self.choices)}")
             return found
@@ -139,8 +150,8 @@ def definition(declared: object, **more: object) -> str:
 # ── the kinds of rows: for a type checker each is the value that a job has ──
 
 
-def text(help: str, **more: Any) -> Any:
-    return Option(_text, "", help, **more)
+def text(help: str, default: str = "", **more: Any) -> Any:
+    return Option(_text, default, help, written=default, **more)
 
 
 def time(help: str, default: str = "", **more: Any) -> Any:
@@ -170,6 +181,11 @@ def variables(help: str, **more: Any) -> Any:
     return Option(_variables, (), help, metavar="NAME=VALUE", **more)
 
 
+def pairs(help: str, **more: Any) -> Any:
+    """Names with a text each."""
+    return Option(_pairs, (), help, metavar="NAME=TEXT", **more)
+
+
 def caps(help: str, **more: Any) -> Any:
     """A budget."""
     return Option(_caps, (), help, metavar="CAPS", **more)
@@ -183,7 +199,7 @@ def item_caps(help: str, **more: Any) -> Any:
 def _text(value: object, what: str, *, empty: bool = False) -> str:
     if isinstance(value, str) and value:
         return value  # half characters too: it may name a file
-    return given.text(value, what, empty=empty)
+    return checks.text(value, what, empty=empty)
 
 
 def _time(value: Any, what: str) -> float:
@@ -202,33 +218,39 @@ def _bound(value: Any, what: str) -> float | None:
 
 def _whole(value: object, what: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise UsageError(f"{what} is {given.shown(value)}: write a whole number; 0 is the least")
+        raise UsageError(f"{what} is {checks.shown(value)}: write a whole number; 0 is the least")
     return value
 
 
 def _flag(value: object, what: str) -> bool:
     if not isinstance(value, bool):
-        raise UsageError(f"{what} is {given.shown(value)}: write True or False")
+        raise UsageError(f"{what} is {checks.shown(value)}: write True or False")
     return value
 
 
 def _texts(value: object, what: str) -> tuple[str, ...]:
     if not isinstance(value, str | list | tuple):
-        raise UsageError(f"{what} is {given.shown(value)}: give a text, or a list of texts")
+        raise UsageError(f"{what} is {checks.shown(value)}: give a text, or a list of texts")
     return tuple(_text(one, what) for one in ((value,) if isinstance(value, str) else value))
 
 
-def _variables(value: Any, what: str) -> tuple[tuple[str, str], ...]:
+def _pairs(value: Any, what: str) -> tuple[tuple[str, str], ...]:
     if _is_mapping(value):
-        pairs = [(_text(name, what), "=", _text(text, f"{what} {name}", empty=True)) for name, text in value.items()]
+        found = [(_text(name, what), "=", _text(text, f"{what} {name}", empty=True)) for name, text in value.items()]
     else:
-        pairs = [text.partition("=") for text in _texts(value, what)]
-    for name, equals, _ in pairs:
+        found = [text.partition("=") for text in _texts(value, what)]
+    for name, equals, _ in found:
         if not equals or not name:
             raise UsageError(f"{what} {name!r}: write NAME=VALUE")
+    return tuple((name, text) for name, _, text in found)
+
+
+def _variables(value: Any, what: str) -> tuple[tuple[str, str], ...]:
+    found = _pairs(value, what)
+    for name, _ in found:
         if name.startswith("NIGHTLATCH_"):
             raise UsageError(f"{what} {name}: the run itself sets what begins with NIGHTLATCH_; take another name")
-    return tuple((name, text) for name, _, text in pairs)
+    return found
 
 
 def _item_caps(value: Any, what: str) -> tuple[Cap, ...]:
@@ -239,7 +261,7 @@ def _caps(value: Any, what: str, periods: tuple[str, ...] = budget.PERIODS) -> t
     if _is_mapping(value):
         value = ",".join(f"{cap}={amount}" for cap, amount in value.items())
     elif not isinstance(value, str):
-        raise UsageError(f'{what} is {given.shown(value)}: write it as in {{"usd": 2, "usd/day": 10}}')
+        raise UsageError(f'{what} is {checks.shown(value)}: write it as in {{"usd": 2, "usd/day": 10}}')
     return budget.parse(value, periods) if value else ()
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from .fence import Refusal, Standing
-from .model import Begun, Cursor, Done, Granted, Holder, Known, Mark, Record, Takeover
+from .fence import KeptMark, Refusal
+from .model import Begun, Done, Granted, Holder, KnownGrants, Mark, Record, Takeover
+from .row import Cursor, Move
 
 
 class Store(Protocol):
@@ -78,13 +79,15 @@ class Store(Protocol):
     def settle_many(self, name: str, grant: str, scope: str, keys: Mapping[str, str]) -> None:
         """Mark many keys done as `settle` does, each with its value, all or none where the store can."""
 
-    def cursor(self, job: str) -> Cursor | None:
-        """Where the job's schedule stands."""
+    def cursors(self, jobs: Collection[str] | None = None, *, due: float | None = None) -> list[Cursor]:
+        """The jobs' rows: all, those of these `jobs`, or those that are worth a look at the time `due`."""
 
-    def advance(self, job: str, seen: float | None, next_due: float, definition: str) -> bool:
-        """Move the cursor from `seen` (None: there is none yet) to `next_due`, if nobody else did.
+    def advance(self, moves: Sequence[Move]) -> list[bool]:
+        """Move many rows in one go; says of each whether its move is the row's last one.
 
-        False, and nothing moved, if the cursor is elsewhere or `seen` is still to come by the store's clock.
+        A row moves only from the move that was `seen`, and its slot not past the store's clock, unless it was there
+        before. A row that another is moving in this moment may be left: not won, and worth another look. A move that
+        is sent again finds its own id there, and has won; if another has moved the row since, it has not.
         """
 
     def register(self, name: str, grant: str, gate: str) -> bool:
@@ -100,13 +103,13 @@ class Store(Protocol):
         person's word that the gate is gone for good.
         """
 
-    def listen(self, name: str) -> Ear:
+    def listen(self, name: str) -> ReleaseWaiter:
         """Begin to wait for `name`: what is released from now on, the ear hears, if the store sends word at all.
 
         Never raises: a store that cannot be heard is looked at again and again.
         """
 
-    def judges_unseen(self, record: Record) -> bool:
+    def may_expire_by_observation(self, record: Record) -> bool:
         """May a record whose `left` is None be taken by watching it stand still for its TTL?
 
         Raises if it must not: another machine on a store that serves one.
@@ -119,7 +122,7 @@ class Store(Protocol):
         """Let go of connections. The store may be used again; it opens what it needs."""
 
 
-class Ear(Protocol):
+class ReleaseWaiter(Protocol):
     """A waiter's ear for one lease. How often it is worth looking at a store is the store's own affair."""
 
     def wait(self, seconds: float) -> None:
@@ -142,7 +145,7 @@ class Gate(Protocol):
     def url(self) -> str:
         """What it is registered as; `gates.open(url)` makes it again, on any machine."""
 
-    def seal(self, mark: Mark, by: str, known: Known | None = None) -> Mark | None:
+    def seal(self, mark: Mark, by: str, known: KnownGrants | None = None) -> Mark | None:
         """Raise the gate's mark, so that every older grant is refused from now on; returns the mark before.
 
         Durable when it returns. Raises `StaleToken` if a newer mark stands, `OtherStore` if the gate
@@ -162,7 +165,7 @@ class Registrable(Gate, Protocol):
 class Inspectable(Gate, Protocol):
     """A gate that a person can look into and correct: `nightlatch gate`."""
 
-    def standing(self) -> dict[str, Standing]:
+    def standing(self) -> dict[str, KeptMark]:
         """Every mark by lease name."""
 
     def refusals(self) -> list[Refusal]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .. import exits
-from . import states
+from . import statuses
 
 LONGEST = 3600.0  # seconds between two attempts, at the most
 
@@ -14,15 +14,15 @@ AGAIN, IN_VAIN = exits.HELD, exits.PERMANENT  # exit codes that say so: EX_TEMPF
 
 _HTTP_LATER = frozenset({408, 425, 429})
 _HTTP_NEVER = frozenset({501, 505})  # of those from 500 on: the server cannot do it, now or later
-_TRANSIENT_STATES = (states.TIMED_OUT, states.STALLED)
+_TRANSIENT_STATES = (statuses.TIMED_OUT, statuses.STALLED)
 
 
-def worth_another(state: str, exit_code: int) -> bool:
+def worth_another(status: str, exit_code: int) -> bool:
     """A failed command is tried again unless its exit code says that the failure is permanent. What a person (Ctrl-C at
     a terminal too), a budget, a shutdown or a newer holder has ended is not; what a killed warden has, is."""
-    if state == states.FAILED:
+    if status == statuses.FAILED:
         return exit_code not in PERMANENT and exit_code != exits.INTERRUPTED
-    return state in _TRANSIENT_STATES or (state == states.LOST and exit_code == exits.OURS)
+    return status in _TRANSIENT_STATES or (status == statuses.LOST and exit_code == exits.OURS)
 
 
 def is_due(due: float | None, now: float) -> bool:

@@ -1,37 +1,227 @@
-"""Schedules: which slot is due. Cron expressions as Debian's cron reads them, daylight saving time included."""
+"""Schedules: when a job is due. A slot is one due time, in whole seconds since the epoch.
+
+A schedule is a cron expression, `@daily` and the like, `every 45m` (multiples since the epoch), or several of them.
+Daylight saving time is treated as Debian's cron does. If minute or hour begins with a star, the clock on the wall
+counts: what it skips is not due, what it shows twice is due twice. Otherwise a time that is skipped is due at the
+change, and a time that comes twice is due the first time only.
+
+cronsim reads the fields and walks on a clock without time zones, forward only. Its own walk through a change of clocks
+loses slots where the change is half an hour, and its reverse mode may not return.
+"""
 
 from __future__ import annotations
 
+import copy
 import datetime
 
 from ..errors import UsageError
+from . import duration
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from cronsim import CronSim
+
+COUNTED = 1000  # slots are counted up to here
+SHORTHANDS = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
+
+_HINT = 'write five fields, as in "0 2 * * *" for two at night, or @daily, or "every 45m"'
+_EPOCH = datetime.datetime(1970, 1, 1)
+_DAY = 86400
+_FIRST_WINDOW = 3600
+_LONGEST_WINDOW = 50 * 366 * _DAY  # cronsim gives up beyond it too
 
 
-def newest_due(expression: str, now: float, zone: datetime.tzinfo) -> datetime.datetime:
-    """The newest due time of a cron expression at or before `now`.
+class Schedule:
+    """The slots of one expression or of several, each slot once."""
 
-    Late, doubled and woken firings of one cron line agree on it, on every machine.
-    """
-    from cronsim import CronSim, CronSimError
+    def __init__(self, parts: Sequence[Cron | Every]) -> None:
+        self._parts = parts
 
-    if len(expression.split()) > 5:  # seconds: a slot is named by its minute
-        raise UsageError(f'{expression!r} has too many fields: write five, as in "0 2 * * *" for two at night')
-    # A slot that is due this very second counts; reverse looks strictly before. In the hour that comes twice, when
-    # clocks are set back, it goes by the clock on the wall and would name yesterday's: so begin behind that hour.
-    begin = now + 1
-    while datetime.datetime.fromtimestamp(begin, zone).fold:
-        begin += 60
+    def next(self, after: float) -> int:
+        """The first slot after a time."""
+        return min(part.next(after) for part in self._parts)
+
+    def newest(self, at: float) -> int:
+        """The newest slot at or before a time. Late, doubled and woken looks agree on it, on every machine."""
+        return max(part.newest(at) for part in self._parts)
+
+    def between(self, after: float, until: float) -> Iterator[int]:
+        """The slots after one time, and at or before another, in order."""
+        from heapq import merge
+        from itertools import takewhile
+
+        last = None
+        for slot in takewhile(lambda slot: slot <= until, merge(*(part.walk(after) for part in self._parts))):
+            if slot != last:
+                yield slot
+            last = slot
+
+    def count(self, after: float, until: float) -> int:
+        """How many those are: exact to 1,000; 1,001 stands for more."""
+        from itertools import islice
+
+        return sum(1 for _ in islice(self.between(after, until), COUNTED + 1))
+
+
+class Every:
+    """Multiples of a period since the epoch: the same on every machine, whenever it was started."""
+
+    def __init__(self, period: int) -> None:
+        self._period = period
+
+    def next(self, after: float) -> int:
+        return self.newest(after) + self._period
+
+    def newest(self, at: float) -> int:
+        return int(at // self._period) * self._period
+
+    def walk(self, after: float) -> Iterator[int]:
+        from itertools import count
+
+        return count(self.next(after), self._period)
+
+
+class Cron:
+    """A cron expression on the walls of a time zone."""
+
+    def __init__(self, expression: str, zone: datetime.tzinfo) -> None:
+        from cronsim import CronSim, CronSimError
+
+        fields = expression.split()
+        if len(fields) > 5:  # of seconds, which cronsim would read
+            raise UsageError(f"{expression!r} has too many fields: {_HINT}")
+        try:
+            self._fields = CronSim(expression, _EPOCH)
+        except CronSimError as error:
+            raise UsageError(f"{expression!r} is not a schedule ({error}): {_HINT}") from error
+        self._zone = zone
+        self._follows_the_wall = fields[0][0] == "*" or fields[1][0] == "*"
+        if next(self._matches(0), None) is None:
+            raise UsageError(f"{expression!r} has never been due and never will be: there is no such date")
+
+    def next(self, after: float) -> int:
+        return next(self.walk(after))
+
+    def newest(self, at: float) -> int:
+        width = _FIRST_WINDOW
+        while (slot := self.next(at - width)) > at:
+            width *= 2
+            if width > _LONGEST_WINDOW:
+                raise UsageError("this schedule was not due in the last fifty years")
+        ahead = at  # no slot is between it and `at`
+        while (later := self.next(slot)) <= at:
+            slot = later
+            middle = (slot + ahead) // 2
+            if (beyond := self.next(middle)) <= at:
+                slot = beyond
+            else:
+                ahead = middle
+        return slot
+
+    def walk(self, after: float) -> Iterator[int]:
+        """Every slot after a time, without an end."""
+        begin = int(after // 1) - _DAY  # a change of clocks within the last day has a say in what is due
+        shown = begin + self._offset(begin)  # the walls have shown every time before this one
+        for start, end, offset in self._stretches(begin):
+            wall = start + offset
+            first = max(wall, int(after // 1) + 1 + offset)
+            if not self._follows_the_wall:
+                if start > after and next(self._matches(shown), wall) < wall:  # due at a time that was skipped
+                    yield start
+                    first = max(first, wall + 1)
+                first = max(first, shown)
+                shown = max(shown, end + offset)
+            for match in self._matches(first):
+                if match >= end + offset:
+                    break
+                yield match - offset
+
+    def _matches(self, wall: int) -> Iterator[int]:
+        """The times that the fields name, at or after one, on a clock that is never changed."""
+        walker: CronSim = copy.copy(self._fields)
+        walker.dt = _EPOCH + datetime.timedelta(seconds=wall - 1)
+        return (round((found - _EPOCH).total_seconds()) for found in walker)
+
+    def _stretches(self, begin: int) -> Iterator[tuple[int, int, int]]:
+        """Time from `begin` on, cut where the zone's clocks are changed, and elsewhere: (begin, end, offset)."""
+        longest = _DAY
+        while True:
+            offset, end = self._offset(begin), begin + _DAY
+            while self._offset(end) == offset and end - begin < longest:
+                end += _DAY
+            if self._offset(end) != offset:
+                same = end - _DAY
+                while end - same > 1:
+                    middle = (same + end) // 2
+                    same, end = (middle, end) if self._offset(middle) == offset else (same, middle)
+            yield begin, end, offset
+            begin, longest = end, 2 * longest
+
+    def _offset(self, at: int) -> int:
+        """By how much the walls are ahead of UTC."""
+        there = datetime.datetime.fromtimestamp(at, self._zone).utcoffset()
+        assert there is not None
+        return round(there.total_seconds())
+
+
+def parse(text: str | Sequence[str], zone: datetime.tzinfo) -> Schedule:
+    """The schedule that a text names, or several texts together, in a time zone."""
+    return Schedule([_part(one, zone) for one in ((text,) if isinstance(text, str) else text)])
+
+
+def _part(text: str, zone: datetime.tzinfo) -> Cron | Every:
+    words = text.split()
+    if not words:
+        raise UsageError(f"a schedule is empty: {_HINT}")
+    if words[0].lower() == "every":
+        period = duration.parse("".join(words[1:]), what=f"{text!r}: the time after `every`")
+        if period < 1 or period % 1:
+            raise UsageError(f"{text!r}: use whole seconds, 1s or more")
+        return Every(int(period))
+    if words[0] == "@reboot":
+        raise UsageError("@reboot is not a time: let `nightlatch service install` start what is due after a boot")
+    if words[0].startswith("@"):
+        if len(words) > 1 or words[0].lower() not in SHORTHANDS:
+            raise UsageError(f"{text!r} is not a schedule: there are {', '.join(SHORTHANDS)}")
+        return Cron(SHORTHANDS[words[0].lower()], zone)
+    return Cron(text, zone)
+
+
+def name_of(slot: float) -> str:
+    """The slot's name, in UTC: the same on every machine. Seconds are named if it is not on the minute."""
+    there = datetime.datetime.fromtimestamp(slot, datetime.UTC)
+    return there.strftime("%Y-%m-%dT%H:%M:%SZ" if there.second else "%Y-%m-%dT%H:%MZ")
+
+
+def named(name: str) -> int:
+    """The slot of a name that `name_of` made."""
+    layout = "%Y-%m-%dT%H:%M:%SZ" if name.count(":") == 2 else "%Y-%m-%dT%H:%MZ"
     try:
-        slots = CronSim(expression, datetime.datetime.fromtimestamp(begin, zone), reverse=True)
-        return next(slot for slot in slots if slot.timestamp() <= now)
-    except CronSimError as error:
-        raise UsageError(
-            f'{expression!r} is no cron expression ({error}): write five fields, as in "0 2 * * *" for two at night'
-        ) from error
-    except StopIteration:
-        raise UsageError(f"{expression!r} has never been due and never will be: there is no such date") from None
+        return round(datetime.datetime.strptime(name, layout).replace(tzinfo=datetime.UTC).timestamp())
+    except ValueError:
+        raise UsageError(f"{name!r} does not name a slot: write it as in 2026-11-17T02:00Z") from None
 
 
-def name_of(slot: datetime.datetime) -> str:
-    """The slot's name, in UTC: the same on every machine."""
-    return slot.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%MZ")
+def counted(slots: int) -> str:
+    """A number of slots for people."""
+    return f"{slots:,}" if slots <= COUNTED else f"over {COUNTED:,}"
+
+
+def jitter(job: str, slot: int, most: float) -> float:
+    """By how much this slot of this job is put off, in seconds: the same on every machine."""
+    if not most:
+        return 0.0
+    from hashlib import sha256
+
+    digest = sha256(f"{job}\n{slot}".encode()).digest()
+    return int.from_bytes(digest[:6]) / (1 << 48) * most

@@ -19,16 +19,16 @@ from ..core.passwords import hide_password
 from ..system import clock
 from . import dsn, schema
 from .guarded import one_statement
-from .postgres_trouble import Explained
-from .wire import Broken, Refused, Wire
+from .postgres_errors import ExplainedPostgresErrors
+from .wire import Broken, ServerRefused, Wire
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from .ear import Notified
     from .guarded import Inserts
+    from .release_waiter import NotifiedWaiter
 
     Row = tuple[Any, ...]
 
@@ -49,12 +49,13 @@ _DEFAULTS: dict[str, str | int] = {
 }
 
 
-class Postgres:
+class PostgresDatabase:
     """A handful of connections, shared by the threads of a process; opened when needed, and anew after a fork."""
 
     # The server's clock at this very moment, in ms; now() would be when the transaction began.
     now = wall = "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)"
     share, lock = "FOR SHARE", "FOR NO KEY UPDATE"
+    unlocked = "FOR NO KEY UPDATE SKIP LOCKED"
     clock_name = "server"
     many_machines = True  # a record that no clock can judge may be another machine's: it is watched, not refused
     poll_every = 0.05
@@ -99,12 +100,12 @@ class Postgres:
         if lazy:
             sql = f"{sql.rstrip()}, {_LAZY}"
         deadline = clock.now() + patience
-        with Explained(self.url):
+        with ExplainedPostgresErrors(self.url):
             while True:
                 with _Borrowed(self, deadline) as wire:
                     try:
                         return self._execute(wire, sql, values, deadline, prepare=True)
-                    except Refused as refused:
+                    except ServerRefused as refused:
                         if refused.sqlstate not in _ABORTED or clock.now() >= deadline:
                             raise
 
@@ -126,15 +127,15 @@ class Postgres:
             values = values | table.values(rows)
         return self.write(sql, lazy=False, patience=patience, **values)
 
-    def transaction(self, *, patience: float = PATIENCE) -> _Transaction:
+    def transaction(self, *, patience: float = PATIENCE) -> _PostgresTransaction:
         """Several statements as one: `with db.transaction() as execute: execute(sql, **values)`."""
-        return _Transaction(self, patience)
+        return _PostgresTransaction(self, patience)
 
-    def listen(self, name: str) -> Notified:
+    def listen(self, name: str) -> NotifiedWaiter:
         """An ear for the releases of `name`; it hears nothing behind a transaction pooler, and looks instead."""
-        from .ear import Notified
+        from .release_waiter import NotifiedWaiter
 
-        return Notified(self, name)
+        return NotifiedWaiter(self, name)
 
     def areas(self) -> set[str]:
         """What of ours is there: the store, the ledger. Nothing is made."""
@@ -151,7 +152,7 @@ class Postgres:
 
     def _recorded(self) -> dict[str, str]:
         deadline = clock.now() + PATIENCE
-        with Explained(self.url):
+        with ExplainedPostgresErrors(self.url):
             wire = self.dial(deadline)
             try:
                 return self._meta(wire, deadline)
@@ -190,7 +191,7 @@ class Postgres:
         sql = f"SELECT key, value FROM {self.prefix}meta UNION ALL SELECT 'backend', CAST(pg_backend_pid() AS text)"
         try:
             return dict(self._execute(wire, sql, {}, deadline))
-        except Refused as refused:
+        except ServerRefused as refused:
             if refused.sqlstate in (_UNDEFINED_TABLE, _UNDEFINED_SCHEMA):
                 return {}
             raise
@@ -237,19 +238,19 @@ class _Pool:
         self.made_by = os.getpid()
         self.turns = threading.Semaphore(CONNECTIONS)
         self.idle: list[Wire] = []
-        self.ears: list[tuple[Wire, bool]] = []  # (connection, it has been heard on)
+        self.waiters: list[tuple[Wire, bool]] = []  # (connection, it has been heard on)
 
     def close(self) -> None:
         while self.idle:
             self.idle.pop().close()
-        while self.ears:
-            self.ears.pop()[0].close()
+        while self.waiters:
+            self.waiters.pop()[0].close()
 
 
 class _Borrowed:
     """A connection for one verb, or for one transaction. It comes back unless it broke."""
 
-    def __init__(self, database: Postgres, deadline: float) -> None:
+    def __init__(self, database: PostgresDatabase, deadline: float) -> None:
         self._database, self._deadline = database, deadline
         self._pool = database.pool
 
@@ -264,7 +265,7 @@ class _Borrowed:
         return self._wire
 
     def __exit__(self, kind: object, error: BaseException | None, *_: object) -> None:
-        if error is None or isinstance(error, Refused):
+        if error is None or isinstance(error, ServerRefused):
             self._pool.idle.append(self._wire)
         else:
             self._wire.close()  # an answer may still come on it: nobody must take that for his own
@@ -279,13 +280,13 @@ class _Borrowed:
         return None
 
 
-class _Transaction:
-    def __init__(self, database: Postgres, patience: float) -> None:
+class _PostgresTransaction:
+    def __init__(self, database: PostgresDatabase, patience: float) -> None:
         self._database = database
         self._deadline = clock.now() + patience
 
-    def __enter__(self) -> _Transaction:
-        with Explained(self._database.url):
+    def __enter__(self) -> _PostgresTransaction:
+        with ExplainedPostgresErrors(self._database.url):
             self._borrowed = _Borrowed(self._database, self._deadline)
             self._wire = self._borrowed.__enter__()
             try:
@@ -296,7 +297,7 @@ class _Transaction:
         return self
 
     def __call__(self, sql: str, **values: object) -> list[Row]:
-        with Explained(self._database.url):
+        with ExplainedPostgresErrors(self._database.url):
             return self._database._execute(self._wire, sql, values, self._deadline)
 
     def __exit__(self, kind: object, error: BaseException | None, *_: object) -> None:

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import os
 from _thread import RLock
-from _weakrefset import WeakSet
 
 from ..errors import StoreUnreachable
 from ..system import clock, durable, filelock, identity, storage
-from ..system.light import sqlite3
+from ..system.light import WeakSet, sqlite3
 from . import schema, sqlite_presence
+from .sqlite_errors import ExplainedSqliteErrors
 from .sqlite_log import Log
-from .sqlite_trouble import Explained
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,10 +33,10 @@ MEMORY = ":memory:"
 PATIENCE = 30.0  # seconds a writer waits for its turn unless it says otherwise
 
 _inherited: list[sqlite3.Connection] = []
-_used: WeakSet[Sqlite] = WeakSet()  # by this process
+_used: WeakSet[SqliteDatabase] = WeakSet()  # by this process
 
 
-class Sqlite:
+class SqliteDatabase:
     """One connection, shared by the threads of a process; opened at first use, closed before a fork, and opened again.
 
     What SQLite knows of its locks would be copied by a fork: the child would believe in locks that are the parent's.
@@ -45,7 +44,7 @@ class Sqlite:
 
     now = ":now"  # how SQL written for several databases says "the store's clock, in ms"
     wall = ":wall"
-    share = lock = ""  # a writer is alone here, so a row that is read needs no lock
+    share = lock = unlocked = ""  # a writer is alone here, so a row that is read needs no lock
     prefix = ""  # the tables stand in a file of their own
     notify = ""  # nobody can be told of a release
     alone = "TRUE"
@@ -61,7 +60,7 @@ class Sqlite:
         self._read_only = read_only
         self._queue = filelock.FairLock(f"{self.path}.queue", keep_open=True)
         self._thread = RLock()
-        self._explained = Explained(self.path)
+        self._explained = ExplainedSqliteErrors(self.path)
         self._connection: sqlite3.Connection | None = None
         self._log = Log(self.path)
         self._facts: dict[str, str] = {}
@@ -131,9 +130,9 @@ class Sqlite:
             connection = self._connect()
             return self._in_turn(transaction, patience, lazy=lazy)
 
-    def transaction(self, *, patience: float = PATIENCE) -> _Transaction:
+    def transaction(self, *, patience: float = PATIENCE) -> _SqliteTransaction:
         """Several statements as one: `with db.transaction() as execute: execute(sql, **values)`."""
-        return _Transaction(self, patience)
+        return _SqliteTransaction(self, patience)
 
     def listen(self, name: str) -> None:
         """No word is sent of a release: whoever waits looks."""
@@ -301,12 +300,12 @@ def _in_child() -> None:
 os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_child)
 
 
-class _Transaction:
-    def __init__(self, database: Sqlite, patience: float) -> None:
+class _SqliteTransaction:
+    def __init__(self, database: SqliteDatabase, patience: float) -> None:
         self._database = database
         self._patience = patience
 
-    def __enter__(self) -> _Transaction:
+    def __enter__(self) -> _SqliteTransaction:
         database = self._database
         database._thread.acquire()
         try:

@@ -31,7 +31,7 @@ class Broken(Exception):
     """No answer came. What was asked may or may not have happened, or may still happen."""
 
 
-class Refused(Exception):
+class ServerRefused(Exception):
     """The server answered with an error: what was asked did not happen."""
 
     def __init__(self, sqlstate: str, message: str) -> None:
@@ -75,7 +75,7 @@ class Wire:
             return self._rows(self._answer(deadline))
         except OperationalError as error:
             raise Broken(str(error)) from error
-        except Refused as refused:
+        except ServerRefused as refused:
             if refused.sqlstate != _NO_SUCH_STATEMENT:
                 raise
             self.prepares = False  # somebody shares the session after all; nothing has happened yet
@@ -116,7 +116,7 @@ class Wire:
                 self._rows(self._answer(deadline))
             except OperationalError as error:
                 raise Broken(str(error)) from error
-            except Refused as refused:
+            except ServerRefused as refused:
                 if refused.sqlstate != _ALREADY_PREPARED:
                     raise
             self._names[what] = name
@@ -211,7 +211,7 @@ class Wire:
             if not sqlstate or self._connection.status != pq.ConnStatus.OK:
                 # The session ended with it, and the end may have come after the commit.
                 raise Broken(message or self._connection.get_error_message())
-            raise Refused(sqlstate, message)
+            raise ServerRefused(sqlstate, message)
         readers = [_READERS.get(answer.ftype(column), bytes.decode) for column in range(answer.nfields)]
         return [
             tuple(

@@ -6,7 +6,7 @@ A gate keeps marks by the rule of `core.fence`. It knows nothing of runs; import
 
 from __future__ import annotations
 
-from ..core import given
+from ..core import checks
 from ..errors import UsageError
 
 TYPE_CHECKING = False
@@ -61,7 +61,7 @@ def kind_of(url: str) -> Kind | None:
 
 def open(url: str) -> Gate:
     """The gate that was registered as `url`."""
-    kind = kind_of(given.text(url, "a gate's URL"))
+    kind = kind_of(checks.text(url, "a gate's URL"))
     if kind is None:
         raise UsageError(f"{url!r} is no gate this program knows: upgrade it, or install the extra it needs")
     gate: Gate = kind.load().from_url(url)
@@ -70,7 +70,7 @@ def open(url: str) -> Gate:
 
 def at(target: str | PathLike[str]) -> Gate:
     """The gate of what a person names: a URL, or a path on this machine."""
-    target = given.path(target, "a gate's target")
+    target = checks.path(target, "a gate's target")
     if "://" in target or target.startswith("git+"):  # git+origin#main
         return open(target)
     from os.path import isdir

@@ -10,7 +10,7 @@ import os
 from datetime import timedelta
 from urllib.parse import parse_qsl, quote
 
-from ..core import given
+from ..core import checks
 from ..errors import GateUnreachable, UsageError
 
 TYPE_CHECKING = False
@@ -32,7 +32,7 @@ class Bucket:
     """`url` names it on every machine: an endpoint that came from the environment is written into it."""
 
     def __init__(self, url: str) -> None:
-        plain, _, query = given.text(url, "an object's URL").partition("?")
+        plain, _, query = checks.text(url, "an object's URL").partition("?")
         scheme, _, path = plain.partition("://")
         leading = _PARTS.get(scheme, 0)
         parts = path.split("/", leading)

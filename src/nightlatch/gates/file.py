@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 
-from ..core import given
+from ..core import checks
 from ..errors import UsageError
 from ..system import durable
 from .bearer import present
@@ -41,7 +41,7 @@ class File(OnDisk):
     takes_folders = keeps_releases = False
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        super().__init__(_followed(given.path(path, "the path of a file")))
+        super().__init__(_followed(checks.path(path, "the path of a file")))
 
     def write(self, bearer: Bearer | Mark, content: bytes | str) -> None:
         """Replace the file's content; text is written as UTF-8. Raises `StaleToken`, and changes nothing, if a newer

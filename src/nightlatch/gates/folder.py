@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 
-from ..core import fence, given
+from ..core import checks, fence
 from ..errors import UsageError
 from ..system import durable, treecopy
 from . import marks, releases
@@ -42,7 +42,7 @@ class Folder(OnDisk):
 
     def __init__(self, path: str | os.PathLike[str], *, keep: int = KEEP) -> None:
         # The last part is not resolved: it is the link that is switched.
-        parent, name = os.path.split(os.path.abspath(given.path(path, "the path of a folder")))
+        parent, name = os.path.split(os.path.abspath(checks.path(path, "the path of a folder")))
         if not name:
             raise UsageError(f"{os.fspath(path)} cannot be switched to another folder: name one below it")
         super().__init__(os.path.join(os.path.realpath(parent), name))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..core import given
+from ..core import checks
 from ..core.passwords import without_password
 from ..core.value import replace
 from ..errors import UsageError
@@ -19,8 +19,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ..core.fence import Refusal, Standing
-    from ..core.model import Known, Mark
+    from ..core.fence import KeptMark, Refusal
+    from ..core.model import KnownGrants, Mark
     from ..core.protocols import Bearer
     from ..store.git.repository import Move
 
@@ -41,9 +41,9 @@ class Git:
     def __init__(self, remote: str = "origin", branch: str = "", *, folder: str = ".", trusted: bool = True) -> None:
         """`remote`: a name in the repository of `folder`, or a URL. `branch` "" or HEAD: the one checked out there.
         Not `trusted`: nothing of that repository's settings is used but the remote's address."""
-        given.text(remote, "remote")
-        given.text(branch, "branch", empty=True)
-        folder = given.path(folder, "folder")
+        checks.text(remote, "remote")
+        checks.text(branch, "branch", empty=True)
+        folder = checks.path(folder, "folder")
         place = resolve(remote if remote.startswith("git+") else f"git+{remote}", folder)
         place = place if trusted else replace(place, config="")
         self._open(place, Worktree(folder).branch() if branch in ("", "HEAD", "@") else branch)
@@ -65,11 +65,11 @@ class Git:
         gate._open(resolve(place), branch)
         return gate
 
-    def seal(self, mark: Mark, by: str, known: Known | None = None) -> Mark | None:
+    def seal(self, mark: Mark, by: str, known: KnownGrants | None = None) -> Mark | None:
         """Refuse every older grant from now on, by a push of the fence alone; returns the mark before."""
         before: Mark | None = None
 
-        def raised(standing: dict[str, Standing]) -> dict[str, Standing] | None:
+        def raised(standing: dict[str, KeptMark]) -> dict[str, KeptMark] | None:
             nonlocal before
             before = standing[mark.name].mark if mark.name in standing else None
             return self._fence.raised(standing, mark, by, known)
@@ -133,7 +133,7 @@ class Git:
             work.fetch(self._remote.url, self._fence.branch_ref, tip)
         return tip
 
-    def standing(self) -> dict[str, Standing]:
+    def standing(self) -> dict[str, KeptMark]:
         """Every mark by lease name."""
         return self._fence.marks(self._fence.look()[1])
 
@@ -145,7 +145,7 @@ class Git:
         """Re-key marks of another store to this one; returns how many there were."""
         foreign = 0
 
-        def rekeyed(standing: dict[str, Standing]) -> dict[str, Standing] | None:
+        def rekeyed(standing: dict[str, KeptMark]) -> dict[str, KeptMark] | None:
             nonlocal foreign
             foreign = sum(stands.mark.store != store for stands in standing.values())
             new = {name: replace(s, mark=replace(s.mark, store=store, grant="")) for name, s in standing.items()}

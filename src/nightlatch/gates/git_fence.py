@@ -9,7 +9,7 @@ from ..errors import GateUnreachable, StaleToken, StoreUnreachable
 from ..store import url as store_url
 from ..store.git import names
 from ..store.git.objects import Pack
-from ..store.git.repository import Move, Moved, Refused, Repository
+from ..store.git.repository import Move, Moved, PushRefused, Repository
 from ..system import clock, durable, identity
 from . import git_seen, refusals
 
@@ -17,8 +17,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..core.fence import Refusal, Standing
-    from ..core.model import Known, Mark
+    from ..core.fence import KeptMark, Refusal
+    from ..core.model import KnownGrants, Mark
     from ..store.git.objects import Commit
     from ..store.git.remote import Remote
 
@@ -35,7 +35,7 @@ class Fence:
         file = names.encode(branch).replace("/", "")
         self._refusals = os.path.join(folder, "refusals", file)
         self._seen = os.path.join(folder, "seen", file)
-        self._known: tuple[str, dict[str, Standing]] = ("", {})  # a fence and its marks
+        self._known: tuple[str, dict[str, KeptMark]] = ("", {})  # a fence and its marks
 
     def look(self) -> tuple[str, str]:
         """(the branch's tip, the fence) at the remote; "" for what is not there."""
@@ -43,15 +43,15 @@ class Fence:
             stands = self.repository.look(self.branch_ref, self.ref, timeout=TIMEOUT)
         return stands.get(self.branch_ref, ""), stands.get(self.ref, "")
 
-    def marks(self, seen: str) -> dict[str, Standing]:
+    def marks(self, seen: str) -> dict[str, KeptMark]:
         """Every mark by lease name, as the fence `seen` has them."""
         if seen != self._known[0] or not seen:
             self._known = (seen, _marks(self._commit(seen)))
         return self._known[1]
 
     def raised(
-        self, standing: dict[str, Standing], mark: Mark, by: str, known: Known | None = None
-    ) -> dict[str, Standing] | None:
+        self, standing: dict[str, KeptMark], mark: Mark, by: str, known: KnownGrants | None = None
+    ) -> dict[str, KeptMark] | None:
         """The marks with ours; None if ours stands already. A refusal is recorded here, on this machine."""
         try:
             if not fence.admit(self.url, standing, mark, known):
@@ -60,14 +60,14 @@ class Fence:
             durable.private_folder(os.path.dirname(self._refusals))
             refusals.record(self._refusals, refused, by)
             raise
-        here = fence.Standing(mark=mark, by=" ".join(by.split()), at=clock.wall())
+        here = fence.KeptMark(mark=mark, by=" ".join(by.split()), at=clock.wall())
         return {**standing, mark.name: here}
 
     def refusals(self) -> list[Refusal]:
         """What this machine was refused, the oldest first."""
         return refusals.read(self._refusals)
 
-    def change(self, decide: Callable[[dict[str, Standing]], dict[str, Standing] | None]) -> None:
+    def change(self, decide: Callable[[dict[str, KeptMark]], dict[str, KeptMark] | None]) -> None:
         """Move the fence alone, to the marks that `decide` makes of those that stand; None: leave it.
 
         Again from where it stands if another came first.
@@ -83,13 +83,13 @@ class Fence:
                     self.repository.swap([move], timeout=TIMEOUT)
                 self.remember(tip, move.new, marks)
                 return
-            except Refused as refused:
+            except PushRefused as refused:
                 raise GateUnreachable(f"{self.url} cannot be sealed: the server refuses it ({refused})") from refused
             except Moved:
                 continue
         raise GateUnreachable(f"{self.url} is sealed by others all the time; no turn in {CROWD} tries. Try again")
 
-    def forward(self, old: str, marks: dict[str, Standing]) -> Move:
+    def forward(self, old: str, marks: dict[str, KeptMark]) -> Move:
         """To a new commit on top of the fence that was seen. New even with the same marks: an unchanged ref is not
         compared, and the branch would move."""
         pack = Pack()
@@ -98,7 +98,7 @@ class Fence:
         self.repository.write(pack)
         return Move(ref=self.ref, old=old, new=commit.oid)
 
-    def remember(self, tip: str, seen: str, marks: dict[str, Standing]) -> None:
+    def remember(self, tip: str, seen: str, marks: dict[str, KeptMark]) -> None:
         git_seen.keep(self._seen, tip, seen)
         self._known = (seen, marks)
 
@@ -139,6 +139,6 @@ class reached:
             raise GateUnreachable(str(error)) from error
 
 
-def _marks(commit: Commit | None) -> dict[str, Standing]:
+def _marks(commit: Commit | None) -> dict[str, KeptMark]:
     lines = commit.message.split("\n") if commit else []
     return fence.unpack("\n".join(line for line in lines if "\t" in line))

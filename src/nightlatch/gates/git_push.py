@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from ..errors import Conflict, GateUnreachable, StaleToken
+from ..store.git.git_errors import is_full, line_with
 from ..store.git.repository import verdict
-from ..store.git.trouble import is_full, line_with
-from ..system import command
+from ..system import program
 from .git_fence import CROWD, TIMEOUT, reached
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ..core.fence import Standing
+    from ..core.fence import KeptMark
     from ..core.model import Mark
     from ..store.git.repository import Move
     from .git_fence import Fence
@@ -44,7 +44,7 @@ class Push:
     def run(self) -> str:
         try:
             return self._run()
-        except command.Unfinished as error:
+        except program.Unfinished as error:
             raise GateUnreachable(
                 f"{self._fence.url} cannot be pushed to: {error}. It may or may not have landed"
             ) from error
@@ -89,7 +89,7 @@ class Push:
                 return tip
         raise GateUnreachable(f"{fence.url} is moved by others all the time; no turn in {CROWD} tries. Try again")
 
-    def _admitted(self, seen: str, base: str) -> dict[str, Standing] | None:
+    def _admitted(self, seen: str, base: str) -> dict[str, KeptMark] | None:
         """The marks to push; None: we are refused by now, and what we are unsure of has landed before."""
         standing = self._fence.marks(seen)
         try:
@@ -110,7 +110,7 @@ class Push:
         try:
             code, out, said = self._work.push(fence.repository, ["--atomic", *words, "--", self._remote, *specs])
             answered, against = verdict(code, out, said, refs)
-        except command.Unfinished as error:
+        except program.Unfinished as error:
             answered, against = False, str(error)
         if answered and not against:
             return True

@@ -21,8 +21,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ..core.fence import Landing, Refusal, Standing
-    from ..core.model import Known, Mark
+    from ..core.fence import KeptMark, Landing, Refusal
+    from ..core.model import KnownGrants, Mark
 
 PATIENCE = 30.0  # seconds to wait for the lock; whoever has it flushes a file at the most
 
@@ -71,7 +71,7 @@ class Marks:
                     f"was written. Have it ended (kill -9 {stopped[0]}), then try again"
                 ) from error
 
-    def admit(self, mark: Mark, by: str, known: Known | None = None) -> Mark | None:
+    def admit(self, mark: Mark, by: str, known: KnownGrants | None = None) -> Mark | None:
         """Inside `locked`: make the mark stand, durably, or refuse it. Returns the one that stood before.
 
         A mark that stands already is not written again: that would double what a write has to flush.
@@ -86,7 +86,7 @@ class Marks:
             raise
         before = standing.get(mark.name)
         if higher:
-            here = fence.Standing(mark=mark, by=" ".join(by.split()), at=clock.wall())
+            here = fence.KeptMark(mark=mark, by=" ".join(by.split()), at=clock.wall())
             self._write({**standing, mark.name: here}, self._with_last(self._noted(), standing, landings))
         self.expected.add(mark.name)
         return before.mark if before else None
@@ -123,7 +123,7 @@ class Marks:
         return next((name.split(".") for name in os.listdir(self.folder) if name.startswith("landing.")), None)
 
     def _with_last(
-        self, noted: list[str] | None, standing: dict[str, Standing], landings: tuple[Landing, ...]
+        self, noted: list[str] | None, standing: dict[str, KeptMark], landings: tuple[Landing, ...]
     ) -> tuple[Landing, ...]:
         """With the last write, if it did land: killed before its rename, it was noted only."""
         if noted is None:
@@ -149,12 +149,12 @@ class Marks:
                 self._write(mine, tuple(replace(one, mark=replace(one.mark, store=store)) for one in landed))
         return foreign
 
-    def read(self) -> dict[str, Standing]:
+    def read(self) -> dict[str, KeptMark]:
         """Every mark by lease name. Without the lock: as they stood a moment ago."""
         with self.explained():
             return self._read()[0]
 
-    def _read(self) -> tuple[dict[str, Standing], tuple[Landing, ...]]:
+    def _read(self) -> tuple[dict[str, KeptMark], tuple[Landing, ...]]:
         try:
             with open(self._marks, encoding="utf-8") as file:
                 text = file.read()
@@ -228,7 +228,7 @@ class Marks:
                 + ". Check space, owner and permissions there, then try again"
             ) from error
 
-    def _write(self, standing: dict[str, Standing], landings: tuple[Landing, ...]) -> None:
+    def _write(self, standing: dict[str, KeptMark], landings: tuple[Landing, ...]) -> None:
         durable.replace(self._marks, fence.pack(standing, landings).encode())
 
 

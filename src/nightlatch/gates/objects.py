@@ -6,7 +6,7 @@ import mimetypes
 import os
 
 from ..core import fence
-from ..core.fence import Landing, Refusal, Standing
+from ..core.fence import KeptMark, Landing, Refusal
 from ..core.value import replace
 from ..errors import Error, GateUnreachable, StaleToken, UsageError
 from ..system import clock, identity
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import BinaryIO
 
-    from ..core.model import Known, Mark
+    from ..core.model import KnownGrants, Mark
     from ..core.protocols import Bearer
     from .pointer import Pointer
 
@@ -54,7 +54,7 @@ class Object:
     def from_url(cls, url: str) -> Object:
         return cls(url)
 
-    def seal(self, mark: Mark, by: str, known: Known | None = None) -> Mark | None:
+    def seal(self, mark: Mark, by: str, known: KnownGrants | None = None) -> Mark | None:
         """Refuse every older grant from now on; returns the mark before."""
         before: Mark | None = None
 
@@ -120,7 +120,7 @@ class Object:
         """What was written here through the gate, the oldest first, as far as it is kept."""
         return self._cell.read()[0].landings
 
-    def standing(self) -> dict[str, Standing]:
+    def standing(self) -> dict[str, KeptMark]:
         """Every mark by lease name."""
         return self._cell.read()[0].marks
 
@@ -169,11 +169,11 @@ class Object:
             self._bucket.discard(name)
         return key
 
-    def _raised(self, old: Pointer, mark: Mark, by: str, known: Known | None = None) -> Pointer | None:
+    def _raised(self, old: Pointer, mark: Mark, by: str, known: KnownGrants | None = None) -> Pointer | None:
         """The pointer with the mark raised; None if it stands already. Raises if it is refused."""
         if not fence.admit(self.url, old.marks, mark, known):
             return None
-        here = Standing(mark=mark, by=" ".join(by.split()), at=clock.wall())
+        here = KeptMark(mark=mark, by=" ".join(by.split()), at=clock.wall())
         return replace(old, marks={**old.marks, mark.name: here})
 
     def _only_checked(self, old: Pointer, mark: Mark, by: str) -> None:

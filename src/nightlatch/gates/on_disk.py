@@ -12,8 +12,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Self
 
-    from ..core.fence import Landing, Refusal, Standing
-    from ..core.model import Known, Mark
+    from ..core.fence import KeptMark, Landing, Refusal
+    from ..core.model import KnownGrants, Mark
 
 
 class OnDisk:
@@ -29,7 +29,7 @@ class OnDisk:
     def from_url(cls, url: str) -> Self:
         return cls(address.to_path(url))
 
-    def seal(self, mark: Mark, by: str, known: Known | None = None) -> Mark | None:
+    def seal(self, mark: Mark, by: str, known: KnownGrants | None = None) -> Mark | None:
         """Refuse every older grant from now on; returns the mark before."""
         with self._marks.locked():
             before = self._marks.admit(mark, by, known)
@@ -47,7 +47,7 @@ class OnDisk:
         """A holder of `lease` has sealed it before: without its mark this is another place, and unreachable."""
         self._marks.expected.add(lease)
 
-    def standing(self) -> dict[str, Standing]:
+    def standing(self) -> dict[str, KeptMark]:
         """Every mark by lease name."""
         return self._marks.read()
 

@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..core.fence import Landing, Standing
+    from ..core.fence import KeptMark, Landing
     from .bucket import Bucket, Version
 
 PATIENCE = 30.0  # seconds in which a change has to land
@@ -25,7 +25,7 @@ PATIENCE = 30.0  # seconds in which a change has to land
 class Pointer:
     """What the object holds."""
 
-    marks: dict[str, Standing]
+    marks: dict[str, KeptMark]
     seq: int  # counts the changes
     nonce: str  # new with every change: an ETag is the body's hash, and an equal body would pass for the old one
     key: str  # of what is published; "" if nothing is yet

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 
-from ..core import fence, given
+from ..core import checks, fence
 from ..core.model import check_name
 from ..core.value import replace
 from ..errors import GateUnreachable, StaleToken, UsageError
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, Protocol
 
-    from ..core.fence import Refusal, Standing
-    from ..core.model import Known, Mark
+    from ..core.fence import KeptMark, Refusal
+    from ..core.model import KnownGrants, Mark
     from ..core.protocols import Bearer
 
     class Fence(Protocol):
         """The marks of one gate, in a transaction that no other seal of that gate runs beside."""
 
-        def read(self) -> dict[str, Standing]: ...
-        def write(self, standing: Standing) -> None: ...
+        def read(self) -> dict[str, KeptMark]: ...
+        def write(self, standing: KeptMark) -> None: ...
         def record(self, refusal: Refusal) -> None: ...
 
     class Entered(Protocol):
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
         def enter(self, connection: Any, gate: str, mark: Mark) -> Entered | None:
             """Begin the user's transaction if this very mark stands; None, and nothing begun, if not."""
 
-        def standing(self, gate: str) -> dict[str, Standing]: ...
+        def standing(self, gate: str) -> dict[str, KeptMark]: ...
         def refusals(self, gate: str) -> list[Refusal]: ...
         def install(self, gate: str, tables: list[str]) -> None: ...
         def remove(self, gate: str, tables: list[str]) -> list[str]: ...
@@ -81,7 +81,7 @@ class Sql:
         self.name = check_name(name)
         self._timeout = timeout
         if url is not None:
-            given.text(url, "the database's URL")
+            checks.text(url, "the database's URL")
         self._database: Database | None = _by_url(url, timeout) if url else None
         self.registered: Mark | None = None
 
@@ -96,21 +96,21 @@ class Sql:
     def url(self) -> str:
         return f"{self._known.url}#{self.name}"
 
-    def seal(self, mark: Mark, by: str, known: Known | None = None) -> Mark | None:
+    def seal(self, mark: Mark, by: str, known: KnownGrants | None = None) -> Mark | None:
         """Refuse every older grant from now on; returns the mark before.
 
         PostgreSQL: an older holder that is in the middle of a transaction is given 2 s, then its session
         is ended. SQLite: one that is stopped there is ended, one that is not is waited for.
         """
         refused: StaleToken | None = None
-        before: Standing | None = None
+        before: KeptMark | None = None
         try:
             with self._known.alone(self.name, mark) as marks:
                 standing = marks.read()
                 before = standing.get(mark.name)
                 try:
                     if fence.admit(self.url, standing, mark, known):
-                        marks.write(fence.Standing(mark=mark, by=" ".join(by.split()), at=clock.wall()))
+                        marks.write(fence.KeptMark(mark=mark, by=" ".join(by.split()), at=clock.wall()))
                 except StaleToken as stale:
                     refused = stale
                     marks.record(fence.Refusal.of(stale, by, clock.wall()))
@@ -147,7 +147,7 @@ class Sql:
             self._overtaken(mark, by, error)
             raise
 
-    def standing(self) -> dict[str, Standing]:
+    def standing(self) -> dict[str, KeptMark]:
         """Every mark by lease name."""
         return self._known.standing(self.name)
 

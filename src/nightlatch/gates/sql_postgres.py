@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from ..core.fence import Refusal, Standing
+    from ..core.fence import KeptMark, Refusal
 
 GIVEN = 2.0  # seconds that an older holder's transaction is given to end by itself
 PATIENCE = 30.0  # seconds to wait for whoever else is in the way
@@ -105,7 +105,7 @@ class Postgres:
             entered.rollback()
             raise
 
-    def standing(self, gate: str) -> dict[str, Standing]:
+    def standing(self, gate: str) -> dict[str, KeptMark]:
         with self._explained(), self._own() as connection:
             return _Fence(connection, gate, None).read() if schema.exists(connection) else {}
 
@@ -195,17 +195,17 @@ class _Fence:
     def __init__(self, connection: psycopg.Connection[Any], gate: str, watch: Watch | None) -> None:
         self.connection, self._gate, self._watch = connection, gate, watch
 
-    def read(self) -> dict[str, Standing]:
+    def read(self) -> dict[str, KeptMark]:
         rows = self.connection.execute(
             f"SELECT store, lease, token, grant_id, by, at FROM {schema.SCHEMA}.mark WHERE gate = %s ORDER BY lease",
             (self._gate,),
         )
         return {
-            lease: fence.Standing(mark=Mark(store=store, name=lease, token=token, grant=grant), by=by, at=at)
+            lease: fence.KeptMark(mark=Mark(store=store, name=lease, token=token, grant=grant), by=by, at=at)
             for store, lease, token, grant, by, at in rows
         }
 
-    def write(self, standing: Standing) -> None:
+    def write(self, standing: KeptMark) -> None:
         mark = standing.mark
         before = self.read().get(mark.name)
         if before and self._watch and before.mark.grant != mark.grant:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from ..core.fence import Refusal, Standing
+    from ..core.fence import KeptMark, Refusal
 
 PATIENCE = 30.0  # seconds to wait for a turn to write
 KEEP = 1000  # refusals of one gate
@@ -118,7 +118,7 @@ class Sqlite:
                 lock.release()
             raise
 
-    def standing(self, gate: str) -> dict[str, Standing]:
+    def standing(self, gate: str) -> dict[str, KeptMark]:
         with self._own() as connection, self._explained():
             return _Fence(connection, gate).read() if _exists(connection, "nightlatch_mark") else {}
 
@@ -240,17 +240,17 @@ class _Fence:
     def __init__(self, connection: sqlite3.Connection, gate: str) -> None:
         self.connection, self._gate = connection, gate
 
-    def read(self) -> dict[str, Standing]:
+    def read(self) -> dict[str, KeptMark]:
         rows = self.connection.execute(
             "SELECT store, lease, token, grant_id, by, at FROM nightlatch_mark WHERE gate = ? ORDER BY lease",
             (self._gate,),
         )
         return {
-            lease: fence.Standing(mark=Mark(store=store, name=lease, token=token, grant=grant), by=by, at=at)
+            lease: fence.KeptMark(mark=Mark(store=store, name=lease, token=token, grant=grant), by=by, at=at)
             for store, lease, token, grant, by, at in rows
         }
 
-    def write(self, standing: Standing) -> None:
+    def write(self, standing: KeptMark) -> None:
         mark = standing.mark
         self.connection.execute(
             "INSERT INTO nightlatch_mark (gate, lease, token, grant_id, store, at, by) VALUES (?, ?, ?, ?, ?, ?, ?) "

@@ -8,7 +8,7 @@ from ..errors import Conflict, GateUnreachable, UsageError
 from ..store import url as store_url
 from ..store.git import objects
 from ..store.git.remote import environment
-from ..system import command, tree
+from ..system import program, tree
 from . import guarded
 from . import trailers as trailing
 from .plain import Memory, Plain
@@ -35,7 +35,7 @@ class Worktree:
         self.folder = os.path.abspath(folder)
         self._plain = Plain(self.folder)
         self._memory = memory or Memory()
-        self._moving: command.Running | None = None
+        self._moving: program.RunningProgram | None = None
         self._config = ("-c", f"include.path={config}") if config else ()
         # Unlike the store's pushes these are the holder's work, and end with it.
         self._env = {**environment(), **{name: os.environ[name] for name in (tree.LINEAGE,) if name in os.environ}}
@@ -145,7 +145,7 @@ class Worktree:
         if moving:
             try:
                 moving.finish(_LOCAL)
-            except command.Unfinished:
+            except program.Unfinished:
                 pass  # as if somebody else had moved it: what was pushed counts, and the next push finds it there
 
     def _is_shared(self, tip: str) -> bool:
@@ -207,17 +207,17 @@ class Worktree:
     def run(
         self, *words: str, stdin: str = "", timeout: float = _LOCAL, env: Mapping[str, str] | None = None
     ) -> tuple[int, str, str]:
-        """(exit code, what it printed, what it complained of). Raises `command.Unfinished` when it hangs."""
+        """(exit code, what it printed, what it complained of). Raises `program.Unfinished` when it hangs."""
         code, out, err = self._start(*words, stdin=stdin, env=env).finish(timeout)
         return code, out.decode(errors="surrogateescape").strip("\n"), err.decode(errors="replace")
 
-    def _start(self, *words: str, stdin: str = "", env: Mapping[str, str] | None = None) -> command.Running:
+    def _start(self, *words: str, stdin: str = "", env: Mapping[str, str] | None = None) -> program.RunningProgram:
         fed = stdin.encode(errors="surrogateescape")  # a message may be in any encoding
         try:
             if self._guard:
                 guarded.check(self.folder, self._guard)
             argv = ["git", "-C", self.folder, *self._settings, *words]
-            return command.start(argv, env={**self._env, **(env or {})}, stdin=fed)
+            return program.start(argv, env={**self._env, **(env or {})}, stdin=fed)
         except FileNotFoundError as error:
             raise GateUnreachable("git is not installed: install git 2.24 or newer") from error
 

@@ -243,7 +243,7 @@ class _Audit:
         elif known and kind in _EFFECT:
             self._effects[facts["scope"], facts["key"]] = row_checks.effect_told(facts)
         elif kind in _ITEMS:
-            self._items.say(chain.removeprefix("job:"), "", facts["state"], facts["keys"])
+            self._items.say(chain.removeprefix("job:"), "", facts["status"], facts["keys"])
 
     def _follow_cut(self, chain: str, seq: int, facts: dict[str, str]) -> None:
         # One that is not among them was made since they were read, or its facts make no sense.
@@ -253,10 +253,10 @@ class _Audit:
             if links and links.at >= cut.before and self._linked_in[run] == chain:
                 self._break(chain, seq, f"removes {run}, which is younger than the retention that it names")
         for text in facts.get("links", "").split():
-            run, place, head, state = text.split(":")
+            run, place, head, status = text.split(":")
             self._expect(run, int(place), head, "its job's chain")
             self._linked_in[run] = chain
-            self._links.setdefault(run, Links()).carry(cut.before, int(place), state)
+            self._links.setdefault(run, Links()).carry(cut.before, int(place), status)
 
     def _follow_steps(self, kind: str, body: str) -> None:
         """Some tell how far the run's steps had come."""
@@ -287,7 +287,7 @@ class _Audit:
     def _check_linked(self) -> None:
         """Every run is known to its job's chain: one inside another from its end on."""
         for run, row in self._stand.runs.items():
-            chain, begun_inside = job_chain(row["job"]), row["parent"] and row["state"] == "running"
+            chain, begun_inside = job_chain(row["job"]), row["parent"] and row["status"] == "running"
             if not begun_inside and self._linked_in.get(run) != chain and chain not in self._breaks:
                 self._break(run, 1, f"is not linked in {chain}: that was rewritten")
 

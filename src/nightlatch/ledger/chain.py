@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _LONGEST = 65536  # characters of one fact
+_RENAMED = {"state": "status"}  # facts that older entries, which stay as they were hashed, have under another name
 
 
 def pack(facts: Mapping[str, object]) -> str:
@@ -22,7 +23,8 @@ def pack(facts: Mapping[str, object]) -> str:
 
 
 def unpack(body: str) -> dict[str, str]:
-    return {name: _plain(text) for name, _, text in (line.partition("=") for line in body.split("\n") if line)}
+    parts = (line.partition("=") for line in body.split("\n") if line)
+    return {_RENAMED.get(name, name): _plain(text) for name, _, text in parts}
 
 
 def clean(value: object) -> str:

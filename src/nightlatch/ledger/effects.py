@@ -1,4 +1,4 @@
-"""Effects in the ledger: each verb moves one row from the state it was seen in, and says so on its scope's chain.
+"""Effects in the ledger: each verb moves one row from the status it was seen in, and says so on its scope's chain.
 
 The row carries the token and the grant of who has begun it; every holder's verb compares them where it
 writes, so that one who was overtaken records nothing.
@@ -28,7 +28,7 @@ class Effect:
 
     scope: str
     key: str
-    state: str  # core.effects
+    status: str  # core.effects
     attempt: int
     token: int
     grant: str
@@ -51,29 +51,29 @@ _FIND = f"SELECT {EFFECT.names} FROM {{prefix}}effect WHERE scope = :scope AND k
 _BEGIN = f"""
 {EFFECT.put}
 ON CONFLICT (scope, key) DO UPDATE SET
-  state = 'begun', attempt = excluded.attempt, token = excluded.token, grant_id = excluded.grant_id,
+  status = 'begun', attempt = excluded.attempt, token = excluded.token, grant_id = excluded.grant_id,
   holder = excluded.holder, command = excluded.command, input = excluded.input, deadline = excluded.deadline,
   exit_code = NULL, result = '', reason = '', began = excluded.began, changed = excluded.changed
-WHERE effect.state = 'failed' AND effect.token < excluded.token AND effect.attempt < excluded.attempt
+WHERE effect.status = 'failed' AND effect.token < excluded.token AND effect.attempt < excluded.attempt
 RETURNING {EFFECT.names}
 """
 
 # An early end leaves the deadline as it is: the server may have the request of a client that is gone. A late one
 # (nobody could see to it in time) moves it on.
 _MOVE = f"""
-UPDATE {{prefix}}effect SET state = :state, exit_code = CAST(:exit_code AS BIGINT), result = :result,
+UPDATE {{prefix}}effect SET status = :status, exit_code = CAST(:exit_code AS BIGINT), result = :result,
   reason = :reason, changed = :at, deadline = CASE WHEN :over = 1 AND deadline < :at THEN :at ELSE deadline END
-WHERE scope = :scope AND key = :key AND state = :was AND token = :token AND grant_id = :grant AND attempt = :attempt
+WHERE scope = :scope AND key = :key AND status = :was AND token = :token AND grant_id = :grant AND attempt = :attempt
 RETURNING {EFFECT.names}
 """
 
 _LEARN = f"""
 {EFFECT.put}
 ON CONFLICT (scope, key) DO UPDATE SET
-  state = excluded.state, attempt = excluded.attempt, token = excluded.token, grant_id = excluded.grant_id,
+  status = excluded.status, attempt = excluded.attempt, token = excluded.token, grant_id = excluded.grant_id,
   holder = excluded.holder, input = excluded.input, deadline = excluded.deadline, exit_code = NULL,
   result = excluded.result, reason = excluded.reason, changed = excluded.changed
-WHERE effect.attempt <= excluded.attempt AND effect.state <> 'done'
+WHERE effect.attempt <= excluded.attempt AND effect.status <> 'done'
 RETURNING {EFFECT.names}
 """
 
@@ -88,9 +88,9 @@ class Effects:
         rows = self._tables.read(_FIND, scope=scope, key=key)
         return EFFECT.read(rows[0]) if rows else None
 
-    def every(self, state: str = "", scope: str = "", limit: int = 1000) -> list[Effect]:
+    def every(self, status: str = "", scope: str = "", limit: int = 1000) -> list[Effect]:
         """Effects, the newest change first: those in doubt wait for a person."""
-        which = {name: text for name, text in (("state", state), ("scope", scope)) if text}
+        which = {name: text for name, text in (("status", status), ("scope", scope)) if text}
         sql = f"SELECT {EFFECT.names} FROM {{prefix}}effect{where(which)} ORDER BY changed DESC, key LIMIT :most"
         return [EFFECT.read(row) for row in self._tables.read(sql, **which, most=limit)]
 
@@ -111,13 +111,13 @@ class Effects:
         with self._tables.on_chain(scope) as chain:
             at = chain.at / 1000
             begun = Effect(
-                scope=scope, key=key, state=BEGUN, attempt=attempt, token=token, grant=grant, holder=holder,
+                scope=scope, key=key, status=BEGUN, attempt=attempt, token=token, grant=grant, holder=holder,
                 command=clean(command), input=input, deadline=at + lasting, began=at, changed=at,
             )  # fmt: skip
             rows = chain(_BEGIN, **EFFECT.by_column(begun))
             return self._moved(chain, rows, scope, key, kinds.EFFECT_BEGUN, by=str(holder), command=command)
 
-    def finish(self, effect: Effect, state: str, *, exit_code: int | None, result: str, reason: str) -> Effect:
+    def finish(self, effect: Effect, status: str, *, exit_code: int | None, result: str, reason: str) -> Effect:
         """Its holder says how it ended, now that nothing of its command is left.
 
         Raises `StaleToken` when another has judged it meanwhile.
@@ -125,8 +125,8 @@ class Effects:
         return self._move(
             effect,
             BEGUN,
-            state,
-            kinds.EFFECT_ENDED[state],
+            status,
+            kinds.EFFECT_ENDED[status],
             exit_code=exit_code,
             result=result,
             reason=reason,
@@ -138,18 +138,18 @@ class Effects:
         why = f"{effect.holder} was gone before it could say how it ended"
         return self._move(effect, BEGUN, IN_DOUBT, kinds.EFFECT_IN_DOUBT, reason=why, over=True)
 
-    def decide(self, effect: Effect, state: str, *, by: str, result: str = "") -> Effect:
+    def decide(self, effect: Effect, status: str, *, by: str, result: str = "") -> Effect:
         """A probe or a person says what became of an effect in doubt."""
-        assert state in (DONE, FAILED)
+        assert status in (DONE, FAILED)
         return self._move(
-            effect, IN_DOUBT, state, kinds.EFFECT_RESOLVED, result=result or effect.result, reason=by, by=by
+            effect, IN_DOUBT, status, kinds.EFFECT_RESOLVED, result=result or effect.result, reason=by, by=by
         )
 
     def learn(
         self,
         scope: str,
         key: str,
-        state: str,
+        status: str,
         *,
         attempt: int,
         token: int,
@@ -163,7 +163,7 @@ class Effects:
         with self._tables.on_chain(scope) as chain:
             at = chain.at / 1000
             learned = Effect(
-                scope=scope, key=key, state=state, attempt=attempt, token=token, grant="", holder=holder, input=input,
+                scope=scope, key=key, status=status, attempt=attempt, token=token, grant="", holder=holder, input=input,
                 deadline=deadline, result=result, reason=reason, began=at, changed=at,
             )  # fmt: skip
             rows = chain(_LEARN, **EFFECT.by_column(learned))
@@ -173,7 +173,7 @@ class Effects:
         self,
         effect: Effect,
         was: str,
-        state: str,
+        status: str,
         kind: str,
         *,
         exit_code: int | None = None,
@@ -191,7 +191,7 @@ class Effects:
                 token=effect.token,
                 grant=effect.grant,
                 attempt=effect.attempt,
-                state=state,
+                status=status,
                 exit_code=exit_code,
                 result=clean(result),
                 reason=clean(reason),
@@ -212,5 +212,5 @@ class Effects:
                 f"look again: {advice.command('once', key, rest='…')}"
             )
         moved = EFFECT.read(rows[0])
-        chain.append(kind, scope=scope, key=key, attempt=moved.attempt, token=moved.token, state=moved.state, **facts)
+        chain.append(kind, scope=scope, key=key, attempt=moved.attempt, token=moved.token, status=moved.status, **facts)
         return moved

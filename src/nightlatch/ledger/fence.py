@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..core import states
+from ..core import statuses
 from ..errors import RunEnded, StaleToken, StoreUnreachable
 from ..system import clock
 from .deciding import title
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Compose = Callable[[int, str], tuple[int, str, Callable[[], bool]]]
 
 # For whoever advances the run's row. A people's verb leaves the head alone, so that it disturbs no writer.
-WHERE = "WHERE id = :id AND token = :token AND grant_id = :grant AND head = :was AND state = 'running'"
+WHERE = "WHERE id = :id AND token = :token AND grant_id = :grant AND head = :was AND status = 'running'"
 
 _LOOK = f"SELECT {RUN.names} FROM {{prefix}}run WHERE id = :id"
 
@@ -91,8 +91,8 @@ class Fence:
         run = self.look()
         if (run.token, run.grant) != (self._run.token, self._run.grant):
             raise stale(self._tables.database.identity(), run, self._run.token, self._run.grant)
-        if run.state != states.RUNNING:
-            raise RunEnded(f"{title(run)} has ended: {run.state}. Nothing more is recorded for it", run)
+        if run.status != statuses.RUNNING:
+            raise RunEnded(f"{title(run)} has ended: {run.status}. Nothing more is recorded for it", run)
         return run
 
     def _go_on(self, run: Run) -> None:

@@ -8,7 +8,7 @@ are linked into the job's chain, which is advanced where it is as it was left.
 
 from __future__ import annotations
 
-from ..core import states
+from ..core import statuses
 from ..core.units import UNITS
 from ..core.value import replace
 from ..errors import RunEnded, StaleToken, StoreUnreachable, UsageError
@@ -43,9 +43,9 @@ _ROW = Rows(
     + ", ".join(f"{name} = excluded.{name}" for name in RUN.columns if name not in _KEPT),
 )
 
-_HOLDS = "id = :fence AND token = :token AND grant_id = :grant AND state = 'running'"
+_HOLDS = "id = :fence AND token = :token AND grant_id = :grant AND status = 'running'"
 _SEEN = """
-AND EXISTS (SELECT 1 FROM {prefix}run WHERE id = :id# AND head = :head# AND state = :state# AND attempt = :attempt#
+AND EXISTS (SELECT 1 FROM {prefix}run WHERE id = :id# AND head = :head# AND status = :status# AND attempt = :attempt#
             {share})"""
 # By the number of runs that were there before.
 _CONDITIONS = [
@@ -76,9 +76,9 @@ class Inside:
     def begin(self, key: str, holder: Holder) -> InnerRun | Run:
         """The key's next attempt, of which nothing is written yet; or the run, if it is done or waits for a person."""
         around, run = self._around, find(self._tables, self._around.job, key)
-        if run and (run.id == around.id or (run.state == states.RUNNING and run.grant == around.grant)):
+        if run and (run.id == around.id or (run.status == statuses.RUNNING and run.grant == around.grant)):
             raise UsageError(f"the key {key} of {around.job} is being worked on in this very run: {title(run)}")
-        if run and (run.state == states.SUCCEEDED or states.needs_person(run.state)):
+        if run and (run.status == statuses.SUCCEEDED or statuses.needs_person(run.status)):
             return run
         if run and (run.token > around.token or (run.token == around.token and run.grant != around.grant)):
             raise stale(self._tables.database.identity(), run, around.token, around.grant)
@@ -126,7 +126,7 @@ class Inside:
             "token": self._around.token, "grant": self._around.grant,
         }  # fmt: skip
         for number, due in enumerate(seen):
-            was = {"head": due.was.head, "state": due.was.state, "attempt": due.was.attempt}
+            was = {"head": due.was.head, "status": due.was.status, "attempt": due.was.attempt}
             values |= {f"{word}{number}": what for word, what in {"id": due.run.id, **was}.items()}
         tables = ((_ROW, rows), (ATTEMPT, list(map(ATTEMPT.row, attempts))), (ENTRY, journal))
         inserts = [(table, given) for table, given in tables if given]
@@ -160,7 +160,7 @@ class Inside:
             other = find(self._tables, inner.run.job, inner.run.key)
             if other is None or other.id == inner.run.id:
                 continue
-            if other.attempt or not states.may_seal(other.state):
+            if other.attempt or not statuses.may_seal(other.status):
                 raise RunEnded(closed(other), other)
             inner.begin_as(other)
             found = True
@@ -172,7 +172,7 @@ class Inside:
         now, was = self._found(due.run), due.was
         if now is None:
             raise StaleToken(f"{title(due.run)} is gone: retention has removed it. Nothing was written")
-        if (now.head, now.state, now.attempt) == (was.head, was.state, was.attempt):
+        if (now.head, now.status, now.attempt) == (was.head, was.status, was.attempt):
             return
         if (now.token, now.grant) in ((due.run.token, due.run.grant), (was.token, was.grant)):
             raise RunEnded(closed(now), now)
@@ -218,7 +218,7 @@ class InnerRun:
         """The next attempt of the run that was found; nothing of it is written yet."""
         tables, around, holder, at = self._tables, self._around, self._holder, self._at
         entries = _Entries(seen, at)
-        fresh, self.lost = not seen.head, seen.state == states.RUNNING
+        fresh, self.lost = not seen.head, seen.status == statuses.RUNNING
         if fresh:
             entries.add(kinds.OPENED, job=seen.job, key=seen.key, parent=seen.parent)
         attempts = [lost_attempt(seen, at)] if self.lost else []
@@ -232,7 +232,7 @@ class InnerRun:
             )
         )
         self.run = replace(
-            seen, state=states.RUNNING, attempt=number, token=around.token, grant=around.grant, holder=holder,
+            seen, status=statuses.RUNNING, attempt=number, token=around.token, grant=around.grant, holder=holder,
             host=holder.host, changed=at / 1000, started=at / 1000, ended=None, due=None, exit_code=None, reason="",
             seq=entries.seq, head=entries.head, done=0, total=0, message="",
         )  # fmt: skip
@@ -257,7 +257,7 @@ class InnerRun:
         return due
 
     def ending(
-        self, state: str, *, reason: str, elapsed: float, steps: Sequence[Step] = (), traceback: str = ""
+        self, status: str, *, reason: str, elapsed: float, steps: Sequence[Step] = (), traceback: str = ""
     ) -> Due:
         """Its end, with its last steps."""
         due = self._due()
@@ -266,18 +266,18 @@ class InnerRun:
         if traceback:
             entries.add(kinds.EXCEPTION, traceback=traceback)
         head = self._steps.head_after(due.steps)
-        code = 0 if state == states.SUCCEEDED else 1
-        facts = {"attempt": self.run.attempt, "state": state, "exit_code": code, "reason": reason or None}
+        code = 0 if status == statuses.SUCCEEDED else 1
+        facts = {"attempt": self.run.attempt, "status": status, "exit_code": code, "reason": reason or None}
         entries.add(kinds.ENDED, **facts, elapsed=elapsed, steps=head)
         due.run = replace(
-            due.run, state=state, reason=clean(reason), elapsed=elapsed, changed=due.at / 1000, ended=due.at / 1000,
+            due.run, status=status, reason=clean(reason), elapsed=elapsed, changed=due.at / 1000, ended=due.at / 1000,
             exit_code=code, seq=entries.seq, head=entries.head,
         )  # fmt: skip
         due.links.append((kinds.ENDED, _link(due.run, entries.seq, entries.head)))
         due.journal += [*entries.rows, *due.steps]
-        due.attempts = [*due.attempts[:-1], ended_attempt(self.run, state, code, clean(reason), due.at, elapsed)]
+        due.attempts = [*due.attempts[:-1], ended_attempt(self.run, status, code, clean(reason), due.at, elapsed)]
         more = {"reason": reason, "traceback": traceback}
-        due.again = lambda: self.ending(state, elapsed=elapsed, steps=steps, **more)
+        due.again = lambda: self.ending(status, elapsed=elapsed, steps=steps, **more)
         return due
 
     def went_on(self, due: Due) -> None:
@@ -295,4 +295,4 @@ class InnerRun:
 
 
 def _link(run: Run, seq: int, head: str) -> dict[str, object]:
-    return {"run": run.id, "attempt": run.attempt, "state": run.state, "seq": seq, "head": head}
+    return {"run": run.id, "attempt": run.attempt, "status": run.status, "seq": seq, "head": head}

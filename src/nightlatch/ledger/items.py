@@ -31,7 +31,7 @@ class Item:
     scope: str
     digest: str
     key: str
-    state: str  # core.effects
+    status: str  # core.effects
     tries: int
     run: str
     attempt: int
@@ -48,22 +48,22 @@ ITEM = Rows(
     # What is done stays done, whatever is said of it later.
     "ON CONFLICT (scope, digest) DO UPDATE SET "
     + ", ".join(f"{name} = excluded.{name}" for name in Item.__annotations__ if name not in _IS)
-    + " WHERE item.state <> 'done'",
+    + " WHERE item.status <> 'done'",
 )
 
 _DIGESTS = """
-SELECT digest FROM {prefix}item WHERE scope = :scope AND state = :state AND digest > :after
+SELECT digest FROM {prefix}item WHERE scope = :scope AND status = :status AND digest > :after
 ORDER BY digest LIMIT :most
 """
 _SOME = f"""
-SELECT {ITEM.names} FROM {{prefix}}item WHERE scope = :scope AND state = :state ORDER BY digest LIMIT :most
+SELECT {ITEM.names} FROM {{prefix}}item WHERE scope = :scope AND status = :status ORDER BY digest LIMIT :most
 """
 _REASONS = "SELECT digest, reason FROM {prefix}item WHERE scope = :scope AND digest IN "
 _RESOLVE = """
-UPDATE {prefix}item SET state = :state, reason = :reason, changed = :at
-WHERE scope = :scope AND state IN ('in-doubt', 'needs-attention'){this} RETURNING key
+UPDATE {prefix}item SET status = :status, reason = :reason, changed = :at
+WHERE scope = :scope AND status IN ('in-doubt', 'needs-attention'){this} RETURNING key
 """
-_COUNTS = "SELECT state, COUNT(*) FROM {prefix}item WHERE scope = :scope GROUP BY state"
+_COUNTS = "SELECT status, COUNT(*) FROM {prefix}item WHERE scope = :scope GROUP BY status"
 # From scope to scope by the index: a million items that are done are not looked at.
 _ASKING = """
 WITH RECURSIVE seen (scope) AS (
@@ -71,11 +71,11 @@ WITH RECURSIVE seen (scope) AS (
   UNION ALL SELECT (SELECT MIN(scope) FROM {prefix}item WHERE scope > seen.scope) FROM seen WHERE seen.scope IS NOT NULL
 )
 SELECT found.*, (SELECT MIN(reason) FROM {prefix}item AS item
-                WHERE item.scope = found.scope AND item.state = found.state AND item.key = found.one) FROM (
-  SELECT seen.scope, item.state, COUNT(*), MIN(item.key) AS one, MAX(item.changed) FROM seen
-  JOIN {prefix}item AS item ON item.scope = seen.scope AND item.state IN ('in-doubt', 'needs-attention')
-  {this} GROUP BY seen.scope, item.state
-) AS found ORDER BY found.scope, found.state
+                WHERE item.scope = found.scope AND item.status = found.status AND item.key = found.one) FROM (
+  SELECT seen.scope, item.status, COUNT(*), MIN(item.key) AS one, MAX(item.changed) FROM seen
+  JOIN {prefix}item AS item ON item.scope = seen.scope AND item.status IN ('in-doubt', 'needs-attention')
+  {this} GROUP BY seen.scope, item.status
+) AS found ORDER BY found.scope, found.status
 """
 
 
@@ -85,11 +85,11 @@ class Items:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
-    def digests(self, scope: str, state: str) -> Iterator[str]:
-        """The digests of all items in a state, in order, without holding them all."""
+    def digests(self, scope: str, status: str) -> Iterator[str]:
+        """The digests of all items in a status, in order, without holding them all."""
         after = ""
         while True:
-            page = self._tables.read(_DIGESTS, scope=scope, state=state, after=after, most=_PAGE)
+            page = self._tables.read(_DIGESTS, scope=scope, status=status, after=after, most=_PAGE)
             for (digest,) in page:
                 yield digest
             if len(page) < _PAGE:
@@ -102,8 +102,8 @@ class Items:
         places = ", ".join(f":{name}" for name in given)
         return dict(self._tables.read(_REASONS + f"({places})", scope=scope, **given)) if given else {}
 
-    def every(self, scope: str, state: str, limit: int = 1_000_000) -> list[Item]:
-        rows = self._tables.read(_SOME, scope=scope, state=state, most=limit)
+    def every(self, scope: str, status: str, limit: int = 1_000_000) -> list[Item]:
+        rows = self._tables.read(_SOME, scope=scope, status=status, most=limit)
         return list(map(ITEM.read, rows))
 
     def in_flight(self, scope: str) -> list[Item]:
@@ -114,27 +114,27 @@ class Items:
         return self.every(scope, IN_DOUBT)
 
     def counts(self, scope: str) -> dict[str, int]:
-        """How many items there are in each state."""
+        """How many items there are in each status."""
         return dict(self._tables.read(_COUNTS, scope=scope))
 
     def asking(self, key: str = "") -> list[tuple[str, str, int, str, float, str]]:
-        """(batch, state, how many, one of their keys, last change, why that one) of all items that wait for a person,
+        """(batch, status, how many, one of their keys, last change, why that one) of all items that wait for a person,
         or of those with this key."""
         rows = self._tables.read(_ASKING.replace("{this}", "WHERE item.key = :key" if key else ""), key=key)
-        return [(scope, state, count, key, at / 1000, reason) for scope, state, count, key, at, reason in rows]
+        return [(scope, status, count, key, at / 1000, reason) for scope, status, count, key, at, reason in rows]
 
-    def resolve(self, scope: str, key: str, state: str, *, reason: str) -> list[str]:
+    def resolve(self, scope: str, key: str, status: str, *, reason: str) -> list[str]:
         """A person says what becomes of an item in doubt or set aside, or with key "" of all. Returns their keys."""
         with self._tables.on_chain(scope) as chain:
             rows = chain(
                 _RESOLVE.replace("{this}", " AND key = :key" if key else ""),
                 scope=scope,
                 key=key,
-                state=state,
+                status=status,
                 reason=clean(reason),
                 at=chain.at,
             )
             keys = sorted(key for (key,) in rows)
             if keys:
-                chain.append(kinds.ITEMS_RESOLVED, state=state, keys="\n".join(keys), reason=reason)
+                chain.append(kinds.ITEMS_RESOLVED, status=status, keys="\n".join(keys), reason=reason)
             return keys

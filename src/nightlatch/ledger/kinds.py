@@ -20,7 +20,7 @@ RUN, JOB, STEPS = "run", "job", "steps"  # chains
 ITEMS, EFFECT = "items", "effect"  # what else than a run an entry may tell of
 
 _LINK = "run seq head"  # on a job's chain: how the run's own chain stood
-_DECIDED = f"{_LINK} was state reason by cancel"
+_DECIDED = f"{_LINK} was status reason by cancel"
 
 
 class Kind(str):
@@ -102,14 +102,14 @@ STARTED = Kind(
     run="attempt token grant holder host command definition",
 )  # fmt: skip
 LOST = Kind(
-    "lost", "attempt {attempt} was lost: its holder {holder} is gone[; the run is {state}]", tells=RUN,
-    run="attempt token holder steps state by_token by_grant", job=f"{_LINK} attempt token holder",
+    "lost", "attempt {attempt} was lost: its holder {holder} is gone[; the run is {status}]", tells=RUN,
+    run="attempt token holder steps status by_token by_grant", job=f"{_LINK} attempt token holder",
 )  # fmt: skip
 ENDED = Kind(
     "ended",
-    "attempt {attempt} ended: {state}[ ({reason})|, exit code {exit_code}][, after {elapsed}]"
+    "attempt {attempt} ended: {status}[ ({reason})|, exit code {exit_code}][, after {elapsed}]"
     "[; the next one is due at {again_at}][doubt? ; it may have acted, and nobody knows]",
-    tells=RUN, run="attempt state exit_code reason elapsed again_at doubt tries steps", job=f"{_LINK} attempt state",
+    tells=RUN, run="attempt status exit_code reason elapsed again_at doubt tries steps", job=f"{_LINK} attempt status",
 )  # fmt: skip
 BEGUN_ELSEWHERE = Kind(
     "begun-elsewhere",
@@ -134,7 +134,7 @@ USAGE = Kind(
 OPENED_AGAIN = Kind("opened-again", "opened again[ on {host}]; it was {was} before", job=f"{_DECIDED} host")
 CANCEL_REQUESTED = Kind("cancel-requested", "{by} asked for its end", job="run by")
 CANCELLED = Kind("cancelled", "{by} cancelled it", job=_DECIDED)
-RESOLVED = Kind("resolved", "{by} resolved it as {state}", job=_DECIDED)
+RESOLVED = Kind("resolved", "{by} resolved it as {status}", job=_DECIDED)
 RESOLVED_ELSEWHERE = Kind(
     "resolved-elsewhere", "{by} decided about {key}, which another machine began: {outcome}", job="key outcome by"
 )
@@ -168,30 +168,30 @@ NOT_PUBLISHED = Kind("not-published", "not published to {target}: {reason}", run
 
 # ── effects: in the run that does it, and on the chain of its scope ──
 
-EFFECT_OF_RUN = Kind("effect", "effect {key}: {state}[ ({reason})][, by a {by}]", run="key state reason by")
-_OF_EFFECT = "scope key attempt token state"
+EFFECT_OF_RUN = Kind("effect", "effect {key}: {status}[ ({reason})][, by a {by}]", run="key status reason by")
+_OF_EFFECT = "scope key attempt token status"
 EFFECT_BEGUN = Kind("effect-begun", "effect {key} begun by {by}", tells=EFFECT, job=f"{_OF_EFFECT} by command")
 _ENDED = f"{_OF_EFFECT} exit_code reason by"
 EFFECT_DONE = Kind("effect-done", "effect {key} done", tells=EFFECT, job=_ENDED)
 EFFECT_FAILED = Kind("effect-failed", "effect {key} failed, surely not done[: {reason}]", tells=EFFECT, job=_ENDED)
 EFFECT_IN_DOUBT = Kind("effect-in-doubt", "effect {key} in doubt[: {reason}]", tells=EFFECT, job=_ENDED)
-EFFECT_ENDED = {DONE: EFFECT_DONE, FAILED: EFFECT_FAILED, IN_DOUBT: EFFECT_IN_DOUBT}  # by its state
-EFFECT_RESOLVED = Kind("effect-resolved", "effect {key} resolved as {state}, by {by}", tells=EFFECT, job=_ENDED)
+EFFECT_ENDED = {DONE: EFFECT_DONE, FAILED: EFFECT_FAILED, IN_DOUBT: EFFECT_IN_DOUBT}  # by its status
+EFFECT_RESOLVED = Kind("effect-resolved", "effect {key} resolved as {status}, by {by}", tells=EFFECT, job=_ENDED)
 EFFECT_LEARNED = Kind(
-    "effect-learned", "effect {key} is {state}, by another machine[: {reason}]", tells=EFFECT,
+    "effect-learned", "effect {key} is {status}, by another machine[: {reason}]", tells=EFFECT,
     job=f"{_OF_EFFECT} reason",
 )  # fmt: skip
 
-# ── a batch's items: their keys by their state, one a line ──
+# ── a batch's items: their keys by their status, one a line ──
 
 BATCH = Kind("batch", "a batch; to go on with it: {again}", run="again")
 BATCH_KEY = Kind("batch-key", "its items are known by {key}", job="key")
-_STATES = (BEGUN, DONE, FAILED, IN_DOUBT, SET_ASIDE)
-_KEYS = "".join(f"[ {state}: {{{state}}}.]" for state in _STATES)
-ITEMS_MOVED = Kind("steps", f"items{_KEYS}", tells=ITEMS, run=" ".join(_STATES))
-ITEMS_LOST = Kind("steps-lost", f"items that a lost attempt had begun{_KEYS}", tells=ITEMS, run=" ".join(_STATES))
-ITEMS_PUBLISHING = Kind("steps-publishing", f"publishing items{_KEYS}", tells=ITEMS, run=" ".join(_STATES))
-ITEMS_RESOLVED = Kind("steps-resolved", "items resolved as {state}: {keys}", tells=ITEMS, job="state keys reason")
+_STATUSES = (BEGUN, DONE, FAILED, IN_DOUBT, SET_ASIDE)
+_KEYS = "".join(f"[ {status}: {{{status}}}.]" for status in _STATUSES)
+ITEMS_MOVED = Kind("steps", f"items{_KEYS}", tells=ITEMS, run=" ".join(_STATUSES))
+ITEMS_LOST = Kind("steps-lost", f"items that a lost attempt had begun{_KEYS}", tells=ITEMS, run=" ".join(_STATUSES))
+ITEMS_PUBLISHING = Kind("steps-publishing", f"publishing items{_KEYS}", tells=ITEMS, run=" ".join(_STATUSES))
+ITEMS_RESOLVED = Kind("steps-resolved", "items resolved as {status}: {keys}", tells=ITEMS, job="status keys reason")
 
 # ── a run's steps, on a chain of their own ──
 
@@ -199,4 +199,4 @@ _OF_STEP = "digest tries attempt key reason result"
 STEP_BEGUN = Kind("step-begun", "step {key} begun", steps=_OF_STEP)
 STEP_DONE = Kind("step-done", "step {key} done", steps=_OF_STEP)
 STEP_FAILED = Kind("step-failed", "step {key} failed[: {reason}]", steps=_OF_STEP)
-STEP = {BEGUN: STEP_BEGUN, DONE: STEP_DONE, FAILED: STEP_FAILED}  # by the step's state
+STEP = {BEGUN: STEP_BEGUN, DONE: STEP_DONE, FAILED: STEP_FAILED}  # by the step's status

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..core import advice, states
+from ..core import advice, statuses
 from ..errors import RunEnded, StaleToken, StoreUnreachable, UsageError
 from ..system import clock
 from . import deciding, kinds, opening, sealing, step_chain, tally
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from ..core.model import Holder
-    from ..database.postgres import Postgres
-    from ..database.sqlite import Sqlite
+    from ..database.postgres import PostgresDatabase
+    from ..database.sqlite import SqliteDatabase
     from ..errors import LeaseLost
     from .audit import Verdict
     from .effects import Effects
@@ -43,7 +43,9 @@ def _always(job: str, key: str) -> bool:
 class Ledger:
     """What happened. Verbs here carry no token; only `seal` does, and makes the run's writer."""
 
-    def __init__(self, database: Sqlite | Postgres, watching: Sqlite | Postgres) -> None:
+    def __init__(
+        self, database: SqliteDatabase | PostgresDatabase, watching: SqliteDatabase | PostgresDatabase
+    ) -> None:
         self._tables = Tables(database)
         self._watching = Tables(watching)  # a writer in its transaction keeps no reader of its process waiting
 
@@ -95,13 +97,13 @@ class Ledger:
         while True:
             run = self._existing(run_id)
             sealing.judge(self.id, run, token, grant)
-            left_behind = run.state == states.RUNNING and run.grant != grant
+            left_behind = run.status == statuses.RUNNING and run.grant != grant
             if left_behind and lost == "doubt":
-                ended = sealing.reap(self._tables, run, token, grant, states.IN_DOUBT)
+                ended = sealing.reap(self._tables, run, token, grant, statuses.IN_DOUBT)
                 if ended:
                     raise RunEnded(sealing.closed(ended), ended)
                 continue
-            mine = run.state == states.RUNNING and (run.token, run.grant) == (token, grant)
+            mine = run.status == statuses.RUNNING and (run.token, run.grant) == (token, grant)
             at = self._tables.now()
             skew = at / 1000 - clock.wall()
             sealed = run if mine else sealing.take(self._tables, run, token, grant, holder, command, definition, at)
@@ -113,13 +115,13 @@ class Ledger:
 
         For whoever holds the lease: `token` and `grant` are the new holder's. Raises as `seal` does.
         """
-        state = states.IN_DOUBT if doubt else states.LOST
+        status = statuses.IN_DOUBT if doubt else statuses.LOST
         while True:
             run = self._existing(run_id)
             sealing.judge(self.id, run, token, grant)
-            if run.state != states.RUNNING or run.grant == grant:
-                raise RunEnded(f"{deciding.title(run)} is {run.state}: nobody left it behind", run)
-            ended = sealing.reap(self._tables, run, token, grant, state)
+            if run.status != statuses.RUNNING or run.grant == grant:
+                raise RunEnded(f"{deciding.title(run)} is {run.status}: nobody left it behind", run)
+            ended = sealing.reap(self._tables, run, token, grant, status)
             if ended:
                 return ended
 
@@ -138,10 +140,10 @@ class Ledger:
         return opening.find(self._tables, job, key)
 
     def runs(
-        self, job: str | None = None, state: str | None = None, since: float | None = None, limit: int = 1000
+        self, job: str | None = None, status: str | None = None, since: float | None = None, limit: int = 1000
     ) -> Iterator[Run]:
-        """Runs whose state changed at or after `since`, the newest change first."""
-        which = {name: text for name, text in (("job", job), ("state", state)) if text}
+        """Runs whose status changed at or after `since`, the newest change first."""
+        which = {name: text for name, text in (("job", job), ("status", status)) if text}
         sql = (
             f"SELECT {RUN.names} FROM {{prefix}}run{where(which, 'changed >= :since')} "
             f"ORDER BY changed DESC, id LIMIT :most"
@@ -217,7 +219,7 @@ class Ledger:
 
     def tries(self, run: Run) -> int:
         """How many tries a run has behind it that waits for the next one; a person's `retry` begins the count again."""
-        ended = self._last(run.id, kinds.ENDED) if run.state == states.WAITING else None
+        ended = self._last(run.id, kinds.ENDED) if run.status == statuses.WAITING else None
         return int(ended.facts.get("tries", 1)) if ended else 0
 
     def clock(self) -> float:

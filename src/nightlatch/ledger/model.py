@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..core import states
+from ..core import statuses
 from ..core.model import Holder
 from ..core.units import Amounts
 from ..core.value import value
@@ -30,7 +30,7 @@ class Run:
     command: str = ""
     definition: str = ""  # hash of the job definition it was started under
     host: str = ""
-    state: str = states.PENDING
+    status: str = statuses.PENDING
     attempt: int = 0  # 0: none yet
     token: int = 0  # of the newest attempt
     grant: str = ""
@@ -39,7 +39,7 @@ class Run:
     exit_code: int | None = None
     reason: str = ""
     created: float
-    changed: float  # of its state
+    changed: float  # of its status
     started: float | None = None  # of the newest attempt
     ended: float | None = None
     due: float | None = None  # when a waiting run's next attempt may start
@@ -63,7 +63,7 @@ class Attempt:
     token: int
     grant: str
     holder: Holder
-    state: str = states.RUNNING
+    status: str = statuses.RUNNING
     exit_code: int | None = None
     reason: str = ""
     started: float
@@ -113,7 +113,7 @@ RUN = Rows("run", Run)
 ATTEMPT = Rows(
     "attempt",
     Attempt,
-    "ON CONFLICT (run, attempt) DO UPDATE SET token = excluded.token, state = excluded.state, "
+    "ON CONFLICT (run, attempt) DO UPDATE SET token = excluded.token, status = excluded.status, "
     "exit_code = excluded.exit_code, reason = excluded.reason, ended = excluded.ended, elapsed = excluded.elapsed",
 )
 ENTRY = Rows("journal", Entry)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ..core import states
+from ..core import statuses
 from ..core.model import check_name
 from . import kinds
 from .chain import clean, link
@@ -37,8 +37,8 @@ def open_run(
         run = find(tables, job, key)
         if run is None:
             run = _create(tables, job=job, key=key, slot=slot, command=command, definition=definition, host=host)
-        elif states.may_start(run.state) or (again and run.state == states.SUCCEEDED):
-            run = change(tables, run, states.PENDING, kinds.OPENED_AGAIN, host=host)
+        elif statuses.may_start(run.status) or (again and run.status == statuses.SUCCEEDED):
+            run = change(tables, run, statuses.PENDING, kinds.OPENED_AGAIN, host=host)
         if run is not None:
             return run
 

@@ -25,15 +25,15 @@ def areas(url: str) -> set[str]:
     where = store.ledger_of(url)
     store.connect(url).close()  # a URL that names no store names nothing
     if where == store.INSIDE:
-        from ..database.postgres import Postgres
+        from ..database.postgres import PostgresDatabase
 
-        return Postgres(url, "ledger").areas()
+        return PostgresDatabase(url, "ledger").areas()
     if where == store.OF_EACH_MACHINE:
         return {"store", "ledger"} if os.path.exists(_of_this_machine(url)) else {"store"}
-    from ..database.sqlite import Sqlite
+    from ..database.sqlite import SqliteDatabase
 
     file, ledger = files(url)
-    return {"store", "ledger"} if os.path.exists(ledger) else Sqlite(file, "store").areas()
+    return {"store", "ledger"} if os.path.exists(ledger) else SqliteDatabase(file, "store").areas()
 
 
 def open_to_read(url: str) -> Ledger:
@@ -62,16 +62,18 @@ def at(address: str) -> Ledger:
     """By what `Ledger.address` says."""
     if store.ledger_of(address) != store.INSIDE:
         return in_file(address)
-    from ..database.postgres import Postgres
+    from ..database.postgres import PostgresDatabase
 
-    server = Postgres(address, "ledger")
+    server = PostgresDatabase(address, "ledger")
     return Ledger(server, server)
 
 
 def in_file(path: str, *, read_only: bool = False) -> Ledger:
-    from ..database.sqlite import Sqlite
+    from ..database.sqlite import SqliteDatabase
 
-    return Ledger(Sqlite(path, "ledger", read_only=read_only), Sqlite(path, "ledger", read_only=read_only))
+    return Ledger(
+        SqliteDatabase(path, "ledger", read_only=read_only), SqliteDatabase(path, "ledger", read_only=read_only)
+    )
 
 
 def _of_this_machine(url: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..core import states
+from ..core import statuses
 from ..system import clock
 from . import kinds
 from .chain import job_chain
@@ -20,30 +20,30 @@ if TYPE_CHECKING:
 _MOST = 500  # runs in one transaction: writers wait no longer than that takes
 _MONTH = 32 * 86_400_000  # ms; usage is kept for caps per month, however little else is
 
-_ENDED = ", ".join(f"'{state}'" for state in states.TERMINAL)
+_ENDED = ", ".join(f"'{status}'" for status in statuses.TERMINAL)
 _OLD = f"""
-SELECT id, key, state, anchor FROM {{prefix}}run
-WHERE job = :job AND state IN ({_ENDED}) AND changed < :before AND id > :after ORDER BY id LIMIT :most
+SELECT id, key, status, anchor FROM {{prefix}}run
+WHERE job = :job AND status IN ({_ENDED}) AND changed < :before AND id > :after ORDER BY id LIMIT :most
 """
-_ALL_OLD = f"SELECT id FROM {{prefix}}run WHERE state IN ({_ENDED}) AND changed < :before"
-_ALL_ANCHORS = f"SELECT id, job, anchor FROM {{prefix}}run WHERE state IN ({_ENDED}) AND changed < :before"
+_ALL_OLD = f"SELECT id FROM {{prefix}}run WHERE status IN ({_ENDED}) AND changed < :before"
+_ALL_ANCHORS = f"SELECT id, job, anchor FROM {{prefix}}run WHERE status IN ({_ENDED}) AND changed < :before"
 _ENTRIES = f"""
 SELECT COUNT(*) FROM {{prefix}}journal WHERE chain IN (
   {_ALL_OLD} UNION ALL SELECT '{STEPS}' || id FROM ({_ALL_OLD}) AS old
   UNION ALL SELECT '{STEPS}' || run || '#' || attempt FROM {{prefix}}attempt
-  WHERE state = 'succeeded' AND run IN ({_ALL_OLD})
+  WHERE status = 'succeeded' AND run IN ({_ALL_OLD})
 )
 """
 # A chain whose old entries are nothing but cuts stays as it is: a cut of cuts would be made for ever. The first
 # entry is looked at first: of the chains that begin later not more than one is read.
 _JOBS = f"""
-SELECT job FROM {{prefix}}run WHERE state IN ({_ENDED}) AND changed < :before
+SELECT job FROM {{prefix}}run WHERE status IN ({_ENDED}) AND changed < :before
 UNION SELECT substr(name, 5) FROM {{prefix}}chain
 WHERE (SELECT at FROM {{prefix}}journal WHERE chain = name ORDER BY seq LIMIT 1) < :before
   AND EXISTS (SELECT 1 FROM {{prefix}}journal WHERE chain = name AND at < :before AND kind <> '{kinds.CUT}')
 """
 # Compared again: a run that was started again since it was seen stays.
-_REMOVE = f"DELETE FROM {{prefix}}run WHERE id = :run AND state IN ({_ENDED}) AND changed < :before RETURNING id"
+_REMOVE = f"DELETE FROM {{prefix}}run WHERE id = :run AND status IN ({_ENDED}) AND changed < :before RETURNING id"
 # The last old entry, if something newer follows it: a chain never becomes empty.
 _LAST_OLD = """
 SELECT seq, hash FROM {prefix}journal WHERE chain = :chain AND seq <
@@ -53,9 +53,9 @@ ORDER BY seq DESC LIMIT 1
 # Nothing behind this entry is younger than the retention: an audit holds a cut to that.
 _FIRST_YOUNG = "SELECT MIN(seq) FROM {prefix}journal WHERE chain = :chain AND at >= :before"
 # Their last link may be older than their row says: clocks differ, and a link waits for the chain.
-_STAYING = "SELECT id, seq, head, state, anchor FROM {prefix}run WHERE job = :job AND changed < :before"
+_STAYING = "SELECT id, seq, head, status, anchor FROM {prefix}run WHERE job = :job AND changed < :before"
 _SLACK = 86_400_000  # ms
-_SUCCEEDED = "SELECT id, job, key FROM {prefix}run WHERE state = 'succeeded' AND changed < :before"
+_SUCCEEDED = "SELECT id, job, key FROM {prefix}run WHERE status = 'succeeded' AND changed < :before"
 _LENGTH = "SELECT COUNT(*) FROM {prefix}journal WHERE chain = :chain"
 _BEHIND = "SELECT COUNT(*) FROM {prefix}journal WHERE chain = :chain AND seq <= :seq"
 _CUT = "DELETE FROM {prefix}journal WHERE chain = :chain AND seq <= :seq RETURNING seq"
@@ -80,8 +80,8 @@ def prune(tables: Tables, keep: float, by: str, within: float, done: Done) -> Pr
             young = _first_young(tables, job, before)
             over = [
                 run
-                for run, key, state, anchor in page
-                if _place(anchor) < young and (state != states.SUCCEEDED or done(job, key))
+                for run, key, status, anchor in page
+                if _place(anchor) < young and (status != statuses.SUCCEEDED or done(job, key))
             ]
             gone, cut = _remove(tables, job, over, before, by)
             runs += gone
@@ -131,8 +131,8 @@ def _remove(tables: Tables, job: str, over: list[str], before: int, by: str) -> 
             facts |= {"seq": seq, "hash": hash_}
             # Runs that stay, and whose links go, are linked here instead; as many in an entry as are kept whole.
             stay = [
-                f"{run}:{at}:{head}:{state}"
-                for run, at, head, state, anchor in chain(_STAYING, job=job, before=before + _SLACK)
+                f"{run}:{at}:{head}:{status}"
+                for run, at, head, status, anchor in chain(_STAYING, job=job, before=before + _SLACK)
                 if 0 < _place(anchor) <= seq
             ]
             for first in range(0, len(stay), _MOST):

@@ -6,7 +6,7 @@ that it came after. Where retention has removed such a decision, what only it ca
 
 from __future__ import annotations
 
-from ..core import states
+from ..core import statuses
 from ..core.units import UNITS
 from . import kinds
 from .chain import unpack
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _GIVEN = ("job", "key", "slot", "command", "definition", "host", "parent")
-_DECIDED = ("state", "reason", "cancel", "changed", "ended", "due", "anchor")  # columns that people's verbs change
+_DECIDED = ("status", "reason", "cancel", "changed", "ended", "due", "anchor")  # columns that people's verbs change
 
 
 class Links:
@@ -38,10 +38,10 @@ class Links:
             seq = int(facts["seq"]) if "seq" in facts else self.changes[-1][0] if self.changes else 0
             self.changes.append((seq, at, facts))
 
-    def carry(self, at: int, seq: int, state: str) -> None:
+    def carry(self, at: int, seq: int, status: str) -> None:
         """A cut has taken its links away, and says where it stood."""
         self.at, self.whole = at, False
-        self.changes.append((seq, at, {"carried": state}))
+        self.changes.append((seq, at, {"carried": status}))
 
 
 class Replay:
@@ -67,42 +67,42 @@ class Replay:
 
     def _open(self, seq: int, at: int, facts: dict[str, str]) -> None:
         self.row |= {name: facts.get(name, "") for name in _GIVEN}
-        self.row |= {"state": states.PENDING, "created": at, "changed": at}
+        self.row |= {"status": statuses.PENDING, "created": at, "changed": at}
 
     def _start(self, seq: int, at: int, facts: dict[str, str]) -> None:
         number, token = int(facts["attempt"]), int(facts["token"])
         same = {"token": token, "grant_id": facts["grant"], "holder": facts["holder"]}
         self.row |= same | {name: facts[name] for name in ("command", "definition", "host") if name in facts}
-        self.row |= {"state": states.RUNNING, "attempt": number, "changed": at, "started": at}
+        self.row |= {"status": statuses.RUNNING, "attempt": number, "changed": at, "started": at}
         self.row |= dict.fromkeys(("ended", "due", "exit_code")) | dict.fromkeys(("done", "total"), 0)
         self.row |= {"reason": "", "message": ""}
         before = self.attempts.get(number)  # the same grant with a raised token: no other attempt
         self.attempts[number] = same | {
-            "state": states.RUNNING, "exit_code": None, "reason": "", "ended": None, "elapsed": 0,
+            "status": statuses.RUNNING, "exit_code": None, "reason": "", "ended": None, "elapsed": 0,
             "started": before["started"] if before else at,
         }  # fmt: skip
 
     def _lose(self, seq: int, at: int, facts: dict[str, str]) -> None:
         number = int(facts["attempt"])
         started = self.attempts[number]["started"]
-        self.attempts[number] |= {"state": states.LOST, "reason": LEFT, "ended": at, "elapsed": at - started}
-        if "state" in facts:  # nobody goes on
-            self.row |= {"state": facts["state"], "token": int(facts["by_token"]), "changed": at, "ended": at}
+        self.attempts[number] |= {"status": statuses.LOST, "reason": LEFT, "ended": at, "elapsed": at - started}
+        if "status" in facts:  # nobody goes on
+            self.row |= {"status": facts["status"], "token": int(facts["by_token"]), "changed": at, "ended": at}
             self.row["reason"] = f"attempt {number} was lost: {LEFT}"
             if "by_grant" in facts:
                 self.row["grant_id"] = facts["by_grant"]
 
     def _end(self, seq: int, at: int, facts: dict[str, str]) -> None:
         code = int(facts["exit_code"]) if "exit_code" in facts else None
-        end = {"state": facts["state"], "exit_code": code, "reason": facts.get("reason", ""), "ended": at}
+        end = {"status": facts["status"], "exit_code": code, "reason": facts.get("reason", ""), "ended": at}
         end["elapsed"] = round(float(facts["elapsed"]) * 1000)
         self.attempts[int(facts["attempt"])] |= end
         due = round(float(facts["again_at"]) * 1000) if "again_at" in facts else None
         self.row |= end | {"changed": at, "due": due}
         if due is not None:
-            self.row["state"] = states.WAITING
+            self.row["status"] = statuses.WAITING
         elif "doubt" in facts:
-            self.row["state"] = states.IN_DOUBT
+            self.row["status"] = statuses.IN_DOUBT
 
     def _progress(self, seq: int, at: int, facts: dict[str, str]) -> None:
         self.row |= {"done": int(facts["done"]), "total": int(facts.get("total", 0))}
@@ -120,28 +120,28 @@ class Replay:
             _, at, facts = self._changes.pop()
             if "carried" in facts:
                 self._forget()
-                self.row["state"] = facts["carried"]
+                self.row["status"] = facts["carried"]
             elif "was" not in facts:
                 self.row["cancel"] = facts["by"]
             else:
                 self._change(at, facts)
 
     def _change(self, at: int, facts: dict[str, str]) -> None:
-        if self.row.get("state") != facts["was"]:
+        if self.row.get("status") != facts["was"]:
             self._forget()  # a decision before this one was removed
-        state, reason = facts["state"], facts.get("reason")
-        self.row |= {"state": state, "changed": at, "due": None}
+        status, reason = facts["status"], facts.get("reason")
+        self.row |= {"status": status, "changed": at, "due": None}
         if reason is not None:
             self.row["reason"] = reason
-        if state not in states.OPEN:
+        if status not in statuses.OPEN:
             self.row["ended"] = at
-        if state == states.PENDING:
+        if status == statuses.PENDING:
             self.row["cancel"] = ""
         elif "cancel" in facts:
             self.row["cancel"] = facts["cancel"]
         attempt = self.attempts.get(self.row["attempt"])
-        if state == states.SUCCEEDED and attempt:
-            attempt["state"] = state
+        if status == statuses.SUCCEEDED and attempt:
+            attempt["status"] = status
             if "reason" in attempt:
                 attempt["reason"] = "; ".join(filter(None, (attempt["reason"], reason)))
 
@@ -151,7 +151,7 @@ class Replay:
             self.row.pop(name, None)
         if anchor:
             self.row["anchor"] = anchor
-        for name in ("state", "reason"):
+        for name in ("status", "reason"):
             self.attempts.get(self.row["attempt"], {}).pop(name, None)
 
 

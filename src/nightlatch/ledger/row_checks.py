@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 _USAGE = f"SELECT seq, job, at, {', '.join(UNITS)} FROM {{prefix}}usage WHERE run = :run AND seq <= :seq"
 _MONTH = 31 * 86_400_000  # ms; older usage may have been pruned
 _ITEMS = """
-SELECT scope, digest, key, state, run FROM {prefix}item WHERE (scope, digest) > (:scope, :digest)
+SELECT scope, digest, key, status, run FROM {prefix}item WHERE (scope, digest) > (:scope, :digest)
 ORDER BY scope, digest LIMIT :most
 """
 _ENDED_USAGE = f"""
 SELECT used.job, used.at / :bucket, {", ".join(f"CAST(SUM(used.{unit}) AS BIGINT)" for unit in UNITS)}
 FROM {{prefix}}usage AS used LEFT JOIN {{prefix}}run AS run ON run.id = used.run
-WHERE used.at >= :since AND (run.id IS NULL OR run.state <> 'running' OR run.attempt > used.attempt)
+WHERE used.at >= :since AND (run.id IS NULL OR run.status <> 'running' OR run.attempt > used.attempt)
 GROUP BY used.job, used.at / :bucket
 """
 _SEQ = "SELECT seq FROM {prefix}run WHERE id = :run"
@@ -95,7 +95,7 @@ def effect_told(facts: dict[str, str]) -> dict[str, Any]:
     """What an entry says that an effect's row is."""
     numbers = {name: int(facts[name]) for name in ("attempt", "token")}
     code = int(facts["exit_code"]) if "exit_code" in facts else None
-    return {**numbers, "exit_code": code, "state": facts["state"], "reason": facts.get("reason", "")}
+    return {**numbers, "exit_code": code, "status": facts["status"], "reason": facts.get("reason", "")}
 
 
 class Items:
@@ -107,31 +107,31 @@ class Items:
         self._done: dict[int, str] = {}  # what must be there
 
     def tell(self, scope: str, run: str, body: str) -> None:
-        for state, keys in unpack(body).items():
-            self.say(scope, run, state, keys)
+        for status, keys in unpack(body).items():
+            self.say(scope, run, status, keys)
 
-    def say(self, scope: str, run: str, state: str, keys: str) -> None:
+    def say(self, scope: str, run: str, status: str, keys: str) -> None:
         """`run` is "" for a person's word."""
         names = keys.split("\n")
         if was_cut(keys):
             self._cut_short.add(run or scope)
             names.pop()
         for key in names:
-            self._told.setdefault(hash((scope, run, key)), set()).add(state)
-            if state == DONE:
+            self._told.setdefault(hash((scope, run, key)), set()).add(status)
+            if status == DONE:
                 self._done[hash((scope, key))] = f"the item {key} of {scope}"
 
     def check(self, tables: Tables, stand: Snapshot, broken: set[str]) -> Wrong:
         missing = dict(self._done)
-        for scope, key, state, run in _every(tables):
+        for scope, key, status, run in _every(tables):
             name = f"the item {key} of {scope}"
             missing.pop(hash((scope, key)), None)
-            if state != DONE and hash((scope, key)) in self._done:
-                yield name, f"is {state} by its row, and done by the journal"
+            if status != DONE and hash((scope, key)) in self._done:
+                yield name, f"is {status} by its row, and done by the journal"
             elif run in stand.runs and run not in broken and not self._cut_short & {run, scope}:
                 said = self._told.get(hash((scope, run, key)), set()) | self._told.get(hash((scope, "", key)), set())
-                if state not in said and tables.read(_SEQ, run=run) == [(stand.heads[run][0],)]:
-                    yield name, f"is {state} by its row, which no entry of the journal says"
+                if status not in said and tables.read(_SEQ, run=run) == [(stand.heads[run][0],)]:
+                    yield name, f"is {status} by its row, which no entry of the journal says"
         for name in missing.values():
             yield name, "is done by the journal, and has no row"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..core import advice, states
+from ..core import advice, statuses
 from ..core.model import Mark
 from ..errors import RunEnded, StaleToken
 from . import kinds, tally
@@ -19,25 +19,25 @@ if TYPE_CHECKING:
 
 # Everything that was looked at is compared again: whatever happened since, this misses.
 _SEEN = """
-WHERE id = :id AND state = :was_state AND attempt = :was_attempt AND token = :was_token AND grant_id = :was_grant
+WHERE id = :id AND status = :was_status AND attempt = :was_attempt AND token = :was_token AND grant_id = :was_grant
   AND head = :was_head
 """
 
 _SEAL = f"""
-UPDATE {{prefix}}run SET state = 'running', attempt = :attempt, token = :token, grant_id = :grant, holder = :holder,
+UPDATE {{prefix}}run SET status = 'running', attempt = :attempt, token = :token, grant_id = :grant, holder = :holder,
   host = :host, command = :command, definition = :definition, seq = :seq, head = :head, changed = :at, started = :at,
   ended = NULL, due = NULL, exit_code = NULL, reason = '', done = 0, total = 0, message = ''
 {_SEEN} RETURNING {RUN.names}
 """
 
 _REAP = f"""
-UPDATE {{prefix}}run SET state = :state, token = :token, grant_id = :grant, seq = :seq, head = :head,
+UPDATE {{prefix}}run SET status = :status, token = :token, grant_id = :grant, seq = :seq, head = :head,
   changed = :at, ended = :at, reason = :reason
 {_SEEN} RETURNING id
 """
 
 _LOSE = """
-UPDATE {prefix}attempt SET state = 'lost', reason = :reason, ended = :at, elapsed = :at - started
+UPDATE {prefix}attempt SET status = 'lost', reason = :reason, ended = :at, elapsed = :at - started
 WHERE run = :run AND attempt = :attempt
 """
 
@@ -49,7 +49,7 @@ def judge(store: str, run: Run, token: int, grant: str) -> None:
     newer = run.token > token or (run.token == token and run.grant != grant)
     if newer:
         raise stale(store, run, token, grant)
-    if not states.may_seal(run.state):
+    if not statuses.may_seal(run.status):
         raise RunEnded(closed(run), run)
 
 
@@ -63,11 +63,11 @@ def stale(store: str, run: Run, token: int, grant: str) -> StaleToken:
 
 
 def closed(run: Run) -> str:
-    if run.state == states.SUCCEEDED:
+    if run.status == statuses.SUCCEEDED:
         return f"{title(run)} succeeded already"
-    if states.needs_person(run.state):
-        return f"{title(run)} is {run.state} ({run.reason}). Look, then: {advice.command('resolve', run.id)}"
-    return f"{title(run)} has ended: {run.state}. To start it again: {advice.command('retry', run.id)}"
+    if statuses.needs_person(run.status):
+        return f"{title(run)} is {run.status} ({run.reason}). Look, then: {advice.command('resolve', run.id)}"
+    return f"{title(run)} has ended: {run.status}. To start it again: {advice.command('retry', run.id)}"
 
 
 def take(
@@ -75,7 +75,7 @@ def take(
 ) -> Run | None:
     """Begin the next attempt, if the run still stands as it was seen; None if not."""
     next_ = _Next(run, token, grant, holder, command, definition)
-    if run.state == states.RUNNING and run.grant != grant:
+    if run.status == statuses.RUNNING and run.grant != grant:
         return _take_over(tables, run, next_)
     entries = _Entries(run, at)
     values, attempt = next_.begin(entries)
@@ -96,13 +96,13 @@ def _take_over(tables: Tables, run: Run, next_: _Next) -> Run | None:
         return RUN.read(chain(ANCHOR, id=run.id, anchor=chain.append(kinds.LOST, **link))[0])
 
 
-def reap(tables: Tables, run: Run, token: int, grant: str, state: str) -> Run | None:
+def reap(tables: Tables, run: Run, token: int, grant: str, status: str) -> Run | None:
     """End an attempt that its holder left behind, as `lost` or `in-doubt`; None if the run moved meanwhile."""
     with tables.on_chain(run.job) as chain:
         entries = _Entries(run, chain.at)
-        entries.lose(run, head_of(chain, run.id), state=state, by_token=token, by_grant=grant)
+        entries.lose(run, head_of(chain, run.id), status=status, by_token=token, by_grant=grant)
         values = _seen(run) | {
-            "state": state,
+            "status": status,
             "token": token,
             "grant": grant,
             "seq": entries.seq,
@@ -113,7 +113,7 @@ def reap(tables: Tables, run: Run, token: int, grant: str, state: str) -> Run | 
         if not chain(_REAP, **values):
             return None
         _close_lost(tables, chain, run, entries)
-        anchor = chain.append(kinds.ENDED, run=run.id, state=state, seq=entries.seq, head=entries.head)
+        anchor = chain.append(kinds.ENDED, run=run.id, status=status, seq=entries.seq, head=entries.head)
         return RUN.read(chain(ANCHOR, id=run.id, anchor=anchor)[0])
 
 
@@ -134,7 +134,7 @@ class _Next:
     def begin(self, entries: _Entries) -> tuple[dict[str, object], Attempt]:
         """Enter it; the values of `_SEAL`, and its row."""
         run, token, grant, holder = self._run, self._token, self._grant, self._holder
-        number = run.attempt + (run.grant != grant or run.state != states.RUNNING)
+        number = run.attempt + (run.grant != grant or run.status != statuses.RUNNING)
         facts = {"attempt": number, "token": token, "grant": grant, "holder": holder, "host": holder.host}
         facts |= {name: text for name, text in self._edited.items() if text and text != getattr(run, name)}
         entries.add(kinds.STARTED, **facts)
@@ -177,13 +177,13 @@ class _Entries:
 
 def lost_attempt(run: Run, at: int) -> Attempt:
     """The newest attempt of a run whose holder is gone."""
-    return ended_attempt(run, states.LOST, None, LEFT, at, at / 1000 - (run.started or 0.0))
+    return ended_attempt(run, statuses.LOST, None, LEFT, at, at / 1000 - (run.started or 0.0))
 
 
-def ended_attempt(run: Run, state: str, exit_code: int | None, reason: str, at: int, elapsed: float) -> Attempt:
+def ended_attempt(run: Run, status: str, exit_code: int | None, reason: str, at: int, elapsed: float) -> Attempt:
     """The newest attempt of a run as it ends."""
     return Attempt(
-        run=run.id, attempt=run.attempt, token=run.token, grant=run.grant, holder=run.holder, state=state,
+        run=run.id, attempt=run.attempt, token=run.token, grant=run.grant, holder=run.holder, status=status,
         exit_code=exit_code, reason=reason, started=run.started or 0.0, ended=at / 1000, elapsed=elapsed,
     )  # fmt: skip
 
@@ -191,7 +191,7 @@ def ended_attempt(run: Run, state: str, exit_code: int | None, reason: str, at: 
 def _seen(run: Run) -> dict[str, object]:
     return {
         "id": run.id,
-        "was_state": run.state,
+        "was_status": run.status,
         "was_attempt": run.attempt,
         "was_token": run.token,
         "was_grant": run.grant,

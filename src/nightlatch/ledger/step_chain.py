@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 STEPS = "steps:"  # and the run's id
 
 _TAIL = "SELECT seq, hash FROM {prefix}journal WHERE chain = :chain ORDER BY seq DESC LIMIT 1"
-_SUCCEEDED = "SELECT attempt FROM {prefix}attempt WHERE run = :run AND state = 'succeeded' ORDER BY attempt DESC"
+_SUCCEEDED = "SELECT attempt FROM {prefix}attempt WHERE run = :run AND status = 'succeeded' ORDER BY attempt DESC"
 
 
 def chain_of(read: Read, run: str, *, before: bool = False) -> str:

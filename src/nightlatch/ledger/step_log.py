@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from .model import Run
     from .tables import Row, Tables
 
-    Step = tuple[str, str, str, int, str, str]  # digest, key, state, tries, result, reason
+    Step = tuple[str, str, str, int, str, str]  # digest, key, status, tries, result, reason
 
-_STATE = {str(kind): state for state, kind in kinds.STEP.items()}  # by kind
+_STATUS = {str(kind): status for status, kind in kinds.STEP.items()}  # by kind
 
 _RESULT = "\nresult="  # what comes after it is the result, whole
 _HEX = frozenset("0123456789abcdef")
@@ -36,23 +36,23 @@ SELECT body FROM {prefix}journal WHERE chain = :chain AND kind = :kind AND body 
 
 # The place is looked at too: a commit of this writer whose reply was lost may have landed meanwhile.
 _FENCE = """
-SELECT id FROM {prefix}run WHERE id = :id AND token = :token AND grant_id = :grant AND state = 'running'
+SELECT id FROM {prefix}run WHERE id = :id AND token = :token AND grant_id = :grant AND status = 'running'
   AND NOT EXISTS (SELECT 1 FROM {prefix}journal WHERE chain = :chain AND seq = :next)
 """
 _AROUND = """
   AND EXISTS (SELECT 1 FROM {prefix}run WHERE id = :around AND token = :token AND grant_id = :grant
-              AND state = 'running' {share})
+              AND status = 'running' {share})
 """
 
 
-def step(digest: str, key: str, state: str, tries: int, result: str, reason: str) -> Step:
+def step(digest: str, key: str, status: str, tries: int, result: str, reason: str) -> Step:
     """A step as it can be recorded; `ValueError` if it cannot."""
-    if state not in kinds.STEP:
-        raise ValueError(f"a step cannot be {state!r}")
+    if status not in kinds.STEP:
+        raise ValueError(f"a step cannot be {status!r}")
     if len(digest) != 32 or not _HEX.issuperset(digest):
         raise ValueError(f"{digest!r} is no digest: it takes 32 hexadecimal digits")
     # A step is a line where the next attempt reads it, and JSON is the same without its line's ends.
-    return digest, clean(key), state, int(tries), kept(str(result)).replace("\n", " "), clean(reason)
+    return digest, clean(key), status, int(tries), kept(str(result)).replace("\n", " "), clean(reason)
 
 
 class StepLog:
@@ -66,7 +66,7 @@ class StepLog:
         return step_chain.chain_of(self._tables.read, run, before=before)
 
     def facts(self, chain: str) -> Iterator[tuple[str, str, int, int, str]]:
-        """(digest, state, tries, attempt, result) of all that was said of steps, in its order, in pages."""
+        """(digest, status, tries, attempt, result) of all that was said of steps, in its order, in pages."""
         after, most = 0, _PAGE
         while True:
             page = self._tables.read(_SOME, chain=chain, after=after, most=most)
@@ -130,12 +130,12 @@ class StepWriter:
 
     def _rows(self, seq: int, head: str, at: int, steps: Sequence[Step]) -> list[Row]:
         rows: list[Row] = []
-        for digest, key, state, tries, result, reason in steps:
+        for digest, key, status, tries, result, reason in steps:
             body = f"digest={digest}\ntries={tries}\nattempt={self.run.attempt}\nkey={line(key)}"
             if reason:
                 body += f"\nreason={line(reason)}"
             body += _RESULT + result
-            seq, kind = seq + 1, str(kinds.STEP[state])
+            seq, kind = seq + 1, str(kinds.STEP[status])
             head = link(head, self.chain, seq, at, kind, body)
             rows.append((self.chain, seq, at, kind, body, head))
         return rows
@@ -178,4 +178,4 @@ def _place(rows: Sequence[Row]) -> tuple[int, str]:
 
 def _facts(kind: str, body: str) -> tuple[str, str, int, int, str]:
     digest, tries, attempt, rest = body.split("\n", 3)
-    return digest[7:], _STATE[kind], int(tries[6:]), int(attempt[8:]), rest.partition(_RESULT)[2]
+    return digest[7:], _STATUS[kind], int(tries[6:]), int(attempt[8:]), rest.partition(_RESULT)[2]

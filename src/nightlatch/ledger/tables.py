@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..database.guarded import Inserts
-    from ..database.postgres import Postgres
-    from ..database.sqlite import Sqlite
+    from ..database.postgres import PostgresDatabase
+    from ..database.sqlite import SqliteDatabase
     from .days import Days
 
     Row = tuple[Any, ...]
@@ -32,7 +32,7 @@ _ADVANCE = "UPDATE {prefix}chain SET seq = :seq, head = :head WHERE name = :chai
 
 
 class Tables:
-    def __init__(self, database: Sqlite | Postgres) -> None:
+    def __init__(self, database: SqliteDatabase | PostgresDatabase) -> None:
         self.database = database
         self._rendered: dict[str, str] = {}
         self._days: Days | None = None

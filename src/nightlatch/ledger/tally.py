@@ -43,7 +43,7 @@ _SINCE = "SELECT CAST(COALESCE(SUM({unit}), 0) AS BIGINT) FROM {{prefix}}tally W
 _RUNNING = """
 SELECT CAST(COALESCE(SUM(used.{unit}), 0) AS BIGINT) FROM {{prefix}}run AS run
 JOIN {{prefix}}usage AS used ON used.run = run.id AND used.attempt = run.attempt AND used.at >= :since
-WHERE run.state = 'running' AND run.job = :job AND run.id <> :besides
+WHERE run.status = 'running' AND run.job = :job AND run.id <> :besides
 """
 _OWN = """
 SELECT CAST(COALESCE(SUM({unit}), 0) AS BIGINT) FROM {{prefix}}usage

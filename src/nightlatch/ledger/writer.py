@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..core import states
+from ..core import statuses
 from ..core.units import UNITS
 from ..errors import RunEnded, UsageError
 from . import kinds, tally
@@ -41,12 +41,12 @@ _ADVANCE = {  # by (there is progress, there is usage)
 }
 
 _FINISH = f"""
-UPDATE {{prefix}}run SET seq = :seq, head = :head, state = :state, exit_code = CAST(:exit_code AS BIGINT),
+UPDATE {{prefix}}run SET seq = :seq, head = :head, status = :status, exit_code = CAST(:exit_code AS BIGINT),
   reason = :reason, elapsed = :elapsed, changed = :at, ended = :at, due = CAST(:due AS BIGINT), anchor = :anchor
 {WHERE} RETURNING id
 """
 _END = """
-UPDATE {prefix}attempt SET state = :state, exit_code = CAST(:exit_code AS BIGINT), reason = :reason, ended = :at,
+UPDATE {prefix}attempt SET status = :status, exit_code = CAST(:exit_code AS BIGINT), reason = :reason, ended = :at,
   elapsed = :elapsed
 WHERE run = :id AND attempt = :attempt
 """
@@ -135,7 +135,7 @@ class Writer:
 
     def finish(
         self,
-        state: str,
+        status: str,
         *,
         exit_code: int | None = None,
         reason: str = "",
@@ -144,21 +144,21 @@ class Writer:
         doubt: bool = False,
         tries: int | None = None,
     ) -> Run:
-        """End the attempt as `state`, and the run with it. With `again_at` the run waits for its next attempt, with
+        """End the attempt as `status`, and the run with it. With `again_at` the run waits for its next attempt, with
         `doubt` it is in doubt: the attempt may have acted, and a person decides.
 
         The verdict of an ended run is never overwritten. Called again after `StoreUnreachable`, it settles
         what became of the first call.
         """
-        if state in states.OPEN or not states.may_follow(states.RUNNING, state):
-            ends = ", ".join((*states.TERMINAL, *states.ASKING))
-            raise UsageError(f"an attempt cannot end as {state!r}: use one of {ends}")
+        if status in statuses.OPEN or not statuses.may_follow(statuses.RUNNING, status):
+            ends = ", ".join((*statuses.TERMINAL, *statuses.ASKING))
+            raise UsageError(f"an attempt cannot end as {status!r}: use one of {ends}")
         body = kinds.body(
             kinds.ENDED,
             kinds.RUN,
             {
                 "attempt": self.run.attempt,
-                "state": state,
+                "status": status,
                 "exit_code": exit_code,
                 "reason": reason or None,
                 "elapsed": elapsed,
@@ -174,10 +174,10 @@ class Writer:
             "elapsed": round(elapsed * 1000),
             "due": None if again_at is None else round(again_at * 1000),
         }
-        to = states.WAITING if again_at is not None else states.IN_DOUBT if doubt else state
+        to = statuses.WAITING if again_at is not None else statuses.IN_DOUBT if doubt else status
         with self._turns.alone():
             try:
-                self._fence.advance(lambda seq, head: self._ending(seq + 1, head, state, to, body, values))
+                self._fence.advance(lambda seq, head: self._ending(seq + 1, head, status, to, body, values))
             except RunEnded as ended:
                 if not self._fence.was_mine(ended.run):
                     raise
@@ -237,9 +237,9 @@ class Writer:
         return seq, head, write
 
     def _ending(
-        self, seq: int, head: str, state: str, to: str, body: str, values: dict[str, object]
+        self, seq: int, head: str, status: str, to: str, body: str, values: dict[str, object]
     ) -> tuple[int, str, Callable[[], bool]]:
-        """`state`: of the attempt. `to`: of the run."""
+        """`status`: of the attempt. `to`: of the run."""
         run, at = self.run, self._fence.now()
         head = link(head, run.id, seq, at, kinds.ENDED, body)
         values = self._fence.values() | values | {"seq": seq, "head": head, "at": at, "attempt": run.attempt}
@@ -247,10 +247,10 @@ class Writer:
         def write() -> bool:
             try:
                 with self._tables.on_chain(run.job) as chain:
-                    anchor = chain.append(kinds.ENDED, run=run.id, attempt=run.attempt, state=to, seq=seq, head=head)
-                    if not chain(_FINISH, **values, state=to, anchor=anchor):
+                    anchor = chain.append(kinds.ENDED, run=run.id, attempt=run.attempt, status=to, seq=seq, head=head)
+                    if not chain(_FINISH, **values, status=to, anchor=anchor):
                         raise _Missed  # takes the link back
-                    chain(_END, **values, state=state)
+                    chain(_END, **values, status=status)
                     chain.enter(run.id, seq, str(kinds.ENDED), body, head, at)
                     if any(self._used.by_unit().values()):
                         tally.close_attempt(self._tables, chain, run)

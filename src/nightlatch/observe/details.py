@@ -27,7 +27,7 @@ class Details(RunView):
     attempts: tuple[Attempt, ...]
     entries: tuple[Entry, ...]  # of the journal, refusals too
     tail: tuple[str, ...]  # the last lines of its output, as they were printed
-    items: dict[str, int]  # of a batch: how many in each state
+    items: dict[str, int]  # of a batch: how many in each status
     undecided_items: tuple[Undecided, ...]
     elsewhere: tuple[Undecided, ...]  # what other machines have left behind of the same job
     choices: tuple[Advice, ...]  # what may be typed about it, the likeliest first
@@ -63,7 +63,7 @@ def details(reader: Reader, run: Run) -> Details:
     items = reader.ledger.items.counts(run.job)
     return Details(
         run=run,
-        state=seen.state,
+        status=seen.status,
         next=seen.next,
         attempts=tuple(reader.ledger.attempts(run.id)),
         entries=tuple(_journal(reader, run)),
@@ -71,7 +71,7 @@ def details(reader: Reader, run: Run) -> Details:
         items=items,
         undecided_items=tuple(undecided.items(reader, batch=run.job)) if items else (),
         elsewhere=tuple(undecided.elsewhere(reader, run.job)),
-        choices=choices(reader, run, seen.state),
+        choices=choices(reader, run, seen.status),
     )
 
 

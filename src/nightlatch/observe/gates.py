@@ -10,7 +10,7 @@ from ..core.value import value
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..core.advice import Advice
-    from ..core.fence import Refusal, Standing
+    from ..core.fence import KeptMark, Refusal
     from ..core.protocols import Inspectable
 
 
@@ -27,7 +27,7 @@ class GateView:
     url: str
     target: str  # as the user named it
     missing: bool  # a path with nothing there
-    marks: dict[str, Standing]  # by lease
+    marks: dict[str, KeptMark]  # by lease
     tables: tuple[str, ...]
     unguarded: tuple[Unguarded, ...]
     refusals: tuple[Refusal, ...]  # the oldest first

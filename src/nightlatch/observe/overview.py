@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..core import states
+from ..core import statuses
 from ..core.value import value
 from ..runtime.supervisor.afterwards import lapse
 from . import undecided
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from .runs import RunView
     from .undecided import Undecided
 
-_MOST = 200  # runs of one state that are looked at: no night's view scans years
-_URGENCY = (states.IN_DOUBT, states.NEEDS_ATTENTION, lapse.LAPSED)
+_MOST = 200  # runs of one status that are looked at: no night's view scans years
+_URGENCY = (statuses.IN_DOUBT, statuses.NEEDS_ATTENTION, lapse.LAPSED)
 
 
 @value(frozen=True, kw_only=True)
@@ -79,20 +79,20 @@ class Overview:
 
 
 def overview(reader: Reader, since: float | None) -> Overview:
-    """State by state: a failure is not hidden by the thousand successes after it."""
+    """One status at a time: a failure is not hidden by the thousand successes after it."""
     found: dict[str, list[RunView]] = {"needs_you": [], "running": [], "waiting": [], "done": []}
     capped = set()
-    for state in states.ALL:
-        within = since if states.is_terminal(state) else None  # what is open stays until it is decided
-        runs = list(reader.ledger.runs(state=state, since=within, limit=_MOST))
+    for status in statuses.ALL:
+        within = since if statuses.is_terminal(status) else None  # what is open stays until it is decided
+        runs = list(reader.ledger.runs(status=status, since=within, limit=_MOST))
         for run in runs:
             seen = view(reader, run)
-            found["needs_you" if is_overdue(run) or _shut_down(reader, run) else _group(seen.state)].append(seen)
+            found["needs_you" if is_overdue(run) or _shut_down(reader, run) else _group(seen.status)].append(seen)
         if len(runs) == _MOST:
-            capped.add(_group(state))
+            capped.add(_group(status))
     for seen_runs in found.values():
         seen_runs.sort(key=lambda seen: -seen.run.changed)
-    found["needs_you"].sort(key=lambda seen: _URGENCY.index(seen.state) if seen.state in _URGENCY else len(_URGENCY))
+    found["needs_you"].sort(key=lambda seen: _URGENCY.index(seen.status) if seen.status in _URGENCY else len(_URGENCY))
     here, elsewhere = undecided.here(reader), undecided.elsewhere(reader)
     return Overview(
         since=since,
@@ -105,14 +105,14 @@ def overview(reader: Reader, since: float | None) -> Overview:
 
 def _shut_down(reader: Reader, run: Run) -> bool:
     """Ended between two tries, and not by a person: nobody may know that it is not done."""
-    if run.state != states.CANCELLED or run.cancel or not run.attempt:
+    if run.status != statuses.CANCELLED or run.cancel or not run.attempt:
         return False
-    return reader.ledger.attempts(run.id)[-1].state != states.CANCELLED
+    return reader.ledger.attempts(run.id)[-1].status != statuses.CANCELLED
 
 
-def _group(state: str) -> str:
-    if state in NEEDS_DECISION or state in states.FAILURES:
+def _group(status: str) -> str:
+    if status in NEEDS_DECISION or status in statuses.FAILURES:
         return "needs_you"
-    if state == states.RUNNING:
+    if status == statuses.RUNNING:
         return "running"
-    return "waiting" if state in states.OPEN else "done"
+    return "waiting" if status in statuses.OPEN else "done"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..core import advice, states
+from ..core import advice, statuses
 from ..core.passwords import hide_password
 from ..core.printable import printable
 from ..database import sqlite_presence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..core.model import Begun
     from ..ledger.model import Run
 
-NEEDS_DECISION = (*states.ASKING, lapse.LAPSED)
+NEEDS_DECISION = (*statuses.ASKING, lapse.LAPSED)
 
 
 class NoStore(UsageError):
@@ -59,19 +59,19 @@ class Reader:
             raise UsageError(f"there is no run {printable(text)!r}: {hint}")
         return run
 
-    def state(self, run: Run) -> str:
+    def status(self, run: Run) -> str:
         """As a person should see it: `lapsed` if its holder is gone; and as another machine has decided, which this
         ledger does not know yet."""
-        state = lapse.state_of(run, self.ledger, self.store)
-        if state not in NEEDS_DECISION or not self.store.lists_begun:
-            return state
+        status = lapse.status_of(run, self.ledger, self.store)
+        if status not in NEEDS_DECISION or not self.store.lists_begun:
+            return status
         if any(one.key == run.key for one in self.begun(run.job)):
-            return state
+            return status
         try:
             decided = begun.decision(self.store, self.ledger, run)
         except StoreUnreachable:
-            return state
-        return begun.outcome(decided)[0] if decided else state
+            return status
+        return begun.outcome(decided)[0] if decided else status
 
     def begun(self, job: str) -> tuple[Begun, ...]:
         """Keys that were begun under the job's lease and have not ended, as far as the store lists and shows them."""
@@ -96,5 +96,5 @@ class Reader:
     def _known(self, job: str, one: Begun) -> bool:
         run = self.ledger.find(job, one.key)
         return run is not None and (
-            run.state in states.ASKING or any(attempt.token == one.token for attempt in self.ledger.attempts(run.id))
+            run.status in statuses.ASKING or any(attempt.token == one.token for attempt in self.ledger.attempts(run.id))
         )

@@ -1,8 +1,8 @@
-"""A run as people see it: its state, the one thing to know about it, and what to type."""
+"""A run as people see it: its status, the one thing to know about it, and what to type."""
 
 from __future__ import annotations
 
-from ..core import advice, retry, states
+from ..core import advice, retry, statuses
 from ..core.job import BY_HAND
 from ..core.value import value
 from ..ledger import kinds
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .reader import Reader
 
 _LATE = 60.0  # seconds that a due try may take to begin, with the lease held by another run of the job
-STATES = (*states.ALL, lapse.LAPSED)  # every word a run's state is shown as
+STATUSES = (*statuses.ALL, lapse.LAPSED)  # every word a run's status is shown as
 
 _MOST = 10**9  # more runs than any store has, and less than a database cannot count to
 
@@ -28,7 +28,7 @@ class RunView:
     """A run with what is not in its own row. Texts are as they were reported: a front end makes them safe to show."""
 
     run: Run
-    state: str  # as it is shown: `lapsed` too
+    status: str  # as it is shown: `lapsed` too
     next: Advice
 
     @property
@@ -44,19 +44,19 @@ class RunView:
     def note(self) -> str:
         """The one thing to know: why it ended, or how far it is, or what it cost."""
         run = self.run
-        if self.state == lapse.LAPSED:
+        if self.status == lapse.LAPSED:
             return f"its holder {run.holder} is gone"
-        if run.state == states.RUNNING:
+        if run.status == statuses.RUNNING:
             cancel = f"cancel asked by {run.cancel}" if run.cancel else ""
             return ", ".join(filter(None, (self.progress, cancel)))
-        if run.state in states.OPEN:
+        if run.status in statuses.OPEN:
             return f"before: {run.reason}" if run.reason else ""
         return run.reason or run.usage.show()
 
     @property
     def reason(self) -> str:
-        """Why it is in its state."""
-        return "its holder is gone, and nobody has taken over" if self.state == lapse.LAPSED else self.run.reason
+        """Why it is in its status."""
+        return "its holder is gone, and nobody has taken over" if self.status == lapse.LAPSED else self.run.reason
 
     @property
     def progress(self) -> str:
@@ -68,59 +68,59 @@ class RunView:
 
     @property
     def running_since(self) -> float | None:
-        return self.run.started if self.state == states.RUNNING else None
+        return self.run.started if self.status == statuses.RUNNING else None
 
     def facts(self) -> dict[str, object]:
-        return facts(self.run, self.state)
+        return facts(self.run, self.status)
 
 
 def view(reader: Reader, run: Run) -> RunView:
-    state = reader.state(run)
-    return RunView(run=run, state=state, next=next_of(reader, run, state))
+    status = reader.status(run)
+    return RunView(run=run, status=status, next=next_of(reader, run, status))
 
 
 def recent(
-    reader: Reader, *, job: str | None = None, state: str | None = None, since: float | None = None, limit: int
+    reader: Reader, *, job: str | None = None, status: str | None = None, since: float | None = None, limit: int
 ) -> list[RunView]:
     """Runs that changed at or after `since`, the newest change first, at most `limit` of them."""
-    recorded = states.RUNNING if state == lapse.LAPSED else state
-    found = reader.ledger.runs(job=job, state=recorded, since=since, limit=min(limit, _MOST))
-    return [seen for seen in (view(reader, run) for run in found) if state in (None, seen.state)]
+    recorded = statuses.RUNNING if status == lapse.LAPSED else status
+    found = reader.ledger.runs(job=job, status=recorded, since=since, limit=min(limit, _MOST))
+    return [seen for seen in (view(reader, run) for run in found) if status in (None, seen.status)]
 
 
 def is_overdue(run: Run) -> bool:
     """Should its next try have been made by now? Its supervisor is gone, or cannot: somebody has to start it."""
-    return run.state == states.WAITING and retry.is_due(run.due, clock.wall() - _LATE)
+    return run.status == statuses.WAITING and retry.is_due(run.due, clock.wall() - _LATE)
 
 
-def next_of(reader: Reader, run: Run, state: str) -> Advice:
+def next_of(reader: Reader, run: Run, status: str) -> Advice:
     """What to type about a run."""
     if unsealed.waits(reader.ledger, run):
         return advice.to("retry", run.id)
-    if state in NEEDS_DECISION:
+    if status in NEEDS_DECISION:
         # A batch that died is to be started again: it knows of each item what became of it.
-        return (state == lapse.LAPSED and batch(reader, run)) or advice.to("resolve", run.id)
-    if state == states.RUNNING:
+        return (status == lapse.LAPSED and batch(reader, run)) or advice.to("resolve", run.id)
+    if status == statuses.RUNNING:
         return advice.to("logs", "-f", run.id)
-    if state == states.WAITING:
+    if status == statuses.WAITING:
         return start(reader, run) if is_overdue(run) else advice.to("retry", run.id)
     return advice.to("show", run.id)
 
 
-def choices(reader: Reader, run: Run, state: str) -> tuple[Advice, ...]:
+def choices(reader: Reader, run: Run, status: str) -> tuple[Advice, ...]:
     """All that may be typed about a run, the likeliest first."""
-    if state in NEEDS_DECISION:
-        if state == lapse.LAPSED and (again := batch(reader, run)):
+    if status in NEEDS_DECISION:
+        if status == lapse.LAPSED and (again := batch(reader, run)):
             return (again,)
-        verbs = ["resolve", "retry"] if state == states.NEEDS_ATTENTION else ["resolve"]
+        verbs = ["resolve", "retry"] if status == statuses.NEEDS_ATTENTION else ["resolve"]
         likeliest = reversed(verbs) if unsealed.waits(reader.ledger, run) else verbs
         return tuple(advice.to(verb, run.id) for verb in likeliest)
-    if state == states.RUNNING:
+    if status == statuses.RUNNING:
         return advice.to("logs", "-f", run.id), advice.to("cancel", run.id)
-    if state in states.OPEN:
-        waits = state == states.WAITING and not is_overdue(run)
-        return next_of(reader, run, state) if waits else start(reader, run), advice.to("cancel", run.id)
-    if states.may_start(state):
+    if status in statuses.OPEN:
+        waits = status == statuses.WAITING and not is_overdue(run)
+        return next_of(reader, run, status) if waits else start(reader, run), advice.to("cancel", run.id)
+    if statuses.may_start(status):
         return advice.to("logs", run.id), batch(reader, run) or advice.to("retry", run.id)
     return (advice.to("logs", run.id),)
 
@@ -161,15 +161,15 @@ def title(run: Run) -> str:
     return f"run {run.id} of {run.job}"
 
 
-def facts(run: Run, state: str) -> dict[str, object]:
-    """A run as JSON has it: times in seconds since the epoch, the state as it is shown."""
+def facts(run: Run, status: str) -> dict[str, object]:
+    """A run as JSON has it: times in seconds since the epoch, the status as it is shown."""
     return {
         "version": 1,
         "run": run.id,
         "job": run.job,
         "key": run.key,
         "slot": run.slot,
-        "state": state,
+        "status": status,
         "attempt": run.attempt,
         "token": run.token,
         "holder": str(run.holder) if run.attempt else "",
@@ -195,7 +195,7 @@ def attempt_facts(attempt: Attempt) -> dict[str, object]:
         "attempt": attempt.attempt,
         "token": attempt.token,
         "holder": str(attempt.holder),
-        "state": attempt.state,
+        "status": attempt.status,
         "exit_code": attempt.exit_code,
         "reason": attempt.reason,
         "started": attempt.started,

@@ -62,7 +62,7 @@ def _together(entries: list[Entry]) -> list[list[Entry]]:
 
 def _went_well(entry: Entry) -> bool:
     if entry.kind == kinds.EFFECT_OF_RUN:
-        return entry.facts.get("state") in (BEGUN, DONE)
+        return entry.facts.get("status") in (BEGUN, DONE)
     if entry.kind == kinds.ITEMS_MOVED:
         return "failed" not in entry.facts
     return entry.kind in (kinds.STEP_BEGUN, kinds.STEP_DONE, kinds.PROGRESS)
@@ -83,10 +83,10 @@ def _events(group: list[Entry]) -> list[Event]:
     return [Event(at=group[-1].at, sentence=f"steps: {'; '.join(counts)}" if counts else sentence(group[-1]))]
 
 
-def _keys(entry: Entry, kind: str, state: str) -> list[str]:
+def _keys(entry: Entry, kind: str, status: str) -> list[str]:
     """The keys of steps, one an entry or several, that an entry says this of."""
     if entry.kind == kinds.ITEMS_MOVED:
-        return [key for key in entry.facts.get(state, "").split("\n") if key]
+        return [key for key in entry.facts.get(status, "").split("\n") if key]
     return [entry.facts.get("key", "")] if entry.kind == kind else []
 
 

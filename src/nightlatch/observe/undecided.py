@@ -23,7 +23,7 @@ class Undecided:
     """An effect, one or many items of a batch, or another machine's run."""
 
     key: str
-    state: str
+    status: str
     changed: float
     scope: str = ""  # of an effect
     batch: str = ""  # of an item
@@ -46,7 +46,7 @@ class Undecided:
 
     @property
     def sentence(self) -> str:
-        return f"{self.title} is {self.state}: {self.reason}"
+        return f"{self.title} is {self.status}: {self.reason}"
 
     @property
     def note(self) -> str:
@@ -68,14 +68,14 @@ class Undecided:
             "version": 1,
             **where,
             "key": self.key,
-            "state": self.state,
+            "status": self.status,
             "changed": self.changed,
             "reason": self.reason,
         }
 
 
 def here(reader: Reader) -> list[Undecided]:
-    """Effects and items in this ledger; the items of a batch are one row for each state."""
+    """Effects and items in this ledger; the items of a batch are one row for each status."""
     begun = reader.ledger.effects.every(BEGUN, limit=_MOST)
     now = reader.store.clock() if begun else 0.0
     overdue = "its time is over, and nobody has said how it ended"
@@ -87,7 +87,7 @@ def here(reader: Reader) -> list[Undecided]:
 def elsewhere(reader: Reader, job: str = "") -> list[Undecided]:
     """Runs that other machines have begun and left behind, of one job or of all."""
     return [
-        Undecided(key=one.key, state=lapse.LAPSED, changed=one.at, job=name, reason=sentence(one))
+        Undecided(key=one.key, status=lapse.LAPSED, changed=one.at, job=name, reason=sentence(one))
         for name, one in reader.elsewhere()
         if job in ("", name)
     ]
@@ -96,8 +96,8 @@ def elsewhere(reader: Reader, job: str = "") -> list[Undecided]:
 def items(reader: Reader, key: str = "", batch: str = "") -> list[Undecided]:
     """Items of batches: with this key, of this batch, or all."""
     return [
-        Undecided(key=one, state=state, changed=changed, batch=name, count=count, reason=reason)
-        for name, state, count, one, changed, reason in reader.ledger.items.asking(key)
+        Undecided(key=one, status=status, changed=changed, batch=name, count=count, reason=reason)
+        for name, status, count, one, changed, reason in reader.ledger.items.asking(key)
         if batch in ("", name)
     ]
 
@@ -112,8 +112,8 @@ def named(reader: Reader, key: str, *, scope: str = "", batch: str = "", job: st
     if not batch:
         found += [
             _effect(each, each.reason)
-            for state in (IN_DOUBT, BEGUN)
-            for each in reader.ledger.effects.every(state, scope, limit=100_000)
+            for status in (IN_DOUBT, BEGUN)
+            for each in reader.ledger.effects.every(status, scope, limit=100_000)
             if each.key == key
         ]
     if not scope:
@@ -122,4 +122,4 @@ def named(reader: Reader, key: str, *, scope: str = "", batch: str = "", job: st
 
 
 def _effect(each: Effect, reason: str) -> Undecided:
-    return Undecided(key=each.key, state=each.state, changed=each.changed, scope=each.scope, reason=reason)
+    return Undecided(key=each.key, status=each.status, changed=each.changed, scope=each.scope, reason=reason)

@@ -10,23 +10,24 @@ the same name in this moment.
 from __future__ import annotations
 
 from ..core import advice
-from ..core.model import Cursor, Done, Granted, Holder, Known, Record
+from ..core.model import Done, Granted, Holder, KnownGrants, Record
 from ..core.tenure import request_timeout
 from ..database.guarded import Table
 from ..errors import Busy, LeaseLost, StoreUnreachable
 from ..system import identity
 from . import held
-from .ear import Polling
+from .polling import PollingWaiter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from typing import Any
 
     from ..core.model import Begun, Takeover
-    from ..core.protocols import Ear
-    from ..database.postgres import Postgres
-    from ..database.sqlite import Sqlite
+    from ..core.protocols import ReleaseWaiter
+    from ..core.row import Cursor, Move
+    from ..database.postgres import PostgresDatabase
+    from ..database.sqlite import SqliteDatabase
 
 # A token is at least the wall clock in ms: even a store that lost its records hands out higher ones.
 # `excluded.token` is that clock, read once: read twice, it could step back in between.
@@ -45,7 +46,7 @@ ON CONFLICT (name) DO UPDATE SET
   previous = CASE WHEN lease.grant_id = excluded.grant_id THEN lease.previous ELSE lease.token END,
   since    = CASE WHEN lease.grant_id = excluded.grant_id THEN lease.since ELSE excluded.since END,
   past     = CASE WHEN lease.grant_id = excluded.grant_id THEN lease.past
-                  ELSE substr(excluded.past || ' ' || lease.token || ' ' || lease.past, 1, {Known.LENGTH}) END,
+                  ELSE substr(excluded.past || ' ' || lease.token || ' ' || lease.past, 1, {KnownGrants.LENGTH}) END,
   grant_id = excluded.grant_id, holder = excluded.holder, ttl = excluded.ttl, clock = excluded.clock,
   expires  = excluded.expires, until = excluded.until, version = lease.version + 1
 WHERE lease.grant_id IS NULL
@@ -115,18 +116,6 @@ _DONE = Table(
     "ON CONFLICT (scope, key) DO NOTHING",
 )
 
-_CURSOR = "SELECT job, next_due, definition FROM {prefix}cursor WHERE job = :job"
-
-_BEGIN = """
-INSERT INTO {prefix}cursor (job, next_due, definition) VALUES (:job, :next_due, :definition)
-ON CONFLICT (job) DO NOTHING RETURNING job
-"""
-
-_ADVANCE = """
-UPDATE {prefix}cursor SET next_due = :next_due, definition = :definition
-WHERE job = :job AND next_due = :seen AND next_due <= {wall} RETURNING job
-"""
-
 # Counts the changes of the list of gates, 0: there is none; and locks the lease's row before the list is changed:
 # a takeover sees the change, or the change sees the takeover.
 _CHANGE_GATES = "UPDATE {prefix}lease SET gates = gates + 1 WHERE name = :name AND grant_id = :grant RETURNING token"
@@ -143,7 +132,7 @@ class SqlStore:
     default_ttl = 60.0
     lists_begun = False  # all machines share the ledger, or there is only one
 
-    def __init__(self, url: str, database: Sqlite | Postgres, folder: str) -> None:
+    def __init__(self, url: str, database: SqliteDatabase | PostgresDatabase, folder: str) -> None:
         self.url = url  # as it may be shown: without a password
         self.folder = folder
         self._db = database
@@ -178,7 +167,9 @@ class SqlStore:
             record = self.read(name)
             raise Busy(held.sentence(record, name), record)
         token, previous, gates, past = rows[0]
-        return Granted(token=token, previous=previous, gates=self.gates(name) if gates else (), known=Known.read(past))
+        return Granted(
+            token=token, previous=previous, gates=self.gates(name) if gates else (), known=KnownGrants.read(past)
+        )
 
     def _look_first(self, name: str, grant: str) -> None:
         if self._read(_HELD, name=name, grant=grant):
@@ -232,15 +223,15 @@ class SqlStore:
             raise self._lost(name)
         return done
 
-    def cursor(self, job: str) -> Cursor | None:
-        rows = self._read(_CURSOR, job=job)
-        return Cursor(job=rows[0][0], next_due=rows[0][1] / 1000, definition=rows[0][2]) if rows else None
+    def cursors(self, jobs: Collection[str] | None = None, *, due: float | None = None) -> list[Cursor]:
+        from . import sql_rows
 
-    def advance(self, job: str, seen: float | None, next_due: float, definition: str) -> bool:
-        values: dict[str, Any] = {"job": job, "next_due": round(next_due * 1000), "definition": definition}
-        if seen is None:
-            return bool(self._write(_BEGIN, **values))
-        return bool(self._write(_ADVANCE, seen=round(seen * 1000), **values))
+        return sql_rows.cursors(self._db, self._sql, jobs, due)
+
+    def advance(self, moves: Sequence[Move]) -> list[bool]:
+        from . import sql_rows
+
+        return sql_rows.advance(self._db, self._sql, moves)
 
     def register(self, name: str, grant: str, gate: str) -> bool:
         return self._change_gates(_REGISTER, name, grant, gate)
@@ -257,10 +248,10 @@ class SqlStore:
                 raise self._lost(name)
             return bool(execute(self._sql(change), name=name, gate=gate, token=held_by_me[0][0]))
 
-    def listen(self, name: str) -> Ear:
-        return self._db.listen(name) or Polling(every=self._db.poll_every)
+    def listen(self, name: str) -> ReleaseWaiter:
+        return self._db.listen(name) or PollingWaiter(every=self._db.poll_every)
 
-    def judges_unseen(self, record: Record) -> bool:
+    def may_expire_by_observation(self, record: Record) -> bool:
         """May a record that no clock here can judge be taken by watching it stand still?
 
         On a server it was left there by a clock that has stepped back since.
@@ -283,7 +274,7 @@ class SqlStore:
 
     def forget(self, name: str) -> None:
         """Remove all that is known of a lease, for a name that is never used again: its token would begin anew."""
-        for table, column in (("done", "scope"), ("gate", "name"), ("lease", "name")):
+        for table, column in (("done", "scope"), ("gate", "name"), ("job", "job"), ("lease", "name")):
             self._db.write(f"DELETE FROM {self._db.prefix}{table} WHERE {column} = :name RETURNING 1", name=name)
 
     def close(self) -> None:
@@ -305,7 +296,7 @@ class SqlStore:
     def _sql(self, sql: str) -> str:
         """The statement as this database speaks it, made once."""
         if sql not in self._spoken:
-            words = ("now", "wall", "share", "prefix", "notify", "alone")
+            words = ("now", "wall", "share", "unlocked", "prefix", "notify", "alone")
             self._spoken[sql] = sql.format(**{word: getattr(self._db, word) for word in words})
         return self._spoken[sql]
 
@@ -325,7 +316,7 @@ def _record(row: tuple[Any, ...]) -> Record:
         until=until / 1000,
         left=None if left is None or left > ttl else left / 1000,
         version=str(version),
-        known=Known.read(past),
+        known=KnownGrants.read(past),
     )
 
 

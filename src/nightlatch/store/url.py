@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ..core import given
+from ..core import checks
 from ..core.passwords import hide_password
 from ..database import dsn
 from ..errors import StoreUnreachable, UsageError
@@ -24,12 +24,12 @@ _shared: dict[str, Store] = {}
 def resolve(url: str | None) -> str:
     """The URL in force: the one given, the environment's, or the default file of this user."""
     if url is not None:
-        given.text(url, "the store's URL", empty=True)
+        checks.text(url, "the store's URL", empty=True)
     found = url or os.environ.get(ENV) or f"sqlite:///{storage.state_folder()}/nightlatch.db"
     if found.startswith("via:"):
-        from . import handle
+        from . import via_supervisor
 
-        return handle.ask(found.removeprefix(handle.PREFIX))
+        return via_supervisor.ask(found.removeprefix(via_supervisor.PREFIX))
     return found
 
 
@@ -101,10 +101,10 @@ def shared(url: str | None = None) -> Store:
 
 
 def _sqlite(url: str) -> Store:
-    from ..database.sqlite import Sqlite
+    from ..database.sqlite import SqliteDatabase
     from .sql import SqlStore
 
-    return SqlStore(url, Sqlite(_sqlite_path(url), "store"), folder_of(url))
+    return SqlStore(url, SqliteDatabase(_sqlite_path(url), "store"), folder_of(url))
 
 
 def _git(url: str) -> Store:
@@ -115,14 +115,14 @@ def _git(url: str) -> Store:
 
 def _postgres(url: str) -> Store:
     try:
-        from ..database.postgres import Postgres
+        from ..database.postgres import PostgresDatabase
     except ImportError as error:
         raise StoreUnreachable(
             f"the store {hide_password(url)} needs psycopg 3 ({error}): pip install 'nightlatch[postgres]'"
         ) from error
     from .sql import SqlStore
 
-    return SqlStore(hide_password(url), Postgres(url, "store"), folder_of(url))
+    return SqlStore(hide_password(url), PostgresDatabase(url, "store"), folder_of(url))
 
 
 def _sqlite_path(url: str) -> str:

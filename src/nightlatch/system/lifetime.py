@@ -36,9 +36,9 @@ class Lifetime:
             ) from error
         fcntl.flock(self._fd, fcntl.LOCK_EX)
 
-    def enclose(self) -> None:
-        """Called by the warden before it starts anything: all that it starts is held together, as far as this machine
-        can do it."""
+    def enclose(self) -> str:
+        """Called by the warden before it starts anything: all that it starts inherits the lock. Returns the folder of a
+        cgroup to start it in, "" where none can be made."""
         fd = os.open(self.path + TREE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(fd, fcntl.LOCK_EX)
         try:
@@ -48,8 +48,12 @@ class Lifetime:
         else:
             os.close(fd)
         group = cgroup.make(self.grant)
-        if group and cgroup.join(group):
-            os.write(self._fd, os.fsencode(group))
+        os.write(self._fd, os.fsencode(group))
+        return group
+
+    def without_cgroup(self) -> None:
+        """What is started is not in the cgroup that `enclose` made, so that its being empty must prove nothing."""
+        os.ftruncate(self._fd, 0)
 
     def end(self) -> None:
         """The grant is given back. (Without that the files stay, so that others can prove the end.)"""

@@ -11,7 +11,8 @@ import os
 import sys
 import time
 
-from . import clock, process
+from . import clock, light, process
+from .lifetime import TREE
 from .light import signal
 
 TYPE_CHECKING = False
@@ -23,7 +24,7 @@ DRY_RUN = "NIGHTLATCH_DRY_RUN"  # set in every process that a dry-run starts
 
 _PR_SET_CHILD_SUBREAPER = 36
 
-asking: set[int] = set()  # programs that this process itself has asked something, by system/command.py
+own_programs: set[int] = set()  # programs that this process itself has asked something, by system/program.py
 _SHORTEST = 16  # characters of a grant that processes are ended by
 _ANSWER = 5.0  # seconds for their answers when the tree is ended
 
@@ -32,12 +33,7 @@ def become_subreaper() -> None:
     """Orphans below this process become its children. Not inherited by forked children."""
     if sys.platform != "linux":
         return
-    # What `ctypes.CDLL(None).prctl(…)` comes to, without importing the rest of ctypes on the path of `lock`.
-    import _ctypes
-
-    program = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]
-    prctl = _ctypes.dlsym(program, "prctl")
-    if _ctypes.call_function(prctl, (_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)):
+    if light.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         raise OSError("prctl(PR_SET_CHILD_SUBREAPER) was refused")
 
 
@@ -101,16 +97,18 @@ def kill_the_others() -> None:
     """End everything below me, but let what this process itself is asking (a renewal pushed by git) come to its end:
     killed, it would leave its lock files behind."""
     deadline = clock.now() + _ANSWER
-    while (ours := set(asking)) and clock.now() < deadline:  # mostly there is none, and a look at all costs as much
+    while (
+        ours := set(own_programs)
+    ) and clock.now() < deadline:  # mostly there is none, and a look at all costs as much
         spared = ours.union(*map(descendants, ours))
         signal_all(descendants(os.getpid()) - spared, signal.SIGKILL)
         time.sleep(0.01)
 
 
 def kill_since(before: set[int]) -> None:
-    """End everything below me that is not among `before`, nor of a program that this process is asking something."""
+    """End everything below me that is not among `before`, nor of a program that this process itself runs."""
     while True:
-        ours = set(asking)
+        ours = set(own_programs)
         rest = descendants(os.getpid()) - before - ours.union(*map(descendants, ours))
         if not rest:
             return
@@ -146,8 +144,8 @@ class Look:
     def __init__(
         self, grant: str, since: int, *, locked: bool = False, stop: bool = False, patience: float = 5.0
     ) -> None:
-        """`since`: the holder's start; none of its processes is older. `locked`: those that have a file with the grant
-        in its name locked count too. `stop` each that is found: a process that is stopped cannot fork."""
+        """`since`: the holder's start; none of its processes is older. `locked`: those that have the lock which the
+        tree inherits count too. `stop` each that is found: a process that is stopped cannot fork."""
         self._grant, self._since, self._locked, self._stop = grant, since, locked, stop
         self.found: list[tuple[int, int]] = []
         self.unreadable: list[int] = []  # our own user's, and they may not be looked at
@@ -177,7 +175,7 @@ class Look:
             # Another user's process is not of our making; one of our own that hides its memory might be.
             if process.owner(pid) == os.getuid():
                 self.unreadable.append(pid)
-        elif self._grant.encode() in content or (self._locked and process.locked_files(pid, self._grant)):
+        elif self._grant.encode() in content or (self._locked and process.locked_files(pid, self._grant + TREE)):
             self.found.append((pid, start))
             if self._stop:
                 process.send(pid, start, signal.SIGSTOP)

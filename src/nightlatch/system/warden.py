@@ -18,7 +18,7 @@ import marshal
 import os
 import select
 
-from . import clock, tree
+from . import cgroup, clock, tree
 from .light import signal
 from .reports import KINDS, Ended, NotStarted, Started, WardenDied
 
@@ -282,8 +282,11 @@ class _Loop:
         # A group of its own: Ctrl-C, Ctrl-Z and `kill -- -GROUP` are meant for the command.
         os.setpgid(0, 0)
         tree.become_subreaper()
-        if self.lifetime:
-            self.lifetime.enclose()
+        self.cgroup = self.lifetime.enclose() if self.lifetime else ""
+        if self.cgroup:
+            from . import spawn  # loaded now, while the supervisor acquires the lease
+
+            self.clone = spawn
         for signum in _NOT_FOR_US:
             if signal.signal(signum, signal.SIG_IGN) != signal.SIG_IGN:
                 self.defaults.append(signum)  # the command gets it back; what nohup ignores stays ignored
@@ -425,7 +428,14 @@ class _Loop:
         raise denied or FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
 
     def _spawn_file(self, path: str, argv: list[str], env: dict[str, str]) -> int:
-        onto = zip(self.streams or (), (1, 2), strict=False)
+        onto = list(zip(self.streams or (), (1, 2), strict=False))
+        if self.cgroup:
+            try:
+                return self.clone.spawn(
+                    self.cgroup, path, argv, env, streams=onto, group=self.group, defaults=self.defaults
+                )
+            except self.clone.Unsupported:
+                self._move_in()
         return os.posix_spawn(
             path,
             argv,
@@ -434,3 +444,9 @@ class _Loop:
             setpgroup=self.group,
             setsigdef=self.defaults,
         )
+
+    def _move_in(self) -> None:
+        """Into the cgroup, with all that is started from here on."""
+        if self.lifetime and not cgroup.join(self.cgroup):
+            self.lifetime.without_cgroup()
+        self.cgroup = ""

@@ -8,7 +8,7 @@ import pytest
 
 import nightlatch
 from nightlatch.core.protocols import Store
-from nightlatch.database import ear
+from nightlatch.database import release_waiter
 from tests.support.postgres_sessions import InBackground, end_sessions, someone_listens, take
 from tests.support.programs import until
 from tests.support.servers.postgres import PostgresServer
@@ -19,8 +19,8 @@ def test_a_waiter_is_told_of_a_release_at_once(
     store: Store, url: str, server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Were it not told, it would look again after a minute."""
-    monkeypatch.setattr(ear, "TRUST", 60.0)
-    monkeypatch.setattr("nightlatch.database.postgres.Postgres.poll_every", 60.0)
+    monkeypatch.setattr(release_waiter, "TRUST", 60.0)
+    monkeypatch.setattr("nightlatch.database.postgres.PostgresDatabase.poll_every", 60.0)
     grant, token = take(store, "job")
     waiter = InBackground(nightlatch.connect(url), "job", wait=60.0)
     until(lambda: someone_listens(server))
@@ -33,17 +33,17 @@ def test_a_waiter_that_cannot_be_told_looks(
     store: Store, through: Store, proxy: Proxy, server: PostgresServer, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Behind a pooler LISTEN succeeds, and nothing ever comes."""
-    monkeypatch.setattr(ear, "TRUST", 60.0)
+    monkeypatch.setattr(release_waiter, "TRUST", 60.0)
     setattr(proxy, how, True)
     through.close()  # what it knows of the way is from before
     grant, token = take(store, "job")
-    waits, wait = threading.Event(), ear.Notified.wait
+    waits, wait = threading.Event(), release_waiter.NotifiedWaiter.wait
 
-    def noticed(self: ear.Notified, seconds: float) -> None:
+    def noticed(self: release_waiter.NotifiedWaiter, seconds: float) -> None:
         waits.set()
         wait(self, seconds)
 
-    monkeypatch.setattr(ear.Notified, "wait", noticed)
+    monkeypatch.setattr(release_waiter.NotifiedWaiter, "wait", noticed)
     waiter = InBackground(through, "job", wait=60.0)
     assert waits.wait(60)
     assert someone_listens(server) == (how == "deaf")  # a pooler's sessions are not ours to leave a LISTEN on

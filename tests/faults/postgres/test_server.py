@@ -54,7 +54,7 @@ def test_a_run_outlives_a_short_stop_of_the_server(server: PostgresServer, url: 
     assert (long.process.poll(), ends.process.poll()) == (None, None)
     server.start()
     assert (long.finish(), ends.finish()) == (0, 0)
-    assert {run["state"] for run in listed(url)} == {"succeeded"}
+    assert {run["status"] for run in listed(url)} == {"succeeded"}
 
 
 def test_when_the_server_stays_away_everybody_is_gone_before_the_ttl_has_passed(

@@ -1,14 +1,15 @@
-"""Stores whose other records are each broken in one way: done keys, cursors, gates; and their connections."""
+"""Stores whose other records are each broken in one way: done keys, jobs' rows, gates; and their connections."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
-from nightlatch.core.model import Begun, Cursor, Done, Granted, Holder, Takeover
+from nightlatch.core.model import Begun, Done, Granted, Holder, Takeover
+from nightlatch.core.row import Cursor, Move
 from nightlatch.core.value import replace
-from nightlatch.system import clock, identity
+from nightlatch.system import identity
 from nightlatch.testing import stores
 from tests.support.stores.broken import Unchecked, caught_by
 from tests.support.stores.page_store import Page, PageStore
@@ -84,44 +85,69 @@ class WhatIsSettledStaysBegun(PageStore):
         return done
 
 
-# Cursors
+# Jobs' rows
 
 
 @caught_by(stores.Cursors)
-class TheCursorMovesForEverybody(PageStore):
-    def advance(self, job: str, seen: float | None, next_due: float, definition: str) -> bool:
-        cursor = self.cursor(job)
-        return super().advance(job, cursor.next_due if cursor else None, next_due, definition)
+class TheRowMovesForEverybody(PageStore):
+    def _move(self, rows: Page, move: Move) -> bool:
+        return super()._move(rows, replace(move, seen=rows.get(move.job, {"id": ""})["id"]))
 
 
 @caught_by(stores.Cursors)
-class TheCursorRunsAheadOfTheClock(PageStore):
-    def advance(self, job: str, seen: float | None, next_due: float, definition: str) -> bool:
+class TheRowRunsAheadOfTheClock(PageStore):
+    def _move(self, rows: Page, move: Move) -> bool:
+        won = super()._move(rows, replace(move, slot=0.0))
+        if won:
+            rows[move.job]["slot"] = move.slot
+        return won
+
+
+@caught_by(stores.Cursors)
+class AMoveThatIsSentAgainHasLost(PageStore):
+    def _move(self, rows: Page, move: Move) -> bool:
+        return rows.get(move.job, {"id": ""})["id"] != move.id and super()._move(rows, move)
+
+
+@caught_by(stores.Cursors)
+class ARowCannotBeSetBack(PageStore):
+    def _move(self, rows: Page, move: Move) -> bool:
+        return rows.get(move.job, {"slot": 0.0})["slot"] <= move.slot and super()._move(rows, move)
+
+
+@caught_by(stores.Cursors)
+class OneLostMoveLosesAll(PageStore):
+    def advance(self, moves: Sequence[Move]) -> list[bool]:
         with self._page() as page:
-            cursor = page["cursors"].get(job)
-            if (cursor and cursor["next_due"]) != seen:
-                return False
-            page["cursors"][job] = {"next_due": next_due, "definition": definition}
-            return True
+            rows = dict(page["rows"])
+            won = [self._move(rows, move) for move in moves]
+            if all(won):
+                page["rows"] = rows
+            return won if all(won) else [False] * len(won)
 
 
 @caught_by(stores.Cursors)
-class TheCursorIsComparedBeforeItIsLocked(PageStore):
-    def advance(self, job: str, seen: float | None, next_due: float, definition: str) -> bool:
-        cursor = self.cursor(job)
-        if (cursor and cursor.next_due) != seen or (seen or 0.0) > clock.wall():
-            return False
+class TheRowIsComparedBeforeItIsLocked(PageStore):
+    def advance(self, moves: Sequence[Move]) -> list[bool]:
+        with self._page() as page:
+            rows = dict(page["rows"])
+        won = [self._move(rows, move) for move in moves]
         time.sleep(0.01)
         with self._page() as page:
-            page["cursors"][job] = {"next_due": next_due, "definition": definition}
-            return True
+            page["rows"] |= {move.job: rows[move.job] for move, yes in zip(moves, won, strict=True) if yes}
+        return won
 
 
 @caught_by(stores.Cursors)
-class TheCursorForgetsFractions(PageStore):
-    def cursor(self, job: str) -> Cursor | None:
-        cursor = super().cursor(job)
-        return cursor and replace(cursor, next_due=float(int(cursor.next_due)))
+class TheRowForgetsFractions(PageStore):
+    def cursors(self, jobs: Collection[str] | None = None, *, due: float | None = None) -> list[Cursor]:
+        return [replace(row, slot=float(int(row.slot))) for row in super().cursors(jobs, due=due)]
+
+
+@caught_by(stores.Cursors)
+class EveryRowIsWorthALook(PageStore):
+    def cursors(self, jobs: Collection[str] | None = None, *, due: float | None = None) -> list[Cursor]:
+        return super().cursors(jobs)
 
 
 # The registry of gates

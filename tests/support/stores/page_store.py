@@ -9,14 +9,15 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from nightlatch.core.model import Begun, Cursor, Done, Granted, Holder, Record, Takeover
+from nightlatch.core.model import Begun, Done, Granted, Holder, Record, Takeover
+from nightlatch.core.row import Cursor, Move
 from nightlatch.core.value import replace
 from nightlatch.errors import Busy, InputChanged, LeaseLost
-from nightlatch.store.ear import Polling
+from nightlatch.store.polling import PollingWaiter
 from nightlatch.system import clock, identity
 
 Page = dict[str, Any]
@@ -123,18 +124,23 @@ class PageStore:
         for key, value in keys.items():
             self.settle(name, grant, scope, key, value=value)
 
-    def cursor(self, job: str) -> Cursor | None:
+    def cursors(self, jobs: Collection[str] | None = None, *, due: float | None = None) -> list[Cursor]:
         with self._page() as page:
-            cursor = page["cursors"].get(job)
-            return Cursor(job=job, **cursor) if cursor else None
+            rows = [Cursor(**row) for row in page["rows"].values()]
+        return [row for row in rows if (jobs is None or row.job in jobs) and (due is None or row.wake <= due)]
 
-    def advance(self, job: str, seen: float | None, next_due: float, definition: str) -> bool:
+    def advance(self, moves: Sequence[Move]) -> list[bool]:
         with self._page() as page:
-            cursor = page["cursors"].get(job)
-            if (cursor and cursor["next_due"]) != seen or (seen or 0.0) > clock.wall():
-                return False
-            page["cursors"][job] = {"next_due": next_due, "definition": definition}
+            return [self._move(page["rows"], move) for move in moves]
+
+    def _move(self, rows: Page, move: Move) -> bool:
+        row = rows.get(move.job, {"id": "", "slot": 0.0})
+        if row["id"] == move.id:
             return True
+        if row["id"] != move.seen or (move.slot > clock.wall() and move.slot > row["slot"]):
+            return False
+        rows[move.job] = {name: value for name, value in move.__dict__.items() if name != "seen"}
+        return True
 
     def register(self, name: str, grant: str, gate: str) -> bool:
         with self._page() as page:
@@ -157,10 +163,10 @@ class PageStore:
             gates.remove(gate)
             return True
 
-    def listen(self, name: str) -> Polling:
-        return Polling(every=0.01)
+    def listen(self, name: str) -> PollingWaiter:
+        return PollingWaiter(every=0.01)
 
-    def judges_unseen(self, record: Record) -> bool:
+    def may_expire_by_observation(self, record: Record) -> bool:
         return True
 
     def clock(self) -> float:
@@ -214,7 +220,7 @@ class PageStore:
         with open(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600), "r+", encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             was = file.read()
-            page = json.loads(was) if was else {"id": identity.new_id(), "leases": {}, "done": {}, "cursors": {}}
+            page = json.loads(was) if was else {"id": identity.new_id(), "leases": {}, "done": {}, "rows": {}}
             yield page
             if (text := json.dumps(page)) != was:
                 file.seek(0)

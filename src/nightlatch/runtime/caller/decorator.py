@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack, cast
 
-from ...core import given as checks
+from ...core import checks
 from ...core.job import Job
 from ...core.model import check_name
 from ...core.options import DECORATOR, as_keyword, read
@@ -122,9 +122,8 @@ def _declared(name: str, key: object, store: str | None, options: Mapping[str, o
         from datetime import UTC
 
         from ...core import schedule
-        from ...system import clock
 
-        schedule.newest_due(made.slot, clock.wall(), UTC)  # its zone is the business of the machine that runs it
+        schedule.parse(made.slot, UTC)  # its zone is the business of the machine that runs it
     return made
 
 

@@ -6,7 +6,7 @@ import inspect
 import os
 import sys
 
-from ...core import advice, given
+from ...core import advice, checks
 from ...core.job import Job
 from ...core.model import check_name
 from ...core.options import CALL, as_keyword, rows
@@ -39,7 +39,7 @@ def run(name: str, command: str | Sequence[str], *, store: str | None = None, **
 
     A supervisor process does the work: it goes on if this one is killed.
     """
-    words = ["sh", "-c", given.text(command, "the command")] if isinstance(command, str) else _words(command)
+    words = ["sh", "-c", checks.text(command, "the command")] if isinstance(command, str) else _words(command)
     target = Command(words=tuple(words))
     return supervised(read(check_name(name), target, metered(options), CALL, as_keyword), store=store)
 
@@ -66,8 +66,8 @@ run.__signature__ = signature(run, CALL)  # type: ignore[attr-defined]
 
 def _words(command: Sequence[str]) -> list[str]:
     if not isinstance(command, list | tuple) or not command:
-        raise UsageError(f"the command is {given.shown(command)}: give a list of words, or a line for the shell")
-    return [given.text(word, "a word of the command", empty=True) for word in command]
+        raise UsageError(f"the command is {checks.shown(command)}: give a list of words, or a line for the shell")
+    return [checks.text(word, "a word of the command", empty=True) for word in command]
 
 
 def supervised(job: Job, *, store: str | None) -> Verdict:
@@ -88,7 +88,7 @@ def _start(job: Job, how: Sequence[str], store: str | None) -> dict[str, Any]:
     import tempfile
 
     if store is not None:
-        given.text(store, "store", empty=True)
+        checks.text(store, "store", empty=True)
 
     # In the environment, not among the words: a store's URL may hold a password, and words are shown to everybody.
     env = {**os.environ, **({ENV: store} if store else {})}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from _contextvars import ContextVar
+from contextvars import ContextVar
 
-from ...core import given
+from ...core import checks
 from ...errors import UsageError
 from ..shared.client import send
 
@@ -109,11 +109,11 @@ class Run:
         from .steps.mapping import Map, run_threads
         from .steps.step import check_retry
 
-        given.function(function, "what a map calls")
-        given.whole(concurrency, "concurrency", least=1)
+        checks.function(function, "what a map calls")
+        checks.whole(concurrency, "concurrency", least=1)
         check_retry(retry)
         if failures not in ("raise", "return"):
-            raise UsageError(f"failures is {given.shown(failures)}: write 'raise' or 'return'")
+            raise UsageError(f"failures is {checks.shown(failures)}: write 'raise' or 'return'")
         work = Map(self._remembered(), function, items, key, name)
         if is_async(function):
             return self._map_async(work, concurrency, retry, failures)
@@ -153,9 +153,9 @@ class Run:
         from .steps.drive import Call, drive, drive_async, is_async
         from .steps.nested_run import handle
 
-        if given.text(key, "key") != key[:1000]:
-            raise UsageError(f"{given.shown(key)} cannot be a key: use up to 1000 characters")
-        given.function(function, "what handles it")
+        if checks.text(key, "key") != key[:1000]:
+            raise UsageError(f"{checks.shown(key)} cannot be a key: use up to 1000 characters")
+        checks.function(function, "what handles it")
         work = handle(self, key, Call(function, args, kwargs))
         return drive_async(work) if is_async(function) else drive(work)
 
@@ -205,12 +205,12 @@ class Run:
         from .steps.drive import drive, drive_async, is_async
         from .steps.step import check_retry
 
-        given.text(name, "an effect's name")
-        given.text(key, "key", empty=True)
-        given.text(scope, "scope", empty=True)
-        given.function(do, "do")
+        checks.text(name, "an effect's name")
+        checks.text(key, "key", empty=True)
+        checks.text(scope, "scope", empty=True)
+        checks.function(do, "do")
         if probe is not None:
-            given.function(probe, "probe")
+            checks.function(probe, "probe")
         check_retry(retry)
         seconds = duration.parse(deadline, what="deadline")
         if not seconds:
@@ -236,8 +236,8 @@ class Run:
         from .publishing import publish
 
         if keep is not None:
-            given.whole(keep, "keep", least=1)
-        return str(publish(given.path(source, "source"), given.path(target, "target"), keep=keep)["landed"])
+            checks.whole(keep, "keep", least=1)
+        return str(publish(checks.path(source, "source"), checks.path(target, "target"), keep=keep)["landed"])
 
     def push(self, remote: str = "origin", branch: str = "", *, folder: str = ".", done: str = "") -> str:
         """Push HEAD of the repository in `folder` to a branch that only the newest holder can move; returns the commit.
@@ -247,24 +247,24 @@ class Run:
         """
         from .publishing import push
 
-        given.text(remote, "remote")
-        given.text(branch, "branch", empty=True)
-        given.text(done, "done", empty=True)
-        folder = given.path(folder, "folder")
+        checks.text(remote, "remote")
+        checks.text(branch, "branch", empty=True)
+        checks.text(done, "done", empty=True)
+        folder = checks.path(folder, "folder")
         return str(push(remote, branch, folder=folder, key=done or None, scope=self.job if done else "")["landed"])
 
     def progress(self, done: int, total: int = 0, message: str = "") -> None:
         """How far it is; a total of 0 is unknown. What advances is not stalled."""
-        given.number(done, "done")
-        given.number(total, "total")
-        given.text(message, "message", empty=True)
+        checks.number(done, "done")
+        checks.number(total, "total")
+        checks.text(message, "message", empty=True)
         send(do="progress", done=done, total=total, message=message)
 
     def spend(self, **amounts: float) -> dict[str, float]:
         """Something was used: usd, tokens, calls, units. Returns what this run has used; beyond its budget it is
         ended from outside."""
         for unit, amount in amounts.items():
-            given.number(amount, unit)
+            checks.number(amount, unit)
         return dict(send(do="spend", **amounts)["used"])
 
     def check(self) -> None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from ...core import given, transient
+from ...core import checks, transient
 from ...core.effects import DONE, FAILED, FIRST_PAUSE, IN_DOUBT, LONGEST_PAUSE, PLANNED
 from ...core.keys import key as derive
 from ...errors import Error, NotDone, UsageError
@@ -36,9 +36,9 @@ class EffectRequest:
         settle: float,
     ) -> None:
         if not isinstance(not_done, list | tuple) or not all(_is_proof(one) for one in not_done):
-            raise UsageError(f"not_done is {given.shown(not_done)}: list exceptions or statuses, as in (Refused, 409)")
+            raise UsageError(f"not_done is {checks.shown(not_done)}: list exceptions or statuses, as in (Refused, 409)")
         if isinstance(input, str):
-            given.text(input, "input", empty=True)
+            checks.text(input, "input", empty=True)
         self.key, self.scope, self.do, self.probe, self.not_done = key, scope, do, probe, not_done
         self.deadline, self.settle = deadline, settle
         unknown = input is None or holds(input)
@@ -62,11 +62,11 @@ def effect(memory: StepMemory, wanted: EffectRequest, retry: Retry) -> Work[Any]
     tries, patience = 0, FIRST_PAUSE
     while True:
         told = yield from _begin(memory, wanted, whose)
-        if told["state"] == DONE:
+        if told["status"] == DONE:
             return _read(told["result"])
-        if told["state"] == PLANNED:
+        if told["status"] == PLANNED:
             return Planned(wanted.key)
-        if told["state"] == "probe":
+        if told["status"] == "probe":
             found, unsettled = yield from _probe(memory, wanted, whose)
             if found is not None and found is not False:
                 return None if found is True else found
@@ -89,7 +89,7 @@ def effect(memory: StepMemory, wanted: EffectRequest, retry: Retry) -> Work[Any]
             proven = wanted.proven(error)
             # Without a probe a doubt is raised by this: nobody but a person can tell.
             yield memory.ask(
-                "effect-ended", **whose, state=FAILED if proven else IN_DOUBT, reason=_why(error, proven)
+                "effect-ended", **whose, status=FAILED if proven else IN_DOUBT, reason=_why(error, proven)
             )  # fmt: skip
             failure = error
             if proven:
@@ -100,7 +100,7 @@ def effect(memory: StepMemory, wanted: EffectRequest, retry: Retry) -> Work[Any]
             continue
         except BaseException as stop:  # told to stop in the middle of it
             try:
-                yield memory.ask("effect-ended", **whose, state=IN_DOUBT, reason=_why(stop, False))
+                yield memory.ask("effect-ended", **whose, status=IN_DOUBT, reason=_why(stop, False))
             except Error:
                 pass  # what matters is that it stops; its supervisor says the same when it is gone
             raise
@@ -110,7 +110,7 @@ def effect(memory: StepMemory, wanted: EffectRequest, retry: Retry) -> Work[Any]
             if len(text) > _LONGEST_RESULT:
                 raise UsageError(f"the result of the effect {wanted.key!r} is too long to be recorded: return an id")
         finally:  # what is done is done, also if what it returned cannot be kept
-            yield memory.ask("effect-ended", **whose, state=DONE, result=text if len(text) <= _LONGEST_RESULT else "")
+            yield memory.ask("effect-ended", **whose, status=DONE, result=text if len(text) <= _LONGEST_RESULT else "")
         return as_recorded(result, text)
 
 
@@ -125,7 +125,7 @@ def _begin(memory: StepMemory, wanted: EffectRequest, whose: dict[str, str]) -> 
         return (yield asking)  # type: ignore[no-any-return]
     except BaseException as stop:
         if asking.answer == "begun":  # for nobody
-            yield memory.ask("effect-ended", **whose, state=FAILED, reason=f"{reason_of(stop)} before it was done")
+            yield memory.ask("effect-ended", **whose, status=FAILED, reason=f"{reason_of(stop)} before it was done")
         elif asking.answer == "probe":
             yield from _unknown(memory, whose, stop)
         raise
@@ -149,7 +149,7 @@ class _Begin(SupervisorRequest):
         except asyncio.CancelledError:
             await asyncio.wait([asked])
             if not asked.cancelled() and not asked.exception():
-                self.answer = asked.result()["state"]
+                self.answer = asked.result()["status"]
             raise
 
 

@@ -11,7 +11,7 @@ from ...store import held, url
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ...core.model import Holder, Known
+    from ...core.model import Holder, KnownGrants
     from ...core.protocols import Gate, Store
 
 
@@ -61,7 +61,7 @@ class Inherited:
         """Lift the grant's token above one that a gate has seen; before any work is begun under it."""
         self.token = self.store.raise_token(self.name, token, self.grant)
 
-    def _ask(self) -> tuple[int, Holder, Known | None]:
+    def _ask(self) -> tuple[int, Holder, KnownGrants | None]:
         record = self.store.read(self.name)
         if record is None or record.grant != self.grant:
             raise LeaseLost(held.lost_sentence(record, self.name), reason="taken")

@@ -54,20 +54,20 @@ class EffectRecords:
     def peek(self, input: str) -> tuple[Done | None, Effect | None]:
         """What is known without the lease: the done key, and the ledger's row, which may be behind."""
         done, known = self._store.look(f"once:{self.scope}", self.key), self._effects.find(self.scope, self.key)
-        self._same_input(done.input if done else known.input if known and known.state != FAILED else "", input)
+        self._same_input(done.input if done else known.input if known and known.status != FAILED else "", input)
         return done, known
 
     def look(self, lease: HeldLease, input: str) -> Effect | None:
         """What is true now, brought together under the lease. None: it was never begun."""
         done, known = self.peek(input)
-        if known and known.state == BEGUN:
+        if known and known.status == BEGUN:
             known = self._effects.reap(known)  # its holder had the lease that is ours now
-        if done and (known is None or known.state != DONE):
+        if done and (known is None or known.status != DONE):
             attempt = known.attempt if known else 1
             return self._learn(done, DONE, attempt, done.input, 0.0, done.value, "done, says the store")
-        if known and known.state == DONE and not done:
+        if known and known.status == DONE and not done:
             self._settle(lease, known)  # its holder died between the two records
-        elif self.ledger_is_per_machine and (known is None or known.state != DONE):
+        elif self.ledger_is_per_machine and (known is None or known.status != DONE):
             known = self._look_elsewhere(known)
         return known
 
@@ -91,32 +91,32 @@ class EffectRecords:
         )
 
     def finish(
-        self, lease: HeldLease, effect: Effect, state: str, *, exit_code: int | None, result: str, reason: str
+        self, lease: HeldLease, effect: Effect, status: str, *, exit_code: int | None, result: str, reason: str
     ) -> Effect:
         """How it ended; this machine's ledger first: the exit code is known nowhere else, and tried for a while."""
-        ended = _insisting(lambda: self._finish(effect, state, exit_code=exit_code, result=result, reason=reason))
+        ended = _insisting(lambda: self._finish(effect, status, exit_code=exit_code, result=result, reason=reason))
         _insisting(lambda: self._publish(lease, ended))
         return ended
 
-    def _finish(self, effect: Effect, state: str, *, exit_code: int | None, result: str, reason: str) -> Effect:
+    def _finish(self, effect: Effect, status: str, *, exit_code: int | None, result: str, reason: str) -> Effect:
         try:
-            return self._effects.finish(effect, state, exit_code=exit_code, result=result, reason=reason)
+            return self._effects.finish(effect, status, exit_code=exit_code, result=result, reason=reason)
         except StaleToken:
             known = self._effects.find(self.scope, self.key)
-            if known is None or (known.grant, known.attempt, known.state) != (effect.grant, effect.attempt, state):
+            if known is None or (known.grant, known.attempt, known.status) != (effect.grant, effect.attempt, status):
                 raise
             return known  # only the reply was lost
 
-    def decide(self, lease: HeldLease, effect: Effect, state: str, *, by: str, result: str = "") -> Effect:
+    def decide(self, lease: HeldLease, effect: Effect, status: str, *, by: str, result: str = "") -> Effect:
         """A probe or a person says what became of an effect in doubt."""
-        decided = self._effects.decide(effect, state, by=by, result=result)
+        decided = self._effects.decide(effect, status, by=by, result=result)
         self._publish(lease, decided)
         return decided
 
     def _publish(self, lease: HeldLease, effect: Effect) -> None:
-        if effect.state == DONE:
+        if effect.status == DONE:
             self._settle(lease, effect)
-        elif effect.state == FAILED and self.ledger_is_per_machine:
+        elif effect.status == FAILED and self.ledger_is_per_machine:
             place = f"{effect.attempt} {self.key}"
             self._store.settle(lease.name, lease.grant, f"failed:{self.scope}", place, value=effect.reason)
 
@@ -132,7 +132,7 @@ class EffectRecords:
             attempt += 1
         judged = self._store.look(f"failed:{self.scope}", f"{attempt} {self.key}") if attempt else None
         if known and attempt == known.attempt:
-            if known.state == IN_DOUBT and judged:
+            if known.status == IN_DOUBT and judged:
                 return self._effects.decide(known, FAILED, by=judged.value or "judged on another machine")
             return known
         intent = self._store.look(f"begun:{self.scope}", f"{attempt} {self.key}") if attempt else None
@@ -145,7 +145,7 @@ class EffectRecords:
     def _learn(
         self,
         told: Done,
-        state: str,
+        status: str,
         attempt: int,
         input_: str,
         deadline: float,
@@ -156,7 +156,7 @@ class EffectRecords:
         return self._effects.learn(
             self.scope,
             self.key,
-            state,
+            status,
             attempt=attempt,
             token=told.token,  # of the grant that recorded it, below every one after it
             holder=Holder(incarnation="", user="?", host=host),
@@ -206,7 +206,7 @@ def resolve(
     """A person's word on an effect in doubt: `done`, `failed` (it was not done), or `again` (do it again, whatever
     became of it). Raises Busy while somebody works on it, UsageError if it is not in doubt.
     """
-    state, by = rules.resolution(outcome), by or identity.user()
+    status, by = rules.resolution(outcome), by or identity.user()
     the_store = url.connect(store)
     records = EffectRecords(the_store, open_for(url.resolve(store)), scope, key)
     try:
@@ -219,6 +219,6 @@ def resolve(
         effect = records.look(lease, "")
         if effect is None:
             raise UsageError(f"there is no effect {key} in the scope {scope}. Was it done under --scope, or elsewhere?")
-        if effect.state != IN_DOUBT:
-            raise UsageError(f"the effect {key} is {effect.state}: only one in doubt can be resolved")
-        return records.decide(lease, effect, state, by=f"resolved as {outcome} by {by}")
+        if effect.status != IN_DOUBT:
+            raise UsageError(f"the effect {key} is {effect.status}: only one in doubt can be resolved")
+        return records.decide(lease, effect, status, by=f"resolved as {outcome} by {by}")

@@ -42,7 +42,7 @@ def now(job: Job) -> Job:
     from ...system import clock
     from ...system.zone import find
 
-    return job.at(schedule.name_of(schedule.newest_due(job.slot, clock.wall(), find(job.tz))))
+    return job.at(schedule.name_of(schedule.parse(job.slot, find(job.tz)).newest(clock.wall())))
 
 
 def definition(job: Job) -> str:

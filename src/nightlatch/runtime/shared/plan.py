@@ -17,10 +17,10 @@ _LONGEST = 60_000  # characters of all effects in the journal
 
 @value(frozen=True, kw_only=True)
 class PlannedEffect:
-    """`state`: `planned` would be done, `done` is, and `in-doubt` or `begun` would first have to be cleared up."""
+    """`status`: `planned` would be done, `done` is, and `in-doubt` or `begun` would first have to be cleared up."""
 
     key: str
-    state: str
+    status: str
     scope: str = STORE_WIDE
     reason: str = ""
 
@@ -43,11 +43,11 @@ class Plan:
 
     def summary(self) -> str:
         """In one line."""
-        states = [effect.state for effect in self.effects]
+        statuses = [effect.status for effect in self.effects]
         counts = {
-            "would be done": states.count(PLANNED) + self.left_out,
-            "done already": states.count(DONE),
-            "not known": len(states) - states.count(PLANNED) - states.count(DONE),
+            "would be done": statuses.count(PLANNED) + self.left_out,
+            "done already": statuses.count(DONE),
+            "not known": len(statuses) - statuses.count(PLANNED) - statuses.count(DONE),
         }
         said = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
         took = f"{duration.show(self.elapsed)}, {self.steps} step{'' if self.steps == 1 else 's'}"
@@ -62,7 +62,7 @@ class Plan:
         lines: list[str] = []
         room = _LONGEST
         for effect in self.effects:
-            line = "\t".join((effect.state, effect.scope, effect.key, effect.reason.replace("\n", " ")))
+            line = "\t".join((effect.status, effect.scope, effect.key, effect.reason.replace("\n", " ")))
             room -= len(line) + 1
             if room < 0:
                 break
@@ -87,7 +87,9 @@ def from_journal(job: str, entry: Entry) -> Plan:
         status=told["status"],
         exit_code=int(told["exit_code"]),
         reason=told["reason"],
-        effects=tuple(PlannedEffect(state=state, scope=scope, key=key, reason=why) for state, scope, key, why in rows),
+        effects=tuple(
+            PlannedEffect(status=status, scope=scope, key=key, reason=why) for status, scope, key, why in rows
+        ),
         steps=int(told["steps"]),
         elapsed=float(told["elapsed"]),
         at=entry.at,

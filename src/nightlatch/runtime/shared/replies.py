@@ -70,7 +70,7 @@ def _packed(found: object) -> object:
     if isinstance(found, tuple):
         return list(map(_packed, found))
     name = type(found).__name__
-    if name not in _values() or name == "Known":
+    if name not in _values() or name == "KnownGrants":
         return None
     fields = {field: _packed(value) for field, value in vars(found).items()}
     return {"value": name, **fields} | ({"grant": _UNTOLD} if fields.get("grant") else {})
@@ -88,5 +88,5 @@ def _unpacked(found: Any) -> object:
 def _values() -> dict[str, Any]:
     from ...ledger import model as ledger
 
-    kinds = (core.Record, core.Holder, core.Mark, core.Known, core.Begun, ledger.Run, Amounts)
+    kinds = (core.Record, core.Holder, core.Mark, core.KnownGrants, core.Begun, ledger.Run, Amounts)
     return {kind.__name__: kind for kind in kinds}

@@ -7,7 +7,7 @@ Known: `claude -p --output-format json|stream-json` (the result object) and `cod
 
 from __future__ import annotations
 
-from ...core import states
+from ...core import statuses
 from ...core.units import UNITS
 from ...ledger import kinds
 
@@ -24,7 +24,7 @@ def since_success(entries: Iterable[Entry]) -> dict[str, float]:
     """What a run has used, by its journal. One that succeeded and is done again (--again) counts anew."""
     used: dict[str, float] = {}
     for entry in entries:
-        if entry.kind == kinds.ENDED and entry.facts.get("state") == states.SUCCEEDED:
+        if entry.kind == kinds.ENDED and entry.facts.get("status") == statuses.SUCCEEDED:
             used = {}
         elif entry.kind == kinds.USAGE:
             for unit in UNITS:

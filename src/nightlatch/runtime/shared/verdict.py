@@ -21,7 +21,7 @@ SKIPPED = "skipped"
 
 @value(frozen=True, kw_only=True)
 class Verdict(Amounts):
-    """`status` is the run's state, or `skipped` when its key was done already."""
+    """`status` is the run's status, or `skipped` when its key was done already."""
 
     job: str
     key: str
@@ -73,7 +73,7 @@ def of(run: Run, *, exit_code: int, host: str, at: float, head: str = "", retry_
     return Verdict(
         job=run.job,
         key=run.key,
-        status=run.state,
+        status=run.status,
         exit_code=exit_code,
         run=run.id,
         slot=run.slot,

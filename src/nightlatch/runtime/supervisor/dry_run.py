@@ -11,7 +11,7 @@ import select
 import sys
 import tempfile
 
-from ...core import advice, budget, states
+from ...core import advice, budget, statuses
 from ...core import effects as rules
 from ...core.effects import BEGUN, DONE, IN_DOUBT, PLANNED
 from ...errors import InDoubt
@@ -89,16 +89,16 @@ class _DryRun(Preflight):
                 socket.close()
                 if workspace:
                     workspace.remove()
-        state, reason = self.ending.judged(None, job.timeout, self.reported)
-        good = state == states.SUCCEEDED
+        status, reason = self.ending.judged(None, job.timeout, self.reported)
+        good = status == statuses.SUCCEEDED
         if good and not self.partial:
             for target in job.publish:
-                self._add(PlannedEffect(key=f"publish {target}", state=PLANNED))
+                self._add(PlannedEffect(key=f"publish {target}", status=PLANNED))
         return Plan(
             job=job.name,
             key=key,
-            status=(plan.PARTIAL if self.partial else plan.WHOLE) if good else state,
-            exit_code=0 if good else self.ending.exit_code if state == states.FAILED else states.exit_code(state),
+            status=(plan.PARTIAL if self.partial else plan.WHOLE) if good else status,
+            exit_code=0 if good else self.ending.exit_code if status == statuses.FAILED else statuses.exit_code(status),
             reason=self.reported.failure if good else reason,
             effects=tuple(self.effects.values()),
             steps=self.steps_done,
@@ -129,6 +129,8 @@ class _DryRun(Preflight):
             "NIGHTLATCH_JOB": self.job.name,
             "NIGHTLATCH_KEY": key,
             "NIGHTLATCH_SLOT": self.job.due,
+            "NIGHTLATCH_MISSED": str(self.job.missed),
+            "NIGHTLATCH_SINCE": self.job.since,
             "NIGHTLATCH_ATTEMPT": str(self.known.attempt + 1 if self.known else 1),
             "NIGHTLATCH_TOKEN": "0",
             "NIGHTLATCH_GRANT": self.grant,
@@ -168,7 +170,7 @@ class _DryRun(Preflight):
         return {"path": self._left_by(request.get("run") or (self.known.id if self.known else ""))}
 
     def do_step(self, request: dict[str, Any]) -> dict[str, Any]:
-        self.steps_done += sum(state == DONE for _, _, state, *_ in request["steps"])
+        self.steps_done += sum(status == DONE for _, _, status, *_ in request["steps"])
         return {}
 
     def do_progress(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -207,23 +209,23 @@ class _DryRun(Preflight):
     do_retry_after = do_refused = do_close
 
     def _planned(self, key: str) -> dict[str, Any]:
-        self._add(PlannedEffect(key=key, state=PLANNED))
+        self._add(PlannedEffect(key=key, status=PLANNED))
         return {"gate": "", "lease": "", "token": 0, "landed": ""}
 
     def do_effect(self, request: dict[str, Any]) -> dict[str, Any]:
         scope, key = str(request.get("scope") or rules.STORE_WIDE), str(request["key"])
         done, known = EffectRecords(self.store, self.ledger, scope, key).peek(str(request.get("input") or ""))
-        if done or (known and known.state == DONE):
-            self._add(PlannedEffect(key=key, scope=scope, state=DONE))
-            return {"state": DONE, "result": done.value if done else known.result if known else ""}
-        unclear = known if known and known.state in (BEGUN, IN_DOUBT) else None
-        why = f"begun by {unclear.holder}, and not ended" if unclear and unclear.state == BEGUN else ""
+        if done or (known and known.status == DONE):
+            self._add(PlannedEffect(key=key, scope=scope, status=DONE))
+            return {"status": DONE, "result": done.value if done else known.result if known else ""}
+        unclear = known if known and known.status in (BEGUN, IN_DOUBT) else None
+        why = f"begun by {unclear.holder}, and not ended" if unclear and unclear.status == BEGUN else ""
         self._add(
-            PlannedEffect(key=key, scope=scope, state=unclear.state, reason=unclear.reason or why)
+            PlannedEffect(key=key, scope=scope, status=unclear.status, reason=unclear.reason or why)
             if unclear
-            else PlannedEffect(key=key, scope=scope, state=PLANNED)
+            else PlannedEffect(key=key, scope=scope, status=PLANNED)
         )
-        return {"state": PLANNED}
+        return {"status": PLANNED}
 
     def _add(self, effect: PlannedEffect) -> None:
         self.effects.setdefault((effect.scope, effect.key), effect)
@@ -231,11 +233,11 @@ class _DryRun(Preflight):
     def do_open(self, request: dict[str, Any]) -> dict[str, Any]:
         key = str(request["key"])
         run = self.ledger.find(self.job.name, key)
-        if run and states.needs_person(run.state):
-            raise InDoubt(f"{run.job} ({key}) is {run.state}: {run.reason}. Look: {advice.command('show', run.id)}")
-        if self.store.look(self.job.name, key) or (run and run.state == states.SUCCEEDED):
-            return {"state": DONE, "result": self._result(run) if run else ""}
-        return {"state": "begun", "run": run.id if run else f"dry-run {key}", "attempt": run.attempt + 1 if run else 1}
+        if run and statuses.needs_person(run.status):
+            raise InDoubt(f"{run.job} ({key}) is {run.status}: {run.reason}. Look: {advice.command('show', run.id)}")
+        if self.store.look(self.job.name, key) or (run and run.status == statuses.SUCCEEDED):
+            return {"status": DONE, "result": self._result(run) if run else ""}
+        return {"status": "begun", "run": run.id if run else f"dry-run {key}", "attempt": run.attempt + 1 if run else 1}
 
     def _result(self, run: Run) -> str:
         log = self.ledger.step_log
@@ -246,7 +248,7 @@ class _DryRun(Preflight):
         log = self.ledger.step_log
         fd, path = tempfile.mkstemp(dir=self.folder)
         with open(fd, "w") as file:
-            for digest, state, _, _, result in log.facts(log.chain_of(run)) if run else ():
-                if state == DONE:
+            for digest, status, _, _, result in log.facts(log.chain_of(run)) if run else ():
+                if status == DONE:
                     file.write(f"{digest} {DONE} 0 {result}\n")
         return path

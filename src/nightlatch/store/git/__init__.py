@@ -3,7 +3,7 @@
     refs/nightlatch/<name>          one lease, a commit whose message is the record
     refs/nightlatch/@store          the store's id
     refs/nightlatch/@done/<0..f>    done keys, in the commit's tree
-    refs/nightlatch/@cursor/<job>   where a job's schedule stands
+    refs/nightlatch/@job/<job>      a job's row
 
 Every write is a compare-and-swap push of a new object; clones do not fetch these refs.
 """

@@ -10,7 +10,7 @@ from ...errors import Error
 from ...system import clock, identity
 from . import names
 from .objects import Pack
-from .repository import Move, Moved, Refused, check_version
+from .repository import Move, Moved, PushRefused, check_version
 from .store import connect
 
 TYPE_CHECKING = False
@@ -62,7 +62,7 @@ def _compares(repository: Repository, stands: str) -> Finding:
             moves = [Move(ref=ref, old=stands, new=new), Move(ref=f"{ref}-{new[:4]}", old="", new=new)]
             repository.swap(moves, timeout=_TIMEOUT)
             outcomes.append(new)
-        except (Error, Moved, Refused) as error:
+        except (Error, Moved, PushRefused) as error:
             outcomes.append(error)
 
     racers = [threading.Thread(target=push, args=(new,)) for new in made]
@@ -79,7 +79,7 @@ def _compares(repository: Repository, stands: str) -> Finding:
             f"{len(landed)} of {_RACERS} pushes from one place landed, and only one may",
             "this server cannot keep leases: use another one, or --store postgresql://…",
         )
-    refusal = next((error for error in outcomes if isinstance(error, Error | Refused)), None)
+    refusal = next((error for error in outcomes if isinstance(error, Error | PushRefused)), None)
     if not landed and refusal:
         return "fail", "writing", str(refusal), f"allow pushes to {names.ROOT}* at {repository.shown}"
     return (

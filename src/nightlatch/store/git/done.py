@@ -25,7 +25,7 @@ FULL = 16_384  # bytes of a blob before it is split
 _DEPTH = 12  # digits a path may have; a blob at the end of the longest one just grows
 
 
-class Place:
+class KeyPlace:
     """Where one key stands, or would."""
 
     def __init__(self, scope: str, key: str) -> None:
@@ -33,38 +33,38 @@ class Place:
         self._digits = _digits(scope, key)
         self.ref = f"{ROOT}@done/{self._digits[0]}"
 
-    def shelf(self, repository: Repository, oid: str, timeout: float) -> Shelf:
+    def key_tree(self, repository: Repository, oid: str, timeout: float) -> KeyTree:
         """The trees and the blob on the way to the key, as the commit `oid` has them."""
         if not oid:
-            return Shelf(self, [{}], b"")
-        shelf = self._shelf(repository, oid)
-        if shelf is None:  # seen by this process, and lost from the disk since
+            return KeyTree(self, [{}], b"")
+        key_tree = self._key_tree(repository, oid)
+        if key_tree is None:  # seen by this process, and lost from the disk since
             repository.fetch([self.ref], timeout=timeout)
-            shelf = self._shelf(repository, oid)
-        if shelf is None:
+            key_tree = self._key_tree(repository, oid)
+        if key_tree is None:
             # Taken for an empty place, an object that is missing here would take its keys with it.
             raise repository.unreachable(f"bad object below {oid}")
-        return shelf
+        return key_tree
 
-    def _shelf(self, repository: Repository, oid: str) -> Shelf | None:
+    def _key_tree(self, repository: Repository, oid: str) -> KeyTree | None:
         paths = ["/".join(self._digits[1 : 1 + depth]) for depth in range(1, _DEPTH + 1)]
         trees: list[dict[str, tuple[bytes, str]]] = []
         for there in repository.read(f"{oid}^{{tree}}", *(f"{oid}:{path}" for path in paths)):
             if there is None:
                 return None
             if there[1] == "blob":
-                return Shelf(self, trees, there[2])
+                return KeyTree(self, trees, there[2])
             trees.append(read_tree(there[2]))
             if self.path(len(trees) - 1) not in trees[-1]:
                 break
-        return Shelf(self, trees, b"")
+        return KeyTree(self, trees, b"")
 
     def path(self, depth: int) -> str:
         return self._digits[1 + depth]
 
 
-class Shelf:
-    def __init__(self, place: Place, trees: list[dict[str, tuple[bytes, str]]], blob: bytes) -> None:
+class KeyTree:
+    def __init__(self, place: KeyPlace, trees: list[dict[str, tuple[bytes, str]]], blob: bytes) -> None:
         self._place = place
         self._trees = trees
         self._lines = blob.decode().split("\n")[:-1]

@@ -16,7 +16,7 @@ from ...errors import StoreUnreachable
 from ...system import clock, durable, identity
 from . import names, record
 from .refs import PATIENCE, Change
-from .repository import Move, Moved, Refused
+from .repository import Move, Moved, PushRefused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def share(refs: Refs, folder: str, unused: float = UNUSED) -> None:
         unmoved = {ref: oid for ref, oid in stands.items() if before.get(ref) == oid}
         if len(stands) > _FEW and unmoved:
             _delete(refs, unmoved)
-    except (StoreUnreachable, Refused, Moved, OSError):
+    except (StoreUnreachable, PushRefused, Moved, OSError):
         pass  # another machine does the same, the server takes no deletions, it is away, a disk is full: no harm
 
 
@@ -63,7 +63,7 @@ def _delete(refs: Refs, unmoved: dict[str, str]) -> None:
         free = {
             ref: standing
             for ref in chunk
-            if ref in commits and (standing := record.read_standing(commits[ref].message)).is_idle
+            if ref in commits and (standing := record.read_lease(commits[ref].message)).is_idle
         }
         if not free:
             continue

@@ -11,6 +11,7 @@ from ...errors import UsageError
 
 ROOT = "refs/nightlatch/"
 STORE = f"{ROOT}@store"
+ROWS = f"{ROOT}@job/"
 FLOOR = f"{ROOT}@floor"  # no token up to it is handed out for a name that has no ref
 
 _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_-")
@@ -60,8 +61,8 @@ def lease(name: str) -> str:
     return ROOT + encode(name)
 
 
-def cursor(job: str) -> str:
-    return f"{ROOT}@cursor/{encode(job)}"
+def row(job: str) -> str:
+    return f"{ROWS}{encode(job)}"
 
 
 def fence(branch: str) -> str:

@@ -1,8 +1,9 @@
-"""A lease and a cursor as the message of a commit: one `field=value` a line, readable with `git show`."""
+"""A lease and a job's row as the message of a commit: one `field=value` a line, readable with `git show`."""
 
 from __future__ import annotations
 
-from ...core.model import Begun, Cursor, Holder, Known, Record
+from ...core.model import Begun, Holder, KnownGrants, Record
+from ...core.row import Cursor
 from ...core.value import value
 from ...system import identity
 
@@ -11,7 +12,7 @@ _BEGUN = "begun="
 
 
 @value(frozen=True, kw_only=True)
-class Standing:
+class StoredLease:
     """A lease as it stands in its ref."""
 
     token: int
@@ -22,7 +23,7 @@ class Standing:
     since: float
     until: float
     gates: tuple[str, ...] = ()
-    past: str = ""  # as `Known` reads it
+    past: str = ""  # as `KnownGrants` reads it
     begun: tuple[Begun, ...] = ()
 
     @property
@@ -61,14 +62,14 @@ class Standing:
             until=self.until,
             left=None,  # no clock here: a challenger watches whether it changes
             version=version,
-            known=Known.read(self.past),
+            known=KnownGrants.read(self.past),
             begun=self.begun,
         )
 
 
-def read_standing(message: str) -> Standing:
+def read_lease(message: str) -> StoredLease:
     given, lines = _fields(message)
-    return Standing(
+    return StoredLease(
         token=int(given["token"]),
         previous=int(given["previous"]),
         grant=given["grant"],
@@ -91,24 +92,28 @@ def _read_begun(line: str) -> Begun:
     return Begun(key=key, attempt=int(attempt), host=host, token=int(token), at=float(at))
 
 
-def cursor_message(cursor: Cursor) -> str:
+def row_message(row: Cursor) -> str:
     lines = [
-        f"cursor of {cursor.job}",
+        f"row of {row.job}",
         "",
-        f"job={escape(cursor.job)}",
-        f"next_due={round(cursor.next_due * 1000)}",
-        f"definition={escape(cursor.definition)}",
+        f"job={escape(row.job)}",
+        f"id={row.id}",
+        f"slot={round(row.slot * 1000)}",
+        f"wake={round(row.wake * 1000)}",
+        f"body={escape(row.body)}",
         _nonce(),
     ]
     return "\n".join(lines)
 
 
-def read_cursor(message: str) -> Cursor:
+def read_row(message: str) -> Cursor:
     given, _ = _fields(message)
     return Cursor(
         job=unescape(given["job"]),
-        next_due=int(given["next_due"]) / 1000,
-        definition=unescape(given["definition"]),
+        id=given["id"],
+        slot=int(given["slot"]) / 1000,
+        wake=int(given["wake"]) / 1000,
+        body=unescape(given["body"]),
     )
 
 

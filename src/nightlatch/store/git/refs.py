@@ -8,7 +8,7 @@ from ...errors import StoreUnreachable
 from ...system import clock
 from . import names
 from .objects import Pack
-from .repository import Move, Refused
+from .repository import Move, PushRefused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Refs:
         pack = pack or Pack()
         try:
             self._swap(changes, timeout, pack, besides)
-        except Refused as refused:
+        except PushRefused as refused:
             if self._chained or not _only_forward(str(refused)) or not any(change.before for change in changes):
                 raise StoreUnreachable(
                     f"the server of {self.repository.shown} refuses pushes to {names.ROOT}* ({refused}). "

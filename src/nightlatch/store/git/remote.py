@@ -7,7 +7,7 @@ import re
 
 from ...core.value import value
 from ...errors import UsageError
-from ...system import command
+from ...system import program
 
 SCHEMES = ("https", "ssh", "http", "file", "git")
 
@@ -98,10 +98,10 @@ def _config_for(url: str, folder: str) -> str:
 
 
 def _ask(folder: str, *words: str) -> tuple[int, str, str]:
-    from .trouble import no_git
+    from .git_errors import no_git
 
     try:
-        code, out, err = command.run(["git", "-C", folder, *words], env=environment(), timeout=10)
-    except (OSError, command.Unfinished) as error:
+        code, out, err = program.run(["git", "-C", folder, *words], env=environment(), timeout=10)
+    except (OSError, program.Unfinished) as error:
         raise no_git(error) from error
     return code, out.decode().strip(), err.decode().strip().removeprefix("fatal: ")

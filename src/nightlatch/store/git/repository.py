@@ -11,8 +11,8 @@ import os
 from ...core.passwords import hide_password
 from ...core.value import value
 from ...errors import StoreUnreachable
-from ...system import clock, command, durable
-from . import objects, trouble
+from ...system import clock, durable, program
+from . import git_errors, objects
 from .names import ROOT
 from .objects import Commit, Pack, read_commit
 from .remote import environment
@@ -48,7 +48,7 @@ class Moved(Exception):
         self.unsure = unsure
 
 
-class Refused(Exception):
+class PushRefused(Exception):
     """The server takes no such push, and nothing was moved."""
 
 
@@ -88,7 +88,7 @@ class Repository:
         words = ("fetch", "--quiet", "--no-tags", "--no-auto-gc", "--no-recurse-submodules", "--", self.remote.url)
         try:
             code, _, said = self.try_git(*words, *(f"+{ref}:{ref}" for ref in refs), timeout=timeout)
-        except command.Unfinished as error:
+        except program.Unfinished as error:
             raise self.unreachable(str(error)) from error
         # Another process may keep the same ref in this moment (the objects are here then), or it was deleted there.
         if code and "cannot lock ref" not in said and "couldn't find remote ref" not in said:
@@ -120,7 +120,7 @@ class Repository:
         """Move all refs or none, each only from where it was seen: `Moved` if one stands elsewhere.
 
         A reply that was lost is settled by looking. Raises `StoreUnreachable` when that cannot be done either:
-        then it may have happened. `Refused`: the server does not want it.
+        then it may have happened. `PushRefused`: the server does not want it.
         """
         unsure = False
         for _ in range(_REFUSALS):
@@ -137,10 +137,10 @@ class Repository:
                 return  # it did happen; only the reply was lost
             if any(stands.get(move.ref, "") != move.old for move in moves):
                 raise Moved(unsure=unsure)
-            if not answered or trouble.is_full(said):
+            if not answered or git_errors.is_full(said):
                 raise self.unreachable(said)
             if "failed to update ref" not in said and "cannot lock ref" not in said and "stale info" not in said:
-                raise Refused(trouble.line_with("", said))
+                raise PushRefused(git_errors.line_with("", said))
             clock.sleep(0.02)
         raise self.unreachable(said)
 
@@ -160,7 +160,7 @@ class Repository:
             code, out, said = self.try_git(
                 *words, "--", self.remote.url, *(f"{move.new}:{move.ref}" for move in moves), timeout=timeout
             )
-        except command.Unfinished as error:
+        except program.Unfinished as error:
             return False, str(error)
         return verdict(code, out.decode(errors="replace"), said, [move.ref for move in moves])
 
@@ -190,14 +190,14 @@ class Repository:
         try:
             # Younger objects may be another process's, made and not pushed yet.
             self.try_git("gc", "--quiet", "--prune=1.hour.ago", timeout=_LOCAL * 3)
-        except command.Unfinished:
+        except program.Unfinished:
             pass  # it costs room on the disk, no more; the next one tries again
 
     def git(self, *words: str, stdin: bytes = b"", timeout: float = _LOCAL) -> bytes:
         """What git printed; anything but success is StoreUnreachable."""
         try:
             code, out, said = self.try_git(*words, stdin=stdin, timeout=timeout)
-        except command.Unfinished as error:
+        except program.Unfinished as error:
             raise self.unreachable(str(error)) from error
         if code:
             raise self.unreachable(said)
@@ -210,7 +210,7 @@ class Repository:
         return code, out, err.decode(errors="replace")
 
     def unreachable(self, said: str) -> StoreUnreachable:
-        return trouble.unreachable(self.shown, self.folder, said)
+        return git_errors.unreachable(self.shown, self.folder, said)
 
     def _ready(self) -> dict[str, str]:
         """The environment for a git in our repository, which is made if it is not there."""
@@ -265,17 +265,17 @@ def check_version() -> str:
     _, out, _ = _run(["git", "version"], environment(), b"", _LOCAL)
     text = out.decode().strip().removeprefix("git version ")
     numbers = [int(word) for word in text.split(".")[:2] if word.isdigit()]
-    if tuple(numbers) < trouble.OLDEST_GIT:
-        wanted = ".".join(map(str, trouble.OLDEST_GIT))
+    if tuple(numbers) < git_errors.OLDEST_GIT:
+        wanted = ".".join(map(str, git_errors.OLDEST_GIT))
         raise StoreUnreachable(f"git {text} is too old to keep leases: install git {wanted} or newer")
     return text
 
 
 def _run(argv: list[str], env: Mapping[str, str], stdin: bytes, timeout: float) -> tuple[int, bytes, bytes]:
     try:
-        return command.run(argv, env=env, stdin=stdin, timeout=timeout)
+        return program.run(argv, env=env, stdin=stdin, timeout=timeout)
     except OSError as error:
-        raise trouble.no_git(error) from error
+        raise git_errors.no_git(error) from error
 
 
 def _ssh_that_never_asks(env: Mapping[str, str], config: str) -> dict[str, str]:

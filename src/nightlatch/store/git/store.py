@@ -8,28 +8,30 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...core.model import Begun, Cursor, Done, Granted, Known, Record
+from ...core.model import Begun, Done, Granted, KnownGrants, Record
 from ...core.passwords import hide_password
 from ...core.tenure import request_timeout
 from ...core.value import replace
-from ...errors import Busy, LeaseLost, StoreUnreachable
+from ...errors import Busy, LeaseLost
 from ...system import clock, identity, storage
 from .. import held
-from ..ear import Polling
-from . import idle, names, record
-from .done import Place
+from ..polling import PollingWaiter
+from . import idle, names, record, rows
+from .done import KeyPlace
 from .objects import Pack
-from .record import Standing
+from .record import StoredLease
 from .refs import PATIENCE, TRIES, Change, Refs
 from .remote import resolve
 from .repository import Move, Moved, Repository
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from ...core.model import Holder, Takeover
-    from ...core.protocols import Ear
+    from ...core.protocols import ReleaseWaiter
+    from ...core.row import Cursor
+    from ...core.row import Move as RowMove
     from .objects import Commit
 
 _SHORTEST = 0.25  # a git that has to start, connect and answer needs that much
@@ -54,7 +56,7 @@ class Key(NamedTuple):
     input: str
 
 
-class Plan(NamedTuple):
+class SettlePlan(NamedTuple):
     """How a key becomes done; without changes it is so already."""
 
     done: Done
@@ -99,7 +101,7 @@ class GitStore:
 
         created, started = False, clock.now()
 
-        def change(stands: Standing | None, version: str) -> Standing:
+        def change(stands: StoredLease | None, version: str) -> StoredLease:
             nonlocal created
             now = clock.wall()
             until, packed, lowest = now + ttl, holder.pack(), int(now * 1000)
@@ -107,14 +109,14 @@ class GitStore:
             if stands is None:
                 floor = idle.floor(self._refs)
                 lowest = max(lowest, floor + 1)
-                return Standing(
+                return StoredLease(
                     token=lowest,
                     since=now,
                     grant=grant,
                     holder=packed,
                     ttl=ttl,
                     until=until,
-                    past=Known.remember("", floor, grant) if floor else grant,
+                    past=KnownGrants.remember("", floor, grant) if floor else grant,
                     begun=begun((), lowest, now),
                 )
             mine = replace(stands, grant=grant, holder=packed, ttl=ttl, until=until)
@@ -124,7 +126,7 @@ class GitStore:
             if stands.grant and not watched:
                 there = stands.record(name, version)
                 raise Busy(held.sentence(there, name), there)
-            past = Known.remember(stands.past, stands.token, grant)
+            past = KnownGrants.remember(stands.past, stands.token, grant)
             token = max(stands.token + 1, lowest)
             listed = begun(stands.begun, token, now)
             return replace(mine, token=token, previous=stands.token, since=now, past=past, begun=listed)
@@ -139,7 +141,7 @@ class GitStore:
             token=token or stands.token,
             previous=stands.previous,
             gates=stands.gates,
-            known=Known.read(stands.past),
+            known=KnownGrants.read(stands.past),
             begun=Begun.without(stands.begun, {stands.token}),
         )
 
@@ -147,7 +149,7 @@ class GitStore:
         self._change_mine(name, grant, lambda mine: replace(mine, ttl=ttl, until=clock.wall() + ttl), ttl)
 
     def release(self, name: str, grant: str, ended: Collection[int] = ()) -> None:
-        def change(mine: Standing) -> Standing:
+        def change(mine: StoredLease) -> StoredLease:
             return replace(mine, grant="", until=clock.wall(), begun=Begun.without(mine.begun, ended))
 
         self._change_mine(name, grant, change)
@@ -157,7 +159,7 @@ class GitStore:
     def evict(self, name: str) -> bool:
         held_by_somebody = False
 
-        def change(stands: Standing | None, _version: str) -> Standing | None:
+        def change(stands: StoredLease | None, _version: str) -> StoredLease | None:
             nonlocal held_by_somebody
             held_by_somebody = bool(stands and stands.grant)
             return replace(stands, grant="", until=clock.wall()) if stands and stands.grant else None
@@ -175,16 +177,16 @@ class GitStore:
             names.lease_name(ref): commit
             for ref, commit in self._refs.see(f"{names.ROOT}*", only=names.lease_name).items()
         }
-        return (record.read_standing(found[name].message).record(name, found[name].oid) for name in sorted(found))
+        return (record.read_lease(found[name].message).record(name, found[name].oid) for name in sorted(found))
 
     def raise_token(self, name: str, above: int, grant: str = "") -> int:
-        def change(stands: Standing | None, _version: str = "") -> Standing:
+        def change(stands: StoredLease | None, _version: str = "") -> StoredLease:
             now = clock.wall()
             # Above the clock too, as an acquire is: a store that forgot its grants may have handed out `above` + 1.
             lowest = max(above + 1, int(now * 1000))
             if stands is None:
                 lowest = max(lowest, idle.floor(self._refs) + 1)
-                return Standing(token=lowest, since=now, until=now)
+                return StoredLease(token=lowest, since=now, until=now)
             token, mine = max(stands.token + 1, lowest), stands.token if grant else -1
             begun = tuple(replace(entry, token=token) if entry.token == mine else entry for entry in stands.begun)
             # A person who raises it answers for all older marks.
@@ -196,9 +198,9 @@ class GitStore:
         return self._change(name, change).token
 
     def look(self, scope: str, key: str) -> Done | None:
-        place = Place(scope, key)
+        place = KeyPlace(scope, key)
         stands = self._refs.look(place.ref)
-        return place.shelf(self.repository, stands.oid if stands else "", PATIENCE).find()
+        return place.key_tree(self.repository, stands.oid if stands else "", PATIENCE).find()
 
     def settle(self, name: str, grant: str, scope: str, key: str, *, value: str = "", input: str = "") -> Done:
         key_of = Key(name, grant, scope, key, value, input)
@@ -229,22 +231,22 @@ class GitStore:
                 self._refs.seen.pop(ref, None)  # somebody else makes the moves, or does not
         return moves
 
-    def _plan(self, key: Key, *, fresh: bool) -> Plan | None:
+    def _plan(self, key: Key, *, fresh: bool) -> SettlePlan | None:
         """How to settle the key. None: what this process remembers is against it, so look first."""
-        place, ref = Place(key.scope, key.key), names.lease(key.name)
+        place, ref = KeyPlace(key.scope, key.key), names.lease(key.name)
         if fresh or ref not in self._refs.seen or place.ref not in self._refs.seen:
             self._refs.look(ref, place.ref)
         # A thread that settles under another lease may just have forgotten the keys' ref: then the push compares.
         lease, keys = self._refs.seen[ref], self._refs.seen.get(place.ref)
-        mine = _standing(lease)
-        shelf = place.shelf(self.repository, keys.oid if keys else "", PATIENCE)
-        before = shelf.find()
+        mine = _stored_lease(lease)
+        key_tree = place.key_tree(self.repository, keys.oid if keys else "", PATIENCE)
+        before = key_tree.find()
         if mine is None or mine.grant != key.grant:
             if fresh:
                 raise self._lost(key.name)
             return None
         if before:
-            return Plan(before.with_input(key.input), [], Pack(), mine.ttl) if fresh else None
+            return SettlePlan(before.with_input(key.input), [], Pack(), mine.ttl) if fresh else None
         pack = Pack()
         done = Done(
             scope=key.scope, key=key.key, value=key.value, input=key.input, token=mine.token, at=round(clock.wall(), 3)
@@ -253,37 +255,21 @@ class GitStore:
         # The lease's ref moves too: only a ref that changes is compared, and all of it lands or nothing.
         changes = [
             Change(ref, lease, replace(mine, begun=begun).message(key.name)),
-            Change(place.ref, keys, record.keys_message(), shelf.add(done, pack)),
+            Change(place.ref, keys, record.keys_message(), key_tree.add(done, pack)),
         ]
-        return Plan(done, changes, pack, mine.ttl)
+        return SettlePlan(done, changes, pack, mine.ttl)
 
-    def cursor(self, job: str) -> Cursor | None:
-        stands = self._refs.look(names.cursor(job))
-        return record.read_cursor(stands.message) if stands else None
+    def cursors(self, jobs: Collection[str] | None = None, *, due: float | None = None) -> list[Cursor]:
+        found = rows.look(self._refs, jobs)
+        return [row for row in found if due is None or row.wake <= due]
 
-    def advance(self, job: str, seen: float | None, next_due: float, definition: str) -> bool:
-        ref = names.cursor(job)
-        with self._refs.turn(ref):
-            stands = self._refs.look(ref)
-            there = record.read_cursor(stands.message) if stands else None
-            if seen is None or there is None:
-                if seen is not None or there is not None:
-                    return False
-            elif round(there.next_due * 1000) != round(seen * 1000) or seen > clock.wall():
-                return False
-            message = record.cursor_message(Cursor(job=job, next_due=next_due, definition=definition))
-            try:
-                self._refs.push([Change(ref, stands, message)], PATIENCE)
-            except Moved as moved:
-                if moved.unsure:  # it may have been us, and somebody else after us
-                    raise StoreUnreachable(f"{self.url} lost a reply about the cursor of {job}. Look again") from moved
-                return False
-        return True
+    def advance(self, moves: Sequence[RowMove]) -> list[bool]:
+        return rows.advance(self._refs, moves)
 
     def register(self, name: str, grant: str, gate: str) -> bool:
         there = False
 
-        def change(mine: Standing) -> Standing | None:
+        def change(mine: StoredLease) -> StoredLease | None:
             nonlocal there
             there = gate in mine.gates
             return None if there else replace(mine, gates=tuple(sorted({*mine.gates, gate})))
@@ -294,13 +280,13 @@ class GitStore:
     def gates(self, name: str) -> tuple[str, ...]:
         ref = names.lease(name)
         self._refs.look(ref)
-        stands = _standing(self._refs.seen.get(ref))
+        stands = _stored_lease(self._refs.seen.get(ref))
         return stands.gates if stands else ()
 
     def unregister(self, name: str, gate: str, grant: str = "") -> bool:
         there = False
 
-        def change(stands: Standing | None, _version: str = "") -> Standing | None:
+        def change(stands: StoredLease | None, _version: str = "") -> StoredLease | None:
             nonlocal there
             there = stands is not None and gate in stands.gates
             return replace(stands, gates=tuple(g for g in stands.gates if g != gate)) if stands and there else None
@@ -311,10 +297,10 @@ class GitStore:
             self._change(name, change)
         return there
 
-    def listen(self, name: str) -> Ear:
-        return Polling(every=self.poll_every, first=0.25)
+    def listen(self, name: str) -> ReleaseWaiter:
+        return PollingWaiter(every=self.poll_every, first=0.25)
 
-    def judges_unseen(self, record: Record) -> bool:
+    def may_expire_by_observation(self, record: Record) -> bool:
         """No clock is shared here, so watching is the rule."""
         return True
 
@@ -325,9 +311,9 @@ class GitStore:
         self._refs.seen.clear()
 
     def _change_mine(
-        self, name: str, grant: str, change: Callable[[Standing], Standing | None], ttl: float = 0.0
-    ) -> Standing:
-        def mine(stands: Standing | None, version: str) -> Standing | None:
+        self, name: str, grant: str, change: Callable[[StoredLease], StoredLease | None], ttl: float = 0.0
+    ) -> StoredLease:
+        def mine(stands: StoredLease | None, version: str) -> StoredLease | None:
             if stands is None or stands.grant != grant:
                 there = stands.record(name, version) if stands else None
                 raise LeaseLost(held.lost_sentence(there, name), reason="taken")
@@ -336,8 +322,8 @@ class GitStore:
         return self._change(name, mine, ttl)
 
     def _change(
-        self, name: str, change: Callable[[Standing | None, str], Standing | None], ttl: float = 0.0
-    ) -> Standing:
+        self, name: str, change: Callable[[StoredLease | None, str], StoredLease | None], ttl: float = 0.0
+    ) -> StoredLease:
         """Move a lease's ref by `change`, again from where it stands if another came first.
 
         `change` gets what stands and its version; it returns what shall stand (None: leave it), or raises.
@@ -350,11 +336,11 @@ class GitStore:
                     self._refs.look(ref, names.STORE, names.FLOOR, timeout=self._patience(ttl))
                     fresh = True
                 commit = self._refs.seen[ref]
-                stands = _standing(commit)
+                stands = _stored_lease(commit)
                 try:
                     wanted = change(stands, commit.oid if commit else "")
                     if wanted is None and fresh:
-                        return stands or Standing(token=0, since=0.0, until=0.0)
+                        return stands or StoredLease(token=0, since=0.0, until=0.0)
                 except (Busy, LeaseLost):
                     if fresh:
                         raise
@@ -376,7 +362,7 @@ class GitStore:
 
     def _record(self, name: str, ref: str) -> Record | None:
         commit = self._refs.seen.get(ref)
-        return record.read_standing(commit.message).record(name, commit.oid) if commit else None
+        return record.read_lease(commit.message).record(name, commit.oid) if commit else None
 
     def _patience(self, ttl: float) -> float:
         return min(max(request_timeout(ttl), _SHORTEST), PATIENCE) if ttl else PATIENCE
@@ -385,5 +371,5 @@ class GitStore:
         return LeaseLost(held.lost_sentence(self._record(name, names.lease(name)), name), reason="taken")
 
 
-def _standing(commit: Commit | None) -> Standing | None:
-    return record.read_standing(commit.message) if commit else None
+def _stored_lease(commit: Commit | None) -> StoredLease | None:
+    return record.read_lease(commit.message) if commit else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...core.model import Known
+from ...core.model import KnownGrants
 from ...errors import Forgotten, OtherStore, StaleToken
 from ..expect import raises
 from .case import BY, GateCase
@@ -40,13 +40,13 @@ class Seals(GateCase):
         stands = self.sealed(1001)
         for token in (1002, 1003):
             mine = self.mark(token)
-            known = Known(grants=frozenset({mine.grant, self.mark().grant}), floor=1000)
+            known = KnownGrants(grants=frozenset({mine.grant, self.mark().grant}), floor=1000)
             stale = raises(Forgotten, self.gate.seal, mine, BY, known)
             assert (stale.offered, stale.stands) == (mine, stands)
         mine = self.mark(1004)
-        assert self.gate.seal(mine, BY, Known(grants=frozenset({mine.grant}), floor=1001)) == stands
+        assert self.gate.seal(mine, BY, KnownGrants(grants=frozenset({mine.grant}), floor=1001)) == stands
         later = self.mark(1005)
-        assert self.gate.seal(later, BY, Known(grants=frozenset({later.grant, mine.grant}), floor=0)) == mine
+        assert self.gate.seal(later, BY, KnownGrants(grants=frozenset({later.grant, mine.grant}), floor=0)) == mine
 
     def test_the_same_mark_is_accepted_again(self) -> None:
         mark = self.sealed(1000)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..expect import together
 from .case import LONG, StoreCase
+from .cursors import move
 
 PAST = 1_700_000_000.0
 
@@ -34,15 +35,15 @@ class Connections(StoreCase):
         grant, granted = self.take(name)
         store.register(name, grant, "file:///out")
         done = store.settle(name, grant, scope, "key", value="v")
-        store.advance(job, None, PAST, "one")
-        cursor = store.cursor(job)
+        store.advance([move(job)])
+        rows = store.cursors([job])
         store.close()
         assert store.id == was
         store.renew(name, grant, LONG)
         record = self.record(name)
         assert (record.grant, record.token) == (grant, granted.token)
         assert store.look(scope, "key") == done
-        assert store.cursor(job) == cursor
+        assert store.cursors([job]) == rows and len(rows) == 1
         store.close()
         assert self.take(name, over=self.ground(name, proven=True))[1].gates == ("file:///out",)
 

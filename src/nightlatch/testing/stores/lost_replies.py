@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ...core.model import Cursor
 from ...errors import LeaseLost
 from ...system import identity
 from .case import LONG, StoreCase
@@ -73,13 +72,6 @@ class LostReplies(StoreCase):
         assert above < first <= second == self.record(name).token
         self.store.release(name, grant)
         assert self.store.raise_token(name, above) <= self.store.raise_token(name, above) == self.record(name).token
-
-    def test_advance_sent_again_moves_once(self) -> None:
-        job, past = self.name("job"), 1_700_000_000.0
-        for seen, next_due in ((None, past), (past, past + 60)):
-            self.store.advance(job, seen, next_due, "one")
-            self.connect().advance(job, seen, next_due, "one")
-            assert self.store.cursor(job) == Cursor(job=job, next_due=next_due, definition="one")
 
     def _release_again(self, name: str, grant: str) -> None:
         try:

@@ -291,10 +291,10 @@ class Driver:
 def _known(files: dict[str, str]) -> dict[bytes, int]:
     """Digests of 16 bytes each, as the supervisor has put them into files: a million of them in about 110 MB."""
     known: dict[bytes, int] = {}
-    for name, state in ((DONE, Selection.DONE), (IN_DOUBT, Selection.DOUBT), (SET_ASIDE, Selection.ASIDE)):
+    for name, status in ((DONE, Selection.DONE), (IN_DOUBT, Selection.DOUBT), (SET_ASIDE, Selection.ASIDE)):
         with open(files[name], "rb") as file:
             while chunk := file.read(16 << 12):
-                known.update(zip(map(itemgetter(0), iter_unpack("16s", chunk)), repeat(state)))
+                known.update(zip(map(itemgetter(0), iter_unpack("16s", chunk)), repeat(status)))
     return known
 
 

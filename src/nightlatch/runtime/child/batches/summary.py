@@ -79,8 +79,8 @@ class Summary:
             "doubled": self.doubled,
             "stopped": self.stopped,
             "items": [
-                {"key": key, "state": state, "reason": why.strip()[-500:]}
-                for state, found in of.items()
+                {"key": key, "status": status, "reason": why.strip()[-500:]}
+                for status, found in of.items()
                 for key, why in found[:LISTED]
             ],
             "again": self.again,

@@ -7,7 +7,7 @@ import time
 from _thread import allocate_lock, start_new_thread
 from typing import TYPE_CHECKING, Any
 
-from ....core import states
+from ....core import statuses
 from ....errors import Error
 from ....ledger import place, step_log
 from ....ledger.turns import Turns
@@ -36,7 +36,7 @@ def opened(reply: dict[str, str]) -> DirectWriter | None:
         run = ledger.run(os.environ["NIGHTLATCH_RUN"])
     except (Error, ImportError):
         return None
-    mine = run and run.state == states.RUNNING and os.environ["NIGHTLATCH_SOCKET"].endswith("/" + run.grant[:24])
+    mine = run and run.status == statuses.RUNNING and os.environ["NIGHTLATCH_SOCKET"].endswith("/" + run.grant[:24])
     return DirectWriter(ledger, run, reply["store"]) if run and mine else None
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from threading import Lock
 from typing import Any
 
-from ....core import given
+from ....core import checks
 from ....core.breaker import Breaker, alike
 from ....core.effects import BEGUN, DONE, FAILED
 from ....core.keys import key as derive
@@ -58,11 +58,11 @@ class Map:
         self, memory: StepMemory, function: Callable[[Any], Any], items: Iterable[Any], key: Key, name: str | None
     ) -> None:
         if isinstance(items, str | bytes) or not isinstance(items, Iterable):
-            raise UsageError(f"items is {given.shown(items)}: give a list of what the function is called with")
+            raise UsageError(f"items is {checks.shown(items)}: give a list of what the function is called with")
         if key is not None and not callable(key):
-            given.text(key, "key")
+            checks.text(key, "key")
         self._memory, self._function, self._items = memory, function, list(items)
-        self._name = _name(function) if name is None else given.text(name, "name")
+        self._name = _name(function) if name is None else checks.text(name, "name")
         self._retry: Retry = 0
         self._key = key
         self._lock = Lock()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 from typing import TYPE_CHECKING, Any
 
-from ....core import states
+from ....core import statuses
 from ..planned import loads
 from .direct import RecordRequest
 from .drive import Call, Work
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def handle(run: Run, key: str, call: Call) -> Work[Any]:
     reply = yield RecordRequest(do="open", key=key)
-    if reply["state"] == "done":
+    if reply["status"] == "done":
         return loads(reply["result"]) if reply["result"] else None
     name = reply["run"]
     try:
@@ -26,9 +26,9 @@ def handle(run: Run, key: str, call: Call) -> Work[Any]:
             result = yield call
         text = serialised("run", key, result)
     except BaseException as error:
-        state = states.NEEDS_ATTENTION if error_waits(error) else states.FAILED
+        status = statuses.NEEDS_ATTENTION if error_waits(error) else statuses.FAILED
         said = "".join(traceback.format_exception(error))
-        yield RecordRequest(do="close", run=name, state=state, reason=reason_of(error), traceback=said)
+        yield RecordRequest(do="close", run=name, status=status, reason=reason_of(error), traceback=said)
         raise
-    yield RecordRequest(do="close", run=name, state=states.SUCCEEDED, result=text)
+    yield RecordRequest(do="close", run=name, status=statuses.SUCCEEDED, result=text)
     return as_recorded(result, text)

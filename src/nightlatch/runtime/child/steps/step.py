@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-from ....core import given, transient
+from ....core import checks, transient
 from ....core import retry as rules
 from ....core.effects import DONE, FAILED
 from ....core.keys import key as derive
@@ -48,10 +48,10 @@ class StepMemory:
         if told["path"]:
             with open(told["path"], encoding="utf-8") as file:
                 for line in file:
-                    digest, state, tries, result = line.rstrip("\n").split(" ", 3)
-                    if state == DONE:
+                    digest, status, tries, result = line.rstrip("\n").split(" ", 3)
+                    if status == DONE:
                         self.done[digest] = result
-                    elif state != FAILED:
+                    elif status != FAILED:
                         self.begun[digest] = int(tries)
             os.unlink(told["path"])
         self._loaded = True
@@ -69,7 +69,7 @@ class StepMemory:
         self, key: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], retry: Retry
     ) -> Any:
         """What `Run.step` does, without an import in every call."""
-        given.function(function, "what a step calls")
+        checks.function(function, "what a step calls")
         check_retry(retry)
         work = step(self, key, Call(function, args, kwargs), retry)
         return drive_async(work) if is_async(function) else drive(work)
@@ -114,13 +114,15 @@ def step(memory: StepMemory, key: str, call: Call, retry: Retry) -> Work[Any]:
 
 def digest_of(key: str, item: str | None) -> str:
     if not isinstance(key, str) or not key or len(key) > 1000 or not key.isprintable():
-        raise UsageError(f"{given.shown(key)} cannot be a step's key: use 1 to 1000 printable letters, as in 'outline'")
+        raise UsageError(
+            f"{checks.shown(key)} cannot be a step's key: use 1 to 1000 printable letters, as in 'outline'"
+        )
     return derive("step", item, key)[:32] if item else derive("step", key)[:32]
 
 
 def check_retry(retry: object) -> None:
     if not callable(retry):
-        given.whole(retry, "retry")
+        checks.whole(retry, "retry")
 
 
 def serialised(what: str, key: str, result: Any) -> str:

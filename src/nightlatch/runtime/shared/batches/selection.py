@@ -32,21 +32,21 @@ class Selection:
                 self.bad.append(found)
                 return None
             digest = found[2]
-            state = known.get(digest, 0)
+            status = known.get(digest, 0)
             try:
                 item = self._reader.item(found)
             except BadItem as bad:
                 self.bad.append(bad)
                 return None
-            if state & SEEN:
+            if status & SEEN:
                 self.doubled += 1
                 if len(self.doubles) < _NAMED:
                     self.doubles.append(item)
                 continue
-            known[digest] = state | SEEN
-            if not state:
+            known[digest] = status | SEEN
+            if not status:
                 return item
-            (self.in_doubt if state == DOUBT else self.aside).append((item.key, digest))
+            (self.in_doubt if status == DOUBT else self.aside).append((item.key, digest))
         self.over = True
         return None
 

@@ -14,7 +14,7 @@ from ....system import clock, durable, filelock, tree
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ....core.model import Begun, Granted, Holder, Record
-    from ....core.protocols import Ear, Store
+    from ....core.protocols import ReleaseWaiter, Store
 
 _NAMED = 10  # processes, at most, that cannot be proven gone; they stand in the record
 _RETRY = 0.5  # seconds between two tries of a waiter whose store does not answer
@@ -35,7 +35,7 @@ def acquire(
     started = clock.now()
     if wait <= 0:
         return _attempt(store, name, grant, holder, ttl, begin)
-    ear: Ear | None = None
+    waiter: ReleaseWaiter | None = None
     with _WaiterQueue(store.folder, name, wait):
         try:
             while True:
@@ -47,10 +47,10 @@ def acquire(
                     left = wait - (clock.now() - started)
                     if left <= 0:
                         raise
-                    if ear is None:
-                        ear = store.listen(name)  # then look at once: a release before this went unheard
+                    if waiter is None:
+                        waiter = store.listen(name)  # then look at once: a release before this went unheard
                     else:
-                        ear.wait(min(left, _until_expiry(busy.record)))
+                        waiter.wait(min(left, _until_expiry(busy.record)))
                 except StoreUnreachable:
                     # It answered when the wait began: a server that restarts costs nobody its place.
                     left = wait - (clock.now() - started)
@@ -58,8 +58,8 @@ def acquire(
                         raise
                     clock.sleep(min(left, _RETRY))
         finally:
-            if ear:
-                ear.close()
+            if waiter:
+                waiter.close()
 
 
 def _attempt(
@@ -112,7 +112,7 @@ def _ground(store: Store, record: Record) -> tuple[Takeover, list[str]]:
         proven = False
     elif proof.gone(record):
         proven = True
-    elif record.left is None and store.judges_unseen(record) and sightings.lapsed(store.folder, record):
+    elif record.left is None and store.may_expire_by_observation(record) and sightings.lapsed(store.folder, record):
         unproven = proof.end_survivors(record)
         proven = True
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from _thread import allocate_lock
 
-from ....core import duration, given
+from ....core import checks, duration
 from ....core.model import Mark, check_name
 from ....core.tenure import MINIMUM_TTL
 from ....errors import LeaseLost, StoreUnreachable, UsageError
@@ -95,7 +95,7 @@ class Lease:
         """Register a gate under this lease, for every holder after us too, and seal it. Before its first write."""
         from .seal import seal_in_work
 
-        given.gate(gate)
+        checks.gate(gate)
         self.check()
         with self._sealing:
             seal_in_work(self, gate)
@@ -171,10 +171,10 @@ class lease:
         self._name = check_name(name)
         self._store = url.shared(store) if store is None or isinstance(store, str) else store
         if not hasattr(self._store, "default_ttl"):
-            raise UsageError(f"store is {given.shown(store)}: give a URL, or what nightlatch.connect returns")
+            raise UsageError(f"store is {checks.shown(store)}: give a URL, or what nightlatch.connect returns")
         self._ttl = ttl_seconds(ttl, self._store)
         self._wait = duration.parse(wait, what="wait")
-        self._gates = given.gates(gates)
+        self._gates = checks.gates(gates)
         self._lease: Lease | None = None
 
     def acquire(self) -> Lease:

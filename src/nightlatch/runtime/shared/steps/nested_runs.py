@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from _thread import allocate_lock, start_new_thread
 
-from ....core import advice, states
+from ....core import advice, statuses
 from ....core.effects import DONE
 from ....core.keys import key as derive
 from ....errors import Error, InDoubt, RunEnded, Stop, StoreUnreachable, UsageError
@@ -43,7 +43,7 @@ _GATHER = 0.1  # seconds in which done keys come together
 _WAIT = 0.05  # seconds that a beginning waits for the first step, or the end, to be written with it
 _AGAIN = 1.0  # and after it could not be written
 _GONE = "its process ended in the middle of it"
-_ENDS = (states.SUCCEEDED, states.FAILED, states.NEEDS_ATTENTION)
+_ENDS = (statuses.SUCCEEDED, statuses.FAILED, statuses.NEEDS_ATTENTION)
 
 
 class NestedRuns:
@@ -75,7 +75,7 @@ class NestedRuns:
         try:
             reply = self._begin(key)
         finally:
-            if reply.get("state") != "begun":
+            if reply.get("status") != "begun":
                 del self._keys[clean(key)]
         return reply
 
@@ -86,20 +86,20 @@ class NestedRuns:
             if done:
                 why = "its key is done already"
                 with self._mutex:
-                    self._inside.commit([begun.ending(states.SUCCEEDED, reason=why, elapsed=0.0)])
-                return {"state": DONE, "result": ""}
+                    self._inside.commit([begun.ending(statuses.SUCCEEDED, reason=why, elapsed=0.0)])
+                return {"status": DONE, "result": ""}
             recorder = Recorder(self._ledger, begun, self._folder, self._redacted)
             self._open[begun.run.id] = _OpenRun(begun, recorder)
-            return {"state": "begun", "run": begun.run.id, "attempt": begun.run.attempt}
-        if states.needs_person(begun.state):
+            return {"status": "begun", "run": begun.run.id, "attempt": begun.run.attempt}
+        if statuses.needs_person(begun.status):
             raise InDoubt(
-                f"{begun.job} ({key}) is {begun.state}: {begun.reason}. Look: {advice.command('show', begun.id)}; "
+                f"{begun.job} ({key}) is {begun.status}: {begun.reason}. Look: {advice.command('show', begun.id)}; "
                 f"then decide: {advice.command('resolve', begun.id)}"
             )
         if not done:
             self._settle({key: begun.id})  # its holder died between the two records
         log = self._ledger.step_log
-        return {"state": DONE, "result": log.result(log.chain_of(begun.id, before=True), RESULT)}
+        return {"status": DONE, "result": log.result(log.chain_of(begun.id, before=True), RESULT)}
 
     def record(self, requests: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """Steps and ends of several, an answer for each: what can be written together is one commit."""
@@ -142,7 +142,7 @@ class NestedRuns:
         for one in self._open.values():
             elapsed = clock.now() - one.started
             try:
-                self._inside.commit([one.run.ending(states.FAILED, reason=_GONE, elapsed=elapsed)])
+                self._inside.commit([one.run.ending(statuses.FAILED, reason=_GONE, elapsed=elapsed)])
             except (Error, Stop):
                 continue
         self._open.clear()
@@ -154,13 +154,13 @@ class NestedRuns:
     def _sweep(self) -> None:
         """What it had begun is ended, and what it has done is marked so: it may not have come to it."""
         for run in self._ledger.handled_in(self._around):
-            if run.state == states.RUNNING:
+            if run.status == statuses.RUNNING:
                 try:
                     writer = self._ledger.seal(run.id, token=run.token, grant=run.grant, holder=run.holder)
-                    writer.finish(states.FAILED, exit_code=1, reason=_GONE)
+                    writer.finish(statuses.FAILED, exit_code=1, reason=_GONE)
                 except (Error, Stop):
                     continue
-            elif run.state == states.SUCCEEDED and self._settling:
+            elif run.status == statuses.SUCCEEDED and self._settling:
                 self._settling.add(run.key, run.id)
 
     def is_open(self, run: str) -> bool:
@@ -179,16 +179,16 @@ class NestedRuns:
                 return one.run.beginning(one.recorder.steps([request]))
             one.recorder.write([request])
             return None
-        state, steps = request["state"], []
-        if state not in _ENDS:
-            raise ValueError(f"a run cannot end as {state!r} here")
-        if state == states.SUCCEEDED:
+        status, steps = request["status"], []
+        if status not in _ENDS:
+            raise ValueError(f"a run cannot end as {status!r} here")
+        if status == statuses.SUCCEEDED:
             if self._settling is None:
                 self._settle({one.run.run.key: one.run.run.id})
             steps = one.recorder.steps([{"steps": [[RESULT, "result", DONE, 1, request.get("result") or "", ""]]}])
         reason, traceback = (self._redacted(str(request.get(word) or "")) for word in ("reason", "traceback"))
         elapsed = clock.now() - one.started
-        return one.run.ending(state, reason=clean(reason), elapsed=elapsed, steps=steps, traceback=traceback)
+        return one.run.ending(status, reason=clean(reason), elapsed=elapsed, steps=steps, traceback=traceback)
 
     def _commit(self, waiting: list[tuple[int, str, Due]], answers: list[dict[str, Any]]) -> None:
         """Write what waits, and let it go; for what cannot be written there is another answer."""
@@ -207,9 +207,9 @@ class NestedRuns:
 
     def _written(self, name: str) -> None:
         run = self._open[name].run.run
-        if run.state != states.RUNNING:
+        if run.status != statuses.RUNNING:
             del self._open[name], self._keys[run.key]
-            if run.state == states.SUCCEEDED and self._settling:
+            if run.status == statuses.SUCCEEDED and self._settling:
                 self._settling.add(run.key, run.id)
 
     def _settle(self, keys: dict[str, str]) -> None:
@@ -218,7 +218,7 @@ class NestedRuns:
 
     def _reap(self) -> None:
         """What an earlier holder of this lease left behind: some of it may never be asked for again."""
-        for run in self._ledger.runs(job=self._around.job, state=states.RUNNING):
+        for run in self._ledger.runs(job=self._around.job, status=statuses.RUNNING):
             if run.parent and run.grant != self._lease.grant:
                 try:
                     self._ledger.reap(run.id, token=self._around.token, grant=self._lease.grant)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from ....core.effects import BEGUN, DONE
-from ....core.states import LOST
+from ....core.statuses import LOST
 from ....ledger import step_log
 from ....system import clock
 
@@ -44,12 +44,12 @@ class Recorder:
         run = self._steps.run
         if run.attempt <= 1:
             return {"path": ""}  # nobody was here before
-        lost = {one.attempt for one in self._ledger.attempts(run.id) if one.state == LOST}
+        lost = {one.attempt for one in self._ledger.attempts(run.id) if one.status == LOST}
         left: dict[str, str] = {}
-        for digest, state, tries, attempt, result in self._ledger.step_log.facts(self._steps.chain):
+        for digest, status, tries, attempt, result in self._ledger.step_log.facts(self._steps.chain):
             if not left.get(digest, "").startswith(DONE):  # what is done stays done, whatever is said of it later
                 # Where the supervisor died too, it was not the step that ended the attempt.
-                left[digest] = f"{state} {tries - (state == BEGUN and attempt in lost)} {result}"
+                left[digest] = f"{status} {tries - (status == BEGUN and attempt in lost)} {result}"
         if not left:
             return {"path": ""}
         self._asked += 1  # who asks removes the file, and two may ask at once
@@ -67,8 +67,8 @@ class Recorder:
     def steps(self, requests: Sequence[dict[str, Any]]) -> list[Step]:
         return [self._step(*step) for request in requests for step in request["steps"]]
 
-    def _step(self, digest: str, key: str, state: str, tries: int, result: str, reason: str) -> Step:
-        return step_log.step(digest, key, state, tries, result, self._redacted(str(reason)) if reason else "")
+    def _step(self, digest: str, key: str, status: str, tries: int, result: str, reason: str) -> Step:
+        return step_log.step(digest, key, status, tries, result, self._redacted(str(reason)) if reason else "")
 
     def _count(self, requests: Sequence[dict[str, Any]]) -> None:
         """How far a map is, for people who look; once a second is enough."""

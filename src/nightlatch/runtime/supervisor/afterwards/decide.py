@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ....core import states
+from ....core import statuses
 from ....errors import RunEnded, UsageError
 from ....ledger import kinds
 from ...shared.leases.lease import Lease
@@ -30,9 +30,9 @@ def resolve(run: Run, outcome: str, by: str, *, ledger: Ledger, store: Store, wa
     Raises `RunEnded` when there is nothing to decide, and `Busy` when the job's lease is needed and
     another run of the job has it for longer than `wait` seconds.
     """
-    left_behind = lapse.state_of(run, ledger, store) == lapse.LAPSED
-    if not left_behind and not states.needs_person(run.state):
-        raise RunEnded(f"run {run.id} of {run.job} is {run.state}: there is nothing to resolve", run)
+    left_behind = lapse.status_of(run, ledger, store) == lapse.LAPSED
+    if not left_behind and not statuses.needs_person(run.status):
+        raise RunEnded(f"run {run.id} of {run.job} is {run.status}: there is nothing to resolve", run)
     if left_behind or outcome == DONE or store.lists_begun:
         with Lease(store, run.job, ttl=store.default_ttl, wait=wait) as lease:
             before = begun.decision(store, ledger, run)
@@ -50,11 +50,11 @@ def resolve(run: Run, outcome: str, by: str, *, ledger: Ledger, store: Store, wa
             elif store.lists_begun:
                 begun.decide(lease, run.job, run.key, outcome, by, begun.doubtful_tokens(ledger, run))
     if outcome == AGAIN:
-        if not left_behind and run.state == states.NEEDS_ATTENTION:
+        if not left_behind and run.status == statuses.NEEDS_ATTENTION:
             return ledger.retry(run.id, by)
-        ledger.resolve(run.id, states.FAILED, by)
+        ledger.resolve(run.id, statuses.FAILED, by)
         return ledger.retry(run.id, by)
-    return ledger.resolve(run.id, states.SUCCEEDED if outcome == DONE else states.FAILED, by)
+    return ledger.resolve(run.id, statuses.SUCCEEDED if outcome == DONE else statuses.FAILED, by)
 
 
 def resolve_elsewhere(

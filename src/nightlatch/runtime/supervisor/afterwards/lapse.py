@@ -5,7 +5,7 @@ Whoever acts on it acquires the lease and seals; everybody else only shows it.
 
 from __future__ import annotations
 
-from ....core import states
+from ....core import statuses
 from ....core.model import Begun
 from ....errors import StoreUnreachable
 from ....system import identity, process
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from ....ledger.ledger import Ledger
     from ....ledger.model import Run
 
-LAPSED = "lapsed"  # what such a run is shown as; no state: nothing is recorded by looking
+LAPSED = "lapsed"  # what such a run is shown as; no status: nothing is recorded by looking
 
 
-def state_of(run: Run, ledger: Ledger, store: Store) -> str:
-    """The run's state as a person should see it: its own, or `lapsed`.
+def status_of(run: Run, ledger: Ledger, store: Store) -> str:
+    """The run's status as a person should see it: its own, or `lapsed`.
 
     A store that does not answer proves nothing: then the run is shown as it is recorded.
     """
-    if run.state != states.RUNNING or not (_process_gone(run.holder) or _lease_gone(run, store)):
-        return run.state
+    if run.status != statuses.RUNNING or not (_process_gone(run.holder) or _lease_gone(run, store)):
+        return run.status
     # A run is finished before its lease is given back: what we saw may have been its end.
     now = ledger.run(run.id)
-    if now is None or (now.state, now.grant) != (run.state, run.grant):
-        return now.state if now else run.state
+    if now is None or (now.status, now.grant) != (run.status, run.grant):
+        return now.status if now else run.status
     return LAPSED
 
 

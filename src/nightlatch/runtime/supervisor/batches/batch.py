@@ -55,7 +55,7 @@ def plan(batch: Batch) -> dict[str, object]:
     items = batch.items if batch.items == "-" else os.path.abspath(batch.items)
     known = {name: fact for name, fact in batch.__dict__.items() if name != "budget"}
     known |= {"items": items, "lost": batch.when_lost, "caps": bool(batch.item_caps)}
-    return {**known, "store": advice.given()}
+    return {**known, "store": advice.chosen_store()}
 
 
 def run(batch: Batch, *, store: str | None = None) -> tuple[Verdict, dict[str, Any]]:
@@ -102,10 +102,10 @@ def resolve(
 ) -> list[str]:
     """A person's word on an item in doubt or set aside, or with key "" on all of them; returns their keys. Raises
     Busy while the batch is worked on."""
-    state, by = effects.resolution(outcome), by or identity.user()
+    status, by = effects.resolution(outcome), by or identity.user()
     the_store = url.connect(store)
     with Lease(the_store, check_name(name), ttl=the_store.default_ttl, wait=wait):
-        keys = open_for(url.resolve(store)).items.resolve(name, key, state, reason=f"resolved as {outcome} by {by}")
+        keys = open_for(url.resolve(store)).items.resolve(name, key, status, reason=f"resolved as {outcome} by {by}")
     if not keys:
         item = f"no item {key!r}" if key else "no item"
         raise UsageError(f"there is nothing to resolve: {item} of the batch {name} is in doubt or set aside")
@@ -158,7 +158,7 @@ class Checkpoints:
             self._publishing = Publishing(lease, writer.run.id, name)
             self._home = Workspace.make(store.folder, f"{writer.run.id}-{writer.run.attempt}", None)
         self._recover(ledger.items.in_flight(name))
-        self._files = {state: os.path.join(folder, f"items-{state}") for state in (DONE, IN_DOUBT, SET_ASIDE)}
+        self._files = {status: os.path.join(folder, f"items-{status}") for status in (DONE, IN_DOUBT, SET_ASIDE)}
         _put(self._files[DONE], ledger.items.digests(name, DONE))
         _put(self._files[IN_DOUBT], (item.digest for item in _waiting(ledger, name)))
         _put(self._files[SET_ASIDE], () if self._batch.retry_failed else ledger.items.digests(name, SET_ASIDE))
@@ -170,8 +170,8 @@ class Checkpoints:
         published = DONE, "published before its batch died"
         rows = []
         for item in lost:
-            state, why = published if item.digest in landed else became
-            rows.append((item.digest, item.key, state, item.tries, None, "", why))
+            status, why = published if item.digest in landed else became
+            rows.append((item.digest, item.key, status, item.tries, None, "", why))
         if rows:
             self._write(kinds.ITEMS_LOST, rows)
         if self._publishing:
@@ -187,10 +187,10 @@ class Checkpoints:
         begun = [(digest, key, BEGUN, tries, None, "", "") for digest, key, tries in request.get("begun", ())]
         ended = [_ended(reported) for reported in request.get("ended", ())]
         self._write(kinds.ITEMS_MOVED, [*ended, *begun])
-        for digest, _, state, *_ in ended:
-            if state != FAILED:  # no other try follows
+        for digest, _, status, *_ in ended:
+            if status != FAILED:  # no other try follows
                 self._reported.pop(digest, None)
-            if state == DONE and self._publishing:
+            if status == DONE and self._publishing:
                 self._publishing.done(digest)
         if self.bar and "counts" in request:
             self.bar.waiting = self.waiting()
@@ -232,22 +232,22 @@ class Checkpoints:
     def _write(self, kind: str, items: Sequence[tuple[str, str, str, int, int | None, str, str]]) -> None:
         run, at = self._writer.run, clock.wall()
         rows, keys = [], dict[str, list[str]]()
-        for digest, key, state, tries, code, result, why in items:
+        for digest, key, status, tries, code, result, why in items:
             shown, reason = (clean(self.hidden.text(text)) for text in (result, why))
             made = Item(
-                scope=self._batch.name, digest=digest, key=clean(key), state=state, tries=tries, run=run.id,
+                scope=self._batch.name, digest=digest, key=clean(key), status=status, tries=tries, run=run.id,
                 attempt=run.attempt, exit_code=code, result=shown, reason=reason, changed=at,
             )  # fmt: skip
             rows.append(ITEM.row(made))
-            keys.setdefault(state, []).append(key)
-        self._writer.record(kind, [(ITEM, rows)], **{state: "\n".join(some) for state, some in keys.items()})
+            keys.setdefault(status, []).append(key)
+        self._writer.record(kind, [(ITEM, rows)], **{status: "\n".join(some) for status, some in keys.items()})
 
 
 def _ended(reported: list[Any]) -> tuple[str, str, str, int, int | None, str, str]:
-    digest, key, state, tries, exit_code, result, reason = reported
-    if state not in (DONE, FAILED, IN_DOUBT, SET_ASIDE):
-        raise ValueError(f"an item cannot end as {state!r}")
-    return str(digest), str(key), state, int(tries), int(exit_code), str(result), str(reason)
+    digest, key, status, tries, exit_code, result, reason = reported
+    if status not in (DONE, FAILED, IN_DOUBT, SET_ASIDE):
+        raise ValueError(f"an item cannot end as {status!r}")
+    return str(digest), str(key), status, int(tries), int(exit_code), str(result), str(reason)
 
 
 def _waiting(ledger: Ledger, name: str) -> list[Any]:

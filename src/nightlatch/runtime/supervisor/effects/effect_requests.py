@@ -10,7 +10,7 @@ from __future__ import annotations
 from _thread import allocate_lock
 
 from ....core import effects as rules
-from ....core import states
+from ....core import statuses
 from ....core.effects import DONE, FAILED, IN_DOUBT
 from ....errors import Busy, Error, InDoubt, LeaseLost, Nested, StaleToken, StoreUnreachable, UsageError
 from ....ledger import kinds
@@ -105,12 +105,12 @@ class EffectRequests:
         return self._ended(found, request)
 
     def overdue(self, now: float) -> tuple[str, str, float] | None:
-        """(state, reason, grace) if an effect takes longer than it said it may: by then it is in doubt."""
+        """(status, reason, grace) if an effect takes longer than it said it may: by then it is in doubt."""
         for one in list(self._open.values()):
             if now >= one.until:
                 # One that can be probed is found out by the next attempt.
-                state = states.STALLED if one.probes else states.NEEDS_ATTENTION
-                return state, f"the effect {one.records.key} was not over in its time, and is in doubt", GRACE
+                status = statuses.STALLED if one.probes else statuses.NEEDS_ATTENTION
+                return status, f"the effect {one.records.key} was not over in its time, and is in doubt", GRACE
         return None
 
     def abandon(self) -> None:
@@ -131,7 +131,7 @@ class EffectRequests:
         input_, probes = str(request.get("input") or ""), bool(request.get("probes"))
         done, _ = records.peek(input_)
         if done:
-            return {"state": DONE, "result": done.value}  # without the lease: most calls of a resumed run end here
+            return {"status": DONE, "result": done.value}  # without the lease: most calls of a resumed run end here
         one = _OpenEffect(records, probes)
         with self._mutex:
             if records.lease_name in self._open:
@@ -140,7 +140,7 @@ class EffectRequests:
         kept = False
         try:
             answer = self._under(one, request, input_)
-            kept = answer["state"] in ("begun", "probe")
+            kept = answer["status"] in ("begun", "probe")
             return answer
         finally:
             if not kept:
@@ -155,18 +155,18 @@ class EffectRequests:
         except Busy as busy:
             raise Busy(f"the effect {one.records.key} is being done right now: {busy}", busy.record) from None
         known = one.records.look(held, input_)
-        if known and known.state == DONE:
-            return {"state": DONE, "result": known.result}
+        if known and known.status == DONE:
+            return {"status": DONE, "result": known.result}
         self._until(one, clock.now() + float(request["lasting"]))  # however long the store takes from here on
-        if known and known.state == IN_DOUBT:
+        if known and known.status == IN_DOUBT:
             if not one.probes:
                 raise self._doubt(known)
             one.effect, one.settle = known, float(request["settle"])
             one.asked = self._lease.store.clock()
-            return {"state": "probe", "reason": known.reason}
+            return {"status": "probe", "reason": known.reason}
         one.effect = one.records.begin(held, known, command=f"run {self._writer.run.id}", input=input_, lasting=lasting)
         one.began = True
-        return {"state": "begun"}
+        return {"status": "begun"}
 
     # ── probed, ended ──
 
@@ -174,7 +174,7 @@ class EffectRequests:
         assert one.held and one.effect
         try:
             if request["outcome"] != DONE and one.unsettled() > 0:
-                return {"state": "wait", "seconds": one.unsettled()}
+                return {"status": "wait", "seconds": one.unsettled()}
             if request["outcome"] not in (DONE, FAILED):
                 said = self._redacted(str(request.get("reason") or ""))
                 raise self._doubt(one.effect, f"the probe does not know ({said})")
@@ -184,38 +184,36 @@ class EffectRequests:
                 one.held, one.effect, request["outcome"], by=f"probed by run {self._writer.run.id}", result=result
             )
             self._reported.doubts.discard(one.records.key)
-            self._writer.event(kinds.EFFECT_OF_RUN, key=one.records.key, state=request["outcome"], by="probe")
-            return {"state": request["outcome"]}
+            self._writer.event(kinds.EFFECT_OF_RUN, key=one.records.key, status=request["outcome"], by="probe")
+            return {"status": request["outcome"]}
         finally:
             self._close(one)
 
     def _ended(self, one: _OpenEffect, request: dict[str, Any]) -> dict[str, Any]:
-        state = request["state"]
-        if state not in (DONE, FAILED, IN_DOUBT) or not one.began:
-            raise ValueError(f"an effect cannot end as {state!r} here")
+        status = request["status"]
+        if status not in (DONE, FAILED, IN_DOUBT) or not one.began:
+            raise ValueError(f"an effect cannot end as {status!r} here")
         reason = self._redacted(str(request.get("reason") or ""))
         try:
-            ended = self._finish(one, state, result=str(request.get("result") or ""), reason=reason)
+            ended = self._finish(one, status, result=str(request.get("result") or ""), reason=reason)
         finally:
             self._close(one)
-        if state == IN_DOUBT and not one.probes:
+        if status == IN_DOUBT and not one.probes:
             raise self._doubt(ended)
-        return {"state": state}
+        return {"status": status}
 
-    def _finish(self, one: _OpenEffect, state: str, *, result: str = "", reason: str = "") -> Effect:
+    def _finish(self, one: _OpenEffect, status: str, *, result: str = "", reason: str = "") -> Effect:
         assert one.held and one.effect
         key = one.records.key
-        if state == IN_DOUBT and not one.probes:
+        if status == IN_DOUBT and not one.probes:
             self._reported.doubts.add(key)
         try:
-            ended = one.records.finish(one.held, one.effect, state, exit_code=None, result=result, reason=reason)
+            ended = one.records.finish(one.held, one.effect, status, exit_code=None, result=result, reason=reason)
         except (StaleToken, LeaseLost, StoreUnreachable) as unable:
             self._reported.doubts.add(key)
-            decide = hint(one.records.scope, key)
-            raise InDoubt(
-                f"the effect {key} could not be recorded as {state}: {unable}. Look, then: {decide}"
-            ) from None
-        self._writer.event(kinds.EFFECT_OF_RUN, key=key, state=state, reason=reason or None)
+            why = f"the effect {key} could not be recorded as {status}: {unable}"
+            raise InDoubt(f"{why}. Look, then: {hint(one.records.scope, key)}") from None
+        self._writer.event(kinds.EFFECT_OF_RUN, key=key, status=status, reason=reason or None)
         return ended
 
     def _doubt(self, effect: Effect, more: str = "") -> InDoubt:

@@ -19,7 +19,7 @@ from ....core.value import value
 from ....errors import Busy, InDoubt, LeaseLost, Nested, StaleToken, StoreUnreachable, UsageError
 from ....ledger import open_for
 from ....store import url
-from ....system import clock, command, redaction, tree, warden
+from ....system import clock, program, redaction, tree, warden
 from ....system.reports import Ended, NotStarted, Started
 from ...shared.effect_records import EffectRecords, doubtful, hint
 from ..command import CommandWork
@@ -105,7 +105,7 @@ class _Once:
         done, known = self.records.peek(self.wanted.input)
         if done:
             return _skipped(self.wanted.key, done.value, done.at)
-        if known and known.state == IN_DOUBT and not self.wanted.probe and not self.records.ledger_is_per_machine:
+        if known and known.status == IN_DOUBT and not self.wanted.probe and not self.records.ledger_is_per_machine:
             raise self._doubt(known)  # a ledger of its own might be behind: what another machine judged, it must ask
         return None
 
@@ -120,9 +120,9 @@ class _Once:
 
     def _under(self, lease: Lease) -> EffectOutcome:
         known = self.records.look(lease, self.wanted.input)
-        if known and known.state == IN_DOUBT:
+        if known and known.status == IN_DOUBT:
             known = self._probe(lease, known)
-        if known and known.state == DONE:
+        if known and known.status == DONE:
             return _skipped(self.wanted.key, known.result, known.changed, known)
         # The command may act as late as its end is sure: its own time, and the grace of who ends it. Both count from
         # here, however long the store takes.
@@ -146,7 +146,7 @@ class _Once:
         """It has just ended in doubt, and there is a probe: with time to wait for it, nobody has to come back."""
         self.started = clock.now()
         decided, code = self._probe(lease, doubtful), doubtful.exit_code or 1
-        if decided.state == DONE:
+        if decided.status == DONE:
             return EffectOutcome(
                 status=DONE, exit_code=0, message=f"{doubtful.reason}; the probe says that it is done", effect=decided
             )
@@ -172,9 +172,9 @@ class _Once:
         if unknown:
             raise self._doubt(known, unknown)
         lease.check()
-        state = DONE if code == _DONE_BY_PROBE else FAILED
+        status = DONE if code == _DONE_BY_PROBE else FAILED
         probe = self.hidden.text(" ".join(self.wanted.probe))
-        return self.records.decide(lease, known, state, by=f"probed: {probe} said {code}")
+        return self.records.decide(lease, known, status, by=f"probed: {probe} said {code}")
 
     def _await_belief(self, lease: Lease, known: Effect, signals: Interruptible) -> tuple[int, str]:
         """As `_look_with_probe`, once that can be believed. Raises InDoubt if it would take longer than we may wait."""
@@ -208,7 +208,7 @@ class _Once:
         before = tree.descendants(os.getpid())
         self.command.beside(True)
         try:
-            running = command.start(self.wanted.probe, env=env)
+            running = program.start(self.wanted.probe, env=env)
             try:
                 signals.resume()
                 code, _, _ = running.finish(self.wanted.timeout)
@@ -218,7 +218,7 @@ class _Once:
             finally:
                 tree.kill_since(before)
                 self.command.beside(False)
-        except command.Unfinished as unfinished:
+        except program.Unfinished as unfinished:
             return -1, f"the probe did not end ({unfinished})"
         except OSError as error:
             raise UsageError(f"the probe {self.wanted.probe[0]!r} cannot be run: {error.strerror}") from error
@@ -267,32 +267,32 @@ class _Once:
         message, exit_code = "", 0
         match report:
             case NotStarted():
-                state, reason, exit_code, message = FAILED, report.reason, report.exit_code, report.reason
+                status, reason, exit_code, message = FAILED, report.reason, report.exit_code, report.reason
             case Ended(started=False):
                 exit_code, why = _NOT_STARTED.get(report.why, (report.exit_code, "told to end"))
-                state, reason = FAILED, f"it was not started: {why}"
+                status, reason = FAILED, f"it was not started: {why}"
             case Ended():
                 exit_code = report.exit_code
                 ended_by = "the lease was lost" if lease.lost else report.why if report.why != warden.LEFTOVERS else ""
                 if report.signal and not ended_by:
                     ended_by = f"signal {report.signal}"
                 self.ended_by_request = report.why == warden.ASKED or exit_code == _INTERRUPTED
-                state, reason = rules.judge(exit_code, ended_by, self.wanted.not_done)
+                status, reason = rules.judge(exit_code, ended_by, self.wanted.not_done)
                 message = f"{self.command.name} {report.leftovers}" if report.leftovers else ""
             case _:
-                state, reason = IN_DOUBT, "its warden was killed"
-        result = printed.decode(errors="backslashreplace") if state == DONE else ""
+                status, reason = IN_DOUBT, "its warden was killed"
+        result = printed.decode(errors="backslashreplace") if status == DONE else ""
         try:
-            ended = self.records.finish(lease, effect, state, exit_code=exit_code, result=result, reason=reason)
+            ended = self.records.finish(lease, effect, status, exit_code=exit_code, result=result, reason=reason)
         except (StaleToken, LeaseLost, StoreUnreachable) as unable:
             raise InDoubt(
                 f"the effect {self.wanted.key} has ended ({reason or 'exit code 0'}), which could not be recorded, so "
                 f"it is in doubt: {unable}. Look, then: {hint(self.wanted.scope, self.wanted.key)}"
             ) from None
-        if state == IN_DOUBT:
+        if status == IN_DOUBT:
             self.doubtful = ended
             raise self._doubt(ended)
-        return EffectOutcome(status=state, exit_code=exit_code, message=message or reason, effect=ended, result=result)
+        return EffectOutcome(status=status, exit_code=exit_code, message=message or reason, effect=ended, result=result)
 
     def _doubt(self, effect: Effect, more: str = "") -> InDoubt:
         probe = "" if self.wanted.probe else ", or run it again with --probe CMD (exit 0: done, 1: not done)"

@@ -8,7 +8,7 @@ import select
 from _thread import allocate_lock, start_new_thread
 
 from ....database import dsn
-from ....store import handle, url
+from ....store import url, via_supervisor
 from ....system.light import sockets
 from ...shared.replies import one_by_one
 from ..socket.server import Socket
@@ -31,7 +31,7 @@ class Handle:
         self._where = where
         self._over, self._ended = False, allocate_lock()
         self._socket = Socket(grant, one_by_one(self._answer))
-        self.environment = {url.ENV: f"{handle.PREFIX}{self._socket.path}"}
+        self.environment = {url.ENV: f"{via_supervisor.PREFIX}{self._socket.path}"}
         self._ended.acquire()
         start_new_thread(self._serve, ())
 

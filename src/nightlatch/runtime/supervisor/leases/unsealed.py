@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 
-from ....core import states
+from ....core import statuses
 from ....errors import GateUnreachable, RunEnded
 from ....ledger import kinds
 
@@ -21,7 +21,7 @@ PAUSE = 1.0  # seconds at most before the second try; doubles, so that a server 
 
 def waits(ledger: Ledger, run: Run) -> bool:
     """Does it wait for its gate to be mended? Its work has not begun, so there is nothing to decide about."""
-    if run.state != states.NEEDS_ATTENTION:
+    if run.status != statuses.NEEDS_ATTENTION:
         return False
     last = ledger.last_link(run)
     return last is not None and last.kind == kinds.NEEDS_ATTENTION

@@ -16,7 +16,7 @@ from ....gates import guarded
 from ....gates.worktree import Worktree
 from ....store.git import names
 from ....store.git.remote import resolve
-from ....system import command, durable, identity
+from ....system import durable, identity, program
 from .guard import guard_of
 
 TYPE_CHECKING = False
@@ -92,7 +92,7 @@ def into(path: str, source: Source) -> str:
                 f"it: git ls-remote {without_password(url)}"
             )
         _must(work, "checkout", "--quiet", "--no-track", "-B", source.branch, tracked)
-    except command.Unfinished as error:
+    except program.Unfinished as error:
         raise GateUnreachable(f"{without_password(url)} could not be cloned: {error}. Try again") from error
     return work.tip()
 

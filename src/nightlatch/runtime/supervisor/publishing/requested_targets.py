@@ -15,7 +15,7 @@ from ....gates.file import File
 from ....gates.folder import KEEP, Folder
 from ....ledger import kinds
 from ....system import fingerprint
-from ....system.beneath import open_beneath
+from ....system.open_beneath import open_beneath
 from .targets import REPLACED, CommandFolder, PushTarget, ReplaceTarget
 
 TYPE_CHECKING = False

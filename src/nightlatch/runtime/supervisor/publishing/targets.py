@@ -15,7 +15,7 @@ from ....errors import GateUnreachable, NothingToPublish, UsageError
 from ....gates import at
 from ....gates.folder import Folder
 from ....system import fingerprint
-from ....system.beneath import open_beneath
+from ....system.open_beneath import open_beneath
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

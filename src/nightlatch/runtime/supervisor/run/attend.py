@@ -75,6 +75,8 @@ class Attendance:
             "NIGHTLATCH_JOB": job.name,
             "NIGHTLATCH_KEY": writer.run.key,
             "NIGHTLATCH_SLOT": job.due,
+            "NIGHTLATCH_MISSED": str(job.missed),
+            "NIGHTLATCH_SINCE": job.since,
             "NIGHTLATCH_ATTEMPT": str(writer.run.attempt),
             "NIGHTLATCH_SOCKET": self._socket.path,
         }  # fmt: skip
@@ -84,7 +86,7 @@ class Attendance:
             self._environment.pop("NIGHTLATCH_WORKSPACE", None)  # of a run that this one is started in
         self._environment.pop(url.ENV, None)  # the store's password is not the agent's business
         if job.pass_store:
-            from ....store.handle import PREFIX
+            from ....store.via_supervisor import PREFIX
 
             self._environment[url.ENV] = f"{PREFIX}{self._socket.path}"
         self._listener.hidden = hidden = redaction.secrets(self._environment)

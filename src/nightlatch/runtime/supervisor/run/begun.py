@@ -6,7 +6,7 @@ that began a key knows the rest; a person's decision stands in the store for all
 
 from __future__ import annotations
 
-from ....core import states
+from ....core import statuses
 from ....core.model import Begun
 from ....ledger import kinds
 
@@ -52,7 +52,7 @@ def _ended_here(ledger: Ledger, job: str, one: Begun) -> bool:
     run = ledger.find(job, one.key)
     return (
         run is not None
-        and states.is_terminal(run.state)
+        and statuses.is_terminal(run.status)
         and any(attempt.token == one.token for attempt in ledger.attempts(run.id))
     )
 
@@ -63,9 +63,9 @@ def decision(store: Store, ledger: Ledger, run: Run) -> Done | None:
 
 
 def outcome(decided: Done) -> tuple[str, str]:
-    """The state that the run is in by the decision, and who decided."""
+    """The status that the run is in by the decision, and who decided."""
     word, _, by = decided.value.partition(" ")
-    return states.SUCCEEDED if word == _DONE else states.FAILED, by
+    return statuses.SUCCEEDED if word == _DONE else statuses.FAILED, by
 
 
 def decide(lease: Lease, job: str, key: str, word: str, by: str, tokens: Iterable[int] = ()) -> None:

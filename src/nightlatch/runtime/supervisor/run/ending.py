@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .... import exits
-from ....core import duration, states
+from ....core import duration, statuses
 from ....system import warden
 from ....system.reports import Ended, NotStarted, WardenDied
 from ..supervision import BY_HAND
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Ending:
     def __init__(self) -> None:
         self.over = False
-        self.decided: tuple[str, str] | None = None  # the state and reason that it is ended with from outside
+        self.decided: tuple[str, str] | None = None  # the status and reason that it is ended with from outside
         self.exit_code = 0  # the command's own; 128 + N if signal N ended it
         self.why = ""  # the warden's word for who ended it
         self.left = 0  # how many processes it left behind
@@ -29,13 +29,13 @@ class Ending:
             case Ended() if not self.over:
                 self.over, self.exit_code, self.why, self.left = True, report.exit_code, report.why, report.left
             case NotStarted():
-                self.decide(states.FAILED, report.reason, report.exit_code)
+                self.decide(statuses.FAILED, report.reason, report.exit_code)
             case WardenDied():
-                self.decide(states.LOST, "its warden was killed; all it had started was ended", exits.OURS)
+                self.decide(statuses.LOST, "its warden was killed; all it had started was ended", exits.OURS)
 
-    def decide(self, state: str, reason: str, exit_code: int) -> None:
+    def decide(self, status: str, reason: str, exit_code: int) -> None:
         """It is over, whatever the command did."""
-        self.decided, self.over, self.exit_code, self.why, self.left = (state, reason), True, exit_code, "", 0
+        self.decided, self.over, self.exit_code, self.why, self.left = (status, reason), True, exit_code, "", 0
 
     def was_interrupted(self, end_signal: int) -> bool:
         """Did it end because its supervisor was asked to end? A shutdown may reach the command before us."""
@@ -61,23 +61,23 @@ class Ending:
         end_signal: int = 0,
         done: bool = False,
     ) -> tuple[str, str]:
-        """(state, reason). `asked_with`: the signal that its supervisor was asked to end with; 0 where nothing can be
+        """(status, reason). `asked_with`: the signal that its supervisor was asked to end with; 0 where nothing can be
         lost. `done`: it has said that all is done, whatever it was asked for after that."""
         if lost or self.why == warden.LOST:
-            return states.LOST, str(lost or "the lease was lost")
+            return statuses.LOST, str(lost or "the lease was lost")
         if self.why == warden.TIMED_OUT:
-            return states.TIMED_OUT, f"not done after {duration.show(timeout or 0)}"
+            return statuses.TIMED_OUT, f"not done after {duration.show(timeout or 0)}"
         if done:
-            return states.SUCCEEDED, ""
+            return statuses.SUCCEEDED, ""
         if self.decided:
             return self.decided
         if self.was_interrupted(end_signal):
             if end_signal and end_signal not in BY_HAND:
-                return states.LOST, "its supervisor was told to end (a shutdown, a kill)"
-            return states.CANCELLED, "its supervisor was interrupted (Ctrl-C)"
+                return statuses.LOST, "its supervisor was told to end (a shutdown, a kill)"
+            return statuses.CANCELLED, "its supervisor was interrupted (Ctrl-C)"
         if not self.exit_code:
-            return states.SUCCEEDED, ""
+            return statuses.SUCCEEDED, ""
         # What an effect in doubt, or an item set aside, leaves behind is for a person: no retry is spent on it.
         doubts = ", ".join(sorted(reported.doubts))
-        state = states.NEEDS_ATTENTION if reported.attention or doubts else states.FAILED
-        return state, reported.failure or (f"in doubt: {doubts}" if doubts else f"exit code {self.exit_code}")
+        status = statuses.NEEDS_ATTENTION if reported.attention or doubts else statuses.FAILED
+        return status, reported.failure or (f"in doubt: {doubts}" if doubts else f"exit code {self.exit_code}")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 
 from .... import exits
-from ....core import advice, retry, states
+from ....core import advice, retry, statuses
 from ....errors import Conflict, Error, GateUnreachable, LeaseLost, OtherStore, RunEnded, StaleToken, StoreUnreachable
 from ....ledger import kinds
 from ....store import url
@@ -128,7 +128,7 @@ class Pipeline(Preflight):
         from ..leases.unsealed import record
 
         waits = record(self.ledger, self._open(self.unsealed), why, self.host)
-        return self._tell(waits, states.exit_code(waits.state))
+        return self._tell(waits, statuses.exit_code(waits.status))
 
     def _open(self, key: str) -> Run:
         if self.after:  # what was ended meanwhile is not opened again
@@ -153,7 +153,7 @@ class Pipeline(Preflight):
         if not settled and (over := self._held_back(opened)):
             return over
         self.number = self.ledger.tries(opened) + 1
-        decided = opened.state == states.RUNNING and begun.decision(self.store, self.ledger, opened)
+        decided = opened.status == statuses.RUNNING and begun.decision(self.store, self.ledger, opened)
         elsewhere = begun.elsewhere(lease, self.ledger, opened) if lease.begun and not settled else None
         try:
             writer = self.ledger.seal(
@@ -167,9 +167,9 @@ class Pipeline(Preflight):
             )
         except RunEnded as ended:
             # Left behind by a holder that may have acted, or decided by a person while we waited for the lease.
-            return self._tell(ended.run, states.exit_code(ended.run.state))
+            return self._tell(ended.run, statuses.exit_code(ended.run.status))
         if settled:
-            skipped = writer.finish(states.SUCCEEDED, exit_code=0, reason="its key is done already")
+            skipped = writer.finish(statuses.SUCCEEDED, exit_code=0, reason="its key is done already")
             self._end_begun(lease, skipped)
             return self._tell(skipped, 0)
         if elsewhere:
@@ -177,8 +177,8 @@ class Pipeline(Preflight):
             self.ledger.note(self.job.name, kinds.BEGUN_ELSEWHERE, run=opened.id, **facts)
             writer.event(kinds.BEGUN_ELSEWHERE, **facts)
             if self.job.when_lost == "doubt":
-                doubtful = writer.finish(states.IN_DOUBT, reason=begun.sentence(elsewhere))
-                return self._tell(doubtful, states.exit_code(doubtful.state))
+                doubtful = writer.finish(statuses.IN_DOUBT, reason=begun.sentence(elsewhere))
+                return self._tell(doubtful, statuses.exit_code(doubtful.status))
         lease.ended.clear()  # from here on it may act: only its end takes it off the list
         self.writer, self.lease, self.opened = writer, lease, writer.run
         unwritten.recover(self._folder(), self.ledger, writer)
@@ -191,16 +191,18 @@ class Pipeline(Preflight):
 
     def _held_back(self, run: Run) -> Verdict | None:
         """How it ended if no try is to be made of it; raises `Busy` if none may be made now."""
-        if not self.after and run.state != states.WAITING:
+        if not self.after and run.status != statuses.WAITING:
             return None
         from . import waiting
 
         if self.after and waiting.moved_on(self.after, run):
             return self._tell(run, waiting.outcome(run))
-        if run.state == states.WAITING and run.cancel:
+        if run.status == statuses.WAITING and run.cancel:
             ended = waiting.cancel(run, self.ledger)
-            return self._tell(ended, states.exit_code(ended.state)) if ended else self._held_back(self._open(run.key))
-        if run.state == states.WAITING:
+            return (
+                self._tell(ended, statuses.exit_code(ended.status)) if ended else self._held_back(self._open(run.key))
+            )
+        if run.status == statuses.WAITING:
             self.check_due(run)
         return None
 
@@ -253,7 +255,7 @@ class Pipeline(Preflight):
 
     def _publish(self) -> None:
         """Let the result land, if there is one; nothing of the command is left that could still change it."""
-        if self.delivery and self._judged()[0] == states.SUCCEEDED:
+        if self.delivery and self._judged()[0] == statuses.SUCCEEDED:
             self._guarded(self.delivery.publish)
 
     def _guarded(self, steps: Callable[[], None]) -> None:
@@ -264,10 +266,10 @@ class Pipeline(Preflight):
             self._note_refusal("result", refused)
             raise
         except LeaseLost as lost:
-            self.ending.decide(states.LOST, str(lost), lost.exit_code)
+            self.ending.decide(statuses.LOST, str(lost), lost.exit_code)
         except Error as error:
-            state = states.NEEDS_ATTENTION if isinstance(error, Conflict) else self._broken_off()
-            self.ending.decide(state, str(error), error.exit_code)
+            status = statuses.NEEDS_ATTENTION if isinstance(error, Conflict) else self._broken_off()
+            self.ending.decide(status, str(error), error.exit_code)
         except Exception as error:
             # A full disk, a folder that somebody removed, a fault of ours: a run that nobody ends would ask a person.
             if os.environ.get("NIGHTLATCH_DEBUG"):
@@ -279,73 +281,73 @@ class Pipeline(Preflight):
         """A fault of ours ends the attempt: what is at work may have acted."""
         at_work = self.attendance is not None and self.attendance.began and not self.ending.over
         self.command.end()
-        return states.LOST if at_work else states.FAILED
+        return statuses.LOST if at_work else statuses.FAILED
 
     # ── settle ──
 
     def _settle(self, key: str, elapsed: float) -> Verdict:
         """Mark the key done, and record how it ended: never over the verdict of a holder that has overtaken us."""
-        state, reason = self._judged()
-        own, left = 0 if state == states.SUCCEEDED else self.ending.exit_code, self.ending.left
-        if state == states.SUCCEEDED and not (self.delivery and self.delivery.settled):
+        status, reason = self._judged()
+        own, left = 0 if status == statuses.SUCCEEDED else self.ending.exit_code, self.ending.left
+        if status == statuses.SUCCEEDED and not (self.delivery and self.delivery.settled):
             patiently(self.lease, lambda: self._mark_done(key))
         if left and not reason:
             reason = f"left {left} process{'es' if left > 1 else ''} behind; ended"
-        if self.delivery and state != states.SUCCEEDED:
+        if self.delivery and status != statuses.SUCCEEDED:
             reason = self.delivery.kept(reason)
-        shown = self._exit_code(state, own)
+        shown = self._exit_code(status, own)
         # An attempt that was lost may have acted, whoever saw it.
-        doubt = state == states.LOST and self.job.when_lost == "doubt"
-        pause = None if doubt else self._pause(state, shown)
+        doubt = status == statuses.LOST and self.job.when_lost == "doubt"
+        pause = None if doubt else self._pause(status, shown)
         tries = None if pause is None else self.number
         again_at = None if pause is None else self.writer.now() + pause
         try:
             ended = patiently(
                 self.lease,
                 lambda: self.writer.finish(
-                    state, exit_code=own, reason=reason, elapsed=elapsed, again_at=again_at, doubt=doubt, tries=tries
+                    status, exit_code=own, reason=reason, elapsed=elapsed, again_at=again_at, doubt=doubt, tries=tries
                 ),
             )
-            if ended.state == states.WAITING:
+            if ended.status == statuses.WAITING:
                 from .waiting import Signals
 
                 self.signals = Signals(self.supervision)
             self._end_begun(self.lease, ended)
             if self.delivery:
-                self.delivery.end(keep=state != states.SUCCEEDED)
+                self.delivery.end(keep=status != statuses.SUCCEEDED)
             return self._tell(ended, shown)
         except (StaleToken, RunEnded) as refused:
-            self._note_refusal(f"verdict {state}", refused)
+            self._note_refusal(f"verdict {status}", refused)
             raise LeaseLost(
                 f"{self.job.name} was taken over while it ran; its end is not recorded over the new holder's. "
                 f"Look: {advice.command('show', self.opened.id)}",
                 reason="taken",
             ) from None
 
-    def _exit_code(self, state: str, own: int) -> int:
-        if state in (states.SUCCEEDED, states.FAILED):
+    def _exit_code(self, status: str, own: int) -> int:
+        if status in (statuses.SUCCEEDED, statuses.FAILED):
             return own
         if (
-            state in (states.LOST, states.CANCELLED)
+            status in (statuses.LOST, statuses.CANCELLED)
             and not self.lease.lost
             and self.ending.was_interrupted(self._end_signal)
         ):
             return own or 128 + self._end_signal  # it was interrupted, however well it took that
-        return own if state == states.LOST and self.ending.decided else states.exit_code(state)
+        return own if status == statuses.LOST and self.ending.decided else statuses.exit_code(status)
 
     @property
     def _end_signal(self) -> int:
         return self.supervision.end_signal
 
-    def _pause(self, state: str, exit_code: int) -> float | None:
+    def _pause(self, status: str, exit_code: int) -> float | None:
         """Seconds until the next try; None: there is none."""
-        if self.number > self.job.retries or not retry.worth_another(state, exit_code):
+        if self.number > self.job.retries or not retry.worth_another(status, exit_code):
             return None
         return pause_seconds(self.number, base=self.job.backoff, asked=self.reported.retry_after)
 
     def _end_begun(self, lease: Lease, run: Run) -> None:
         """The run has ended, and every machine may know; one that needs a person stays on the list for all of them."""
-        if self._lists_begun and not states.needs_person(run.state):
+        if self._lists_begun and not statuses.needs_person(run.status):
             lease.ended = begun.ended(lease, self.ledger, run.key)
 
     def _note_refusal(self, what: str, refused: StaleToken | RunEnded) -> None:
@@ -356,17 +358,17 @@ class Pipeline(Preflight):
 
     def _judged(self) -> tuple[str, str]:
         done = self.checkpoints is not None and self.checkpoints.summary.get("exit_code") == 0
-        state, reason = self.ending.judged(
+        status, reason = self.ending.judged(
             self.lease.lost, self.job.timeout, self.reported, end_signal=self._end_signal, done=done
         )
-        if state == states.LOST and self.ending.was_interrupted(self._end_signal) and (who := self._cancelled_by()):
-            return states.CANCELLED, f"cancelled by {who}"
-        if state != states.SUCCEEDED:
-            return state, reason
+        if status == statuses.LOST and self.ending.was_interrupted(self._end_signal) and (who := self._cancelled_by()):
+            return statuses.CANCELLED, f"cancelled by {who}"
+        if status != statuses.SUCCEEDED:
+            return status, reason
         # Usage that is only known at the end cannot undo what is done: failing it would do and pay it again.
         cap = self.spending.over()
         told = f"passed its budget {cap}" if cap else self.reported.unmetered
-        return state, self.recovered or told
+        return status, self.recovered or told
 
     def _cancelled_by(self) -> str | None:
         try:

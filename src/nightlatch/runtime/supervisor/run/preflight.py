@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ....core import advice, duration, retry, states
+from ....core import advice, duration, retry, statuses
 from ....core.job import BY_HAND
 from ....errors import Busy, InDoubt
 from ....ledger import open_for
@@ -43,10 +43,10 @@ class Preflight:
         """As `look`, for who will not claim it next: the lease would tell that another works on it, or has left it."""
         key = self.look()
         known = self.ledger.find(self.job.name, key) if isinstance(key, str) else None
-        if known and known.state == states.RUNNING:
+        if known and known.status == statuses.RUNNING:
             from ..afterwards import lapse
 
-            if lapse.state_of(known, self.ledger, self.store) != lapse.LAPSED:
+            if lapse.status_of(known, self.ledger, self.store) != lapse.LAPSED:
                 raise Busy(f"{self.job.name} ({key}) is being worked on by {known.holder}")
             if self.job.when_lost == "doubt" and not begun.decision(self.store, self.ledger, known):
                 raise InDoubt(
@@ -62,26 +62,30 @@ class Preflight:
         key = self.after.key if self.after else self.job.key or self._unfinished()
         done = None if self.job.again else self.store.look(self.job.name, key)
         known = self.ledger.find(self.job.name, key)
-        if known and states.needs_person(known.state) and (decided := begun.decision(self.store, self.ledger, known)):
-            state, by = begun.outcome(decided)
-            known = self.ledger.resolve(known.id, state, by)  # on another machine; this ledger learns of it now
-        if known and states.needs_person(known.state):
+        if (
+            known
+            and statuses.needs_person(known.status)
+            and (decided := begun.decision(self.store, self.ledger, known))
+        ):
+            status, by = begun.outcome(decided)
+            known = self.ledger.resolve(known.id, status, by)  # on another machine; this ledger learns of it now
+        if known and statuses.needs_person(known.status):
             from ..leases import unsealed
 
             then, verb = (
                 ("when it is mended", "retry") if unsealed.waits(self.ledger, known) else ("then decide", "resolve")
             )
             raise InDoubt(
-                f"{self.job.name} ({key}) is {known.state}: {known.reason or 'nobody knows whether it acted'}. Look: "
+                f"{self.job.name} ({key}) is {known.status}: {known.reason or 'nobody knows whether it acted'}. Look: "
                 f"{advice.command('show', known.id)}; {then}: {advice.command(verb, known.id)}"
             )
-        settled = done is not None or (known is not None and known.state == states.SUCCEEDED and not self.job.again)
-        if settled and not (known and known.state in states.OPEN):
+        settled = done is not None or (known is not None and known.status == statuses.SUCCEEDED and not self.job.again)
+        if settled and not (known and known.status in statuses.OPEN):
             return verdict.Verdict(
                 job=self.job.name, key=key, slot=self.job.due, status=verdict.SKIPPED, exit_code=0, host=self.host,
                 run=known.id if known else "", reason="its key is done", at=clock.wall(),
             )  # fmt: skip
-        if known and known.state == states.WAITING and not settled:
+        if known and known.status == statuses.WAITING and not settled:
             self.check_due(known)
         self.spending.count_earlier(known)
         self.spending.afford()
@@ -103,6 +107,10 @@ class Preflight:
         with one that has a key: its work would count as done by whatever is run now."""
         if not self.job.new:
             newest = self.ledger.newest(self.job.name)
-            if newest and newest.key.startswith(BY_HAND) and newest.state not in (states.SUCCEEDED, states.CANCELLED):
+            if (
+                newest
+                and newest.key.startswith(BY_HAND)
+                and newest.status not in (statuses.SUCCEEDED, statuses.CANCELLED)
+            ):
                 return newest.key
         return f"{BY_HAND}{identity.new_id()[:12]}"

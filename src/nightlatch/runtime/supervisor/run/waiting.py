@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ....core import states
+from ....core import statuses
 from ....errors import Busy, StoreUnreachable, UsageError
 from ....ledger import open_for
 from ....store import url
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 def moved_on(before: Run, run: Run) -> bool:
     """Has another made the try, or somebody ended the run? One that a person wants retried is pending."""
-    return run.attempt != before.attempt or run.state not in (states.WAITING, states.PENDING)
+    return run.attempt != before.attempt or run.status not in (statuses.WAITING, statuses.PENDING)
 
 
 def outcome(run: Run) -> int:
     """The exit code for a run that moved on without us; raises `Busy` while another works on it."""
-    if run.state == states.RUNNING:
+    if run.status == statuses.RUNNING:
         raise Busy(f"{run.job} ({run.key}): attempt {run.attempt} is made by {run.holder}")
-    return states.exit_code(run.state, run.exit_code)
+    return statuses.exit_code(run.status, run.exit_code)
 
 
 def cancel(run: Run, ledger: Ledger) -> Run | None:
@@ -65,7 +65,7 @@ def wait(told: Verdict, store: str | None, signals: Signals) -> Run | Verdict:
         person, by = signum in BY_HAND, f"{identity.user()}@{identity.host()}"
         reason = f"told to end between two tries ({'Ctrl-C' if person else 'a shutdown, a kill'})"
         ended = ledger.end_waiting(run, reason, by, person=person) or _existing(ledger, run.id)
-    elif run.cancel and run.state == states.WAITING:
+    elif run.cancel and run.status == statuses.WAITING:
         ended = cancel(run, ledger) or _existing(ledger, run.id)
     ledger.close()
     if not signum and not moved_on(before, ended):
@@ -80,7 +80,7 @@ def _wait(run_id: str, ledger: Ledger, signals: Signals) -> tuple[Run, Run]:
     """The run at the beginning and at the end of the wait."""
     before = run = _existing(ledger, run_id)
     until = clock.now() + (run.due or 0.0) - ledger.clock()
-    while not signals.asked and run.state == states.WAITING and not run.cancel and (left := until - clock.now()) > 0:
+    while not signals.asked and run.status == statuses.WAITING and not run.cancel and (left := until - clock.now()) > 0:
         clock.sleep(left)
         try:
             run = _existing(ledger, run_id)

@@ -53,7 +53,7 @@ class RunWatch:
         self._weigh = True
 
     def judge(self, now: float) -> tuple[str, str] | None:
-        """(state, reason) if the run has to end now."""
+        """(status, reason) if the run has to end now."""
         mine = tuple(cap for cap in self._caps if cap.period == "run") if self._weigh else ()
         cap = budget.exceeded(mine, self._used, self._spent_before)  # the run's own, which needs no ledger
         if cap:

@@ -107,7 +107,7 @@ class Listener:
         return self._nested_runs.tick(now) if self._nested_runs else float("inf")
 
     def overdue(self, now: float) -> tuple[str, str, float] | None:
-        """(state, reason, grace) if the run has to end now, since an effect takes longer than it may."""
+        """(status, reason, grace) if the run has to end now, since an effect takes longer than it may."""
         return self._effects.overdue(now) if self._effects else None
 
     def over(self) -> None:

@@ -21,8 +21,8 @@ _ADVICE = (
 )
 
 
-class Explained:
-    """`with Explained(path): …` turns what went wrong inside into StoreUnreachable."""
+class ExplainedSqliteErrors:
+    """`with ExplainedSqliteErrors(path): …` turns what went wrong inside into StoreUnreachable."""
 
     def __init__(self, path: str) -> None:
         self._path = path

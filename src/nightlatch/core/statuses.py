@@ -1,4 +1,4 @@
-"""The states of a run, and what may follow what.
+"""The statuses of a run, and what may follow what.
 
 pending ─seal→ running ─finish→ succeeded
    ↑ │            │ └─────────→ failed, timed-out, stalled, over-budget, cancelled, lost ─→ pending (next attempt)
@@ -11,11 +11,11 @@ from __future__ import annotations
 from .. import exits
 
 _OPEN, _DONE, _AGAIN, _ASKING = "open", "done", "again", "asking"  # groups
-_ROWS: dict[str, tuple[str, int]] = {}  # state → its group, and what `nightlatch run` exits with
+_ROWS: dict[str, tuple[str, int]] = {}  # status → its group, and what `nightlatch run` exits with
 
 
 def _row(name: str, group: str, exit_code: int) -> str:
-    """A state. What may follow it goes by its group; a command's own exit code goes before this one."""
+    """A status. What may follow it goes by its group; a command's own exit code goes before this one."""
     _ROWS[name] = group, exit_code
     return name
 
@@ -39,7 +39,7 @@ NEEDS_ATTENTION = _row("needs-attention", _ASKING, exits.NEEDS_PERSON)
 
 OPEN = _of(_OPEN)
 AGAIN = _of(_AGAIN)  # ended, and another attempt may follow
-FAILURES = tuple(state for state in AGAIN if state != CANCELLED)
+FAILURES = tuple(status for status in AGAIN if status != CANCELLED)
 ASKING = _of(_ASKING)  # a person has to decide
 TERMINAL = (SUCCEEDED, *AGAIN)
 ALL = (*OPEN, *TERMINAL, *ASKING)
@@ -54,31 +54,31 @@ _FOLLOWS = {
 } | dict.fromkeys(AGAIN, (PENDING,))
 
 
-def is_terminal(state: str) -> bool:
+def is_terminal(status: str) -> bool:
     """Has it ended by itself, so that nothing more happens unless somebody starts it again?"""
-    return state in TERMINAL
+    return status in TERMINAL
 
 
-def needs_person(state: str) -> bool:
-    return state in ASKING
+def needs_person(status: str) -> bool:
+    return status in ASKING
 
 
-def may_start(state: str) -> bool:
+def may_start(status: str) -> bool:
     """May another attempt be started, by whoever names the same job and key again?"""
-    return state in AGAIN
+    return status in AGAIN
 
 
-def may_seal(state: str) -> bool:
+def may_seal(status: str) -> bool:
     """May a holder with a higher token begin its attempt? A running one was left behind by its holder."""
-    return state in OPEN
+    return status in OPEN
 
 
-def may_follow(state: str, following: str) -> bool:
-    return following in _FOLLOWS[state]
+def may_follow(status: str, following: str) -> bool:
+    return following in _FOLLOWS[status]
 
 
-def exit_code(state: str, own: int | None = None) -> int:
+def exit_code(status: str, own: int | None = None) -> int:
     """What the run itself exits with: the command's own code when it ran to its end."""
-    if state in (SUCCEEDED, FAILED) and own is not None:
+    if status in (SUCCEEDED, FAILED) and own is not None:
         return own
-    return _ROWS[state][1]
+    return _ROWS[status][1]

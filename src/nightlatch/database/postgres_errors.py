@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..errors import StoreUnreachable
-from .wire import Broken, Refused
+from .wire import Broken, ServerRefused
 
 _CHECK = "Check host and port in --store; nightlatch doctor looks closer"
 
@@ -40,8 +40,8 @@ _SERVER = {
 }
 
 
-class Explained:
-    """`with Explained(url): …` turns what went wrong inside into StoreUnreachable."""
+class ExplainedPostgresErrors:
+    """`with ExplainedPostgresErrors(url): …` turns what went wrong inside into StoreUnreachable."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -50,7 +50,7 @@ class Explained:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, *_: object) -> None:
-        if isinstance(error, Refused):
+        if isinstance(error, ServerRefused):
             said = _SERVER.get(error.sqlstate, f"failed: {_line(error)} (SQLSTATE {error.sqlstate})")
         elif isinstance(error, Broken):
             text = _line(error)

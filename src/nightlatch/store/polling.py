@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..system import clock
 
 
-class Polling:
+class PollingWaiter:
     """Pauses that grow from `first` to `every` seconds: a short wait ends soon, a long one costs little."""
 
     def __init__(self, every: float, first: float = 0.001) -> None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from ..errors import StoreUnreachable
 from ..system import clock, identity
-from .wire import Broken, Refused
+from .wire import Broken, ServerRefused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .postgres import Postgres
+    from .postgres import PostgresDatabase
     from .wire import Wire
 
 TRUST = 0.5  # seconds between two looks of a waiter that can hear: a holder here may die without a word
@@ -21,10 +21,10 @@ _AGAIN = 5.0  # seconds between two tries to open an ear
 _PATIENCE = 2.0  # seconds for opening one
 
 
-class Notified:
+class NotifiedWaiter:
     """An ear for one lease, for one thread. Its connection is kept for the next wait of this process."""
 
-    def __init__(self, database: Postgres, name: str) -> None:
+    def __init__(self, database: PostgresDatabase, name: str) -> None:
         self._database, self._name = database, name
         self._pool = database.pool
         self._wire: Wire | None = None
@@ -58,7 +58,7 @@ class Notified:
             except Broken:
                 self._wire.close()
             else:
-                self._pool.ears.append((self._wire, self._proven))
+                self._pool.waiters.append((self._wire, self._proven))
             self._wire = None
 
     def _open(self) -> bool:
@@ -76,7 +76,7 @@ class Notified:
                 self._wire = wire
                 return True
             self._try_at = float("inf")  # a pooler: our LISTEN would be left behind on somebody else's session
-        except (Broken, Refused, StoreUnreachable):
+        except (Broken, ServerRefused, StoreUnreachable):
             pass  # no ear, then; the store is looked at, and that tells what is wrong
         wire.close()
         return False
@@ -88,8 +88,8 @@ class Notified:
         self._database.write("SELECT pg_notify(:channel, :voice)", channel=self._database.schema, voice=self._voice)
 
     def _kept(self) -> Wire | None:
-        while self._pool.ears:
-            wire, proven = self._pool.ears.pop()
+        while self._pool.waiters:
+            wire, proven = self._pool.waiters.pop()
             if wire.alive:
                 self._proven = proven
                 return wire

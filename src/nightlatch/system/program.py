@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-MANNERS = 0.5  # seconds between asking and ending: git takes its lock files away when it is asked
+GRACE = 0.5  # seconds between asking and ending: git takes its lock files away when it is asked
 
 _LOOK_EVERY = 0.05  # a process left in the background may keep the pipes open after the program has ended
 
@@ -33,14 +33,14 @@ def run(argv: Sequence[str], *, env: Mapping[str, str], stdin: bytes = b"", time
     return start(argv, env=env, stdin=stdin).finish(timeout)
 
 
-def start(argv: Sequence[str], *, env: Mapping[str, str], stdin: bytes = b"") -> Running:
+def start(argv: Sequence[str], *, env: Mapping[str, str], stdin: bytes = b"") -> RunningProgram:
     """The same in two steps, for one that may run beside something else. It must be finished."""
-    running = Running(argv, env, stdin)
-    tree.asking.add(running.pid)
+    running = RunningProgram(argv, env, stdin)
+    tree.own_programs.add(running.pid)
     return running
 
 
-class Running:
+class RunningProgram:
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], stdin: bytes) -> None:
         self.name = argv[0]
         self.out: list[bytes] = []
@@ -84,7 +84,7 @@ class Running:
             self.end()
             raise
         finally:
-            tree.asking.discard(self.pid)
+            tree.own_programs.discard(self.pid)
             self.close()
         if code is None:
             raise Unfinished(f"{self.name} was ended by somebody else")
@@ -112,7 +112,7 @@ class Running:
         if self.reaped:
             return
         self._signal(signal.SIGTERM)
-        deadline = clock.now() + MANNERS
+        deadline = clock.now() + GRACE
         while self.heard and clock.now() < deadline:
             self._exchange(0.01)
         self._signal(signal.SIGKILL)

@@ -1,0 +1,186 @@
+"""A job's row in the store, which all machines agree on: how far its slots are decided, its claim, and what counts of
+its runs.
+
+A row only moves by compare-and-swap on the id of its last move (`Store.advance`). The store compares `Cursor` and
+keeps the rest as a text that it does not read.
+"""
+
+from __future__ import annotations
+
+import json
+
+from ..errors import StoreUnreachable
+from .value import replace, value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+RAN, COLLAPSED, SKIPPED = "ran", "collapsed", "skipped"  # every slot ends as one of them
+BEFORE = 64  # definitions that a row remembers besides the one in force
+COUNTED = 12  # ends that a row remembers as counted
+NEVER = 32_503_680_000.0  # the due time of a job that is only run by hand
+EXACT = 1000  # slots of a range that are counted; beyond, there are "over 1,000"
+
+
+@value(frozen=True, kw_only=True)
+class Cursor:
+    """What a store compares of a row. Times are seconds since the epoch."""
+
+    job: str
+    id: str  # of its last move
+    slot: float  # every due time up to here is decided; never past the store's clock
+    wake: float  # when it is worth a look; 0: always
+    body: str  # the rest
+
+
+@value(frozen=True, kw_only=True)
+class Move(Cursor):
+    """A row as it shall be, if its last move is still `seen`. The client makes the id: a move that is sent again, since
+    its reply was lost, finds its own id there and has won."""
+
+    seen: str  # the id of the move before; "": there is no row yet
+
+
+@value(frozen=True, kw_only=True)
+class SlotRecord:
+    """What became of slots: one, or a range whose slots all ended alike."""
+
+    first: float
+    last: float
+    count: int = 1  # more than EXACT: over 1,000
+    outcome: str
+    reason: str = ""
+    slot: float = 0.0  # that they were collapsed into
+    run: str = ""
+    host: str = ""
+    at: float = 0.0
+    era: int = 0  # how often the row had been set back
+
+    def grown(self, other: SlotRecord) -> SlotRecord | None:
+        """Both as one record, if they are neighbours and say the same; a record that names a run stays alone."""
+        alike = (self.outcome, self.reason, self.slot, self.era) == (other.outcome, other.reason, other.slot, other.era)
+        if not alike or self.run or other.run:
+            return None
+        return replace(other, first=self.first, count=min(self.count + other.count, EXACT + 1))
+
+
+@value(frozen=True, kw_only=True)
+class Claim:
+    """One machine's word that it starts a slot now. Not ownership: the lease is that."""
+
+    id: str
+    slot: float
+    by: str = ""  # host
+    at: float = 0.0
+    starts: int = 1  # since an attempt was last made; one that came to nothing is lost
+    missed: int = 0  # slots that were collapsed into it
+    since: str = ""  # the last slot that had succeeded before
+    grant: str = ""  # of the attempt that began it
+    token: int = 0
+    attempted: bool = False  # it has begun before
+    run: str = ""
+    again_at: float = 0.0  # it waits for its next try
+    held: dict[str, Any] | None = None  # it waits for an approval: run, host, until, head
+    cancel: str = ""  # the word that it shall end, for a holder whose ledger is elsewhere
+    ended: str = ""  # how
+
+    @property
+    def is_open(self) -> bool:
+        return not self.ended
+
+
+@value(frozen=True, kw_only=True)
+class Pause:
+    by: str
+    at: float
+    until: float = 0.0  # 0: until somebody ends it
+    reason: str = ""
+
+
+@value(frozen=True, kw_only=True)
+class Row:
+    """A job's row."""
+
+    job: str
+    id: str = ""
+    slot: float
+    next_due: float
+    schedule: str = ""  # as it is written, with its zone
+    definition: str = ""
+    before: tuple[str, ...] = ()  # definitions that were in force, the newest first
+    claim: Claim | None = None
+    records: tuple[SlotRecord, ...] = ()  # the newest last; the ledger has all but those of the last move
+    paused: Pause | None = None
+    stage: str = ""  # "": where the job's own setting says
+    counters: dict[str, int] | None = None
+    failures: int = 0  # in a row
+    failed_at: float = 0.0
+    last_success: str = ""  # slot
+    era: int = 0
+    strike: tuple[float, int] | None = None  # records beyond this time, of an era before, do not count
+    passed: tuple[float, ...] = ()  # slots after `slot` that have their outcome: they ran before a set-back
+    counted: tuple[str, ...] = ()  # claims and grants whose end has been counted
+    by: str = ""  # the host that moved it last
+
+    @property
+    def wake(self) -> float:
+        """When somebody should look at it."""
+        if self.claim and self.claim.is_open:
+            return min(self.claim.again_at, self.next_due) if self.claim.again_at else 0.0
+        return self.next_due
+
+    def move(self, new_id: str, **changes: Any) -> Move:
+        """The move that changes the row so, made by the client under `new_id`."""
+        new = replace(self, **changes, id=new_id)
+        return Move(job=new.job, seen=self.id, id=new_id, slot=new.slot, wake=new.wake, body=new.pack())
+
+    def with_records(self, *new: SlotRecord, keep: int = 0) -> tuple[SlotRecord, ...]:
+        """The records that the row holds after a move that adds these: the last one may have grown, those before it
+        are in the ledger by then; `keep` of them stay, where ledgers are apart."""
+        if not new:
+            return self.records
+        last = self.records[-1:]
+        grown = last[0].grown(new[0]) if last else None
+        if grown:
+            return (*self.records[:-1], grown, *new[1:])[-max(keep, len(new)) :]
+        return (*self.records, *new)[-max(keep, len(new)) :]
+
+    def pack(self) -> str:
+        facts = _packed(self, _BLANK, {"job", "id", "slot", "claim", "records", "paused"})
+        if self.claim:
+            facts["claim"] = _packed(self.claim, _CLAIM)
+        if self.records:
+            facts["records"] = [_packed(record, _RECORD) for record in self.records]
+        if self.paused:
+            facts["paused"] = _packed(self.paused, _PAUSE)
+        return json.dumps(facts, separators=(",", ":"))
+
+
+def read(cursor: Cursor) -> Row:
+    """The row that a store shows."""
+    facts = json.loads(cursor.body)
+    claim, records, paused = facts.pop("claim", None), facts.pop("records", ()), facts.pop("paused", None)
+    for field in ("before", "passed", "counted", "strike"):
+        if field in facts:
+            facts[field] = tuple(facts[field])
+    try:
+        return Row(
+            job=cursor.job, id=cursor.id, slot=cursor.slot, claim=Claim(**claim) if claim else None,
+            records=tuple(SlotRecord(**one) for one in records), paused=Pause(**paused) if paused else None, **facts,
+        )  # fmt: skip
+    except TypeError as error:  # what a newer program added, a move of ours would drop
+        raise StoreUnreachable(
+            f"the row of {cursor.job} was moved by a newer Nightlatch ({error}): upgrade this one"
+        ) from error
+
+
+_BLANK = Row(job="", slot=-1.0, next_due=-1.0)
+_CLAIM = Claim(id="", slot=-1.0)
+_RECORD = SlotRecord(first=-1.0, last=-1.0, outcome="")
+_PAUSE = Pause(by="", at=-1.0)
+
+
+def _packed(one: object, blank: object, without: frozenset[str] | set[str] = frozenset()) -> dict[str, Any]:
+    plain = blank.__dict__
+    return {name: value for name, value in one.__dict__.items() if name not in without and value != plain[name]}

@@ -1,0 +1,245 @@
+"""What a due slot becomes: one function of the row, the clock, the policy and the lease.
+
+    row (how far, which claim) + due slots + lease + policy + clock  →  a decision, and when to look again
+
+It claims late: what has to wait (queue, cancel, no room, a host's turn) leaves the row where it is, and catch-up makes
+one run of all that came due meanwhile. So nothing is pending, and a dead machine owns nothing.
+"""
+
+from __future__ import annotations
+
+from .row import COLLAPSED, EXACT, SKIPPED, Claim, SlotRecord
+from .value import replace, value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .row import Row
+
+SKIP, QUEUE, CANCEL = "skip", "queue", "cancel"  # overlap
+ONE, NONE = "one", "none"  # catch_up
+MANUAL, SUPERVISED, UNATTENDED = "manual", "supervised", "unattended"  # stages
+
+TURN = 30.0  # seconds between the turns of two hosts
+UNBEGUN = 30.0  # seconds after which a claim that nobody began is taken over, where the store has a clock
+UNBEGUN_WATCHED = 120.0  # and where it has none
+OVERDUE_TRY = 30.0  # seconds that the waiting supervisor itself has for its next try
+STARTS = 3  # of one slot that come to nothing, before a person has to look
+ON_TIME = 60.0  # seconds; a slot that is found later than that was missed
+AFTER_WAKE = 20.0  # seconds that claims wait for the network
+STEADY = 3600.0  # seconds for which the clocks must have agreed before a row is set back
+AHEAD = 3600.0  # seconds and a slot: further ahead than that, a row has to be set back
+FAILURES = 3  # in a row, before slots are skipped
+DAY = 86_400.0
+FARTHEST = 7 * DAY  # ahead of the clock: what is further was set by a clock that has been set back since
+
+# Why a slot was skipped:
+OVERLAP, MISSED, LATE, PAUSED, FAILING, STAGE, WAITS, NOT_STARTED, EDITED, BY_HAND = (
+    "overlap", "missed", "late", "paused", "failing", "stage", "waits", "not started", "edited", "by hand",
+)  # fmt: skip
+
+
+@value(frozen=True, kw_only=True)
+class Due:
+    """The slots of a job that are due and not decided, from `first` to `newest`: up to now, or up to the end of a pause
+    that is over."""
+
+    first: float
+    newest: float
+    previous: float = 0.0  # the one before the newest; 0: there is only one
+    count: int = 1  # more than EXACT: over 1,000
+    following: float  # the next slot after them
+
+
+@value(frozen=True, kw_only=True)
+class Policy:
+    """What a job wants of its slots."""
+
+    overlap: str = SKIP
+    catch_up: str = ONE
+    late: float | None = None
+    delay: float | None = 0.0  # this host's turn, and the jitter of the newest slot; None: never on this host
+    stage: str = UNATTENDED  # where a job without one in its row is
+
+
+@value(frozen=True, kw_only=True)
+class Seen:
+    """What the looker knows besides the row."""
+
+    now: float  # by the store's clock, or the own on a store without one
+    holder: str = ""  # the grant that has the job's lease; "": free, or its holder is surely gone
+    unchanged: float = 0.0  # seconds of the suspend-proof clock for which the looker has seen the claim as it is
+    patience: float = UNBEGUN
+    room: bool = True  # can it start a run now?
+    steady: float = 0.0  # seconds for which the wall clock has agreed with the suspend-proof one
+    may_set_back: bool = True  # on a store without a clock: only the machine that moved the row
+
+
+@value(frozen=True, kw_only=True)
+class Decision:
+    """What to do about a row. At most one of claim, cancel and set_back."""
+
+    records: tuple[SlotRecord, ...] = ()
+    slot: float | None = None  # where the row moves; None: it stays
+    claim: Claim | None = None  # to be started; without an id, which the claimer makes
+    cancel: bool = False  # end the run that is at work; the slot waits for that
+    set_back: bool = False
+    unpause: bool = False
+    look_at: float = 0.0  # when it is worth another look; 0: at the next one
+
+
+def decide(row: Row, due: Due | None, policy: Policy, seen: Seen) -> Decision:
+    """Every branch either moves the row, or says when to look again."""
+    if row.slot > seen.now + AHEAD + _period(row, due):
+        return _ahead(seen)
+    claim = row.claim
+    if claim and claim.is_open:
+        return _claimed(row, claim, due, policy, seen)
+    if row.paused and not _is_paused(row, seen.now):
+        return _unpause(row, due, seen)
+    if due is None:
+        return Decision(look_at=row.next_due)
+    if due.newest in row.passed:  # it ran before the row was set back
+        return Decision(slot=due.newest, records=_older(row, due, seen, COLLAPSED, into=due.newest))
+    if row.paused:
+        return _skip(row, due, seen, PAUSED)
+    if (row.stage or policy.stage) == MANUAL:
+        return _skip(row, due, seen, STAGE)
+    if seen.now < failing_until(row, due, seen.now):
+        return _skip(row, due, seen, FAILING)
+    if policy.delay is None:
+        return Decision(look_at=seen.now + TURN)  # another machine's; seen here only if it is overdue
+    if seen.now < due.newest + policy.delay:
+        return Decision(look_at=due.newest + policy.delay)
+    lateness = seen.now - due.newest - policy.delay
+    if policy.late is not None and lateness > policy.late:
+        return _skip(row, due, seen, LATE)
+    if policy.catch_up == NONE and lateness > ON_TIME:
+        return _skip(row, due, seen, MISSED)
+    if seen.holder:
+        return _overlapping(row, due, policy, seen)
+    if not seen.room:
+        return Decision()
+    return _claim(row, due, policy, seen)
+
+
+# ── a claim is open ──
+
+
+def _claimed(row: Row, claim: Claim, due: Due | None, policy: Policy, seen: Seen) -> Decision:
+    if claim.held is not None:
+        return _skip(row, due, seen, WAITS) if due else Decision(look_at=row.next_due)
+    if _waits(claim, seen.now) or not _abandoned(claim, seen):
+        return _overlapping(row, due, policy, seen) if due else Decision(look_at=claim.again_at or row.next_due)
+    # Its supervisor is gone, or never came.
+    if policy.delay is None or not seen.room:
+        return Decision()
+    lost_start = not claim.grant and not claim.attempted
+    if lost_start and due and policy.catch_up == ONE and _may_run(row, due, policy, seen):
+        last = SlotRecord(
+            first=claim.slot, last=claim.slot, outcome=COLLAPSED, reason="", slot=due.newest, at=seen.now, era=row.era
+        )
+        taken = _claim(row, due, policy, seen)
+        assert taken.claim
+        new = replace(taken.claim, missed=min(taken.claim.missed + claim.missed + 1, EXACT + 1))
+        return replace(taken, records=(last, *taken.records), claim=new)
+    again = replace(claim, id="", at=seen.now, starts=claim.starts + 1, grant="", token=0, again_at=0.0)
+    return Decision(claim=again)
+
+
+def _waits(claim: Claim, now: float) -> bool:
+    """For its next try, which its supervisor makes, or the one that finds it overdue."""
+    return bool(claim.again_at) and now < claim.again_at + OVERDUE_TRY and claim.again_at < now + FARTHEST
+
+
+def _abandoned(claim: Claim, seen: Seen) -> bool:
+    if seen.holder:
+        return False  # by its supervisor, or by another: whoever it is, nothing can be started now
+    return bool(claim.grant and not claim.again_at) or seen.unchanged >= seen.patience or bool(claim.again_at)
+
+
+def _may_run(row: Row, due: Due, policy: Policy, seen: Seen) -> bool:
+    """Can the newest due slot itself be started?"""
+    assert policy.delay is not None
+    lateness = seen.now - due.newest - policy.delay
+    return (
+        lateness >= 0
+        and (policy.late is None or lateness <= policy.late)
+        and not row.paused
+        and (row.stage or policy.stage) != MANUAL
+        and due.newest not in row.passed
+    )
+
+
+# ── a slot is due ──
+
+
+def _overlapping(row: Row, due: Due, policy: Policy, seen: Seen) -> Decision:
+    if policy.overlap == SKIP:
+        return _skip(row, due, seen, OVERLAP)
+    return Decision(cancel=policy.overlap == CANCEL, look_at=seen.now + 2.0)
+
+
+def _claim(row: Row, due: Due, policy: Policy, seen: Seen) -> Decision:
+    catch_up = policy.catch_up == ONE
+    older = _older(row, due, seen, COLLAPSED if catch_up else SKIPPED, into=due.newest if catch_up else 0.0)
+    missed = sum(record.count for record in older) if catch_up else 0
+    claim = Claim(id="", slot=due.newest, at=seen.now, missed=missed, since=row.last_success)
+    return Decision(records=older, slot=due.newest, claim=claim)
+
+
+def _skip(row: Row, due: Due, seen: Seen, reason: str) -> Decision:
+    count = due.count - _passed(row, due.first, due.newest)
+    skipped = SlotRecord(
+        first=due.first, last=due.newest, count=count, outcome=SKIPPED, reason=reason, at=seen.now, era=row.era
+    )
+    return Decision(records=(skipped,) if count > 0 else (), slot=due.newest, look_at=due.following)
+
+
+def _older(row: Row, due: Due, seen: Seen, outcome: str, *, into: float) -> tuple[SlotRecord, ...]:
+    """The due slots before the newest."""
+    count = (due.count - 1 if due.count <= EXACT else due.count) - _passed(row, due.first, due.previous)
+    if not due.previous or count <= 0:
+        return ()
+    reason = MISSED if outcome == SKIPPED else ""
+    record = SlotRecord(
+        first=due.first, last=due.previous, count=count, outcome=outcome, reason=reason, slot=into, at=seen.now,
+        era=row.era,
+    )  # fmt: skip
+    return (record,)
+
+
+def _passed(row: Row, first: float, last: float) -> int:
+    return sum(first <= slot <= last for slot in row.passed)
+
+
+# ── paused, failing, clocks ──
+
+
+def _is_paused(row: Row, now: float) -> bool:
+    return row.paused is not None and (not row.paused.until or now < row.paused.until)
+
+
+def _unpause(row: Row, due: Due | None, seen: Seen) -> Decision:
+    """Its time is over: what came due during the pause is not caught up."""
+    return replace(_skip(row, due, seen, PAUSED) if due else Decision(), unpause=True)
+
+
+def failing_until(row: Row, due: Due, now: float) -> float:
+    """Until when slots are skipped, after failures in a row: 2, 4, 8 … periods since the last one, at most a day."""
+    if row.failures < FAILURES or row.failed_at > now:  # a clock that was set back since
+        return 0.0
+    periods = 2.0 ** min(row.failures - FAILURES + 1, 20)
+    return row.failed_at + min(periods * _period(row, due), DAY)
+
+
+def _period(row: Row, due: Due | None) -> float:
+    """About the time between two slots."""
+    if due is None:
+        return max(row.next_due - row.slot, 0.0)
+    return due.following - due.newest
+
+
+def _ahead(seen: Seen) -> Decision:
+    if seen.steady >= STEADY and seen.may_set_back:
+        return Decision(set_back=True)
+    return Decision(look_at=seen.now + max(STEADY - seen.steady, 60.0))

@@ -1,0 +1,64 @@
+"""The jobs' rows, a ref each. All rows of a due moment move in one push, all or none; if one of them has moved on, the
+others go again without it."""
+
+from __future__ import annotations
+
+from ...system import clock
+from . import names, record
+from .refs import PATIENCE, TRIES, Change
+from .repository import Moved
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from ...core.row import Cursor, Move
+    from .objects import Commit
+    from .refs import Refs
+
+_FEW = 50  # refs that are looked at by name; of more, all
+
+
+def look(refs: Refs, jobs: Collection[str] | None = None) -> list[Cursor]:
+    """The rows as they stand at the remote, by one request."""
+    found = [record.read_row(commit.message) for commit in _see(refs, jobs).values()]
+    return sorted((row for row in found if jobs is None or row.job in jobs), key=lambda row: row.job)
+
+
+def advance(refs: Refs, moves: Sequence[Move]) -> list[bool]:
+    if not moves:
+        return []
+    with refs.turn(names.ROWS):
+        for _ in range(TRIES):
+            there = _see(refs, [move.job for move in moves])
+            rows = {move.job: there.get(names.row(move.job)) for move in moves}
+            won = {
+                move.id
+                for move in moves
+                if (commit := rows[move.job]) and record.read_row(commit.message).id == move.id
+            }
+            going = [move for move in moves if move.id not in won and _may_go(move, rows[move.job])]
+            if not going:
+                return [move.id in won for move in moves]
+            changes = [Change(names.row(move.job), rows[move.job], record.row_message(move)) for move in going]
+            try:
+                refs.push(changes, PATIENCE)
+            except Moved:
+                continue
+            return [move.id in won or move in going for move in moves]
+    raise refs.crowded(names.ROWS)
+
+
+def _may_go(move: Move, commit: Commit | None) -> bool:
+    """There is no clock here but our own."""
+    if commit is None:
+        return not move.seen and move.slot <= clock.wall()
+    row = record.read_row(commit.message)
+    return row.id == move.seen and (move.slot <= row.slot or move.slot <= clock.wall())
+
+
+def _see(refs: Refs, jobs: Collection[str] | None) -> dict[str, Commit]:
+    patterns = [names.row(job) for job in jobs] if jobs is not None and len(jobs) <= _FEW else [f"{names.ROWS}*"]
+    found = refs.see(*patterns)
+    refs.seen |= found  # what is known by its id is not fetched again
+    return found

@@ -1,0 +1,78 @@
+"""Processes that are started inside a cgroup."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nightlatch.system import cgroup, spawn
+
+needs_cgroup = pytest.mark.skipif(not cgroup.possible(), reason="needs root or a delegated cgroup v2")
+
+
+@pytest.fixture
+def group():
+    folder = cgroup.make(f"spawn-{os.getpid()}")
+    yield folder
+    cgroup.end(folder, 5.0)
+    cgroup.remove(folder)
+
+
+def start(group: str, words: list[str], stdout: int, **changes) -> int:
+    options = {"streams": [(stdout, 1)], "group": 0, "defaults": [signal.SIGPIPE], **changes}
+    return spawn.spawn(group, words[0], words, {"PATH": os.defpath}, **options)
+
+
+@needs_cgroup
+def test_it_is_in_the_cgroup_from_its_first_instruction_in_a_group_with_default_signals(group, tmp_path):
+    with open(tmp_path / "out", "wb") as out:
+        pid = start(group, ["/bin/cat", "/proc/self/cgroup", "/proc/self/status", "/proc/self/stat"], out.fileno())
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    text = Path(tmp_path / "out").read_text()
+    (own,) = [line for line in text.splitlines() if line.startswith("0::")]
+    assert own.endswith("/" + os.path.basename(group))
+    ignored = int(text.split("SigIgn:")[1].split()[0], 16)
+    assert not ignored >> (signal.SIGPIPE - 1) & 1
+    assert text.splitlines()[-1].split()[4] == str(pid), "a process group of its own"
+
+
+@needs_cgroup
+@pytest.mark.parametrize(("path", "error"), [("/nowhere/nothing", FileNotFoundError), ("/etc/passwd", PermissionError)])
+def test_a_program_that_cannot_be_started_is_reported_as_posix_spawn_does_and_leaves_nothing(group, path, error):
+    with pytest.raises(error) as raised:
+        start(group, [path], 1)
+    assert raised.value.filename == path
+    assert cgroup.is_empty(group)
+
+
+IN_A_WARDEN = """
+import os, sys
+from nightlatch.system import cgroup, spawn
+from nightlatch.system.lifetime import Lifetime, cgroup_of
+from nightlatch.system.warden import Warden
+if sys.argv[2] == "unsupported":
+    spawn._SYS_CLONE3 = 100_000  # no such system call
+life = Lifetime(sys.argv[1])
+guard = Warden(life.grant, lifetime=life)
+guard.start(["cat", "/proc/self/cgroup"], dict(os.environ), grace=1.0)
+print(type(guard.report(60)).__name__, guard.report(60).status, flush=True)
+guard.dismiss()
+print("recorded", os.path.basename(cgroup_of(life.path)))
+life.end()
+"""
+
+
+@needs_cgroup
+@pytest.mark.parametrize("kernel", ["supported", "unsupported"])
+def test_a_warden_starts_its_command_in_the_cgroup_also_where_it_has_to_move_there(tmp_path, kernel):
+    words = [sys.executable, "-c", IN_A_WARDEN, str(tmp_path), kernel]
+    done = subprocess.run(words, text=True, capture_output=True, timeout=60)
+    *groups, started, recorded = done.stdout.splitlines()
+    name = recorded.split()[1]
+    assert started == "Started 0" and name.startswith("nightlatch-"), done.stderr
+    assert any(line.startswith("0::") and line.endswith(f"/{name}") for line in groups)
