@@ -45,11 +45,11 @@ def main(argv: list[str]) -> int:
         if again and after:
             send(do="retry-after", seconds=after)
     print(f"nightlatch: {reason}", file=sys.stderr)
-    return retry.AGAIN if again else retry.IN_VAIN
+    return retry.TRY_AGAIN if again else retry.FAILED_FOR_GOOD
 
 
 def _seconds(text: str) -> float:
     try:
-        return retry.asked_for(text, clock.wall())
+        return retry.retry_after_seconds(text, clock.wall())
     except (ValueError, TypeError):
         raise UsageError(f"--retry-after {text!r}: seconds, or a date as HTTP has it") from None

@@ -124,7 +124,7 @@ class Judge:
         record = [item.digest.hex(), item.key, FAILED, child.tries, code, "", reason]
         if again and child.tries <= self.plan["retries"] and not self.stopping:
             chance = random.random()  # noqa: S311 - jitter is no secret
-            pause = retry.pause(child.tries, base=self.plan["backoff"], chance=chance, asked=asked)
+            pause = retry.pause(child.tries, base=self.plan["backoff"], chance=chance, at_least=asked)
             self.waiting.append((clock.now() + pause, item, child.tries))
             return record
         last = "" if reason in child.complaint() else _last(child.complaint())

@@ -159,7 +159,7 @@ def pause_after(retry: Retry, error: Exception, tries: int) -> float | None:
         return None
     asked = transient.retry_after(error.__cause__ or error, clock.wall())
     # Not a secret: it only keeps what failed together from trying together.
-    return rules.pause(tries, longest=_LONGEST_PAUSE, chance=random.random(), asked=asked)  # noqa: S311
+    return rules.pause(tries, longest=_LONGEST_PAUSE, chance=random.random(), at_least=asked)  # noqa: S311
 
 
 def reason_of(error: BaseException) -> str:

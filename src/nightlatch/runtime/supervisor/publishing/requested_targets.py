@@ -126,8 +126,7 @@ class RequestedPush(PushTarget):
     def describe(self, workspace: Workspace | CommandFolder, publisher: Publisher) -> Facts:
         """With its trailers, which are all that tells if it has to follow the branch on its way."""
         work, token = self._work(CommandFolder(path=self.folder, guard=self.guard)), str(publisher.lease.token)
-        tip = work.sign(work.tip(), self._trailers(publisher) | {"Nightlatch-Token": token})
-        work.settle()  # the push reads HEAD
+        tip = work.add_trailers(work.tip(), self._trailers(publisher) | {"Nightlatch-Token": token})
         facts = {"commit": tip, "base": self.since} | ({} if self.unsure else {"run": publisher.run, "token": token})
         return facts | ({"scope": self.done[0], "key": self.done[1]} if self.done else {})
 

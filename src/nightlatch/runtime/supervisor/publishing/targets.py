@@ -157,8 +157,7 @@ class PushTarget:
                 "Nightlatch-Run": publisher.run,
                 "Nightlatch-Token": str(publisher.lease.token),
             }
-            tip = work.sign(tip, trailers)
-            work.settle()  # the push reads HEAD
+            tip = work.add_trailers(tip, trailers)
         return {"commit": tip, "base": workspace.commit, "run": publisher.run, "token": str(publisher.lease.token)}
 
     def landed(self, facts: Facts, fresh: Workspace | CommandFolder) -> str:
