@@ -47,7 +47,7 @@ LAZY = {
     "core": 1,
     "database": 3,
     "gates": 4,
-    "ledger": 19,
+    "ledger": 20,
     "runtime": 88,
     "store": 10,
     "system": 2,
