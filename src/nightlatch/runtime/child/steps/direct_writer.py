@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from ....core import statuses
 from ....errors import Error
-from ....ledger import place, step_log
-from ....ledger.turns import Turns
+from ....ledger import location, step_log
+from ....ledger.group_commit import GroupCommit
 from ....system import clock
 from ....system.durable import inode
 from ...shared.client import judged, tell
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ....core.model import Holder
     from ....core.protocols import Store
     from ....ledger.ledger import Ledger
-    from ....ledger.model import Run
+    from ....ledger.records import RunRow
     from ....ledger.step_log import Step
 
 _TELL_EVERY = 0.25  # seconds between two words to the supervisor that all goes on
@@ -32,7 +32,7 @@ def opened(told: dict[str, str]) -> Lent | None:
     if inode(address) != told["inode"]:
         return None
     try:
-        ledger = place.at(address)
+        ledger = location.at(address)
         run = ledger.run(os.environ["NIGHTLATCH_RUN"])
     except (Error, ImportError):
         return None
@@ -43,8 +43,8 @@ def opened(told: dict[str, str]) -> Lent | None:
 class Lent:
     """An open ledger, and what is written to it."""
 
-    def __init__(self, ledger: Ledger, run: Run, store: str) -> None:
-        self._steps: Turns[Step] = Turns(ledger.step_writer(run).append)
+    def __init__(self, ledger: Ledger, run: RunRow, store: str) -> None:
+        self._steps: GroupCommit[Step] = GroupCommit(ledger.step_writer(run).append)
         self._ledger, self._run, self._store = ledger, run, store
         self._mutex = allocate_lock()
         self._inside: _Inside | None = None
@@ -87,7 +87,7 @@ class Lent:
 class _Inside:
     """Runs inside the run, handled by the threads of this process."""
 
-    def __init__(self, ledger: Ledger, run: Run, store: Store) -> None:
+    def __init__(self, ledger: Ledger, run: RunRow, store: Store) -> None:
         from ....system import redaction
         from ...shared.steps.nested_runs import Inner
 
@@ -95,7 +95,7 @@ class _Inside:
             _Hold(run, store), ledger, run, os.path.dirname(os.environ["NIGHTLATCH_SOCKET"]),
             redaction.secrets(os.environ).text,
         )  # fmt: skip
-        self._turns: Turns[_Word] = Turns(self._record)
+        self._turns: GroupCommit[_Word] = GroupCommit(self._record)
         self._wake = allocate_lock()
         self._wake.acquire()
         start_new_thread(self._keep_time, ())
@@ -136,7 +136,7 @@ class _Word:
 class _Hold:
     """The lease as a process of its run has it."""
 
-    def __init__(self, run: Run, store: Store) -> None:
+    def __init__(self, run: RunRow, store: Store) -> None:
         self.name, self.grant, self.store = run.job, run.grant, store
         self.holder: Holder = run.holder
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ....core.job import Job
-    from ....ledger.model import Run
+    from ....ledger.records import RunRow
     from ..batches.batch import Checkpoints
 
 
@@ -31,7 +31,7 @@ def run(
 
     `report` hears of every try that is followed by another.
     """
-    after: Run | None = None
+    after: RunRow | None = None
     while True:
         told, signals = pipeline.run(job, store=store, checkpoints=checkpoints, after=after)
         if not signals:
