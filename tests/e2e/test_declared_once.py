@@ -90,12 +90,14 @@ def test_an_option_is_one_row(copy):
     assert "--colour HUE       a made-up one" in copy.docs()
     assert "\n    colour: str | None\n" in (copy.folder / "src/nightlatch/core/keywords.py").read_text()
     assert "status=succeeded" in copy.command("run", "x", "--colour", "blue", "--", "true")
-    assert "--colour 'grey' is none of red, blue" in copy.command("run", "x", "--colour", "grey", "--", "true", code=64)
+    assert "--colour 'grey' is not known: use one of red, blue" in copy.command(
+        "run", "x", "--colour", "grey", "--", "true", code=64
+    )
     assert copy.python(WITH_OPTION).splitlines() == [
         "True True",
         "succeeded",
-        "colour 64 colour 'grey' is none of red, blue",
-        "colour 64 the job print: colour 'grey' is none of red, blue",
+        "colour 64 colour 'grey' is not known: use one of red, blue",
+        "colour 64 the job print: colour 'grey' is not known: use one of red, blue",
         "red True",
     ]
 
@@ -163,7 +165,7 @@ def test_nobody_else_looks_at_a_stores_scheme():
             assert test not in path.read_text(), f"{name} has {test}: ask store/url.py"
 
 
-KIND = """    Kind("memo", module="memo", name="Memo", published_to=True),
+KIND = """    GateKind("memo", module="memo", name="Memo", published_to=True),
 """
 
 MEMO_GATE = """
@@ -182,7 +184,7 @@ class Memo(File):
 
 def test_a_gate_is_one_registration_and_one_module(copy, tmp_path):
     (copy.folder / "src/nightlatch/gates/memo.py").write_text(MEMO_GATE)
-    copy.add("gates/__init__.py", '    Kind("git", module', KIND)
+    copy.add("gates/__init__.py", '    GateKind("git", module', KIND)
     memo = f"memo://{tmp_path}/memo"
     assert (
         copy.python(f"from nightlatch import gates; print(gates.Memo({memo!r}).url == gates.at({memo!r}).url)")

@@ -11,14 +11,14 @@ from nightlatch.core.model import Holder
 from nightlatch.errors import RunEnded, StaleToken, StoreUnreachable
 from nightlatch.ledger import open_for
 from nightlatch.ledger.ledger import Ledger
-from nightlatch.ledger.nested import NestedRun, NestedRuns
+from nightlatch.ledger.nested import NestedRun, NestedLedger
 from nightlatch.system import identity
 from tests.support.programs import until
 
 STEP = ("0" * 32, "one", "done", 1, "1", "")
 
 
-def begun(inside: NestedRuns, key: str, holder: Holder) -> NestedRun:
+def begun(inside: NestedLedger, key: str, holder: Holder) -> NestedRun:
     run = inside.begin(key, holder)
     assert isinstance(run, NestedRun)
     return run

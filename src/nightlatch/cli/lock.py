@@ -56,6 +56,6 @@ def main(argv: list[str]) -> int:
         if sys.stderr.isatty():  # cron mails whatever is printed
             print(f"nightlatch: {busy}", file=sys.stderr)
         return 0
-    if ended.said:
-        print(f"nightlatch: {ended.said}", file=sys.stderr)
+    if ended.message:
+        print(f"nightlatch: {ended.message}", file=sys.stderr)
     return ended.exit_code

@@ -46,7 +46,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--done", metavar="KEY", help="settle this key with the push")
     parser.add_argument("--scope", help="of the key (default: the lease's name)")
     args = parser.parse_args(argv)
-    branch, landed = (_in_run if asking.is_runs_own() and not args.store else _here)(args)
+    branch, landed = (_in_run if asking.uses_run_lease() and not args.store else _here)(args)
     if landed:
         Worktree(".").track(args.remote, branch, landed)
     print(f"{branch} {landed}" if landed else f"skipped: {args.done} is done")

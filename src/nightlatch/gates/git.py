@@ -10,9 +10,8 @@ from ..store.git import names
 from ..store.git.remote import Remote, resolve
 from ..store.git.store import GitStore
 from .bearer import present
-from .git_fence import Fence
+from .git_fence import BranchFence
 from .git_push import Push
-from .plain import Memory
 from .worktree import Worktree
 
 TYPE_CHECKING = False
@@ -51,10 +50,9 @@ class Git:
     def _open(self, remote: Remote, branch: str) -> None:
         self.branch = branch = names.branch(branch)
         self.url = f"git+{without_password(remote.url)}#{branch}"
-        self._fence = Fence(remote, branch, self.url)
+        self._fence = BranchFence(remote, branch, self.url)
         self._remote = remote
         self.registered: Mark | None = None
-        self._memory = Memory()  # of the repository that was pushed from
 
     @classmethod
     def from_url(cls, url: str) -> Git:
@@ -122,7 +120,7 @@ class Git:
         guard: str,
         settling: Callable[[str], list[Move]] | None = None,
     ) -> str:
-        work = Worktree(folder, config=self._remote.config, memory=self._memory, guard=guard)
+        work = Worktree(folder, config=self._remote.config, guard=guard)
         return Push(self._fence, work, mark, by, trailers, settling).run()
 
     def fetch(self, folder: str = ".", guard: str = "") -> str:

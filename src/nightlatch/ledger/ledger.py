@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .audit import AuditResult
     from .effects import Effects
     from .items import Items
-    from .nested import NestedRuns
+    from .nested import NestedLedger
     from .records import Attempt, Entry, Pruned, RunRow, Usage
     from .step_log import StepLog, StepWriter
     from .writer import Writer
@@ -274,11 +274,11 @@ class Ledger:
 
         return StepWriter(self._tables, run, skew=0.0)
 
-    def nested_runs(self, run: RunRow) -> NestedRuns:
+    def nested_runs(self, run: RunRow) -> NestedLedger:
         """Runs that are handled inside this one, under its grant."""
-        from .nested import NestedRuns
+        from .nested import NestedLedger
 
-        return NestedRuns(self._tables, run)
+        return NestedLedger(self._tables, run)
 
     def nested_in(self, run: RunRow) -> list[RunRow]:
         """The runs that this attempt has begun inside itself."""

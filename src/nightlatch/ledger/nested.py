@@ -64,7 +64,7 @@ _THERE = "SELECT seq FROM {prefix}journal WHERE chain = :chain AND seq = :seq AN
 _LOOK = f"SELECT {RUN.names} FROM {{prefix}}run WHERE id = :id"
 
 
-class NestedRuns:
+class NestedLedger:
     """Made by `Ledger.inside`. For one thread at a time."""
 
     def __init__(self, tables: Tables, around: RunRow) -> None:

@@ -75,7 +75,7 @@ def supervised(job: Job, *, store: str | None) -> Verdict:
     return Verdict(**_start(job, [], store))
 
 
-def rehearsed(job: Job, *, store: str | None) -> Plan:
+def supervised_dry_run(job: Job, *, store: str | None) -> Plan:
     """The same with --dry-run, and its plan."""
     from ..shared.plan import read as read_plan
 

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 _UNTOLD = "-"  # in the place of a grant: with it one could act for its holder
 
 
-class Later:
+class DeferredReply:
     """An answer that takes a while: it is made in a thread of its own, and the loop goes on."""
 
     def __init__(self, make: Callable[[], dict[str, Any]]) -> None:
         self.make = make
 
 
-def one_by_one(answer: Answer) -> Callable[[list[Request]], list[dict[str, Any] | Later]]:
+def one_by_one(answer: Answer) -> Callable[[list[Request]], list[dict[str, Any] | DeferredReply]]:
     """For who answers each request by itself."""
     return lambda requests: [reply(answer, request) for request in requests]
 

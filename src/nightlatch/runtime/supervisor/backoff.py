@@ -22,7 +22,7 @@ def pause_seconds(number: int, *, base: float, asked: float = 0.0) -> float:
     import random
 
     # Not a secret: it only keeps machines that failed together from trying together.
-    return retry.pause(number, base=base, chance=random.random(), asked=asked)  # noqa: S311
+    return retry.pause(number, base=base, chance=random.random(), at_least=asked)  # noqa: S311
 
 
 def pause(number: int, *, base: float) -> None:

@@ -11,7 +11,7 @@ from ....errors import Error, InDoubt, RunEnded, Stop, StoreUnreachable, UsageEr
 from ....ledger.chain import clean
 from ....ledger.nested import MOST, NestedRun
 from ....system import clock
-from ..effect_records import apart
+from ..effect_records import ledger_is_per_machine
 from ..replies import refusal
 from .recorder import Recorder
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ....ledger.nested import PendingWrite
     from ....ledger.records import RunRow
 
-    class Hold(Protocol):
+    class HeldLease(Protocol):
         """A lease, as far as it is needed here."""
 
         name: str
@@ -46,20 +46,20 @@ _GONE = "its process ended in the middle of it"
 _ENDS = (statuses.SUCCEEDED, statuses.FAILED, statuses.NEEDS_ATTENTION)
 
 
-class Inner:
+class NestedRuns:
     """Any thread may call it."""
 
     def __init__(
-        self, lease: Hold, ledger: Ledger, around: RunRow, folder: str, redacted: Callable[[str], str]
+        self, lease: HeldLease, ledger: Ledger, around: RunRow, folder: str, redacted: Callable[[str], str]
     ) -> None:
         self._lease, self._ledger, self._folder, self._redacted = lease, ledger, folder, redacted
         self._around, self._inside = around, ledger.nested_runs(around)
         self._mutex = allocate_lock()  # for what is written
         # By run, as it was called when it was begun: somebody may open one for the key, by hand, before it is written.
-        self._open: dict[str, _Open] = {}
+        self._open: dict[str, _OpenRun] = {}
         self._keys: dict[str, object] = {}  # that are being worked on
         # Where all share the ledger, its verdict says that a key is done, and the done key may follow.
-        self._settling = None if apart(lease.store, ledger) else _Settling(self._settle)
+        self._settling = None if ledger_is_per_machine(lease.store, ledger) else _Settling(self._settle)
         self._reap()
 
     def recorder(self, run: str) -> Recorder:
@@ -71,13 +71,13 @@ class Inner:
         mine = object()
         if self._keys.setdefault(clean(key), mine) is not mine:
             raise UsageError(f"the key {key} of {self._around.job} is being worked on in this very run")
-        told: dict[str, Any] = {}
+        reply: dict[str, Any] = {}
         try:
-            told = self._begin(key)
+            reply = self._begin(key)
         finally:
-            if told.get("status") != "begun":
+            if reply.get("status") != "begun":
                 del self._keys[clean(key)]
-        return told
+        return reply
 
     def _begin(self, key: str) -> dict[str, Any]:
         done = self._lease.store.look(self._around.job, key)
@@ -89,7 +89,7 @@ class Inner:
                     self._inside.commit([begun.ending(statuses.SUCCEEDED, reason=why, elapsed=0.0)])
                 return {"status": DONE, "result": ""}
             recorder = Recorder(self._ledger, begun, self._folder, self._redacted)
-            self._open[begun.run.id] = _Open(begun, recorder)
+            self._open[begun.run.id] = _OpenRun(begun, recorder)
             return {"status": "begun", "run": begun.run.id, "attempt": begun.run.attempt}
         if statuses.needs_person(begun.status):
             raise InDoubt(
@@ -137,8 +137,8 @@ class Inner:
                         one.write_at = now + _AGAIN
         return min((one.write_at for one in unwritten if one.run.unwritten), default=float("inf"))
 
-    def abandon(self, *, lent: bool) -> None:
-        """The process that handled them is gone; `lent`: it may have written some of them itself."""
+    def abandon(self, *, child_writes: bool) -> None:
+        """The process that worked on them is gone. `child_writes`: it may have written some of them itself."""
         for one in self._open.values():
             elapsed = clock.now() - one.started
             try:
@@ -146,7 +146,7 @@ class Inner:
             except (Error, Stop):
                 continue
         self._open.clear()
-        if lent:
+        if child_writes:
             self._sweep()
         if self._settling:
             self._settling.wait()
@@ -166,7 +166,7 @@ class Inner:
     def is_open(self, run: str) -> bool:
         return run in self._open
 
-    def _find(self, run: str) -> _Open:
+    def _find(self, run: str) -> _OpenRun:
         if run not in self._open:
             raise UsageError(f"the run {run} is not open here")
         return self._open[run]
@@ -226,7 +226,7 @@ class Inner:
                     continue
 
 
-class _Open:
+class _OpenRun:
     """One that is being worked on."""
 
     def __init__(self, run: NestedRun, recorder: Recorder) -> None:

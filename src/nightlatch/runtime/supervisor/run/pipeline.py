@@ -22,12 +22,12 @@ from ...shared import usage, verdict
 from ...shared.job import definition
 from ..afterwards import retention
 from ..backoff import patiently, pause_seconds
-from ..command import Command
+from ..command import CommandWork
 from ..supervision import Supervision
 from . import begun, unwritten
 from .attend import Attendance
 from .ending import Ending
-from .preflight import Looking
+from .preflight import Preflight
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def run(
         return told, pipeline.signals
 
 
-class Pipeline(Looking):
+class Pipeline(Preflight):
     def __init__(
         self, job: Job, store: str | None, checkpoints: Checkpoints | None = None, after: RunRow | None = None
     ) -> None:
@@ -86,7 +86,7 @@ class Pipeline(Looking):
     def go(self) -> Verdict:
         deaf = self.checkpoints is not None  # a batch's driver, which hears signals when it is ready
         meter = usage.from_output if self.job.meter == "output" else None
-        self.command = Command(self.job.command, captured=(1, 2), deaf=deaf, meter=meter)
+        self.command = CommandWork(self.job.command, captured=(1, 2), deaf=deaf, meter=meter)
         self.supervision = Supervision(self.command, url.folder_of(self.where) if self.large else self.store.folder)
         try:
             with self.supervision:
@@ -241,7 +241,7 @@ class Pipeline(Looking):
             self.lease,
             self.ledger,
             self.writer,
-            self.told,
+            self.reported,
             self.spending,
             self.ending,
             folder=folder,
@@ -330,20 +330,20 @@ class Pipeline(Looking):
         if (
             status in (statuses.LOST, statuses.CANCELLED)
             and not self.lease.lost
-            and self.ending.was_asked(self._asked_with)
+            and self.ending.was_interrupted(self._end_signal)
         ):
-            return own or 128 + self._asked_with  # it was interrupted, however well it took that
+            return own or 128 + self._end_signal  # it was interrupted, however well it took that
         return own if status == statuses.LOST and self.ending.decided else statuses.exit_code(status)
 
     @property
-    def _asked_with(self) -> int:
-        return self.supervision.asked_with
+    def _end_signal(self) -> int:
+        return self.supervision.end_signal
 
     def _pause(self, status: str, exit_code: int) -> float | None:
         """Seconds until the next try; None: there is none."""
         if self.number > self.job.retries or not retry.worth_another(status, exit_code):
             return None
-        return pause_seconds(self.number, base=self.job.backoff, asked=self.told.retry_after)
+        return pause_seconds(self.number, base=self.job.backoff, asked=self.reported.retry_after)
 
     def _end_begun(self, lease: Lease, run: RunRow) -> None:
         """The run has ended, and every machine may know; one that needs a person stays on the list for all of them."""
@@ -359,15 +359,15 @@ class Pipeline(Looking):
     def _judged(self) -> tuple[str, str]:
         done = self.checkpoints is not None and self.checkpoints.summary.get("exit_code") == 0
         status, reason = self.ending.judged(
-            self.lease.lost, self.job.timeout, self.told, asked_with=self._asked_with, done=done
+            self.lease.lost, self.job.timeout, self.reported, end_signal=self._end_signal, done=done
         )
-        if status == statuses.LOST and self.ending.was_asked(self._asked_with) and (who := self._cancelled_by()):
+        if status == statuses.LOST and self.ending.was_interrupted(self._end_signal) and (who := self._cancelled_by()):
             return statuses.CANCELLED, f"cancelled by {who}"
         if status != statuses.SUCCEEDED:
             return status, reason
         # Usage that is only known at the end cannot undo what is done: failing it would do and pay it again.
         cap = self.spending.over()
-        told = f"passed its budget {cap}" if cap else self.told.unmetered
+        told = f"passed its budget {cap}" if cap else self.reported.unmetered
         return status, self.recovered or told
 
     def _cancelled_by(self) -> str | None:
@@ -385,7 +385,7 @@ class Pipeline(Looking):
             host=self.host,
             at=clock.wall(),
             head=run.anchor,
-            retry_after=self.told.retry_after,
+            retry_after=self.reported.retry_after,
         )
         verdict.append(self.store.folder, told)
         return told

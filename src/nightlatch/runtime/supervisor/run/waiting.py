@@ -41,7 +41,7 @@ class Signals:
 
     def __init__(self, supervision: Supervision) -> None:
         # One that came before, too late for the command, counts too.
-        self.asked = [supervision.asked_with] if supervision.asked_with else []
+        self.asked = [supervision.end_signal] if supervision.end_signal else []
         self._before = supervision.collect_signals(self.asked)
 
     def back(self) -> int:
