@@ -11,7 +11,7 @@ from nightlatch.core.model import Holder
 from nightlatch.errors import RunEnded, StaleToken, StoreUnreachable
 from nightlatch.ledger import open_for
 from nightlatch.ledger.ledger import Ledger
-from nightlatch.ledger.nested import NestedRun, NestedLedger
+from nightlatch.ledger.nested import NestedLedger, NestedRun
 from nightlatch.system import identity
 from tests.support.programs import until
 
