@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ....core.protocols import Store
     from ....core.row import Claim, Row
     from ....ledger.ledger import Ledger
-    from ....ledger.model import Run
+    from ....ledger.records import RunRow
     from ...shared.leases.lease import Lease
     from ...shared.verdict import Verdict
 
@@ -47,7 +47,7 @@ class Claimed:
 
     # ── before the lease ──
 
-    def closed_by(self, known: Run | None) -> bool:
+    def closed_by(self, known: RunRow | None) -> bool:
         """Has the run of this slot ended already, or may no more attempts of it be made by a schedule? A lost one may
         be tried again, where the job says so."""
         self._attempts = known.attempt if known else 0

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ....core.job import Job
-    from ....ledger.model import Run
+    from ....ledger.records import RunRow
     from ...shared.leases.lease import Lease
     from ...shared.verdict import Verdict
     from ..batches.batch import Checkpoints
@@ -49,7 +49,7 @@ def run(
     *,
     store: str | None = None,
     checkpoints: Checkpoints | None = None,
-    after: Run | None = None,
+    after: RunRow | None = None,
     claim: Claimed | None = None,
 ) -> tuple[Verdict, Signals | None]:
     """One try, for `tries.run`. `after`: the run that the last one left waiting. If another try follows, the signals
@@ -85,7 +85,7 @@ class Pipeline(Preflight):
         job: Job,
         store: str | None,
         checkpoints: Checkpoints | None = None,
-        after: Run | None = None,
+        after: RunRow | None = None,
         claim: Claimed | None = None,
     ) -> None:
         super().__init__(job, store, after)
@@ -177,7 +177,7 @@ class Pipeline(Preflight):
         waits = record(self.ledger, self._open(self.unsealed), why, self.host)
         return self._tell(waits, statuses.exit_code(waits.status))
 
-    def _open(self, key: str) -> Run:
+    def _open(self, key: str) -> RunRow:
         if self.after:  # what was ended meanwhile is not opened again
             return self.ledger.run(self.after.id) or self.after
         return self.ledger.open_run(
@@ -239,7 +239,7 @@ class Pipeline(Preflight):
             self._publish()
         return self._settle(key, clock.now() - started)
 
-    def _held_back(self, run: Run) -> Verdict | None:
+    def _held_back(self, run: RunRow) -> Verdict | None:
         """How it ended if no try is to be made of it; raises `Busy` if none may be made now."""
         if not self.after and run.status != statuses.WAITING:
             return None
@@ -395,7 +395,7 @@ class Pipeline(Preflight):
             return None
         return pause_seconds(self.number, base=self.job.backoff, asked=self.reported.retry_after)
 
-    def _end_begun(self, lease: Lease, run: Run) -> None:
+    def _end_begun(self, lease: Lease, run: RunRow) -> None:
         """The run has ended, and every machine may know; one that needs a person stays on the list for all of them."""
         if self._lists_begun and not statuses.needs_person(run.status):
             lease.ended = begun.ended(lease, self.ledger, run.key)
@@ -428,7 +428,7 @@ class Pipeline(Preflight):
 
     # ── tell ──
 
-    def _tell(self, run: Run, exit_code: int) -> Verdict:
+    def _tell(self, run: RunRow, exit_code: int) -> Verdict:
         told = verdict.of(
             run,
             exit_code=exit_code,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ....core.job import Job
-    from ....ledger.model import Run
+    from ....ledger.records import RunRow
     from ..batches.batch import Checkpoints
     from .claim import Claimed
 
@@ -33,7 +33,7 @@ def run(
 
     `report` hears of every try that is followed by another. `claim`: the one that it is started for.
     """
-    after: Run | None = None
+    after: RunRow | None = None
     claimed: Claimed | None = None
     if claim:
         from .claim import Claimed
