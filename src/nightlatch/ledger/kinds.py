@@ -155,12 +155,12 @@ CUT = EntryKind("cut", "{by} removed what was older than the retention", job="ru
 
 # ── a job's slots ──
 
-DEFINED = Kind("defined", "another definition is in force[, by {by}]: {definition}", job="definition was by")
-PAUSED = Kind("paused", "{by} paused it[ until {until}][: {reason}]", job="by until reason")
-UNPAUSED = Kind("unpaused", "{by} ended the pause", job="by")
-SLOT_SKIPPED = Kind("slot-skipped", "{by} skipped the slot {slot}", job="slot by")
-SET_BACK = Kind("set-back", "its slots go on from {to}, not from {was}: the clock was ahead", job="was to era by")
-STRUCK = Kind("struck", "{slots} slots beyond {time} do not count: the clock was ahead", job="time era slots")
+DEFINED = EntryKind("defined", "another definition is in force[, by {by}]: {definition}", job="definition was by")
+PAUSED = EntryKind("paused", "{by} paused it[ until {until}][: {reason}]", job="by until reason")
+UNPAUSED = EntryKind("unpaused", "{by} ended the pause", job="by")
+SLOT_SKIPPED = EntryKind("slot-skipped", "{by} skipped the slot {slot}", job="slot by")
+SET_BACK = EntryKind("set-back", "its slots go on from {to}, not from {was}: the clock was ahead", job="was to era by")
+STRUCK = EntryKind("struck", "{slots} slots beyond {time} do not count: the clock was ahead", job="time era slots")
 
 # ── publishing ──
 

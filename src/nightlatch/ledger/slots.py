@@ -6,7 +6,7 @@ from __future__ import annotations
 from ..core.row import SlotRecord
 from ..core.value import replace, value
 from . import kinds
-from .rows import Rows
+from .typed_table import TypedTable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class JobSlots:
 
 _NEWS = ["last", "count", "outcome", "reason", "slot", "run", "host", "at", "era"]
 # The same range may be known to several machines, grown further by one of them, or struck out and written anew.
-_RECORD = Rows(
+_RECORD = TypedTable(
     "slot_record",
     JobSlots,
     f"ON CONFLICT (job, first) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _NEWS)} "

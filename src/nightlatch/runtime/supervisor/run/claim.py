@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 LOOK_AGAIN = 10.0  # seconds until a claim that found the lease held is tried again
 KEPT = 50  # records that a row keeps where each machine has a ledger of its own
-_FAILED = (*statuses.FAILURES, *statuses.ASKING)
+_FAILED = (*statuses.FAILURES, *statuses.NEEDS_PERSON)
 
 
 class Claimed:
