@@ -10,7 +10,7 @@ from ..store.git import names
 from ..store.git.remote import Remote, resolve
 from ..store.git.store import GitStore
 from .bearer import present
-from .git_fence import Fence
+from .git_fence import BranchFence
 from .git_push import Push
 from .worktree import Worktree
 
@@ -50,7 +50,7 @@ class Git:
     def _open(self, remote: Remote, branch: str) -> None:
         self.branch = branch = names.branch(branch)
         self.url = f"git+{without_password(remote.url)}#{branch}"
-        self._fence = Fence(remote, branch, self.url)
+        self._fence = BranchFence(remote, branch, self.url)
         self._remote = remote
         self.registered: Mark | None = None
 
