@@ -343,7 +343,7 @@ class Pipeline(Preflight):
         """Seconds until the next try; None: there is none."""
         if self.number > self.job.retries or not retry.worth_another(status, exit_code):
             return None
-        return pause_seconds(self.number, base=self.job.backoff, asked=self.reported.retry_after)
+        return pause_seconds(self.number, base=self.job.backoff, at_least=self.reported.retry_after)
 
     def _end_begun(self, lease: Lease, run: Run) -> None:
         """The run has ended, and every machine may know; one that needs a person stays on the list for all of them."""

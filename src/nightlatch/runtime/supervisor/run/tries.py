@@ -33,13 +33,13 @@ def run(
     """
     after: Run | None = None
     while True:
-        told, signals = pipeline.run(job, store=store, checkpoints=checkpoints, after=after)
+        ended_verdict, signals = pipeline.run(job, store=store, checkpoints=checkpoints, after=after)
         if not signals:
-            return told
-        report(told)
+            return ended_verdict
+        report(ended_verdict)
         from . import waiting
 
-        found = waiting.wait(told, store, signals)
+        found = waiting.wait(ended_verdict, store, signals)
         if isinstance(found, Verdict):
             return found
         after = found
