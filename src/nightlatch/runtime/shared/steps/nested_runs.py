@@ -9,7 +9,7 @@ from ....core.effects import DONE
 from ....core.keys import key as derive
 from ....errors import Error, InDoubt, RunEnded, Stop, StoreUnreachable, UsageError
 from ....ledger.chain import clean
-from ....ledger.inside import MOST, InnerRun
+from ....ledger.nested import MOST, NestedRun
 from ....system import clock
 from ..effect_records import ledger_is_per_machine
 from ..replies import refusal
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from ....core.model import Holder
     from ....core.protocols import Store
-    from ....ledger.inside import Due
     from ....ledger.ledger import Ledger
-    from ....ledger.model import Run
+    from ....ledger.nested import PendingWrite
+    from ....ledger.records import RunRow
 
     class HeldLease(Protocol):
         """What is needed here of a lease."""
@@ -50,10 +50,10 @@ class NestedRuns:
     """All nested runs of one run. Any thread may call it."""
 
     def __init__(
-        self, lease: HeldLease, ledger: Ledger, around: Run, folder: str, redacted: Callable[[str], str]
+        self, lease: HeldLease, ledger: Ledger, around: RunRow, folder: str, redacted: Callable[[str], str]
     ) -> None:
         self._lease, self._ledger, self._folder, self._redacted = lease, ledger, folder, redacted
-        self._around, self._inside = around, ledger.inside(around)
+        self._around, self._rows = around, ledger.nested_runs(around)
         self._mutex = allocate_lock()  # for writes
         # By the run's id when it was begun: a person may open a run for the same key before this one is written.
         self._open: dict[str, _OpenRun] = {}
@@ -81,12 +81,12 @@ class NestedRuns:
 
     def _begin(self, key: str) -> dict[str, Any]:
         done = self._lease.store.look(self._around.job, key)
-        begun = self._inside.begin(key, self._lease.holder)
-        if isinstance(begun, InnerRun):
+        begun = self._rows.begin(key, self._lease.holder)
+        if isinstance(begun, NestedRun):
             if done:
                 why = "its key is done already"
                 with self._mutex:
-                    self._inside.commit([begun.ending(statuses.SUCCEEDED, reason=why, elapsed=0.0)])
+                    self._rows.commit([begun.ending(statuses.SUCCEEDED, reason=why, elapsed=0.0)])
                 return {"status": DONE, "result": ""}
             recorder = Recorder(self._ledger, begun, self._folder, self._redacted)
             self._open[begun.run.id] = _OpenRun(begun, recorder)
@@ -108,7 +108,7 @@ class NestedRuns:
 
     def _record(self, requests: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         replies: list[dict[str, Any]] = [{"ok": True} for _ in requests]
-        pending: list[tuple[int, str, Due]] = []
+        pending: list[tuple[int, str, PendingWrite]] = []
         for index, request in enumerate(requests):
             # Two requests about one run are written one after the other.
             if len(pending) == MOST or any(name == request["run"] for _, name, _ in pending):
@@ -131,7 +131,7 @@ class NestedRuns:
                 try:
                     # Not durably: the first step, or the end, makes it so, and before them nothing is promised. (A
                     # server may lose it while we go on, so there it is durable.)
-                    self._inside.commit([one.run.beginning() for one in late], lazy=not self._ledger.many_machines)
+                    self._rows.commit([one.run.beginning() for one in late], lazy=not self._ledger.many_machines)
                 except (Error, Stop):  # its first step will raise the same error
                     for one in late:
                         one.write_at = now + _AGAIN
@@ -142,7 +142,7 @@ class NestedRuns:
         for one in self._open.values():
             elapsed = clock.now() - one.started
             try:
-                self._inside.commit([one.run.ending(statuses.FAILED, reason=_GONE, elapsed=elapsed)])
+                self._rows.commit([one.run.ending(statuses.FAILED, reason=_GONE, elapsed=elapsed)])
             except (Error, Stop):
                 continue
         self._open.clear()
@@ -153,7 +153,7 @@ class NestedRuns:
 
     def _sweep(self) -> None:
         """End what the child had begun, and mark done what it had finished but not yet marked."""
-        for run in self._ledger.handled_in(self._around):
+        for run in self._ledger.nested_in(self._around):
             if run.status == statuses.RUNNING:
                 try:
                     writer = self._ledger.seal(run.id, token=run.token, grant=run.grant, holder=run.holder)
@@ -171,7 +171,7 @@ class NestedRuns:
             raise UsageError(f"the run {run} is not open here")
         return self._open[run]
 
-    def _due(self, request: dict[str, Any]) -> Due | None:
+    def _due(self, request: dict[str, Any]) -> PendingWrite | None:
         """What has to be written for a request; None if it is already written."""
         one = self._find(str(request["run"]))
         if request["do"] == "step":
@@ -190,10 +190,10 @@ class NestedRuns:
         elapsed = clock.now() - one.started
         return one.run.ending(status, reason=clean(reason), elapsed=elapsed, steps=steps, traceback=traceback)
 
-    def _commit(self, pending: list[tuple[int, str, Due]], replies: list[dict[str, Any]]) -> None:
+    def _commit(self, pending: list[tuple[int, str, PendingWrite]], replies: list[dict[str, Any]]) -> None:
         """Write what waits; a request that cannot be written gets a refusal as its reply."""
         try:
-            self._inside.commit([due for *_, due in pending])
+            self._rows.commit([due for *_, due in pending])
         except (Error, Stop) as error:
             if len(pending) == 1:
                 replies[pending[0][0]] = refusal(error)
@@ -229,7 +229,7 @@ class NestedRuns:
 class _OpenRun:
     """A nested run that is being worked on."""
 
-    def __init__(self, run: InnerRun, recorder: Recorder) -> None:
+    def __init__(self, run: NestedRun, recorder: Recorder) -> None:
         self.run, self.recorder, self.started = run, recorder, clock.now()
         self.write_at = self.started + _WAIT
 
