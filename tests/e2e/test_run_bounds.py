@@ -123,10 +123,10 @@ def test_an_agent_whose_result_says_is_error_has_failed_whatever_its_exit_code(s
     [
         (["--stall", "5m"], "needs a source of progress"),
         (["--budget", "eur=2", "--meter", "report"], "not understood"),
-        (["--budget", "usd=lots", "--meter", "report"], "does not name an amount"),
+        (["--budget", "usd=lots", "--meter", "report"], "has no valid amount"),
         (["--slot", "soon"], "is not a schedule"),
         (["--slot", "0 2 * * *", "--tz", "Mars/Olympus"], "time zone"),
-        (["--slot", "0 2 * * *", "--key", "k"], "leave --key away"),
+        (["--slot", "0 2 * * *", "--key", "k"], "drop --key"),
         (["--cwd", "/nowhere"], "no such folder"),
         (["--env", "A"], "NAME=VALUE"),
         (["--env", "NIGHTLATCH_GRANT=x"], "another name"),

@@ -78,7 +78,7 @@ def test_a_trigger_holds_the_fence_to_the_end_of_the_transaction(postgres_target
     """Raw SQL that has the token cannot be overtaken between its statement and its commit."""
     from nightlatch.gates import sql_postgres
 
-    monkeypatch.setattr(sql_postgres, "GIVEN", 0.1)
+    monkeypatch.setattr(sql_postgres, "GRACE", 0.1)
     gate = postgres_target.gate()
     gate.install("article")
     gate.seal(MARK, "me")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .sql import Sql
 
 
-class Kind:
+class GateKind:
     """A kind of gate: one row of `KINDS`, and a module whose class is made again from its URL by `from_url`."""
 
     def __init__(
@@ -40,18 +40,18 @@ class Kind:
 
 
 KINDS = (
-    Kind("file", module="file", name="File", on_disk=True, published_to=True),
-    Kind("folder", module="folder", name="Folder", on_disk=True, published_to=True),
-    Kind("s3", "gs", "az", module="objects", name="Object", published_to=True),
-    Kind("git", module="git", name="Git"),  # git+https, git+ssh and so on
-    Kind("postgresql", "postgres", module="sql", name="Sql"),
-    Kind("sqlite", module="sql", name="Sql", on_disk=True),
+    GateKind("file", module="file", name="File", on_disk=True, published_to=True),
+    GateKind("folder", module="folder", name="Folder", on_disk=True, published_to=True),
+    GateKind("s3", "gs", "az", module="objects", name="Object", published_to=True),
+    GateKind("git", module="git", name="Git"),  # git+https, git+ssh and so on
+    GateKind("postgresql", "postgres", module="sql", name="Sql"),
+    GateKind("sqlite", module="sql", name="Sql", on_disk=True),
 )
 
 __all__ = ["File", "Folder", "Git", "Object", "Sql", "at", "open"]
 
 
-def kind_of(url: str) -> Kind | None:
+def kind_of(url: str) -> GateKind | None:
     """What kind of gate a URL names; None if it names none, as a path does."""
     first, plus, _ = url.partition("+")  # git+origin#main has no colon
     scheme, colon, _ = url.partition(":")

@@ -69,7 +69,7 @@ class File(OnDisk):
         old = self._old()
         temporary = self._marks.new_path()
         try:
-            with self._marks.explained():
+            with self._marks.explain_errors():
                 inode = _fill(temporary, content, mode, old)
             with self._marks.locked():
                 self._marks.admit(mark, by)

@@ -65,12 +65,12 @@ class Folder(OnDisk):
             raise UsageError(f"{self.path} lies inside {source}: publish to a place outside of what is published")
         self._check_link(adopt)
         mark, by = present(self, bearer)
-        with self._marks.explained():
+        with self._marks.explain_errors():
             os.makedirs(self.releases, exist_ok=True)
             self._sweep_releases()
         unfinished = os.path.join(self.releases, marks.new_name())
         try:
-            with self._marks.explained():
+            with self._marks.explain_errors():
                 treecopy.copy(source, unfinished)
             with self._marks.locked():
                 self._marks.admit(mark, by)
@@ -89,7 +89,7 @@ class Folder(OnDisk):
         except BaseException:
             treecopy.remove(unfinished)
             raise
-        with self._marks.explained():
+        with self._marks.explain_errors():
             for path in doomed:
                 treecopy.remove(path)
         return release
@@ -110,7 +110,7 @@ class Folder(OnDisk):
             self._link(before, link)
             self._marks.note_landing(mark, fence.BACK, before)
             self._switch(link)
-        with self._marks.explained():
+        with self._marks.explain_errors():
             for path in aside:
                 treecopy.remove(path)
         return before

@@ -9,7 +9,7 @@ from ..errors import GateUnreachable, StaleToken, StoreUnreachable
 from ..store import url as store_url
 from ..store.git import names
 from ..store.git.objects import Pack
-from ..store.git.repository import Move, Moved, PushRefused, Repository
+from ..store.git.repository import Moved, PushRefused, RefMove, Repository
 from ..system import clock, durable, identity
 from . import git_seen, refusals
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from ..store.git.remote import Remote
 
 TIMEOUT = 30.0
-CROWD = 20  # how often other leases' holders, or our own keeper, may come first
+MAX_TRIES = 20  # how often other leases' holders, or our own keeper, may come first
 
 
-class Fence:
+class BranchFence:
     def __init__(self, remote: Remote, branch: str, url: str) -> None:
         self.branch, self.url = branch, url
         folder = store_url.folder_of(f"git+{remote.url}")
@@ -39,7 +39,7 @@ class Fence:
 
     def look(self) -> tuple[str, str]:
         """(the branch's tip, the fence) at the remote; "" for what is not there."""
-        with reached():
+        with gate_errors():
             stands = self.repository.look(self.branch_ref, self.ref, timeout=TIMEOUT)
         return stands.get(self.branch_ref, ""), stands.get(self.ref, "")
 
@@ -72,14 +72,14 @@ class Fence:
 
         Again from where it stands if another came first.
         """
-        for _ in range(CROWD):
+        for _ in range(MAX_TRIES):
             tip, old = self.look()
             marks = decide(self.marks(old))
             if marks is None:
                 return
             try:
                 move = self.forward(old, marks)
-                with reached():
+                with gate_errors():
                     self.repository.swap([move], timeout=TIMEOUT)
                 self.remember(tip, move.new, marks)
                 return
@@ -87,16 +87,16 @@ class Fence:
                 raise GateUnreachable(f"{self.url} cannot be sealed: the server refuses it ({refused})") from refused
             except Moved:
                 continue
-        raise GateUnreachable(f"{self.url} is sealed by others all the time; no turn in {CROWD} tries. Try again")
+        raise GateUnreachable(f"{self.url} is sealed by others all the time; no turn in {MAX_TRIES} tries. Try again")
 
-    def forward(self, old: str, marks: dict[str, KeptMark]) -> Move:
+    def forward(self, old: str, marks: dict[str, KeptMark]) -> RefMove:
         """To a new commit on top of the fence that was seen. New even with the same marks: an unchanged ref is not
         compared, and the branch would move."""
         pack = Pack()
         message = f"fence of {self.branch}\n\n{fence.pack(marks)}\nnonce={identity.new_id()}"
         commit = pack.commit(message, parent=old, at=clock.wall())
         self.repository.write(pack)
-        return Move(ref=self.ref, old=old, new=commit.oid)
+        return RefMove(ref=self.ref, old=old, new=commit.oid)
 
     def remember(self, tip: str, seen: str, marks: dict[str, KeptMark]) -> None:
         git_seen.keep(self._seen, tip, seen)
@@ -121,14 +121,14 @@ class Fence:
         """The fence that was seen; it may have moved on since, so the chain is asked, not the ref."""
         if not oid:
             return None
-        with reached():
+        with gate_errors():
             found = self.repository.commits({self.ref: oid}, timeout=TIMEOUT)
         if not found:
             raise GateUnreachable(f"the fence of {self.url} is not what it was: somebody has set it back. Look at it")
         return found[self.ref]
 
 
-class reached:
+class gate_errors:
     """What cannot be reached here is a gate."""
 
     def __enter__(self) -> None:

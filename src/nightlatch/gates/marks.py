@@ -53,13 +53,13 @@ class Marks:
                 + f": no turn in {PATIENCE:.0f} s. Nothing was written. End that process, then try again"
             )
         try:
-            with self.explained():
+            with self.explain_errors():
                 yield
         finally:
             lock.release()
 
     def _taken(self, lock: filelock.FairLock) -> bool:
-        with self.explained():
+        with self.explain_errors():
             try:
                 return lock.acquire_from_stopped(PATIENCE)
             except PermissionError as error:
@@ -114,7 +114,7 @@ class Marks:
         """What has landed here, the oldest first, as far as it is kept. Without the lock: as of a moment ago."""
         if not os.path.isdir(self.folder):
             return ()
-        with self.explained():
+        with self.explain_errors():
             noted = self._noted()  # first: what becomes a line of the marks meanwhile is then found twice, not missed
             return self._with_last(noted, *self._read())
 
@@ -151,7 +151,7 @@ class Marks:
 
     def read(self) -> dict[str, KeptMark]:
         """Every mark by lease name. Without the lock: as they stood a moment ago."""
-        with self.explained():
+        with self.explain_errors():
             return self._read()[0]
 
     def _read(self) -> tuple[dict[str, KeptMark], tuple[Landing, ...]]:
@@ -179,7 +179,7 @@ class Marks:
         """The hidden folder, made at first use together with those above it."""
         if not self._local:
             self._check_place()
-        with self.explained():
+        with self.explain_errors():
             if not os.path.isdir(self.folder):
                 if self.expected:
                     raise self._moved(min(self.expected))
@@ -217,7 +217,7 @@ class Marks:
                 os.unlink(os.path.join(self.folder, name))
 
     @contextmanager
-    def explained(self) -> Iterator[None]:
+    def explain_errors(self) -> Iterator[None]:
         """Turns what the file system says into one line that tells a person what to do."""
         try:
             yield

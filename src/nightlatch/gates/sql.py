@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from ..core.model import KnownGrants, Mark
     from ..core.protocols import Bearer
 
-    class Fence(Protocol):
+    class GateMarks(Protocol):
         """The marks of one gate, in a transaction that no other seal of that gate runs beside."""
 
         def read(self) -> dict[str, KeptMark]: ...
         def write(self, standing: KeptMark) -> None: ...
         def record(self, refusal: Refusal) -> None: ...
 
-    class Entered(Protocol):
+    class GatedTransaction(Protocol):
         """The user's transaction, begun and past the check: the mark cannot change before it ends."""
 
         def commit(self) -> None:
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 
         url: str  # without a password
 
-        def alone(self, gate: str, mark: Mark | None) -> Any:
-            """A context: a `Fence` in a transaction of its own, durable when the context ends."""
+        def exclusive(self, gate: str, mark: Mark | None) -> Any:
+            """A context: a `GateMarks` in a transaction of its own, durable when the context ends."""
 
-        def enter(self, connection: Any, gate: str, mark: Mark) -> Entered | None:
+        def enter(self, connection: Any, gate: str, mark: Mark) -> GatedTransaction | None:
             """Begin the user's transaction if this very mark stands; None, and nothing begun, if not."""
 
         def standing(self, gate: str) -> dict[str, KeptMark]: ...
@@ -105,7 +105,7 @@ class Sql:
         refused: StaleToken | None = None
         before: KeptMark | None = None
         try:
-            with self._known.alone(self.name, mark) as marks:
+            with self._known.exclusive(self.name, mark) as marks:
                 standing = marks.read()
                 before = standing.get(mark.name)
                 try:
@@ -157,7 +157,7 @@ class Sql:
 
     def adopt(self, store: str) -> int:
         """Re-key marks of another store to this one, tokens kept; returns how many there were."""
-        with self._known.alone(self.name, None) as marks:
+        with self._known.exclusive(self.name, None) as marks:
             foreign = [stands for stands in marks.read().values() if stands.mark.store != store]
             for stands in foreign:
                 # Without its grant too: a trigger knows no stores, and would let the old holder in by it.
@@ -189,7 +189,7 @@ class Sql:
             )
         return self._database
 
-    def _enter(self, connection: Any, mark: Mark, by: str) -> Entered:
+    def _enter(self, connection: Any, mark: Mark, by: str) -> GatedTransaction:
         for _ in range(_TRIES):
             entered = self._known.enter(connection, self.name, mark)
             if entered:
@@ -202,7 +202,7 @@ class Sql:
             f"Nothing was written. Give the gate the URL of the database it is used on"
         )
 
-    def _give_up(self, entered: Entered, error: BaseException) -> None:
+    def _give_up(self, entered: GatedTransaction, error: BaseException) -> None:
         try:
             entered.rollback()
         except GateUnreachable as failed:

@@ -31,7 +31,7 @@ LEFT JOIN pg_stat_activity a ON a.pid = blocker.pid
 WHERE l.pid = %s AND NOT l.granted AND l.locktype = 'transactionid' AND a.application_name IS DISTINCT FROM %s"""
 
 
-class Watch:
+class SealWatch:
     """Looks at one waiting seal, from a thread and a connection of its own."""
 
     def __init__(self, connect: Callable[[], psycopg.Connection[Any]], url: str) -> None:

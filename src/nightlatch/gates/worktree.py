@@ -47,14 +47,14 @@ class Worktree:
     def tip(self) -> str:
         code, out, said = self.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
         if code:
-            raise UsageError(f"there is no commit to push in {self.folder} ({_last(said) or 'HEAD is empty'})")
+            raise UsageError(f"there is no commit to push in {self.folder} ({_last_line(said) or 'HEAD is empty'})")
         return out
 
     def set_tip(self, commit: str) -> None:
         """Name another commit with the same files as the tip."""
         code, _, said = self.run("update-ref", "HEAD", commit)
         if code:
-            raise GateUnreachable(f"HEAD of {self.folder} could not be set to {commit} ({_last(said)})")
+            raise GateUnreachable(f"HEAD of {self.folder} could not be set to {commit} ({_last_line(said)})")
 
     def track(self, remote: str, branch: str, commit: str) -> None:
         """Remember where the remote's branch stands, as `git push` does for a remote that is fetched as usual."""
@@ -65,7 +65,7 @@ class Worktree:
     def contains(self, ancestor: str, commit: str) -> bool:
         return self.run("merge-base", "--is-ancestor", ancestor, commit)[0] == 0
 
-    def common(self, url: str, ref: str, base: str, tip: str) -> str:
+    def merge_base(self, url: str, ref: str, base: str, tip: str) -> str:
         """The newest commit that `base`, which the branch has, and `tip` share; "" if none. Fetches what is missing."""
         code, out, _ = self.run("merge-base", base, tip)
         if code > 1:  # base is not here yet
@@ -79,14 +79,14 @@ class Worktree:
             return
         code, _, said = self.fetch_into(url, ref, timeout=_REMOTE)
         if code:
-            raise GateUnreachable(f"{ref} of {url} could not be fetched ({_last(said)}). Nothing was pushed")
+            raise GateUnreachable(f"{ref} of {url} could not be fetched ({_last_line(said)}). Nothing was pushed")
 
     def fetch_into(self, url: str, ref: str, kept: str = "", *, timeout: float) -> tuple[int, str, str]:
         """`git fetch` of one ref, kept under the name `kept` if there is one."""
         words = ("fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--", url)
         return self.run(*self._config, *words, f"+{ref}:{kept}" if kept else ref, timeout=timeout)
 
-    def follow(self, base: str, branch: str) -> str:
+    def rebase_onto(self, base: str, branch: str) -> str:
         """Put our commits on top of `base`; returns the new tip. `Conflict`: everything is as it was before."""
         before = self.tip()
         code, out, said = self.run("-c", "rebase.autoStash=true", "rebase", "--quiet", base)
@@ -96,20 +96,20 @@ class Worktree:
         files = sorted({line.rpartition(" in ")[2] for line in out.splitlines() if line.startswith("CONFLICT")})
         raise Conflict(
             f"somebody else's push to {branch} conflicts with this one"
-            + (f" in {', '.join(files)}" if files else f" ({_last(said)})")
+            + (f" in {', '.join(files)}" if files else f" ({_last_line(said)})")
             + f". It needs a person: nothing was pushed, and the work is kept in {self.folder} as {before[:12]}. "
             f"There: git pull --rebase, resolve, then push it (from a run's workspace, whose own push is off, with git "
             f"push URL HEAD:{branch}, and then nightlatch resolve RUN done)"
         )
 
-    def sign(self, tip: str, trailers: Mapping[str, str]) -> str:
+    def add_trailers(self, tip: str, trailers: Mapping[str, str]) -> str:
         """The same commit with trailers that tell where it came from; itself where it must stay as it is.
 
         A commit with a signature, or one that others have already, keeps its name.
         """
         code, content, said = self.run("cat-file", "commit", tip)
         if code:
-            raise UsageError(f"{tip} cannot be read in {self.folder} ({_last(said)})")
+            raise UsageError(f"{tip} cannot be read in {self.folder} ({_last_line(said)})")
         head, _, message = content.partition("\n\n")
         if "\ngpgsig" in head or self._is_shared(tip):
             return tip
@@ -133,7 +133,7 @@ class Worktree:
     def _write(self, commit: str) -> str:
         code, made, said = self.run("hash-object", "-t", "commit", "-w", "--stdin", stdin=commit)
         if code:
-            reason = _last(said) or "git says nothing"
+            reason = _last_line(said) or "git says nothing"
             raise GateUnreachable(f"no commit can be written in {self.folder} ({reason}). Nothing was pushed")
         return made
 
@@ -160,6 +160,6 @@ class Worktree:
             raise GateUnreachable("git is not installed: install git 2.24 or newer") from error
 
 
-def _last(said: str) -> str:
+def _last_line(said: str) -> str:
     lines = [line.strip() for line in said.splitlines() if line.strip() and not line.startswith("hint:")]
     return lines[-1].removeprefix("fatal: ").removeprefix("error: ") if lines else ""

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from ..core.value import value
 from ..database.guarded import Table
-from .rows import Rows
+from .typed_table import TypedTable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from .model import Run
+    from .records import RunRow
     from .tables import Tables
 
 
@@ -43,7 +43,7 @@ class Hold:
     agent: str = ""
 
 
-HOLD = Rows("held", Hold)
+HOLD = TypedTable("held", Hold)
 
 
 class _Removal(Table):
@@ -125,6 +125,6 @@ class Holds:
         values = {"day": day, "since": since} | ({"job": job} if job else {})
         return int(self._tables.read(_taken_sql(unit, job), **values)[0][0])
 
-    def of_run(self, run: Run) -> list[Hold]:
+    def of_run(self, run: RunRow) -> list[Hold]:
         """Calls in flight of a run: those of earlier attempts were left behind by them."""
         return list(map(HOLD.read, self._tables.read(_OPEN, run=run.id)))

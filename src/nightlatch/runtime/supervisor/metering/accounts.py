@@ -51,7 +51,7 @@ class Accounts:
         before: Callable[[str, str], float],
         used: Callable[[dict[str, float], str], None],
     ) -> None:
-        """`before(unit, "run")`: by earlier attempts. `used`: told of every amount, and of which item."""
+        """`before(unit, "run")`: by earlier attempts. `used`: hears of every amount, and of which item."""
         self._caps = [cap for cap in caps if cap.unit in METERED]
         self._item_caps = [cap for cap in item_caps if cap.unit in METERED]
         self._everything = [cap for cap in everything if cap.unit in METERED]

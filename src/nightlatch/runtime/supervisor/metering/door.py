@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ...shared.leases.lease import Lease
     from ..run.ending import Ending
-    from ..socket.listener import Told
+    from ..socket.reported import Reported
     from .accounts import Accounts
 
 _MODULE = "nightlatch.gateway"
@@ -167,17 +167,17 @@ class Door:
     def write(self) -> None:
         self._accounts.write()
 
-    def conclude(self, told: Told, ending: Ending) -> None:
+    def conclude(self, reported: Reported, ending: Ending) -> None:
         """The command has ended: what its calls mean for how it did."""
         accounts = self._accounts
-        told.refused = accounts.refused
+        reported.refused = accounts.refused
         if accounts.refused:
-            told.unmetered = f"{accounts.refused} ({accounts.refusals} refused)"
+            reported.unmetered = f"{accounts.refused} ({accounts.refusals} refused)"
         elif accounts.unpriced:
-            told.failure = told.failure or accounts.unpriced
-            told.unmetered = accounts.unpriced
-        elif accounts.is_capped and not told.used:
-            told.unmetered = "no call to a model was metered: its budget was not counted"
+            reported.failure = reported.failure or accounts.unpriced
+            reported.unmetered = accounts.unpriced
+        elif accounts.is_capped and not reported.used:
+            reported.unmetered = "no call to a model was metered: its budget was not counted"
 
     def cut(self) -> None:
         """The lease is lost: streams end at once."""

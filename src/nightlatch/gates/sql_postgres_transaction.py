@@ -29,7 +29,7 @@ _ENDED = (
 )
 
 
-class Entered:
+class PostgresTransaction:
     """The user's transaction, which has the mark's row share-locked."""
 
     def __init__(self, database: Postgres, connection: psycopg.Connection[Any], gate: str, mark: Mark) -> None:
@@ -98,7 +98,7 @@ class Entered:
         try:
             committed = settle(self._database.connect, self._number, self._gate, self._mark)
         except psycopg.Error as failed:
-            raise self._in_doubt(f"and the server cannot be asked: {line(failed)}") from error
+            raise self._in_doubt(f"and the server cannot be asked: {one_line(failed)}") from error
         if committed is None:
             raise self._in_doubt("and the server does not know any more") from error
         if not committed:
@@ -118,7 +118,7 @@ class Entered:
             self._leave()
         except psycopg.Error as error:
             if not self._connection.closed:
-                raise GateUnreachable(f"the transaction could not be rolled back: {line(error)}") from error
+                raise GateUnreachable(f"the transaction could not be rolled back: {one_line(error)}") from error
 
     def _leave(self) -> None:
         """Roll back what is open, give the connection back as it was, and the passage to the next transaction."""
@@ -136,6 +136,6 @@ class Entered:
         return bool(self._connection.closed)
 
 
-def line(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
     """What the server said, in one line."""
     return " ".join(str(error).split()).rstrip(".")

@@ -25,7 +25,7 @@ _ENDED = (
 )
 
 
-class Entered:
+class SqliteTransaction:
     """The user's transaction, inside BEGIN IMMEDIATE: no seal can happen beside it."""
 
     def __init__(self, connection: sqlite3.Connection, lock: FairLock, gate: str, mark: Mark) -> None:
