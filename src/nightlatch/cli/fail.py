@@ -7,7 +7,7 @@ import sys
 
 from ..core import retry
 from ..errors import UsageError
-from ..runtime.shared.client import tell
+from ..runtime.shared.client import send
 from ..system import clock
 from .arguments import Parser
 
@@ -41,9 +41,9 @@ def main(argv: list[str]) -> int:
     reason = args.reason or said
     after = _seconds(args.retry_after) if args.retry_after.strip() else 0.0
     if "NIGHTLATCH_SOCKET" in os.environ:
-        tell(do="fail", reason=reason)
+        send(do="fail", reason=reason)
         if again and after:
-            tell(do="retry-after", seconds=after)
+            send(do="retry-after", seconds=after)
     print(f"nightlatch: {reason}", file=sys.stderr)
     return retry.TRY_AGAIN if again else retry.FAILED_FOR_GOOD
 

@@ -19,7 +19,7 @@ from ...errors import UsageError
 from ..shared.job import here
 from ..shared.plan import Plan
 from ..shared.verdict import Verdict
-from .start import metered, rehearsed, signature, supervised
+from .start import metered, signature, supervised, supervised_dry_run
 
 if TYPE_CHECKING:
     from ...core.keywords import JobOptions
@@ -96,7 +96,7 @@ def job(
             return supervised(start(args, kwargs), store=store)
 
         def dry_run(*args: Any, **kwargs: Any) -> Plan:
-            return rehearsed(start(args, kwargs), store=store)
+            return supervised_dry_run(start(args, kwargs), store=store)
 
         made = cast(Supervisable, function)
         made.run, made.dry_run = run, dry_run  # type: ignore[method-assign]

@@ -12,8 +12,8 @@ from ...core.keys import key as derive
 from ...errors import Error, NotDone, UsageError
 from ...system import clock
 from .planned import Planned, holds
-from .steps.drive import Ask, Call, Pause, Work
-from .steps.step import Memory, Retry, as_recorded, pause_after, reason_of, serialised
+from .steps.drive import Call, Pause, SupervisorRequest, Work
+from .steps.step import Retry, StepMemory, as_recorded, pause_after, reason_of, serialised
 
 Proof = type[BaseException] | int  # an exception's class, or an HTTP status
 
@@ -21,7 +21,7 @@ _LONGEST_RESULT = 60_000  # characters of JSON
 _A_WORD = 1.0  # and between two words to the supervisor meanwhile: this is no stall
 
 
-class Wanted:
+class EffectRequest:
     """What is to be done once. Times are seconds."""
 
     def __init__(
@@ -56,7 +56,7 @@ def _is_proof(one: object) -> bool:
     return isinstance(one, int) or (isinstance(one, type) and issubclass(one, BaseException))
 
 
-def effect(memory: Memory, wanted: Wanted, retry: Retry) -> Work[Any]:
+def effect(memory: StepMemory, wanted: EffectRequest, retry: Retry) -> Work[Any]:
     whose = {"key": wanted.key, "scope": wanted.scope}
     failure: Exception | None = None  # of this call
     tries, patience = 0, FIRST_PAUSE
@@ -114,7 +114,7 @@ def effect(memory: Memory, wanted: Wanted, retry: Retry) -> Work[Any]:
         return as_recorded(result, text)
 
 
-def _begin(memory: Memory, wanted: Wanted, whose: dict[str, str]) -> Work[dict[str, Any]]:
+def _begin(memory: StepMemory, wanted: EffectRequest, whose: dict[str, str]) -> Work[dict[str, Any]]:
     asking = _Begin(
         memory.ask(
             "effect", **whose, input=wanted.input, lasting=wanted.deadline, settle=wanted.settle,
@@ -131,12 +131,12 @@ def _begin(memory: Memory, wanted: Wanted, whose: dict[str, str]) -> Work[dict[s
         raise
 
 
-class _Begin(Ask):
+class _Begin(SupervisorRequest):
     """Asked to its end, also where an event loop cancels whoever asks: what was begun has to be let go."""
 
     __slots__ = ("answer",)
 
-    def __init__(self, ask: Ask) -> None:
+    def __init__(self, ask: SupervisorRequest) -> None:
         super().__init__(**ask.request)
         self.answer = ""  # that came too late
 
@@ -153,7 +153,7 @@ class _Begin(Ask):
             raise
 
 
-def _unknown(memory: Memory, whose: dict[str, str], stop: BaseException) -> Work[None]:
+def _unknown(memory: StepMemory, whose: dict[str, str], stop: BaseException) -> Work[None]:
     """The probe did not come to its end."""
     try:
         yield memory.ask("effect-probed", **whose, outcome="unknown", reason=reason_of(stop))
@@ -161,7 +161,7 @@ def _unknown(memory: Memory, whose: dict[str, str], stop: BaseException) -> Work
         pass  # what matters is that it stops
 
 
-def _probe(memory: Memory, wanted: Wanted, whose: dict[str, str]) -> Work[tuple[Any, float]]:
+def _probe(memory: StepMemory, wanted: EffectRequest, whose: dict[str, str]) -> Work[tuple[Any, float]]:
     """What the probe says: the result, True for done without one, None or False for not done. With the latter the
     seconds for which that is not to be believed."""
     assert wanted.probe

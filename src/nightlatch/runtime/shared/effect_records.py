@@ -26,26 +26,26 @@ if TYPE_CHECKING:
     from ...core.protocols import Store
     from ...ledger.effects import Effect
     from ...ledger.ledger import Ledger
-    from ..supervisor.effects.effect_requests import Borrowed
+    from ..supervisor.effects.effect_requests import EffectLease
 
-    Held: TypeAlias = Lease | Borrowed
+    HeldLease: TypeAlias = Lease | EffectLease
     T = TypeVar("T")
 
 _PATIENCE = 5.0  # seconds
 
 
-def apart(store: Store, ledger: Ledger) -> bool:
+def ledger_is_per_machine(store: Store, ledger: Ledger) -> bool:
     """Has each machine that shares the store a ledger of its own?"""
     return not ledger.many_machines and url.ledger_of(store.url) == url.OF_EACH_MACHINE
 
 
-class Book:
+class EffectRecords:
     """All records of one effect. `peek` needs nothing; the other verbs need the lease of its key."""
 
     def __init__(self, store: Store, ledger: Ledger, scope: str, key: str) -> None:
         self.scope, self.key = check_name(scope), rules.check_key(key)
         self._store, self._effects = store, ledger.effects
-        self.apart = apart(store, ledger)
+        self.ledger_is_per_machine = ledger_is_per_machine(store, ledger)
 
     @property
     def lease_name(self) -> str:
@@ -57,7 +57,7 @@ class Book:
         self._same_input(done.input if done else known.input if known and known.status != FAILED else "", input)
         return done, known
 
-    def look(self, lease: Held, input: str) -> Effect | None:
+    def look(self, lease: HeldLease, input: str) -> Effect | None:
         """What is true now, brought together under the lease. None: it was never begun."""
         done, known = self.peek(input)
         if known and known.status == BEGUN:
@@ -67,14 +67,14 @@ class Book:
             return self._learn(done, DONE, attempt, done.input, 0.0, done.value, "done, says the store")
         if known and known.status == DONE and not done:
             self._settle(lease, known)  # its holder died between the two records
-        elif self.apart and (known is None or known.status != DONE):
+        elif self.ledger_is_per_machine and (known is None or known.status != DONE):
             known = self._look_elsewhere(known)
         return known
 
-    def begin(self, lease: Held, known: Effect | None, *, command: str, input: str, lasting: float) -> Effect:
+    def begin(self, lease: HeldLease, known: Effect | None, *, command: str, input: str, lasting: float) -> Effect:
         """The intent, durable when this returns, before anything is done."""
         attempt = known.attempt + 1 if known else 1
-        if self.apart:
+        if self.ledger_is_per_machine:
             # First, so that no machine can miss it: a crash behind this line leaves a doubt, never a second effect.
             intent = f"{clock.wall() + lasting:.3f} {lease.holder.host} {input}"
             self._store.settle(lease.name, lease.grant, f"begun:{self.scope}", f"{attempt} {self.key}", value=intent)
@@ -91,7 +91,7 @@ class Book:
         )
 
     def finish(
-        self, lease: Held, effect: Effect, status: str, *, exit_code: int | None, result: str, reason: str
+        self, lease: HeldLease, effect: Effect, status: str, *, exit_code: int | None, result: str, reason: str
     ) -> Effect:
         """How it ended; this machine's ledger first: the exit code is known nowhere else, and tried for a while."""
         ended = _insisting(lambda: self._finish(effect, status, exit_code=exit_code, result=result, reason=reason))
@@ -107,20 +107,20 @@ class Book:
                 raise
             return known  # only the reply was lost
 
-    def decide(self, lease: Held, effect: Effect, status: str, *, by: str, result: str = "") -> Effect:
+    def decide(self, lease: HeldLease, effect: Effect, status: str, *, by: str, result: str = "") -> Effect:
         """A probe or a person says what became of an effect in doubt."""
         decided = self._effects.decide(effect, status, by=by, result=result)
         self._publish(lease, decided)
         return decided
 
-    def _publish(self, lease: Held, effect: Effect) -> None:
+    def _publish(self, lease: HeldLease, effect: Effect) -> None:
         if effect.status == DONE:
             self._settle(lease, effect)
-        elif effect.status == FAILED and self.apart:
+        elif effect.status == FAILED and self.ledger_is_per_machine:
             place = f"{effect.attempt} {self.key}"
             self._store.settle(lease.name, lease.grant, f"failed:{self.scope}", place, value=effect.reason)
 
-    def _settle(self, lease: Held, effect: Effect) -> None:
+    def _settle(self, lease: HeldLease, effect: Effect) -> None:
         self._store.settle(
             lease.name, lease.grant, f"once:{self.scope}", self.key, value=effect.result, input=effect.input
         )
@@ -208,17 +208,17 @@ def resolve(
     """
     status, by = rules.resolution(outcome), by or identity.user()
     the_store = url.connect(store)
-    book = Book(the_store, open_for(url.resolve(store)), scope, key)
+    records = EffectRecords(the_store, open_for(url.resolve(store)), scope, key)
     try:
-        held = Lease(the_store, book.lease_name, ttl=the_store.default_ttl, wait=wait)
+        held = Lease(the_store, records.lease_name, ttl=the_store.default_ttl, wait=wait)
     except Busy as busy:
         raise Busy(
             f"the effect {key} is being worked on, or waits for its probe: end that, then decide. {busy}", busy.record
         ) from None
     with held as lease:
-        effect = book.look(lease, "")
+        effect = records.look(lease, "")
         if effect is None:
             raise UsageError(f"there is no effect {key} in the scope {scope}. Was it done under --scope, or elsewhere?")
         if effect.status != IN_DOUBT:
             raise UsageError(f"the effect {key} is {effect.status}: only one in doubt can be resolved")
-        return book.decide(lease, effect, status, by=f"resolved as {outcome} by {by}")
+        return records.decide(lease, effect, status, by=f"resolved as {outcome} by {by}")

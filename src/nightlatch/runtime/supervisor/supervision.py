@@ -49,7 +49,7 @@ class Supervision:
         self.work = work
         self.lease: Lease | None = None
         self.lost: LeaseLost | None = None  # once it is over: why the lease was not held to the end
-        self.asked_with = 0  # the signal that we were asked to end with
+        self.end_signal = 0  # the signal that we were asked to end with
         self._handle: Handle | None = None
         self._before: dict[int, Any] = {}  # what was done at a signal before it was passed on
         self._lifetime = Lifetime(folder) if folder else None
@@ -124,7 +124,7 @@ class Supervision:
             "NIGHTLATCH_GRANT": self.grant,
         }
 
-    def lend_store(self, store: str | None) -> dict[str, str]:
+    def store_environment(self, store: str | None) -> dict[str, str]:
         """For the work's environment: commands of Nightlatch below it find the same store, until its end. `store`: as
         it was named for us; the environment has it otherwise."""
         where = url.resolve(store)
@@ -158,8 +158,8 @@ class Supervision:
             if signum in _PASSED_ON:
                 self.work.pass_on(signum)
             else:
-                self.work.ask_to_end(warden.ASKED, 0.0 if self.asked_with else grace, signum)
-                self.asked_with = self.asked_with or signum
+                self.work.ask_to_end(warden.ASKED, 0.0 if self.end_signal else grace, signum)
+                self.end_signal = self.end_signal or signum
 
         for signum in ENDING + _PASSED_ON:
             if signal.getsignal(signum) != signal.SIG_IGN:  # nohup's wish

@@ -21,7 +21,7 @@ from ....errors import Error, InDoubt, MapFailed, UsageError
 from ...shared.batches.template import BadItem, Template
 from ..planned import loads
 from .drive import Call, Pause, Work
-from .step import Memory, Retry, as_recorded, pause_after, reason_of, serialised
+from .step import Retry, StepMemory, as_recorded, pause_after, reason_of, serialised
 
 Key = str | Callable[[Any], Any] | None
 
@@ -55,7 +55,7 @@ class Map:
     """One call of `run.map`. `prepare`, then as many `worker` as wanted, then `result`."""
 
     def __init__(
-        self, memory: Memory, function: Callable[[Any], Any], items: Iterable[Any], key: Key, name: str | None
+        self, memory: StepMemory, function: Callable[[Any], Any], items: Iterable[Any], key: Key, name: str | None
     ) -> None:
         if isinstance(items, str | bytes) or not isinstance(items, Iterable):
             raise UsageError(f"items is {checks.shown(items)}: give a list of what the function is called with")

@@ -33,7 +33,7 @@ Found = tuple[int, Any, bytes]  # line, content, digest: as little as it takes t
 
 
 @value(frozen=True, kw_only=True)
-class Item:
+class BatchItem:
     line: int
     key: str
     digest: bytes  # 16 bytes: of the key's parts, so that (a/b, c) and (a, b/c) are two items
@@ -45,7 +45,7 @@ class Item:
         return json.dumps(self.content, ensure_ascii=False, default=str)
 
 
-class Reader:
+class ItemReader:
     """Items from a file, in the order they stand there. Iterating yields an `Item`, or a `BadItem` in its place."""
 
     def __init__(self, path: str, format: str, key: str) -> None:
@@ -161,7 +161,7 @@ class Reader:
         except BadItem as bad:
             return self.bad(line, bad)
 
-    def item(self, found: Found) -> Item:
+    def item(self, found: Found) -> BatchItem:
         """What was found, as an item to be done."""
         line, content, digest = found
         key = self._template.fill(self._template.values(content))
@@ -169,7 +169,7 @@ class Reader:
             raise self.bad(line, f"its key has {len(key)} characters: 1 to {_LONGEST_KEY} can be kept")
         if not key.isprintable():
             raise self.bad(line, f"its key {key!r} holds what cannot be printed")
-        return Item(line=line, key=key, digest=digest, content=content)
+        return BatchItem(line=line, key=key, digest=digest, content=content)
 
     def bad(self, line: int, what: object) -> BadItem:
         found = BadItem(f"{self._path}, line {line}: {what}")

@@ -47,7 +47,7 @@ class Template:
         return "".join(plain if field is None else plain + next(given) for plain, field in self.parts)
 
 
-class Command:
+class CommandTemplate:
     """A command with placeholders. Each word stays one word, whatever an item holds; with `shell` the one line is
     given to `sh`, and the values as its parameters: no shell reads what they hold, whatever quotes stand around."""
 

@@ -36,7 +36,7 @@ def acquire(
     if wait <= 0:
         return _attempt(store, name, grant, holder, ttl, begin)
     waiter: ReleaseWaiter | None = None
-    with _Line(store.folder, name, wait):
+    with _WaiterQueue(store.folder, name, wait):
         try:
             while True:
                 try:
@@ -125,7 +125,7 @@ def lineage() -> list[str]:
     return os.environ.get(tree.LINEAGE, "").split()
 
 
-class _Line:
+class _WaiterQueue:
     """Waiters of one machine line up, so that they get the lease in turn and only the first one looks.
 
     A first one that is stopped would hold up the others: then they do without the line.

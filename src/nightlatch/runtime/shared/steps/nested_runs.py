@@ -9,9 +9,9 @@ from ....core.effects import DONE
 from ....core.keys import key as derive
 from ....errors import Error, InDoubt, RunEnded, Stop, StoreUnreachable, UsageError
 from ....ledger.chain import clean
-from ....ledger.inside import MOST, InnerRun
+from ....ledger.nested import MOST, NestedRun
 from ....system import clock
-from ..effect_records import apart
+from ..effect_records import ledger_is_per_machine
 from ..replies import refusal
 from .recorder import Recorder
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
     from ....core.model import Holder
     from ....core.protocols import Store
-    from ....ledger.inside import Due
     from ....ledger.ledger import Ledger
-    from ....ledger.model import Run
+    from ....ledger.nested import PendingWrite
+    from ....ledger.records import RunRow
 
-    class Hold(Protocol):
+    class HeldLease(Protocol):
         """A lease, as far as it is needed here."""
 
         name: str
@@ -46,18 +46,20 @@ _GONE = "its process ended in the middle of it"
 _ENDS = (statuses.SUCCEEDED, statuses.FAILED, statuses.NEEDS_ATTENTION)
 
 
-class Inner:
+class NestedRuns:
     """Any thread may call it."""
 
-    def __init__(self, lease: Hold, ledger: Ledger, around: Run, folder: str, redacted: Callable[[str], str]) -> None:
+    def __init__(
+        self, lease: HeldLease, ledger: Ledger, around: RunRow, folder: str, redacted: Callable[[str], str]
+    ) -> None:
         self._lease, self._ledger, self._folder, self._redacted = lease, ledger, folder, redacted
-        self._around, self._inside = around, ledger.inside(around)
+        self._around, self._inside = around, ledger.nested_runs(around)
         self._mutex = allocate_lock()  # for what is written
         # By run, as it was called when it was begun: somebody may open one for the key, by hand, before it is written.
-        self._open: dict[str, _Open] = {}
+        self._open: dict[str, _OpenRun] = {}
         self._keys: dict[str, object] = {}  # that are being worked on
         # Where all share the ledger, its verdict says that a key is done, and the done key may follow.
-        self._settling = None if apart(lease.store, ledger) else _Settling(self._settle)
+        self._settling = None if ledger_is_per_machine(lease.store, ledger) else _Settling(self._settle)
         self._reap()
 
     def recorder(self, run: str) -> Recorder:
@@ -69,25 +71,25 @@ class Inner:
         mine = object()
         if self._keys.setdefault(clean(key), mine) is not mine:
             raise UsageError(f"the key {key} of {self._around.job} is being worked on in this very run")
-        told: dict[str, Any] = {}
+        reply: dict[str, Any] = {}
         try:
-            told = self._begin(key)
+            reply = self._begin(key)
         finally:
-            if told.get("status") != "begun":
+            if reply.get("status") != "begun":
                 del self._keys[clean(key)]
-        return told
+        return reply
 
     def _begin(self, key: str) -> dict[str, Any]:
         done = self._lease.store.look(self._around.job, key)
         begun = self._inside.begin(key, self._lease.holder)
-        if isinstance(begun, InnerRun):
+        if isinstance(begun, NestedRun):
             if done:
                 why = "its key is done already"
                 with self._mutex:
                     self._inside.commit([begun.ending(statuses.SUCCEEDED, reason=why, elapsed=0.0)])
                 return {"status": DONE, "result": ""}
             recorder = Recorder(self._ledger, begun, self._folder, self._redacted)
-            self._open[begun.run.id] = _Open(begun, recorder)
+            self._open[begun.run.id] = _OpenRun(begun, recorder)
             return {"status": "begun", "run": begun.run.id, "attempt": begun.run.attempt}
         if statuses.needs_person(begun.status):
             raise InDoubt(
@@ -106,7 +108,7 @@ class Inner:
 
     def _record(self, requests: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         answers: list[dict[str, Any]] = [{"ok": True} for _ in requests]
-        waiting: list[tuple[int, str, Due]] = []
+        waiting: list[tuple[int, str, PendingWrite]] = []
         for place, request in enumerate(requests):
             # Two words on one run: one after the other.
             if len(waiting) == MOST or any(name == request["run"] for _, name, _ in waiting):
@@ -135,8 +137,8 @@ class Inner:
                         one.write_at = now + _AGAIN
         return min((one.write_at for one in unwritten if one.run.unwritten), default=float("inf"))
 
-    def abandon(self, *, lent: bool) -> None:
-        """The process that handled them is gone; `lent`: it may have written some of them itself."""
+    def abandon(self, *, child_writes: bool) -> None:
+        """The process that worked on them is gone. `child_writes`: it may have written some of them itself."""
         for one in self._open.values():
             elapsed = clock.now() - one.started
             try:
@@ -144,14 +146,14 @@ class Inner:
             except (Error, Stop):
                 continue
         self._open.clear()
-        if lent:
+        if child_writes:
             self._sweep()
         if self._settling:
             self._settling.wait()
 
     def _sweep(self) -> None:
         """What it had begun is ended, and what it has done is marked so: it may not have come to it."""
-        for run in self._ledger.handled_in(self._around):
+        for run in self._ledger.nested_in(self._around):
             if run.status == statuses.RUNNING:
                 try:
                     writer = self._ledger.seal(run.id, token=run.token, grant=run.grant, holder=run.holder)
@@ -164,12 +166,12 @@ class Inner:
     def is_open(self, run: str) -> bool:
         return run in self._open
 
-    def _find(self, run: str) -> _Open:
+    def _find(self, run: str) -> _OpenRun:
         if run not in self._open:
             raise UsageError(f"the run {run} is not open here")
         return self._open[run]
 
-    def _due(self, request: dict[str, Any]) -> Due | None:
+    def _due(self, request: dict[str, Any]) -> PendingWrite | None:
         """What has to be written for a request; None if that is done."""
         one = self._find(str(request["run"]))
         if request["do"] == "step":
@@ -188,7 +190,7 @@ class Inner:
         elapsed = clock.now() - one.started
         return one.run.ending(status, reason=clean(reason), elapsed=elapsed, steps=steps, traceback=traceback)
 
-    def _commit(self, waiting: list[tuple[int, str, Due]], answers: list[dict[str, Any]]) -> None:
+    def _commit(self, waiting: list[tuple[int, str, PendingWrite]], answers: list[dict[str, Any]]) -> None:
         """Write what waits, and let it go; for what cannot be written there is another answer."""
         try:
             self._inside.commit([due for *_, due in waiting])
@@ -224,10 +226,10 @@ class Inner:
                     continue
 
 
-class _Open:
+class _OpenRun:
     """One that is being worked on."""
 
-    def __init__(self, run: InnerRun, recorder: Recorder) -> None:
+    def __init__(self, run: NestedRun, recorder: Recorder) -> None:
         self.run, self.recorder, self.started = run, recorder, clock.now()
         self.write_at = self.started + _WAIT
 

@@ -9,7 +9,7 @@ from ....ledger import open_for
 from ....store import url
 from ....system import clock, identity
 from ...shared import verdict
-from ..socket.listener import Told
+from ..socket.reported import Reported
 from . import begun
 from .spending import Spending
 
@@ -17,17 +17,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ....core.job import Job
     from ....ledger.ledger import Ledger
-    from ....ledger.model import Run
+    from ....ledger.records import RunRow
     from ...shared.verdict import Verdict
 
 
-class Looking:
+class Preflight:
     """A job, its store and its ledger; what is done of it, and what it has spent."""
 
-    def __init__(self, job: Job, store: str | None, after: Run | None = None) -> None:
+    def __init__(self, job: Job, store: str | None, after: RunRow | None = None) -> None:
         """`after`: the run as it was left by the try before this one, if that was ours too."""
         self.job, self.where, self.after = job, url.resolve(store), after
-        self.host, self.told = identity.host(), Told()
+        self.host, self.reported = identity.host(), Reported()
         # The warden does without a large driver: it is forked before that is loaded.
         scheme = url.scheme_of(self.where)
         self.large = scheme is not None and scheme.large
@@ -37,7 +37,7 @@ class Looking:
     def _name_store(self) -> None:
         self.store = url.connect(self.where)
         self.ledger: Ledger = open_for(self.where)
-        self.spending = Spending(self.job.name, self.job.budget, self.ledger, self.told)
+        self.spending = Spending(self.job.name, self.job.budget, self.ledger, self.reported)
 
     def look_only(self) -> str | Verdict:
         """As `look`, for who will not claim it next: the lease would tell that another works on it, or has left it."""
@@ -91,7 +91,7 @@ class Looking:
         self.spending.afford()
         return key
 
-    def check_due(self, run: Run) -> None:
+    def check_due(self, run: RunRow) -> None:
         """Raise `Busy` while the next try of a waiting run is not due. For one whose tries are ours we have waited, by
         a clock that nobody sets."""
         if self.after or retry.is_due(run.due, now := self.ledger.clock()):

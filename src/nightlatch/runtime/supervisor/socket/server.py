@@ -15,7 +15,7 @@ import os
 
 from ....errors import Stop, StoreUnreachable
 from ....system.light import sockets
-from ...shared.replies import Later, refusal
+from ...shared.replies import DeferredReply, refusal
 from .threads import Threads
 
 TYPE_CHECKING = False
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ...shared.replies import Request
 
-    Answers = Callable[[list[Request]], list[dict[str, Any] | Later]]
+    Answers = Callable[[list[Request]], list[dict[str, Any] | DeferredReply]]
 
 _LONGEST_LINE = 1 << 22  # bytes; a client that sends more than that without a line's end is cut off
 _MOST_UNREAD = 1 << 26  # bytes of unfinished lines, all clients together
@@ -91,7 +91,7 @@ class Socket:
                     self._send(waiting, number, made)
         answers = self._answered([request for *_, request in asked]) if asked else []
         for (client, number, _), answer in zip(asked, answers, strict=True):
-            if isinstance(answer, Later):
+            if isinstance(answer, DeferredReply):
                 client.pending += 1
                 self._threads.take(client, number, answer)
             else:
@@ -136,7 +136,7 @@ class Socket:
             self._drop(one)
         return bool(found)
 
-    def _answered(self, requests: list[Request]) -> list[dict[str, Any] | Later]:
+    def _answered(self, requests: list[Request]) -> list[dict[str, Any] | DeferredReply]:
         try:
             return self._answers(requests)
         except (Stop, Exception) as error:  # noqa: BLE001 - whatever a command says, its supervisor goes on
