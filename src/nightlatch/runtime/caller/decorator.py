@@ -78,17 +78,17 @@ def job(
 
     def decorate(function: F) -> Supervisable:
         checks.function(function, "a job")
-        told = check_name(getattr(function, "__name__", "") if name is None else name)
+        job_name = check_name(getattr(function, "__name__", "") if name is None else name)
         try:
-            declared = _declared(told, key, store, options)
+            declared = _declared(job_name, key, store, options)
         except UsageError as error:
-            error.args = (f"the job {told}: {error}",)
+            error.args = (f"the job {job_name}: {error}",)
             raise
 
         def start(args: Any, kwargs: Any) -> Job:
             made = _key(key, function, args, kwargs)
             if made == "":
-                raise UsageError(f"the key of {told} is empty: return a text that names what is processed")
+                raise UsageError(f"the key of {job_name} is empty: return a text that names what is processed")
             job = replace(declared, key=made or "", target=_target(function, args, kwargs))
             return here(job.check(as_keyword), as_keyword)
 

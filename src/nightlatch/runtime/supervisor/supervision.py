@@ -76,12 +76,12 @@ class Supervision:
             signal.signal(*self._before.popitem())
         self.work.close()
 
-    def collect_signals(self, asked: list[int]) -> dict[int, Any]:
+    def collect_signals(self, received: list[int]) -> dict[int, Any]:
         """The work is over, and this process goes on: note who asks it to end. Returns what `close` would have set;
         ours stays until somebody does."""
         forwarded = [signum for signum in ENDING if signum in self._before]
         for signum in forwarded:
-            signal.signal(signum, lambda signum, _: asked.append(signum))
+            signal.signal(signum, lambda signum, _: received.append(signum))
         return {signum: self._before.pop(signum) for signum in forwarded}
 
     # ── hold ──
