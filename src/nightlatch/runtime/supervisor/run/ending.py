@@ -39,7 +39,7 @@ class Ending:
 
     def was_interrupted(self, end_signal: int) -> bool:
         """Did it end because its supervisor was asked to end? A shutdown may reach the command before us."""
-        return not self.decided and (self.why == warden.ASKED or bool(end_signal and self.exit_code))
+        return not self.decided and (self.why == warden.SIGNALLED or bool(end_signal and self.exit_code))
 
     def abandoned(self, reported: Reported) -> None:
         """A process that ended in the middle of an effect did not come to its end, whatever its exit code says."""
