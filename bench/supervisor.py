@@ -71,7 +71,7 @@ def _used(pid: int) -> float:
 
 
 def _memory(pid: int) -> tuple[float, float]:
-    """(resident, the same with every page shared out among those who have it), in kB."""
+    """(resident memory, the same with each shared page divided among its processes), in kB."""
     lines = [line.split() for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()]
     sizes = {words[0]: float(words[1]) * 1.024 for words in lines if words[0] in ("Rss:", "Pss:")}
     return sizes["Rss:"], sizes["Pss:"]
