@@ -106,7 +106,7 @@ class Sqlite:
             with self._explain_errors():
                 connection.execute("BEGIN IMMEDIATE")
             entered = SqliteTransaction(connection, lock, gate, mark)
-            if entered.stands():
+            if entered.admitted():
                 return entered
             entered.rollback()
             return None
