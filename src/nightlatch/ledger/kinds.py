@@ -138,7 +138,7 @@ RESOLVED = Kind("resolved", "{by} resolved it as {status}", job=_DECIDED)
 RESOLVED_ELSEWHERE = Kind(
     "resolved-elsewhere", "{by} decided about {key}, which another machine began: {outcome}", job="key outcome by"
 )
-RETRIED = Kind("retried", "{by} allowed another attempt", job=_DECIDED)
+RETRIED = Kind("retried", "{by} allowed another attempt", job=f"{_DECIDED} attempt")
 NEEDS_ATTENTION = Kind("needs-attention", "needs your attention: {reason}", job=_DECIDED)
 UNSEALED = Kind("unsealed", "not taken over by {by}: {reason}", job="run reason by")
 REFUSED = Kind(
