@@ -130,7 +130,7 @@ def test_there_is_nothing_to_resolve_in_a_run_that_ended(sqlite_url):
 def test_what_a_command_says_of_its_failure_does_not_make_it_a_run_that_never_started(sqlite_url):
     """It was recognised by the text of its reason: the advice was to start it again, and it may have acted."""
     said_so = (
-        "from nightlatch.runtime.shared.client import tell; tell(do='fail', reason='not started: x', attention=True)"
+        "from nightlatch.runtime.shared.client import send; send(do='fail', reason='not started: x', attention=True)"
     )
     nightlatch(sqlite_url, "run", "a", "--key", "k", "--", sys.executable, "-c", f"{said_so}; raise SystemExit(70)")
     found = one(sqlite_url, "a")

@@ -34,7 +34,7 @@ def at_top(word: object) -> None: ...
     ("bounds", "hint"),
     [
         ({"timeout": "x"}, "timeout 'x' is not understood"),
-        ({"timeout": 30}, "timeout 30 is no text: write it with units"),
+        ({"timeout": 30}, "timeout 30 must be a string with a unit"),
         ({"timeout": "0s"}, "timeout 0s leaves no time"),
         ({"stall": "10"}, "stall '10' is ambiguous"),
         ({"ttl": "10ms"}, "ttl: use at least 1s"),
@@ -42,7 +42,7 @@ def at_top(word: object) -> None: ...
         ({"budget": {"eur": 2}}, "the budget 'eur=2' is not understood"),
         ({"budget": 2}, "budget is 2: write it as"),
         ({"slot": "at night"}, "'at night' is not a schedule"),
-        ({"lost": "never"}, "lost 'never' is none of"),
+        ({"lost": "never"}, "lost 'never' is not known: use one of"),
         ({"publish": ("a=b",)}, "publish takes from a workspace"),
         ({"retries": -1}, "retries is -1"),
     ],
@@ -54,7 +54,7 @@ def test_a_bound_that_is_not_understood_is_refused_where_it_is_written(bounds, h
 
 @pytest.mark.parametrize(
     ("key", "hint"),
-    [("", "key is empty"), ("{", "cannot be made"), (lambda: None, "is None: return a text"), (5, "give a text")],
+    [("", "key is empty"), ("{", "cannot be made"), (lambda: None, "is None: return a text"), (5, "pass a string")],
 )
 def test_a_key_that_cannot_be_made_starts_nothing(key, hint):
     with pytest.raises(UsageError, match=hint):

@@ -66,7 +66,7 @@ CLASSES = """
 import sys
 from nightlatch import errors
 from nightlatch.runtime.child import publishing as asking
-from nightlatch.runtime.shared.client import tell
+from nightlatch.runtime.shared.client import send
 def kind(ask):
     try:
         ask()
@@ -75,7 +75,7 @@ def kind(ask):
 open("new", "w").write("x")
 unreachable = kind(lambda: asking.publish("new", "new/below"))
 assert type(unreachable) is errors.GateUnreachable and unreachable.exit_code == 69, repr(unreachable)
-busy = kind(lambda: tell(do="effect", key="post", lasting=60, settle=1))
+busy = kind(lambda: send(do="effect", key="post", lasting=60, settle=1))
 assert type(busy) is errors.Busy and busy.record.holder.pid, repr(busy)
 conflict = kind(lambda: asking.push("origin", "main", folder=sys.argv[1]))
 assert type(conflict) is errors.Conflict and conflict.exit_code == 76, repr(conflict)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from nightlatch.runtime.supervisor.dry_run import _Rehearsal
+from nightlatch.runtime.supervisor.dry_run import _DryRun
 from nightlatch.runtime.supervisor.socket import verbs
 from nightlatch.runtime.supervisor.socket.listener import Listener
 from tests.support.programs import python
@@ -50,5 +50,5 @@ def test_the_documentation_has_each_of_them() -> None:
 
 def test_a_dry_run_answers_what_a_run_does() -> None:
     later = {"effect-probed", "effect-ended", "moved"}  # said of what a dry-run does not begin
-    run, dry_run = (set(verbs.names(object.__new__(desk))) for desk in (Listener, _Rehearsal))
+    run, dry_run = (set(verbs.names(object.__new__(desk))) for desk in (Listener, _DryRun))
     assert dry_run == run - later

@@ -96,7 +96,7 @@ def test_under_lock_no_environment_has_the_password_and_every_command_finds_the_
 
 def test_in_a_run_no_environment_has_the_password_and_the_socket_does_not_tell_it(named: Named, tmp_path: Path):
     ask = (
-        "import os; from nightlatch.runtime.shared.client import tell; print(dict(os.environ), tell(do='store')); "
+        "import os; from nightlatch.runtime.shared.client import send; print(dict(os.environ), send(do='store')); "
         "import nightlatch; nightlatch.current().step('s', lambda: 1)"
     )
     done = nightlatch(

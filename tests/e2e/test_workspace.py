@@ -13,7 +13,7 @@ import pytest
 
 from nightlatch import gates
 from nightlatch.runtime.supervisor.publishing import workspace
-from nightlatch.runtime.supervisor.publishing.targets import Replaced
+from nightlatch.runtime.supervisor.publishing.targets import ReplaceTarget
 from nightlatch.system import fingerprint
 from tests.support.programs import TOOL
 from tests.support.servers import s3
@@ -109,10 +109,10 @@ def test_an_object_is_published_and_known_again(sqlite_url, tmp_path):
         ran = run(sqlite_url, *words, command="echo hello > page.html")
         assert ran.returncode == 0, ran.stderr
         assert gates.Object(url).read() == b"hello\n"
-        target, fresh = Replaced(f"page.html={url}"), workspace.Workspace.make(str(tmp_path), "fresh", None)
+        target, fresh = ReplaceTarget(f"page.html={url}"), workspace.Workspace.make(str(tmp_path), "fresh", None)
         assert target.landed({"sha256": hashlib.sha256(b"hello\n").hexdigest()}, fresh)
         assert not target.landed({"sha256": hashlib.sha256(b"other\n").hexdigest()}, fresh)
-        assert not Replaced(f"page.html=s3://bucket/none?endpoint={endpoint}").landed({"sha256": ""}, fresh)
+        assert not ReplaceTarget(f"page.html=s3://bucket/none?endpoint={endpoint}").landed({"sha256": ""}, fresh)
 
 
 def test_nothing_is_published_when_the_command_failed(sqlite_url, tmp_path):

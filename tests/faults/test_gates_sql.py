@@ -47,7 +47,7 @@ def test_a_holder_stopped_inside_its_transaction_neither_blocks_the_seal_nor_wri
 ):
     target = request.getfixturevalue(f"{kind}_target")
     if point in ("copy", "fetch"):
-        monkeypatch.setattr(sql_postgres, "GIVEN", 0.3)  # the others wait as long as a user would
+        monkeypatch.setattr(sql_postgres, "GRACE", 0.3)  # the others wait as long as a user would
     gate = target.gate()
     gate.seal(mark(1), "old")
     target.write(mark(1), "before")
@@ -78,7 +78,7 @@ def test_a_writer_of_sqlite_that_does_not_come_through_the_gate_is_named_when_it
     monkeypatch.setattr(sql_sqlite, "PATIENCE", 0.2)
     with closing(sqlite_target.connect()) as stranger:
         stranger.execute("BEGIN IMMEDIATE")
-        with pytest.raises(GateUnreachable, match="does not come through the gate"):
+        with pytest.raises(GateUnreachable, match="does not use the gate"):
             sqlite_target.gate().seal(mark(1), "new")
 
 
@@ -124,7 +124,7 @@ def test_only_the_session_that_holds_the_fence_is_ended(postgres_target):
 
 def test_who_locks_the_table_of_the_marks_for_another_reason_is_not_ended(postgres_target, monkeypatch):
     monkeypatch.setattr(sql_postgres, "PATIENCE", 0.5)
-    monkeypatch.setattr(sql_postgres, "GIVEN", 0.1)
+    monkeypatch.setattr(sql_postgres, "GRACE", 0.1)
     gate = postgres_target.gate()
     gate.seal(mark(1), "old")
     with closing(postgres_target.connect()) as admin:
@@ -136,7 +136,7 @@ def test_who_locks_the_table_of_the_marks_for_another_reason_is_not_ended(postgr
 
 def test_a_holder_may_raise_its_own_token_beside_its_own_transaction_without_being_ended(postgres_target, monkeypatch):
     monkeypatch.setattr(sql_postgres, "PATIENCE", 0.5)
-    monkeypatch.setattr(sql_postgres, "GIVEN", 0.1)
+    monkeypatch.setattr(sql_postgres, "GRACE", 0.1)
     gate = postgres_target.gate()
     gate.seal(mark(1, grant="mine"), "me")
     with closing(postgres_target.connect()) as connection, gate.transaction(connection, mark(1, grant="mine")):
@@ -148,7 +148,7 @@ def test_a_holder_may_raise_its_own_token_beside_its_own_transaction_without_bei
 
 def test_a_role_that_may_not_end_the_old_session_is_told_which_one_it_is(postgres_target, monkeypatch):
     monkeypatch.setattr(sql_postgres, "PATIENCE", 1.0)
-    monkeypatch.setattr(sql_postgres, "GIVEN", 0.1)
+    monkeypatch.setattr(sql_postgres, "GRACE", 0.1)
     gate = postgres_target.gate()
     gate.seal(mark(1), "old")
     with closing(postgres_target.connect()) as admin:

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from nightlatch.errors import GateUnreachable, InDoubt
-from nightlatch.gates import sql_postgres_entered
+from nightlatch.gates import sql_postgres_transaction
 from nightlatch.gates.sql_postgres_settle import settle
 from tests.support import sql_target
 from tests.support.marks import mark
@@ -129,7 +129,7 @@ def test_a_lost_commit_is_never_reported_as_not_done_because_its_trace_was_clear
             sql_target.replace(connection, mark(1), "landed")
             proxy.lose_replies = 1
 
-    monkeypatch.setattr(sql_postgres_entered, "settle", later)
+    monkeypatch.setattr(sql_postgres_transaction, "settle", later)
     url = postgres_target.url.partition("#")[0]
     with (
         Proxy(postgres.port) as proxy,

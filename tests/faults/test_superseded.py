@@ -38,7 +38,7 @@ def dying(land):
         os.kill(os.getpid(), 9)
     return land_and_die
 
-for kind in (targets.Replaced, requested_targets.Copied):
+for kind in (targets.ReplaceTarget, requested_targets.RequestedReplace):
     kind.land = dying(kind.land)
 git_push.Push.run = dying(git_push.Push.run)
 main()

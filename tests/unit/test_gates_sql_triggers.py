@@ -69,7 +69,7 @@ def test_psql_with_the_token_in_pgoptions_writes_until_it_is_overtaken(postgres,
     write = f"INSERT INTO {gate.name}.article VALUES ('psql', 1)"
     postgres.psql(write)
     gate.seal(NEWER, "newer")
-    with pytest.raises(AssertionError, match="token 7 was offered"):
+    with pytest.raises(AssertionError, match="token 7 is not its current one"):
         postgres.psql(write)
     assert postgres_target.read() == ["psql"]
 
@@ -78,7 +78,7 @@ def test_a_trigger_holds_the_fence_to_the_end_of_the_transaction(postgres_target
     """Raw SQL that has the token cannot be overtaken between its statement and its commit."""
     from nightlatch.gates import sql_postgres
 
-    monkeypatch.setattr(sql_postgres, "GIVEN", 0.1)
+    monkeypatch.setattr(sql_postgres, "GRACE", 0.1)
     gate = postgres_target.gate()
     gate.install("article")
     gate.seal(MARK, "me")

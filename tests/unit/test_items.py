@@ -10,9 +10,9 @@ import pytest
 from nightlatch.core import effects
 from nightlatch.core.breaker import Breaker, Limit, alike
 from nightlatch.errors import UsageError
-from nightlatch.runtime.shared.batches.items import Digest, Item, Reader
+from nightlatch.runtime.shared.batches.items import BatchItem, Digest, ItemReader
 from nightlatch.runtime.shared.batches.selection import Selection
-from nightlatch.runtime.shared.batches.template import BadItem, Command, Template
+from nightlatch.runtime.shared.batches.template import BadItem, CommandTemplate, Template
 
 KEY = Template("{site}/{slug}")
 
@@ -44,12 +44,12 @@ def test_what_cannot_be_kept_is_refused(bad):
 
 
 def test_placeholders():
-    command = Command(["echo", "{a}", "{b.c}-{a}", "{{a}}", "{ a }", '{"x": 1}', "{}"], shell=False)
+    command = CommandTemplate(["echo", "{a}", "{b.c}-{a}", "{{a}}", "{ a }", '{"x": 1}', "{}"], shell=False)
     assert command.argv({"a": "1 2", "b": {"c": [1]}}) == [
         "echo", "1 2", "[1]-1 2", "{a}", "{ a }", '{"x": 1}', '{"a": "1 2", "b": {"c": [1]}}',
     ]  # fmt: skip
     with pytest.raises(BadItem, match="no field 'z'"):
-        Command(["{z}"], shell=False).argv({"a": 1})
+        CommandTemplate(["{z}"], shell=False).argv({"a": 1})
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_placeholders():
 )
 def test_no_shell_reads_what_an_item_holds_whatever_quotes_stand_around(tmp_path: Path, line):
     evil = """; touch pwned $(touch pwned) `touch pwned` 'a' "b" \\n *  x"""
-    argv = Command([line], shell=True).argv({"a": evil})
+    argv = CommandTemplate([line], shell=True).argv({"a": evil})
     assert subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=True).stdout == evil
     assert not list(tmp_path.iterdir())
 
@@ -82,8 +82,8 @@ def test_a_selection_counts_what_it_leaves_out(tmp_path: Path):
         Digest(template)({"k": "done"}): Selection.DONE,
         Digest(template)({"k": "doubt"}): Selection.DOUBT,
     }
-    selection = Selection(Reader(str(path), "", "{k}"), known)
-    found: list[Item | None] = []
+    selection = Selection(ItemReader(str(path), "", "{k}"), known)
+    found: list[BatchItem | None] = []
     while not selection.over:
         found.append(selection.next())
     assert [item.key for item in found if item] == ["new", "last"]
@@ -147,7 +147,7 @@ def test_a_line_that_is_plain_and_one_that_is_not_give_one_digest(tmp_path: Path
         '{"a": "\\u0078", "b": "y"}',
     ]
     path.write_text("\n".join([*lines, '{"a": 1, "b": "y"}', '{"a": "1", "b": "y"}', '{"a": "é", "b": "y"}', lines[0]]))
-    found = [each for each in Reader(str(path), "", template) if not isinstance(each, BadItem)]
+    found = [each for each in ItemReader(str(path), "", template) if not isinstance(each, BadItem)]
     expected = [Digest(Template(template))(content) for _, content, _ in found]
     assert [digest for *_, digest in found] == expected and len(found) == 8
     assert len(set(expected)) == 3
@@ -161,7 +161,7 @@ def test_a_line_that_is_plain_and_one_that_is_not_give_one_digest(tmp_path: Path
 def test_a_line_that_cannot_be_read_is_named(tmp_path: Path, line, said):
     path = tmp_path / "items.jsonl"
     path.write_text(f'{{"a": "good"}}\n{line}\n{{"a": "too"}}\n')
-    first, bad, last = Reader(str(path), "", "{a}")
+    first, bad, last = ItemReader(str(path), "", "{a}")
     assert isinstance(bad, BadItem) and "line 2: " in str(bad) and said in str(bad)
     assert not isinstance(first, BadItem) and not isinstance(last, BadItem)
 
@@ -176,7 +176,7 @@ def test_a_line_that_cannot_be_read_is_named(tmp_path: Path, line, said):
 def test_a_file_that_is_no_text_is_refused_as_a_whole(tmp_path: Path, content, said, format):
     (tmp_path / "items").write_bytes(content)
     with pytest.raises(UsageError, match=said) as told:
-        Reader(str(tmp_path / "items"), format, "{a}")
+        ItemReader(str(tmp_path / "items"), format, "{a}")
     assert "\n" not in str(told.value)
 
 
@@ -192,7 +192,7 @@ def test_a_file_that_is_no_text_is_refused_as_a_whole(tmp_path: Path, content, s
 )
 def test_csv_as_spreadsheets_write_it(tmp_path: Path, content, rows):
     (tmp_path / "items.csv").write_bytes(content)
-    reader = Reader(str(tmp_path / "items.csv"), "", "{a}")
+    reader = ItemReader(str(tmp_path / "items.csv"), "", "{a}")
     assert reader.lines == len(rows)
     assert [each[1] for each in reader if not isinstance(each, BadItem)] == rows
 
@@ -200,7 +200,7 @@ def test_csv_as_spreadsheets_write_it(tmp_path: Path, content, rows):
 @pytest.mark.parametrize("content", [b'\xef\xbb\xbf{"a": 1}\n{"a": 2}', b'\xef\xbb\xbf  {"a": 1}\r\n{"a": 2}\r\n'])
 def test_a_mark_at_the_beginning_is_no_part_of_the_first_item(tmp_path: Path, content):
     (tmp_path / "items").write_bytes(content)
-    reader = Reader(str(tmp_path / "items"), "", "{a}")
+    reader = ItemReader(str(tmp_path / "items"), "", "{a}")
     assert (reader.lines, [each[1] for each in reader if not isinstance(each, BadItem)]) == (2, [{"a": 1}, {"a": 2}])
 
 
@@ -212,12 +212,12 @@ def test_a_mark_at_the_beginning_is_no_part_of_the_first_item(tmp_path: Path, co
 def test_a_field_that_no_item_can_have_is_refused_at_once(tmp_path: Path, content, format, key, said):
     (tmp_path / "items").write_text(content)
     with pytest.raises(UsageError, match=said):
-        Reader(str(tmp_path / "items"), format, key)
+        ItemReader(str(tmp_path / "items"), format, key)
 
 
 def test_text_of_any_language_is_text(tmp_path: Path):
     (tmp_path / "items").write_bytes("ÿþ one\nдва\n三\n".encode() + b"\xff\xfe late\n")
-    assert [isinstance(each, BadItem) for each in Reader(str(tmp_path / "items"), "", "")] == [False] * 3 + [True]
+    assert [isinstance(each, BadItem) for each in ItemReader(str(tmp_path / "items"), "", "")] == [False] * 3 + [True]
 
 
 @pytest.mark.timeout(30)  # by comparing each with all it would take half an hour
@@ -225,7 +225,7 @@ def test_many_columns_are_not_compared_each_with_all(tmp_path: Path):
     count = 200_000
     names = [f"column-{number}" for number in range(count)]
     (tmp_path / "items.csv").write_text(f"{','.join(names)}\n{','.join(map(str, range(count)))}\n")
-    reader = Reader(str(tmp_path / "items.csv"), "", "{column-7}")
+    reader = ItemReader(str(tmp_path / "items.csv"), "", "{column-7}")
     reader.check(names, "the command")
     ((_, content, _),) = [found for found in reader if not isinstance(found, BadItem)]
     assert content["column-199999"] == "199999"
@@ -233,4 +233,4 @@ def test_many_columns_are_not_compared_each_with_all(tmp_path: Path):
         reader.check(["other"], "the command")
     (tmp_path / "items.csv").write_text(",".join([*names, names[-1]]))
     with pytest.raises(UsageError, match="'column-199999' more than once"):
-        Reader(str(tmp_path / "items.csv"), "", "{column-7}")
+        ItemReader(str(tmp_path / "items.csv"), "", "{column-7}")

@@ -109,14 +109,14 @@ def test_each_front_end_names_a_field_its_own_way():
 @pytest.mark.parametrize(
     ("given", "field", "hint"),
     [
-        ({"meter": "guess"}, "meter", "none of report, output"),
+        ({"meter": "guess"}, "meter", "use one of report, output"),
         ({"env": {"NIGHTLATCH_RUN": "x"}}, "env", "another name"),
-        ({"env": {"A": 5}}, "env", "give a text"),
+        ({"env": {"A": 5}}, "env", "pass a string"),
         ({"keep_awake": "yes"}, "keep_awake", "True or False"),
         ({"colour": "red"}, "colour", "has no option 'colour'"),
         ({"time_out": "1h"}, "time_out", "did you mean 'timeout'"),
         ({"wait": ""}, "wait", "is empty"),
-        ({"slot": "0 2 * * *", "key": "k"}, "key", "leave key away"),
+        ({"slot": "0 2 * * *", "key": "k"}, "key", "drop key"),
         ({"tz": "UTC"}, "tz", 'add slot="WHEN"'),
         ({"new": True, "key": "k"}, "new", "without a key"),
         ({"ttl": "1ms"}, "ttl", "at least 1s"),

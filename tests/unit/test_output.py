@@ -20,10 +20,10 @@ SHOWN = b"a [KEY] b [LONG_KEY] c [PRIVATE] d [OTHER], e opensesam"
 
 
 def shown(folder: Path, pieces: list[bytes]) -> bytes:
-    kept = output.Kept(str(folder))
+    kept = output.KeptOutput(str(folder))
     source, into = os.pipe()
     screen = os.open(os.devnull, os.O_WRONLY)
-    stream = output.Stream(source, screen, kept, HIDDEN)
+    stream = output.OutputStream(source, screen, kept, HIDDEN)
     for piece in pieces:
         os.write(into, piece)
         assert stream.pump()
@@ -46,19 +46,19 @@ def test_a_secret_behind_a_line_without_an_end_is_taken_out(tmp_path: Path) -> N
 
 
 def test_what_begins_no_secret_is_shown_at_once(tmp_path: Path) -> None:
-    kept = output.Kept(str(tmp_path))
+    kept = output.KeptOutput(str(tmp_path))
     source, into = os.pipe()
-    stream = output.Stream(source, os.open(os.devnull, os.O_WRONLY), kept, HIDDEN)
+    stream = output.OutputStream(source, os.open(os.devnull, os.O_WRONLY), kept, HIDDEN)
     os.write(into, b"Password: ")
     stream.pump()
     assert Path(kept.path).read_bytes() == b"Password: "
 
 
 def test_output_that_cannot_be_kept_is_shown_all_the_same(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    kept = output.Kept(str(tmp_path))
+    kept = output.KeptOutput(str(tmp_path))
     os.dup2(os.open("/dev/full", os.O_WRONLY), kept._fd)
     source, into = os.pipe()
-    stream = output.Stream(source, 1, kept, Redactor())
+    stream = output.OutputStream(source, 1, kept, Redactor())
     for said in (b"one\n", b"two\n"):
         os.write(into, said)
         assert stream.pump()

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from nightlatch.runtime.shared.replies import Later, one_by_one
+from nightlatch.runtime.shared.replies import DeferredReply, one_by_one
 from nightlatch.runtime.supervisor.socket.server import Socket
 from tests.support.programs import until
 
@@ -222,7 +222,7 @@ def test_a_command_may_remove_its_socket(served: Socket) -> None:
 
 def slowly(served: Socket, make: Callable[[], Any]) -> None:
     """Every answer takes a while."""
-    served._answers = lambda requests: [Later(make) for _ in requests]
+    served._answers = lambda requests: [DeferredReply(make) for _ in requests]
 
 
 def ready(reading: list[int], sending: Sequence[int] = ()) -> list[int]:

@@ -70,7 +70,7 @@ class _Argument:
             raise UsageError(f"{self.name} is empty: give it a value, or leave it away")
         if self.choices and text not in self.choices:
             name = self.metavar if self.positional else self.name
-            raise UsageError(f"{name} {text!r} is none of {', '.join(self.choices)}")
+            raise UsageError(f"{name} {text!r} is not known: use one of {', '.join(self.choices)}")
         try:
             return self.convert(text)
         except ValueError:

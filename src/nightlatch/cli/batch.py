@@ -13,7 +13,7 @@ from ..core.passwords import without_password
 from ..core.value import replace
 from ..errors import UsageError
 from .arguments import Parser, split_command
-from .told import store_of_run
+from .in_run import store_of_run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -98,8 +98,8 @@ def _batch(args: Namespace, command: list[str], argv: list[str]) -> Batch:
     from pathlib import Path
 
     from ..runtime.child.batches.item_workspaces import check
-    from ..runtime.shared.batches.items import Reader
-    from ..runtime.shared.batches.template import Command
+    from ..runtime.shared.batches.items import ItemReader
+    from ..runtime.shared.batches.template import CommandTemplate
 
     if not args.items:
         raise UsageError("ITEMS is missing: a file, or - for standard input")
@@ -118,8 +118,8 @@ def _batch(args: Namespace, command: list[str], argv: list[str]) -> Batch:
     if batch.items == "-" or Path(batch.items).is_fifo():
         _keep(batch.items)
         batch = replace(batch, items="-")
-    reader = Reader(batch.items, batch.format, batch.key)  # says what is wrong before anything is claimed
-    reader.check(Command(command, shell=batch.shell).fields, "the command")
+    reader = ItemReader(batch.items, batch.format, batch.key)  # says what is wrong before anything is claimed
+    reader.check(CommandTemplate(command, shell=batch.shell).fields, "the command")
     check(list(batch.publish))
     return batch
 
@@ -143,27 +143,31 @@ def _show(batch: Batch, store: str | None, as_json: bool) -> int:
     import shlex
 
     from ..observe.reader import NoStore
-    from ..runtime.child.batches.item_workspaces import Places
-    from ..runtime.shared.batches.items import Reader
+    from ..runtime.child.batches.item_workspaces import ItemWorkspaces
+    from ..runtime.shared.batches.items import ItemReader
     from ..runtime.shared.batches.selection import Selection
-    from ..runtime.shared.batches.template import BadItem, Command
+    from ..runtime.shared.batches.template import BadItem, CommandTemplate
     from ..runtime.supervisor.batches.batch import known
     from .json_out import print_json
     from .reading import open_reader
 
-    reader = Reader(batch.items, batch.format, batch.key)
+    reader = ItemReader(batch.items, batch.format, batch.key)
     try:
         seen = known(open_reader(store).ledger, batch)
     except NoStore:
         seen = {}  # nothing was ever done, and to say so makes no store
     selection = Selection(reader, seen)
-    command, places, count = Command(batch.command, shell=batch.shell), Places(list(batch.publish), ""), 0
+    command, workspaces, count = (
+        CommandTemplate(batch.command, shell=batch.shell),
+        ItemWorkspaces(list(batch.publish), ""),
+        0,
+    )
     while not selection.over:
         item = selection.next()
         if item is None:
             continue
         try:
-            words, lands = command.argv(item.content), places.targets(item.content)
+            words, lands = command.argv(item.content), workspaces.targets(item.content)
             if as_json:
                 print_json({"version": 1, "key": item.key, "command": words, "publish": lands})
             else:

@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..ledger.model import Run
+    from ..ledger.records import RunRow
 
 LAST, NEXT = "last", "next"
 
@@ -44,7 +44,7 @@ def configured(file: str, name: str, given: Mapping[str, object]) -> Job:
     return job.check()
 
 
-def for_run(run: Run) -> Job | None:
+def for_run(run: RunRow) -> Job | None:
     """The job of the file that counts here, for another attempt of a run; None if it has no such job."""
     file = place.find()
     found = load(file).jobs.get(run.job) if file else None

@@ -7,7 +7,7 @@ import sys
 
 from ..core import retry
 from ..errors import UsageError
-from ..runtime.shared.client import tell
+from ..runtime.shared.client import send
 from ..system import clock
 from .arguments import Parser
 
@@ -41,15 +41,15 @@ def main(argv: list[str]) -> int:
     reason = args.reason or said
     after = _seconds(args.retry_after) if args.retry_after.strip() else 0.0
     if "NIGHTLATCH_SOCKET" in os.environ:
-        tell(do="fail", reason=reason)
+        send(do="fail", reason=reason)
         if again and after:
-            tell(do="retry-after", seconds=after)
+            send(do="retry-after", seconds=after)
     print(f"nightlatch: {reason}", file=sys.stderr)
-    return retry.AGAIN if again else retry.IN_VAIN
+    return retry.TRY_AGAIN if again else retry.FAILED_FOR_GOOD
 
 
 def _seconds(text: str) -> float:
     try:
-        return retry.asked_for(text, clock.wall())
+        return retry.retry_after_seconds(text, clock.wall())
     except (ValueError, TypeError):
         raise UsageError(f"--retry-after {text!r}: seconds, or a date as HTTP has it") from None

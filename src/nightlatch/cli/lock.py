@@ -7,7 +7,7 @@ import sys
 from ..errors import Busy, UsageError
 from ..runtime.supervisor.leases.supervise import supervise
 from .arguments import Parser, split_command
-from .told import store_of_run
+from .in_run import store_of_run
 
 _PURPOSE = """\
 Run a command while holding the lease NAME.
@@ -56,6 +56,6 @@ def main(argv: list[str]) -> int:
         if sys.stderr.isatty():  # cron mails whatever is printed
             print(f"nightlatch: {busy}", file=sys.stderr)
         return 0
-    if ended.said:
-        print(f"nightlatch: {ended.said}", file=sys.stderr)
+    if ended.message:
+        print(f"nightlatch: {ended.message}", file=sys.stderr)
     return ended.exit_code

@@ -9,11 +9,11 @@ from ..core.printable import printable
 from ..errors import Busy, InDoubt, UsageError
 from ..system import printing
 from .arguments import Parser, split_command
-from .told import store_of_run
+from .in_run import store_of_run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..runtime.supervisor.effects.once import Outcome
+    from ..runtime.supervisor.effects.once import EffectOutcome
     from .arguments import Namespace
 
 _PURPOSE = """\
@@ -86,13 +86,13 @@ def main(argv: list[str]) -> int:
     return _tell(_do(args, command))
 
 
-def _do(args: Namespace, command: list[str]) -> Outcome:
-    from ..runtime.supervisor.effects.once import Wanted, once
+def _do(args: Namespace, command: list[str]) -> EffectOutcome:
+    from ..runtime.supervisor.effects.once import OnceRequest, once
 
     if args.timeout.strip() in ("0", "0s", "none"):
         raise UsageError(f"--timeout {args.timeout}: write how long the command may take, as in 30s or 10m")
     timeout = duration.parse(args.timeout, what="--timeout")
-    wanted = Wanted(
+    wanted = OnceRequest(
         key=args.key,
         command=command,
         scope=args.scope,
@@ -134,12 +134,12 @@ def _fingerprint(text: str) -> str:
         raise UsageError(f"--input {text}: {error.strerror}") from error
 
 
-def _tell(outcome: Outcome) -> int:
+def _tell(outcome: EffectOutcome) -> int:
     if outcome.status == "skipped":
         printing.verbatim(outcome.result)
-        print(printable(outcome.said), file=sys.stderr)
-    elif outcome.said:
-        print(f"nightlatch: {outcome.said}", file=sys.stderr)
+        print(printable(outcome.message), file=sys.stderr)
+    elif outcome.message:
+        print(f"nightlatch: {outcome.message}", file=sys.stderr)
     return outcome.exit_code
 
 
@@ -155,7 +155,7 @@ def _tell_json(args: Namespace, command: list[str]) -> int:
         print_json(told | {"status": status, "exit_code": error.exit_code, "reason": str(error), "result": ""})
         return error.exit_code
     attempt = outcome.effect.attempt if outcome.effect else None
-    reason = outcome.said if outcome.status != "skipped" else ""
+    reason = outcome.message if outcome.status != "skipped" else ""
     print_json(
         told
         | {

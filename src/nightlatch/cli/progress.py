@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..errors import UsageError
-from ..runtime.shared.client import tell
+from ..runtime.shared.client import send
 from .arguments import Parser
 
 _PURPOSE = """\
@@ -20,5 +20,5 @@ def main(argv: list[str]) -> int:
     done, _, total = args.done.partition("/")
     if not done.isdigit() or (total and not total.isdigit()):
         raise UsageError(f"{args.done!r} is not understood: write 3 or 3/10")
-    tell(do="progress", done=int(done), total=int(total or 0), message=args.message)
+    send(do="progress", done=int(done), total=int(total or 0), message=args.message)
     return 0

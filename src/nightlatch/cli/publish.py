@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..errors import LeaseLost, StaleToken, UsageError
 from ..runtime.child import publishing as asking
 from .arguments import Parser
-from .told import note_refusal, store_of_run
+from .in_run import note_refusal, store_of_run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def main(argv: list[str]) -> int:
     if args.keep is not None and args.keep < 1:
         raise UsageError("--keep needs a number of at least 1: what was just published is kept")
     source, target = (None if args.rollback else args.places[0]), args.places[-1]
-    told = _in_run if asking.is_runs_own() and not args.store else _here
+    told = _in_run if asking.uses_run_lease() and not args.store else _here
     facts = told(source, target, args)
     if args.json:
         import json
@@ -63,9 +63,9 @@ def _in_run(source: str | None, target: str, args: Namespace) -> dict[str, objec
 
 def _here(source: str | None, target: str, args: Namespace) -> dict[str, object]:
     from ..runtime.child.inherited import Inherited
-    from ..runtime.supervisor.publishing.requested_targets import Copied
+    from ..runtime.supervisor.publishing.requested_targets import RequestedReplace
 
-    copied = Copied(source, target, keep=args.keep, adopt=args.adopt)
+    copied = RequestedReplace(source, target, keep=args.keep, adopt=args.adopt)
     try:
         lease = Inherited.from_environment(args.store or store_of_run())
         release = copied.write(lease)

@@ -10,7 +10,7 @@ from ..gates.worktree import Worktree
 from ..runtime.child import publishing as asking
 from ..runtime.child.inherited import Inherited
 from .arguments import Parser
-from .told import note_refusal, store_of_run
+from .in_run import note_refusal, store_of_run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--done", metavar="KEY", help="settle this key with the push")
     parser.add_argument("--scope", help="of the key (default: the lease's name)")
     args = parser.parse_args(argv)
-    branch, landed = (_in_run if asking.is_runs_own() and not args.store else _here)(args)
+    branch, landed = (_in_run if asking.uses_run_lease() and not args.store else _here)(args)
     if landed:
         Worktree(".").track(args.remote, branch, landed)
     print(f"{branch} {landed}" if landed else f"skipped: {args.done} is done")

@@ -14,7 +14,7 @@ from ..errors import Busy, Error, InDoubt, Stop, UsageError
 from ..runtime.shared import verdict
 from ..runtime.shared.job import go_home, now, read
 from .arguments import Parser, split_command
-from .told import store_of_run
+from .in_run import store_of_run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -118,9 +118,9 @@ def _job(args: Namespace, command: list[str]) -> Job:
 
 def _rehearse(job: Job, store: str | None, verdict_file: str) -> int:
     """A Python job is run for its effects to be found, none of which is done."""
-    from ..runtime.supervisor.dry_run import rehearse
+    from ..runtime.supervisor.dry_run import dry_run
 
-    plan = rehearse(job, store=store or store_of_run())
+    plan = dry_run(job, store=store or store_of_run())
     if verdict_file:
         verdict.write(verdict_file, plan)
     if plan.reason:
@@ -131,11 +131,11 @@ def _rehearse(job: Job, store: str | None, verdict_file: str) -> int:
 
 def _say(job: Job, store: str | None) -> int:
     from ..observe.reader import NoStore
-    from ..runtime.supervisor.run.preflight import Looking
+    from ..runtime.supervisor.run.preflight import Preflight
     from .reading import existing
 
     try:
-        key = Looking(job, go_home(job, existing(store))).look_only()
+        key = Preflight(job, go_home(job, existing(store))).look_only()
     except NoStore:
         key = job.key  # nothing was ever done
     except Error as error:

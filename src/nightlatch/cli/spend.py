@@ -6,7 +6,7 @@ import sys
 
 from ..core import budget
 from ..core.units import UNITS
-from ..runtime.shared.client import tell
+from ..runtime.shared.client import send
 from .arguments import Parser
 
 _PURPOSE = f"""\
@@ -17,7 +17,7 @@ While the store is away it is counted, and kept on this machine's disk until the
 def main(argv: list[str]) -> int:
     parser = Parser("spend", _PURPOSE, "  nightlatch spend usd=0.03 tokens=900 calls=1")
     parser.add_argument("amounts", metavar="UNIT=AMOUNT", nargs="+")
-    told = tell(do="spend", **budget.amounts(parser.parse_args(argv).amounts))
+    told = send(do="spend", **budget.amounts(parser.parse_args(argv).amounts))
     if told.get("kept"):
         print(f"nightlatch: {told['kept']}", file=sys.stderr)
     return 0

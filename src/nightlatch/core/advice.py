@@ -1,7 +1,7 @@
-"""What to type next, as data: a command's words. Each front end renders it, about the store that its user reads.
+"""What to type next, as data: a command's words. Each front end renders it for the store that its user reads.
 
-Sentences in errors are made in many places and have no front end: they use `command`, which is about the store that
-this process was started with.
+Error messages are made in many places, without a front end: they use `command`, which names the store that this
+process was started with.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from .passwords import without_password
 from .printable import printable
 from .value import value
 
-_chosen_store = ""  # by --store; what the environment names, the user's next command finds there too
+_chosen_store = ""  # by --store; one from the environment need not be named, since the user's next command finds it too
 
 
 @value(frozen=True, kw_only=True)
 class Advice:
     """A command of Nightlatch, such as words=("resolve", "7k3f")."""
 
-    words: tuple[str, ...]  # as the program gets them, unquoted
-    rest: str = ""  # what only the user can fill in, as it is shown: CMD …
+    words: tuple[str, ...]  # unquoted, as in argv
+    rest: str = ""  # what only the user can fill in: CMD …
 
     def shell(self, store: str = "") -> str:
-        """As it is typed in a shell, about this store; "": the one that is used anyway."""
+        """As it is typed in a shell for this store; "": for the default one."""
         named = ("--store", without_password(store)) if store else ()
         return " ".join(["nightlatch", *map(quoted, (*named, *self.words)), *filter(None, [self.rest])])
 
@@ -31,13 +31,13 @@ def to(*words: str, rest: str = "") -> Advice:
 
 
 def about(store: str | None) -> None:
-    """From now on commands are about this store; none: about the one that is used anyway."""
-    global _chosen_store  # noqa: PLW0603 - a process is started about one store, and messages are made everywhere
+    """From now on commands name this store; None: they name none, and so use the default one."""
+    global _chosen_store  # noqa: PLW0603 - a process is started for one store, and messages are made everywhere
     _chosen_store = without_password(store or "")
 
 
 def chosen_store() -> str:
-    """The store that commands are about, for a process that this one starts; "" for none."""
+    """The store that commands name, to be passed to a child process; "" for none."""
     return _chosen_store
 
 
@@ -52,7 +52,7 @@ def command(*words: str, rest: str = "") -> str:
 
 
 def quoted(word: str) -> str:
-    """`word` as one word of a shell, safe to print and itself again when it is typed."""
+    """`word` quoted for a shell: safe to print, and the shell reads the same word back."""
     if word.isalnum() and word.isascii():
         return word
     import shlex

@@ -23,12 +23,12 @@ _HERE = (BATCH,)
 
 @value(frozen=True, kw_only=True)
 class Batch:
-    """What is to be done with which items. Times are seconds."""
+    """A command, and the items it is run for. Times are seconds."""
 
     name: str
     items: str  # a path, or - for standard input
     command: list[str]
-    json: bool = False  # standard output is for the summary alone
+    json: bool = False  # print only the summary on standard output
     continued_by: str = ""  # the command line that goes on with this batch
 
     key: str = options.text("the fields that name an item: '{site}/{slug}'", metavar="TEMPLATE", where=_HERE)
@@ -57,9 +57,9 @@ class Batch:
     pass_store: bool = options.flag("let Nightlatch's commands inside an item have the store's password", where=_HERE)
 
     def check(self, name: Names = as_flag) -> Batch:
-        """This batch, if its options fit together; otherwise says what to add."""
+        """Return this batch if its options fit together; otherwise raise `BadOption`, which says what to add."""
         if self.jobs < 1:
-            raise BadOption(f"{name('jobs')} is {self.jobs}: 1 is the least", "jobs")
+            raise BadOption(f"{name('jobs')} is {self.jobs}: use 1 or more", "jobs")
         if self.max_failures:
             try:
                 breaker.Limit(self.max_failures, name("max_failures"))
@@ -80,7 +80,7 @@ class Batch:
 
     @property
     def own_caps(self) -> tuple[Cap, ...]:
-        """Of the batch as a whole."""
+        """The caps on the batch as a whole."""
         return tuple(cap for cap in self.budget if cap.period != budget.ITEM)
 
     @property
@@ -88,7 +88,7 @@ class Batch:
         return self.lost or ("again" if self.publish else "doubt")
 
     def definition(self) -> str:
-        """What the batch is, as `Job.definition` has it."""
+        """What the batch is, as text to be hashed (see `Job.definition`)."""
         return options.definition(self, items=self.items, command=tuple(self.command))
 
     def job(self, interpreter: str, **more: Any) -> Job:

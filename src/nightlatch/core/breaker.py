@@ -1,4 +1,4 @@
-"""When going on with a batch is no use: most items fail in the same way, or too many fail."""
+"""When to stop a batch early: most items fail in the same way, or too many fail."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _ALIKE = 8
 
 
 class Breaker:
-    """Trips when most of the last items failed in the same way: a wrong password must not burn two hundred items."""
+    """Trips when most of the last items failed in the same way: a wrong password must not waste two hundred items."""
 
     def __init__(self) -> None:
         self._last: dict[str, str] = {}  # item → failure, the newest last
 
     def add(self, item: str, failure: str) -> None:
-        """How an item ended; "" for well. All its tries together are one item."""
+        """Record how an item ended; "" if it succeeded. All its tries together count as one item."""
         self._last.pop(item, None)
         self._last[item] = failure
         if len(self._last) > _WINDOW:
@@ -27,16 +27,16 @@ class Breaker:
 
     @property
     def tripped(self) -> str:
-        """The failure that most of the last items share; "" while there is none."""
+        """The failure that most of the last items share; "" if there is none."""
         if len(self._last) < _WINDOW:
             return ""
         last = list(self._last.values())
         return next((f for f in last if f and last.count(f) >= _ALIKE), "")
 
 
-def alike(exit_code: int | None, complaint: Iterable[str]) -> str:
-    """What makes two failures the same: the exit code and the last complaint, whatever numbers stand in it."""
-    last = next((line.strip() for line in reversed(list(complaint)) if line.strip()), "")
+def alike(exit_code: int | None, stderr: Iterable[str]) -> str:
+    """What two failures must share to count as the same: the exit code and the last line of stderr, digits aside."""
+    last = next((line.strip() for line in reversed(list(stderr)) if line.strip()), "")
     shape = "".join("#" if letter.isdigit() else letter for letter in last[:200])
     return shape if exit_code is None else f"exit code {exit_code}" + (f": {shape}" if shape else "")
 

@@ -39,26 +39,26 @@ def parse(text: str, periods: tuple[str, ...] = PERIODS) -> tuple[Cap, ...]:
 
 
 def amounts(words: Iterable[str]) -> dict[str, float]:
-    """What was used, from words such as usd=0.03 tokens=900."""
+    """The usage in words such as usd=0.03 tokens=900."""
     used: dict[str, float] = {}
     for word in words:
         unit, equals, amount = word.partition("=")
         if not equals or unit not in UNITS:
-            raise UsageError(f"{word!r} is not understood: say what was used, as in usd=0.03 tokens=900 calls=1")
-        used[unit] = used.get(unit, 0.0) + _amount(amount, word, "say what was used, as in usd=0.03 tokens=900")
+            raise UsageError(f"{word!r} is not understood: write what was used, as in usd=0.03 tokens=900 calls=1")
+        used[unit] = used.get(unit, 0.0) + _amount(amount, word, "write what was used, as in usd=0.03 tokens=900")
     return used
 
 
 def exceeded(
     caps: Iterable[Cap], attempt: Mapping[str, float], before: Callable[[str, str], float], *, starting: bool = False
 ) -> Cap | None:
-    """The first cap that is passed; at the start of a run, one that is reached already counts too.
+    """The first cap that is exceeded; when `starting`, a cap that is merely reached counts too.
 
-    `attempt` is what this attempt has used, `before(unit, period)` what was before it: by earlier attempts of the
-    run, and by them and others in the current day or month.
+    `attempt` is what this attempt has used, `before(unit, period)` what was used before it: by earlier attempts of the
+    run or, for a day or month, by all runs in that period.
     """
     for cap in caps:
-        used = round(attempt.get(cap.unit, 0.0) + before(cap.unit, cap.period), 9)  # three times 0.1 is 0.3
+        used = round(attempt.get(cap.unit, 0.0) + before(cap.unit, cap.period), 9)  # so that three times 0.1 is 0.3
         reached = used >= cap.amount and (used > 0 or cap.period != "run")
         if used > cap.amount or (starting and reached):
             return cap
@@ -71,5 +71,5 @@ def _amount(text: str, item: str, hint: str = _HINT) -> float:
     except ValueError:
         amount = -1.0
     if not 0 <= amount < 1e15:
-        raise UsageError(f"{item.strip()!r} does not name an amount: {hint}")
+        raise UsageError(f"{item.strip()!r} has no valid amount: {hint}")
     return amount

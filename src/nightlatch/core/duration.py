@@ -6,14 +6,14 @@ from ..errors import UsageError
 from . import checks
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
-_LONGEST = 1e10  # seconds: every clock and database here can count so far
+_LONGEST = 1e10  # seconds: every clock and database here can count that far
 _HINT = 'write it with units, as in "90s", "10m" or "1h30m"'
 
 
 def parse(text: str, *, what: str = "duration") -> float:
     """Seconds in `text`. A bare number is refused: 90 could be seconds or minutes."""
     if not isinstance(text, str):
-        raise UsageError(f"{what} {checks.shown(text)} is no text: {_HINT}")
+        raise UsageError(f'{what} {checks.shown(text)} must be a string with a unit, such as "90s" or "1h30m"')
     rest = text.strip().lower()
     total, last = 0.0, float("inf")
     if not rest:
@@ -34,7 +34,7 @@ def parse(text: str, *, what: str = "duration") -> float:
             raise UsageError(f"{what} {text!r} names its units out of order or twice: {_HINT}")
         total, last = total + float(number) * scale, scale
     if total > _LONGEST:
-        raise UsageError(f"{what} {text!r} is longer than three centuries: what is without an end needs no number")
+        raise UsageError(f"{what} {text!r} is longer than three centuries: write a shorter time")
     return total
 
 

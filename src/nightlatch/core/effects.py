@@ -1,4 +1,4 @@
-"""Effects: what is done to the outside world, and what may be said of it afterwards.
+"""Effects: what is done to the outside world, and what is known about it afterwards.
 
 begun ─→ done
   ├────→ failed: proven not done, so it may be begun again
@@ -21,13 +21,13 @@ DONE = "done"
 FAILED = "failed"
 IN_DOUBT = "in-doubt"
 PLANNED = "planned"  # in a dry-run, in place of doing it
-SET_ASIDE = "needs-attention"  # of an item: by its own word, trying it again as it stands is in vain
+SET_ASIDE = "needs-attention"  # of an item: it reported that its failure is permanent
 
-RESOLUTIONS = {"done": DONE, "failed": FAILED, "again": FAILED}  # a person's word → the status it leads to
+RESOLUTIONS = {"done": DONE, "failed": FAILED, "again": FAILED}  # what a person types → the status it leads to
 
-STORE_WIDE = "once"  # the scope of an effect for which none is named
+STORE_WIDE = "once"  # the scope of an effect that names none
 
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds between two looks of a probe, the second twice the first and so on
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds between two runs of a probe; each pause is twice the one before
 
 _LONGEST_KEY = 1000
 _CODES = range(1, 256)
@@ -36,8 +36,8 @@ _CODES = range(1, 256)
 def judge(exit_code: int, ended_by: str, not_done: Collection[int]) -> tuple[str, str]:
     """(status, reason) of an effect whose command has ended.
 
-    `ended_by` says who ended it from outside, "" if nobody did. Only a command that came to its own end
-    can prove anything, and only by 0 or by a code that was declared to mean that nothing was done.
+    `ended_by` says what ended it from outside, "" if nothing did. Only a command that ended by itself proves anything,
+    and only by 0 or by a code that was declared to mean that nothing was done.
     """
     if ended_by:
         return IN_DOUBT, f"it was ended from outside ({ended_by}) and may have acted before"
@@ -69,7 +69,7 @@ def codes(text: str) -> frozenset[int]:
 
 
 def typed(key: str, *words: str, by: Collection[str] = ()) -> tuple[str, ...]:
-    """The words of a command about a key, with options: a key that begins with - comes after --."""
+    """The words of a command that names a key, with the options `by`: a key that begins with - comes after --."""
     return (*by, "--", key, *words) if key.startswith("-") else (key, *words, *by)
 
 
@@ -83,15 +83,14 @@ def check_key(key: str) -> str:
 
 
 def lease_name(scope: str, key: str) -> str:
-    """The lease an effect is done under. Keys may hold any character, names of leases may not."""
+    """The lease that an effect is done under: a hash, since a key may hold characters that a lease name may not."""
     return f"once:{derive('effect', scope, key)[:32]}"
 
 
 def idempotency_key(key: str, scope: str = STORE_WIDE) -> str:
-    """What an API is told, so that it does the thing once: the same for every try, on every machine.
+    """The key to send to an API so that it acts once: the same for every try, on every machine.
 
-    Never made of a token or a grant: those change with every try, and a server that sees another key does
-    the thing again.
+    Never derived from a token or a grant: those change with every try, and a server that sees another key acts again.
     """
     return derive("idempotency", scope, key)
 

@@ -1,4 +1,4 @@
-"""The one rule of every gate: which mark may pass the marks that stand there."""
+"""The one rule of every gate: which mark may pass, given the marks that the gate keeps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @value(frozen=True, kw_only=True)
 class KeptMark:
-    """A mark as a gate keeps it, with what a person asks when it refuses: whose, and since when."""
+    """A mark that a gate keeps, with what a refusal reports: whose it is, and since when."""
 
     mark: Mark
     by: str
@@ -26,11 +26,11 @@ class KeptMark:
 
 @value(frozen=True, kw_only=True)
 class Landing:
-    """A write that a gate has let land: whose, and the sha256 that its writer gave for it."""
+    """A write that a gate let through: whose, and the sha256 that its writer named."""
 
     mark: Mark
-    digest: str  # "": none was given; BACK: an earlier release was shown again
-    at: float  # wall clock of when it was noted
+    digest: str  # "": the writer named none; BACK: an earlier release was restored
+    at: float  # wall clock of the entry
 
 
 BACK = "rollback"
@@ -40,14 +40,14 @@ LANDINGS = 32  # kept at each target, the newest
 
 @value(frozen=True, kw_only=True)
 class Refusal:
-    """One refused write or seal. Nothing was written by it."""
+    """One refused write or seal, which wrote nothing."""
 
     at: float  # wall clock
     name: str  # the lease
     offered: int  # the token it came with
     grant: str
     store: str
-    stands: int  # the token that stood there; 0 if that belongs to another store
+    stands: int  # the gate's own token; 0 if that belongs to another store
     by: str
 
     def pack(self) -> str:
@@ -61,8 +61,9 @@ class Refusal:
 
     @classmethod
     def of(cls, refused: StaleToken, by: str, now: float) -> Refusal:
-        assert refused.offered and refused.stands
         offered, stands = refused.offered, refused.stands
+        if not offered or not stands:
+            raise ValueError(f"a refusal needs the mark that was offered and the mark of the gate: {refused}")
         return cls(
             at=now,
             name=offered.name,
@@ -75,24 +76,24 @@ class Refusal:
 
 
 def admit(gate: str, standing: Mapping[str, KeptMark], offered: Mark, known: KnownGrants | None = None) -> bool:
-    """May a holder with this mark write here? True: yes, and the mark has to be raised first. False: yes,
-    and its mark stands already. Otherwise raises StaleToken, or OtherStore.
+    """May a holder with this mark write here? True: yes, after the gate's mark is raised. False: yes, the gate has
+    this very mark. Otherwise raises StaleToken, or OtherStore.
 
-    `known`, when a gate is sealed: a mark that the store cannot explain stays where it is, the only evidence that
-    the store has forgotten grants (`Forgotten`).
+    `known`, when a gate is sealed: raises `Forgotten` if the store cannot explain the gate's mark. The mark then stays
+    as it is: it is the only evidence that the store has forgotten grants.
 
     `standing` is every mark of the gate by lease name. Two jobs on one target do not fence each other;
     two stores do not know of each other's tokens, so the second one is refused whatever its token.
     """
-    for name, stands in standing.items():
-        if stands.mark.store != offered.store:
+    for name, kept in standing.items():
+        if kept.mark.store != offered.store:
             raise OtherStore(
-                f"{gate} is fenced from another store: {name} (token {stands.mark.token}) by {stands.by} since "
-                f"{_time(stands.at)} has store id {stands.mark.store[:8]}, yours has {offered.store[:8]}. The machines "
+                f"{gate} is fenced from another store: {name} (token {kept.mark.token}) by {kept.by} since "
+                f"{_time(kept.at)} has store id {kept.mark.store[:8]}, yours has {offered.store[:8]}. The machines "
                 f"do not share one store: give both the same --store; or, if this one replaces it for good: "
                 f"{advice.command('gate', 'adopt', gate)}",
                 offered=offered,
-                stands=stands.mark,
+                stands=kept.mark,
             )
     mine = standing.get(offered.name)
     if mine is None or offered.token > mine.mark.token:
@@ -102,7 +103,7 @@ def admit(gate: str, standing: Mapping[str, KeptMark], offered: Mark, known: Kno
     if (offered.token, offered.grant) == (mine.mark.token, mine.mark.grant):
         return False
     raise StaleToken(
-        f"{gate} refused {offered.name} with token {offered.token}: token {mine.mark.token} of {mine.by} stands there "
+        f"{gate} refused {offered.name} with token {offered.token}: it has token {mine.mark.token} of {mine.by} "
         f"since {_time(mine.at)}. Nothing was written. A newer holder has taken over; stop this one",
         offered=offered,
         stands=mine.mark,
@@ -113,9 +114,9 @@ def forgotten(gate: str, offered: Mark, stands: Mark, by: str = "a holder") -> F
     return Forgotten(
         f"{gate} was sealed by {by} under {offered.name}, with token {stands.token}, and the store knows nothing of "
         f"that grant: it was restored from an older backup, or lost writes in a failover, and may have forgotten done "
-        f"keys and gates too. Nothing was written. See what was done since; then: "
-        f"{advice.command('lease', 'raise', offered.name, '--above', str(stands.token))}, and start it with every gate "
-        f"named again",
+        f"keys and gates too. Nothing was written. Check what was done since; then: "
+        f"{advice.command('lease', 'raise', offered.name, '--above', str(stands.token))}, and start it again with "
+        f"every gate named",
         offered=offered,
         stands=stands,
     )
@@ -124,7 +125,7 @@ def forgotten(gate: str, offered: Mark, stands: Mark, by: str = "a holder") -> F
 def pack(standing: Mapping[str, KeptMark], landings: Iterable[Landing] = ()) -> str:
     """Marks as text: one a line, fields separated by tabs, the same in a file, a blob and an object.
 
-    A landing is a line whose first field is empty: its lease's name is at the end, before the digest.
+    A landing is a line whose first field is empty; its last field is the lease's name and the digest.
     """
     lines = [(s.mark.name, s.mark, s.at, s.by) for _, s in sorted(standing.items())]
     lines += [("", landing.mark, landing.at, f"{landing.mark.name} {landing.digest}") for landing in landings]
@@ -140,7 +141,7 @@ def unpack(text: str) -> dict[str, KeptMark]:
 
 
 def landings(text: str) -> tuple[Landing, ...]:
-    """What has landed, the oldest first, from the same text."""
+    """The landings in the same text, the oldest first."""
     found = []
     for first, mark, at, last in _lines(text):
         if not first:

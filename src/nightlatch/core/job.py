@@ -1,8 +1,8 @@
 """A job, declared once: what is run, and the table of its options.
 
-Each field with a row is an option: of `nightlatch run` as --keep-awake, of `@nightlatch.job`, `nightlatch.run()` and
-`nightlatch.toml` as keep_awake, in the order in which they are shown. A row says where it is valid: what only a
-schedule needs is valid in `nightlatch.toml` alone. One with `defines=False` does not change what the job is.
+Each field with a row is an option: --keep-awake of `nightlatch run`, keep_awake of `@nightlatch.job`,
+`nightlatch.run()` and `nightlatch.toml`, in the order in which help shows them. A row says where it is valid: an option
+that only a schedule needs is valid in `nightlatch.toml` alone. `defines=False`: it does not change what the job is.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _LONGEST_KEY = 1000
 
 @value(frozen=True, kw_only=True)
 class Job:
-    """What is to be run, under which name and key, and within which bounds. Times are seconds."""
+    """What to run, under which name and key, and within which bounds. Times are seconds."""
 
     name: str
     target: Command | Function | Each
@@ -117,11 +117,14 @@ class Job:
     new: bool = options.flag("without a key: a new run, not the unfinished one", where=OF_A_START, defines=False)
 
     def check(self, name: Names = as_flag) -> Job:
-        """This job, if its options fit together; otherwise says what to add. `name`: how the front end writes one."""
+        """Return this job if its options fit together; otherwise raise `BadOption`, which says what to add.
+
+        `name`: how the front end writes an option."""
         check_name(self.name)
         if not self.command:
             raise UsageError(
-                f"no command given: nightlatch run {self.name} -- CMD …, or add [jobs.{self.name}] to nightlatch.toml"
+                f"there is no command to run: nightlatch run {self.name} -- CMD …, or add [jobs.{self.name}] to "
+                f"nightlatch.toml"
             )
         for mistake in self.mistakes(name):
             raise mistake
@@ -132,12 +135,12 @@ class Job:
         if len(self.key) > _LONGEST_KEY or self.key != self.key.encode(errors="replace").decode():
             yield BadOption(f"{self.key[:200]!r} cannot be a key: use up to {_LONGEST_KEY} characters, in UTF-8", "key")
         if self.slot and self.key and self.key != self.due:
-            yield BadOption(f"{name('slot')} names the key by itself: leave {name('key')} away", "key")
+            yield BadOption(f"{name('slot')} makes the key itself: drop {name('key')}", "key")
         if self.tz and not (self.slot or self.schedule):
-            yield BadOption(f"{name('tz')} is the zone of a schedule: add {name('slot', 'WHEN')}", "tz")
+            yield BadOption(f"{name('tz')} is the time zone of a schedule: add {name('slot', 'WHEN')}", "tz")
         if self.new and (self.key or self.slot):
             yield BadOption(
-                f"{name('new')} is for a run without a key: leave it away, or {name('key')} and {name('slot')}", "new"
+                f"{name('new')} is for a run without a key: drop it, or drop {name('key')} and {name('slot')}", "new"
             )
         if self.ttl is not None and self.ttl < MINIMUM_TTL:
             yield BadOption(f"{name('ttl')}: use at least {duration.show(MINIMUM_TTL)}, to renew it in time", "ttl")
@@ -187,29 +190,28 @@ class Job:
 
     @property
     def when_lost(self) -> str:
-        """What becomes of an attempt whose holder died: it may have acted, unless it could only do so through gates."""
+        """What to do after an attempt whose holder died: it may have acted, unless it could act through gates only."""
         return self.lost or ("again" if self.workspace and self.publish else "doubt")
 
     def at(self, due: str, *, missed: int = 0, since: str = "") -> Job:
-        """This job, for one slot: that is its key."""
+        """This job for one slot, which becomes its key."""
         return replace(self, key=due, due=due, missed=missed, since=since)
 
     def definition(self) -> str:
-        """What the job is, as a text to be hashed."""
+        """What the job is, as text to be hashed."""
         return self.defined_as or options.definition(self, target=self.target.definition)
 
     def pack(self) -> dict[str, Any]:
-        """As JSON has it: any process can start the job. It holds the environment's values, so keep it private."""
+        """As JSON, from which any process can start the job. It holds the environment's values, so keep it private."""
         facts = {field: self.__dict__[field] for field in _FACTS}
         return {"version": _VERSION, **facts, "target": target.pack(self.target), "options": options.changed(self)}
 
 
 def unpack(packed: dict[str, Any]) -> Job:
-    """The job that was packed."""
+    """The job that `pack` packed."""
     if packed["version"] != _VERSION or not packed["options"].keys() <= options.rows(Job).keys():
         raise UsageError(
             f"the job {packed['name']} was packed by another version of Nightlatch: start it with that one"
         )
-    given = options.restored(packed["options"])
     facts = {field: packed[field] for field in _FACTS}
-    return Job(target=target.unpack(packed["target"]), **facts, **given)
+    return Job(target=target.unpack(packed["target"]), **facts, **options.restored(packed["options"]))

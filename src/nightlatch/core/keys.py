@@ -1,9 +1,8 @@
 """Idempotency keys, derived from what is processed, never from when or by which attempt.
 
-Each part is written with its type and its length, so that no two different lists of parts can give
-the same bytes: ("a:b", "c") and ("a", "b:c") differ, and so do 1, 1.0, "1" and True. The encoding is
-frozen: a changed byte here would make every finished item look unfinished. Golden vectors in the
-tests hold it.
+Each part is written with its type and its length, so that no two different lists of parts give the same bytes:
+("a:b", "c") and ("a", "b:c") differ, and so do 1, 1.0, "1" and True. The encoding is frozen: a changed byte would make
+every finished item look unfinished. Golden vectors in the tests check it.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
 Part = object  # None, bool, int, float, str, bytes, date, datetime, UUID, Decimal, or a list, tuple or dict of these
 
-_MOST = 1.7976931348623157e308  # the largest float; NaN and infinities do not lie below it
+_MOST = 1.7976931348623157e308  # the largest float; NaN and infinities are not within it
 _PREFIX = b"nightlatch-key-1\n"
 
 
@@ -86,7 +85,7 @@ def _pairs(items: Iterable[tuple[Part, Part]]) -> list[bytes]:
             raise UsageError(f"a dict in a key needs text for its names, not {type(name).__name__}")
         text = _text(name)
         if text in encoded:
-            raise UsageError(f"the name {name!r} stands twice in a dict once its text is normalised")
+            raise UsageError(f"the name {name!r} is in a dict twice once Unicode is normalised: rename one of them")
         encoded[text] = _framed(b"s", text) + _encode(item)
     return [encoded[text] for text in sorted(encoded)]
 

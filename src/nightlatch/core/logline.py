@@ -10,7 +10,7 @@ _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 
 
 def logfmt(facts: Mapping[str, object]) -> str:
-    """`name=value` separated by blanks; values with other signs in double quotes; never more than one line."""
+    """`name=value` separated by spaces; values with other characters in double quotes; always one line."""
     return " ".join(f"{name}={_shown(fact)}" for name, fact in facts.items() if fact not in (None, ""))
 
 

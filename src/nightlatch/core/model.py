@@ -18,7 +18,7 @@ _UNKNOWN = "?"  # user or host
 def check_name(name: str) -> str:
     """Return `name` if it can name a lease on every store: a file, a table row, a git ref."""
     if not isinstance(name, str):
-        raise UsageError(f"{checks.shown(name)} cannot be a name: give a text, as in 'reports'")
+        raise UsageError(f"{checks.shown(name)} cannot be a name: pass a string, as in 'reports'")
     plain = name.replace("-", "").isascii() and all(c.isalnum() or c in _NAME_EXTRA for c in name)
     if not name or len(name) > _NAME_LENGTH or not plain or name[0] in "-/." or ".." in name or "//" in name:
         raise UsageError(
@@ -30,19 +30,19 @@ def check_name(name: str) -> str:
 
 @value(frozen=True, kw_only=True)
 class Holder:
-    """The incarnation that holds a lease, with all that is needed to tell later whether it still lives."""
+    """The incarnation that holds a lease, with all that is needed to find out later whether it is still alive."""
 
     incarnation: str  # random, new at every start of a process: never a host name, never a constant
     user: str
     host: str
-    pid: int = 0  # 0: bound to no process; its TTL alone counts
-    start: int = 0  # the process's start time, so that a reused pid is not taken for it
+    pid: int = 0  # 0: not bound to a process; only its TTL counts
+    start: int = 0  # the process's start time, so that a reused pid is not mistaken for it
     machine: str = ""
     boot: str = ""
     pidns: str = ""
     timens: str = ""
-    lifetime: str = ""  # the file whose lock is held as long as the holder's tree lives
-    unproven: str = ""  # processes of the holder before it, whose TTL had passed, that could not be proven gone
+    lifetime: str = ""  # the file that stays locked while the holder's tree lives
+    unproven: str = ""  # processes of the holder before it that could not be proven gone when its TTL had passed
 
     def __str__(self) -> str:
         return f"{self.user}@{self.host}" + (f" (pid {self.pid})" if self.pid else "")
@@ -53,37 +53,37 @@ class Holder:
 
     @classmethod
     def unpack(cls, text: str) -> Holder:
-        given = dict(line.split("=", 1) for line in text.split("\n") if "=" in line)
+        fields = dict(line.split("=", 1) for line in text.split("\n") if "=" in line)
         return cls(
-            incarnation=given.get("incarnation", ""),
-            user=given.get("user", _UNKNOWN),
-            host=given.get("host", _UNKNOWN),
-            pid=int(given.get("pid", 0)),
-            start=int(given.get("start", 0)),
-            machine=given.get("machine", ""),
-            boot=given.get("boot", ""),
-            pidns=given.get("pidns", ""),
-            timens=given.get("timens", ""),
-            lifetime=given.get("lifetime", ""),
-            unproven=given.get("unproven", ""),
+            incarnation=fields.get("incarnation", ""),
+            user=fields.get("user", _UNKNOWN),
+            host=fields.get("host", _UNKNOWN),
+            pid=int(fields.get("pid", 0)),
+            start=int(fields.get("start", 0)),
+            machine=fields.get("machine", ""),
+            boot=fields.get("boot", ""),
+            pidns=fields.get("pidns", ""),
+            timens=fields.get("timens", ""),
+            lifetime=fields.get("lifetime", ""),
+            unproven=fields.get("unproven", ""),
         )
 
 
 @value(frozen=True, kw_only=True)
 class KnownGrants:
-    """The grants of a lease that its store remembers: a gate's mark of another one tells that it has forgotten some.
+    """The grants of a lease that its store remembers. A gate's mark of any other grant shows that it forgot some.
 
-    Kept as one text, the newest grant first: `grant token grant token grant …`, each token that of the grant behind
-    it. A store puts a new grant and the token before it in front, and cuts the text at LENGTH.
+    Kept as one text, the newest grant first: `grant token grant token grant …`, each token that of the grant after it.
+    A store puts a new grant and the previous token in front, and cuts the text at LENGTH.
     """
 
     grants: frozenset[str]
-    floor: int  # up to this token nothing is known: not any more, or not since the token was raised
+    floor: int  # grants with a token up to this one were dropped: the text was cut, or the token was raised
 
     LENGTH = 1500  # characters; some thirty grants
 
     def explains(self, mark: Mark) -> bool:
-        """Does the store know where this mark comes from? One without a grant was adopted on a person's word."""
+        """Does the store know where this mark comes from? A mark without a grant was adopted by a person."""
         return not mark.grant or mark.grant in self.grants or mark.token <= self.floor
 
     @staticmethod
@@ -103,7 +103,7 @@ class KnownGrants:
 
 @value(frozen=True, kw_only=True)
 class Begun:
-    """A key that a holder began to work on; it stays on the lease's list until it has ended or a person resolves it."""
+    """A key that a holder began to work on; it stays on the lease's list until it ends or a person resolves it."""
 
     key: str
     attempt: int = 1
@@ -111,17 +111,17 @@ class Begun:
     token: int = 0  # of the holder that began it: names the entry
     at: float = 0.0  # wall clock
 
-    MOST = 1000  # entries of one lease; more are refused, since the record is written again with every renewal
-    MOST_OF_KEY = 10  # attempts of one key, the newest: the key itself stays listed
+    MOST = 1000  # entries of one lease; more are refused, since every renewal writes the whole record
+    MOST_OF_KEY = 10  # attempts listed for one key, the newest ones
 
     @staticmethod
     def add(begun: tuple[Begun, ...], new: Begun) -> tuple[Begun, ...]:
-        """The list with one more entry, at its end. Raises `InDoubt` if it is full."""
+        """The list with one more entry at its end. Raises `InDoubt` if it is full."""
         same = [entry for entry in begun if entry.key == new.key]
         if len(begun) >= Begun.MOST and not same:
             raise InDoubt(
-                f"{len(begun)} keys under this lease were begun and have not ended, and no more are kept. Decide some "
-                f"of them first: nightlatch status lists them"
+                f"{len(begun)} keys under this lease were begun and have not ended, and the list holds no more. Decide "
+                f"some of them first: nightlatch status lists them"
             )
         dropped = {entry.token for entry in same[: max(len(same) + 1 - Begun.MOST_OF_KEY, 0)]}
         attempt = max([new.attempt, *(entry.attempt + 1 for entry in same)])
@@ -134,7 +134,7 @@ class Begun:
 
 @value(frozen=True, kw_only=True)
 class Record:
-    """A lease as the store shows it. A record is never deleted: its token must outlive every holder."""
+    """A lease as its store reports it. A record is never deleted: its token must outlive every holder."""
 
     name: str
     token: int
@@ -143,7 +143,7 @@ class Record:
     ttl: float  # seconds
     since: float  # wall clock of the grant, for people
     until: float  # wall clock of its end unless it is renewed, for people
-    left: float | None  # seconds left by the store's own clock; None: no clock here can judge it
+    left: float | None  # seconds left by the store's clock; None: no clock here can tell
     version: str  # changes with every grant and every renewal
     known: KnownGrants | None = None  # None: the store does not keep them
     begun: tuple[Begun, ...] = ()  # keys that were begun under it and have not ended, the oldest first
@@ -151,10 +151,10 @@ class Record:
 
 @value(frozen=True, kw_only=True)
 class Takeover:
-    """What a challenger saw, and on what ground it takes the lease from that grant.
+    """Which grant a challenger saw, and why it may take the lease over.
 
-    Unproven, the store itself must find the grant expired. `proven` means that the holder's tree is
-    proven gone, or that the grant stood unchanged for longer than its TTL by the challenger's clock.
+    `proven`: the holder's tree is proven gone, or the challenger watched the grant stay unchanged for longer than its
+    TTL. Otherwise the store itself must find the grant expired.
     """
 
     grant: str
@@ -167,7 +167,7 @@ class Granted:
     """What an acquire returns."""
 
     token: int
-    previous: int  # the token before mine
+    previous: int  # the token before this one
     gates: tuple[str, ...]  # every gate registered under this name, to be sealed before any work
     known: KnownGrants | None = None  # None: the store does not keep them
     begun: tuple[Begun, ...] = ()  # keys that holders before this one began and that have not ended, the oldest first
@@ -175,7 +175,7 @@ class Granted:
 
 @value(frozen=True, kw_only=True)
 class Mark:
-    """What a gate remembers of the newest holder it has seen, one for each lease name."""
+    """What a gate remembers of the newest holder, one mark for each lease name."""
 
     store: str
     name: str
@@ -189,14 +189,14 @@ class Done:
 
     scope: str
     key: str
-    value: str  # what the work wants remembered with it
-    input: str  # fingerprint of what it was done with; "" if none was given
+    value: str  # kept with the key, for the work's own use
+    input: str  # fingerprint of what it was done with; "" if there is none
     token: int
     at: float  # wall clock
 
-    def with_input(self, given: str) -> Done:
-        """Itself, unless it was done with other input than `given`: then raises `InputChanged`."""
-        if given and self.input and self.input != given:
+    def with_input(self, input: str) -> Done:
+        """Return this key; raise `InputChanged` if it was done with other input."""
+        if input and self.input and self.input != input:
             raise InputChanged(
                 f"the key {self.key} of {self.scope} is done already, with other input. "
                 f"Use another key for other work; a key names what is processed"

@@ -1,7 +1,7 @@
 """An option is one row: its name, how its value is read, its default, its help, and where it is valid.
 
-The rows are the fields of `core/job.py`. The command line, `@nightlatch.job`, `nightlatch.run()` and the docs draw from
-them, so a new option is one row, and the line where it takes effect. A row reads what a front end has: words of a
+The rows are the fields of `core/job.py`. The command line, `@nightlatch.job`, `nightlatch.run()` and the docs are made
+from them, so a new option is one row, and the line where it takes effect. A row reads what a front end has: words of a
 command line, or values of Python, JSON or TOML. What it cannot use raises `BadOption`, which carries the field; the
 front end's `name` says how that field is written there.
 """
@@ -23,7 +23,7 @@ RUN, BATCH, DECORATOR, CALL = "nightlatch run", "nightlatch batch", "@nightlatch
 FILE = "nightlatch.toml"
 OF_A_JOB = (RUN, DECORATOR, CALL, FILE)
 OF_CODE = (RUN, DECORATOR, CALL)  # the file has its own word for it
-OF_A_START = (RUN, CALL)  # said of one start, not of the job
+OF_A_START = (RUN, CALL)  # for one start, not part of the job
 OF_THE_FILE = (FILE,)  # what only a schedule needs
 
 
@@ -58,12 +58,12 @@ class Option:
         refused: Mapping[str, str] = {},
         defines: bool = True,
     ) -> None:
-        self.name = ""  # of the field; its class tells it
+        self.name = ""  # of the field; set when the class is made
         self.default, self.written = default, written  # as a job has it, and as people write it
         self.metavar, self.where, self.choices, self.refused = metavar, where, choices, refused
         self.defines = defines  # part of the job's definition
         self.flag, self.number, self.many = read is _flag, read is _whole, read in (_texts, _variables, _pairs)
-        self.optional = read in (_text, _time, _caps, _item_caps)  # in Python, None stands for the default
+        self.optional = read in (_text, _time, _caps, _item_caps)  # in Python, None means the default
         self._read, self._help = read, help
 
     def __set_name__(self, _: type, name: str) -> None:
@@ -76,7 +76,7 @@ class Option:
 
     @property
     def type(self) -> str:
-        """What Python may give, for a type checker."""
+        """What a Python caller may pass, for a type checker."""
         return _TYPES.get(self._read, "str | None")
 
     @property
@@ -93,7 +93,7 @@ class Option:
             if found in self.refused:
                 raise UsageError(f"{what} {found!r} is not offered: {self.refused[found]}")
             if self.choices and found not in self.choices:
-                raise UsageError(f"{what} {found!r} is none of {', '.join(self.choices)}")
+                raise UsageError(f"{what} {found!r} is not known: use one of {', '.join(self.choices)}")
             return found
         except UsageError as error:
             raise BadOption(str(error), self.name) from None
@@ -106,7 +106,7 @@ def rows(declared: type, where: str = "") -> dict[str, Option]:
 
 
 def read(declared: type, values: Mapping[str, object], where: str, name: Names) -> dict[str, Any]:
-    """What a front end was given, as a job has it. Options that were not given are left out."""
+    """A front end's values as a job has them. Options that are not among them are left out."""
     known = rows(declared, where)
     for field in values:
         if field not in known:
@@ -114,30 +114,30 @@ def read(declared: type, values: Mapping[str, object], where: str, name: Names) 
 
             near = difflib.get_close_matches(field, known, n=1)
             hint = f"did you mean {near[0]!r}? " if near else ""
-            raise BadOption(f"{where} has no option {field!r}: {hint}There are {', '.join(known)}", field)
+            raise BadOption(f"{where} has no option {field!r}: {hint}Its options are {', '.join(known)}", field)
     return {field: known[field].read(value, name) for field, value in values.items()}
 
 
 def changed(declared: object) -> dict[str, Any]:
     """The options of a job that are not at their default, as JSON can carry them."""
     table, values = rows(type(declared)), declared.__dict__
-    given = {name: values[name] for name, row in table.items() if values[name] != row.default}
-    if "budget" in given:
-        given["budget"] = tuple((cap.unit, cap.period, cap.amount) for cap in given["budget"])
-    return given
+    found = {name: values[name] for name, row in table.items() if values[name] != row.default}
+    if "budget" in found:
+        found["budget"] = tuple((cap.unit, cap.period, cap.amount) for cap in found["budget"])
+    return found
 
 
 def restored(packed: Mapping[str, Any]) -> dict[str, Any]:
-    """What `changed` gave, read back from JSON."""
-    given = {name: _frozen(value) for name, value in packed.items()}
-    if "budget" in given:
-        given["budget"] = tuple(Cap(unit=unit, period=of, amount=amount) for unit, of, amount in given["budget"])
-    return given
+    """What `changed` returned, read back from JSON."""
+    found = {name: _frozen(value) for name, value in packed.items()}
+    if "budget" in found:
+        found["budget"] = tuple(Cap(unit=unit, period=of, amount=amount) for unit, of, amount in found["budget"])
+    return found
 
 
 def definition(declared: object, **more: object) -> str:
-    """What a job is, as a text to be hashed: the same on every machine and for every start of it. Options at their
-    default are left out, so that an upgrade which adds one changes no job; of an environment only the names count."""
+    """What a job is, as text to be hashed: the same on every machine and for every start. Options at their default are
+    left out, so that an upgrade that adds an option changes no job; of an environment only the names count."""
     table = rows(type(declared))
     facts: dict[str, Any] = more | {name: fact for name, fact in changed(declared).items() if table[name].defines}
     if "budget" in facts:
@@ -155,7 +155,7 @@ def text(help: str, default: str = "", **more: Any) -> Any:
 
 
 def time(help: str, default: str = "", **more: Any) -> Any:
-    """A duration. None: whatever the place where it is used takes for the default."""
+    """A duration. None: the default is chosen where it is used."""
     return Option(_time, duration.parse(default) if default else None, help, written=default, metavar="TIME", **more)
 
 
@@ -177,7 +177,7 @@ def texts(help: str, **more: Any) -> Any:
 
 
 def variables(help: str, **more: Any) -> Any:
-    """Of an environment: NAME=VALUE, or a mapping."""
+    """Environment variables: NAME=VALUE, or a mapping."""
     return Option(_variables, (), help, metavar="NAME=VALUE", **more)
 
 
@@ -198,7 +198,7 @@ def item_caps(help: str, **more: Any) -> Any:
 
 def _text(value: object, what: str, *, empty: bool = False) -> str:
     if isinstance(value, str) and value:
-        return value  # half characters too: it may name a file
+        return value  # not encoded: it may name a file that is not UTF-8
     return checks.text(value, what, empty=empty)
 
 
@@ -218,7 +218,7 @@ def _bound(value: Any, what: str) -> float | None:
 
 def _whole(value: object, what: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise UsageError(f"{what} is {checks.shown(value)}: write a whole number; 0 is the least")
+        raise UsageError(f"{what} is {checks.shown(value)}: write a whole number, 0 or more")
     return value
 
 
@@ -230,7 +230,7 @@ def _flag(value: object, what: str) -> bool:
 
 def _texts(value: object, what: str) -> tuple[str, ...]:
     if not isinstance(value, str | list | tuple):
-        raise UsageError(f"{what} is {checks.shown(value)}: give a text, or a list of texts")
+        raise UsageError(f"{what} is {checks.shown(value)}: pass a string, or a list of strings")
     return tuple(_text(one, what) for one in ((value,) if isinstance(value, str) else value))
 
 
@@ -249,7 +249,7 @@ def _variables(value: Any, what: str) -> tuple[tuple[str, str], ...]:
     found = _pairs(value, what)
     for name, _ in found:
         if name.startswith("NIGHTLATCH_"):
-            raise UsageError(f"{what} {name}: the run itself sets what begins with NIGHTLATCH_; take another name")
+            raise UsageError(f"{what} {name}: names that begin with NIGHTLATCH_ are set by the run; use another name")
     return found
 
 
@@ -267,7 +267,7 @@ def _caps(value: Any, what: str, periods: tuple[str, ...] = budget.PERIODS) -> t
 
 def _is_mapping(value: object) -> bool:
     if isinstance(value, str | list | tuple):
-        return False  # what a command line has: it needs no import
+        return False  # all that a command line has: no import needed
     from collections.abc import Mapping
 
     return isinstance(value, Mapping)

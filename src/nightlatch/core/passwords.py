@@ -1,4 +1,4 @@
-"""URLs with a password in them: of a store, a gate, a repository. The one place that takes it out."""
+"""Passwords in URLs of stores, gates and repositories: the one place that removes them."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ _SECRET_OPTIONS = ("password", "secret")
 
 
 def without_password(url: str) -> str:
-    """As it may be recorded, and typed again: each machine brings its own password."""
+    """As it may be recorded, and typed again: each machine has its own password."""
     return _redacted(url, "")
 
 
 def hide_password(url: str) -> str:
-    """As it is shown to people: they see that there was one."""
+    """As it is shown to people, who see that there is one."""
     return _redacted(url, HIDDEN)
 
 
 def _redacted(url: str, instead: str) -> str:
-    """Holds for URLs that are wrong, too: rather too much goes than a part of a password stays."""
+    """Works for malformed URLs too: it removes too much rather than leave part of a password."""
     mark = "://" if "://" in url else ":"
     scheme, _, rest = url.partition(mark)
     if not rest:
         return url
     at = _user_ends(scheme, rest)
-    who, where = (rest[:at], rest[at:]) if at >= 0 else ("", rest)
-    user, colon, _ = who.partition(":")
+    login, where = (rest[:at], rest[at:]) if at >= 0 else ("", rest)
+    user, colon, _ = login.partition(":")
     kept = f"{user}:{instead}" if colon and instead else user
     base, question, query = where.partition("?")
     options = [_option(option, instead) for option in query.split("&")]
@@ -41,7 +41,7 @@ def _user_ends(scheme: str, rest: str) -> int:
     database = scheme.rpartition("+")[2] in _DATABASES
     at = (rest.partition("?")[0] if database else authority).rfind("@")  # a path may have one too
     if at < 0 and ":" in authority and not authority.startswith("[") and not authority.rpartition(":")[2].isdecimal():
-        at = rest.rfind("@")  # that is no port, so it is a password with a / or ? in it
+        at = rest.rfind("@")  # not a port, so it is a password with a / or ? in it
     return at
 
 

@@ -1,10 +1,10 @@
-"""What others have printed, reported or named, as it may be shown: it may be made to play with a terminal."""
+"""Text from elsewhere, made safe to show: it may hold escape sequences that control a terminal."""
 
 from __future__ import annotations
 
 
 def printable(text: str) -> str:
-    """`text` in one line, with everything that is not simply shown written out: an escape becomes \\x1b."""
+    """`text` in one line, with unprintable characters written out: an escape becomes \\x1b."""
     if text.isprintable():
         return text
     return "".join(

@@ -5,39 +5,40 @@ from __future__ import annotations
 from .. import exits
 from . import statuses
 
+STARTS = 3  # of one slot that come to nothing, before a person has to look
 LONGEST = 3600.0  # seconds between two attempts, at the most
 
-# What sysexits.h and the shell call a mistake: it will be the same mistake next time. 75 says "try again", and 69 that
-# something is away, as a remote that could not be pushed to.
+# Mistakes, by sysexits.h and the shell: the next try would make the same one. 75 means "try again", and 69 that
+# something cannot be reached, such as the remote of a push.
 PERMANENT = frozenset({*range(64, 79), 126, 127} - {69, 75})
-AGAIN, IN_VAIN = exits.HELD, exits.PERMANENT  # exit codes that say so: EX_TEMPFAIL, EX_SOFTWARE
+TRY_AGAIN, FAILED_FOR_GOOD = exits.HELD, exits.PERMANENT  # EX_TEMPFAIL, EX_SOFTWARE
 
 _HTTP_LATER = frozenset({408, 425, 429})
-_HTTP_NEVER = frozenset({501, 505})  # of those from 500 on: the server cannot do it, now or later
+_HTTP_NEVER = frozenset({501, 505})  # the only permanent ones from 500 on: the server cannot do it, now or later
 _TRANSIENT_STATES = (statuses.TIMED_OUT, statuses.STALLED)
 
 
 def worth_another(status: str, exit_code: int) -> bool:
-    """A failed command is tried again unless its exit code says that the failure is permanent. What a person (Ctrl-C at
-    a terminal too), a budget, a shutdown or a newer holder has ended is not; what a killed warden has, is."""
+    """Is another attempt worth it? Yes for a failed command, unless its exit code says that the failure is permanent.
+    No if a person (or Ctrl-C), a budget, a shutdown or a newer holder ended it; yes if the warden was killed."""
     if status == statuses.FAILED:
         return exit_code not in PERMANENT and exit_code != exits.INTERRUPTED
     return status in _TRANSIENT_STATES or (status == statuses.LOST and exit_code == exits.OURS)
 
 
 def is_due(due: float | None, now: float) -> bool:
-    """May a waiting run's next try be made? A time further ahead than it can have been set comes from a clock that
-    was set back since."""
+    """May a waiting run be tried now? A due time further ahead than the longest pause means that the clock was set back
+    since; then it may."""
     return due is None or not now < due <= now + 2 * LONGEST
 
 
 def http_worth_another(status: int) -> bool:
-    """Of an HTTP status that says that it did not work: may the same request work later?"""
+    """May a request that failed with this HTTP status work later?"""
     return status in _HTTP_LATER or (status >= 500 and status not in _HTTP_NEVER)
 
 
-def asked_for(text: str, now: float) -> float:
-    """Seconds that a Retry-After header asks for: a number, or a date. ValueError: neither."""
+def retry_after_seconds(text: str, now: float) -> float:
+    """The seconds in a Retry-After header: a number, or a date. ValueError: neither."""
     if text.strip().replace(".", "", 1).isdecimal():
         return float(text)
     from email.utils import parsedate_to_datetime
@@ -45,11 +46,11 @@ def asked_for(text: str, now: float) -> float:
     return max(parsedate_to_datetime(text).timestamp() - now, 0.0)
 
 
-def pause(attempt: int, *, chance: float, base: float = 1.0, longest: float = LONGEST, asked: float = 0.0) -> float:
+def pause(attempt: int, *, chance: float, base: float = 1.0, longest: float = LONGEST, at_least: float = 0.0) -> float:
     """Seconds to wait after attempt number `attempt` (1 is the first): full jitter over a doubling span, so that
-    what failed together does not come back together.
+    runs that failed together do not all try again at once.
 
-    `chance` is a random number from 0 to 1. `asked` is what a server asked for (Retry-After): never less.
+    `chance` is a random number from 0 to 1. `at_least` is a server's Retry-After.
     """
     span = min(longest, base * 2.0 ** min(attempt - 1, 64))
-    return max(min(asked, LONGEST), span * chance)
+    return max(min(at_least, LONGEST), span * chance)

@@ -14,8 +14,8 @@ class Command:
     """The words of a command line."""
 
     words: tuple[str, ...]
-    shown_as: str = ""  # as it is recorded; "": its words
-    defined_as: str = ""  # what it does, where its words do not tell; "": its words
+    shown_as: str = ""  # how it is recorded; "": by its words
+    defined_as: str = ""  # what it does, where its words do not say; "": its words
 
     @property
     def shown(self) -> str:
@@ -28,7 +28,7 @@ class Command:
 
 @value(frozen=True, kw_only=True)
 class Function:
-    """A function at the top of a module, which a process of its own calls."""
+    """A function at the top of a module, called in a separate process."""
 
     where: str  # module:qualname, or /path/to/script.py:qualname
     arguments: str  # a JSON object: args, kwargs
@@ -39,9 +39,9 @@ class Function:
     def words(self) -> tuple[str, ...]:
         import json
 
-        given = json.dumps(json.loads(self.arguments) | {"path": self.path})
-        # -P: what lies in the workspace is not to be imported in the place of a module of the same name.
-        return self.interpreter, "-P", "-m", "nightlatch.runtime.child.python_job", self.where, given
+        arguments = json.dumps(json.loads(self.arguments) | {"path": self.path})
+        # -P: a file in the workspace must not be imported instead of a module of the same name.
+        return self.interpreter, "-P", "-m", "nightlatch.runtime.child.python_job", self.where, arguments
 
     @property
     def shown(self) -> str:

@@ -11,8 +11,8 @@ MINIMUM_TTL = 1.0  # seconds: several renewals have to fit in
 class Tenure:
     """One confirmation of a grant.
 
-    `start` was read BEFORE the request was sent, so whatever the network and the store took is already
-    counted: the store's own expiry can only be later than `deadline`.
+    `start` was read BEFORE the request was sent, so the time that network and store took is already counted: the
+    store's own expiry can only be later than `deadline`.
     """
 
     start: float
@@ -24,17 +24,17 @@ class Tenure:
 
     @property
     def freeze_at(self) -> float:
-        """Unconfirmed for this long, the work stands still: it may go on if a renewal still succeeds."""
+        """Unconfirmed until here, the work is frozen; a renewal that still succeeds thaws it."""
         return self.start + self.ttl * 0.8
 
     @property
     def end_at(self) -> float:
-        """Unconfirmed for this long, the lease counts as lost and the work is ended."""
+        """Unconfirmed until here, the lease counts as lost and the work is ended."""
         return self.start + self.ttl * 0.9
 
     @property
     def deadline(self) -> float:
-        """By now nothing of the work may be left: another may hold the lease."""
+        """From here on another may hold the lease, so nothing of the work may be left."""
         return self.start + self.ttl
 
     @property

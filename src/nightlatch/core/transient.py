@@ -1,12 +1,14 @@
-"""Which exception is worth another try, and what one says about an effect: judged by class, errno and HTTP status.
+"""Which exception is worth another try, and what one proves about an effect: judged by class, errno and HTTP status.
 
-Libraries have error classes of their own, which nothing here imports: they are known by their names, by the
-status they carry, and by what they were raised from.
+The error classes of libraries are not imported here; they are recognised by name, by the status they carry, and by
+what they were raised from.
 """
 
 from __future__ import annotations
 
 import errno
+
+from .retry import retry_after_seconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ _DEEPEST = 8
 
 
 def transient(error: BaseException) -> bool:
-    """May the same call work a little later? What is not known to be of that kind is permanent."""
+    """May the same call work a little later? Every error that is not known to be transient counts as permanent."""
     code = status(error)
     if code is not None:
         return code in STATUSES
@@ -42,12 +44,12 @@ def transient(error: BaseException) -> bool:
 
 
 def never_sent(error: BaseException) -> bool:
-    """Does it prove that nothing was asked of anybody: no connection came about?"""
+    """Does it prove that no request was sent, because no connection was made?"""
     return any(isinstance(one, ConnectionRefusedError) or _named(one, {"gaierror"}) for one in _behind(error))
 
 
 def status(error: BaseException) -> int | None:
-    """The HTTP status that the error carries, under one of the names that libraries have for it."""
+    """The HTTP status that the error carries, under one of the names that libraries use."""
     response = getattr(error, "response", None)
     for holder, name in ((response, "status_code"), (response, "status"), *((error, name) for name in _STATUS)):
         code = getattr(holder, name, None)
@@ -60,7 +62,7 @@ _STATUS = ("status_code", "status", "code")
 
 
 def retry_after(error: BaseException, now: float) -> float:
-    """Seconds for which the server asked to be left alone (Retry-After, as a number or a date); 0 if it did not."""
+    """The seconds in the server's Retry-After header, a number or a date; 0 if there is none."""
     response = getattr(error, "response", None)
     headers = getattr(response, "headers", None) or getattr(error, "headers", None)
     get = getattr(headers, "get", None)
@@ -68,13 +70,7 @@ def retry_after(error: BaseException, now: float) -> float:
     if not text:
         return 0.0
     try:
-        return max(float(text), 0.0)
-    except ValueError:
-        pass
-    from email.utils import parsedate_to_datetime
-
-    try:
-        return max(parsedate_to_datetime(text).timestamp() - now, 0.0)
+        return retry_after_seconds(text, now)
     except ValueError:
         return 0.0
 
@@ -90,7 +86,7 @@ def _named(error: BaseException, names: set[str] | frozenset[str]) -> bool:
 
 
 def _behind(error: BaseException) -> Iterator[BaseException]:
-    """The error, and those it was made from: never what merely happened before it (`__context__`)."""
+    """The error, and those it was raised from; never one that merely happened before it (`__context__`)."""
     following: list[object] = [error]
     for _ in range(_DEEPEST):
         if not following:

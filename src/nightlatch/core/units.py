@@ -7,7 +7,7 @@ from .value import value
 
 @value(frozen=True, kw_only=True)
 class Unit:
-    scale: int = 1  # how many parts of it are counted: sums of a month's small amounts stay exact
+    scale: int = 1  # stored as a whole number of 1/scale, so that sums of many small amounts stay exact
     table: str = ",.0f"  # how it is formatted in a column of figures
 
     def show(self, amount: float) -> str:

@@ -1,7 +1,7 @@
-"""Small immutable records: what `dataclass(frozen=True, kw_only=True)` gives, without what it costs.
+"""Small immutable records: what `dataclass(frozen=True, kw_only=True)` makes, without its import.
 
-Importing `dataclasses` takes about as long as a whole lease cycle (it pulls in `inspect`), and these
-records stand on the path of `lock` and `run`. A type checker sees the real thing.
+Importing `dataclasses` takes about as long as a whole lease cycle (it imports `inspect`), and `lock` and `run` use
+these records. A type checker sees real dataclasses.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ else:
             return cls
 
     def value(*, frozen, kw_only):
-        assert frozen and kw_only, "a value is always frozen, its fields always named"
+        if not (frozen and kw_only):
+            raise TypeError("a value is always frozen, and its fields are always named")
         return _value
 
     def _value(cls):
         bases = [base for base in reversed(cls.__mro__) if "__annotations__" in vars(base)]
         fields = tuple({field: None for base in bases for field in base.__annotations__})
         declared = {field: getattr(cls, field) for field in fields if hasattr(cls, field)}
-        # A default is given as it is, or in a row of core/options.py.
+        # A default is a plain value, or in a row of core/options.py.
         defaults = {field: getattr(row, "default", row) for field, row in declared.items()}
 
-        def __init__(self, **given):
-            if not given.keys() <= set(fields):
-                raise TypeError(f"{cls.__name__} has no field {', '.join(given.keys() - set(fields))}")
-            values = {**defaults, **given}
+        def __init__(self, **arguments):
+            if not arguments.keys() <= set(fields):
+                raise TypeError(f"{cls.__name__} has no field {', '.join(arguments.keys() - set(fields))}")
+            values = {**defaults, **arguments}
             if len(values) < len(fields):
                 raise TypeError(f"{cls.__name__} needs {', '.join(set(fields) - values.keys())}")
             self.__dict__.update(values)

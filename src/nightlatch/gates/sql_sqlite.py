@@ -1,7 +1,7 @@
 """The SQL gate on SQLite: marks in the user's database file, checked inside BEGIN IMMEDIATE.
 
-In front of it gated transactions queue on a lock file beside the database. SQLite tells nobody who
-holds its write lock; the file does, so that a holder stopped inside its transaction can be found and ended.
+Before that, gated transactions queue on a lock file beside the database. SQLite does not reveal which process has
+its write lock; the file does, so that a holder stopped inside its transaction can be found and killed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..core.model import Mark
 from ..errors import GateUnreachable, UsageError
 from ..system import filelock, identity, presence, storage
 from . import sql_sqlite_triggers as triggers
-from .sql_sqlite_entered import Entered
+from .sql_sqlite_transaction import SqliteTransaction
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Sqlite:
             raise UsageError("SQLite cannot end a transaction by itself: `timeout` is for PostgreSQL")
         machine, slash, path = url.removeprefix("sqlite://").partition("/")
         if not url.startswith("sqlite://") or not slash or not path or path == ":memory:":
-            raise UsageError(f"{url!r} names no file: write sqlite:////path/to/file (four slashes)")
+            raise UsageError(f"{url!r} does not name a file: write sqlite:////path/to/file (four slashes)")
         if machine not in ("", identity.machine()):
             raise UsageError(f"{url} is on the disk of another machine ({machine[:8]}): run this there")
         return cls(os.fsdecode(unquote_to_bytes(f"/{path}" if machine else path)))
@@ -69,43 +69,43 @@ class Sqlite:
             raise UsageError("a database in memory belongs to one process: nobody else can write to it, or seal it")
         return cls(path)
 
-    def alone(self, gate: str, mark: Mark | None) -> Any:
-        """With a mark: in the database that was sealed before. Without one a person says that it is this one."""
-        return self._alone(gate, expected=mark is not None)
+    def exclusive(self, gate: str, mark: Mark | None) -> Any:
+        """With a mark: it must be the database that was sealed before. Without one, a person says that it is."""
+        return self._exclusive(gate, expected=mark is not None)
 
     @contextmanager
-    def _alone(self, gate: str, *, expected: bool) -> Iterator[_Fence]:
-        """A transaction of our own, on a connection of our own: whatever the user's one is set to."""
+    def _exclusive(self, gate: str, *, expected: bool) -> Iterator[SqliteMarks]:
+        """A transaction on a separate connection, so that the settings of the user's one do not matter."""
         if expected:
             self._expect(gate)
         else:
             presence.forget(self.path)
-        with self._own(create=True) as connection, self._queued(), self._explained():
+        with self._own_connection(create=True) as connection, self._locked(), self._explain_errors():
             connection.execute("BEGIN IMMEDIATE")
             for statement in _TABLES:
                 connection.execute(statement)
             (its_id,) = connection.execute("SELECT id FROM nightlatch_database").fetchone()
             if presence.recall(self.path) not in ("", its_id):
                 raise self._gone("is another database than the one that was sealed here", gate)
-            yield _Fence(connection, gate)
+            yield SqliteMarks(connection, gate)
             connection.execute("COMMIT")
             presence.remember(self.path, its_id)
 
-    def enter(self, connection: Any, gate: str, mark: Mark) -> Entered | None:
+    def enter(self, connection: Any, gate: str, mark: Mark) -> SqliteTransaction | None:
         if not isinstance(connection, sqlite3.Connection):
             raise UsageError(f"the gate is on {self.url}: hand it a connection of sqlite3")
         if getattr(connection, "autocommit", None) is False:
             raise UsageError("connect with autocommit=True, or without it: autocommit=False begins by itself")
         if connection.in_transaction:
             raise UsageError("the connection is in a transaction already: commit it, or roll it back, first")
-        with self._explained():
+        with self._explain_errors():
             if not os.path.samefile(_path_of(connection) or os.devnull, self.path):
                 return None
-        lock = self._line_up()
+        lock = self._take_lock()
         try:
-            with self._explained():
+            with self._explain_errors():
                 connection.execute("BEGIN IMMEDIATE")
-            entered = Entered(connection, lock, gate, mark)
+            entered = SqliteTransaction(connection, lock, gate, mark)
             if entered.stands():
                 return entered
             entered.rollback()
@@ -119,37 +119,37 @@ class Sqlite:
             raise
 
     def standing(self, gate: str) -> dict[str, KeptMark]:
-        with self._own() as connection, self._explained():
-            return _Fence(connection, gate).read() if _exists(connection, "nightlatch_mark") else {}
+        with self._own_connection() as connection, self._explain_errors():
+            return SqliteMarks(connection, gate).read() if _exists(connection, "nightlatch_mark") else {}
 
     def refusals(self, gate: str) -> list[Refusal]:
-        with self._own() as connection, self._explained():
-            return _Fence(connection, gate).recorded() if _exists(connection, "nightlatch_refusal") else []
+        with self._own_connection() as connection, self._explain_errors():
+            return SqliteMarks(connection, gate).recorded() if _exists(connection, "nightlatch_refusal") else []
 
     def install(self, gate: str, tables: list[str]) -> None:
-        with self._alone(gate, expected=True) as marks:
+        with self._exclusive(gate, expected=True) as marks:
             for table in tables:
                 triggers.install(marks.connection, gate, table)
 
     def remove(self, gate: str, tables: list[str]) -> list[str]:
-        with self._alone(gate, expected=True) as marks:
+        with self._exclusive(gate, expected=True) as marks:
             return triggers.remove(marks.connection, gate, tables)
 
     def guarded(self, gate: str) -> list[str]:
-        with self._own() as connection, self._explained():
+        with self._own_connection() as connection, self._explain_errors():
             return triggers.guarded(connection, gate)
 
     def unguarded(self, gate: str) -> list[str]:
         return []  # a table of SQLite has no parts
 
     @contextmanager
-    def _own(self, *, create: bool = False) -> Iterator[sqlite3.Connection]:
+    def _own_connection(self, *, create: bool = False) -> Iterator[sqlite3.Connection]:
         reason = storage.not_local(self.path)
         if reason:
             raise GateUnreachable(f"{self.path} cannot be gated: {reason}, where SQLite's locks are not sure to hold")
         if not create and not os.path.exists(self.path):
             raise UsageError(f"there is no database {self.path}")
-        with self._explained():
+        with self._explain_errors():
             if create:
                 self._make()
             connection = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
@@ -161,14 +161,14 @@ class Sqlite:
             connection.close()  # rolls back what is not committed
 
     def _make(self) -> None:
-        """Before its lock file, which tells that there was a database."""
+        """Made before its lock file: a lock file alone means that a database is missing."""
         try:
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
         except FileExistsError:
             pass
 
     def _expect(self, gate: str) -> None:
-        """A database that is gone is not an empty one: a mark on the bare mount point of its disk fences nobody."""
+        """A missing database is not an empty one: a mark on the empty mount point would not protect the disk itself."""
         if os.path.exists(self.path):
             return
         if not os.path.isdir(os.path.dirname(self.path)):
@@ -177,35 +177,35 @@ class Sqlite:
         if (os.path.exists(self.lock_path) or presence.recall(self.path)) and not os.path.exists(self.path):
             raise self._gone("is gone: it was sealed here before", gate)
 
-    def _gone(self, said: str, gate: str) -> GateUnreachable:
+    def _gone(self, how: str, gate: str) -> GateUnreachable:
         return GateUnreachable(
-            f"{self.path} {said}. Nothing was written. Mount its disk, or restore the file; if what is there now takes "
-            f"its place for good: nightlatch gate adopt {self.url}#{gate}"
+            f"{self.path} {how}. Nothing was written. Mount its disk, or restore the file; if what is there now "
+            f"replaces it for good: nightlatch gate adopt {self.url}#{gate}"
         )
 
-    def _line_up(self) -> _Lock:
+    def _take_lock(self) -> _Lock:
         lock = _Lock(self.lock_path)
-        with self._explained():
+        with self._explain_errors():
             mine = lock.acquire_from_stopped(PATIENCE)
         if not mine:
-            who = lock.holder()
+            holder = lock.holder()
             raise GateUnreachable(
-                f"{self.path} is kept locked by a gated transaction"
-                + (f" of process {who[0]}" if who else "")
-                + f": no turn in {PATIENCE:.0f} s. Nothing was written. End that transaction, then try again"
+                f"{self.path} has been locked for {PATIENCE:.0f} s by a gated transaction"
+                + (f" of process {holder[0]}" if holder else "")
+                + ". Nothing was written. End that transaction, then try again"
             )
         return lock
 
     @contextmanager
-    def _queued(self) -> Iterator[None]:
-        lock = self._line_up()
+    def _locked(self) -> Iterator[None]:
+        lock = self._take_lock()
         try:
             yield
         finally:
             lock.release()
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _explain_errors(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.OperationalError as error:
@@ -213,7 +213,7 @@ class Sqlite:
             raise GateUnreachable(
                 f"{self.path} could not be sealed, or a transaction begun: {error}. Nothing was written. "
                 + (
-                    f"A program that does not come through the gate is in a transaction: fuser {self.path} tells which"
+                    f"A program that does not use the gate is in a transaction: fuser {self.path} shows which"
                     if locked
                     else "Check space, owner and permissions there, then try again"
                 )
@@ -234,7 +234,7 @@ class _Lock(filelock.FairLock):
         return self._fd >= 0
 
 
-class _Fence:
+class SqliteMarks:
     """The marks of one gate, read and written on a connection."""
 
     def __init__(self, connection: sqlite3.Connection, gate: str) -> None:
@@ -250,13 +250,13 @@ class _Fence:
             for store, lease, token, grant, by, at in rows
         }
 
-    def write(self, standing: KeptMark) -> None:
-        mark = standing.mark
+    def write(self, kept: KeptMark) -> None:
+        mark = kept.mark
         self.connection.execute(
             "INSERT INTO nightlatch_mark (gate, lease, token, grant_id, store, at, by) VALUES (?, ?, ?, ?, ?, ?, ?) "
             "ON CONFLICT (gate, lease) DO UPDATE SET token = excluded.token, grant_id = excluded.grant_id, "
             "store = excluded.store, at = excluded.at, by = excluded.by",
-            (self._gate, mark.name, mark.token, mark.grant, mark.store, standing.at, standing.by),
+            (self._gate, mark.name, mark.token, mark.grant, mark.store, kept.at, kept.by),
         )
 
     def record(self, refusal: Refusal) -> None:

@@ -1,4 +1,4 @@
-"""The repository that a push comes from: its tip, what is written into it, and how it follows a branch that moved."""
+"""The repository that a push comes from: its tip, the trailers added to it, and rebasing onto a branch that moved."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ import os
 
 from ..errors import Conflict, GateUnreachable, UsageError
 from ..store import url as store_url
-from ..store.git import objects
 from ..store.git.remote import environment
 from ..system import program, tree
 from . import guarded
-from . import trailers as trailing
-from .plain import Memory, Plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,29 +18,23 @@ if TYPE_CHECKING:
 
 _LOCAL = 300.0  # seconds for a git that talks to no remote: a rebase of many commits
 _REMOTE = 900.0  # and for one that does: a push of much, with the hooks of both sides
-# Settings that change how a commit, or its trailers, are written.
-_UNUSUAL = r"^(trailer|extensions)\.|^core\.(fsync.*|sharedrepository|comment.*|hookspath)$"
 
 
 class Worktree:
-    """The repository in `folder`. What stands in HEAD is what is pushed."""
+    """The repository in `folder`. Its HEAD is what is pushed."""
 
-    def __init__(self, folder: str, *, config: str = "", memory: Memory | None = None, guard: str = "") -> None:
+    def __init__(self, folder: str, *, config: str = "", guard: str = "") -> None:
         """`config`: settings for talking to the remote that `folder` itself lacks, as a fresh clone does.
-        `memory`: what a gate's earlier pushes have learned. `guard`: a folder of `guarded.make`, for a repository
-        whose own settings and hooks are not trusted."""
+        `guard`: a folder of `guarded.make`, for a repository whose own settings and hooks are not trusted."""
         self.folder = os.path.abspath(folder)
-        self._plain = Plain(self.folder)
-        self._memory = memory or Memory()
-        self._moving: program.RunningProgram | None = None
         self._config = ("-c", f"include.path={config}") if config else ()
-        # Unlike the store's pushes these are the holder's work, and end with it.
+        # Unlike the store's pushes, these are the holder's work and end with it.
         self._env = {**environment(), **{name: os.environ[name] for name in (tree.LINEAGE,) if name in os.environ}}
-        self._env.pop(store_url.ENV, None)  # the store's password is none of the business of the repository's hooks
+        self._env.pop(store_url.ENV, None)  # the repository's hooks must not see the store's password
         self._guard, self._settings = guard, [word for text in guarded.SETTINGS for word in ("-c", text)] * bool(guard)
         if guard:
             self._env |= guarded.environment(self.folder, guard)
-        # Nobody is there to edit anything.
+        # There is nobody to edit anything.
         self._env |= {"GIT_EDITOR": "true", "GIT_SEQUENCE_EDITOR": "true"}
 
     def branch(self) -> str:
@@ -54,21 +45,19 @@ class Worktree:
         return out
 
     def tip(self) -> str:
-        if known := self._plain.tip():
-            return known
-        code, out, said = self.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+        code, out, err = self.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
         if code:
-            raise UsageError(f"there is no commit to push in {self.folder} ({_last(said) or 'HEAD is empty'})")
+            raise UsageError(f"there is no commit to push in {self.folder} ({_last_line(err) or 'HEAD is empty'})")
         return out
 
     def set_tip(self, commit: str) -> None:
         """Name another commit with the same files as the tip."""
-        code, _, said = self.run("update-ref", "HEAD", commit)
+        code, _, err = self.run("update-ref", "HEAD", commit)
         if code:
-            raise GateUnreachable(f"HEAD of {self.folder} could not be set to {commit} ({_last(said)})")
+            raise GateUnreachable(f"HEAD of {self.folder} could not be set to {commit} ({_last_line(err)})")
 
     def track(self, remote: str, branch: str, commit: str) -> None:
-        """Remember where the remote's branch stands, as `git push` does for a remote that is fetched as usual."""
+        """Update the remote-tracking branch, as `git push` does for a remote with the usual fetch settings."""
         _, specs, _ = self.run("config", "--get-all", f"remote.{remote}.fetch")
         if f"+refs/heads/*:refs/remotes/{remote}/*" in specs.splitlines():
             self.run("update-ref", "-m", "nightlatch push", f"refs/remotes/{remote}/{branch}", commit)
@@ -76,10 +65,8 @@ class Worktree:
     def contains(self, ancestor: str, commit: str) -> bool:
         return self.run("merge-base", "--is-ancestor", ancestor, commit)[0] == 0
 
-    def common(self, url: str, ref: str, base: str, tip: str) -> str:
-        """The newest commit that `base`, which the branch has, and `tip` share; "" if none. Fetches what is missing."""
-        if base == tip or base in self._plain.behind(tip):
-            return base
+    def merge_base(self, url: str, ref: str, base: str, tip: str) -> str:
+        """The newest commit that `base`, the branch's tip, and `tip` share; "" if none. Fetches `base` if needed."""
         code, out, _ = self.run("merge-base", base, tip)
         if code > 1:  # base is not here yet
             self.fetch(url, ref, base)
@@ -87,117 +74,68 @@ class Worktree:
         return out if code == 0 else ""
 
     def fetch(self, url: str, ref: str, wanted: str) -> None:
-        """Bring over what the branch has that is not here."""
+        """Fetch the branch, unless the commit `wanted` is here already."""
         if self.run("cat-file", "-e", f"{wanted}^{{commit}}")[0] == 0:
             return
-        code, _, said = self.fetch_into(url, ref, timeout=_REMOTE)
+        code, _, err = self.fetch_into(url, ref, timeout=_REMOTE)
         if code:
-            raise GateUnreachable(f"{ref} of {url} could not be fetched ({_last(said)}). Nothing was pushed")
+            raise GateUnreachable(f"{ref} of {url} could not be fetched ({_last_line(err)}). Nothing was pushed")
 
     def fetch_into(self, url: str, ref: str, kept: str = "", *, timeout: float) -> tuple[int, str, str]:
         """`git fetch` of one ref, kept under the name `kept` if there is one."""
         words = ("fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--", url)
         return self.run(*self._config, *words, f"+{ref}:{kept}" if kept else ref, timeout=timeout)
 
-    def follow(self, base: str, branch: str) -> str:
-        """Put our commits on top of `base`; returns the new tip. `Conflict`: everything is as it was before."""
+    def rebase_onto(self, base: str, branch: str) -> str:
+        """Rebase our commits onto `base`; returns the new tip. On `Conflict` everything is as it was before."""
         before = self.tip()
-        code, out, said = self.run("-c", "rebase.autoStash=true", "rebase", "--quiet", base)
+        code, out, err = self.run("-c", "rebase.autoStash=true", "rebase", "--quiet", base)
         if code == 0:
             return self.tip()
         self.run("rebase", "--abort")
         files = sorted({line.rpartition(" in ")[2] for line in out.splitlines() if line.startswith("CONFLICT")})
         raise Conflict(
             f"somebody else's push to {branch} conflicts with this one"
-            + (f" in {', '.join(files)}" if files else f" ({_last(said)})")
+            + (f" in {', '.join(files)}" if files else f" ({_last_line(err)})")
             + f". It needs a person: nothing was pushed, and the work is kept in {self.folder} as {before[:12]}. "
             f"There: git pull --rebase, resolve, then push it (from a run's workspace, whose own push is off, with git "
             f"push URL HEAD:{branch}, and then nightlatch resolve RUN done)"
         )
 
-    def sign(self, tip: str, trailers: Mapping[str, str]) -> str:
-        """The same commit with trailers that tell where it came from; itself where it must stay as it is.
+    def add_trailers(self, tip: str, trailers: Mapping[str, str]) -> str:
+        """The same commit with trailers that say where it came from, as the new HEAD.
 
-        A commit with a signature, or one that others have already, keeps its name.
+        A commit with a signature, or one that others already have, is returned unchanged.
         """
-        content = self._plain.commit(tip)
-        if content is None:
-            code, out, said = self.run("cat-file", "commit", tip)
-            if code:
-                raise UsageError(f"{tip} cannot be read in {self.folder} ({_last(said)})")
-            content = f"{out}\n".encode(errors="surrogateescape")
-        head, _, message = content.partition(b"\n\n")
-        if b"\ngpgsig" in head or self._is_shared(tip):
+        code, content, err = self.run("cat-file", "commit", tip)
+        if code:
+            raise UsageError(f"{tip} cannot be read in {self.folder} ({_last_line(err)})")
+        head, _, message = content.partition("\n\n")
+        if "\ngpgsig" in head or self._is_shared(tip):
             return tip
         signed = self._with_trailers(message, trailers)
         if signed.strip() == message.strip():
             return tip
-        made = self._write(head + b"\n\n" + signed)
-        # The content is the same, so whatever is checked out stays right; only if nobody moved HEAD meanwhile.
-        self._moving = self._start("update-ref", "-m", "nightlatch push: trailers", "HEAD", made, tip)
-        if not self._is_usual() or self._plain.has_hook("pre-push"):
-            self.settle()  # a hook sees HEAD as it is pushed
+        made = self._write(f"{head}\n\n{signed}")
+        # The files are the same, so the checkout stays valid. Only if nothing else has moved HEAD meanwhile.
+        self.run("update-ref", "-m", "nightlatch push: trailers", "HEAD", made, tip)
         return made
-
-    def settle(self) -> None:
-        """HEAD is moved beside the push; when this returns, it is."""
-        moving, self._moving = self._moving, None
-        if moving:
-            try:
-                moving.finish(_LOCAL)
-            except program.Unfinished:
-                pass  # as if somebody else had moved it: what was pushed counts, and the next push finds it there
 
     def _is_shared(self, tip: str) -> bool:
-        """Whether a remote branch or a tag contains it: then others may have it."""
-        memory, values = self._memory, self._plain.others()
-        line, apart = memory.line, memory.apart
-        memory.line, memory.apart = "", values or frozenset()
-        if values is not None:
-            unclear = set(values)
-            for older in self._plain.behind(tip):
-                unclear.discard(older)  # what points behind the tip does not contain it,
-                if older == line:
-                    unclear -= apart  # nor does what does not contain its ancestor
-                if not unclear:
-                    return False
+        """Does a remote branch or a tag contain it? Then others may have it."""
         return bool(self.run("for-each-ref", "--count=1", "--contains", tip, "refs/remotes", "refs/tags")[1])
 
-    def _with_trailers(self, message: bytes, trailers: Mapping[str, str]) -> bytes:
-        signed = trailing.add(message, trailers) if self._is_usual() else None
-        if signed is not None:
-            return signed
+    def _with_trailers(self, message: str, trailers: Mapping[str, str]) -> str:
         words = [word for name, text in trailers.items() for word in ("--trailer", f"{name}: {text}")]
-        text = message.decode(errors="surrogateescape").rstrip()
-        code, out, _ = self.run("interpret-trailers", "--if-exists", "replace", *words, stdin=f"{text}\n")
-        return message if code else f"{out}\n".encode(errors="surrogateescape")
+        code, out, _ = self.run("interpret-trailers", "--if-exists", "replace", *words, stdin=f"{message.rstrip()}\n")
+        return message if code else f"{out}\n"
 
-    def _write(self, content: bytes) -> str:
-        """A new commit, of which nobody can know."""
-        if self._is_usual():
-            made = objects.name_of("commit", content)
-            try:
-                new = objects.write(self._plain.objects, made, "commit", content)
-            except OSError as error:
-                raise self._no_commit(str(error)) from error
-            self._memory.line = made if new else ""
-            return made
-        text = content.decode(errors="surrogateescape")
-        code, made, said = self.run("hash-object", "-t", "commit", "-w", "--stdin", stdin=text)
+    def _write(self, commit: str) -> str:
+        code, made, err = self.run("hash-object", "-t", "commit", "-w", "--stdin", stdin=commit)
         if code:
-            raise self._no_commit(_last(said) or "git says nothing")
+            reason = _last_line(err) or "git says nothing"
+            raise GateUnreachable(f"no commit can be written in {self.folder} ({reason}). Nothing was pushed")
         return made
-
-    def _no_commit(self, said: str) -> GateUnreachable:
-        return GateUnreachable(f"no commit can be written in {self.folder} ({said}). Nothing was pushed")
-
-    def _is_usual(self) -> bool:
-        """Whether git would write a commit just as we do."""
-        memory, settings = self._memory, self._plain.settings()
-        if not settings or memory.settings != settings:
-            code, _, _ = self.run("config", "--get-regexp", _UNUSUAL)
-            memory.settings, memory.usual = settings, bool(settings) and code == 1
-        return memory.usual
 
     def push(self, repository: Repository, words: Sequence[str]) -> tuple[int, str, str]:
         """`git push` from here, of objects that are here or in the gate's own repository."""
@@ -207,21 +145,18 @@ class Worktree:
     def run(
         self, *words: str, stdin: str = "", timeout: float = _LOCAL, env: Mapping[str, str] | None = None
     ) -> tuple[int, str, str]:
-        """(exit code, what it printed, what it complained of). Raises `program.Unfinished` when it hangs."""
-        code, out, err = self._start(*words, stdin=stdin, env=env).finish(timeout)
-        return code, out.decode(errors="surrogateescape").strip("\n"), err.decode(errors="replace")
-
-    def _start(self, *words: str, stdin: str = "", env: Mapping[str, str] | None = None) -> program.RunningProgram:
+        """(exit code, stdout, stderr). Raises `program.Unfinished` if it hangs."""
+        if self._guard:
+            guarded.check(self.folder, self._guard)
+        argv = ["git", "-C", self.folder, *self._settings, *words]
         fed = stdin.encode(errors="surrogateescape")  # a message may be in any encoding
         try:
-            if self._guard:
-                guarded.check(self.folder, self._guard)
-            argv = ["git", "-C", self.folder, *self._settings, *words]
-            return program.start(argv, env={**self._env, **(env or {})}, stdin=fed)
+            code, out, err = program.run(argv, env={**self._env, **(env or {})}, stdin=fed, timeout=timeout)
         except FileNotFoundError as error:
             raise GateUnreachable("git is not installed: install git 2.24 or newer") from error
+        return code, out.decode(errors="surrogateescape").strip("\n"), err.decode(errors="replace")
 
 
-def _last(said: str) -> str:
-    lines = [line.strip() for line in said.splitlines() if line.strip() and not line.startswith("hint:")]
+def _last_line(err: str) -> str:
+    lines = [line.strip() for line in err.splitlines() if line.strip() and not line.startswith("hint:")]
     return lines[-1].removeprefix("fatal: ").removeprefix("error: ") if lines else ""

@@ -34,8 +34,12 @@ class GitHttp:
         self._server.daemon_threads = True
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
 
+    @property
+    def port(self) -> int:
+        return self._server.server_address[1]
+
     def url(self, name: str) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}/{name}"
+        return f"http://127.0.0.1:{self.port}/{name}"
 
     def close(self) -> None:
         self._server.shutdown()

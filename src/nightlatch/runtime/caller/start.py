@@ -11,7 +11,7 @@ from ...core.job import Job
 from ...core.model import check_name
 from ...core.options import CALL, as_keyword, rows
 from ...core.target import Command
-from ...errors import Error, UsageError, again
+from ...errors import Error, UsageError, recreate
 from ...store.url import ENV
 from ..shared.job import read
 from ..shared.verdict import Verdict
@@ -75,7 +75,7 @@ def supervised(job: Job, *, store: str | None) -> Verdict:
     return Verdict(**_start(job, [], store))
 
 
-def rehearsed(job: Job, *, store: str | None) -> Plan:
+def supervised_dry_run(job: Job, *, store: str | None) -> Plan:
     """The same with --dry-run, and its plan."""
     from ..shared.plan import read as read_plan
 
@@ -130,4 +130,4 @@ def _read(file: str, name: str, code: int) -> dict[str, Any]:
     kind = facts.pop("error", "")
     if not kind:
         return facts
-    raise again(kind, facts["reason"], code)
+    raise recreate(kind, facts["reason"], code)

@@ -7,29 +7,29 @@ import json
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from ..shared.client import judged, packed, place, unheard, whose
+from ..shared.client import checked, encoded, envelope, no_reply, peer
 
-_lines: WeakKeyDictionary[asyncio.AbstractEventLoop, _Line] = WeakKeyDictionary()
+_connections: WeakKeyDictionary[asyncio.AbstractEventLoop, _AsyncConnection] = WeakKeyDictionary()
 
 
-async def tell(request: dict[str, Any]) -> dict[str, Any]:
+async def send(request: dict[str, Any]) -> dict[str, Any]:
     """As `tell.tell`, without keeping the loop waiting."""
     loop = asyncio.get_running_loop()
-    line = _lines.get(loop)
-    if line is None or line.made_for != place() or line.is_cut:
-        line = _lines[loop] = _Line()
+    line = _connections.get(loop)
+    if line is None or line.made_for != peer() or line.is_cut:
+        line = _connections[loop] = _AsyncConnection()
     try:
-        return judged(await line.ask(request))
+        return checked(await line.ask(request))
     except OSError as error:
-        _lines.pop(loop, None)
-        raise unheard(error) from error
+        _connections.pop(loop, None)
+        raise no_reply(error) from error
 
 
-class _Line(asyncio.Protocol):
+class _AsyncConnection(asyncio.Protocol):
     def __init__(self) -> None:
-        self.made_for, self._whose = place(), whose()
+        self.made_for, self._envelope = peer(), envelope()
         self._loop = asyncio.get_running_loop()
-        self._asked: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._number, self._unread = 0, b""
         self._transport: asyncio.WriteTransport | None = None
         self._connecting: asyncio.Task[Any] | None = None
@@ -50,12 +50,12 @@ class _Line(asyncio.Protocol):
         if self._transport.is_closing():
             raise ConnectionResetError("it hung up")
         self._number = number = self._number + 1
-        future = self._asked[number] = self._loop.create_future()
-        self._transport.write(packed(self._whose, {"id": number, **request}))
+        future = self._waiting[number] = self._loop.create_future()
+        self._transport.write(encoded(self._envelope, {"id": number, **request}))
         try:
             return dict(await future)
         finally:
-            del self._asked[number]
+            del self._waiting[number]
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.WriteTransport)
@@ -65,11 +65,11 @@ class _Line(asyncio.Protocol):
         *lines, self._unread = (self._unread + data).split(b"\n")
         for line in lines:
             answer = json.loads(line)
-            future = self._asked.get(answer.get("id"))
+            future = self._waiting.get(answer.get("id"))
             if future and not future.done():
                 future.set_result(answer)
 
     def connection_lost(self, _error: Exception | None) -> None:
-        for future in self._asked.values():
+        for future in self._waiting.values():
             if not future.done():
                 future.set_exception(ConnectionResetError("it hung up"))

@@ -7,7 +7,7 @@ from contextvars import ContextVar
 
 from ...core import checks
 from ...errors import UsageError
-from ..shared.client import tell
+from ..shared.client import send
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
     from .effects import Proof
     from .steps.mapping import Key
-    from .steps.step import Memory, Retry
+    from .steps.step import Retry, StepMemory
 
 _current: Run | None = None
-_inner: ContextVar[Run] = ContextVar("nightlatch run inside a run")
+_nested_run: ContextVar[Run] = ContextVar("nightlatch run inside a run")
 
 
 class Run:
@@ -42,7 +42,7 @@ class Run:
         self.run, self.job, self.key, self.slot = text("RUN"), text("JOB"), text("KEY"), text("SLOT")
         self.attempt, self.token = int(text("ATTEMPT")), int(text("TOKEN"))
         self.dry_run = bool(text("DRY_RUN"))  # steps are done, and not recorded; effects are only planned
-        self._memory: Memory | None = None
+        self._memory: StepMemory | None = None
 
     @property
     def workspace(self) -> Path:
@@ -159,13 +159,13 @@ class Run:
         work = handle(self, key, Call(function, args, kwargs))
         return drive_async(work) if is_async(function) else drive(work)
 
-    def _inside(self, run: str, key: str, attempt: int) -> _Inside:
-        from .steps.step import Memory
+    def _nested(self, run: str, key: str, attempt: int) -> _NestedScope:
+        from .steps.step import StepMemory
 
         made = object.__new__(Run)
         made.__dict__ |= {**self.__dict__, "run": run, "key": key, "slot": "", "attempt": attempt}
-        made._memory = Memory(run, attempt)
-        return _Inside(made)
+        made._memory = StepMemory(run, attempt)
+        return _NestedScope(made)
 
     def effect(
         self,
@@ -201,7 +201,7 @@ class Run:
         """
         from ...core import duration
         from ...core.effects import STORE_WIDE
-        from .effects import Wanted, effect
+        from .effects import EffectRequest, effect
         from .steps.drive import drive, drive_async, is_async
         from .steps.step import check_retry
 
@@ -215,7 +215,7 @@ class Run:
         seconds = duration.parse(deadline, what="deadline")
         if not seconds:
             raise UsageError("a deadline of 0s leaves the effect no time: give it some")
-        wanted = Wanted(
+        wanted = EffectRequest(
             f"{name}/{key}" if key else name, scope or STORE_WIDE, do, probe, input, not_done, seconds,
             duration.parse(settle, what="settle"),
         )  # fmt: skip
@@ -258,47 +258,47 @@ class Run:
         checks.number(done, "done")
         checks.number(total, "total")
         checks.text(message, "message", empty=True)
-        tell(do="progress", done=done, total=total, message=message)
+        send(do="progress", done=done, total=total, message=message)
 
     def spend(self, **amounts: float) -> dict[str, float]:
         """Something was used: usd, tokens, calls, units. Returns what this run has used; beyond its budget it is
         ended from outside."""
         for unit, amount in amounts.items():
             checks.number(amount, unit)
-        return dict(tell(do="spend", **amounts)["used"])
+        return dict(send(do="spend", **amounts)["used"])
 
     def check(self) -> None:
         """Return while the lease is surely held; raise `LeaseLost` otherwise. Before a step that must not happen
         twice; between the check and the step only a gate can tell."""
-        tell(do="check")
+        send(do="check")
 
-    def _remembered(self) -> Memory:
+    def _remembered(self) -> StepMemory:
         if self._memory is None:
-            from .steps.step import Memory
+            from .steps.step import StepMemory
 
-            self._memory = Memory("", self.attempt)
+            self._memory = StepMemory("", self.attempt)
         return self._memory
 
     def __repr__(self) -> str:
         return f"<Run {self.run} of {self.job}, key {self.key}, attempt {self.attempt}, token {self.token}>"
 
 
-class _Inside:
+class _NestedScope:
     """While it lasts, `current()` is the run inside."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
 
     def __enter__(self) -> None:
-        self._before = _inner.set(self._run)
+        self._before = _nested_run.set(self._run)
 
     def __exit__(self, *_: object) -> None:
-        _inner.reset(self._before)
+        _nested_run.reset(self._before)
 
 
 def current() -> Run:
     """The run this process works in, or the one that it handles right now. Raises `UsageError` if there is none."""
-    inside = _inner.get(None)
+    inside = _nested_run.get(None)
     if inside is not None:
         return inside
     global _current  # noqa: PLW0603 - a process is started in one run, and stays in it

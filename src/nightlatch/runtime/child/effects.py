@@ -12,8 +12,8 @@ from ...core.keys import key as derive
 from ...errors import Error, NotDone, UsageError
 from ...system import clock
 from .planned import Planned, holds
-from .steps.drive import Ask, Call, Pause, Work
-from .steps.step import Memory, Retry, as_recorded, pause_after, reason_of, serialised
+from .steps.drive import Call, Pause, SupervisorRequest, Work
+from .steps.step import Retry, StepMemory, as_recorded, pause_after, reason_of, serialised
 
 Proof = type[BaseException] | int  # an exception's class, or an HTTP status
 
@@ -21,7 +21,7 @@ _LONGEST_RESULT = 60_000  # characters of JSON
 _A_WORD = 1.0  # and between two words to the supervisor meanwhile: this is no stall
 
 
-class Wanted:
+class EffectRequest:
     """What is to be done once. Times are seconds."""
 
     def __init__(
@@ -56,18 +56,18 @@ def _is_proof(one: object) -> bool:
     return isinstance(one, int) or (isinstance(one, type) and issubclass(one, BaseException))
 
 
-def effect(memory: Memory, wanted: Wanted, retry: Retry) -> Work[Any]:
-    whose = {"key": wanted.key, "scope": wanted.scope}
+def effect(memory: StepMemory, wanted: EffectRequest, retry: Retry) -> Work[Any]:
+    named = {"key": wanted.key, "scope": wanted.scope}
     failure: Exception | None = None  # of this call
     tries, patience = 0, FIRST_PAUSE
     while True:
-        told = yield from _begin(memory, wanted, whose)
-        if told["status"] == DONE:
-            return _read(told["result"])
-        if told["status"] == PLANNED:
+        reply = yield from _begin(memory, wanted, named)
+        if reply["status"] == DONE:
+            return _read(reply["result"])
+        if reply["status"] == PLANNED:
             return Planned(wanted.key)
-        if told["status"] == "probe":
-            found, unsettled = yield from _probe(memory, wanted, whose)
+        if reply["status"] == "probe":
+            found, unsettled = yield from _probe(memory, wanted, named)
             if found is not None and found is not False:
                 return None if found is True else found
             if unsettled:
@@ -89,7 +89,7 @@ def effect(memory: Memory, wanted: Wanted, retry: Retry) -> Work[Any]:
             proven = wanted.proven(error)
             # Without a probe a doubt is raised by this: nobody but a person can tell.
             yield memory.ask(
-                "effect-ended", **whose, status=FAILED if proven else IN_DOUBT, reason=_why(error, proven)
+                "effect-ended", **named, status=FAILED if proven else IN_DOUBT, reason=_why(error, proven)
             )  # fmt: skip
             failure = error
             if proven:
@@ -100,7 +100,7 @@ def effect(memory: Memory, wanted: Wanted, retry: Retry) -> Work[Any]:
             continue
         except BaseException as stop:  # told to stop in the middle of it
             try:
-                yield memory.ask("effect-ended", **whose, status=IN_DOUBT, reason=_why(stop, False))
+                yield memory.ask("effect-ended", **named, status=IN_DOUBT, reason=_why(stop, False))
             except Error:
                 pass  # what matters is that it stops; its supervisor says the same when it is gone
             raise
@@ -110,77 +110,77 @@ def effect(memory: Memory, wanted: Wanted, retry: Retry) -> Work[Any]:
             if len(text) > _LONGEST_RESULT:
                 raise UsageError(f"the result of the effect {wanted.key!r} is too long to be recorded: return an id")
         finally:  # what is done is done, also if what it returned cannot be kept
-            yield memory.ask("effect-ended", **whose, status=DONE, result=text if len(text) <= _LONGEST_RESULT else "")
+            yield memory.ask("effect-ended", **named, status=DONE, result=text if len(text) <= _LONGEST_RESULT else "")
         return as_recorded(result, text)
 
 
-def _begin(memory: Memory, wanted: Wanted, whose: dict[str, str]) -> Work[dict[str, Any]]:
-    asking = _Begin(
+def _begin(memory: StepMemory, wanted: EffectRequest, named: dict[str, str]) -> Work[dict[str, Any]]:
+    beginning = _Begin(
         memory.ask(
-            "effect", **whose, input=wanted.input, lasting=wanted.deadline, settle=wanted.settle,
+            "effect", **named, input=wanted.input, lasting=wanted.deadline, settle=wanted.settle,
             probes=wanted.probe is not None,
         )
     )  # fmt: skip
     try:
-        return (yield asking)  # type: ignore[no-any-return]
+        return (yield beginning)  # type: ignore[no-any-return]
     except BaseException as stop:
-        if asking.answer == "begun":  # for nobody
-            yield memory.ask("effect-ended", **whose, status=FAILED, reason=f"{reason_of(stop)} before it was done")
-        elif asking.answer == "probe":
-            yield from _unknown(memory, whose, stop)
+        if beginning.answer == "begun":  # for nobody
+            yield memory.ask("effect-ended", **named, status=FAILED, reason=f"{reason_of(stop)} before it was done")
+        elif beginning.answer == "probe":
+            yield from _unknown(memory, named, stop)
         raise
 
 
-class _Begin(Ask):
+class _Begin(SupervisorRequest):
     """Asked to its end, also where an event loop cancels whoever asks: what was begun has to be let go."""
 
     __slots__ = ("answer",)
 
-    def __init__(self, ask: Ask) -> None:
+    def __init__(self, ask: SupervisorRequest) -> None:
         super().__init__(**ask.request)
         self.answer = ""  # that came too late
 
     async def later(self) -> Any:
         import asyncio
 
-        asked = asyncio.ensure_future(super().later())
+        request = asyncio.ensure_future(super().later())
         try:
-            return await asyncio.shield(asked)
+            return await asyncio.shield(request)
         except asyncio.CancelledError:
-            await asyncio.wait([asked])
-            if not asked.cancelled() and not asked.exception():
-                self.answer = asked.result()["status"]
+            await asyncio.wait([request])
+            if not request.cancelled() and not request.exception():
+                self.answer = request.result()["status"]
             raise
 
 
-def _unknown(memory: Memory, whose: dict[str, str], stop: BaseException) -> Work[None]:
+def _unknown(memory: StepMemory, named: dict[str, str], stop: BaseException) -> Work[None]:
     """The probe did not come to its end."""
     try:
-        yield memory.ask("effect-probed", **whose, outcome="unknown", reason=reason_of(stop))
+        yield memory.ask("effect-probed", **named, outcome="unknown", reason=reason_of(stop))
     except Error:
         pass  # what matters is that it stops
 
 
-def _probe(memory: Memory, wanted: Wanted, whose: dict[str, str]) -> Work[tuple[Any, float]]:
+def _probe(memory: StepMemory, wanted: EffectRequest, named: dict[str, str]) -> Work[tuple[Any, float]]:
     """What the probe says: the result, True for done without one, None or False for not done. With the latter the
     seconds for which that is not to be believed."""
     assert wanted.probe
     try:
         found = yield Call(wanted.probe)
     except Exception as error:  # noqa: BLE001 - whatever it is, it does not tell
-        told = yield memory.ask("effect-probed", **whose, outcome="unknown", reason=reason_of(error))
-        return None, told["seconds"]  # too early to give up: later it may know
+        reply = yield memory.ask("effect-probed", **named, outcome="unknown", reason=reason_of(error))
+        return None, reply["seconds"]  # too early to give up: later it may know
     except BaseException as stop:
-        yield from _unknown(memory, whose, stop)
+        yield from _unknown(memory, named, stop)
         raise
     if found is None or found is False:
-        told = yield memory.ask("effect-probed", **whose, outcome=FAILED)
-        return None, told.get("seconds", 0.0)
+        reply = yield memory.ask("effect-probed", **named, outcome=FAILED)
+        return None, reply.get("seconds", 0.0)
     text = ""
     try:
         text = "" if found is True else serialised("probe of", wanted.key, found)
     finally:  # it is done, also if what was found cannot be kept
-        yield memory.ask("effect-probed", **whose, outcome=DONE, result=text)
+        yield memory.ask("effect-probed", **named, outcome=DONE, result=text)
     return found, 0.0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from ...errors import Error, StaleToken
-from ..shared.client import tell
+from ..shared.client import send
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ...errors import LeaseLost
 
 
-def is_runs_own() -> bool:
+def uses_run_lease() -> bool:
     """Is the lease in the environment the run's, not one that was taken inside it?"""
     path, grant = os.environ.get("NIGHTLATCH_SOCKET", ""), os.environ.get("NIGHTLATCH_GRANT", "")
     return bool(path) and grant.startswith(os.path.basename(path))
@@ -23,7 +23,7 @@ def is_runs_own() -> bool:
 def publish(source: str | None, target: str, *, keep: int | None = None, adopt: bool = False) -> dict[str, Any]:
     """`source` None: go back to the release before. Paths are seen from here."""
     path, workspace = (None, "") if source is None else _seen(source)
-    return tell(
+    return send(
         do="publish",
         source=path,
         beneath=workspace,
@@ -44,7 +44,7 @@ def _seen(source: str) -> tuple[str, str]:
 
 
 def push(remote: str, branch: str, *, folder: str = ".", key: str | None = None, scope: str = "") -> dict[str, Any]:
-    return tell(do="push", folder=os.path.abspath(folder), remote=remote, branch=branch, key=key, scope=scope)
+    return send(do="push", folder=os.path.abspath(folder), remote=remote, branch=branch, key=key, scope=scope)
 
 
 def note_refusal(what: str, refused: StaleToken | LeaseLost) -> None:
@@ -52,6 +52,6 @@ def note_refusal(what: str, refused: StaleToken | LeaseLost) -> None:
     marks = (refused.offered, refused.stands) if isinstance(refused, StaleToken) else (None, None)
     token, stands = (mark.token if mark else None for mark in marks)
     try:
-        tell(do="refused", what=what, reason=str(refused), token=token, stands=stands)
+        send(do="refused", what=what, reason=str(refused), token=token, stands=stands)
     except Error:
         pass  # it must not hide what was refused

@@ -17,7 +17,7 @@ import traceback
 from typing import Any
 
 from ...errors import Error, InDoubt, OnlyPlanned, StaleToken, Stop, UsageError
-from ..shared.client import tell
+from ..shared.client import send
 from .publishing import note_refusal
 
 
@@ -71,7 +71,7 @@ def _planned_so_far(read: OnlyPlanned) -> int:
     ours = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep  # the package
     theirs = [frame for frame in frames if not frame.filename.startswith(ours)]
     where = f", at {theirs[-1].filename}:{theirs[-1].lineno}" if theirs else ""
-    tell(do="fail", reason=f"{read}{where}", planned=True)
+    send(do="fail", reason=f"{read}{where}", planned=True)
     return 0
 
 
@@ -83,7 +83,7 @@ def _report(error: Exception, *, attention: bool) -> None:
     from .steps.step import reason_of
 
     try:
-        tell(do="fail", reason=reason_of(error), traceback=text, attention=attention)
+        send(do="fail", reason=reason_of(error), traceback=text, attention=attention)
     except Error as unheard:
         print(f"nightlatch: the exception could not be recorded: {unheard}", file=sys.stderr)
 

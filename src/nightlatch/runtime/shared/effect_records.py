@@ -1,8 +1,8 @@
-"""What is known of an effect, on every machine that shares the store; and a person's word on one in doubt.
+"""What is known of an effect on every machine that shares the store, and a person's decision on one in doubt.
 
-The ledger has the whole story, but with a store that is not a file each machine has a ledger of its own.
-So what others must not miss stands in the store too, as done keys, which need the lease's grant and are
-never changed: that an attempt was begun, that it was proven not done, and the effect's result once it is done.
+The ledger has the whole story, but with some stores (git) each machine has its own ledger. What other machines must not
+miss is therefore in the store too, as done keys, which need the lease's grant and never change: that an attempt was
+begun, that it was proven not done, and the effect's result once it is done.
 """
 
 from __future__ import annotations
@@ -26,56 +26,56 @@ if TYPE_CHECKING:
     from ...core.protocols import Store
     from ...ledger.effects import Effect
     from ...ledger.ledger import Ledger
-    from ..supervisor.effects.effect_requests import Borrowed
+    from ..supervisor.effects.effect_requests import EffectLease
 
-    Held: TypeAlias = Lease | Borrowed
+    HeldLease: TypeAlias = Lease | EffectLease
     T = TypeVar("T")
 
 _PATIENCE = 5.0  # seconds
 
 
-def apart(store: Store, ledger: Ledger) -> bool:
-    """Has each machine that shares the store a ledger of its own?"""
+def ledger_is_per_machine(store: Store, ledger: Ledger) -> bool:
+    """Do the machines that share this store each have their own ledger?"""
     return not ledger.many_machines and url.ledger_of(store.url) == url.OF_EACH_MACHINE
 
 
-class Book:
+class EffectRecords:
     """All records of one effect. `peek` needs nothing; the other verbs need the lease of its key."""
 
     def __init__(self, store: Store, ledger: Ledger, scope: str, key: str) -> None:
         self.scope, self.key = check_name(scope), rules.check_key(key)
         self._store, self._effects = store, ledger.effects
-        self.apart = apart(store, ledger)
+        self.ledger_is_per_machine = ledger_is_per_machine(store, ledger)
 
     @property
     def lease_name(self) -> str:
         return rules.lease_name(self.scope, self.key)
 
     def peek(self, input: str) -> tuple[Done | None, Effect | None]:
-        """What is known without the lease: the done key, and the ledger's row, which may be behind."""
+        """What is known without the lease: the done key, and the ledger's row, which may be out of date."""
         done, known = self._store.look(f"once:{self.scope}", self.key), self._effects.find(self.scope, self.key)
         self._same_input(done.input if done else known.input if known and known.status != FAILED else "", input)
         return done, known
 
-    def look(self, lease: Held, input: str) -> Effect | None:
-        """What is true now, brought together under the lease. None: it was never begun."""
+    def look(self, lease: HeldLease, input: str) -> Effect | None:
+        """What is true now: store and ledger reconciled under the lease. None: it was never begun."""
         done, known = self.peek(input)
         if known and known.status == BEGUN:
-            known = self._effects.reap(known)  # its holder had the lease that is ours now
+            known = self._effects.reap(known)  # its holder had the lease that we have now
         if done and (known is None or known.status != DONE):
             attempt = known.attempt if known else 1
-            return self._learn(done, DONE, attempt, done.input, 0.0, done.value, "done, says the store")
+            return self._learn(done, DONE, attempt, done.input, 0.0, done.value, "the store has it as done")
         if known and known.status == DONE and not done:
             self._settle(lease, known)  # its holder died between the two records
-        elif self.apart and (known is None or known.status != DONE):
+        elif self.ledger_is_per_machine and (known is None or known.status != DONE):
             known = self._look_elsewhere(known)
         return known
 
-    def begin(self, lease: Held, known: Effect | None, *, command: str, input: str, lasting: float) -> Effect:
-        """The intent, durable when this returns, before anything is done."""
+    def begin(self, lease: HeldLease, known: Effect | None, *, command: str, input: str, lasting: float) -> Effect:
+        """Record the intent, durably, before anything is done."""
         attempt = known.attempt + 1 if known else 1
-        if self.apart:
-            # First, so that no machine can miss it: a crash behind this line leaves a doubt, never a second effect.
+        if self.ledger_is_per_machine:
+            # First, so that no machine can miss it: a crash after this line leaves a doubt, never a second effect.
             intent = f"{clock.wall() + lasting:.3f} {lease.holder.host} {input}"
             self._store.settle(lease.name, lease.grant, f"begun:{self.scope}", f"{attempt} {self.key}", value=intent)
         return self._effects.begin(
@@ -91,11 +91,11 @@ class Book:
         )
 
     def finish(
-        self, lease: Held, effect: Effect, status: str, *, exit_code: int | None, result: str, reason: str
+        self, lease: HeldLease, effect: Effect, status: str, *, exit_code: int | None, result: str, reason: str
     ) -> Effect:
-        """How it ended; this machine's ledger first: the exit code is known nowhere else, and tried for a while."""
-        ended = _insisting(lambda: self._finish(effect, status, exit_code=exit_code, result=result, reason=reason))
-        _insisting(lambda: self._publish(lease, ended))
+        """Record how it ended, first in this machine's ledger: the exit code is known nowhere else. Retries a while."""
+        ended = _retrying(lambda: self._finish(effect, status, exit_code=exit_code, result=result, reason=reason))
+        _retrying(lambda: self._publish(lease, ended))
         return ended
 
     def _finish(self, effect: Effect, status: str, *, exit_code: int | None, result: str, reason: str) -> Effect:
@@ -107,33 +107,33 @@ class Book:
                 raise
             return known  # only the reply was lost
 
-    def decide(self, lease: Held, effect: Effect, status: str, *, by: str, result: str = "") -> Effect:
-        """A probe or a person says what became of an effect in doubt."""
+    def decide(self, lease: HeldLease, effect: Effect, status: str, *, by: str, result: str = "") -> Effect:
+        """Record what a probe or a person found out about an effect in doubt."""
         decided = self._effects.decide(effect, status, by=by, result=result)
         self._publish(lease, decided)
         return decided
 
-    def _publish(self, lease: Held, effect: Effect) -> None:
+    def _publish(self, lease: HeldLease, effect: Effect) -> None:
         if effect.status == DONE:
             self._settle(lease, effect)
-        elif effect.status == FAILED and self.apart:
+        elif effect.status == FAILED and self.ledger_is_per_machine:
             place = f"{effect.attempt} {self.key}"
             self._store.settle(lease.name, lease.grant, f"failed:{self.scope}", place, value=effect.reason)
 
-    def _settle(self, lease: Held, effect: Effect) -> None:
+    def _settle(self, lease: HeldLease, effect: Effect) -> None:
         self._store.settle(
             lease.name, lease.grant, f"once:{self.scope}", self.key, value=effect.result, input=effect.input
         )
 
     def _look_elsewhere(self, known: Effect | None) -> Effect | None:
-        """Attempts that another machine has begun, or judged, since this ledger heard of the effect."""
+        """Attempts that another machine has begun, or decided, since this ledger last learned of the effect."""
         attempt = known.attempt if known else 0
         while self._store.look(f"begun:{self.scope}", f"{attempt + 1} {self.key}"):
             attempt += 1
         judged = self._store.look(f"failed:{self.scope}", f"{attempt} {self.key}") if attempt else None
         if known and attempt == known.attempt:
             if known.status == IN_DOUBT and judged:
-                return self._effects.decide(known, FAILED, by=judged.value or "judged on another machine")
+                return self._effects.decide(known, FAILED, by=judged.value or "decided on another machine")
             return known
         intent = self._store.look(f"begun:{self.scope}", f"{attempt} {self.key}") if attempt else None
         if intent is None:
@@ -144,7 +144,7 @@ class Book:
 
     def _learn(
         self,
-        told: Done,
+        recorded: Done,
         status: str,
         attempt: int,
         input_: str,
@@ -158,7 +158,7 @@ class Book:
             self.key,
             status,
             attempt=attempt,
-            token=told.token,  # of the grant that recorded it, below every one after it
+            token=recorded.token,  # of the grant that recorded it, lower than every later one
             holder=Holder(incarnation="", user="?", host=host),
             input=input_,
             deadline=deadline,
@@ -174,8 +174,8 @@ class Book:
             )
 
 
-def _insisting(record: Callable[[], T]) -> T:
-    """A full disk may have room again, and a server be back."""
+def _retrying(record: Callable[[], T]) -> T:
+    """Retry for a while: a full disk may get room again, a server may come back."""
     until = clock.now() + _PATIENCE
     while True:
         try:
@@ -186,8 +186,8 @@ def _insisting(record: Callable[[], T]) -> T:
             clock.sleep(0.5)
 
 
-def doubtful(effect: Effect, more: str = "") -> str:
-    """What is said of an effect in doubt."""
+def doubt_message(effect: Effect, more: str = "") -> str:
+    """The message about an effect in doubt."""
     return (
         f"the effect {effect.key} is in doubt: {effect.reason}{'; ' if more else ''}{more}. It is not done again "
         f"unasked. Look whether it was done, then: {hint(effect.scope, effect.key)}"
@@ -195,7 +195,7 @@ def doubtful(effect: Effect, more: str = "") -> str:
 
 
 def hint(scope: str, key: str) -> str:
-    """What a person types about an effect in doubt. (With a | between the words, a shell would make a pipe of it.)"""
+    """The command that decides an effect in doubt. (Not written as done|failed: a shell would make a pipe of it.)"""
     scoped = () if scope == rules.STORE_WIDE else ("--scope", scope)
     return f"{advice.command('resolve', *rules.typed(key, 'done', by=scoped))} (or failed, or again, in place of done)"
 
@@ -203,22 +203,23 @@ def hint(scope: str, key: str) -> str:
 def resolve(
     key: str, outcome: str, *, by: str = "", scope: str = rules.STORE_WIDE, store: str | None = None, wait: float = 0.0
 ) -> Effect:
-    """A person's word on an effect in doubt: `done`, `failed` (it was not done), or `again` (do it again, whatever
-    became of it). Raises Busy while somebody works on it, UsageError if it is not in doubt.
+    """Decide an effect in doubt: `done`, `failed` (it was not done), or `again` (do it again, whatever became of it).
+
+    Raises Busy while a run works on it, UsageError if it is not in doubt.
     """
     status, by = rules.resolution(outcome), by or identity.user()
     the_store = url.connect(store)
-    book = Book(the_store, open_for(url.resolve(store)), scope, key)
+    records = EffectRecords(the_store, open_for(url.resolve(store)), scope, key)
     try:
-        held = Lease(the_store, book.lease_name, ttl=the_store.default_ttl, wait=wait)
+        held = Lease(the_store, records.lease_name, ttl=the_store.default_ttl, wait=wait)
     except Busy as busy:
         raise Busy(
             f"the effect {key} is being worked on, or waits for its probe: end that, then decide. {busy}", busy.record
         ) from None
     with held as lease:
-        effect = book.look(lease, "")
+        effect = records.look(lease, "")
         if effect is None:
             raise UsageError(f"there is no effect {key} in the scope {scope}. Was it done under --scope, or elsewhere?")
         if effect.status != IN_DOUBT:
             raise UsageError(f"the effect {key} is {effect.status}: only one in doubt can be resolved")
-        return book.decide(lease, effect, status, by=f"resolved as {outcome} by {by}")
+        return records.decide(lease, effect, status, by=f"resolved as {outcome} by {by}")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ...system.reports import Report
 
 
-class Command:
+class CommandWork:
     def __init__(
         self,
         argv: Sequence[str],

@@ -21,17 +21,17 @@ from ...store import url
 from ...system import clock, redaction, tree
 from ...system.light import signal
 from ..shared import env_file, plan
-from ..shared.effect_records import Book
+from ..shared.effect_records import EffectRecords
 from ..shared.job import go_home
 from ..shared.plan import Plan, PlannedEffect
 from ..shared.replies import one_by_one
 from ..shared.steps.nested_runs import RESULT
 from ..shared.verdict import Verdict
-from .command import Command
+from .command import CommandWork
 from .publishing.workspace import Workspace
 from .run.ending import Ending
-from .run.preflight import Looking
-from .run.watch import Watch
+from .run.preflight import Preflight
+from .run.watch import RunWatch
 from .socket import verbs
 from .socket.server import Socket
 from .supervision import Supervision, without_password
@@ -41,23 +41,23 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ...core.job import Job
-    from ...ledger.model import Run
+    from ...ledger.records import RunRow
 
 
-def rehearse(job: Job, *, store: str | None = None) -> Plan:
+def dry_run(job: Job, *, store: str | None = None) -> Plan:
     """Run it dry, within its bounds, and put the plan down. For a process of its own, as `tries.run`."""
-    return _Rehearsal(job, go_home(job, store)).rehearse()
+    return _DryRun(job, go_home(job, store)).dry_run()
 
 
-class _Rehearsal(Looking):
+class _DryRun(Preflight):
     """Looks as a run does, and goes no further."""
 
     def __init__(self, job: Job, store: str | None) -> None:
         super().__init__(job, store)
         self.ending = Ending()
 
-    def rehearse(self) -> Plan:
-        self.command = Command(self.job.command)
+    def dry_run(self) -> Plan:
+        self.command = CommandWork(self.job.command)
         with Supervision(self.command) as self.supervision:
             self.grant = self.supervision.grant  # nobody grants it: it only names the socket and the tree
             key = self.look()
@@ -73,8 +73,8 @@ class _Rehearsal(Looking):
         self.effects: dict[tuple[str, str], PlannedEffect] = {}
         self.partial, self.steps_done = False, 0
         self.known = self.ledger.find(job.name, key)
-        self.watch = Watch(
-            now=started, stall=job.stall, paths=list(job.watched), caps=job.budget, used=self.told.used,
+        self.watch = RunWatch(
+            now=started, stall=job.stall, paths=list(job.watched), caps=job.budget, used=self.reported.used,
             spent_before=self.spending.before, cancelled_by=lambda: None,
         )  # fmt: skip
         with tempfile.TemporaryDirectory(prefix="nightlatch-") as self.folder:
@@ -91,7 +91,7 @@ class _Rehearsal(Looking):
                 socket.close()
                 if workspace:
                     workspace.remove()
-        status, reason = self.ending.judged(None, job.timeout, self.told)
+        status, reason = self.ending.judged(None, job.timeout, self.reported)
         good = status == statuses.SUCCEEDED
         if good and not self.partial:
             for target in job.publish:
@@ -101,7 +101,7 @@ class _Rehearsal(Looking):
             key=key,
             status=(plan.PARTIAL if self.partial else plan.WHOLE) if good else status,
             exit_code=0 if good else self.ending.exit_code if status == statuses.FAILED else statuses.exit_code(status),
-            reason=self.told.failure if good else reason,
+            reason=self.reported.failure if good else reason,
             effects=tuple(self.effects.values()),
             steps=self.steps_done,
             elapsed=clock.now() - started,
@@ -182,19 +182,19 @@ class _Rehearsal(Looking):
         return {}
 
     def do_spend(self, request: dict[str, Any]) -> dict[str, Any]:
-        self.told.add(budget.amounts(f"{unit}={amount}" for unit, amount in request.items() if unit != "item"))
+        self.reported.add(budget.amounts(f"{unit}={amount}" for unit, amount in request.items() if unit != "item"))
         self.watch.spent()
-        return {"used": self.told.used}
+        return {"used": self.reported.used}
 
     def do_fail(self, request: dict[str, Any]) -> dict[str, Any]:
-        self.told.failure = self.hidden.text(str(request.get("reason") or ""))
-        self.told.attention, self.partial = bool(request.get("attention")), bool(request.get("planned"))
+        self.reported.failure = self.hidden.text(str(request.get("reason") or ""))
+        self.reported.attention, self.partial = bool(request.get("attention")), bool(request.get("planned"))
         return {}
 
     def do_check(self, _: dict[str, Any]) -> dict[str, Any]:
         return {"token": 0}
 
-    def do_pen(self, _: dict[str, Any]) -> dict[str, Any]:
+    def do_direct_writer(self, _: dict[str, Any]) -> dict[str, Any]:
         return {"ledger": "", "store": ""}
 
     def do_store(self, _: dict[str, Any]) -> dict[str, Any]:
@@ -217,7 +217,7 @@ class _Rehearsal(Looking):
 
     def do_effect(self, request: dict[str, Any]) -> dict[str, Any]:
         scope, key = str(request.get("scope") or rules.STORE_WIDE), str(request["key"])
-        done, known = Book(self.store, self.ledger, scope, key).peek(str(request.get("input") or ""))
+        done, known = EffectRecords(self.store, self.ledger, scope, key).peek(str(request.get("input") or ""))
         if done or (known and known.status == DONE):
             self._add(PlannedEffect(key=key, scope=scope, status=DONE))
             return {"status": DONE, "result": done.value if done else known.result if known else ""}
@@ -242,7 +242,7 @@ class _Rehearsal(Looking):
             return {"status": DONE, "result": self._result(run) if run else ""}
         return {"status": "begun", "run": run.id if run else f"dry-run {key}", "attempt": run.attempt + 1 if run else 1}
 
-    def _result(self, run: Run) -> str:
+    def _result(self, run: RunRow) -> str:
         log = self.ledger.step_log
         return log.result(log.chain_of(run.id, before=True), RESULT)
 

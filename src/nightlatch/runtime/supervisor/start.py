@@ -17,17 +17,19 @@ if TYPE_CHECKING:
     from ..shared.verdict import Verdict
 
 
-def start(job: Job, *, store: str | None = None, report: Callable[[Verdict], None] = lambda _: None) -> Verdict:
+def start(
+    job: Job, *, store: str | None = None, report: Callable[[Verdict], None] = lambda _: None, claim: str = ""
+) -> Verdict:
     """Run a job with all its tries, as `tries.run` does; of a batch every item that is unfinished. For a process of its
     own, which it leaves in another folder."""
     where = go_home(job, store)
     if not isinstance(job.target, Each):
-        return tries.run(job, store=where, report=report)
+        return tries.run(job, store=where, report=report, claim=claim)
     from ...core.batch import unpack
     from .batches.batch import prepared
 
     checkpoints = prepared(unpack(job.target), where)
     try:
-        return tries.run(job, store=where, checkpoints=checkpoints, report=report)
+        return tries.run(job, store=where, checkpoints=checkpoints, report=report, claim=claim)
     finally:
         checkpoints.close()

@@ -50,7 +50,7 @@ class Supervision:
         self.work = work
         self.lease: Lease | None = None
         self.lost: LeaseLost | None = None  # once it is over: why the lease was not held to the end
-        self.asked_with = 0  # the signal that we were asked to end with
+        self.end_signal = 0  # the signal that we were asked to end with
         self._handle: Handle | None = None
         self._before: dict[int, Any] = {}  # what was done at a signal before it was passed on
         self._lifetime = Lifetime(folder) if folder else None
@@ -77,12 +77,12 @@ class Supervision:
             signal.signal(*self._before.popitem())
         self.work.close()
 
-    def collect_signals(self, asked: list[int]) -> dict[int, Any]:
+    def collect_signals(self, received: list[int]) -> dict[int, Any]:
         """The work is over, and this process goes on: note who asks it to end. Returns what `close` would have set;
         ours stays until somebody does."""
         forwarded = [signum for signum in ENDING if signum in self._before]
         for signum in forwarded:
-            signal.signal(signum, lambda signum, _: asked.append(signum))
+            signal.signal(signum, lambda signum, _: received.append(signum))
         return {signum: self._before.pop(signum) for signum in forwarded}
 
     # ── hold ──
@@ -125,7 +125,7 @@ class Supervision:
             "NIGHTLATCH_GRANT": self.grant,
         }
 
-    def lend_store(self, store: str | None) -> dict[str, str]:
+    def store_environment(self, store: str | None) -> dict[str, str]:
         """For the work's environment: commands of Nightlatch below it find the same store, until its end. `store`: as
         it was named for us; the environment has it otherwise."""
         where = url.resolve(store)
@@ -160,8 +160,8 @@ class Supervision:
             if signum in _PASSED_ON:
                 self.work.pass_on(signum)
             else:
-                self.work.ask_to_end(warden.ASKED, 0.0 if self.asked_with else grace, signum)
-                self.asked_with = self.asked_with or signum
+                self.work.ask_to_end(warden.ASKED, 0.0 if self.end_signal else grace, signum)
+                self.end_signal = self.end_signal or signum
 
         for signum in ENDING + _PASSED_ON:
             if signal.getsignal(signum) != signal.SIG_IGN:  # nohup's wish

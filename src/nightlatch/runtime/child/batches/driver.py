@@ -24,12 +24,12 @@ from ....core.effects import DONE, IN_DOUBT, SET_ASIDE, idempotency_key
 from ....core.printable import printable
 from ....system import clock, printing
 from ....system.warden import ASKING
-from ...shared.batches.items import Item, Reader
+from ...shared.batches.items import BatchItem, ItemReader
 from ...shared.batches.selection import Selection
-from ...shared.batches.template import BadItem, Command
-from .driver_client import Line, Refused
-from .item_process import Child
-from .item_workspaces import Places
+from ...shared.batches.template import BadItem, CommandTemplate
+from .driver_client import DriverClient, NotRecorded
+from .item_process import ItemProcess
+from .item_workspaces import ItemWorkspaces
 from .judge import Judge
 from .summary import LISTED, Summary
 
@@ -41,22 +41,22 @@ _LOOK_EVERY = 0.25  # seconds between two looks at what the items have spent
 
 
 class Driver:
-    def __init__(self, line: Line) -> None:
-        told = line.ask(do="plan")
-        self.plan: dict[str, Any] = told["plan"]
-        self.line = line
-        self.command = Command(self.plan["command"], shell=self.plan["shell"])
-        self.reader = Reader(self.plan["items"], self.plan["format"], self.plan["key"])
+    def __init__(self, client: DriverClient) -> None:
+        reply = client.ask(do="plan")
+        self.plan: dict[str, Any] = reply["plan"]
+        self.client = client
+        self.command = CommandTemplate(self.plan["command"], shell=self.plan["shell"])
+        self.reader = ItemReader(self.plan["items"], self.plan["format"], self.plan["key"])
         self.total = self.reader.lines
-        self.selection = Selection(self.reader, _known(told["known"]))
-        self.places = Places(self.plan["publish"], told["home"]) if told["home"] else None
-        self.home, self.bar = told["home"], told["bar"]
+        self.selection = Selection(self.reader, _known(reply["known"]))
+        self.workspaces = ItemWorkspaces(self.plan["publish"], reply["home"]) if reply["home"] else None
+        self.home, self.bar = reply["home"], reply["bar"]
         self.exhausted = False
-        self.running: list[Child] = []
-        self.judging: list[Child] = []  # ended, and not recorded yet
+        self.running: list[ItemProcess] = []
+        self.judging: list[ItemProcess] = []  # ended, and not recorded yet
         advice.about(self.plan["store"])
         self.summary = Summary(self.plan["name"], self.plan["continued_by"], piped=self.plan["items"] == "-")
-        self.judge = Judge(self.plan, line, self.places, self.summary, self.total)
+        self.judge = Judge(self.plan, client, self.workspaces, self.summary, self.total)
         self.signal = 0
         self.asked_twice = self.heeded = False
         self.said_at = self.looked_at = clock.now()
@@ -80,7 +80,7 @@ class Driver:
                     break
                 self._say()
                 self._wait(not ended_at_once)
-        except Refused as refused:
+        except NotRecorded as refused:
             self.judge.stopping = f"nothing more can be recorded: {refused}"
             for child in self.running:
                 child.kill()
@@ -90,8 +90,8 @@ class Driver:
 
     # ── choose ──
 
-    def _choose(self) -> list[Child]:
-        chosen: list[Child] = []
+    def _choose(self) -> list[ItemProcess]:
+        chosen: list[ItemProcess] = []
         while not self.judge.stopping and len(self.running) + len(chosen) < self.plan["jobs"] and self._may_start():
             item, tries = self._due() or (self._next(), 0)
             if item is None:
@@ -105,31 +105,31 @@ class Driver:
                 self.judge.stop(f"{item.key} cannot be started, there is no room to keep its output: {error.strerror}")
         return chosen
 
-    def _child(self, item: Item, tries: int) -> Child:
-        argv, place = self.command.argv(item.content), ""
+    def _child(self, item: BatchItem, tries: int) -> ItemProcess:
+        argv, workspace = self.command.argv(item.content), ""
         env = {
             "NIGHTLATCH_KEY": item.key,
             "NIGHTLATCH_STEP": item.digest.hex(),
             "NIGHTLATCH_IDEMPOTENCY_KEY": idempotency_key(item.key, self.plan["name"]),
         }
-        if self.places:
-            self.places.targets(item.content)  # what cannot be published is not begun
-            env["NIGHTLATCH_WORKSPACE"] = place = self.places.make(item, tries)
+        if self.workspaces:
+            self.workspaces.targets(item.content)  # what cannot be published is not begun
+            env["NIGHTLATCH_WORKSPACE"] = workspace = self.workspaces.make(item, tries)
             if "/" in argv[0]:
                 argv[0] = os.path.abspath(argv[0])
-        return Child(item, argv, env, tries, timeout=self.plan["timeout"], grace=_GRACE, place=place)
+        return ItemProcess(item, argv, env, tries, timeout=self.plan["timeout"], grace=_GRACE, workspace=workspace)
 
     def _may_start(self) -> bool:
         return clock.now() >= self.judge.not_before
 
-    def _due(self) -> tuple[Item, int] | None:
+    def _due(self) -> tuple[BatchItem, int] | None:
         for entry in self.judge.waiting:
             if entry[0] <= clock.now():
                 self.judge.waiting.remove(entry)
                 return entry[1], entry[2]
         return None
 
-    def _next(self) -> Item | None:
+    def _next(self) -> BatchItem | None:
         if self.exhausted:
             return None
         item = None
@@ -148,7 +148,7 @@ class Driver:
 
     # ── record ──
 
-    def _record(self, ended: list[list[Any]], starting: list[Child]) -> None:
+    def _record(self, ended: list[list[Any]], starting: list[ItemProcess]) -> None:
         """One message, one commit: nothing starts before it is on the disk that it is begun."""
         begun = [[child.item.digest.hex(), child.item.key, child.tries] for child in starting]
         while ended or begun:
@@ -161,9 +161,11 @@ class Driver:
         until = clock.now() + (_PATIENCE if ended else 0.0)
         while True:
             try:
-                self.line.ask(do="steps", ended=ended, begun=begun, **({"counts": self._counts()} if self.bar else {}))
+                self.client.ask(
+                    do="steps", ended=ended, begun=begun, **({"counts": self._counts()} if self.bar else {})
+                )
                 return
-            except Refused as refused:
+            except NotRecorded as refused:
                 if clock.now() >= until or self.signal:
                     self.summary.unrecorded += [record[1] for record in ended]
                     raise
@@ -220,7 +222,7 @@ class Driver:
             child.keep_time(now)
         if self.plan["caps"] and self.running and now >= self.looked_at + _LOOK_EVERY:
             self.looked_at = now
-            over = self.line.ask(do="spent")["over"]
+            over = self.client.ask(do="spent")["over"]
             for child in self.running:
                 if child.item.digest.hex() in over:
                     child.spent(over[child.item.digest.hex()])
@@ -234,7 +236,7 @@ class Driver:
         self.summary.skipped = self.selection.skipped
         known = self.summary.done + self.summary.skipped
         short = self.summary.short()
-        waiting = self.line.ask(do="progress", done=known, total=max(self.total, known), message=short)["waiting"]
+        waiting = self.client.ask(do="progress", done=known, total=max(self.total, known), message=short)["waiting"]
         if not last and not self.bar:
             also = f", {waiting} waiting for a probe" if waiting else ""
             print(f"nightlatch: {self.plan['name']}: {known} of {self.total}, {short}{also}", file=sys.stderr)
@@ -264,9 +266,11 @@ class Driver:
         try:
             self._say(last=True)
             if code:
-                self.line.ask(do="fail", reason=summary.short() + (f" ({summary.stopped})" if summary.stopped else ""))
-            self.line.ask(do="over", **summary.facts(code))
-        except Refused as refused:
+                self.client.ask(
+                    do="fail", reason=summary.short() + (f" ({summary.stopped})" if summary.stopped else "")
+                )
+            self.client.ask(do="over", **summary.facts(code))
+        except NotRecorded as refused:
             print(f"nightlatch: {refused}", file=sys.stderr)
         for line in summary.text().split("\n"):
             print(line, file=sys.stderr)
@@ -274,13 +278,14 @@ class Driver:
 
     def _with_reasons(self, found: list[tuple[str, bytes]]) -> list[tuple[str, str]]:
         """What earlier starts have left: as many as are ever listed with why, as it was recorded."""
-        told = {}
+        reasons = {}
         try:
             if found:
-                told = self.line.ask(do="reasons", digests=[digest.hex() for _, digest in found[:LISTED]])["reasons"]
-        except Refused:
+                digests = [digest.hex() for _, digest in found[:LISTED]]
+                reasons = self.client.ask(do="reasons", digests=digests)["reasons"]
+        except NotRecorded:
             pass
-        return [(key, told.get(digest.hex(), "")) for key, digest in found]
+        return [(key, reasons.get(digest.hex(), "")) for key, digest in found]
 
 
 def _known(files: dict[str, str]) -> dict[bytes, int]:
@@ -298,8 +303,8 @@ def main() -> int:
 
     printing.install()
     try:
-        return Driver(Line()).go()
-    except (Error, Refused) as error:
+        return Driver(DriverClient()).go()
+    except (Error, NotRecorded) as error:
         print(f"nightlatch: {error}", file=sys.stderr)
         return getattr(error, "exit_code", 125)
 

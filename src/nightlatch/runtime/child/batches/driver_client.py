@@ -1,25 +1,25 @@
-"""The way from a batch's driver to its supervisor: one request, one answer."""
+"""The driver's connection to its supervisor: one request, one reply."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ....errors import Error, Stop
-from ...shared import client as tell
+from ...shared.client import Connection, checked, no_reply
 
 
-class Refused(Exception):
+class NotRecorded(Exception):
     """The supervisor does not record any more: nothing may be started."""
 
 
-class Line:
+class DriverClient:
     def __init__(self) -> None:
-        self._line = tell.Line()
+        self._connection = Connection()
 
     def ask(self, **request: Any) -> dict[str, Any]:
         try:
-            return tell.judged(self._line.ask(request))
+            return checked(self._connection.ask(request))
         except OSError as error:
-            raise Refused(str(tell.unheard(error))) from error
+            raise NotRecorded(str(no_reply(error))) from error
         except (Error, Stop) as refused:
-            raise Refused(str(refused)) from refused
+            raise NotRecorded(str(refused)) from refused

@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from ....core import duration
 from ....system import clock
-from ...shared.batches.items import Item
+from ...shared.batches.items import BatchItem
 
 RESULT = 1024  # bytes of standard output that are kept as an item's result
 
@@ -22,21 +22,21 @@ _TAIL = 4096
 _REPORT = 1 << 18
 
 
-class Child:
+class ItemProcess:
     """In a process group of its own. Output of items that run side by side does not mix: it is shown at the end."""
 
     def __init__(
         self,
-        item: Item,
+        item: BatchItem,
         argv: list[str],
         env: dict[str, str],
         tries: int,
         *,
         timeout: float | None,
         grace: float,
-        place: str = "",  # where it runs; "" for here
+        workspace: str = "",  # where it runs; "" for here
     ) -> None:
-        self.item, self.tries, self._env, self.place = item, tries, env, place
+        self.item, self.tries, self._env, self.workspace = item, tries, env, workspace
         self._argv, self._timeout, self._grace = argv, timeout, grace
         self.exit_code = 0  # 128 + N if signal N ended it
         self.timed_out = self.over_budget = False
@@ -55,11 +55,11 @@ class Child:
         if len(given) <= _FITS_ENVIRONMENT and b"\0" not in given:
             env["NIGHTLATCH_ITEM"] = os.fsdecode(given)
         stdin = -1
-        here = os.open(".", os.O_RDONLY | os.O_CLOEXEC) if self.place else -1
+        here = os.open(".", os.O_RDONLY | os.O_CLOEXEC) if self.workspace else -1
         try:
             stdin = _readable(given + b"\n")
-            if self.place:
-                os.chdir(self.place)  # this program has one thread
+            if self.workspace:
+                os.chdir(self.workspace)  # this program has one thread
             self._pid = self._spawn(self._argv, env, stdin)
         except OSError as error:
             self.exit_code = 127 if error.errno in (errno.ENOENT, errno.ENOTDIR) else 126

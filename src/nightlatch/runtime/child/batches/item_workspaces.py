@@ -7,11 +7,11 @@ from typing import Any
 
 from ....errors import UsageError
 from ....system import treecopy
-from ...shared.batches.items import Item
+from ...shared.batches.items import BatchItem
 from ...shared.batches.template import BadItem, Template
 
 
-class Places:
+class ItemWorkspaces:
     """`FROM=TO` with placeholders, for each item; and a fresh folder in `home` for each of its tries."""
 
     def __init__(self, publish: list[str], home: str) -> None:
@@ -22,18 +22,18 @@ class Places:
         """What is to land where, as `FROM=TO` with everything filled in."""
         return [f"{_fill(source, content, 'FROM')}={_place(to, content)}" for source, to in self._pairs]
 
-    def make(self, item: Item, tries: int) -> str:
+    def make(self, item: BatchItem, tries: int) -> str:
         path = self._path(item, tries)
         treecopy.remove(path)
         os.mkdir(path, 0o700)
         return path
 
-    def remove(self, item: Item, tries: int) -> None:
+    def remove(self, item: BatchItem, tries: int) -> None:
         """It is done: nobody needs to look at what earlier tries left either."""
         for number in range(1, tries + 1):
             treecopy.remove(self._path(item, number))
 
-    def _path(self, item: Item, tries: int) -> str:
+    def _path(self, item: BatchItem, tries: int) -> str:
         return os.path.join(self._home, f"{item.digest.hex()}-{tries}")
 
 

@@ -11,11 +11,11 @@ from ....core.effects import DONE, FAILED, IN_DOUBT, SET_ASIDE
 from ....core.printable import printable
 from ....system import clock
 from ...shared import usage
-from ...shared.batches.items import IN_DOUBT_ITSELF, Item
+from ...shared.batches.items import IN_DOUBT_ITSELF, BatchItem
 from ...shared.batches.template import BadItem
-from .driver_client import Line
-from .item_process import Child
-from .item_workspaces import Places
+from .driver_client import DriverClient
+from .item_process import ItemProcess
+from .item_workspaces import ItemWorkspaces
 from .summary import Summary
 
 _NOT_THE_ITEMS_FAULT = (126, 127)  # its command cannot be started
@@ -25,16 +25,23 @@ class Judge:
     """Failed items are tried again while that may help and --retries allows it. One that says itself that trying is
     in vain is set aside: it waits for a person, and no start runs into it again."""
 
-    def __init__(self, plan: dict[str, Any], line: Line, places: Places | None, summary: Summary, total: int) -> None:
-        self.plan, self.line, self.places, self.summary, self._total = plan, line, places, summary, total
+    def __init__(
+        self,
+        plan: dict[str, Any],
+        client: DriverClient,
+        workspaces: ItemWorkspaces | None,
+        summary: Summary,
+        total: int,
+    ) -> None:
+        self.plan, self.client, self.workspaces, self.summary, self._total = plan, client, workspaces, summary, total
         self.limit = breaker.Limit(plan["max_failures"]) if plan["max_failures"] else None
         self.breaker = breaker.Breaker()
-        self.waiting: list[tuple[float, Item, int]] = []  # (when, item, tries so far)
+        self.waiting: list[tuple[float, BatchItem, int]] = []  # (when, item, tries so far)
         self.blamed: list[tuple[str, list[Any]]] = []  # (failure, record) of the last items that were set aside
         self.not_before = 0.0  # a server has asked for patience: nothing is started sooner
         self.stopping = ""  # why nothing more is started
 
-    def verdicts(self, ended: list[Child]) -> list[list[Any]]:
+    def verdicts(self, ended: list[ItemProcess]) -> list[list[Any]]:
         return [self._judge(child) for child in ended] + self._heed_breaker()
 
     def unreadable(self, bad: BadItem) -> None:
@@ -59,13 +66,13 @@ class Judge:
         )
         return [[*record[:2], FAILED, *record[3:]] for record in freed]
 
-    def _judge(self, child: Child) -> list[Any]:
+    def _judge(self, child: ItemProcess) -> list[Any]:
         """How an item ended, as it is recorded; and what that means for the batch."""
         item, code = child.item, child.exit_code
         complaint = ""
         if self.plan["meter"] == "output":
             if used := usage.from_output(child.tail()):
-                self.line.ask(do="spend", item=item.digest.hex(), **used)
+                self.client.ask(do="spend", item=item.digest.hex(), **used)
             complaint = usage.complaint(child.tail())
         if child.succeeded and complaint:
             return self._fail(child, complaint, {}, again=True)
@@ -85,45 +92,45 @@ class Judge:
             self.summary.killed.append((item.key, child.reason))
             return doubt
         trying = child.tries <= self.plan["retries"] and not child.over_budget
-        told = self.line.ask(do="told", digest=item.digest.hex(), again=trying)
+        reply = self.client.ask(do="item-report", digest=item.digest.hex(), again=trying)
         again = not child.over_budget and (child.timed_out or retry.worth_another(FAILED, code))
-        return self._fail(child, told["failure"], told, again=again)
+        return self._fail(child, reply["failure"], reply, again=again)
 
-    def _publish(self, child: Child) -> dict[str, Any]:
+    def _publish(self, child: ItemProcess) -> dict[str, Any]:
         """An item is done when its result has landed. {}, or why it has not."""
-        if not self.places:
+        if not self.workspaces:
             return {}
         item = child.item
-        answer = self.line.ask(
+        reply = self.client.ask(
             do="land",
             digest=item.digest.hex(),
             key=item.key,
             tries=child.tries,
-            targets=self.places.targets(item.content),
-            workspace=child.place,
+            targets=self.workspaces.targets(item.content),
+            workspace=child.workspace,
         )
-        if "failed" not in answer:
-            self.places.remove(item, child.tries)
+        if "failed" not in reply:
+            self.workspaces.remove(item, child.tries)
             return {}
-        return answer
+        return reply
 
-    def _fail(self, child: Child, said: str, told: dict[str, Any], *, again: bool) -> list[Any]:
-        item, code, reason = child.item, child.exit_code, said or child.reason
-        alike = breaker.alike(code, [said] if said else child.complaint().splitlines())
+    def _fail(self, child: ItemProcess, why: str, reply: dict[str, Any], *, again: bool) -> list[Any]:
+        item, code, reason = child.item, child.exit_code, why or child.reason
+        alike = breaker.alike(code, [why] if why else child.complaint().splitlines())
         self.breaker.add(item.key, alike)
-        asked = told.get("retry_after", 0.0)
-        if asked:
-            self._hold(asked, item.key)
+        at_least = reply.get("retry_after", 0.0)
+        if at_least:
+            self._hold(at_least, item.key)
         record = [item.digest.hex(), item.key, FAILED, child.tries, code, "", reason]
         if again and child.tries <= self.plan["retries"] and not self.stopping:
             chance = random.random()  # noqa: S311 - jitter is no secret
-            pause = retry.pause(child.tries, base=self.plan["backoff"], chance=chance, asked=asked)
+            pause = retry.pause(child.tries, base=self.plan["backoff"], chance=chance, at_least=at_least)
             self.waiting.append((clock.now() + pause, item, child.tries))
             return record
         last = "" if reason in child.complaint() else _last(child.complaint())
-        shown = (item.key, said or f"{reason}{last}")
-        if child.place:
-            record[6] = f"{reason}. Its workspace: {child.place}"
+        shown = (item.key, why or f"{reason}{last}")
+        if child.workspace:
+            record[6] = f"{reason}. Its workspace: {child.workspace}"
         if again or code in _NOT_THE_ITEMS_FAULT:
             self.summary.failed.append(shown)
         else:
@@ -133,8 +140,8 @@ class Judge:
         self.failed()
         return record
 
-    def _hold(self, asked: float, key: str) -> None:
-        until = clock.now() + min(asked, retry.LONGEST)
+    def _hold(self, at_least: float, key: str) -> None:
+        until = clock.now() + min(at_least, retry.LONGEST)
         if until > self.not_before + 1.0:
             wait = duration.show(until - clock.now())
             print(f"nightlatch: nothing is started for {wait}: {printable(key)} was asked to wait", file=sys.stderr)

@@ -1,9 +1,9 @@
-"""A pen: who has much to record is lent the ledger, and writes it without the supervisor.
+"""A job with many steps to record writes them to the ledger itself, without asking the supervisor each time.
 
-A word to the supervisor and back takes about as long as the write itself. What is written is the same, by the same
-code, behind the same fence; threads that write at once share a commit. It is lent for steps and for runs inside the
-run, to plain calls: an event loop, which must not wait for a disk, goes on asking the supervisor. It is lent where no
-secret is needed to open the ledger: the password in a store's URL is the supervisor's alone.
+A request to the supervisor and its reply take about as long as the write, so this doubles the rate. The job writes the
+same rows, by the same code, behind the same fence; threads that write at once share a commit. It does so for steps and
+nested runs, in plain calls: an event loop, which must not wait for a disk, goes on asking the supervisor. And only
+where the ledger opens without a secret: the password in a store's URL is for the supervisor alone.
 """
 
 from __future__ import annotations
@@ -12,53 +12,53 @@ import os
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
-from ...shared.client import tell
-from .drive import Ask
+from ...shared.client import send
+from .drive import SupervisorRequest
 
 if TYPE_CHECKING:
-    from .direct_writer import Lent
+    from .direct_writer import DirectWriter
 
-_AFTER = 8  # words: a ledger takes longer to open than they take to say
+_AFTER = 8  # requests: opening a ledger takes longer than sending these
 
 
-class Record(Ask):
-    """A word that the pen can write down."""
+class RecordRequest(SupervisorRequest):
+    """A request that the job can write to the ledger itself."""
 
     __slots__ = ()
 
     def now(self) -> Any:
-        written = _pen.write(self.request)
-        return tell(**self.request) if written is None else written
+        written = _direct.write(self.request)
+        return send(**self.request) if written is None else written
 
 
-class Pen:
-    """For the threads of one process."""
+class _Direct:
+    """Opens this process's direct writer when there is enough to write. For all its threads."""
 
     def __init__(self) -> None:
-        self._words, self._made_by = 0, os.getpid()
-        self._lent: Lent | None = None
+        self._requests, self._made_by = 0, os.getpid()
+        self._writer: DirectWriter | None = None
 
     def write(self, request: dict[str, Any]) -> dict[str, Any] | None:
-        """The answer, when it is recorded, durable; None: ask the supervisor."""
+        """The reply, once it is recorded and durable; None: ask the supervisor."""
         if self._made_by != os.getpid():
             return None  # a fork has the parent's locks in whatever state they were
-        self._words += 1
-        if self._words == _AFTER:
-            self._borrow()
-        return self._lent.write(request) if self._lent else None
+        self._requests += 1
+        if self._requests == _AFTER:
+            self._begin()
+        return self._writer.write(request) if self._writer else None
 
-    def _borrow(self) -> None:
-        told = tell(do="pen")
-        if told["ledger"].startswith("/"):
-            self._open(told)
-        elif told["ledger"]:
-            # A driver has to be imported, and a connection made: meanwhile the supervisor is asked.
-            Thread(target=self._open, args=(told,)).start()
+    def _begin(self) -> None:
+        reply = send(do="direct-writer")
+        if reply["ledger"].startswith("/"):
+            self._open(reply)
+        elif reply["ledger"]:
+            # A driver has to be imported, and a connection made: until then the supervisor records.
+            Thread(target=self._open, args=(reply,)).start()
 
-    def _open(self, told: dict[str, str]) -> None:
-        from . import direct_writer as lent
+    def _open(self, reply: dict[str, str]) -> None:
+        from .direct_writer import opened
 
-        self._lent = lent.opened(told)
+        self._writer = opened(reply)
 
 
-_pen = Pen()
+_direct = _Direct()

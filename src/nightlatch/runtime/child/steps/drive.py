@@ -1,6 +1,6 @@
 """Work that is written once and driven in two ways: by plain calls, or by an event loop.
 
-It is a generator that yields what it needs done, an `Ask`, a `Call` or a `Pause`, and is sent the result.
+It is a generator that yields what it needs done (a `SupervisorRequest`, a `Call` or a `Pause`) and receives the result.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from typing import Any, TypeVar
 
 from ....errors import NotDone, OnlyPlanned
 from ....system import clock
-from ...shared.client import tell
+from ...shared.client import send
 
 T = TypeVar("T")
 _COROUTINE = 0x80  # as inspect.CO_COROUTINE
 
-Work = Generator["Ask | Call | Pause", Any, T]
+Work = Generator["SupervisorRequest | Call | Pause", Any, T]
 
 
-class Ask:
+class SupervisorRequest:
     """A request to the supervisor."""
 
     __slots__ = ("request",)
@@ -28,12 +28,12 @@ class Ask:
         self.request = request
 
     def now(self) -> Any:
-        return tell(**self.request)
+        return send(**self.request)
 
     async def later(self) -> Any:
-        from .. import client_async as tell_async
+        from .. import client_async
 
-        return await tell_async.tell(self.request)
+        return await client_async.send(self.request)
 
 
 class Call:
@@ -64,14 +64,14 @@ class Call:
 def _unawaited(function: object, result: Any) -> Exception:
     """A plain function has returned what has to be awaited. A coroutine has not begun, so nothing was done."""
     name = getattr(function, "__qualname__", repr(function))
-    said = (
+    message = (
         f"{name} is a plain function that returned a {type(result).__name__}, which nobody awaits. Give a coroutine "
         "function, as functools.partial(post, slug) of an `async def post`, in place of `lambda: post(slug)`, and await"
     )
     if type(result) is not CoroutineType:
-        return TypeError(said)
+        return TypeError(message)
     result.close()
-    return NotDone(said)
+    return NotDone(message)
 
 
 class Pause:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....core import statuses
 from ..planned import loads
-from .direct import Record
+from .direct import RecordRequest
 from .drive import Call, Work
 from .mapping import error_waits
 from .step import as_recorded, reason_of, serialised
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 
 def handle(run: Run, key: str, call: Call) -> Work[Any]:
-    told = yield Record(do="open", key=key)
-    if told["status"] == "done":
-        return loads(told["result"]) if told["result"] else None
-    name = told["run"]
+    reply = yield RecordRequest(do="open", key=key)
+    if reply["status"] == "done":
+        return loads(reply["result"]) if reply["result"] else None
+    name = reply["run"]
     try:
-        with run._inside(name, key, told["attempt"]):
+        with run._nested(name, key, reply["attempt"]):
             result = yield call
         text = serialised("run", key, result)
     except BaseException as error:
         status = statuses.NEEDS_ATTENTION if error_waits(error) else statuses.FAILED
-        said = "".join(traceback.format_exception(error))
-        yield Record(do="close", run=name, status=status, reason=reason_of(error), traceback=said)
+        trace = "".join(traceback.format_exception(error))
+        yield RecordRequest(do="close", run=name, status=status, reason=reason_of(error), traceback=trace)
         raise
-    yield Record(do="close", run=name, status=statuses.SUCCEEDED, result=text)
+    yield RecordRequest(do="close", run=name, status=statuses.SUCCEEDED, result=text)
     return as_recorded(result, text)

@@ -16,8 +16,8 @@ from ....core.keys import key as derive
 from ....errors import Busy, UsageError
 from ....system import clock
 from ..planned import loads, plain
-from .direct import Record
-from .drive import Ask, Call, Pause, Work, drive, drive_async, is_async
+from .direct import RecordRequest
+from .drive import Call, Pause, SupervisorRequest, Work, drive, drive_async, is_async
 
 # How many more tries a transient failure gets; or a function of (error, tries so far) that returns the seconds to
 # wait before the next one, None for no other.
@@ -30,7 +30,7 @@ _PLAIN = (str, int, bool, type(None))
 _DATA = (*_PLAIN, float, bytes, tuple, list, dict)
 
 
-class Memory:
+class StepMemory:
     """What is recorded of a scope's steps: read at the first use, all at once."""
 
     def __init__(self, run: str, attempt: int) -> None:
@@ -44,26 +44,26 @@ class Memory:
     def load(self) -> Work[None]:
         if self._loaded:
             return
-        told = yield Record(do="known", run=self.run)
-        if told["path"]:
-            with open(told["path"], encoding="utf-8") as file:
+        reply = yield RecordRequest(do="known", run=self.run)
+        if reply["path"]:
+            with open(reply["path"], encoding="utf-8") as file:
                 for line in file:
                     digest, status, tries, result = line.rstrip("\n").split(" ", 3)
                     if status == DONE:
                         self.done[digest] = result
                     elif status != FAILED:
                         self.begun[digest] = int(tries)
-            os.unlink(told["path"])
+            os.unlink(reply["path"])
         self._loaded = True
 
     def recall(self, digest: str) -> str | None:
         return self.done.get(digest) if self._loaded else None
 
-    def ask(self, do: str, **more: Any) -> Ask:
-        return Ask(do=do, run=self.run, **more) if self.run else Ask(do=do, **more)
+    def ask(self, do: str, **more: Any) -> SupervisorRequest:
+        return SupervisorRequest(do=do, run=self.run, **more) if self.run else SupervisorRequest(do=do, **more)
 
-    def record(self, steps: list[list[Any]], **count: Any) -> Ask:
-        return Record(do="step", run=self.run, steps=steps, **count)
+    def record(self, steps: list[list[Any]], **count: Any) -> SupervisorRequest:
+        return RecordRequest(do="step", run=self.run, steps=steps, **count)
 
     def step(
         self, key: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], retry: Retry
@@ -86,7 +86,7 @@ class Memory:
             )
 
 
-def step(memory: Memory, key: str, call: Call, retry: Retry) -> Work[Any]:
+def step(memory: StepMemory, key: str, call: Call, retry: Retry) -> Work[Any]:
     """Call the function unless its result is recorded, and record the result."""
     digest = digest_of(key, memory.item)
     yield from memory.load()
@@ -157,17 +157,17 @@ def pause_after(retry: Retry, error: Exception, tries: int) -> float | None:
     passing = isinstance(error, Busy) or transient.transient(error.__cause__ or error)
     if tries > retry or not passing:
         return None
-    asked = transient.retry_after(error.__cause__ or error, clock.wall())
+    at_least = transient.retry_after(error.__cause__ or error, clock.wall())
     # Not a secret: it only keeps what failed together from trying together.
-    return rules.pause(tries, longest=_LONGEST_PAUSE, chance=random.random(), asked=asked)  # noqa: S311
+    return rules.pause(tries, longest=_LONGEST_PAUSE, chance=random.random(), at_least=at_least)  # noqa: S311
 
 
 def reason_of(error: BaseException) -> str:
     try:
-        said = str(error).strip().partition("\n")[0][:500]
+        first_line = str(error).strip().partition("\n")[0][:500]
     except Exception:  # noqa: BLE001 - the user's own class may have a fault there: what failed is recorded all the same
-        said = ""
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+        first_line = ""
+    return f"{type(error).__name__}: {first_line}" if first_line else type(error).__name__
 
 
 def _brought(function: Any) -> Any:

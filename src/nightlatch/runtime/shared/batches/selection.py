@@ -1,31 +1,31 @@
-"""Which items of a batch are to be done, and which are not."""
+"""Which items of a batch are to be done."""
 
 from __future__ import annotations
 
-from .items import ASIDE, DONE, DOUBT, SEEN, Item, Reader
+from .items import ASIDE, DONE, DOUBT, SEEN, BatchItem, ItemReader
 from .template import BadItem
 
 _NAMED = 10
 
 
 class Selection:
-    """The items that are to be done, and counts of those that are not: done, in doubt, doubled, unreadable.
+    """The items to do, and counts of the others: done, in doubt, doubled, unreadable.
 
-    `known` maps digests to DONE, DOUBT or ASIDE; it is used up as memory of what was seen.
+    `known` maps digests to DONE, DOUBT or ASIDE; it is changed to remember what was seen.
     """
 
     DONE, DOUBT, ASIDE = DONE, DOUBT, ASIDE
 
-    def __init__(self, reader: Reader, known: dict[bytes, int]) -> None:
+    def __init__(self, reader: ItemReader, known: dict[bytes, int]) -> None:
         self._reader, self._found, self._known = reader, reader.unfinished(known, self._skip), known
         self.skipped = self.doubled = 0
         self.in_doubt: list[tuple[str, bytes]] = []  # (key, digest)
         self.aside: list[tuple[str, bytes]] = []
         self.bad: list[BadItem] = []
-        self.doubles: list[Item] = []  # the first of them, to be named
+        self.doubles: list[BatchItem] = []  # the first of them, to be named
 
-    def next(self) -> Item | None:
-        """The next one to do; None when there is none, or when a line could not be read: look at `bad` first."""
+    def next(self) -> BatchItem | None:
+        """The next item to do; None when there is none, or when a line could not be read: look at `bad` first."""
         known = self._known
         for found in self._found:
             if isinstance(found, BadItem):

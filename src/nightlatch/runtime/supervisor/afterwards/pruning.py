@@ -13,7 +13,7 @@ import time
 
 from ....core.value import value
 from ....system import clock, durable, treecopy
-from ...shared.effect_records import apart
+from ...shared.effect_records import ledger_is_per_machine
 from ..publishing import workspace
 
 TYPE_CHECKING = False
@@ -43,7 +43,7 @@ def prune(
 
     def done(job: str, key: str) -> bool:
         # Where each machine has a ledger of its own, a key is marked done before its run says so.
-        return apart(store, ledger) or store.look(job, key) is not None
+        return ledger_is_per_machine(store, ledger) or store.look(job, key) is not None
 
     pruned = ledger.prunable(keep, done=done) if dry else ledger.prune(keep, by, within, done=done)
     outputs = tuple(_outputs(folder, ledger, frozenset(pruned.runs), clock.wall() - keep))

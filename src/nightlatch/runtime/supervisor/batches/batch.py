@@ -18,13 +18,13 @@ from ....core.model import check_name
 from ....errors import Busy, UsageError
 from ....ledger import kinds, open_for
 from ....ledger.chain import clean
-from ....ledger.items import ITEM, Item
+from ....ledger.items import ITEM, ItemRow
 from ....store import url
 from ....system import clock, identity, redaction
 from ...shared.batches.items import IN_DOUBT_ITSELF
-from ...shared.effect_records import apart
+from ...shared.effect_records import ledger_is_per_machine
 from ...shared.leases.lease import Lease
-from ..socket.listener import Told
+from ..socket.reported import Reported
 from . import bar
 
 TYPE_CHECKING = False
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ....core.batch import Batch
     from ....core.budget import Cap
     from ....core.protocols import Store
-    from ....ledger.items import Item
+    from ....ledger.items import ItemRow
     from ....ledger.ledger import Ledger
     from ....ledger.writer import Writer
     from ...shared.verdict import Verdict
@@ -114,7 +114,7 @@ class Checkpoints:
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
-        self._told: dict[str, Told] = {}
+        self._reported: dict[str, Reported] = {}
         self._publishing: Publishing | None = None
         self._home: Workspace | None = None  # has a folder for each item that publishes
         self.bar = bar.Bar(batch.name) if bar.wanted() else None
@@ -125,19 +125,19 @@ class Checkpoints:
         if self.bar:
             self.bar.close()
 
-    def waits(self, told: Told) -> None:
+    def waits(self, reported: Reported) -> None:
         """An item says, again and again, that it waits for a probe."""
-        told.waited_at = clock.now()
+        reported.waited_at = clock.now()
         if self.bar:
             self.bar.wait(self.waiting())
 
     def waiting(self) -> int:
         """How many items do."""
-        return sum(clock.now() - told.waited_at < _WAITS for told in self._told.values())
+        return sum(clock.now() - reported.waited_at < _WAITS for reported in self._reported.values())
 
-    def told_of(self, item: str) -> Told:
+    def reported_by(self, item: str) -> Reported:
         """What an item has said of itself, by its digest."""
-        return self._told.setdefault(item, Told())
+        return self._reported.setdefault(item, Reported())
 
     def prepare(self, store: Store, ledger: Ledger, lease: Lease, writer: Writer, folder: str) -> None:
         """Before the driver starts: what the last one left in flight, and files with the digests of what is done."""
@@ -146,7 +146,7 @@ class Checkpoints:
         writer.event(kinds.BATCH, again=self.hidden.text(self._batch.continued_by))
         if _begun_with(ledger, self._batch) != clean(self._batch.key or _WHOLE):
             ledger.note(name, kinds.BATCH_KEY, key=self._batch.key or _WHOLE)
-        if apart(store, ledger):
+        if ledger_is_per_machine(store, ledger):
             store.settle(
                 lease.name, lease.grant, _HOMES, name, value=f"{ledger.id} {identity.user()}@{identity.host()}"
             )
@@ -163,7 +163,7 @@ class Checkpoints:
         _put(self._files[IN_DOUBT], (item.digest for item in _waiting(ledger, name)))
         _put(self._files[SET_ASIDE], () if self._batch.retry_failed else ledger.items.digests(name, SET_ASIDE))
 
-    def _recover(self, lost: list[Item]) -> None:
+    def _recover(self, lost: list[ItemRow]) -> None:
         """What the last driver left in flight: what it had published is done, the rest follows --lost."""
         landed = {item.digest for item in lost if self._publishing and self._publishing.recover(item)}
         became = IN_DOUBT if self._batch.when_lost == "doubt" else FAILED, "in flight when its batch died"
@@ -185,11 +185,11 @@ class Checkpoints:
     def do_steps(self, request: dict[str, Any]) -> dict[str, Any]:
         # The begun ones after the ended ones: a slot is free before it is filled.
         begun = [(digest, key, BEGUN, tries, None, "", "") for digest, key, tries in request.get("begun", ())]
-        ended = [_ended(told) for told in request.get("ended", ())]
+        ended = [_ended(reported) for reported in request.get("ended", ())]
         self._write(kinds.ITEMS_MOVED, [*ended, *begun])
         for digest, _, status, *_ in ended:
             if status != FAILED:  # no other try follows
-                self._told.pop(digest, None)
+                self._reported.pop(digest, None)
             if status == DONE and self._publishing:
                 self._publishing.done(digest)
         if self.bar and "counts" in request:
@@ -197,17 +197,17 @@ class Checkpoints:
             self.bar.update(**request["counts"])
         return {}
 
-    def do_told(self, request: dict[str, Any]) -> dict[str, Any]:
-        told = self._told.pop(str(request["digest"]), Told())
-        if told.used and request.get("again"):
-            self.told_of(str(request["digest"])).add(told.used)  # the cap is for all its tries
-        return {"failure": told.failure, "retry_after": told.retry_after, "used": told.used}
+    def do_item_report(self, request: dict[str, Any]) -> dict[str, Any]:
+        reported = self._reported.pop(str(request["digest"]), Reported())
+        if reported.used and request.get("again"):
+            self.reported_by(str(request["digest"])).add(reported.used)  # the cap is for all its tries
+        return {"failure": reported.failure, "retry_after": reported.retry_after, "used": reported.used}
 
     def do_land(self, request: dict[str, Any]) -> dict[str, Any]:
         return self._publish(**request)
 
     def do_spent(self, _: dict[str, Any]) -> dict[str, Any]:
-        return {"over": {item: str(cap) for item, told in self._told.items() if (cap := self._over(told))}}
+        return {"over": {item: str(cap) for item, reported in self._reported.items() if (cap := self._over(reported))}}
 
     def do_reasons(self, request: dict[str, Any]) -> dict[str, Any]:
         return {"reasons": self._items.reasons(self._batch.name, request["digests"])}
@@ -218,8 +218,8 @@ class Checkpoints:
             self.bar.close()
         return {}
 
-    def _over(self, told: Told) -> Cap | None:
-        return budget.exceeded(self._batch.item_caps, told.used, lambda *_: 0.0)
+    def _over(self, reported: Reported) -> Cap | None:
+        return budget.exceeded(self._batch.item_caps, reported.used, lambda *_: 0.0)
 
     def _publish(self, digest: str, key: str, tries: int, targets: list[str], workspace: str) -> dict[str, Any]:
         assert self._publishing
@@ -234,7 +234,7 @@ class Checkpoints:
         rows, keys = [], dict[str, list[str]]()
         for digest, key, status, tries, code, result, why in items:
             shown, reason = (clean(self.hidden.text(text)) for text in (result, why))
-            made = Item(
+            made = ItemRow(
                 scope=self._batch.name, digest=digest, key=clean(key), status=status, tries=tries, run=run.id,
                 attempt=run.attempt, exit_code=code, result=shown, reason=reason, changed=at,
             )  # fmt: skip
@@ -243,8 +243,8 @@ class Checkpoints:
         self._writer.record(kind, [(ITEM, rows)], **{status: "\n".join(some) for status, some in keys.items()})
 
 
-def _ended(told: list[Any]) -> tuple[str, str, str, int, int | None, str, str]:
-    digest, key, status, tries, exit_code, result, reason = told
+def _ended(reported: list[Any]) -> tuple[str, str, str, int, int | None, str, str]:
+    digest, key, status, tries, exit_code, result, reason = reported
     if status not in (DONE, FAILED, IN_DOUBT, SET_ASIDE):
         raise ValueError(f"an item cannot end as {status!r}")
     return str(digest), str(key), status, int(tries), int(exit_code), str(result), str(reason)
@@ -281,7 +281,7 @@ def _same_key(ledger: Ledger, batch: Batch) -> None:
 def _at_home(store: Store, ledger: Ledger, name: str) -> None:
     """Where ledgers are apart, a batch goes on where it was begun: elsewhere all of it would be done again. By the
     ledger, not by the machine: two users of one machine have one each."""
-    home = store.look(_HOMES, name) if apart(store, ledger) else None
+    home = store.look(_HOMES, name) if ledger_is_per_machine(store, ledger) else None
     if home and home.value.split(" ")[0] != ledger.id:
         raise Busy(
             f"the batch {name} was begun by {home.value.partition(' ')[2]}, and only the ledger there knows which of "

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 
 from ....errors import Conflict, GateUnreachable, LeaseLost, NothingToPublish, StoreUnreachable, UsageError
-from ..publishing.targets import For, Replaced
+from ..publishing.targets import Publisher, ReplaceTarget
 from ..publishing.workspace import Workspace
 
 TYPE_CHECKING = False
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ....ledger.items import Item
+    from ....ledger.items import ItemRow
     from ...shared.leases.lease import Lease
 
     Intend = Callable[[str], None]
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 class Publishing:
     def __init__(self, lease: Lease, run: str, job: str) -> None:
-        self._lease, self._whom = lease, For(lease=lease, run=run, job=job, done=None)
+        self._lease, self._publisher = lease, Publisher(lease=lease, run=run, job=job, done=None)
         self._under_way: dict[str, list[str]] = {}  # gates by the item's digest
         self._taken: dict[str, str] = {}  # gate → the item that published there in this start
 
@@ -37,36 +37,36 @@ class Publishing:
         A refusal is raised: then the batch is another's by now.
         """
         try:
-            self._land(digest, key, [Replaced(text) for text in targets], path, intend)
+            self._land(digest, key, [ReplaceTarget(text) for text in targets], path, intend)
         except (NothingToPublish, GateUnreachable) as error:
             return {"failed": str(error), "again": True}
         except (UsageError, Conflict) as error:
             return {"failed": str(error), "again": False}
         return {}
 
-    def _land(self, digest: str, key: str, targets: list[Replaced], path: str, intend: Intend) -> None:
+    def _land(self, digest: str, key: str, targets: list[ReplaceTarget], path: str, intend: Intend) -> None:
         for target in targets:
             other = self._taken.setdefault(target.gate.url, key)
             if other != key:
                 raise UsageError(f"{target.gate.url} was published to by the item {other}: two items go to one place")
         workspace = Workspace(path)
         try:
-            facts = [target.describe(workspace, self._whom) for target in targets]
+            facts = [target.describe(workspace, self._publisher) for target in targets]
             intend(pack(path, targets, facts))
             self._under_way[digest] = [target.gate.url for target in targets]
             for target in targets:
                 self._lease.use(target.gate)
             for target, what in zip(targets, facts, strict=True):
-                target.land(workspace, what, self._whom)
+                target.land(workspace, what, self._publisher)
         finally:
             workspace.close()
 
-    def recover(self, item: Item) -> bool:
+    def recover(self, item: ItemRow) -> bool:
         """An item whose batch died while it was published. True: all of it is there (now). After the seal."""
         intent = unpack(item.result)
         if intent is None:
             return False
-        targets = [Replaced(text) for text in intent["targets"]]
+        targets = [ReplaceTarget(text) for text in intent["targets"]]
         pairs = list(zip(targets, intent["facts"], strict=True))
         missing = [(target, facts) for target, facts in pairs if not target.landed(facts, None)]
         self._under_way[item.digest] = [target.gate.url for target in targets]
@@ -80,7 +80,7 @@ class Publishing:
                 return False
             for target, facts in missing:
                 self._lease.use(target.gate)
-                target.land(left, facts, self._whom)
+                target.land(left, facts, self._publisher)
             left.remove()
         finally:
             left.close()
@@ -95,7 +95,7 @@ class Publishing:
                 return
 
 
-def pack(path: str, targets: list[Replaced], facts: list[dict[str, str]]) -> str:
+def pack(path: str, targets: list[ReplaceTarget], facts: list[dict[str, str]]) -> str:
     return json.dumps({"workspace": path, "targets": [target.text for target in targets], "facts": facts})
 
 

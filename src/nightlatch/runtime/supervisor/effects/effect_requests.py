@@ -15,7 +15,7 @@ from ....core.effects import DONE, FAILED, IN_DOUBT
 from ....errors import Busy, Error, InDoubt, LeaseLost, Nested, StaleToken, StoreUnreachable, UsageError
 from ....ledger import kinds
 from ....system import clock
-from ...shared.effect_records import Book, doubtful, hint
+from ...shared.effect_records import EffectRecords, doubt_message, hint
 from ...shared.leases.acquire import acquire
 
 TYPE_CHECKING = False
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from ....ledger.ledger import Ledger
     from ....ledger.writer import Writer
     from ...shared.leases.lease import Lease
-    from ..socket.listener import Told
+    from ..socket.reported import Reported
 
 GRACE = 2.0  # seconds for a command whose effect is not over in its time; then it is killed
 _MARGIN = 1.0  # until that is noticed, and done
 
 
-class Borrowed:
+class EffectLease:
     """The lease of an effect's key, under the run's grant."""
 
     def __init__(self, lease: Lease, name: str, ttl: float) -> None:
@@ -54,24 +54,24 @@ class Borrowed:
         return None
 
 
-class _Open:
+class _OpenEffect:
     """An effect that this run works on."""
 
-    def __init__(self, book: Book, probes: bool) -> None:
-        self.book, self.probes = book, probes
-        self.held: Borrowed | None = None
+    def __init__(self, records: EffectRecords, probes: bool) -> None:
+        self.records, self.probes = records, probes
+        self.held: EffectLease | None = None
         self.effect: Effect | None = None
         self.began = False
-        self.settle = self.asked = 0.0  # of a probe, by the store's clock
+        self.settle = self.probed_at = 0.0  # of a probe, by the store's clock
         self.until = float("inf")
 
     def unsettled(self) -> float:
         """Seconds between the probe and when it can tell that nothing was done: a request may still be under way."""
         assert self.effect
-        return self.effect.deadline + self.settle - self.asked
+        return self.effect.deadline + self.settle - self.probed_at
 
 
-class EffectDesk:
+class EffectRequests:
     """For any thread; an effect is worked on by one at a time."""
 
     def __init__(
@@ -79,24 +79,26 @@ class EffectDesk:
         lease: Lease,
         ledger: Ledger,
         writer: Writer,
-        told: Told,
+        reported: Reported,
         redacted: Callable[[str], str],
         bound: Callable[[float], None],
     ) -> None:
         """`bound` is told by when the command must be over, so that it is although we may be stopped; inf for never."""
         self._bound = bound
-        self._lease, self._ledger, self._writer, self._told = lease, ledger, writer, told
+        self._lease, self._ledger, self._writer, self._reported = lease, ledger, writer, reported
         self._redacted = redacted
         self._mutex = allocate_lock()
-        self._open: dict[str, _Open] = {}  # by the lease's name
+        self._open: dict[str, _OpenEffect] = {}  # by the lease's name
 
     def answer(self, word: str, request: dict[str, Any]) -> dict[str, Any]:
-        book = Book(self._lease.store, self._ledger, str(request.get("scope") or rules.STORE_WIDE), request["key"])
+        records = EffectRecords(
+            self._lease.store, self._ledger, str(request.get("scope") or rules.STORE_WIDE), request["key"]
+        )
         if word == "effect":
-            return self._begin(book, request)
-        found = self._open.get(book.lease_name)
+            return self._begin(records, request)
+        found = self._open.get(records.lease_name)
         if found is None or found.held is None or found.effect is None:
-            raise UsageError(f"the effect {book.key} is not being done here")
+            raise UsageError(f"the effect {records.key} is not being done here")
         self._until(found, float("inf"))
         if word == "effect-probed":
             return self._probed(found, request)
@@ -108,14 +110,14 @@ class EffectDesk:
             if now >= one.until:
                 # One that can be probed is found out by the next attempt.
                 status = statuses.STALLED if one.probes else statuses.NEEDS_ATTENTION
-                return status, f"the effect {one.book.key} was not over in its time, and is in doubt", GRACE
+                return status, f"the effect {one.records.key} was not over in its time, and is in doubt", GRACE
         return None
 
     def abandon(self) -> None:
         """The tree is gone: what it had begun and not told the end of, it may have done."""
         for one in list(self._open.values()):
             if one.held and one.effect and one.began:
-                self._told.abandoned = one.book.key
+                self._reported.abandoned = one.records.key
                 try:
                     self._finish(one, IN_DOUBT, reason="its process ended before it could say how it ended")
                 except (Error, LeaseLost):
@@ -125,16 +127,16 @@ class EffectDesk:
 
     # ── begin ──
 
-    def _begin(self, book: Book, request: dict[str, Any]) -> dict[str, Any]:
+    def _begin(self, records: EffectRecords, request: dict[str, Any]) -> dict[str, Any]:
         input_, probes = str(request.get("input") or ""), bool(request.get("probes"))
-        done, _ = book.peek(input_)
+        done, _ = records.peek(input_)
         if done:
             return {"status": DONE, "result": done.value}  # without the lease: most calls of a resumed run end here
-        one = _Open(book, probes)
+        one = _OpenEffect(records, probes)
         with self._mutex:
-            if book.lease_name in self._open:
-                raise Busy(f"the effect {book.key} is being done by this very run: two of its steps share a key")
-            self._open[book.lease_name] = one
+            if records.lease_name in self._open:
+                raise Busy(f"the effect {records.key} is being done by this very run: two of its steps share a key")
+            self._open[records.lease_name] = one
         kept = False
         try:
             answer = self._under(one, request, input_)
@@ -144,15 +146,15 @@ class EffectDesk:
             if not kept:
                 self._close(one)
 
-    def _under(self, one: _Open, request: dict[str, Any], input_: str) -> dict[str, Any]:
+    def _under(self, one: _OpenEffect, request: dict[str, Any], input_: str) -> dict[str, Any]:
         lasting = float(request["lasting"]) + GRACE + _MARGIN
         try:
-            held = one.held = Borrowed(self._lease, one.book.lease_name, lasting)
+            held = one.held = EffectLease(self._lease, one.records.lease_name, lasting)
         except Nested:
             raise
         except Busy as busy:
-            raise Busy(f"the effect {one.book.key} is being done right now: {busy}", busy.record) from None
-        known = one.book.look(held, input_)
+            raise Busy(f"the effect {one.records.key} is being done right now: {busy}", busy.record) from None
+        known = one.records.look(held, input_)
         if known and known.status == DONE:
             return {"status": DONE, "result": known.result}
         self._until(one, clock.now() + float(request["lasting"]))  # however long the store takes from here on
@@ -160,34 +162,34 @@ class EffectDesk:
             if not one.probes:
                 raise self._doubt(known)
             one.effect, one.settle = known, float(request["settle"])
-            one.asked = self._lease.store.clock()
+            one.probed_at = self._lease.store.clock()
             return {"status": "probe", "reason": known.reason}
-        one.effect = one.book.begin(held, known, command=f"run {self._writer.run.id}", input=input_, lasting=lasting)
+        one.effect = one.records.begin(held, known, command=f"run {self._writer.run.id}", input=input_, lasting=lasting)
         one.began = True
         return {"status": "begun"}
 
     # ── probed, ended ──
 
-    def _probed(self, one: _Open, request: dict[str, Any]) -> dict[str, Any]:
+    def _probed(self, one: _OpenEffect, request: dict[str, Any]) -> dict[str, Any]:
         assert one.held and one.effect
         try:
             if request["outcome"] != DONE and one.unsettled() > 0:
                 return {"status": "wait", "seconds": one.unsettled()}
             if request["outcome"] not in (DONE, FAILED):
-                said = self._redacted(str(request.get("reason") or ""))
-                raise self._doubt(one.effect, f"the probe does not know ({said})")
+                reason = self._redacted(str(request.get("reason") or ""))
+                raise self._doubt(one.effect, f"the probe does not know ({reason})")
             self._lease.check()
             result = str(request.get("result") or "")
-            one.book.decide(
+            one.records.decide(
                 one.held, one.effect, request["outcome"], by=f"probed by run {self._writer.run.id}", result=result
             )
-            self._told.doubts.discard(one.book.key)
-            self._writer.event(kinds.EFFECT_OF_RUN, key=one.book.key, status=request["outcome"], by="probe")
+            self._reported.doubts.discard(one.records.key)
+            self._writer.event(kinds.EFFECT_OF_RUN, key=one.records.key, status=request["outcome"], by="probe")
             return {"status": request["outcome"]}
         finally:
             self._close(one)
 
-    def _ended(self, one: _Open, request: dict[str, Any]) -> dict[str, Any]:
+    def _ended(self, one: _OpenEffect, request: dict[str, Any]) -> dict[str, Any]:
         status = request["status"]
         if status not in (DONE, FAILED, IN_DOUBT) or not one.began:
             raise ValueError(f"an effect cannot end as {status!r} here")
@@ -200,33 +202,32 @@ class EffectDesk:
             raise self._doubt(ended)
         return {"status": status}
 
-    def _finish(self, one: _Open, status: str, *, result: str = "", reason: str = "") -> Effect:
+    def _finish(self, one: _OpenEffect, status: str, *, result: str = "", reason: str = "") -> Effect:
         assert one.held and one.effect
-        key = one.book.key
+        key = one.records.key
         if status == IN_DOUBT and not one.probes:
-            self._told.doubts.add(key)
+            self._reported.doubts.add(key)
         try:
-            ended = one.book.finish(one.held, one.effect, status, exit_code=None, result=result, reason=reason)
+            ended = one.records.finish(one.held, one.effect, status, exit_code=None, result=result, reason=reason)
         except (StaleToken, LeaseLost, StoreUnreachable) as unable:
-            self._told.doubts.add(key)
-            raise InDoubt(
-                f"the effect {key} could not be recorded as {status}: {unable}. Look, then: {hint(one.book.scope, key)}"
-            ) from None
+            self._reported.doubts.add(key)
+            why = f"the effect {key} could not be recorded as {status}: {unable}"
+            raise InDoubt(f"{why}. Look, then: {hint(one.records.scope, key)}") from None
         self._writer.event(kinds.EFFECT_OF_RUN, key=key, status=status, reason=reason or None)
         return ended
 
     def _doubt(self, effect: Effect, more: str = "") -> InDoubt:
-        self._told.doubts.add(effect.key)
-        return InDoubt(doubtful(effect, more))
+        self._reported.doubts.add(effect.key)
+        return InDoubt(doubt_message(effect, more))
 
-    def _until(self, one: _Open, at: float) -> None:
+    def _until(self, one: _OpenEffect, at: float) -> None:
         with self._mutex:
             one.until = at
             self._bound(min(other.until for other in (one, *self._open.values())) + GRACE)
 
-    def _close(self, one: _Open) -> None:
+    def _close(self, one: _OpenEffect) -> None:
         if one.until < float("inf"):
             self._until(one, float("inf"))
         if one.held:
             one.held.release()
-        self._open.pop(one.book.lease_name, None)
+        self._open.pop(one.records.lease_name, None)

@@ -21,8 +21,8 @@ from ....ledger import open_for
 from ....store import url
 from ....system import clock, program, redaction, tree, warden
 from ....system.reports import Ended, NotStarted, Started
-from ...shared.effect_records import Book, doubtful, hint
-from ..command import Command
+from ...shared.effect_records import EffectRecords, doubt_message, hint
+from ..command import CommandWork
 from ..supervision import GRACE, Supervision
 from .probe_wait import Interruptible, rest
 
@@ -43,7 +43,7 @@ _INTERRUPTED = 130  # by a person at the terminal, whose Ctrl-C the command gets
 
 
 @value(frozen=True, kw_only=True)
-class Wanted:
+class OnceRequest:
     """An effect that is wanted. Times are seconds."""
 
     key: str
@@ -58,17 +58,17 @@ class Wanted:
 
 
 @value(frozen=True, kw_only=True)
-class Outcome:
+class EffectOutcome:
     """`done` now, `skipped` (done before), or `failed`: proven not done. In doubt is raised."""
 
     status: str
     exit_code: int
-    said: str
+    message: str
     effect: Effect | None = None
     result: str = ""
 
 
-def once(wanted: Wanted, *, store: str | None = None, screen: int = 1) -> Outcome:
+def once(wanted: OnceRequest, *, store: str | None = None, screen: int = 1) -> EffectOutcome:
     """Do it unless it is done. Raises InDoubt when nobody knows whether it was done, Busy while another does it.
 
     For a process of its own, as `Supervision` is.
@@ -77,49 +77,49 @@ def once(wanted: Wanted, *, store: str | None = None, screen: int = 1) -> Outcom
 
 
 class _Once:
-    def __init__(self, wanted: Wanted, store: str | None, screen: int) -> None:
+    def __init__(self, wanted: OnceRequest, store: str | None, screen: int) -> None:
         self.wanted, self.screen = wanted, screen  # where what the command prints is shown
         self.store = url.connect(store)
         self.named = store  # what the command calls must ask the same one
-        self.book = Book(self.store, open_for(url.resolve(store)), wanted.scope, wanted.key)
+        self.records = EffectRecords(self.store, open_for(url.resolve(store)), wanted.scope, wanted.key)
         self.started = clock.now()
         self.doubtful: Effect | None = None  # as it ended now
-        self.asked = False  # to end
+        self.ended_by_request = False  # to end
         self.grace = min(GRACE, wanted.timeout)
         self.hidden = redaction.secrets(os.environ)  # all that is shown or recorded goes through it
 
-    def go(self) -> Outcome:
-        self.command = Command(self.wanted.command, captured=(1,))
+    def go(self) -> EffectOutcome:
+        self.command = CommandWork(self.wanted.command, captured=(1,))
         with Supervision(self.command, self.store.folder) as self.supervision:
             skipped = self._look()
             if skipped:
                 return skipped
             lease = self._hold()
-            self.lent = self.supervision.lend_store(self.named)
+            self.store_env = self.supervision.store_environment(self.named)
             return self._under(lease)
 
     # ── look ──
 
-    def _look(self) -> Outcome | None:
+    def _look(self) -> EffectOutcome | None:
         """Before the lease: most calls of a batch that is run again end here, and disturb nobody."""
-        done, known = self.book.peek(self.wanted.input)
+        done, known = self.records.peek(self.wanted.input)
         if done:
             return _skipped(self.wanted.key, done.value, done.at)
-        if known and known.status == IN_DOUBT and not self.wanted.probe and not self.book.apart:
+        if known and known.status == IN_DOUBT and not self.wanted.probe and not self.records.ledger_is_per_machine:
             raise self._doubt(known)  # a ledger of its own might be behind: what another machine judged, it must ask
         return None
 
     def _hold(self) -> Lease:
         store, wanted = self.store, self.wanted
         try:
-            return self.supervision.hold(store, self.book.lease_name, ttl=store.default_ttl, wait=wanted.wait)
+            return self.supervision.hold(store, self.records.lease_name, ttl=store.default_ttl, wait=wanted.wait)
         except Nested:
             raise
         except Busy as busy:
             raise Busy(f"the effect {self.wanted.key} is being done right now: {busy}", busy.record) from None
 
-    def _under(self, lease: Lease) -> Outcome:
-        known = self.book.look(lease, self.wanted.input)
+    def _under(self, lease: Lease) -> EffectOutcome:
+        known = self.records.look(lease, self.wanted.input)
         if known and known.status == IN_DOUBT:
             known = self._probe(lease, known)
         if known and known.status == DONE:
@@ -127,7 +127,7 @@ class _Once:
         # The command may act as late as its end is sure: its own time, and the grace of who ends it. Both count from
         # here, however long the store takes.
         limit = clock.now() + self.wanted.timeout
-        effect = self.book.begin(
+        effect = self.records.begin(
             lease,
             known,
             command=self.hidden.text(" ".join(self.wanted.command)),
@@ -138,19 +138,21 @@ class _Once:
         try:
             return self._record(lease, effect, report, printed)
         except InDoubt:
-            if self.doubtful is None or not self.wanted.probe or self.asked:
+            if self.doubtful is None or not self.wanted.probe or self.ended_by_request:
                 raise
             return self._look_at_once(lease, self.doubtful)
 
-    def _look_at_once(self, lease: Lease, doubtful: Effect) -> Outcome:
+    def _look_at_once(self, lease: Lease, doubtful: Effect) -> EffectOutcome:
         """It has just ended in doubt, and there is a probe: with time to wait for it, nobody has to come back."""
         self.started = clock.now()
         decided, code = self._probe(lease, doubtful), doubtful.exit_code or 1
         if decided.status == DONE:
-            return Outcome(
-                status=DONE, exit_code=0, said=f"{doubtful.reason}; the probe says that it is done", effect=decided
+            return EffectOutcome(
+                status=DONE, exit_code=0, message=f"{doubtful.reason}; the probe says that it is done", effect=decided
             )
-        return Outcome(status=FAILED, exit_code=code, said="the probe says that it was not done", effect=decided)
+        return EffectOutcome(
+            status=FAILED, exit_code=code, message="the probe says that it was not done", effect=decided
+        )
 
     # ── probe ──
 
@@ -172,7 +174,7 @@ class _Once:
         lease.check()
         status = DONE if code == _DONE_BY_PROBE else FAILED
         probe = self.hidden.text(" ".join(self.wanted.probe))
-        return self.book.decide(lease, known, status, by=f"probed: {probe} said {code}")
+        return self.records.decide(lease, known, status, by=f"probed: {probe} said {code}")
 
     def _await_belief(self, lease: Lease, known: Effect, signals: Interruptible) -> tuple[int, str]:
         """As `_look_with_probe`, once that can be believed. Raises InDoubt if it would take longer than we may wait."""
@@ -180,13 +182,13 @@ class _Once:
         if known.deadline == known.changed:  # that its command is over was found out late, mostly just now
             until = max(until, clock.now() + self.wanted.settling)
         while True:
-            asked = clock.now()
+            ended_by_request = clock.now()
             unsettled = known.deadline + self.wanted.settling - self.store.clock()
             code, unknown = self._look_with_probe(lease, signals)
             if code == _DONE_BY_PROBE or unsettled <= 0:
                 return code, unknown
             seen, left = unknown or "the probe does not see it", duration.show(max(unsettled, 1.0))
-            if asked + unsettled > until + 0.1:
+            if ended_by_request + unsettled > until + 0.1:
                 early = f"{seen}, but its request may be under way for another {left}"
                 raise self._doubt(known, f"{early}: run it again then, or with --wait")
             if pause == FIRST_PAUSE:
@@ -201,14 +203,14 @@ class _Once:
     def _look_with_probe(self, lease: Lease, signals: Interruptible) -> tuple[int, str]:
         """Its exit code, and why that tells nothing, if so."""
         lease.check()
-        env = self.supervision.environment() | self._told()
-        signals.deafen()
+        env = self.supervision.environment() | self._environment()
+        signals.postpone()
         before = tree.descendants(os.getpid())
         self.command.beside(True)
         try:
             running = program.start(self.wanted.probe, env=env)
             try:
-                signals.hear()
+                signals.resume()
                 code, _, _ = running.finish(self.wanted.timeout)
             except BaseException:
                 running.end()
@@ -226,15 +228,15 @@ class _Once:
 
     # ── act ──
 
-    def _told(self) -> dict[str, str]:
+    def _environment(self) -> dict[str, str]:
         """The idempotency key is made of scope and key alone: a server sees the same one at every try."""
         key, scope = self.wanted.key, self.wanted.scope
         told = {"NIGHTLATCH_KEY": key, "NIGHTLATCH_IDEMPOTENCY_KEY": rules.idempotency_key(key, scope)}
-        return self.lent | told
+        return self.store_env | told
 
     def _act(self, limit: float) -> tuple[Report, bytes]:
         """Run the command under the warden: its last report, and the first of what it printed."""
-        self.supervision.start(self.supervision.environment() | self._told(), grace=self.grace, limit=limit)
+        self.supervision.start(self.supervision.environment() | self._environment(), grace=self.grace, limit=limit)
         last: Report | None = None
         kept, screen, output = b"", self.screen, redaction.Redacted(self.hidden)
         printing = self.command.streams[1]
@@ -261,11 +263,11 @@ class _Once:
 
     # ── judge and record ──
 
-    def _record(self, lease: Lease, effect: Effect, report: Report, printed: bytes) -> Outcome:
-        said, exit_code = "", 0
+    def _record(self, lease: Lease, effect: Effect, report: Report, printed: bytes) -> EffectOutcome:
+        message, exit_code = "", 0
         match report:
             case NotStarted():
-                status, reason, exit_code, said = FAILED, report.reason, report.exit_code, report.reason
+                status, reason, exit_code, message = FAILED, report.reason, report.exit_code, report.reason
             case Ended(started=False):
                 exit_code, why = _NOT_STARTED.get(report.why, (report.exit_code, "told to end"))
                 status, reason = FAILED, f"it was not started: {why}"
@@ -274,14 +276,14 @@ class _Once:
                 ended_by = "the lease was lost" if lease.lost else report.why if report.why != warden.LEFTOVERS else ""
                 if report.signal and not ended_by:
                     ended_by = f"signal {report.signal}"
-                self.asked = report.why == warden.ASKED or exit_code == _INTERRUPTED
+                self.ended_by_request = report.why == warden.ASKED or exit_code == _INTERRUPTED
                 status, reason = rules.judge(exit_code, ended_by, self.wanted.not_done)
-                said = f"{self.command.name} {report.leftovers}" if report.leftovers else ""
+                message = f"{self.command.name} {report.leftovers}" if report.leftovers else ""
             case _:
                 status, reason = IN_DOUBT, "its warden was killed"
         result = printed.decode(errors="backslashreplace") if status == DONE else ""
         try:
-            ended = self.book.finish(lease, effect, status, exit_code=exit_code, result=result, reason=reason)
+            ended = self.records.finish(lease, effect, status, exit_code=exit_code, result=result, reason=reason)
         except (StaleToken, LeaseLost, StoreUnreachable) as unable:
             raise InDoubt(
                 f"the effect {self.wanted.key} has ended ({reason or 'exit code 0'}), which could not be recorded, so "
@@ -290,19 +292,19 @@ class _Once:
         if status == IN_DOUBT:
             self.doubtful = ended
             raise self._doubt(ended)
-        return Outcome(status=status, exit_code=exit_code, said=said or reason, effect=ended, result=result)
+        return EffectOutcome(status=status, exit_code=exit_code, message=message or reason, effect=ended, result=result)
 
     def _doubt(self, effect: Effect, more: str = "") -> InDoubt:
         probe = "" if self.wanted.probe else ", or run it again with --probe CMD (exit 0: done, 1: not done)"
-        return InDoubt(f"{doubtful(effect, more)}{probe}")
+        return InDoubt(f"{doubt_message(effect, more)}{probe}")
 
 
-def _skipped(key: str, result: str, at: float, effect: Effect | None = None) -> Outcome:
+def _skipped(key: str, result: str, at: float, effect: Effect | None = None) -> EffectOutcome:
     import time
 
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
-    return Outcome(
-        status="skipped", exit_code=0, said=f"skipped: {key} is done since {when}", effect=effect, result=result
+    return EffectOutcome(
+        status="skipped", exit_code=0, message=f"skipped: {key} is done since {when}", effect=effect, result=result
     )
 
 

@@ -21,14 +21,14 @@ class Interruptible:
     """
 
     def __init__(self) -> None:
-        self._deaf = self._told = False
+        self._postponed = self._interrupted = False
 
-    def deafen(self) -> None:
-        self._deaf = True
+    def postpone(self) -> None:
+        self._postponed = True
 
-    def hear(self) -> None:
-        self._deaf = False
-        if self._told:
+    def resume(self) -> None:
+        self._postponed = False
+        if self._interrupted:
             raise KeyboardInterrupt
 
     def __enter__(self) -> Interruptible:
@@ -39,8 +39,8 @@ class Interruptible:
     def _interrupt(self, *_: object) -> None:
         for signum in self._before:
             signal.signal(signum, signal.SIG_IGN)
-        self._told = True
-        if not self._deaf:
+        self._interrupted = True
+        if not self._postponed:
             raise KeyboardInterrupt
 
     def __exit__(self, *_: object) -> None:
@@ -53,10 +53,10 @@ def rest(seconds: float) -> None:
     until = clock.now() + seconds
     while (left := until - clock.now()) > 0:
         if "NIGHTLATCH_SOCKET" in os.environ:
-            from ...shared.client import tell
+            from ...shared.client import send
 
             try:
-                tell(do="moved", waits=True)
+                send(do="moved", waits=True)
             except Error:
                 pass  # it says the same to whoever tells it more than that
         clock.sleep(left)

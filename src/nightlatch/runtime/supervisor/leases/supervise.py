@@ -8,7 +8,7 @@ from ....core.value import value
 from ....errors import LeaseLost
 from ....store import url
 from ....system.reports import Ended, NotStarted
-from ..command import Command
+from ..command import CommandWork
 from ..supervision import Supervision
 
 TYPE_CHECKING = False
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 @value(frozen=True, kw_only=True)
-class Outcome:
+class CommandOutcome:
     """How a supervised command ended."""
 
     exit_code: int  # the command's own, 128 + N if signal N ended it, or Nightlatch's own word
-    said: str = ""  # what a person should know beyond the exit code
+    message: str = ""  # what a person should know beyond the exit code
 
 
 def supervise(
@@ -35,7 +35,7 @@ def supervise(
     ttl: str | None = None,
     wait: str = "0s",
     gates: Collection[str] = (),
-) -> Outcome:
+) -> CommandOutcome:
     """Run `argv` under the lease `name`; returns when nothing of it is left. Raises Busy if it is held.
 
     `gates` are paths or URLs; they are sealed before the command starts, with those used under the name before.
@@ -46,17 +46,17 @@ def supervise(
     where, patience = url.resolve(store), duration.parse(wait, what="wait")
     scheme = url.scheme_of(where)
     the_store = None if scheme and scheme.large else url.connect(where)
-    with Supervision(Command(argv), the_store.folder if the_store else url.folder_of(where)) as supervision:
+    with Supervision(CommandWork(argv), the_store.folder if the_store else url.folder_of(where)) as supervision:
         from ...shared.leases.lease import ttl_seconds
 
         the_store = the_store or url.connect(where)
         seconds, declared = ttl_seconds(ttl, the_store), _gates(gates)
         supervision.hold(the_store, name, ttl=seconds, wait=patience, gates=declared)
         # What the command calls must ask the same store.
-        supervision.start(supervision.environment() | supervision.lend_store(store))
+        supervision.start(supervision.environment() | supervision.store_environment(store))
         report = supervision.last_report()
     if supervision.lost:
-        return Outcome(exit_code=LeaseLost.exit_code, said=f"{supervision.lost}. {argv[0]} was ended")
+        return CommandOutcome(exit_code=LeaseLost.exit_code, message=f"{supervision.lost}. {argv[0]} was ended")
     return _outcome(argv[0], report)
 
 
@@ -68,11 +68,11 @@ def _gates(targets: Collection[str]) -> list[Gate]:
     return [at(target) for target in targets]
 
 
-def _outcome(command: str, report: Report) -> Outcome:
+def _outcome(command: str, report: Report) -> CommandOutcome:
     match report:
         case Ended():
-            said = f"{command} {report.leftovers}" if report.leftovers else ""
-            return Outcome(exit_code=report.exit_code, said=said)
+            message = f"{command} {report.leftovers}" if report.leftovers else ""
+            return CommandOutcome(exit_code=report.exit_code, message=message)
         case NotStarted():
-            return Outcome(exit_code=report.exit_code, said=report.reason)
-    return Outcome(exit_code=125, said=f"the warden was killed; {command} and all it had started were ended")
+            return CommandOutcome(exit_code=report.exit_code, message=report.reason)
+    return CommandOutcome(exit_code=125, message=f"the warden was killed; {command} and all it had started were ended")

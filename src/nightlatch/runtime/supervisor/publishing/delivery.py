@@ -7,7 +7,7 @@ import os
 from ....errors import UsageError
 from ....ledger import kinds
 from .publish import Publication
-from .targets import For
+from .targets import Publisher
 from .workspace import Workspace
 
 TYPE_CHECKING = False
@@ -49,12 +49,12 @@ class Delivery:
         run = writer.run
         self._writer = writer
         done = None if self._job.again else (self._job.name, run.key)
-        self._whom = For(lease=lease, run=run.id, job=self._job.name, done=done)
+        self._publisher = Publisher(lease=lease, run=run.id, job=self._job.name, done=done)
         self.workspace = Workspace.make(lease.store.folder, f"{run.id}-{run.attempt}", self._source)
         self.path = os.path.join(self.workspace.path, self._job.cwd)
         writer.event(kinds.WORKSPACE, path=self.workspace.path, commit=self.workspace.commit or None)
         if run.attempt > 1 and self._publication.targets:
-            recovered = self._publication.recover(ledger, self.workspace, writer, self._whom)
+            recovered = self._publication.recover(ledger, self.workspace, writer, self._publisher)
             if recovered:
                 return recovered
         if not os.path.isdir(self.path):
@@ -74,7 +74,7 @@ class Delivery:
     def publish(self) -> None:
         """After the command has succeeded and nothing of it is left. Raises at the first that does not land."""
         assert self.workspace
-        self._publication.publish(self.workspace, self._writer, self._whom)
+        self._publication.publish(self.workspace, self._writer, self._publisher)
 
     def kept(self, reason: str) -> str:
         """The reason of a run that did not succeed, with the place where to look."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ....errors import Conflict, NothingToPublish, StaleToken, UsageError
 from ....ledger import kinds
-from .targets import REPLACED, For, Pushed, Replaced
+from .targets import REPLACED, Publisher, PushTarget, ReplaceTarget
 from .workspace import Workspace
 
 TYPE_CHECKING = False
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from ....ledger.ledger import Ledger
     from ....ledger.writer import Writer
     from .clone import Source
-    from .targets import Facts, Place
+    from .targets import CommandFolder, Facts
 
-    Target = Replaced | Pushed
+    Target = ReplaceTarget | PushTarget
 
 
 class Publication:
@@ -31,8 +31,8 @@ class Publication:
 
     def __init__(self, targets: Iterable[str], source: Source | None) -> None:
         words = list(targets)
-        replaced = [Replaced(text) for text in words if text != "git"]
-        pushed = [Pushed(source)] if "git" in words and source else []
+        replaced = [ReplaceTarget(text) for text in words if text != "git"]
+        pushed = [PushTarget(source)] if "git" in words and source else []
         self.targets: list[Target] = [*replaced, *pushed]
         urls = [target.gate.url for target in self.targets]
         if len(set(urls)) < len(urls):
@@ -43,15 +43,17 @@ class Publication:
     def gates(self) -> list[Gate]:
         return [target.gate for target in self.targets]
 
-    def publish(self, workspace: Workspace, writer: Writer, whom: For) -> None:
+    def publish(self, workspace: Workspace, writer: Writer, publisher: Publisher) -> None:
         """Make everything land. Raises at the first that does not; what landed before it stays."""
-        self._publish(self.targets, workspace, writer, whom)
+        self._publish(self.targets, workspace, writer, publisher)
 
-    def _publish(self, targets: Sequence[Target], workspace: Workspace, writer: Writer, whom: For) -> None:
-        for target, facts, _ in land(targets, workspace, writer, whom):
-            self.settled = isinstance(target, Pushed) and whom.done is not None and facts["commit"] != facts["base"]
+    def _publish(self, targets: Sequence[Target], workspace: Workspace, writer: Writer, publisher: Publisher) -> None:
+        for target, facts, _ in land(targets, workspace, writer, publisher):
+            self.settled = (
+                isinstance(target, PushTarget) and publisher.done is not None and facts["commit"] != facts["base"]
+            )
 
-    def recover(self, ledger: Ledger, fresh: Workspace, writer: Writer, whom: For) -> str:
+    def recover(self, ledger: Ledger, fresh: Workspace, writer: Writer, publisher: Publisher) -> str:
         """Finish what an earlier attempt had begun to publish. Returns how; "" if the work has to be done (again).
 
         All of it has landed: adopted, also what another write has replaced since. Some is missing, and the earlier
@@ -88,7 +90,7 @@ class Publication:
         try:
             if not all(target.intact(intents[target.gate.url], old) for target in missing):
                 return ""
-            self._publish(missing, old, writer, whom)
+            self._publish(missing, old, writer, publisher)
             old.remove()
         finally:
             old.close()
@@ -96,28 +98,32 @@ class Publication:
 
 
 def land(
-    targets: Sequence[Target], place: Workspace | Place, writer: Writer, whom: For, by: str | None = None
+    targets: Sequence[Target],
+    place: Workspace | CommandFolder,
+    writer: Writer,
+    publisher: Publisher,
+    by: str | None = None,
 ) -> list[tuple[Target, Facts, str]]:
     """Make everything land, the intents of all of it journaled first. Returns what was to land, and what it is now.
 
     Raises at the first that does not; what landed before it stays. `by`: who asked for it, if not the run itself.
     """
-    told = {"attempt": writer.run.attempt, "by": by}
+    common = {"attempt": writer.run.attempt, "by": by}
     where = place.path if isinstance(place, Workspace) else None
-    described = [(target, target.describe(place, whom)) for target in targets]
+    described = [(target, target.describe(place, publisher)) for target in targets]
     for target, facts in described:
-        writer.event(kinds.PUBLISHING, **told | {"target": target.gate.url, "workspace": where} | facts)
+        writer.event(kinds.PUBLISHING, **common | {"target": target.gate.url, "workspace": where} | facts)
     done = []
     for target, facts in described:
         url = target.gate.url
         try:
-            landed = target.land(place, facts, whom)
+            landed = target.land(place, facts, publisher)
         except StaleToken:
             raise  # refused: the run is another's, and so is its journal
         except (Conflict, UsageError, NothingToPublish) as error:
-            writer.event(kinds.NOT_PUBLISHED, **told, target=url, reason=error)
+            writer.event(kinds.NOT_PUBLISHED, **common, target=url, reason=error)
             raise
-        writer.event(kinds.PUBLISHED, **told, target=url, landed=landed or None)
+        writer.event(kinds.PUBLISHED, **common, target=url, landed=landed or None)
         done.append((target, facts, landed))
     return done
 

@@ -12,10 +12,10 @@ from _thread import allocate_lock
 from ....errors import Error, LeaseLost, StaleToken, Stop, UsageError
 from ....ledger import kinds
 from ....system import clock
-from ...shared.replies import Later
+from ...shared.replies import DeferredReply
 from .publish import land, left
-from .requested_targets import Copied, Head
-from .targets import For, Place
+from .requested_targets import RequestedPush, RequestedReplace
+from .targets import CommandFolder, Publisher
 from .workspace import enclosing
 
 TYPE_CHECKING = False
@@ -33,20 +33,20 @@ BY = "command"
 _PATIENCE = 60.0  # seconds for what is under way when the command is gone; then it stays in doubt, for the next attempt
 
 
-class PublishDesk:
+class PublishRequests:
     """One target at a time is written by one thread: its intents and outcomes stand in turn in the journal."""
 
     def __init__(self, lease: Lease, ledger: Ledger, writer: Writer) -> None:
         run = writer.run
         self._lease, self._ledger, self._writer = lease, ledger, writer
-        self._whom = For(lease=lease, run=run.id, job=run.job, done=None)
+        self._publisher = Publisher(lease=lease, run=run.id, job=run.job, done=None)
         self._mutex = allocate_lock()
         self._turns: dict[str, LockType] = {}  # by the gate's URL
         self._busy: set[LockType] = set()
         self._pushed: dict[str, str | None] = {}  # the last commit that landed; None: nobody knows
         self._before: tuple[dict[str, Facts], dict[str, str]] | None = None
 
-    def later(self, word: str, request: dict[str, Any]) -> Later:
+    def later(self, word: str, request: dict[str, Any]) -> DeferredReply:
         busy = allocate_lock()
         busy.acquire()
         self._busy.add(busy)
@@ -58,7 +58,7 @@ class PublishDesk:
                 self._busy.discard(busy)
                 busy.release()
 
-        return Later(make)
+        return DeferredReply(make)
 
     def over(self) -> None:
         """The command is gone: what it has asked for lands, or is refused, before the run is judged."""
@@ -71,15 +71,15 @@ class PublishDesk:
         try:
             return self._write(target)
         finally:
-            if isinstance(target, Copied):
+            if isinstance(target, RequestedReplace):
                 target.close()
 
-    def _write(self, target: Copied | Head) -> dict[str, Any]:
+    def _write(self, target: RequestedReplace | RequestedPush) -> dict[str, Any]:
         url, run = target.gate.url, self._writer.run
         try:
             self._lease.check()
             with self._turn(url):
-                landed = self._push(target) if isinstance(target, Head) else self._publish(target)
+                landed = self._push(target) if isinstance(target, RequestedPush) else self._publish(target)
         except (StaleToken, LeaseLost) as refused:
             self._ledger.note_refusal(run.job, run.id, run.attempt, self._lease.token, url, refused)
             raise
@@ -89,30 +89,32 @@ class PublishDesk:
             raise Error(f"{url} could not be written: {error}") from error
         return {"gate": url, "lease": self._lease.name, "token": self._lease.token, "landed": landed}
 
-    def _publish(self, target: Copied) -> str:
+    def _publish(self, target: RequestedReplace) -> str:
         before, outcome = self._by_earlier(target.gate.url)
-        if before and target.adopts(before, outcome, self._whom):
+        if before and target.adopts(before, outcome, self._publisher):
             self._adopt(target, before)
             return target.shown()
-        return land([target], Place(path=""), self._writer, self._whom, BY)[0][2]
+        return land([target], CommandFolder(path=""), self._writer, self._publisher, BY)[0][2]
 
-    def _push(self, target: Head) -> str:
+    def _push(self, target: RequestedPush) -> str:
         """The commit that landed; "" if its key is done."""
         url = target.gate.url
         if target.done and self._lease.store.look(*target.done):
             return ""
         before, outcome = self._by_earlier(url)
-        if before and target.adopts(before, outcome, self._whom):
+        if before and target.adopts(before, outcome, self._publisher):
             self._adopt(target, before)
             return ""
         last = self._pushed.get(url, "")
         target.since, target.unsure = last or "", last is None
         self._pushed[url] = None
-        landed = land([target], Place(path=target.folder, guard=target.guard), self._writer, self._whom, BY)[0][2]
+        landed = land(
+            [target], CommandFolder(path=target.folder, guard=target.guard), self._writer, self._publisher, BY
+        )[0][2]
         self._pushed[url] = landed or last
         return landed
 
-    def _adopt(self, target: Copied | Head, before: Facts) -> None:
+    def _adopt(self, target: RequestedReplace | RequestedPush, before: Facts) -> None:
         self._writer.event(kinds.PUBLISHED, attempt=before["attempt"], by=BY, target=target.gate.url, adopted=True)
 
     def _by_earlier(self, url: str) -> tuple[Facts | None, str]:
@@ -131,7 +133,7 @@ class PublishDesk:
             return self._turns.setdefault(url, allocate_lock())
 
 
-def _copied(request: dict[str, Any]) -> Copied:
+def _copied(request: dict[str, Any]) -> RequestedReplace:
     source, target, keep = request.get("source"), str(request["target"]), request.get("keep")
     beneath = str(request.get("beneath") or "")
     for path in (source, beneath or None, target if "://" not in target else None):
@@ -140,13 +142,15 @@ def _copied(request: dict[str, Any]) -> Copied:
     if keep is not None and int(keep) < 1:
         raise UsageError("--keep needs a number of at least 1: what was just published is kept")
     adopt = bool(request.get("adopt"))
-    return Copied(None if source is None else str(source), target, keep=keep, adopt=adopt, beneath=beneath)
+    return RequestedReplace(None if source is None else str(source), target, keep=keep, adopt=adopt, beneath=beneath)
 
 
-def _head(request: dict[str, Any], lease: Lease) -> Head:
+def _head(request: dict[str, Any], lease: Lease) -> RequestedPush:
     folder, key = str(request["folder"]), request.get("key")
     if not os.path.isabs(folder):
         raise UsageError(f"{folder}: here paths begin with /, since the supervisor works in another folder")
     done = (str(request.get("scope") or lease.name), str(key)) if key else None
     workspace = enclosing(lease.store.folder, folder)
-    return Head(folder, str(request.get("remote") or "origin"), str(request.get("branch") or ""), done, workspace)
+    return RequestedPush(
+        folder, str(request.get("remote") or "origin"), str(request.get("branch") or ""), done, workspace
+    )

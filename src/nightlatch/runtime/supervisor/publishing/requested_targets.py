@@ -16,13 +16,13 @@ from ....gates.folder import KEEP, Folder
 from ....ledger import kinds
 from ....system import fingerprint
 from ....system.open_beneath import open_beneath
-from .targets import REPLACED, Place, Pushed, Replaced
+from .targets import REPLACED, CommandFolder, PushTarget, ReplaceTarget
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .targets import Facts, For
+    from .targets import Facts, Publisher
     from .workspace import Workspace
 
 
@@ -48,7 +48,7 @@ def _opened(workspace: str, path: str) -> int:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
 
 
-class Copied(Replaced):
+class RequestedReplace(ReplaceTarget):
     """The file, folder or object `target` becomes what `source` is; without a source, what it was before."""
 
     def __init__(
@@ -86,24 +86,24 @@ class Copied(Replaced):
         adopt = {"adopt": True} if self._adopt else {}
         return str(self.gate.publish(lease, self._from, digest=digest, **adopt) or "")
 
-    def describe(self, workspace: Workspace | Place, whom: For) -> Facts:
+    def describe(self, workspace: Workspace | CommandFolder, publisher: Publisher) -> Facts:
         if self._from is None:
             return {"from": "the release before"}
-        return {"from": str(self._named), "sha256": fingerprint.of(self._from)} | self._placed(whom)
+        return {"from": str(self._named), "sha256": fingerprint.of(self._from)} | self._placed(publisher)
 
-    def land(self, workspace: Workspace | Place, facts: Facts, whom: For) -> str:
-        return self.write(whom.lease, facts.get("sha256", ""))
+    def land(self, workspace: Workspace | CommandFolder, facts: Facts, publisher: Publisher) -> str:
+        return self.write(publisher.lease, facts.get("sha256", ""))
 
-    def adopts(self, before: Facts, outcome: str, whom: For) -> bool:
+    def adopts(self, before: Facts, outcome: str, publisher: Publisher) -> bool:
         if self._from is None or outcome == kinds.NOT_PUBLISHED or before.get("sha256") != fingerprint.of(self._from):
             return False
         how = self.landed(before, None)
-        if how == REPLACED and self.gate.landings()[-1].mark.token == whom.lease.token:
+        if how == REPLACED and self.gate.landings()[-1].mark.token == publisher.lease.token:
             return False  # by this very attempt, which wants it there now
         return bool(how)
 
 
-class Head(Pushed):
+class RequestedPush(PushTarget):
     """HEAD of the repository in `folder` is pushed as it is; what is not committed stays so."""
 
     def __init__(
@@ -123,36 +123,35 @@ class Head(Pushed):
         self.since = ""  # what this attempt has pushed there before
         self.unsure = False  # this attempt has pushed there, and does not know whether that landed
 
-    def describe(self, workspace: Workspace | Place, whom: For) -> Facts:
+    def describe(self, workspace: Workspace | CommandFolder, publisher: Publisher) -> Facts:
         """With its trailers, which are all that tells if it has to follow the branch on its way."""
-        work, token = self._work(Place(path=self.folder, guard=self.guard)), str(whom.lease.token)
-        tip = work.sign(work.tip(), self._trailers(whom) | {"Nightlatch-Token": token})
-        work.settle()  # the push reads HEAD
-        facts = {"commit": tip, "base": self.since} | ({} if self.unsure else {"run": whom.run, "token": token})
+        work, token = self._work(CommandFolder(path=self.folder, guard=self.guard)), str(publisher.lease.token)
+        tip = work.add_trailers(work.tip(), self._trailers(publisher) | {"Nightlatch-Token": token})
+        facts = {"commit": tip, "base": self.since} | ({} if self.unsure else {"run": publisher.run, "token": token})
         return facts | ({"scope": self.done[0], "key": self.done[1]} if self.done else {})
 
-    def _contains(self, facts: Facts, fresh: Workspace | Place) -> bool:
+    def _contains(self, facts: Facts, fresh: Workspace | CommandFolder) -> bool:
         if "run" in facts:
             return super()._contains(facts, fresh)
         # Its trailers are those of a push before it too, which may have landed.
         return bool(self._work(fresh).contains(facts["commit"], fresh.commit))
 
-    def land(self, workspace: Workspace | Place, facts: Facts, whom: For) -> str:
+    def land(self, workspace: Workspace | CommandFolder, facts: Facts, publisher: Publisher) -> str:
         return self.gate.push(
-            whom.lease, folder=self.folder, done=self.done, trailers=self._trailers(whom), guard=self.guard
+            publisher.lease, folder=self.folder, done=self.done, trailers=self._trailers(publisher), guard=self.guard
         )
 
-    def adopts(self, before: Facts, outcome: str, whom: For) -> bool:
+    def adopts(self, before: Facts, outcome: str, publisher: Publisher) -> bool:
         """Did an earlier attempt push for this very key, and die before it could be settled? It is settled now."""
         if self.done is None or outcome == kinds.NOT_PUBLISHED or (before.get("scope"), before.get("key")) != self.done:
             return False
         if outcome != kinds.PUBLISHED:
             tip = self.gate.fetch(self.folder, self.guard)
-            if not self.landed(before, Place(path=self.folder, commit=tip, guard=self.guard)):
+            if not self.landed(before, CommandFolder(path=self.folder, commit=tip, guard=self.guard)):
                 return False
-        whom.lease.store.settle(whom.lease.name, whom.lease.grant, *self.done, value=before["commit"])
+        publisher.lease.store.settle(publisher.lease.name, publisher.lease.grant, *self.done, value=before["commit"])
         return True
 
     @staticmethod
-    def _trailers(whom: For) -> dict[str, str]:
-        return {"Nightlatch-Job": whom.job, "Nightlatch-Run": whom.run}
+    def _trailers(publisher: Publisher) -> dict[str, str]:
+        return {"Nightlatch-Job": publisher.job, "Nightlatch-Run": publisher.run}

@@ -37,7 +37,7 @@ REPLACED = "replaced since"  # it landed, and then another write did
 
 
 @value(frozen=True, kw_only=True)
-class Place:
+class CommandFolder:
     """A folder of the command's own, seen as a workspace is."""
 
     path: str
@@ -46,7 +46,7 @@ class Place:
 
 
 @value(frozen=True, kw_only=True)
-class For:
+class Publisher:
     """For whom it is published."""
 
     lease: Lease
@@ -55,7 +55,7 @@ class For:
     done: tuple[str, str] | None  # the key that may be settled in one step with a push
 
 
-class Replaced:
+class ReplaceTarget:
     """`FROM=TO`: the file, folder or object TO becomes what FROM in the workspace is."""
 
     def __init__(self, text: str) -> None:
@@ -80,7 +80,7 @@ class Replaced:
         self.gate: Any = Folder(to) if folder else at(to)
         self._is_folder = getattr(self.gate, "takes_folders", False)
 
-    def describe(self, workspace: Workspace | Place, whom: For) -> Facts:
+    def describe(self, workspace: Workspace | CommandFolder, publisher: Publisher) -> Facts:
         """sha256 of what is to be published. `NothingToPublish`: the command did not make it."""
         with _opened(workspace.path, self.source) as made:
             if os.path.isdir(made) != self._is_folder:
@@ -88,14 +88,14 @@ class Replaced:
                     ("file", "TO without / at its end") if self._is_folder else ("folder", f"{self.source}/=TO")
                 )
                 raise NothingToPublish(f"nothing was published: {self.source} is a {what}. Write {hint}")
-            return {"from": self.source, "sha256": fingerprint.of(made)} | self._placed(whom)
+            return {"from": self.source, "sha256": fingerprint.of(made)} | self._placed(publisher)
 
-    def _placed(self, whom: For) -> Facts:
+    def _placed(self, publisher: Publisher) -> Facts:
         """Under which token it is to land, and what it is to replace: the token that landed there last."""
         landings = self.gate.landings()
-        return {"token": str(whom.lease.token), "over": str(landings[-1].mark.token) if landings else ""}
+        return {"token": str(publisher.lease.token), "over": str(landings[-1].mark.token) if landings else ""}
 
-    def landed(self, facts: Facts, fresh: Workspace | Place | None) -> str:
+    def landed(self, facts: Facts, fresh: Workspace | CommandFolder | None) -> str:
         """Did it land? Asked after the seal, so nothing older can still arrive. "": no."""
         if self._holds(facts["sha256"]):
             return THERE
@@ -123,12 +123,12 @@ class Replaced:
         except NothingToPublish:
             return False
 
-    def land(self, workspace: Workspace | Place, facts: Facts, whom: For) -> str:
+    def land(self, workspace: Workspace | CommandFolder, facts: Facts, publisher: Publisher) -> str:
         with _opened(workspace.path, self.source) as made:
-            return str(self.gate.publish(whom.lease, made, digest=facts["sha256"]) or "")
+            return str(self.gate.publish(publisher.lease, made, digest=facts["sha256"]) or "")
 
 
-class Pushed:
+class PushTarget:
     """`git`: what is committed in the workspace is pushed to its branch. What is not is committed first."""
 
     def __init__(self, source: Source) -> None:
@@ -141,27 +141,26 @@ class Pushed:
 
         self.gate: Git = Git(source.remote.url, source.branch)
 
-    def describe(self, workspace: Workspace | Place, whom: For) -> Facts:
+    def describe(self, workspace: Workspace | CommandFolder, publisher: Publisher) -> Facts:
         """The commit at the tip, with its trailers: the gate changes it only if it has to follow the branch."""
         work = self._work(workspace)
         if work.run("status", "--porcelain")[1]:
             self._must(work, "add", "--all")
-            message = f"{whom.job}: changes of run {whom.run}\n\nThe command left them uncommitted."
+            message = f"{publisher.job}: changes of run {publisher.run}\n\nThe command left them uncommitted."
             self._must(work, "commit", "--quiet", "-m", message)
         if not workspace.commit and work.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")[0]:
             return {"commit": "", "base": ""}
         tip = work.tip()
         if tip != workspace.commit:
             trailers = {
-                "Nightlatch-Job": whom.lease.name,
-                "Nightlatch-Run": whom.run,
-                "Nightlatch-Token": str(whom.lease.token),
+                "Nightlatch-Job": publisher.lease.name,
+                "Nightlatch-Run": publisher.run,
+                "Nightlatch-Token": str(publisher.lease.token),
             }
-            tip = work.sign(tip, trailers)
-            work.settle()  # the push reads HEAD
-        return {"commit": tip, "base": workspace.commit, "run": whom.run, "token": str(whom.lease.token)}
+            tip = work.add_trailers(tip, trailers)
+        return {"commit": tip, "base": workspace.commit, "run": publisher.run, "token": str(publisher.lease.token)}
 
-    def landed(self, facts: Facts, fresh: Workspace | Place) -> str:
+    def landed(self, facts: Facts, fresh: Workspace | CommandFolder) -> str:
         """Does the branch have it? What was pushed on top of it since does not matter: its history has both."""
         return THERE if self._contains(facts, fresh) else ""
 
@@ -169,7 +168,7 @@ class Pushed:
         """A push replaces nothing: it follows the branch, or is a conflict."""
         return False
 
-    def _contains(self, facts: Facts, fresh: Workspace | Place) -> bool:
+    def _contains(self, facts: Facts, fresh: Workspace | CommandFolder) -> bool:
         """By its name; or by its trailers, if it had to follow the branch on its way."""
         work, tip = self._work(fresh), fresh.commit
         if not facts["commit"] or not tip:
@@ -178,9 +177,9 @@ class Pushed:
             return True
         since = f"{facts['base']}..{tip}" if facts["base"] and work.contains(facts["base"], tip) else tip
         words = [f"--grep=^Nightlatch-Run: {facts['run']}$", f"--grep=^Nightlatch-Token: {facts['token']}$"]
-        code, found, said = work.run("log", "--all-match", *words, "--format=%H", "-1", since)
+        code, found, stderr = work.run("log", "--all-match", *words, "--format=%H", "-1", since)
         if code:
-            raise GateUnreachable(f"{self.gate.url} could not be searched for run {facts['run']}: {said.strip()}")
+            raise GateUnreachable(f"{self.gate.url} could not be searched for run {facts['run']}: {stderr.strip()}")
         return bool(found)
 
     def intact(self, facts: Facts, left: Workspace) -> bool:
@@ -189,28 +188,28 @@ class Pushed:
         code, tip, _ = work.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
         return code == 0 and tip == facts["commit"] and not work.run("status", "--porcelain")[1]
 
-    def land(self, workspace: Workspace | Place, facts: Facts, whom: For) -> str:
+    def land(self, workspace: Workspace | CommandFolder, facts: Facts, publisher: Publisher) -> str:
         if facts["commit"] == facts["base"]:
             return facts["commit"]  # the command found nothing to change
         return self.gate.push(
-            whom.lease,
+            publisher.lease,
             folder=workspace.path,
-            done=whom.done,
-            trailers={"Nightlatch-Run": whom.run},
+            done=publisher.done,
+            trailers={"Nightlatch-Run": publisher.run},
             guard=workspace.guard,
         )
 
     @staticmethod
-    def _work(workspace: Workspace | Place) -> Any:
+    def _work(workspace: Workspace | CommandFolder) -> Any:
         from ....gates.worktree import Worktree
 
         return Worktree(workspace.path, guard=workspace.guard)
 
     @staticmethod
     def _must(work: Any, *words: str) -> None:
-        code, out, said = work.run(*words)
+        code, out, stderr = work.run(*words)
         if code:
-            raise NothingToPublish(f"what the command left could not be committed: {(said or out).strip()}")
+            raise NothingToPublish(f"what the command left could not be committed: {(stderr or out).strip()}")
 
 
 @contextmanager

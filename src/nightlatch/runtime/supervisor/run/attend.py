@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from ....ledger.writer import Writer
     from ...shared.leases.lease import Lease
     from ..batches.batch import Checkpoints
-    from ..command import Command
+    from ..command import CommandWork
     from ..publishing.delivery import Delivery
-    from ..socket.listener import Told
+    from ..socket.reported import Reported
     from ..supervision import Supervision
     from .ending import Ending
     from .spending import Spending
@@ -40,11 +40,11 @@ class Attendance:
         self,
         job: Job,
         supervision: Supervision,
-        command: Command,
+        command: CommandWork,
         lease: Lease,
         ledger: Ledger,
         writer: Writer,
-        told: Told,
+        reported: Reported,
         spending: Spending,
         ending: Ending,
         *,
@@ -58,19 +58,19 @@ class Attendance:
         the store's URL."""
         self._job, self._lease, self._ending, self._delivery = job, lease, ending, delivery
         self._supervision, self._command = supervision, command
-        self._watch = watch.Watch(
+        self._watch = watch.RunWatch(
             now=clock.now(),
             stall=job.stall,
             paths=[os.path.join(delivery.path, path) if delivery else path for path in job.watched],
             caps=job.budget,
-            used=told.used,
+            used=reported.used,
             spent_before=spending.before,
             cancelled_by=writer.cancel_requested,
         )
         self.began = False  # from here on the command may act
-        self._kept = output.Kept(folder)
-        self._told = told
-        self._listener = Listener(told, lease, ledger, writer, self._watch, folder, checkpoints, command.bound)
+        self._kept = output.KeptOutput(folder)
+        self._reported = reported
+        self._listener = Listener(reported, lease, ledger, writer, self._watch, folder, checkpoints, command.bound)
         self._listener.passed = where if job.pass_store else ""
         self._socket = Socket(lease.grant, self._listener.answers)
         self._environment = supervision.environment() | variables | {
@@ -98,7 +98,7 @@ class Attendance:
             checkpoints.hidden = hidden
         bar = checkpoints.bar if checkpoints else None
         self._streams = {
-            fd: output.Stream(fd, screen, self._kept, hidden, bar) for screen, fd in command.streams.items()
+            fd: output.OutputStream(fd, screen, self._kept, hidden, bar) for screen, fd in command.streams.items()
         }
 
     def run(self, started: float) -> None:
@@ -115,7 +115,7 @@ class Attendance:
             self._attend()
         finally:
             self._listener.over()
-            self._ending.abandoned(self._listener.told)
+            self._ending.abandoned(self._listener.reported)
             self._socket.close()
             self._kept.close()
         backoff.patiently(self._lease, self._listener.unwritten.write)
@@ -125,8 +125,8 @@ class Attendance:
             if found:
                 backoff.patiently(self._lease, lambda: self._listener.spend(found, source="output"))
             elif job.budget:
-                self._told.unmetered = "no usage found at the end of its output: its budget was not counted"
-            self._ending.complained(self._told, usage.complaint(tail))
+                self._reported.unmetered = "no usage found at the end of its output: its budget was not counted"
+            self._ending.complained(self._reported, usage.complaint(tail))
 
     def show_rest(self) -> None:
         """What the screen has not taken yet, however long it takes: the run is over."""

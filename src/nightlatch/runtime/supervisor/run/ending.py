@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ....errors import LeaseLost
     from ....system.reports import Report
-    from ..socket.listener import Told
+    from ..socket.reported import Reported
 
 
 class Ending:
@@ -37,23 +37,29 @@ class Ending:
         """It is over, whatever the command did."""
         self.decided, self.over, self.exit_code, self.why, self.left = (status, reason), True, exit_code, "", 0
 
-    def was_asked(self, asked_with: int) -> bool:
+    def was_interrupted(self, end_signal: int) -> bool:
         """Did it end because its supervisor was asked to end? A shutdown may reach the command before us."""
-        return not self.decided and (self.why == warden.ASKED or bool(asked_with and self.exit_code))
+        return not self.decided and (self.why == warden.ASKED or bool(end_signal and self.exit_code))
 
-    def abandoned(self, told: Told) -> None:
+    def abandoned(self, reported: Reported) -> None:
         """A process that ended in the middle of an effect did not come to its end, whatever its exit code says."""
-        if told.abandoned and not self.exit_code:
+        if reported.abandoned and not self.exit_code:
             self.exit_code = 1
-            told.failure = told.failure or f"its process ended in the middle of the effect {told.abandoned}"
+            reported.failure = reported.failure or f"its process ended in the middle of the effect {reported.abandoned}"
 
-    def complained(self, told: Told, why: str) -> None:
+    def complained(self, reported: Reported, why: str) -> None:
         """What it printed at its end says that it has failed, whatever its exit code says."""
         if why and not self.exit_code:
-            self.exit_code, told.failure = 1, told.failure or why
+            self.exit_code, reported.failure = 1, reported.failure or why
 
     def judged(
-        self, lost: LeaseLost | None, timeout: float | None, told: Told, *, asked_with: int = 0, done: bool = False
+        self,
+        lost: LeaseLost | None,
+        timeout: float | None,
+        reported: Reported,
+        *,
+        end_signal: int = 0,
+        done: bool = False,
     ) -> tuple[str, str]:
         """(status, reason). `asked_with`: the signal that its supervisor was asked to end with; 0 where nothing can be
         lost. `done`: it has said that all is done, whatever it was asked for after that."""
@@ -65,13 +71,13 @@ class Ending:
             return statuses.SUCCEEDED, ""
         if self.decided:
             return self.decided
-        if self.was_asked(asked_with):
-            if asked_with and asked_with not in BY_HAND:
+        if self.was_interrupted(end_signal):
+            if end_signal and end_signal not in BY_HAND:
                 return statuses.LOST, "its supervisor was told to end (a shutdown, a kill)"
             return statuses.CANCELLED, "its supervisor was interrupted (Ctrl-C)"
         if not self.exit_code:
             return statuses.SUCCEEDED, ""
         # What an effect in doubt, or an item set aside, leaves behind is for a person: no retry is spent on it.
-        doubts = ", ".join(sorted(told.doubts))
-        status = statuses.NEEDS_ATTENTION if told.attention or doubts else statuses.FAILED
-        return status, told.failure or (f"in doubt: {doubts}" if doubts else f"exit code {self.exit_code}")
+        doubts = ", ".join(sorted(reported.doubts))
+        status = statuses.NEEDS_ATTENTION if reported.attention or doubts else statuses.FAILED
+        return status, reported.failure or (f"in doubt: {doubts}" if doubts else f"exit code {self.exit_code}")

@@ -20,7 +20,7 @@ _CHUNK = 1 << 16
 _ROOM = 4096  # bytes that a pipe which has room takes at once
 
 
-class Kept:
+class KeptOutput:
     """The kept output of one attempt: `output` in its folder, and `output.1` before it. What cannot be kept, since the
     disk is full, is shown all the same."""
 
@@ -65,10 +65,10 @@ def _own(screen: int) -> int:
         return screen
 
 
-class Stream:
+class OutputStream:
     """One stream of the command: what is read from `source` is redacted, shown on `screen` and kept."""
 
-    def __init__(self, source: int, screen: int, kept: Kept, hidden: Redactor, bar: Bar | None = None) -> None:
+    def __init__(self, source: int, screen: int, kept: KeptOutput, hidden: Redactor, bar: Bar | None = None) -> None:
         self.source, self.screen, self._kept, self._bar = source, _own(screen), kept, bar
         self._redacted = Redacted(hidden)
         self._unshown = memoryview(b"")

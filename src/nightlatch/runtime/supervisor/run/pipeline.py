@@ -12,6 +12,7 @@ import os
 
 from .... import exits
 from ....core import advice, retry, statuses
+from ....core.retry import STARTS
 from ....errors import (
     BadConfig,
     Conflict,
@@ -28,41 +29,48 @@ from ....store import url
 from ....system import clock, redaction
 from ....system.durable import private_folder
 from ....system.reports import Ended
-from ...shared import env_file, usage, verdict
+from ...shared import env_file, usage
+from ...shared import verdict as verdicts
 from ...shared.job import definition
 from ..afterwards import retention
 from ..backoff import patiently, pause_seconds
-from ..command import Command
+from ..command import CommandWork
 from ..supervision import Supervision
 from . import begun, unwritten
 from .attend import Attendance
 from .ending import Ending
-from .preflight import Looking
+from .preflight import Preflight
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ....core.job import Job
-    from ....ledger.model import Run
+    from ....ledger.records import RunRow
     from ...shared.leases.lease import Lease
     from ...shared.verdict import Verdict
     from ..batches.batch import Checkpoints
     from ..publishing.delivery import Delivery
+    from .claim import Claimed
     from .waiting import Signals
 
 
 def run(
-    job: Job, *, store: str | None = None, checkpoints: Checkpoints | None = None, after: Run | None = None
+    job: Job,
+    *,
+    store: str | None = None,
+    checkpoints: Checkpoints | None = None,
+    after: RunRow | None = None,
+    claim: Claimed | None = None,
 ) -> tuple[Verdict, Signals | None]:
     """One try, for `tries.run`. `after`: the run that the last one left waiting. If another try follows, the signals
     that come from then on are noted."""
     number = 0
     while True:
         number += 1
-        pipeline = Pipeline(job, store, checkpoints, after)
+        pipeline = Pipeline(job, store, checkpoints, after, claim)
         try:
-            told = pipeline.go()
+            verdict = pipeline.go()
         except (GateUnreachable, OtherStore) as why:
             if not pipeline.unsealed:
                 raise
@@ -70,22 +78,29 @@ def run(
 
             if unsealed.back_off(number, why):
                 continue
-            told = pipeline.give_up(why)
+            verdict = pipeline.give_up(why)
+            if claim:
+                claim.settle(pipeline.store, pipeline.ledger, verdict)
         if pipeline.attendance:
             pipeline.attendance.show_rest()
         retention.daily(pipeline.store, pipeline.ledger, pipeline.host)
         if pipeline.signals:  # else the process ends, which takes less time than to close them
             pipeline.store.close()
             pipeline.ledger.close()
-        return told, pipeline.signals
+        return verdict, pipeline.signals
 
 
-class Pipeline(Looking):
+class Pipeline(Preflight):
     def __init__(
-        self, job: Job, store: str | None, checkpoints: Checkpoints | None = None, after: Run | None = None
+        self,
+        job: Job,
+        store: str | None,
+        checkpoints: Checkpoints | None = None,
+        after: RunRow | None = None,
+        claim: Claimed | None = None,
     ) -> None:
         super().__init__(job, store, after)
-        self.checkpoints, self.ending = checkpoints, Ending()
+        self.checkpoints, self.claim, self.ending = checkpoints, claim, Ending()
         self.delivery: Delivery | None = None
         self.unsealed = ""  # the key that there is no lease for, since a gate could not be sealed
         self.attendance: Attendance | None = None
@@ -98,27 +113,60 @@ class Pipeline(Looking):
     def go(self) -> Verdict:
         deaf = self.checkpoints is not None  # a batch's driver, which hears signals when it is ready
         meter = usage.from_output if self.job.meter == "output" else None
-        self.command = Command(self.job.command, captured=(1, 2), deaf=deaf, meter=meter)
+        self.command = CommandWork(self.job.command, captured=(1, 2), deaf=deaf, meter=meter)
         self.supervision = Supervision(self.command, url.folder_of(self.where) if self.large else self.store.folder)
         try:
             with self.supervision:
-                key = self.look()
-                if isinstance(key, verdict.Verdict):
-                    return key
-                if self.job.workspace:
-                    from ..publishing.delivery import Delivery
-
-                    self.delivery = Delivery(self.job)
-                try:
-                    lease = self._hold(key)
-                except (GateUnreachable, OtherStore):
-                    self.unsealed = key
-                    raise
-                return self._attempt(lease, key)
+                return self._claimed() if self.claim else self._unclaimed()
         finally:
             self.supervision.close()  # before the next attempt there is nobody to pass signals on to
 
+    def _unclaimed(self) -> Verdict:
+        key = self.look()
+        return key if isinstance(key, verdicts.Verdict) else self._attempt(self._take(key), key)
+
+    def _claimed(self) -> Verdict:
+        """The same for a slot that was claimed: the claim is begun under the lease, and ended before its release."""
+        assert self.claim
+        claim = self.claim
+        try:
+            key = self.look()
+            verdict = key if isinstance(key, verdicts.Verdict) else self._ended_before(key)
+            if verdict:
+                claim.settle(self.store, self.ledger, verdict)
+                return verdict
+            assert isinstance(key, str)
+            lease = self._take(key)
+            claim.begin(self.store, self.ledger, lease)
+            verdict = self._attempt(lease, key)
+        except (GateUnreachable, OtherStore, StaleToken, StoreUnreachable):
+            raise  # tried again; or judged by the one that finds the claim
+        except Error as why:
+            claim.not_begun(self.store, self.ledger, why)
+            raise
+        verdict_of = verdict
+        patiently(lease, lambda: claim.settle(self.store, self.ledger, verdict_of))
+        return verdict
+
+    def _ended_before(self, key: str) -> Verdict | None:
+        """The verdict of a run that no schedule goes on with."""
+        known = self.ledger.find(self.job.name, key)
+        if not self.claim or not self.claim.closed_by(known) or not known or self.after:
+            return None
+        return self._tell(known, statuses.exit_code(known.status, known.exit_code))
+
     # ── hold ──
+
+    def _take(self, key: str) -> Lease:
+        if self.job.workspace:
+            from ..publishing.delivery import Delivery
+
+            self.delivery = Delivery(self.job)
+        try:
+            return self._hold(key)
+        except (GateUnreachable, OtherStore):
+            self.unsealed = key
+            raise
 
     def _hold(self, key: str) -> Lease:
         return self.supervision.hold(
@@ -142,7 +190,7 @@ class Pipeline(Looking):
         waits = record(self.ledger, self._open(self.unsealed), why, self.host)
         return self._tell(waits, statuses.exit_code(waits.status))
 
-    def _open(self, key: str) -> Run:
+    def _open(self, key: str) -> RunRow:
         if self.after:  # what was ended meanwhile is not opened again
             return self.ledger.run(self.after.id) or self.after
         return self.ledger.open_run(
@@ -184,6 +232,9 @@ class Pipeline(Looking):
         except RunEnded as ended:
             # Left behind by a holder that may have acted, or decided by a person while we waited for the lease.
             return self._tell(ended.run, statuses.exit_code(ended.run.status))
+        if self.claim and self.claim.gives_up and not settled:
+            lost = writer.finish(statuses.NEEDS_ATTENTION, reason=f"{STARTS} starts of this slot came to nothing")
+            return self._tell(lost, statuses.exit_code(lost.status))
         if settled:
             skipped = writer.finish(statuses.SUCCEEDED, exit_code=0, reason="its key is done already")
             self._end_begun(lease, skipped)
@@ -205,7 +256,7 @@ class Pipeline(Looking):
             self._publish()
         return self._settle(key, clock.now() - started)
 
-    def _held_back(self, run: Run) -> Verdict | None:
+    def _held_back(self, run: RunRow) -> Verdict | None:
         """How it ended if no try is to be made of it; raises `Busy` if none may be made now."""
         if not self.after and run.status != statuses.WAITING:
             return None
@@ -259,7 +310,7 @@ class Pipeline(Looking):
             self.lease,
             self.ledger,
             self.writer,
-            self.told,
+            self.reported,
             self.spending,
             self.ending,
             folder=folder,
@@ -349,22 +400,22 @@ class Pipeline(Looking):
         if (
             status in (statuses.LOST, statuses.CANCELLED)
             and not self.lease.lost
-            and self.ending.was_asked(self._asked_with)
+            and self.ending.was_interrupted(self._end_signal)
         ):
-            return own or 128 + self._asked_with  # it was interrupted, however well it took that
+            return own or 128 + self._end_signal  # it was interrupted, however well it took that
         return own if status == statuses.LOST and self.ending.decided else statuses.exit_code(status)
 
     @property
-    def _asked_with(self) -> int:
-        return self.supervision.asked_with
+    def _end_signal(self) -> int:
+        return self.supervision.end_signal
 
     def _pause(self, status: str, exit_code: int) -> float | None:
         """Seconds until the next try; None: there is none."""
         if self.number > self.job.retries or not retry.worth_another(status, exit_code):
             return None
-        return pause_seconds(self.number, base=self.job.backoff, asked=self.told.retry_after)
+        return pause_seconds(self.number, base=self.job.backoff, at_least=self.reported.retry_after)
 
-    def _end_begun(self, lease: Lease, run: Run) -> None:
+    def _end_begun(self, lease: Lease, run: RunRow) -> None:
         """The run has ended, and every machine may know; one that needs a person stays on the list for all of them."""
         if self._lists_begun and not statuses.needs_person(run.status):
             lease.ended = begun.ended(lease, self.ledger, run.key)
@@ -378,16 +429,16 @@ class Pipeline(Looking):
     def _judged(self) -> tuple[str, str]:
         done = self.checkpoints is not None and self.checkpoints.summary.get("exit_code") == 0
         status, reason = self.ending.judged(
-            self.lease.lost, self.job.timeout, self.told, asked_with=self._asked_with, done=done
+            self.lease.lost, self.job.timeout, self.reported, end_signal=self._end_signal, done=done
         )
-        if status == statuses.LOST and self.ending.was_asked(self._asked_with) and (who := self._cancelled_by()):
+        if status == statuses.LOST and self.ending.was_interrupted(self._end_signal) and (who := self._cancelled_by()):
             return statuses.CANCELLED, f"cancelled by {who}"
         if status != statuses.SUCCEEDED:
             return status, reason
         # Usage that is only known at the end cannot undo what is done: failing it would do and pay it again.
         cap = self.spending.over()
-        told = f"passed its budget {cap}" if cap else self.told.unmetered
-        return status, self.recovered or told
+        over = f"passed its budget {cap}" if cap else self.reported.unmetered
+        return status, self.recovered or over
 
     def _cancelled_by(self) -> str | None:
         try:
@@ -397,14 +448,14 @@ class Pipeline(Looking):
 
     # ── tell ──
 
-    def _tell(self, run: Run, exit_code: int) -> Verdict:
-        told = verdict.of(
+    def _tell(self, run: RunRow, exit_code: int) -> Verdict:
+        verdict = verdicts.of(
             run,
             exit_code=exit_code,
             host=self.host,
             at=clock.wall(),
             head=run.anchor,
-            retry_after=self.told.retry_after,
+            retry_after=self.reported.retry_after,
         )
-        verdict.append(self.store.folder, told)
-        return told
+        verdicts.append(self.store.folder, verdict)
+        return verdict

@@ -10,7 +10,7 @@ from ....ledger import open_for
 from ....store import url
 from ....system import clock, identity
 from ...shared import verdict
-from ..socket.listener import Told
+from ..socket.reported import Reported
 from . import begun
 from .spending import Spending
 
@@ -18,20 +18,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ....core.job import Job
     from ....ledger.ledger import Ledger
-    from ....ledger.model import Run
+    from ....ledger.records import RunRow
     from ...shared.verdict import Verdict
 
 
-ATTEMPTS_OF_A_SLOT = 3  # at least so many, by however many starts
-
-
-class Looking:
+class Preflight:
     """A job, its store and its ledger; what is done of it, and what it has spent."""
 
-    def __init__(self, job: Job, store: str | None, after: Run | None = None) -> None:
+    def __init__(self, job: Job, store: str | None, after: RunRow | None = None) -> None:
         """`after`: the run as it was left by the try before this one, if that was ours too."""
         self.job, self.where, self.after = job, url.resolve(store), after
-        self.host, self.told = identity.host(), Told()
+        self.host, self.reported = identity.host(), Reported()
         # The warden does without a large driver: it is forked before that is loaded.
         scheme = url.scheme_of(self.where)
         self.large = scheme is not None and scheme.large
@@ -41,7 +38,7 @@ class Looking:
     def _name_store(self) -> None:
         self.store = url.connect(self.where)
         self.ledger: Ledger = open_for(self.where)
-        self.spending = Spending(self.job.name, self.job.budget, self.ledger, self.told)
+        self.spending = Spending(self.job.name, self.job.budget, self.ledger, self.reported)
 
     def look_only(self) -> str | Verdict:
         """As `look`, for who will not claim it next: the lease would tell that another works on it, or has left it."""
@@ -97,10 +94,10 @@ class Looking:
         self.spending.afford()
         return key
 
-    def _given_up(self, known: Run) -> Verdict | None:
+    def _given_up(self, known: RunRow) -> Verdict | None:
         """How the run of a slot ended, if it has had its attempts: a cron line that fires every quarter of an hour
         would try for ever. The next slot is the next try."""
-        most = max(ATTEMPTS_OF_A_SLOT, self.job.retries + 1)
+        most = max(retry.STARTS, self.job.retries + 1)
         if not self.job.due or self.job.again or self.after or known.status not in statuses.AGAIN:
             return None
         if (made := self.ledger.attempts_since_retry(known)) < most:
@@ -109,7 +106,7 @@ class Looking:
         code = statuses.exit_code(known.status, known.exit_code)
         return replace(verdict.of(known, exit_code=code, host=self.host, at=clock.wall()), reason=reason)
 
-    def check_due(self, run: Run) -> None:
+    def check_due(self, run: RunRow) -> None:
         """Raise `Busy` while the next try of a waiting run is not due. For one whose tries are ours we have waited, by
         a clock that nobody sets."""
         if self.after or retry.is_due(run.due, now := self.ledger.clock()):

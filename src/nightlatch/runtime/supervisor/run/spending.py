@@ -10,24 +10,24 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ....core.budget import Cap
     from ....ledger.ledger import Ledger
-    from ....ledger.model import Run
-    from ..socket.listener import Told
+    from ....ledger.records import RunRow
+    from ..socket.reported import Reported
 
 
 class Spending:
-    def __init__(self, job: str, caps: tuple[Cap, ...], ledger: Ledger, told: Told) -> None:
+    def __init__(self, job: str, caps: tuple[Cap, ...], ledger: Ledger, reported: Reported) -> None:
         """`told`: what this attempt has used so far; it grows elsewhere."""
-        self._job, self._caps, self._ledger, self._told = job, caps, ledger, told
+        self._job, self._caps, self._ledger, self._reported = job, caps, ledger, reported
         self._known: dict[tuple[str, str], float] = {}  # as the ledger said when it last answered
         self._earlier: dict[str, float] = {}  # by earlier attempts of the run
-        self._run: Run | None = None  # once this attempt has begun
+        self._run: RunRow | None = None  # once this attempt has begun
 
-    def begin(self, run: Run) -> None:
+    def begin(self, run: RunRow) -> None:
         """This attempt is the newest of `run`: what it uses is in `used`."""
         self._run = run
         self.count_earlier(run)
 
-    def count_earlier(self, run: Run | None) -> None:
+    def count_earlier(self, run: RunRow | None) -> None:
         """What earlier attempts have used of a cap for a run: a retried run does not spend it once more."""
         if run and run.attempt and any(cap.period == "run" for cap in self._caps):
             self._earlier = usage.since_success(self._ledger.entries(run.id))
@@ -59,7 +59,7 @@ class Spending:
         if own is None:
             return before
         # It began before the current period: of what it has used, only a part counts.
-        return before + own + self._told.unwritten.get(unit, 0.0) - self._told.used.get(unit, 0.0)
+        return before + own + self._reported.unwritten.get(unit, 0.0) - self._reported.used.get(unit, 0.0)
 
     def over(self) -> Cap | None:
-        return budget.exceeded(self._caps, self._told.used, self.before)
+        return budget.exceeded(self._caps, self._reported.used, self.before)

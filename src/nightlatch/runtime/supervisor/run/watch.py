@@ -19,7 +19,7 @@ _LOOK_EVERY = 2.0  # seconds between two looks at the ledger and at the watched 
 _AWAY = 10.0  # seconds until the next look at a ledger that does not answer: a server that is restarted ends no run
 
 
-class Watch:
+class RunWatch:
     """Judges a run whenever it is asked, by the suspend-proof clock.
 
     *Progress* must advance: a report, a finished step, or a change of a watched file or folder. That

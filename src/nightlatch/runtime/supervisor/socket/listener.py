@@ -9,7 +9,7 @@ from ....errors import Error, Stop, StoreUnreachable
 from ....ledger import kinds
 from ....system import clock
 from ....system.redaction import Redactor
-from ...shared.replies import Later, refusal
+from ...shared.replies import DeferredReply, refusal
 from ..run.unwritten import Unwritten
 from . import verbs
 
@@ -21,33 +21,15 @@ if TYPE_CHECKING:
     from ....ledger.ledger import Ledger
     from ....ledger.writer import Writer
     from ...shared.leases.lease import Lease
-    from ...shared.steps.nested_runs import Inner
+    from ...shared.steps.nested_runs import NestedRuns
     from ...shared.steps.recorder import Recorder
     from ..batches.batch import Checkpoints
-    from ..effects.effect_requests import EffectDesk
-    from ..publishing.publish_requests import PublishDesk
-    from ..run.watch import Watch
+    from ..effects.effect_requests import EffectRequests
+    from ..publishing.publish_requests import PublishRequests
+    from ..run.watch import RunWatch
+    from .reported import Reported
 
     Record = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
-
-
-class Told:
-    """What an attempt, or an item of a batch, has said of itself so far."""
-
-    def __init__(self) -> None:
-        self.used: dict[str, float] = {}
-        self.unwritten: dict[str, float] = {}  # of that: what the ledger does not have yet
-        self.unmetered = ""  # why that may not be all
-        self.retry_after = 0.0  # seconds it wants to be left alone for
-        self.failure = ""  # what it says it failed of
-        self.attention = False  # a person has to look
-        self.doubts: set[str] = set()  # effects that nobody knows the end of, and nothing can tell
-        self.waited_at = float("-inf")  # it has said that it waits for a probe to be believed
-        self.abandoned = ""  # an effect that it was in the middle of when it ended
-
-    def add(self, amounts: dict[str, float]) -> None:
-        for unit, amount in amounts.items():
-            self.used[unit] = self.used.get(unit, 0.0) + amount
 
 
 class Listener:
@@ -55,33 +37,33 @@ class Listener:
 
     def __init__(
         self,
-        told: Told,
+        reported: Reported,
         lease: Lease,
         ledger: Ledger,
         writer: Writer,
-        watch: Watch,
+        watch: RunWatch,
         folder: str,
         batch: Checkpoints | None,
         bound: Callable[[float], None],
     ) -> None:
-        self.told = told
+        self.reported = reported
         self.hidden = Redactor()
         self._lease, self._ledger, self._writer, self._watch = lease, ledger, writer, watch
         self._bound = bound  # by when what the command does right now must be over
         self._own: Recorder | None = None  # of steps
         self._batch = batch
         self.warm = False
-        self.unwritten = Unwritten(writer, folder, told.unwritten)
+        self.unwritten = Unwritten(writer, folder, reported.unwritten)
         self.passed = ""  # the store's URL, if the command may have it with its password
         self._folder = folder
-        self._effects: EffectDesk | None = None
-        self._published: PublishDesk | None = None
-        self._inside: Inner | None = None
-        self._lent = False  # the command writes steps, and runs inside this one, itself
+        self._effects: EffectRequests | None = None
+        self._published: PublishRequests | None = None
+        self._nested_runs: NestedRuns | None = None
+        self._child_writes = False  # the command writes steps, and runs inside this one, itself
 
-    def answers(self, requests: list[dict[str, Any]]) -> list[dict[str, Any] | Later]:
+    def answers(self, requests: list[dict[str, Any]]) -> list[dict[str, Any] | DeferredReply]:
         """An answer for each. What is recorded together is answered first; the others one by one."""
-        made: dict[int, dict[str, Any] | Later] = {}
+        made: dict[int, dict[str, Any] | DeferredReply] = {}
         together: dict[Record, list[int]] = {}
         for place, request in enumerate(requests):
             many = verbs.find(self, request.get("do"), verbs.MANY)
@@ -92,17 +74,17 @@ class Listener:
             self._watch.progressed(clock.now())
         return [made[place] if place in made else self._answer(request) for place, request in enumerate(requests)]
 
-    def _answer(self, request: dict[str, Any]) -> dict[str, Any] | Later:
+    def _answer(self, request: dict[str, Any]) -> dict[str, Any] | DeferredReply:
         try:
             verb = request.pop("do", "")
             own, drivers = verbs.find(self, verb), verbs.find(self._batch, verb)
             method = own or drivers
             if method is None:
                 raise verbs.unknown(verb, *filter(None, (self, self._batch)))
-            answer: dict[str, Any] | Later = method(request)
+            answer: dict[str, Any] | DeferredReply = method(request)
             if not own:
                 self._watch.progressed(clock.now())
-            return answer if isinstance(answer, Later) else {"ok": True, **answer}
+            return answer if isinstance(answer, DeferredReply) else {"ok": True, **answer}
         except (Stop, Exception) as error:  # noqa: BLE001 - whatever a command says, its supervisor goes on
             return refusal(error)
 
@@ -122,7 +104,7 @@ class Listener:
 
     def tick(self, now: float) -> float:
         """Write what has waited for company; returns when to look again."""
-        return self._inside.tick(now) if self._inside else float("inf")
+        return self._nested_runs.tick(now) if self._nested_runs else float("inf")
 
     def overdue(self, now: float) -> tuple[str, str, float] | None:
         """(status, reason, grace) if the run has to end now, since an effect takes longer than it may."""
@@ -134,20 +116,20 @@ class Listener:
             self._effects.abandon()
         if self._published:
             self._published.over()
-        if self._inside or self._lent:
-            self._inner.abandon(lent=self._lent)
+        if self._nested_runs or self._child_writes:
+            self._nested.abandon(child_writes=self._child_writes)
 
     @property
-    def _inner(self) -> Inner:
-        if self._inside is None:
-            from ...shared.steps.nested_runs import Inner
+    def _nested(self) -> NestedRuns:
+        if self._nested_runs is None:
+            from ...shared.steps.nested_runs import NestedRuns
 
-            self._inside = Inner(self._lease, self._ledger, self._writer.run, self._folder, self._redacted)
-        return self._inside
+            self._nested_runs = NestedRuns(self._lease, self._ledger, self._writer.run, self._folder, self._redacted)
+        return self._nested_runs
 
     def _recorder(self, run: str) -> Recorder:
         if run:
-            return self._inner.recorder(run)
+            return self._nested.recorder(run)
         if self._own is None:
             from ...shared.steps.recorder import Recorder
 
@@ -177,7 +159,7 @@ class Listener:
     def _record_nested(self, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Steps and ends of runs inside this one."""
         try:
-            return self._inner.record(requests)
+            return self._nested.record(requests)
         except (Stop, Exception) as error:  # noqa: BLE001 - as above
             return [refusal(error)] * len(requests)
 
@@ -190,18 +172,18 @@ class Listener:
         return {"waiting": self._batch.waiting()} if self._batch else {}
 
     def do_spend(self, request: dict[str, Any]) -> dict[str, Any]:
-        told, item = self._told_of(request), str(request.pop("item", ""))
+        reported, item = self._reported_by(request), str(request.pop("item", ""))
         amounts = budget.amounts(f"{unit}={amount}" for unit, amount in request.items())
         kept = self.spend(amounts, source="report", item=item)
-        if told is not self.told:
-            told.add(amounts)
-        return {"used": told.used} | ({"kept": kept} if kept else {})
+        if reported is not self.reported:
+            reported.add(amounts)
+        return {"used": reported.used} | ({"kept": kept} if kept else {})
 
     def do_retry_after(self, request: dict[str, Any]) -> dict[str, Any]:
         seconds = float(request["seconds"])
         if not 0 <= seconds < float("inf"):
             raise ValueError(f"`seconds` is {seconds}: write how long, 0 or more")
-        self._told_of(request).retry_after = seconds
+        self._reported_by(request).retry_after = seconds
         return {}
 
     def do_check(self, _: dict[str, Any]) -> dict[str, Any]:
@@ -210,10 +192,10 @@ class Listener:
 
     def do_fail(self, request: dict[str, Any]) -> dict[str, Any]:
         facts = {word: self._redacted(str(request.get(word) or "")) for word in ("reason", "traceback")}
-        told = self._told_of(request)
-        if told is self.told:
+        reported = self._reported_by(request)
+        if reported is self.reported:
             self._writer.event(kinds.EXCEPTION, **facts)
-        told.failure, told.attention = facts["reason"], bool(request.get("attention"))
+        reported.failure, reported.attention = facts["reason"], bool(request.get("attention"))
         return {}
 
     def do_store(self, _: dict[str, Any]) -> dict[str, Any]:
@@ -226,47 +208,51 @@ class Listener:
     def do_known(self, request: dict[str, Any]) -> dict[str, Any]:
         return self._recorder(str(request.get("run") or "")).known()
 
-    def do_pen(self, _: dict[str, Any]) -> dict[str, Any]:
+    def do_direct_writer(self, _: dict[str, Any]) -> dict[str, Any]:
         from ....system.durable import inode
-        from ...shared.effect_records import apart
+        from ...shared.effect_records import ledger_is_per_machine
 
         address, store = self._ledger.address, self._lease.store
         if address:
             self._writer.lend()
-        self._lent = self._lent or bool(address)
-        return {"ledger": address, "inode": inode(address), "store": "" if apart(store, self._ledger) else store.url}
+        self._child_writes = self._child_writes or bool(address)
+        return {
+            "ledger": address,
+            "inode": inode(address),
+            "store": "" if ledger_is_per_machine(store, self._ledger) else store.url,
+        }
 
     def do_moved(self, request: dict[str, Any]) -> dict[str, Any]:
         self._watch.progressed(clock.now())
         if request.get("waits") and self._batch:
-            self._batch.waits(self._told_of(request))
+            self._batch.waits(self._reported_by(request))
         return {}
 
     def do_open(self, request: dict[str, Any]) -> dict[str, Any]:
         self._watch.progressed(clock.now())
-        return self._inner.open(str(request["key"]))
+        return self._nested.open(str(request["key"]))
 
     def do_close(self, _: dict[str, Any]) -> dict[str, Any]:
         raise ValueError("`close` is about a run inside this one: give the `run` that `open` answered with")
 
     # ── verbs that are answered from a thread: a store, or a target, may be far away ──
 
-    def do_effect(self, request: dict[str, Any]) -> Later:
+    def do_effect(self, request: dict[str, Any]) -> DeferredReply:
         return self._effect("effect", request)
 
-    def do_effect_probed(self, request: dict[str, Any]) -> Later:
+    def do_effect_probed(self, request: dict[str, Any]) -> DeferredReply:
         return self._effect("effect-probed", request)
 
-    def do_effect_ended(self, request: dict[str, Any]) -> Later:
+    def do_effect_ended(self, request: dict[str, Any]) -> DeferredReply:
         return self._effect("effect-ended", request)
 
-    def do_publish(self, request: dict[str, Any]) -> Later:
+    def do_publish(self, request: dict[str, Any]) -> DeferredReply:
         return self._publish("publish", request)
 
-    def do_push(self, request: dict[str, Any]) -> Later:
+    def do_push(self, request: dict[str, Any]) -> DeferredReply:
         return self._publish("push", request)
 
-    def do_refused(self, request: dict[str, Any]) -> Later:
+    def do_refused(self, request: dict[str, Any]) -> DeferredReply:
         """A gate has refused what the command wrote under a lease of its own."""
 
         def note() -> dict[str, Any]:
@@ -276,29 +262,31 @@ class Listener:
             self._ledger.note(run.job, kinds.REFUSED, run=run.id, **facts)
             return {}
 
-        return Later(note)
+        return DeferredReply(note)
 
-    def _effect(self, verb: str, request: dict[str, Any]) -> Later:
+    def _effect(self, verb: str, request: dict[str, Any]) -> DeferredReply:
         if self._effects is None:
-            from ..effects.effect_requests import EffectDesk
+            from ..effects.effect_requests import EffectRequests
 
-            self._effects = EffectDesk(self._lease, self._ledger, self._writer, self.told, self._redacted, self._bound)
-        desk = self._effects
+            self._effects = EffectRequests(
+                self._lease, self._ledger, self._writer, self.reported, self._redacted, self._bound
+            )
+        effects = self._effects
         self._watch.progressed(clock.now())
-        return Later(lambda: desk.answer(verb, request))
+        return DeferredReply(lambda: effects.answer(verb, request))
 
-    def _publish(self, verb: str, request: dict[str, Any]) -> Later:
+    def _publish(self, verb: str, request: dict[str, Any]) -> DeferredReply:
         if self._published is None:
-            from ..publishing.publish_requests import PublishDesk
+            from ..publishing.publish_requests import PublishRequests
 
-            self._published = PublishDesk(self._lease, self._ledger, self._writer)
+            self._published = PublishRequests(self._lease, self._ledger, self._writer)
         self._watch.progressed(clock.now())
         return self._published.later(verb, request)
 
-    def _told_of(self, request: dict[str, Any]) -> Told:
+    def _reported_by(self, request: dict[str, Any]) -> Reported:
         """What the attempt, or the item of a batch that the request is about, has said so far."""
         item = str(request.get("item") or "")
-        return self._batch.told_of(item) if item and self._batch else self.told
+        return self._batch.reported_by(item) if item and self._batch else self.reported
 
     def spend(self, amounts: dict[str, float], **about: str) -> str:
         """Record what was used, for the watch to judge. Returns where it is kept, if not in the store."""
@@ -313,7 +301,7 @@ class Listener:
             except OSError as error:
                 raise StoreUnreachable(f"not recorded: {away}, and it cannot be kept here ({error})") from error
             kept = "the store is away: it is on this machine's disk, and recorded when the store is back"
-        self.told.add(amounts)
+        self.reported.add(amounts)
         self._watch.spent()
         return kept
 

@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ...shared.replies import Later
+    from ...shared.replies import DeferredReply
 
 _MOST = 128
 
@@ -23,11 +23,11 @@ class Threads:
         self.fd, self._wake = os.pipe()  # now: later there may be no descriptor left
         os.set_blocking(self.fd, False)
         self._mutex = allocate_lock()
-        self._todo: list[tuple[Any, object, Later]] = []
+        self._todo: list[tuple[Any, object, DeferredReply]] = []
         self._done: list[tuple[Any, object, dict[str, Any]]] = []
         self._running, self._closed = 0, False
 
-    def take(self, client: object, number: object, later: Later) -> None:
+    def take(self, client: object, number: object, later: DeferredReply) -> None:
         with self._mutex:
             self._todo.append((client, number, later))
             if self._running == _MOST:

@@ -9,18 +9,18 @@ if TYPE_CHECKING:
 ONE, MANY = "do_", "many_"  # how a method's name begins; see the listener for MANY
 
 
-def find(desk: object, verb: object, prefix: str = ONE) -> Any:
+def find(handler: object, verb: object, prefix: str = ONE) -> Any:
     """The method; None if there is none."""
     known = isinstance(verb, str) and "_" not in verb
-    return getattr(desk, f"{prefix}{str(verb).replace('-', '_')}", None) if known else None
+    return getattr(handler, f"{prefix}{str(verb).replace('-', '_')}", None) if known else None
 
 
-def names(*desks: object) -> list[str]:
+def names(*handlers: object) -> list[str]:
     """All that they know, as their classes have them."""
-    methods = (method for desk in desks for method in vars(type(desk)))
+    methods = (method for handler in handlers for method in vars(type(handler)))
     found = (method.partition("_")[2].replace("_", "-") for method in methods if method.startswith((ONE, MANY)))
     return list(dict.fromkeys(found))
 
 
-def unknown(verb: object, *desks: object) -> ValueError:
-    return ValueError(f"`do` is {verb!r}; known are {', '.join(names(*desks))}")
+def unknown(verb: object, *handlers: object) -> ValueError:
+    return ValueError(f"`do` is {verb!r}; known are {', '.join(names(*handlers))}")

@@ -16,9 +16,9 @@ def store_of_run() -> str | None:
     the environment names one."""
     if "NIGHTLATCH_SOCKET" not in os.environ or os.environ.get("NIGHTLATCH_STORE"):
         return None
-    from ..runtime.shared.client import tell
+    from ..runtime.shared.client import send
 
-    return without_password(str(tell(do="store")["url"]))
+    return without_password(str(send(do="store")["url"]))
 
 
 def note_refusal(what: str, refused: StaleToken | LeaseLost) -> None:

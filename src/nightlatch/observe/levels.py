@@ -1,0 +1,244 @@
+"""When did a series leave its usual level? A robust detector, pure: each job is compared with its own past.
+
+On logarithms, so that a doubling counts the same for a cent and for ten dollars. The usual is a median for each weekday
+that has been seen often enough, and the spread is what these medians leave. One wild run is never a level: it takes the
+median of three runs to leave it, and two of them that agree.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import exp, log
+from statistics import median
+
+from ..core.value import replace, value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+FEWEST = 12  # runs before anything is called usual
+SETTLED = 30  # runs at a new level, and it is the usual one without anybody's word
+_WINDOW = 120  # runs that the usual is made of
+_OFTEN = 4  # runs on a weekday before it has a median to itself
+_FAR = 3.0  # spreads: beyond them is not the level any more
+_WILD = 6.0  # spreads of a single run
+_LEAST = log(1.3)  # a smaller change is not worth a word
+_FLOOR = 0.04  # of the spread: even a series that never moved may move a little
+_ALIKE = 2.5  # spreads that two runs of one level may differ by
+_YOUNG = 8  # runs: a level of so many is known half as well, and its spread taken as double
+_NOTHING = 0.01  # of the usual: what is less counts as this, since nothing has no logarithm
+
+
+@value(frozen=True, kw_only=True)
+class Point:
+    run: str
+    at: float
+    weekday: int  # 0: Monday
+    amount: float
+
+
+@value(frozen=True, kw_only=True)
+class Shift:
+    """A new level."""
+
+    first: Point  # of the new level
+    last_usual: Point  # before it
+    found: Point  # with this run it was certain
+    usual: float  # what a run took before
+    now: float  # what it takes since
+    over: Point | None = None  # the run that was back at the usual level; None: it lasts
+    settled: bool = False  # it has lasted so long, or was accepted: it is the usual level now
+
+    @property
+    def factor(self) -> float:
+        return self.now / self.usual if self.usual else float("inf")
+
+
+@value(frozen=True, kw_only=True)
+class Wild:
+    """A single run far away from the level, which the next ones were back at."""
+
+    point: Point
+    usual: float
+
+    @property
+    def factor(self) -> float:
+        return self.point.amount / self.usual if self.usual else float("inf")
+
+
+@value(frozen=True, kw_only=True)
+class Levels:
+    shifts: tuple[Shift, ...] = ()  # the oldest first
+    wild: tuple[Wild, ...] = ()
+    usual: float | None = None  # of the newest run's weekday; None: too few runs
+
+    @property
+    def current(self) -> Shift | None:
+        """The shift that the series is in; None: it is at its usual level."""
+        last = self.shifts[-1] if self.shifts else None
+        return last if last and not last.over and not last.settled else None
+
+
+def levels(points: Sequence[Point], accepted: Iterable[float] = ()) -> Levels:
+    """All shifts of a series, in its order. `accepted`: when somebody called the level of that time the usual one."""
+    return _Detector(points, sorted(accepted)).levels()
+
+
+class _Usual:
+    """What the runs of a window have in common."""
+
+    def __init__(self, days: Sequence[int], logs: Sequence[float], window: Sequence[int]) -> None:
+        self._days, self._logs = days, logs
+        self._window = window[-_WINDOW:]
+        self._levels: dict[int, tuple[float, ...]] = {}  # weekday → the levels that a run of it may have
+        by_day: dict[int, list[float]] = {}
+        for index in self._window:
+            by_day.setdefault(days[index], []).append(logs[index])
+        self._by_day = by_day
+        spread = max(1.4826 * median(abs(self.rest(index)) for index in self._window), _FLOOR)
+        self.spread = spread * (1 + _YOUNG / len(self._window))
+
+    def rest(self, index: int) -> float:
+        """What the usual level leaves of a run."""
+        here = self._logs[index]
+        return min([here - level for level in self._of(self._days[index])], key=abs)
+
+    def _of(self, day: int) -> tuple[float, ...]:
+        """A weekday that was seen too rarely is given the benefit of the doubt: the level that explains the run best
+        counts, its own, that of weekends or working days, or that of all days."""
+        if day not in self._levels:
+            same = self._by_day.get(day, [])
+            if len(same) < _OFTEN:
+                alike = [one for other, logs in self._by_day.items() if (other >= 5) == (day >= 5) for one in logs]
+                every = [one for logs in self._by_day.values() for one in logs]
+                self._levels[day] = tuple(median(logs) for logs in (same, alike, every) if logs)
+            else:
+                self._levels[day] = (median(same),)
+        return self._levels[day]
+
+    def left(self, rest: float) -> bool:
+        """Is that not the level any more?"""
+        return abs(rest) > self._limit
+
+    @property
+    def _limit(self) -> float:
+        return max(_FAR * self.spread, _LEAST)
+
+    def new_level(self, rests: Sequence[float]) -> float | None:
+        """Where three runs in a row have gone; None: nowhere. Two that left must agree on it, and the third must lean
+        there, unless it is a wild one to the other side: two wild runs among usual ones are not a level."""
+        middle = median(rests)
+        if not self.left(middle):
+            return None
+        side = 1 if middle > 0 else -1
+        left = sorted(rest for rest in rests if rest * side > self._limit)
+        agree = any(b - a <= max(_ALIKE * self.spread, _LEAST) for a, b in pairwise(left))
+        lean = all(rest * side > self._limit / 2 or -rest * side > self._limit for rest in rests)
+        return middle if agree and lean else None
+
+
+class _Detector:
+    def __init__(self, points: Sequence[Point], accepted: list[float]) -> None:
+        self._points, self._accepted = points, accepted
+        some = median(point.amount for point in points) if points else 0.0
+        smallest = (some or max((point.amount for point in points), default=0.0) or 1.0) * _NOTHING
+        self._logs = [log(max(point.amount, smallest)) for point in points]
+        self._days = [point.weekday for point in points]
+        self._at_level: list[int] = []  # indexes of the runs that make the usual level, and of those not judged yet
+        self._since: list[int] = []  # those since the newest shift began, while it lasts
+        self._before: _Usual | None = None  # the usual before that shift
+        self._known: tuple[int, _Usual] | None = None  # the usual of so many runs
+        self._shifts: list[Shift] = []
+        self._wild: list[Wild] = []
+
+    def levels(self) -> Levels:
+        for index, point in enumerate(self._points):
+            while self._accepted and self._accepted[0] < point.at:
+                self._accept()
+            if self._before:
+                self._follow(index, self._before)
+            else:
+                self._watch(index)
+        if self._accepted:
+            self._accept()
+        usual = None
+        if len(self._at_level) >= FEWEST:
+            last = len(self._points) - 1
+            usual = exp(self._logs[last] - (self._before or self._usual(self._at_level)).rest(last))
+        return Levels(shifts=tuple(self._shifts), wild=tuple(self._wild), usual=usual)
+
+    def _usual(self, indexes: Sequence[int]) -> _Usual:
+        return _Usual(self._days, self._logs, indexes)
+
+    def _watch(self, index: int) -> None:
+        """At the usual level: do the last three runs leave it?"""
+        self._at_level.append(index)
+        if len(self._at_level) < FEWEST + 3:
+            return
+        last, usual = self._at_level[-3:], self._recently_usual()
+        if usual.new_level([usual.rest(each) for each in last]) is not None:
+            usual = self._usual(self._at_level[:-3])
+        rests = [usual.rest(each) for each in last]
+        if usual.new_level(rests) is not None:
+            self._begin(index, usual, median(rests))
+        elif abs(rests[0]) > max(_WILD * usual.spread, 2 * _LEAST) and not usual.left(rests[1]):
+            wild = self._points[last[0]]
+            self._wild.append(Wild(point=wild, usual=exp(self._logs[last[0]] - rests[0])))
+
+    def _recently_usual(self) -> _Usual:
+        """Made anew after some runs: they move a median of many very little."""
+        runs = len(self._at_level) - 3
+        if not self._known or not 0 <= runs - self._known[0] <= runs // 20:
+            self._known = runs, self._usual(self._at_level[:-3])
+        return self._known[1]
+
+    def _begin(self, index: int, usual: _Usual, middle: float) -> None:
+        """The first run is the first one that is nearer to the new level than to the old."""
+        last = self._at_level[-5:]
+        near = [abs(usual.rest(each) - middle) < abs(usual.rest(each)) for each in last]
+        first = near.index(True, -3)
+        while first and near[first - 1]:
+            first -= 1
+        self._since = last[first:]
+        del self._at_level[-len(self._since) :]
+        self._before = self._usual(self._at_level)
+        self._shifts.append(self._made(self._before, self._points[index]))
+
+    def _made(self, usual: _Usual, found: Point) -> Shift:
+        first = self._since[0]
+        old = self._logs[first] - usual.rest(first)
+        risen = median(usual.rest(each) for each in self._since)
+        before = next((each for each in reversed(self._at_level) if not usual.left(usual.rest(each))), first)
+        return Shift(
+            first=self._points[first], last_usual=self._points[before], found=found, usual=exp(old),
+            now=exp(old + risen),
+        )  # fmt: skip
+
+    def _follow(self, index: int, usual: _Usual) -> None:
+        """In a shift: is it over, or has it lasted?"""
+        self._since.append(index)
+        last, half = self._since[-3:], log(self._shifts[-1].factor) / 2
+        rests = [usual.rest(each) for each in last]
+        if len(last) == 3 and median(rests) / half < 1:  # nearer to the old level than to the new one
+            back = next(each for each, rest in zip(last, rests, strict=True) if rest / half < 1)
+            self._at_level += [each for each in self._since if each >= back]
+            self._end(over=self._points[back])
+            return
+        if len(self._since) <= 7:  # more runs say better where the new level is
+            self._shifts[-1] = self._made(usual, self._shifts[-1].found)
+        if len(self._since) >= SETTLED:
+            self._settle()
+
+    def _accept(self) -> None:
+        self._accepted.pop(0)
+        if self._before:
+            self._settle()
+
+    def _settle(self) -> None:
+        self._at_level = self._since
+        self._end(settled=True)
+
+    def _end(self, *, over: Point | None = None, settled: bool = False) -> None:
+        self._shifts[-1] = replace(self._shifts[-1], over=over, settled=settled)
+        self._before, self._since, self._known = None, [], None

@@ -1,0 +1,331 @@
+"""The verdict in a sentence, for a night and for a run: what the terminal, the pages and alerts begin with.
+
+Pure: from plain values to text. Only what is known is said. A reported text is made one printable line here; a front
+end that writes HTML still escapes it.
+"""
+
+from __future__ import annotations
+
+from ..core import printable, statuses
+from ..core.value import value
+from . import figures
+from .figures import count, money, number_word, ordinal, percent, span
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Clock = Callable[[float], str]  # a moment as 02:51, in the ledger's time zone
+
+CALM, DECIDE, ALARM = "calm", "decide", "alarm"  # green, amber, red
+
+LAPSED = "lapsed"
+ENOUGH_RUNS = 12  # so much history before something is called usual
+ENOUGH_REPORTS = 3  # so many progress reports before a pace is known
+_LIKE = 0.15  # so far from the usual is as usual
+_NEARLY_ALL = 0.8  # so much of a rise by one job is nearly all of it
+_LONGEST = 200  # characters of a reported text
+
+
+@value(frozen=True, kw_only=True)
+class Verdict:
+    sentence: str  # the one that a reader can stop at
+    reasons: str = ""  # a second, smaller paragraph
+    tone: str = CALM
+
+
+# ── the night ──
+
+
+@value(frozen=True, kw_only=True)
+class Night:
+    """What the ledger knows of the time since last evening."""
+
+    slots: int = 0  # that were due
+    slots_ran: int = 0
+    ended: int = 0  # runs, where there are no schedules
+    well: int = 0
+    need_you: int = 0
+    alarming: int = 0  # of these: failed, in doubt and the like, not only an approval
+    usd: float = 0.0
+    usual_usd: float | None = None  # None: too little history
+    weekday: str = ""  # Sunday
+    risen: str = ""  # the job that the rise is by, and how much of it
+    risen_share: float = 0.0
+    refused: int = 0
+    journal_whole: bool | None = None  # None: nobody has looked
+    journal_broken_at: str = ""  # entry 812 of articles
+
+
+def night(seen: Night) -> Verdict:
+    """As a page begins."""
+    broken = seen.journal_whole is False
+    first = [f"The journal is broken at {_text(seen.journal_broken_at) or 'an unknown entry'}."] if broken else []
+    return Verdict(
+        sentence=" ".join([*first, _ran(seen), _needs(seen.need_you)]),
+        reasons=" ".join(filter(None, [_used(seen), _refused(seen.refused), _whole(seen.journal_whole)])),
+        tone=ALARM if broken or seen.alarming else DECIDE if seen.need_you else CALM,
+    )
+
+
+def night_in_short(seen: Night) -> list[str]:
+    """As a line of the terminal begins: parts, the most important first."""
+    need = {0: "nothing needs you", 1: "1 thing needs you"}.get(seen.need_you, f"{seen.need_you} things need you")
+    parts = [f"{_ran(seen).removesuffix('.')}, {need}"]
+    if seen.journal_whole is False:
+        parts.insert(0, f"the journal is broken at {_text(seen.journal_broken_at) or 'an unknown entry'}")
+    if seen.usd:
+        usual = f", usually {money(seen.usual_usd)}" if seen.usual_usd is not None else ""
+        parts.append(f"{money(seen.usd)}{usual}")
+    if seen.refused:
+        parts.append(f"{count(seen.refused)} stale write{'s' if seen.refused > 1 else ''} refused")
+    return parts
+
+
+def _ran(seen: Night) -> str:
+    if seen.slots:
+        if seen.slots_ran >= seen.slots:
+            return "The only slot ran." if seen.slots == 1 else f"All {count(seen.slots)} slots ran."
+        return f"{count(seen.slots_ran)} of {count(seen.slots)} slots ran."
+    if not seen.ended:
+        return "Nothing ran."
+    if seen.ended == 1:
+        return "One run ended, well." if seen.well else "One run ended, not well."
+    if seen.well == seen.ended:
+        return f"{count(seen.ended)} runs ended, all of them well."
+    return f"{count(seen.ended)} runs ended, {count(seen.well) if seen.well else 'none'} of them well."
+
+
+def _needs(number: int) -> str:
+    if not number:
+        return "Nothing needs you."
+    return f"{number_word(number).capitalize()} thing{'s need' if number > 1 else ' needs'} you."
+
+
+def _used(seen: Night) -> str:
+    if not seen.usd:
+        return ""
+    used, day = f"{money(seen.usd)} was used", f"{seen.weekday} night".strip()
+    if not seen.usual_usd:
+        return f"{used}."
+    change = seen.usd / seen.usual_usd - 1
+    if abs(change) <= _LIKE:
+        return f"{used}, as on other {day}s."
+    if change > 1:
+        text = f"{used}, {figures.times(seen.usd / seen.usual_usd)} what a usual {day} takes"
+    else:
+        text = f"{used}, {percent(abs(change))} {'more' if change > 0 else 'less'} than on a usual {day}"
+    if change > 0 and seen.risen and seen.risen_share >= 0.5:
+        part = "nearly all" if seen.risen_share >= _NEARLY_ALL else "most"
+        text += f", {part} of the rise by {_text(seen.risen)}"
+    return f"{text}."
+
+
+def _refused(number: int) -> str:
+    if not number:
+        return ""
+    many = number > 1
+    writes = f"{number_word(number).capitalize()} stale write{'s were' if many else ' was'} refused"
+    return f"{writes}; nothing landed twice."
+
+
+def _whole(whole: bool | None) -> str:
+    return "The journal is whole." if whole else ""
+
+
+# ── one run ──
+
+
+@value(frozen=True, kw_only=True)
+class RunFacts:
+    """A run as its sentence needs it; what is not known is left at its default."""
+
+    status: str
+    now: float
+    attempt: int = 0
+    tries: int = 0  # how many there may be
+    started: float | None = None
+    ended: float | None = None
+    again_at: float | None = None  # when the next try is due
+    elapsed: float = 0.0
+    exit_code: int | None = None
+    reason: str = ""
+    last_line: str = ""  # of its output
+    done: int = 0
+    total: int = 0
+    reports: int = 0  # of progress
+    usd: float = 0.0
+    budget_usd: float | None = None
+    timeout: float | None = None
+    stall: float | None = None
+    landed_on: str = ""  # a branch, a folder, an object
+    held_by: str = ""  # who has the lease that it waits for
+    held_until: float | None = None
+    effect: str = ""  # the key of an effect in doubt
+    writes_held: int = 0  # that wait for an approval
+    host: str = ""
+    gone_since: float | None = None  # of a lapsed run's holder
+    by: str = ""  # who cancelled it
+
+
+def run(seen: RunFacts, at: Clock) -> Verdict:
+    make = _SENTENCES.get(seen.status)
+    sentence = make(seen, at) if make else f"{seen.status.capitalize()}."
+    return Verdict(sentence=sentence, tone=tone_of(seen.status))
+
+
+def tone_of(status: str) -> str:
+    if status == statuses.WAITING:
+        return DECIDE
+    return ALARM if status in (*statuses.NEEDS_PERSON, *statuses.FAILURES, LAPSED) else CALM
+
+
+def expected_end(seen: RunFacts) -> float | None:
+    """When it will be done at this pace; None: nobody can know."""
+    if not seen.total or not seen.done or seen.started is None or seen.reports < ENOUGH_REPORTS:
+        return None
+    return seen.started + (seen.now - seen.started) * seen.total / seen.done
+
+
+def _pending(seen: RunFacts, at: Clock) -> str:
+    if not seen.held_by:
+        return "Waits for its turn."
+    until = f" until {at(seen.held_until)}" if seen.held_until else ""
+    return f"Waits for its turn: {_text(seen.held_by)} has the lease{until}."
+
+
+def _waiting(seen: RunFacts, at: Clock) -> str:
+    if seen.writes_held:
+        writes = f"{count(seen.writes_held)} write{'s' if seen.writes_held > 1 else ''}"
+        return f"Holds {writes} until somebody approves {'them' if seen.writes_held > 1 else 'it'}."
+    which = f", {ordinal(seen.attempt + 1)} of {count(seen.tries)}" if seen.tries else ""
+    if seen.again_at is None:
+        return "Waits for its next try."
+    if seen.again_at < seen.now:
+        return f"Its next try{which}{',' if which else ''} was due at {at(seen.again_at)}, and nobody has made it."
+    return f"Tries again at {at(seen.again_at)}{which}."
+
+
+def _running(seen: RunFacts, at: Clock) -> str:
+    end = expected_end(seen)
+    far = f"{count(seen.done)} of {count(seen.total)}" if seen.total else f"{count(seen.done)} done"
+    if end is not None:
+        cost = f" for {money(seen.usd * seen.total / seen.done)}" if seen.usd else ""
+        return f"{far}, done about {at(end)}{cost}."
+    long = f"unning for {span(seen.now - seen.started)}" if seen.started else "unning"
+    if seen.reports or seen.done:
+        return f"{far}, r{long}."
+    return f"R{long}, no progress reported."
+
+
+def _succeeded(seen: RunFacts, at: Clock) -> str:
+    what = f"Landed on {_text(seen.landed_on)}" if seen.landed_on else "Succeeded"
+    when = f" at {at(seen.ended)}" if seen.ended is not None else ""
+    return f"{what}{when}{_attempt(seen)}."
+
+
+def _failed(seen: RunFacts, at: Clock) -> str:
+    when = f" at {at(seen.ended)}" if seen.ended is not None else ""
+    bare = seen.exit_code is not None and seen.reason in ("", f"exit code {seen.exit_code}")
+    code = f" with exit code {seen.exit_code}" if bare else ""
+    why = _text(seen.last_line if bare else seen.reason)
+    return f"Failed{when}{code}{_attempt(seen)}{': ' + why if why else ''}".rstrip(".") + "."
+
+
+def _timed_out(seen: RunFacts, at: Clock) -> str:
+    return f"Not done after {span(seen.timeout or seen.elapsed)}; it was ended."
+
+
+def _stalled(seen: RunFacts, at: Clock) -> str:
+    when = f" at {at(seen.ended)}" if seen.ended is not None else ""
+    return f"No progress{f' for {span(seen.stall)}' if seen.stall else ''}; it was ended{when}."
+
+
+def _over_budget(seen: RunFacts, at: Clock) -> str:
+    if seen.budget_usd:
+        return f"Ended at {money(seen.budget_usd)}, its budget."
+    return f"Ended by its budget: {_text(seen.reason)}." if seen.reason else "Ended by its budget."
+
+
+def _in_doubt(seen: RunFacts, at: Clock) -> str:
+    if seen.effect:
+        return f"Nobody knows whether {_text(seen.effect)} was done."
+    why = f": {_text(seen.reason)}" if seen.reason else ""
+    return f"Nobody knows whether it was done{why}".rstrip(".") + "."
+
+
+def _needs_attention(seen: RunFacts, at: Clock) -> str:
+    why = _text(seen.reason)
+    return (why[:1].upper() + why[1:]).rstrip(".") + "." if why else "It needs your attention."
+
+
+def _lapsed(seen: RunFacts, at: Clock) -> str:
+    host = f" {_text(seen.host)}" if seen.host else ""
+    since = f" since {at(seen.gone_since)}" if seen.gone_since else ""
+    return f"Its holder{host} is gone{since}, and nobody has taken over."
+
+
+def _lost(seen: RunFacts, at: Clock) -> str:
+    when = f" at {at(seen.ended)}" if seen.ended is not None else ""
+    why = f": {_text(seen.reason)}" if seen.reason else ""
+    return f"Lost{when}{why}".rstrip(".") + "."
+
+
+def _cancelled(seen: RunFacts, at: Clock) -> str:
+    by = f" by {_text(seen.by)}" if seen.by else ""
+    when = f" at {at(seen.ended)}" if seen.ended is not None else ""
+    return f"Cancelled{by}{when}."
+
+
+def _attempt(seen: RunFacts) -> str:
+    return f", at the {ordinal(seen.attempt)} attempt" if seen.attempt > 1 else ""
+
+
+_SENTENCES: dict[str, Callable[[RunFacts, Clock], str]] = {
+    statuses.PENDING: _pending,
+    statuses.WAITING: _waiting,
+    statuses.RUNNING: _running,
+    statuses.SUCCEEDED: _succeeded,
+    statuses.FAILED: _failed,
+    statuses.TIMED_OUT: _timed_out,
+    statuses.STALLED: _stalled,
+    statuses.OVER_BUDGET: _over_budget,
+    statuses.IN_DOUBT: _in_doubt,
+    statuses.NEEDS_ATTENTION: _needs_attention,
+    LAPSED: _lapsed,
+    statuses.LOST: _lost,
+    statuses.CANCELLED: _cancelled,
+}
+
+
+# ── a job, and what was used ──
+
+
+@value(frozen=True, kw_only=True)
+class Dearer:
+    """A job that has left its level."""
+
+    job: str
+    factor: float  # of the usual
+    since: str  # Friday, or 3 November
+
+
+def job(name: str, *, runs: int, well: int, dearer: Dearer | None = None) -> Verdict:
+    went = f"{count(well)} of {count(runs)} runs went well" if runs else "no run has ended yet"
+    costs = f"; it costs {figures.times(dearer.factor)} the usual since {dearer.since}" if dearer else ""
+    return Verdict(sentence=f"{_text(name)}: {went}{costs}.", tone=DECIDE if dearer or well < runs else CALM)
+
+
+def usage(usd: float, within: str, *, dearer: Dearer | None = None) -> Verdict:
+    """$139.42 in 30 days. articles has cost 2.9 × the usual since Friday."""
+    first = f"{money(usd)} in {within}." if usd else f"Nothing was used in {within}."
+    if not dearer:
+        return Verdict(sentence=first)
+    rose = f"{_text(dearer.job)} has cost {figures.times(dearer.factor)} the usual since {dearer.since}."
+    return Verdict(sentence=f"{first} {rose}", tone=DECIDE)
+
+
+def _text(reported: str) -> str:
+    """One line, printable, and not endless."""
+    line = printable.printable(reported).strip()
+    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"

@@ -1,0 +1,22 @@
+"""What the work has reported through the socket."""
+
+from __future__ import annotations
+
+
+class Reported:
+    """What an attempt, or an item of a batch, has reported about itself so far."""
+
+    def __init__(self) -> None:
+        self.used: dict[str, float] = {}
+        self.unwritten: dict[str, float] = {}  # of that: what the ledger does not have yet
+        self.unmetered = ""  # why that may not be all
+        self.retry_after = 0.0  # seconds it asked to wait before the next try
+        self.failure = ""  # why it failed, in its own words
+        self.attention = False  # a person has to look
+        self.doubts: set[str] = set()  # effects that nobody knows the end of, and nothing can tell
+        self.waited_at = float("-inf")  # when it last said that it waits for a probe
+        self.abandoned = ""  # an effect that it was in the middle of when it ended
+
+    def add(self, amounts: dict[str, float]) -> None:
+        for unit, amount in amounts.items():
+            self.used[unit] = self.used.get(unit, 0.0) + amount
