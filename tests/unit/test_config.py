@@ -300,7 +300,6 @@ def test_all_mistakes_are_told_at_once_with_line_nearest_name_and_example() -> N
         (8, "did you mean schedule?"),
         (9, "two runs of a job would write at once"),
         (10, "write @@nofile"),
-        (16, 'add meter = "report"'),
         (17, "cannot name a"),
         (18, 'Example: jitter = "5m"'),
         (19, "Bad minute"),

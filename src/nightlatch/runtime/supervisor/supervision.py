@@ -160,7 +160,7 @@ class Supervision:
             if signum in _PASSED_ON:
                 self.work.pass_on(signum)
             else:
-                self.work.ask_to_end(warden.ASKED, 0.0 if self.end_signal else grace, signum)
+                self.work.ask_to_end(warden.SIGNALLED, 0.0 if self.end_signal else grace, signum)
                 self.end_signal = self.end_signal or signum
 
         for signum in ENDING + _PASSED_ON:

@@ -135,6 +135,10 @@ class Checkpoints:
         """How many items do."""
         return sum(clock.now() - reported.waited_at < _WAITS for reported in self._reported.values())
 
+    @property
+    def item_caps(self) -> tuple[Cap, ...]:
+        return self._batch.item_caps
+
     def reported_by(self, item: str) -> Reported:
         """What an item has said of itself, by its digest."""
         return self._reported.setdefault(item, Reported())
