@@ -11,7 +11,7 @@ from tests.support.servers.postgres import PostgresServer
 from nightlatch import ledger
 from nightlatch.core.units import Amounts
 from nightlatch.ledger.ledger import Ledger
-from nightlatch.ledger.model import USED, Used
+from nightlatch.ledger.records import USED, Used
 from nightlatch.system import identity
 
 FEW, MANY, ROUNDS, CHECKS = 1_000, 1_000_000, 7, 200

@@ -12,7 +12,7 @@ from . import exits
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .core.model import Mark, Record
-    from .ledger.model import Run
+    from .ledger.records import RunRow
     from .runtime.child.steps.mapping import Failed, Results
 
 
@@ -99,7 +99,7 @@ class RunEnded(Error):
 
     exit_code: int = exits.NEEDS_PERSON
 
-    def __init__(self, message: str, run: Run) -> None:
+    def __init__(self, message: str, run: RunRow) -> None:
         super().__init__(message)
         self.run = run
 
@@ -209,10 +209,10 @@ def name_of(error: Error | Stop) -> str:
     return next(kind.__name__ for kind in type(error).__mro__ if known.get(kind.__name__) is kind)
 
 
-def again(name: str, said: str, exit_code: int) -> Error | Stop:
+def recreate(name: str, message: str, exit_code: int) -> Error | Stop:
     """What another process has raised, on this side: the same class with the same words and exit code."""
     kind = kinds().get(name, Error)
-    error = kind.__new__(kind, said)  # without __init__: its fields are not words
+    error = kind.__new__(kind, message)  # without __init__: its fields are not words
     if exit_code != kind.exit_code:
         error.exit_code = exit_code
     return error

@@ -208,4 +208,4 @@ def test_inside_a_run_nothing_is_begun_of_what_is_wrong(sqlite_url, tmp_path):
     ledger = open_for(sqlite_url)
     (run,) = ledger.runs(job="walk")
     assert not ledger.effects.every()
-    assert not list(ledger.handled_in(run))
+    assert not list(ledger.nested_in(run))

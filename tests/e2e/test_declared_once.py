@@ -154,7 +154,7 @@ def test_nobody_else_looks_at_a_stores_scheme():
         "gates",
         "runtime/supervisor/publishing/targets.py",
         "runtime/child/batches/item_workspaces.py",
-        "observe/gates.py",
+        "observe/gate_views.py",
         "cli/prove_places.py",
     }
     for path in (ROOT / "src" / "nightlatch").rglob("*.py"):
@@ -256,14 +256,14 @@ def test_a_budgets_unit_is_one_row_and_its_columns(copy):
 
 WITH_COLUMN = """
 from nightlatch.ledger import open_for
-from nightlatch.ledger.inside import _ROW
-from nightlatch.ledger.model import RUN, Run
+from nightlatch.ledger.nested import _ROW
+from nightlatch.ledger.records import RUN, RunRow
 from nightlatch.ledger.snapshot import Snapshot
 book = open_for({store!r})
 (before,) = book.runs(job="x")
 print(repr(before.colour), "colour" in _ROW.tail)
 with book._tables.database.transaction() as execute:
-    made = Run(id="made", job="y", key="k", created=1.0, changed=1.0, colour="red")
+    made = RunRow(id="made", job="y", key="k", created=1.0, changed=1.0, colour="red")
     execute(book._tables.sql(RUN.put), **RUN.by_column(made))
 print(book.run("made") == made, book.find("y", "k").colour, Snapshot(book._tables).runs["made"]["colour"])
 """
@@ -272,7 +272,7 @@ print(book.run("made") == made, book.find("y", "k").colour, Snapshot(book._table
 def test_a_column_of_run_is_one_field_and_one_line_of_sql(copy):
     copy.command("run", "x", "--", "true")  # a ledger that has no such column yet
     copy.migrate("colour", "ALTER TABLE run ADD COLUMN colour TEXT NOT NULL DEFAULT ''\n")
-    copy.add("ledger/model.py", "    parent: str = ", '    colour: str = ""\n')
+    copy.add("ledger/records.py", "    parent: str = ", '    colour: str = ""\n')
     copy.command("run", "x", "--", "true")
     copy.command("audit", "verify")
     assert (
@@ -324,8 +324,8 @@ writer.finish("succeeded")
 
 def test_a_kind_of_journal_entry_is_one_row(copy):
     """It was a text wherever it was written or read, and `show` printed whatever facts it had."""
-    row = 'WHISTLED = Kind("whistled", "whistled {tune}[, {times} times]", run="tune times", job="run tune")\n'
-    copy.add("ledger/kinds.py", "LENT = Kind(", row)
+    row = 'WHISTLED = EntryKind("whistled", "whistled {tune}[, {times} times]", run="tune times", job="run tune")\n'
+    copy.add("ledger/kinds.py", "LENT = EntryKind(", row)
     assert copy.python(WITH_KIND.format(store=copy.store)).splitlines() == [
         "the kind 'whistled' has no field colour on a run's chain: declare it in ledger/kinds.py",
         "'hummed' is not a kind of entry on a run's chain: declare it in ledger/kinds.py",

@@ -11,7 +11,7 @@ import pytest
 
 from nightlatch.errors import OnlyPlanned
 from nightlatch.ledger import open_for
-from nightlatch.ledger.model import Run
+from nightlatch.ledger.records import RunRow
 from nightlatch.runtime.child.planned import Planned
 from nightlatch.store.url import connect
 from tests.support.programs import alive, environment, kill_all, nightlatch, start, until
@@ -124,7 +124,7 @@ class Place:
     def effects(self, job: str) -> dict[str, str]:
         return {one["key"]: one["status"] for one in self.plan(job)["effects"]}  # type: ignore[attr-defined]
 
-    def newest(self, job: str) -> Run:
+    def newest(self, job: str) -> RunRow:
         run = open_for(self.url).newest(job)
         assert run
         return run

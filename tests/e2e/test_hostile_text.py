@@ -13,7 +13,7 @@ import pytest
 from nightlatch.cli.main import COMMANDS
 from nightlatch.cli.main import run as cli
 from nightlatch.core.model import Holder
-from nightlatch.ledger import place
+from nightlatch.ledger import location
 from nightlatch.store import url
 from tests.support.programs import NIGHTLATCH, environment, nightlatch
 
@@ -54,7 +54,7 @@ def hostile(sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     nightlatch(sqlite_url, "lock", "g", "--gate", str(target), "--", "true", env={"LOGNAME": BAD})
     store = url.connect(sqlite_url)
     store.acquire("held", "grant", Holder(incarnation="i", user=STORED, host=STORED), 3600)
-    file, ledger = place.files(sqlite_url)
+    file, ledger = location.files(sqlite_url)
     run = nightlatch(sqlite_url, "runs", "--job", "a", "--json").stdout.split('"run": "')[1][:12]
     for one in (file, ledger):
         poison(one)

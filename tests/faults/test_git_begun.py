@@ -160,10 +160,10 @@ import sys
 from nightlatch.cli.reading import open_reader
 from nightlatch.cli.resolve import settle
 from nightlatch.errors import UsageError
-from nightlatch.observe import undecided
+from nightlatch.observe import open_decisions
 
 reader = open_reader(None)
-(one,) = undecided.named(reader, "k", job="posts")
+(one,) = open_decisions.named(reader, "k", job="posts")
 print("seen", flush=True)
 sys.stdin.readline()
 try:

@@ -18,7 +18,7 @@ from nightlatch import ledger
 from nightlatch.core.model import Holder
 from nightlatch.errors import RunEnded, StaleToken
 from nightlatch.ledger.ledger import Ledger
-from nightlatch.ledger.model import Run
+from nightlatch.ledger.records import RunRow
 from nightlatch.ledger.writer import Writer
 from tests.support.programs import until
 
@@ -53,7 +53,7 @@ def told(reading: int) -> int:
     return len(content) // 4
 
 
-def seen(book: Ledger, run_id: str) -> Run:
+def seen(book: Ledger, run_id: str) -> RunRow:
     run = book.run(run_id)
     assert run
     return run
@@ -150,7 +150,7 @@ def test_one_of_many_openers_makes_the_run(ledger_url):
     books = [ledger.open_for(ledger_url) for _ in range(6)]
     for key in map(str, range(5)):
         runs = in_threads([partial(book.open_run, "job", key) for book in books])
-        assert len({run.id if isinstance(run, Run) else run for run in runs}) == 1, runs
+        assert len({run.id if isinstance(run, RunRow) else run for run in runs}) == 1, runs
     assert books[0].verify().breaks == ()
 
 

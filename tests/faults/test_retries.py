@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nightlatch.ledger import open_for
-from nightlatch.ledger.model import Run
+from nightlatch.ledger.records import RunRow
 from nightlatch.store import url as stores
 from tests.support.programs import TOOL, faketime, nightlatch, start, until
 
@@ -32,7 +32,7 @@ class Between:
         until(lambda: self.attempts() or self.process.poll() is not None)
         until(lambda: self.run().status != "running")
 
-    def run(self) -> Run:
+    def run(self) -> RunRow:
         found = open_for(self.store).find("job", "k")
         assert found
         return found

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nightlatch.ledger.kinds import Kind
+from nightlatch.ledger.kinds import EntryKind
 
-SAID = Kind("said", "said", run="number text nul half yes none é", job="what")
-ONE = Kind("one", "one", run="")
-TWO = Kind("two", "two", run="")
+SAID = EntryKind("said", "said", run="number text nul half yes none é", job="what")
+ONE = EntryKind("one", "one", run="")
+TWO = EntryKind("two", "two", run="")

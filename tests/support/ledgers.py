@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from nightlatch.core.model import Holder
-from nightlatch.ledger.audit import Verdict
+from nightlatch.ledger.audit import AuditResult
 from nightlatch.ledger.chain import link
 from nightlatch.ledger.ledger import Ledger
-from nightlatch.ledger.model import Run
+from nightlatch.ledger.records import RunRow
 from nightlatch.ledger.writer import Writer
 
 ME = Holder(incarnation="i", user="ann", host="here")
@@ -19,7 +19,7 @@ def begun(book: Ledger, token: int = 1, *, key: str = "k", job: str = "job", hol
     return book.seal(run.id, token=token, grant=f"grant-{token}", holder=holder)
 
 
-def night(book: Ledger, key: str = "k", *, job: str = "job", ends: bool = True) -> Run:
+def night(book: Ledger, key: str = "k", *, job: str = "job", ends: bool = True) -> RunRow:
     """A run with entries 1 (opened), 2 (started), 3 to 7 (said) and, if it ends, 8 (ended)."""
     writer = begun(book, key=key, job=job)
     for number in range(5):
@@ -32,7 +32,7 @@ def tamper(book: Ledger, sql: str, **values: object) -> None:
         execute(book._tables.sql(sql), **values)
 
 
-def first(verdict: Verdict) -> tuple[str, int]:
+def first(verdict: AuditResult) -> tuple[str, int]:
     return verdict.breaks[0].chain, verdict.breaks[0].seq
 
 

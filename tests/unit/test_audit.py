@@ -7,7 +7,7 @@ import pytest
 from nightlatch.errors import UsageError
 from nightlatch.ledger.chain import link
 from nightlatch.ledger.ledger import Ledger
-from nightlatch.ledger.model import Run
+from nightlatch.ledger.records import RunRow
 from tests.support.ledgers import CHAIN, ME, first, night, rewritten, tamper
 
 
@@ -190,7 +190,7 @@ def test_what_is_no_head_is_refused(book, text):
         book.verify([text])
 
 
-def stepped(book: Ledger, *, ends: bool = True) -> Run:
+def stepped(book: Ledger, *, ends: bool = True) -> RunRow:
     """A run with three steps, on a chain of their own."""
     run = book.open_run("job", "k")
     writer = book.seal(run.id, token=1, grant="g", holder=ME)

@@ -15,14 +15,14 @@ from nightlatch.ledger import kinds
 from nightlatch.ledger.chain import link, pack
 from nightlatch.ledger.items import ITEM
 from nightlatch.ledger.ledger import Ledger
-from nightlatch.ledger.model import Run
+from nightlatch.ledger.records import RunRow
 from nightlatch.system import clock
 from tests.support.ledgers import CHAIN, ME, OTHER, begun, night, rewritten, tamper
 
 DAY = 86400.0
 
 
-def log_line(run: Run, at: float | None = None) -> str:
+def log_line(run: RunRow, at: float | None = None) -> str:
     """As it stands in runs.log, which is kept elsewhere."""
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at or clock.wall()))
     return f"ts={stamp} job={run.job} run={run.id} status={run.status} head={run.anchor}"
@@ -48,12 +48,12 @@ def ago(seconds: float) -> int:
     return int((clock.wall() - seconds) * 1000)
 
 
-def remove_run(book: Ledger, run: Run) -> None:
+def remove_run(book: Ledger, run: RunRow) -> None:
     for table, column in (("journal", "chain"), ("run", "id"), ("attempt", "run"), ("usage", "run")):
         tamper(book, f"DELETE FROM {{prefix}}{table} WHERE {column} = :run", run=run.id)
 
 
-def change_run(book: Ledger, run: Run) -> None:
+def change_run(book: Ledger, run: RunRow) -> None:
     tamper(book, "UPDATE {prefix}journal SET body = 'number=9' WHERE chain = :run AND seq = 4", run=run.id)
     rewritten(book, run.id)
 
@@ -154,7 +154,7 @@ def test_a_prune_by_hand_is_whole_once_a_newer_head_is_kept(book):
     assert not book.verify([log_line(run)], keep=-3600).breaks
 
 
-def storied(book: Ledger) -> Run:
+def storied(book: Ledger) -> RunRow:
     """A run with two attempts, usage, progress, a person's words and an end."""
     writer = begun(book, key="s")
     writer.usage(usd=0.25, tokens=100)

@@ -9,7 +9,7 @@ import pytest
 
 import nightlatch
 from nightlatch.ledger import kinds
-from nightlatch.ledger.kinds import ROWS, Kind
+from nightlatch.ledger.kinds import ROWS, EntryKind
 from tests.support.ledgers import begun
 
 SOURCE = Path(nightlatch.__file__).parent
@@ -90,4 +90,4 @@ def test_no_other_file_names_a_kind_by_its_text():
 
 
 def test_a_kind_is_its_name():
-    assert isinstance(kinds.ENDED, Kind) and kinds.ENDED == "ended" and ROWS["ended"] is kinds.ENDED
+    assert isinstance(kinds.ENDED, EntryKind) and kinds.ENDED == "ended" and ROWS["ended"] is kinds.ENDED

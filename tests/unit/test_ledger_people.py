@@ -7,7 +7,7 @@ import time
 import pytest
 
 from nightlatch.errors import RunEnded, UsageError
-from nightlatch.ledger import deciding
+from nightlatch.ledger import decisions
 from tests.support.ledgers import ME, begun
 
 
@@ -47,7 +47,7 @@ def test_a_person_resolves_what_is_in_doubt(book, outcome):
 def test_of_two_people_who_looked_at_the_same_the_second_is_not_heard(book):
     seen = begun(book).finish("in-doubt")
     book.resolve(seen.id, "failed", "ann")
-    assert deciding.resolve(book._tables, seen, "succeeded", "bob") is None
+    assert decisions.resolve(book._tables, seen, "succeeded", "bob") is None
     assert book.run(seen.id).status == "failed"
     assert [entry.facts.get("by") for entry in book.job_entries("job")] == [None, None, "ann"]
 

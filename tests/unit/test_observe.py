@@ -21,13 +21,13 @@ from nightlatch.errors import StoreUnreachable
 from nightlatch.gates.file import File
 from nightlatch.ledger import kinds, open_for
 from nightlatch.ledger.ledger import Ledger
-from nightlatch.ledger.model import Run
-from nightlatch.observe import leases, undecided, usage
+from nightlatch.ledger.records import RunRow
+from nightlatch.observe import lease_views, open_decisions, usage_report
 from nightlatch.observe.details import details
-from nightlatch.observe.gates import gate_view
+from nightlatch.observe.gate_views import gate_view
 from nightlatch.observe.overview import overview
-from nightlatch.observe.reader import NoStore, Reader
-from nightlatch.observe.runs import recent, start, view
+from nightlatch.observe.reader import NoStore, StoreReader
+from nightlatch.observe.run_views import recent, start, view
 from nightlatch.store import url
 from nightlatch.system import identity
 from tests.support.ledgers import begun
@@ -43,16 +43,16 @@ def book(ledger_url: str) -> Ledger:
 
 
 @pytest.fixture
-def reader(ledger_url: str, book: Ledger) -> Reader:
+def reader(ledger_url: str, book: Ledger) -> StoreReader:
     book.id  # noqa: B018 - it is there
-    return Reader(ledger_url)
+    return StoreReader(ledger_url)
 
 
-def ended(book: Ledger, job: str, status: str, reason: str = "", key: str = "k") -> Run:
+def ended(book: Ledger, job: str, status: str, reason: str = "", key: str = "k") -> RunRow:
     return begun(book, job=job, key=key).finish(status, reason=reason)
 
 
-def running(book: Ledger, store_url: str, job: str) -> Run:
+def running(book: Ledger, store_url: str, job: str) -> RunRow:
     """With its holder, this process, at work."""
     run = book.open_run(job, "k", command="true", host="here")
     granted = url.connect(store_url).acquire(job, "grant-1", HERE, 60.0)
@@ -153,43 +153,45 @@ def test_an_effect_in_doubt_is_named_by_its_key_and_scope(reader, book):
 
     doubt("once", "-f")
     doubt("mails", "-f")
-    (once,), (mails,) = ([one for one in undecided.here(reader) if one.scope == scope] for scope in ("once", "mails"))
+    (once,), (mails,) = (
+        [one for one in open_decisions.here(reader) if one.scope == scope] for scope in ("once", "mails")
+    )
     assert once.sentence == "the effect -f is in-doubt: exit code 7"
     assert once.resolve("done").words == ("resolve", "--", "-f", "done")
     assert once.resolve(whole=True).words == ("resolve", "--scope", "once", "--", "-f")
     assert mails.resolve("done").words == ("resolve", "--scope", "mails", "--", "-f", "done")
-    assert undecided.named(reader, "-f", scope="mails") == [mails]
-    assert [one.key for one in overview(reader, None).undecided_besides_runs] == ["-f", "-f"]
+    assert open_decisions.named(reader, "-f", scope="mails") == [mails]
+    assert [one.key for one in overview(reader, None).decisions_besides_runs] == ["-f", "-f"]
 
 
 def test_an_effect_that_is_done_needs_nobody(reader, book):
     effect = book.effects.begin("once", "k", attempt=1, token=1, grant="g", holder=HERE, command="c", input="",
                                 lasting=60)  # fmt: skip
-    assert undecided.here(reader) == []  # it is being done
+    assert open_decisions.here(reader) == []  # it is being done
     book.effects.finish(effect, DONE, exit_code=0, result="", reason="")
-    assert undecided.here(reader) == [] and overview(reader, None).empty
+    assert open_decisions.here(reader) == [] and overview(reader, None).empty
 
 
 def test_usage_by_job_and_by_day(reader, book):
     writer = begun(book)
     writer.usage(usd=0.5, tokens=100)
     writer.usage(usd=0.25)
-    by_job, by_day = usage.report(reader), usage.report(reader, by_day=True)
+    by_job, by_day = usage_report.report(reader), usage_report.report(reader, by_day=True)
     assert by_job.facts() == [{"version": 1, "job": "job", "usd": 0.75, "tokens": 100, "calls": 0, "units": 0}]
     assert sum(row.usd for row in by_day.rows) == 0.75 and all(len(str(fact["day"])) == 10 for fact in by_day.facts())
-    assert usage.report(reader, job="another").rows == ()
+    assert usage_report.report(reader, job="another").rows == ()
 
 
 def test_leases_with_what_was_begun_under_them_and_has_not_ended(any_store):
     store = url.connect(any_store)
     key = Begun(key="two words", attempt=1)
     first = store.acquire("nightly", "grant", HERE, 60.0, begin=key if store.lists_begun else None)
-    (seen,) = leases.every(store)
-    assert (one := leases.lease(store, "nightly")) and one.record.grant == seen.record.grant == "grant"
+    (seen,) = lease_views.every(store)
+    assert (one := lease_views.lease(store, "nightly")) and one.record.grant == seen.record.grant == "grant"
     assert (seen.record.token, seen.facts()["held"], seen.left_behind) == (first.token, True, 0)
     store.release("nightly", "grant")
-    (seen,) = leases.every(store)
-    assert not seen.facts()["held"] and leases.lease(store, "none") is None
+    (seen,) = lease_views.every(store)
+    assert not seen.facts()["held"] and lease_views.lease(store, "none") is None
     if store.lists_begun:
         (left,) = seen.begun
         assert left.resolve is not None
@@ -218,9 +220,9 @@ LOOKS = [
     lambda reader, run: overview(reader, None),
     lambda reader, run: recent(reader, limit=10),
     details,
-    lambda reader, run: usage.report(reader, by_day=True),
-    lambda reader, run: (leases.every(reader.store), leases.lease(reader.store, run.job)),
-    lambda reader, run: undecided.named(reader, "k"),
+    lambda reader, run: usage_report.report(reader, by_day=True),
+    lambda reader, run: (lease_views.every(reader.store), lease_views.lease(reader.store, run.job)),
+    lambda reader, run: open_decisions.named(reader, "k"),
 ]
 
 
@@ -288,10 +290,10 @@ def test_the_check_sees_what_belongs_to_a_screen(source):
 def test_looking_at_a_store_that_has_no_ledger_yet_makes_none(any_store, tmp_path):
     store = url.connect(any_store)
     store.acquire("nightly", "grant", HERE, 60.0)
-    reader = Reader(any_store)
-    assert overview(reader, None).empty and recent(reader, limit=10) == [] and usage.report(reader).rows == ()
-    assert undecided.named(reader, "k") == [] and reader.ledger.run("7k3f") is None
-    assert [seen.record.name for seen in leases.every(reader.store)] == ["nightly"]
+    reader = StoreReader(any_store)
+    assert overview(reader, None).empty and recent(reader, limit=10) == [] and usage_report.report(reader).rows == ()
+    assert open_decisions.named(reader, "k") == [] and reader.ledger.run("7k3f") is None
+    assert [seen.record.name for seen in lease_views.every(reader.store)] == ["nightly"]
     assert list(tmp_path.rglob("*ledger*")) == []
     if any_store.startswith("postgresql"):
         assert PostgresDatabase(any_store, "ledger").areas() == {"store"}
@@ -299,7 +301,7 @@ def test_looking_at_a_store_that_has_no_ledger_yet_makes_none(any_store, tmp_pat
 
 def test_looking_into_an_empty_database_makes_no_store(postgres_url):
     with pytest.raises(NoStore, match="there is no store at postgresql://"):
-        Reader(postgres_url)
+        StoreReader(postgres_url)
     assert PostgresDatabase(postgres_url, "ledger").areas() == set()
 
 
@@ -312,7 +314,7 @@ def test_looking_at_a_file_that_is_not_a_store_leaves_it_as_it_is(tmp_path, cont
             connection.execute("CREATE TABLE other (x)")
     before = path.read_bytes()
     with pytest.raises(NoStore, match="there is no store at"):
-        Reader(f"sqlite:///{path}")
+        StoreReader(f"sqlite:///{path}")
     assert path.read_bytes() == before and not list(tmp_path.glob("*ledger*"))
 
 
@@ -320,10 +322,10 @@ def test_the_connection_of_a_view_refuses_to_write(sqlite_url):
     url.connect(sqlite_url).id  # noqa: B018
     open_for(sqlite_url).open_run("report", "k")
     with pytest.raises(StoreUnreachable, match="read-only"):
-        Reader(sqlite_url).ledger.open_run("report", "another")
+        StoreReader(sqlite_url).ledger.open_run("report", "another")
 
 
 def test_there_is_nothing_to_read_of_a_store_that_is_not_there(tmp_path):
     with pytest.raises(NoStore, match="there is no store at"):
-        Reader(f"sqlite:///{tmp_path}/misspelt.db")
+        StoreReader(f"sqlite:///{tmp_path}/misspelt.db")
     assert list(tmp_path.iterdir()) == []

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nightlatch.cli import screen
-from nightlatch.cli.plain import Plain
+from nightlatch.cli.strip_ansi import AnsiStripper
 from nightlatch.core import advice
 from nightlatch.core.printable import printable
 from nightlatch.runtime.supervisor.run import kept_output
@@ -23,21 +23,21 @@ SHOWN = b"ared b c d e fg\nh\n50%"
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
 def test_escapes_are_stripped_however_the_output_is_cut(size):
-    plain = Plain()
+    plain = AnsiStripper()
     pieces = [plain.feed(HOSTILE[at : at + size]) for at in range(0, len(HOSTILE), size)]
     assert b"".join(pieces) + plain.end() == SHOWN
 
 
 @pytest.mark.parametrize("begun", [b"\x1b", b"\x1b[31", b"\x1b]0;never ended", b"\xc2"])
 def test_an_escape_without_an_end_never_reaches_the_terminal(begun):
-    plain = Plain()
+    plain = AnsiStripper()
     shown = plain.feed(b"text " + begun) + plain.end()
     assert shown.startswith(b"text ")
     assert b"\x1b" not in shown
 
 
 def test_a_string_that_never_ends_does_not_hold_up_the_output_for_ever():
-    plain = Plain()
+    plain = AnsiStripper()
     shown = b"".join(plain.feed(b"\x1b]0;" + b"x" * 50_000) for _ in range(4))
     assert b"\x1b" not in shown
     shown += plain.feed(b"y" * 200_000)
@@ -46,7 +46,7 @@ def test_a_string_that_never_ends_does_not_hold_up_the_output_for_ever():
 
 def test_text_in_any_encoding_stays_as_it_is():
     text = "Übermäßig – 夜 🌙\n".encode() + b"caf\xe9\n\ttab\n"
-    plain = Plain()
+    plain = AnsiStripper()
     assert plain.feed(text) + plain.end() == text
 
 

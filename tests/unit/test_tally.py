@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from nightlatch.ledger.model import USED
+from nightlatch.ledger.records import USED
 from nightlatch.system import clock, zone
 from tests.support.ledgers import begun
 

@@ -8,7 +8,7 @@ from .arguments import Parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..ledger.audit import Verdict
+    from ..ledger.audit import AuditResult
 
 _PURPOSE = """\
 Is the journal whole?
@@ -52,7 +52,7 @@ def main(argv: list[str]) -> int:
     return _print_heads(ledger.heads(), args.json)
 
 
-def _verify(verdict: Verdict, as_json: bool) -> int:
+def _verify(verdict: AuditResult, as_json: bool) -> int:
     if as_json:
         import json
 
@@ -69,12 +69,12 @@ def _verify(verdict: Verdict, as_json: bool) -> int:
     for found in verdict.breaks:
         print(printable(str(found)))
     if verdict.breaks:
-        raise _Broken(
+        raise _JournalBroken(
             f"the journal is broken: {len(verdict.breaks)} of its {verdict.chains} chains. What is before the entries "
             f"named above is whole; compare what follows, and the rows, with the runs' logs and with a backup"
         )
     if verdict.unproven:
-        raise _Broken(
+        raise _JournalBroken(
             f"the heads of {', '.join(verdict.unproven)} are older than what retention has left, so they prove "
             f"nothing: give newer ones, or the log lines that they came with"
         )
@@ -111,5 +111,5 @@ def _kept(path: str) -> list[str]:
     return found
 
 
-class _Broken(Error):
+class _JournalBroken(Error):
     exit_code = 1

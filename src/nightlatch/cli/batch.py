@@ -13,7 +13,7 @@ from ..core.passwords import without_password
 from ..core.value import replace
 from ..errors import UsageError
 from .arguments import Parser, split_command
-from .told import store_of_run
+from .in_run import store_of_run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

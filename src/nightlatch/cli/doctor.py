@@ -11,11 +11,11 @@ from importlib import import_module
 from ..core.passwords import hide_password
 from ..core.printable import printable
 from ..errors import Error, UsageError
-from ..ledger import place
+from ..ledger import location
 from ..store import url
 from ..system import cgroup, clock, identity, lifetime, tree
 from .arguments import Parser
-from .told import store_of_run
+from .in_run import store_of_run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def _prove(where: str, targets: list[str], as_json: bool) -> int:
 
 def findings(where: str) -> Iterator[Finding]:
     yield from _machine()
-    new = url.ledger_of(where) == url.BESIDE and not os.path.exists(place.files(where)[0])
+    new = url.ledger_of(where) == url.BESIDE and not os.path.exists(location.files(where)[0])
     try:
         store = url.connect(where)
         started = time.perf_counter()

@@ -7,7 +7,7 @@ import sqlite3
 import stat
 
 from ..database import schema
-from ..ledger.place import files
+from ..ledger.location import files
 from ..system import storage
 
 TYPE_CHECKING = False

@@ -9,17 +9,17 @@ from ..core import advice
 from ..core.printable import printable
 from ..errors import UsageError
 from ..gates import at
-from ..observe.gates import gate_view
+from ..observe.gate_views import gate_view
 from ..store import url
 from .arguments import Parser
+from .in_run import store_of_run
 from .json_out import print_json
-from .told import store_of_run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..core.protocols import Inspectable
     from ..gates.sql import Sql
-    from ..observe.gates import GateView
+    from ..observe.gate_views import GateView
     from .arguments import Namespace
 
 _PURPOSE = """\

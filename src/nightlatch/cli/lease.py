@@ -10,19 +10,19 @@ from ..core import advice, duration
 from ..core.model import check_name
 from ..core.printable import printable
 from ..errors import Busy, LeaseLost, UsageError
-from ..observe import leases
+from ..observe import lease_views
 from ..runtime.shared.leases.acquire import acquire
 from ..runtime.shared.leases.lease import ttl_seconds
 from ..store import held, url
 from ..system import identity, printing, process
 from .arguments import Namespace, Parser
+from .in_run import store_of_run
 from .json_out import print_json
-from .told import store_of_run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..core.protocols import Store
-    from ..observe.leases import LeaseView
+    from ..observe.lease_views import LeaseView
 
 _PURPOSE = """\
 Leases for scripts that span processes.
@@ -146,7 +146,7 @@ def _release(store: Store, args: Namespace) -> int:
 
 
 def _show(store: Store, args: Namespace) -> int:
-    seen = leases.lease(store, args.name)
+    seen = lease_views.lease(store, args.name)
     if seen is None:
         raise UsageError(
             f"there is no lease {args.name} in {store.url}: {advice.command('lease', 'list')} shows those there are"
@@ -160,7 +160,7 @@ def _show(store: Store, args: Namespace) -> int:
 
 
 def _list(store: Store, args: Namespace) -> int:
-    for seen in leases.every(store):
+    for seen in lease_views.every(store):
         record = seen.record
         if args.json:
             print_json(seen.facts())

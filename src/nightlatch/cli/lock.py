@@ -7,7 +7,7 @@ import sys
 from ..errors import Busy, UsageError
 from ..runtime.supervisor.leases.supervise import supervise
 from .arguments import Parser, split_command
-from .told import store_of_run
+from .in_run import store_of_run
 
 _PURPOSE = """\
 Run a command while holding the lease NAME.

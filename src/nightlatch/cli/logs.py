@@ -6,7 +6,7 @@ import sys
 
 from ..core import advice, statuses
 from ..errors import UsageError
-from ..observe.runs import next_of
+from ..observe.run_views import next_of
 from ..runtime.supervisor.run import kept_output
 from ..system import clock, identity
 from .arguments import Parser
@@ -14,8 +14,8 @@ from .reading import open_reader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..ledger.model import Run
-    from ..observe.reader import Reader
+    from ..ledger.records import RunRow
+    from ..observe.reader import StoreReader
 
 _PURPOSE = """\
 What a run's command printed, all attempts together; secrets were taken out when it was kept. Of a job: its newest
@@ -53,7 +53,7 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _explain(run: Run, follow: bool) -> None:
+def _explain(run: RunRow, follow: bool) -> None:
     """Why there is no output; nothing to say if it is still to come, and waited for."""
     here = not run.host or run.host == identity.host()
     if not here:
@@ -69,7 +69,7 @@ def _explain(run: Run, follow: bool) -> None:
 class _Over:
     """Has the run ended, or its holder gone? Asked often, it looks seldom."""
 
-    def __init__(self, reader: Reader, run: Run) -> None:
+    def __init__(self, reader: StoreReader, run: RunRow) -> None:
         self._reader, self._run, self._look_at = reader, run.id, 0.0
         self.status = ""
 
@@ -81,9 +81,9 @@ class _Over:
 
 
 def _pass_on(folder: str, raw: bool, over: _Over | None) -> None:
-    from .plain import Plain
+    from .strip_ansi import AnsiStripper
 
-    plain, out = Plain(), sys.stdout.buffer
+    plain, out = AnsiStripper(), sys.stdout.buffer
     for data in kept_output.follow(folder, over) if over else kept_output.read(folder):
         out.write(data if raw else plain.feed(data))
         out.flush()

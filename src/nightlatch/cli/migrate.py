@@ -6,7 +6,7 @@ from ..errors import UsageError
 from ..store import url
 from ..store.sql import SqlStore
 from .arguments import Parser
-from .told import store_of_run
+from .in_run import store_of_run
 
 _PURPOSE = """\
 Bring the store's tables up to date. Any command does so at its first use; this is for a database where the

@@ -9,7 +9,7 @@ from ..core.printable import printable
 from ..errors import Busy, InDoubt, UsageError
 from ..system import printing
 from .arguments import Parser, split_command
-from .told import store_of_run
+from .in_run import store_of_run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

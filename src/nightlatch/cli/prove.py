@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..core.protocols import Store
-    from .prove_places import Place
+    from .prove_places import TrialPlace
 
 _PATIENCE = 180.0  # seconds for what a worker has to say
 _TTL = {"sqlite": 2.0, "postgresql": 3.0, "postgres": 3.0}
@@ -95,7 +95,7 @@ class _Trial:
         self.store: Store = url.connect(where)
         self.proof = Proof(self.store.url)
         self.places = places(targets, self.number)
-        self.made: list[Place] = []
+        self.made: list[TrialPlace] = []
         self.ttl = _TTL.get(where.partition(":")[0], _TTL_ELSEWHERE)
         outer = {name: text for name, text in os.environ.items() if not name.startswith("NIGHTLATCH_")}
         self.env = {**outer, url.ENV: where}  # a run that we are called in has nothing to do with it

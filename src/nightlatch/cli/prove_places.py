@@ -20,32 +20,32 @@ if TYPE_CHECKING:
 PREFIX = "nightlatch-prove-"
 
 
-def places(targets: list[str], number: str) -> list[Place]:
+def places(targets: list[str], number: str) -> list[TrialPlace]:
     return [beside(target, f"{number}-{place}") for place, target in enumerate(targets, 1)]
 
 
-def beside(target: str, number: str) -> Place:
+def beside(target: str, number: str) -> TrialPlace:
     """The place that belongs to `target` in the proof `number`; nothing is made yet."""
     from ..gates.file import File
     from ..gates.folder import Folder
 
     if target.startswith("git+"):
-        return _Branch(target, number)
+        return _BranchPlace(target, number)
     if target.startswith(("postgresql:", "postgres:")):
-        return _Table(target, number)
+        return _TablePlace(target, number)
     if target.startswith("sqlite:"):
-        return _Database(target, os.path.dirname(_sqlite_path(target)), number)
+        return _DatabasePlace(target, os.path.dirname(_sqlite_path(target)), number)
     if target.startswith(("s3:", "gs:", "az:")):
-        return _Object(target, number)
+        return _ObjectPlace(target, number)
     gate = at(target)
     if isinstance(gate, Folder):
-        return _Folder(target, os.path.dirname(os.path.abspath(gate.path)), number)
+        return _FolderPlace(target, os.path.dirname(os.path.abspath(gate.path)), number)
     if isinstance(gate, File):
-        return _File(target, os.path.dirname(os.path.abspath(gate.path)), number)
+        return _FilePlace(target, os.path.dirname(os.path.abspath(gate.path)), number)
     raise UsageError(f"{target} is no target that can be tried: name a file, a folder, a database, a branch, an object")
 
 
-class Place:
+class TrialPlace:
     """`target` is yours, and stays as it is."""
 
     def __init__(self, target: str, number: str) -> None:
@@ -68,7 +68,7 @@ class Place:
         raise NotImplementedError
 
 
-class _OnDisk(Place):
+class _OnDiskPlace(TrialPlace):
     def __init__(self, target: str, folder: str, number: str) -> None:
         super().__init__(target, number)
         self.folder = os.path.join(folder, f".{self.name}")
@@ -83,7 +83,7 @@ class _OnDisk(Place):
         shutil.rmtree(self.folder)
 
 
-class _File(_OnDisk):
+class _FilePlace(_OnDiskPlace):
     def gate(self) -> Any:
         from ..gates.file import File
 
@@ -96,7 +96,7 @@ class _File(_OnDisk):
         return _content(os.path.join(self.folder, "file"))
 
 
-class _Folder(_OnDisk):
+class _FolderPlace(_OnDiskPlace):
     def gate(self) -> Any:
         from ..gates.folder import Folder
 
@@ -112,7 +112,7 @@ class _Folder(_OnDisk):
         return _content(os.path.join(self.folder, "folder", "file"))
 
 
-class _Sql(Place):
+class _SqlPlace(TrialPlace):
     def connect(self) -> Any:
         raise NotImplementedError
 
@@ -133,7 +133,7 @@ class _Sql(Place):
             connection.commit()
 
 
-class _Database(_OnDisk, _Sql):
+class _DatabasePlace(_OnDiskPlace, _SqlPlace):
     """SQLite: a file beside yours."""
 
     @property
@@ -155,7 +155,7 @@ class _Database(_OnDisk, _Sql):
         return sqlite3.connect(self._path, timeout=30)
 
 
-class _Table(_Sql):
+class _TablePlace(_SqlPlace):
     """PostgreSQL: a table in the same database. What every gate there shares, the schema nightlatch_gates, stays."""
 
     def __init__(self, target: str, number: str) -> None:
@@ -186,7 +186,7 @@ class _Table(_Sql):
             connection.commit()
 
 
-class _Branch(Place):
+class _BranchPlace(TrialPlace):
     def gate(self) -> Any:
         from ..gates.git import Git
 
@@ -216,7 +216,7 @@ class _Branch(Place):
         self.gate()._fence.repository.delete([f"refs/heads/{self.name}", names.fence(self.name)])
 
 
-class _Object(Place):
+class _ObjectPlace(TrialPlace):
     def gate(self) -> Any:
         from ..gates.objects import Object
 

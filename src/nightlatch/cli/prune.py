@@ -9,7 +9,7 @@ from ..runtime.supervisor.afterwards import pruning, retention
 from ..system import clock
 from . import screen
 from .arguments import Parser
-from .deciding import who
+from .decisions import who
 from .json_out import print_json
 from .reading import open_reader
 

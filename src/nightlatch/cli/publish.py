@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..errors import LeaseLost, StaleToken, UsageError
 from ..runtime.child import publishing as asking
 from .arguments import Parser
-from .told import note_refusal, store_of_run
+from .in_run import note_refusal, store_of_run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

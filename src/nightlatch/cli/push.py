@@ -10,7 +10,7 @@ from ..gates.worktree import Worktree
 from ..runtime.child import publishing as asking
 from ..runtime.child.inherited import Inherited
 from .arguments import Parser
-from .told import note_refusal, store_of_run
+from .in_run import note_refusal, store_of_run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

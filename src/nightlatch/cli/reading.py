@@ -6,16 +6,16 @@ import os
 
 from ..core import advice, duration
 from ..observe import reader
-from ..observe.reader import NoStore, Reader
+from ..observe.reader import NoStore, StoreReader
 from ..store import url
 from ..system import clock
-from .told import store_of_run
+from .in_run import store_of_run
 
 
-def open_reader(store: str | None, *, listing: bool = False) -> Reader:
+def open_reader(store: str | None, *, listing: bool = False) -> StoreReader:
     """Of the store that `--store` names, or of the run that this is called in."""
     try:
-        return Reader(url.resolve(store or store_of_run()))
+        return StoreReader(url.resolve(store or store_of_run()))
     except NoStore as error:
         raise _explained(error, store, listing) from None
 

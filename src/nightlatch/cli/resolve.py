@@ -7,22 +7,22 @@ from ..core.effects import STORE_WIDE
 from ..core.printable import printable
 from ..errors import InDoubt, RunEnded, UsageError
 from ..ledger import open_for
-from ..observe import undecided
+from ..observe import open_decisions
 from ..observe.reader import NEEDS_DECISION
-from ..observe.runs import facts, start
+from ..observe.run_views import facts, start
 from ..runtime.supervisor.afterwards import decide
 from . import screen
 from .arguments import Parser
-from .deciding import title, who
+from .decisions import title, who
 from .json_out import print_json
 from .reading import open_reader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..core.advice import Advice
-    from ..ledger.model import Run
-    from ..observe.reader import Reader
-    from ..observe.undecided import Undecided
+    from ..ledger.records import RunRow
+    from ..observe.open_decisions import OpenDecision
+    from ..observe.reader import StoreReader
     from .arguments import Namespace
 
 _PURPOSE = """\
@@ -65,7 +65,7 @@ def main(argv: list[str]) -> int:
     args = parser.parse_args(argv)
     args.__dict__.update(wait=duration.parse(args.wait, what="--wait"))
     reader = open_reader(args.store)
-    found = undecided.named(reader, args.what, scope=args.scope, batch=args.batch, job=args.job)
+    found = open_decisions.named(reader, args.what, scope=args.scope, batch=args.batch, job=args.job)
     run = None if args.batch or args.scope or args.job else reader.ledger.run(args.what)
     if args.job and not found:
         run = reader.ledger.find(args.job, args.what)
@@ -79,11 +79,11 @@ def main(argv: list[str]) -> int:
     return _decide_elsewhere(reader, args)
 
 
-def _decide(reader: Reader, one: Undecided, args: Namespace) -> int:
+def _decide(reader: StoreReader, one: OpenDecision, args: Namespace) -> int:
     if not args.outcome:
         why = printable(one.reason) or "only the world outside knows more"
         choices = [(one.resolve(word), what) for word, what in _CHOICES]
-        waiting = sum(other.count for other in undecided.items(reader, batch=one.batch)) if one.batch else 0
+        waiting = sum(other.count for other in open_decisions.items(reader, batch=one.batch)) if one.batch else 0
         if waiting > 1:
             all_items = advice.to("batch", one.batch, "--resolve", "again")
             choices.append((all_items, f"all {waiting} of the batch that wait"))
@@ -96,7 +96,7 @@ def _decide(reader: Reader, one: Undecided, args: Namespace) -> int:
     return 0
 
 
-def settle(one: Undecided, outcome: str, reader: Reader, wait: float) -> str:
+def settle(one: OpenDecision, outcome: str, reader: StoreReader, wait: float) -> str:
     """The status it is in now."""
     if one.batch:
         from ..runtime.supervisor.batches.batch import resolve as resolve_items
@@ -120,7 +120,7 @@ def settle(one: Undecided, outcome: str, reader: Reader, wait: float) -> str:
     return resolve(one.key, outcome, by=who(), scope=one.scope, store=reader.url, wait=wait).status
 
 
-def _decide_elsewhere(reader: Reader, args: Namespace) -> int:
+def _decide_elsewhere(reader: StoreReader, args: Namespace) -> int:
     """With a ledger on each machine, only the store may know of an effect that another machine has begun."""
     what, scope = args.what, args.scope or STORE_WIDE
     known = None if args.batch or args.job else reader.ledger.effects.find(scope, what)
@@ -145,13 +145,13 @@ def _decide_elsewhere(reader: Reader, args: Namespace) -> int:
     return 0
 
 
-def _several(what: str, found: list[Undecided], run: Run | None) -> UsageError:
+def _several(what: str, found: list[OpenDecision], run: RunRow | None) -> UsageError:
     # An effect of the whole store needs its scope here, or it would stay one of several.
     each = [*([advice.to("resolve", run.id)] if run else []), *(one.resolve(whole=True) for one in found)]
     return UsageError(f"several wait for a decision under {printable(what)!r}: " + "; ".join(map(advice.text, each)))
 
 
-def _decide_run(reader: Reader, run: Run, args: Namespace) -> int:
+def _decide_run(reader: StoreReader, run: RunRow, args: Namespace) -> int:
     status = reader.status(run)
     if status not in NEEDS_DECISION:
         look = advice.command("show", run.id)

@@ -6,10 +6,10 @@ from ..core import advice, statuses
 from ..core.printable import printable
 from ..errors import InDoubt, RunEnded
 from ..ledger import open_for
-from ..observe.runs import facts, start
+from ..observe.run_views import facts, start
 from ..runtime.supervisor.afterwards import lapse
 from .arguments import Parser
-from .deciding import title, undecidable, who
+from .decisions import title, undecidable, who
 from .json_out import print_json
 from .reading import open_reader
 

@@ -13,7 +13,7 @@ from ..errors import Busy, Error, InDoubt, Stop, UsageError
 from ..runtime.shared import verdict
 from ..runtime.shared.job import now, read
 from .arguments import Parser, split_command
-from .told import store_of_run
+from .in_run import store_of_run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 
 from ..errors import UsageError
-from ..observe.runs import STATUSES, recent
-from . import rows
+from ..observe.run_views import STATUSES, recent
+from . import run_table
 from .arguments import Parser
 from .json_out import print_json
 from .reading import open_reader, since_of
@@ -37,7 +37,7 @@ def main(argv: list[str]) -> int:
         for one in seen[: args.limit]:
             print_json(one.facts())
     else:
-        print("\n".join(rows.lines(seen[: args.limit])) or "no such runs")
+        print("\n".join(run_table.lines(seen[: args.limit])) or "no such runs")
     if len(seen) > args.limit:
         print(f"nightlatch: there are more: --limit {args.limit * 2} shows them", file=sys.stderr)
     return 0

@@ -6,23 +6,23 @@ from ..core import advice, duration, statuses
 from ..core.effects import STORE_WIDE
 from ..core.printable import printable
 from ..errors import UsageError
-from ..observe import undecided
+from ..observe import open_decisions
 from ..observe.details import details, newest_plan
 from ..runtime.supervisor.afterwards import lapse
 from . import screen
 from .arguments import Parser
 from .json_out import print_json
 from .reading import open_reader
-from .rows import colour_of
+from .run_table import colour_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ..ledger.model import Attempt
+    from ..ledger.records import Attempt
     from ..observe.details import Details
+    from ..observe.open_decisions import OpenDecision
     from ..observe.timeline import Event
-    from ..observe.undecided import Undecided
     from ..runtime.shared.plan import Plan
 
 _PURPOSE = """\
@@ -56,7 +56,7 @@ def main(argv: list[str]) -> int:
         raise UsageError(f"there is no plan of {printable(job)!r}: the .dry_run() of a Python job makes one")
     if plan and (args.plan or not run):
         return _plan(plan, args.json)
-    if not run and (left := undecided.elsewhere(reader, args.run)):
+    if not run and (left := open_decisions.elsewhere(reader, args.run)):
         return _elsewhere(left, args.json)
     if not run:
         hint = f"{advice.command('runs')} lists them"
@@ -82,7 +82,7 @@ def _show(seen: Details) -> None:
     _section("next", [f"  {advice.text(choice)}" for choice in seen.choices])
 
 
-def _elsewhere(left: Iterable[Undecided], json: bool) -> int:
+def _elsewhere(left: Iterable[OpenDecision], json: bool) -> int:
     """Of a job that only other machines have worked on."""
     for one in left:
         if json:
@@ -92,7 +92,7 @@ def _elsewhere(left: Iterable[Undecided], json: bool) -> int:
     return 0
 
 
-def _on_another(one: Undecided) -> str:
+def _on_another(one: OpenDecision) -> str:
     return f"{printable(one.sentence)}. {advice.text(one.resolve())}"
 
 

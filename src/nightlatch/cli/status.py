@@ -7,7 +7,7 @@ import sys
 from ..core import advice
 from ..observe.overview import Overview, overview
 from ..observe.reader import NoStore
-from . import rows, screen
+from . import run_table, screen
 from .arguments import Parser
 from .json_out import print_json
 from .reading import open_reader, since_of
@@ -57,12 +57,12 @@ def _show_nothing(since: str, ledger_is_per_machine: bool) -> None:
 def _show(seen: Overview, since: str) -> None:
     if seen.nothing_needs_you:
         print(screen.paint("nothing needs you", screen.GREEN) + "\n")
-    besides = seen.undecided_besides_runs
+    besides = seen.decisions_besides_runs
     first = besides[: _SHOWN["needs you"]]
     groups = {name: g for name, g in seen.groups.items() if g.runs or (first and name == "needs you")}
     shown = {name: group.runs[: _SHOWN[name]] for name, group in groups.items()}
     # Together, so that columns align.
-    lines = iter(rows.lines([run for runs in shown.values() for run in runs], first))
+    lines = iter(run_table.lines([run for runs in shown.values() for run in runs], first))
     for number, (name, group) in enumerate(groups.items()):
         others = len(besides) if name == "needs you" else 0
         count = f"{len(group.runs) + others}{'+' if group.capped else ''}"

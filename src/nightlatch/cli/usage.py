@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..core.units import UNITS
-from ..observe.usage import report
+from ..observe.usage_report import report
 from . import screen
 from .arguments import Parser
 from .json_out import print_json
@@ -11,7 +11,7 @@ from .reading import open_reader, since_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..ledger.model import Usage
+    from ..ledger.records import Usage
 
 _PURPOSE = f"""\
 What runs have used: {", ".join(UNITS)}. For each job, or for each job and day, in the time zone that the

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from .. import exits
 
-_OPEN, _DONE, _AGAIN, _ASKING = "open", "done", "again", "asking"  # groups
+_OPEN, _DONE, _AGAIN, _PERSON = "open", "done", "again", "person"  # groups
 _ROWS: dict[str, tuple[str, int]] = {}  # status → its group, and what `nightlatch run` exits with
 
 
@@ -34,19 +34,19 @@ STALLED = _row("stalled", _AGAIN, exits.STALLED)
 OVER_BUDGET = _row("over-budget", _AGAIN, exits.OVER_BUDGET)
 CANCELLED = _row("cancelled", _AGAIN, exits.CANCELLED)
 LOST = _row("lost", _AGAIN, exits.LEASE_LOST)  # its holder died, was shut down or lost its lease: it may have acted
-IN_DOUBT = _row("in-doubt", _ASKING, exits.NEEDS_PERSON)  # it may have acted, and nobody knows
-NEEDS_ATTENTION = _row("needs-attention", _ASKING, exits.NEEDS_PERSON)
+IN_DOUBT = _row("in-doubt", _PERSON, exits.NEEDS_PERSON)  # it may have acted, and nobody knows
+NEEDS_ATTENTION = _row("needs-attention", _PERSON, exits.NEEDS_PERSON)
 
 OPEN = _of(_OPEN)
 AGAIN = _of(_AGAIN)  # ended, and another attempt may follow
 FAILURES = tuple(status for status in AGAIN if status != CANCELLED)
-ASKING = _of(_ASKING)  # a person has to decide
+NEEDS_PERSON = _of(_PERSON)  # a person has to decide
 TERMINAL = (SUCCEEDED, *AGAIN)
-ALL = (*OPEN, *TERMINAL, *ASKING)
+ALL = (*OPEN, *TERMINAL, *NEEDS_PERSON)
 
 _FOLLOWS = {
     PENDING: (RUNNING, CANCELLED, NEEDS_ATTENTION),
-    RUNNING: (WAITING, *TERMINAL, *ASKING),
+    RUNNING: (WAITING, *TERMINAL, *NEEDS_PERSON),
     WAITING: (PENDING, RUNNING, CANCELLED, NEEDS_ATTENTION),
     SUCCEEDED: (PENDING,),  # only when somebody asks for it: --again
     IN_DOUBT: (SUCCEEDED, FAILED, CANCELLED),
@@ -60,7 +60,7 @@ def is_terminal(status: str) -> bool:
 
 
 def needs_person(status: str) -> bool:
-    return status in ASKING
+    return status in NEEDS_PERSON
 
 
 def may_start(status: str) -> bool:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..core.fence import KeptMark, Refusal
     from ..core.model import KnownGrants, Mark
     from ..core.protocols import Bearer
-    from ..store.git.repository import Move
+    from ..store.git.repository import RefMove
 
 
 class Git:
@@ -103,7 +103,7 @@ class Git:
             return ""
         if isinstance(store, GitStore) and store.repository.remote.url == self._remote.url:
 
-            def settling(value: str) -> list[Move]:
+            def settling(value: str) -> list[RefMove]:
                 return store.moves_to_settle(mark.name, mark.grant, *done, value=value)
 
             return self._push(mark, by, folder, told, guard, settling)
@@ -118,7 +118,7 @@ class Git:
         folder: str,
         trailers: Mapping[str, str],
         guard: str,
-        settling: Callable[[str], list[Move]] | None = None,
+        settling: Callable[[str], list[RefMove]] | None = None,
     ) -> str:
         work = Worktree(folder, config=self._remote.config, guard=guard)
         return Push(self._fence, work, mark, by, trailers, settling).run()

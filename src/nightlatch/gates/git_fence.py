@@ -9,7 +9,7 @@ from ..errors import GateUnreachable, StaleToken, StoreUnreachable
 from ..store import url as store_url
 from ..store.git import names
 from ..store.git.objects import Pack
-from ..store.git.repository import Move, Moved, PushRefused, Repository
+from ..store.git.repository import Moved, PushRefused, RefMove, Repository
 from ..system import clock, durable, identity
 from . import git_seen, refusals
 
@@ -89,14 +89,14 @@ class BranchFence:
                 continue
         raise GateUnreachable(f"{self.url} is sealed by others all the time; no turn in {MAX_TRIES} tries. Try again")
 
-    def forward(self, old: str, marks: dict[str, KeptMark]) -> Move:
+    def forward(self, old: str, marks: dict[str, KeptMark]) -> RefMove:
         """To a new commit on top of the fence that was seen. New even with the same marks: an unchanged ref is not
         compared, and the branch would move."""
         pack = Pack()
         message = f"fence of {self.branch}\n\n{fence.pack(marks)}\nnonce={identity.new_id()}"
         commit = pack.commit(message, parent=old, at=clock.wall())
         self.repository.write(pack)
-        return Move(ref=self.ref, old=old, new=commit.oid)
+        return RefMove(ref=self.ref, old=old, new=commit.oid)
 
     def remember(self, tip: str, seen: str, marks: dict[str, KeptMark]) -> None:
         git_seen.keep(self._seen, tip, seen)

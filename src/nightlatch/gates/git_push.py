@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ..core.fence import KeptMark
     from ..core.model import Mark
-    from ..store.git.repository import Move
+    from ..store.git.repository import RefMove
     from .git_fence import BranchFence
     from .worktree import Worktree
 
@@ -34,7 +34,7 @@ class Push:
         mark: Mark,
         by: str,
         trailers: Mapping[str, str],
-        settling: Callable[[str], list[Move]] | None = None,
+        settling: Callable[[str], list[RefMove]] | None = None,
     ) -> None:
         self._fence, self._work, self._mark, self._by = fence, work, mark, by
         self._trailers, self._settling = trailers, settling
@@ -97,7 +97,7 @@ class Push:
                     return None
             raise
 
-    def _land(self, tip: str, moves: list[Move]) -> bool:
+    def _land(self, tip: str, moves: list[RefMove]) -> bool:
         """Push all of it or nothing. False: something stood elsewhere, look again."""
         fence = self._fence
         words = [f"--force-with-lease={move.ref}:{move.old}" for move in moves]  # the branch itself is never forced

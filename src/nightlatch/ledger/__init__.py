@@ -12,6 +12,6 @@ if TYPE_CHECKING:
 
 def open_for(store_url: str | None = None) -> Ledger:
     """The ledger that belongs to a store. Nothing is opened before the first verb."""
-    from .place import open_for
+    from .location import open_for
 
     return open_for(store_url)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
 
-    from .kept_heads import Kept
+    from .kept_heads import KeptHead
     from .tables import Tables
 
     Row = tuple[Any, ...]
@@ -57,7 +57,7 @@ class Break:
 
 
 @value(frozen=True, kw_only=True)
-class Verdict:
+class AuditResult:
     entries: int
     chains: int
     compared: int  # heads kept elsewhere that were found
@@ -83,7 +83,7 @@ def heads(tables: Tables) -> list[str]:
     return [head_text(*row) for row in rows]
 
 
-def verify(tables: Tables, kept: Iterable[str] = (), keep: float | None = None) -> Verdict:
+def verify(tables: Tables, kept: Iterable[str] = (), keep: float | None = None) -> AuditResult:
     """Read the whole journal once. `kept` are heads that were kept elsewhere, or log lines with them.
 
     What retention has removed within the last `keep` seconds (None: ever) is believed only if a head kept elsewhere is
@@ -98,7 +98,7 @@ def verify(tables: Tables, kept: Iterable[str] = (), keep: float | None = None) 
 
 
 class _Audit:
-    def __init__(self, tables: Tables, kept: list[Kept], cuts: list[Row], keep: float | None) -> None:
+    def __init__(self, tables: Tables, kept: list[KeptHead], cuts: list[Row], keep: float | None) -> None:
         self._tables, self._kept, self._keep = tables, kept, keep
         self._bare = {head.hash for head in kept if not head.chain}
         self._points: dict[str, dict[int, list[tuple[str, str]]]] = {}  # chain → seq → (hash it must have, who says so)
@@ -112,13 +112,13 @@ class _Audit:
         self._links: dict[str, Links] = {}  # by run
         self._linked_in: dict[str, str] = {}  # run → job's chain
         self._effects: dict[tuple[str, str], dict[str, Any]] = {}  # by scope and key
-        self._items = row_checks.Items()
+        self._items = row_checks.ItemChecks()
         self._found: dict[str, int] = {}  # chain → the newest head kept elsewhere that is in it
         self._breaks: dict[str, Break] = {}
         self._seen: set[str] = set()  # chains of runs
         self._entries = self._chains = self._compared = 0
 
-    def run(self) -> Verdict:
+    def run(self) -> AuditResult:
         # Before the entries: what is written meanwhile makes a chain longer than this, never shorter.
         self._stand = Snapshot(self._tables)
         for chain, (seq, head) in self._stand.heads.items():
@@ -136,7 +136,7 @@ class _Audit:
         behind, unproven = self._judge_cuts()
         for hash_ in self._bare:
             self._break(_ELSEWHERE, 0, f"is nowhere: no entry has the hash {hash_}")
-        return Verdict(
+        return AuditResult(
             entries=self._entries,
             chains=self._chains,
             compared=self._compared,

@@ -13,13 +13,13 @@ from ..core.value import value
 from ..errors import StaleToken
 from . import kinds
 from .chain import clean
-from .rows import Rows, where
+from .typed_table import TypedTable, where
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .tables import OnChain, Tables
+    from .tables import ChainTransaction, Tables
 
 
 @value(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class Effect:
     changed: float
 
 
-EFFECT = Rows("effect", Effect)
+EFFECT = TypedTable("effect", Effect)
 
 _FIND = f"SELECT {EFFECT.names} FROM {{prefix}}effect WHERE scope = :scope AND key = :key"
 
@@ -203,7 +203,7 @@ class Effects:
             )
 
     def _moved(
-        self, chain: OnChain, rows: list[tuple[Any, ...]], scope: str, key: str, kind: str, **facts: object
+        self, chain: ChainTransaction, rows: list[tuple[Any, ...]], scope: str, key: str, kind: str, **facts: object
     ) -> Effect:
         if not rows:
             # Raised inside the transaction, so that nothing of it stays.

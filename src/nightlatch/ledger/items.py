@@ -12,7 +12,7 @@ from ..core.effects import BEGUN, IN_DOUBT
 from ..core.value import value
 from . import kinds
 from .chain import clean
-from .rows import Rows
+from .typed_table import TypedTable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 @value(frozen=True, kw_only=True)
-class Item:
+class ItemRow:
     """One item as it stands. `changed` is wall clock, in seconds."""
 
     scope: str
@@ -42,12 +42,12 @@ class Item:
 
 
 _IS = ("scope", "digest", "key")  # what an item is; the rest is how it stands
-ITEM = Rows(
+ITEM = TypedTable(
     "item",
-    Item,
+    ItemRow,
     # What is done stays done, whatever is said of it later.
     "ON CONFLICT (scope, digest) DO UPDATE SET "
-    + ", ".join(f"{name} = excluded.{name}" for name in Item.__annotations__ if name not in _IS)
+    + ", ".join(f"{name} = excluded.{name}" for name in ItemRow.__annotations__ if name not in _IS)
     + " WHERE item.status <> 'done'",
 )
 
@@ -102,22 +102,22 @@ class Items:
         places = ", ".join(f":{name}" for name in given)
         return dict(self._tables.read(_REASONS + f"({places})", scope=scope, **given)) if given else {}
 
-    def every(self, scope: str, status: str, limit: int = 1_000_000) -> list[Item]:
+    def every(self, scope: str, status: str, limit: int = 1_000_000) -> list[ItemRow]:
         rows = self._tables.read(_SOME, scope=scope, status=status, most=limit)
         return list(map(ITEM.read, rows))
 
-    def in_flight(self, scope: str) -> list[Item]:
+    def in_flight(self, scope: str) -> list[ItemRow]:
         """Begun and not ended: whoever holds the batch's lease now knows that nobody works on them."""
         return self.every(scope, BEGUN)
 
-    def in_doubt(self, scope: str) -> list[Item]:
+    def in_doubt(self, scope: str) -> list[ItemRow]:
         return self.every(scope, IN_DOUBT)
 
     def counts(self, scope: str) -> dict[str, int]:
         """How many items there are in each status."""
         return dict(self._tables.read(_COUNTS, scope=scope))
 
-    def asking(self, key: str = "") -> list[tuple[str, str, int, str, float, str]]:
+    def needing_decision(self, key: str = "") -> list[tuple[str, str, int, str, float, str]]:
         """(batch, status, how many, one of their keys, last change, why that one) of all items that wait for a person,
         or of those with this key."""
         rows = self._tables.read(_ASKING.replace("{this}", "WHERE item.key = :key" if key else ""), key=key)

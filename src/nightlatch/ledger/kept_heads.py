@@ -10,7 +10,7 @@ from ..errors import UsageError
 
 
 @value(frozen=True, kw_only=True)
-class Kept:
+class KeptHead:
     """One of them; with the log line that it came with, also when."""
 
     chain: str  # "": a bare hash
@@ -19,11 +19,11 @@ class Kept:
     at: int | None  # ms
 
 
-def parse_kept(text: str) -> Kept:
+def parse_kept(text: str) -> KeptHead:
     """A head, or a log line that has one."""
     words = dict(word.split("=", 1) for word in text.split() if word.startswith(("head=", "ts=")))
     chain, seq, hash_ = parse_head(words.get("head", text))
-    return Kept(chain=chain, seq=seq, hash=hash_, at=_moment(words.get("ts", "")))
+    return KeptHead(chain=chain, seq=seq, hash=hash_, at=_moment(words.get("ts", "")))
 
 
 def parse_head(text: str) -> tuple[str, int, str]:

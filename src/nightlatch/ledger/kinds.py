@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-ROWS: dict[str, Kind] = {}
+ROWS: dict[str, EntryKind] = {}
 
 RUN, JOB, STEPS = "run", "job", "steps"  # chains
 ITEMS, EFFECT = "items", "effect"  # what else than a run an entry may tell of
@@ -23,7 +23,7 @@ _LINK = "run seq head"  # on a job's chain: how the run's own chain stood
 _DECIDED = f"{_LINK} was status reason by cancel"
 
 
-class Kind(str):
+class EntryKind(str):
     """The name of a kind, and what is declared of it."""
 
     fields: dict[str, frozenset[str]]  # by the chain that it may stand on
@@ -31,7 +31,7 @@ class Kind(str):
     tells: str  # of which rows the audit takes its word: RUN, ITEMS, EFFECT; "" of none
     often: bool  # of several in a row the last one says all
 
-    def __new__(cls, name: str, sentence: str, *, tells: str = "", often: bool = False, **fields: str) -> Kind:
+    def __new__(cls, name: str, sentence: str, *, tells: str = "", often: bool = False, **fields: str) -> EntryKind:
         """A sentence has facts in braces. Of [this {first}|or this] comes the first part whose facts there are, and
         with [word? this] only if there is that one."""
         made = super().__new__(cls, name)
@@ -93,37 +93,37 @@ def _filled(text: str, facts: Mapping[str, str], missing: str = "") -> str:
 
 # ── a run and its attempts ──
 
-OPENED = Kind(
+OPENED = EntryKind(
     "opened", "opened[ in run {parent}][ for {slot}][ on {host}]", tells=RUN,
     run="job key slot command definition host parent", job=_LINK,
 )  # fmt: skip
-STARTED = Kind(
+STARTED = EntryKind(
     "started", "attempt {attempt} started[ on {host}] (token {token})[command? , with another command]", tells=RUN,
     run="attempt token grant holder host command definition",
 )  # fmt: skip
-LOST = Kind(
+LOST = EntryKind(
     "lost", "attempt {attempt} was lost: its holder {holder} is gone[; the run is {status}]", tells=RUN,
     run="attempt token holder steps status by_token by_grant", job=f"{_LINK} attempt token holder",
 )  # fmt: skip
-ENDED = Kind(
+ENDED = EntryKind(
     "ended",
     "attempt {attempt} ended: {status}[ ({reason})|, exit code {exit_code}][, after {elapsed}]"
     "[; the next one is due at {again_at}][doubt? ; it may have acted, and nobody knows]",
     tells=RUN, run="attempt status exit_code reason elapsed again_at doubt tries steps", job=f"{_LINK} attempt status",
 )  # fmt: skip
-BEGUN_ELSEWHERE = Kind(
+BEGUN_ELSEWHERE = EntryKind(
     "begun-elsewhere",
     "attempt {attempt} was begun on {host} (token {token}), which has not said how it ended",
     run="attempt host token", job="run attempt host token",
 )  # fmt: skip
-INPUT = Kind("input", "its input is {path}", run="path sha256")
-WORKSPACE = Kind("workspace", "its workspace is {path}[, at commit {commit}]", run="path commit")
-EXCEPTION = Kind("exception", "it reported a failure[: {reason}]", run="reason traceback")
-LENT = Kind("lent", "a process of the run records its steps itself", run="")
-PROGRESS = Kind(
+INPUT = EntryKind("input", "its input is {path}", run="path sha256")
+WORKSPACE = EntryKind("workspace", "its workspace is {path}[, at commit {commit}]", run="path commit")
+EXCEPTION = EntryKind("exception", "it reported a failure[: {reason}]", run="reason traceback")
+LENT = EntryKind("lent", "a process of the run records its steps itself", run="")
+PROGRESS = EntryKind(
     "progress", "progress: {done}[ of {total}][ ({message})]", tells=RUN, often=True, run="done total message"
 )
-USAGE = Kind(
+USAGE = EntryKind(
     "usage",
     "used" + "".join(f"[ {unit}={{{unit}}}]" for unit in UNITS) + "[ for {item}][, model {model}]",
     tells=RUN, often=True, run=" ".join(UNITS) + " model kind source item tag id",
@@ -131,72 +131,85 @@ USAGE = Kind(
 
 # ── what people decide of a run, and observers see ──
 
-OPENED_AGAIN = Kind("opened-again", "opened again[ on {host}]; it was {was} before", job=f"{_DECIDED} host")
-CANCEL_REQUESTED = Kind("cancel-requested", "{by} asked for its end", job="run by")
-CANCELLED = Kind("cancelled", "{by} cancelled it", job=_DECIDED)
-RESOLVED = Kind("resolved", "{by} resolved it as {status}", job=_DECIDED)
-RESOLVED_ELSEWHERE = Kind(
+OPENED_AGAIN = EntryKind("opened-again", "opened again[ on {host}]; it was {was} before", job=f"{_DECIDED} host")
+CANCEL_REQUESTED = EntryKind("cancel-requested", "{by} asked for its end", job="run by")
+CANCELLED = EntryKind("cancelled", "{by} cancelled it", job=_DECIDED)
+RESOLVED = EntryKind("resolved", "{by} resolved it as {status}", job=_DECIDED)
+RESOLVED_ELSEWHERE = EntryKind(
     "resolved-elsewhere", "{by} decided about {key}, which another machine began: {outcome}", job="key outcome by"
 )
-RETRIED = Kind("retried", "{by} allowed another attempt", job=_DECIDED)
-NEEDS_ATTENTION = Kind("needs-attention", "needs your attention: {reason}", job=_DECIDED)
-UNSEALED = Kind("unsealed", "not taken over by {by}: {reason}", job="run reason by")
-REFUSED = Kind(
+RETRIED = EntryKind("retried", "{by} allowed another attempt", job=_DECIDED)
+NEEDS_ATTENTION = EntryKind("needs-attention", "needs your attention: {reason}", job=_DECIDED)
+UNSEALED = EntryKind("unsealed", "not taken over by {by}: {reason}", job="run reason by")
+REFUSED = EntryKind(
     "refused",
     "refused[: a newer holder, token {stands}, had taken over]"
     " (attempt {attempt}, token {token})[: {what}][. {reason}]",
     job="run attempt what token stands reason",
 )  # fmt: skip
-PLAN = Kind(
+PLAN = EntryKind(
     "plan", "a dry-run for the key {key}: {status}[ ({reason})]",
     job="key status exit_code reason effects steps elapsed left_out",
 )  # fmt: skip
-CUT = Kind("cut", "{by} removed what was older than the retention", job="runs by before seq hash links")
+CUT = EntryKind("cut", "{by} removed what was older than the retention", job="runs by before seq hash links")
+
+# ── a job's slots ──
+
+DEFINED = EntryKind("defined", "another definition is in force[, by {by}]: {definition}", job="definition was by")
+PAUSED = EntryKind("paused", "{by} paused it[ until {until}][: {reason}]", job="by until reason")
+UNPAUSED = EntryKind("unpaused", "{by} ended the pause", job="by")
+SLOT_SKIPPED = EntryKind("slot-skipped", "{by} skipped the slot {slot}", job="slot by")
+SET_BACK = EntryKind("set-back", "its slots go on from {to}, not from {was}: the clock was ahead", job="was to era by")
+STRUCK = EntryKind("struck", "{slots} slots beyond {time} do not count: the clock was ahead", job="time era slots")
 
 # ── publishing ──
 
-PUBLISHING = Kind(
+PUBLISHING = EntryKind(
     "publishing", "publishing to {target}",
     run="attempt by target workspace from sha256 token over commit base run scope key",
 )  # fmt: skip
-PUBLISHED = Kind(
+PUBLISHED = EntryKind(
     "published",
     "published to {target}[adopted? , by attempt {attempt}][replaced? , and replaced by another write since]",
     run="attempt by target landed adopted replaced",
 )  # fmt: skip
-NOT_PUBLISHED = Kind("not-published", "not published to {target}: {reason}", run="attempt by target reason")
+NOT_PUBLISHED = EntryKind("not-published", "not published to {target}: {reason}", run="attempt by target reason")
 
 # ── effects: in the run that does it, and on the chain of its scope ──
 
-EFFECT_OF_RUN = Kind("effect", "effect {key}: {status}[ ({reason})][, by a {by}]", run="key status reason by")
+EFFECT_OF_RUN = EntryKind("effect", "effect {key}: {status}[ ({reason})][, by a {by}]", run="key status reason by")
 _OF_EFFECT = "scope key attempt token status"
-EFFECT_BEGUN = Kind("effect-begun", "effect {key} begun by {by}", tells=EFFECT, job=f"{_OF_EFFECT} by command")
+EFFECT_BEGUN = EntryKind("effect-begun", "effect {key} begun by {by}", tells=EFFECT, job=f"{_OF_EFFECT} by command")
 _ENDED = f"{_OF_EFFECT} exit_code reason by"
-EFFECT_DONE = Kind("effect-done", "effect {key} done", tells=EFFECT, job=_ENDED)
-EFFECT_FAILED = Kind("effect-failed", "effect {key} failed, surely not done[: {reason}]", tells=EFFECT, job=_ENDED)
-EFFECT_IN_DOUBT = Kind("effect-in-doubt", "effect {key} in doubt[: {reason}]", tells=EFFECT, job=_ENDED)
+EFFECT_DONE = EntryKind("effect-done", "effect {key} done", tells=EFFECT, job=_ENDED)
+EFFECT_FAILED = EntryKind("effect-failed", "effect {key} failed, surely not done[: {reason}]", tells=EFFECT, job=_ENDED)
+EFFECT_IN_DOUBT = EntryKind("effect-in-doubt", "effect {key} in doubt[: {reason}]", tells=EFFECT, job=_ENDED)
 EFFECT_ENDED = {DONE: EFFECT_DONE, FAILED: EFFECT_FAILED, IN_DOUBT: EFFECT_IN_DOUBT}  # by its status
-EFFECT_RESOLVED = Kind("effect-resolved", "effect {key} resolved as {status}, by {by}", tells=EFFECT, job=_ENDED)
-EFFECT_LEARNED = Kind(
+EFFECT_RESOLVED = EntryKind("effect-resolved", "effect {key} resolved as {status}, by {by}", tells=EFFECT, job=_ENDED)
+EFFECT_LEARNED = EntryKind(
     "effect-learned", "effect {key} is {status}, by another machine[: {reason}]", tells=EFFECT,
     job=f"{_OF_EFFECT} reason",
 )  # fmt: skip
 
 # ── a batch's items: their keys by their status, one a line ──
 
-BATCH = Kind("batch", "a batch; to go on with it: {again}", run="again")
-BATCH_KEY = Kind("batch-key", "its items are known by {key}", job="key")
+BATCH = EntryKind("batch", "a batch; to go on with it: {again}", run="again")
+BATCH_KEY = EntryKind("batch-key", "its items are known by {key}", job="key")
 _STATUSES = (BEGUN, DONE, FAILED, IN_DOUBT, SET_ASIDE)
 _KEYS = "".join(f"[ {status}: {{{status}}}.]" for status in _STATUSES)
-ITEMS_MOVED = Kind("steps", f"items{_KEYS}", tells=ITEMS, run=" ".join(_STATUSES))
-ITEMS_LOST = Kind("steps-lost", f"items that a lost attempt had begun{_KEYS}", tells=ITEMS, run=" ".join(_STATUSES))
-ITEMS_PUBLISHING = Kind("steps-publishing", f"publishing items{_KEYS}", tells=ITEMS, run=" ".join(_STATUSES))
-ITEMS_RESOLVED = Kind("steps-resolved", "items resolved as {status}: {keys}", tells=ITEMS, job="status keys reason")
+ITEMS_MOVED = EntryKind("steps", f"items{_KEYS}", tells=ITEMS, run=" ".join(_STATUSES))
+ITEMS_LOST = EntryKind(
+    "steps-lost", f"items that a lost attempt had begun{_KEYS}", tells=ITEMS, run=" ".join(_STATUSES)
+)
+ITEMS_PUBLISHING = EntryKind("steps-publishing", f"publishing items{_KEYS}", tells=ITEMS, run=" ".join(_STATUSES))
+ITEMS_RESOLVED = EntryKind(
+    "steps-resolved", "items resolved as {status}: {keys}", tells=ITEMS, job="status keys reason"
+)
 
 # ── a run's steps, on a chain of their own ──
 
 _OF_STEP = "digest tries attempt key reason result"
-STEP_BEGUN = Kind("step-begun", "step {key} begun", steps=_OF_STEP)
-STEP_DONE = Kind("step-done", "step {key} done", steps=_OF_STEP)
-STEP_FAILED = Kind("step-failed", "step {key} failed[: {reason}]", steps=_OF_STEP)
+STEP_BEGUN = EntryKind("step-begun", "step {key} begun", steps=_OF_STEP)
+STEP_DONE = EntryKind("step-done", "step {key} done", steps=_OF_STEP)
+STEP_FAILED = EntryKind("step-failed", "step {key} failed[: {reason}]", steps=_OF_STEP)
 STEP = {BEGUN: STEP_BEGUN, DONE: STEP_DONE, FAILED: STEP_FAILED}  # by the step's status

@@ -5,11 +5,11 @@ from __future__ import annotations
 from ..core import advice, statuses
 from ..errors import RunEnded, StaleToken, StoreUnreachable, UsageError
 from ..system import clock
-from . import deciding, kinds, opening, sealing, step_chain, tally
+from . import decisions, kinds, opening, sealing, step_chain, tally
 from .chain import job_chain
-from .model import ATTEMPT, ENTRY, RUN
-from .rows import where
+from .records import ATTEMPT, ENTRY, RUN
 from .tables import Tables
+from .typed_table import where
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from ..database.postgres import PostgresDatabase
     from ..database.sqlite import SqliteDatabase
     from ..errors import LeaseLost
-    from .audit import Verdict
+    from .audit import AuditResult
     from .effects import Effects
-    from .inside import Inside
     from .items import Items
-    from .model import Attempt, Entry, Pruned, Run, Usage
+    from .nested import NestedLedger
+    from .records import Attempt, Entry, Pruned, RunRow, Usage
+    from .slots import Slots
     from .step_log import StepLog, StepWriter
     from .writer import Writer
 
@@ -64,7 +65,7 @@ class Ledger:
         definition: str = "",
         host: str = "",
         again: bool = False,
-    ) -> Run:
+    ) -> RunRow:
         """The run of (job, key): a new one, pending, or the one there is.
 
         One that ended without success becomes pending again, for its next attempt; with `again` also
@@ -110,7 +111,7 @@ class Ledger:
             if sealed:
                 return Writer(self._tables, self._watching, sealed, lost=left_behind, skew=skew)
 
-    def reap(self, run_id: str, *, token: int, grant: str, doubt: bool = False) -> Run:
+    def reap(self, run_id: str, *, token: int, grant: str, doubt: bool = False) -> RunRow:
         """End an attempt that its holder left behind, as lost or in doubt, and start none.
 
         For whoever holds the lease: `token` and `grant` are the new holder's. Raises as `seal` does.
@@ -120,12 +121,12 @@ class Ledger:
             run = self._existing(run_id)
             sealing.judge(self.id, run, token, grant)
             if run.status != statuses.RUNNING or run.grant == grant:
-                raise RunEnded(f"{deciding.title(run)} is {run.status}: nobody left it behind", run)
+                raise RunEnded(f"{decisions.title(run)} is {run.status}: nobody left it behind", run)
             ended = sealing.reap(self._tables, run, token, grant, status)
             if ended:
                 return ended
 
-    def run(self, run_id: str) -> Run | None:
+    def run(self, run_id: str) -> RunRow | None:
         """The run by its id, or by the beginning of it, if no other begins so."""
         rows = self._tables.read(_RUN, id=run_id)
         if not rows and len(run_id) >= _SHORT and run_id.isalnum():
@@ -136,12 +137,12 @@ class Ledger:
                 )
         return RUN.read(rows[0]) if rows else None
 
-    def find(self, job: str, key: str) -> Run | None:
+    def find(self, job: str, key: str) -> RunRow | None:
         return opening.find(self._tables, job, key)
 
     def runs(
         self, job: str | None = None, status: str | None = None, since: float | None = None, limit: int = 1000
-    ) -> Iterator[Run]:
+    ) -> Iterator[RunRow]:
         """Runs whose status changed at or after `since`, the newest change first."""
         which = {name: text for name, text in (("job", job), ("status", status)) if text}
         sql = (
@@ -150,7 +151,7 @@ class Ledger:
         )
         return map(RUN.read, self._tables.read(sql, **which, since=_ms(since), most=limit))
 
-    def newest(self, job: str) -> Run | None:
+    def newest(self, job: str) -> RunRow | None:
         """The run of a job that changed last, runs inside others left out."""
         rows = self._tables.read(_NEWEST, job=job)
         return RUN.read(rows[0]) if rows else None
@@ -177,36 +178,36 @@ class Ledger:
         """What was used, for each job, or for each job and day of the ledger's zone; the oldest day first."""
         return tally.usage(self._tables, job, _ms(since), by_day=by_day)
 
-    def used(self, job: str, unit: str, period: str, besides: Run | None = None) -> float:
+    def used(self, job: str, unit: str, period: str, besides: RunRow | None = None) -> float:
         """What a job has used of a unit in the current day or month, but for the newest attempt of `besides`."""
         return tally.used(self._tables, job, unit, period, besides)
 
-    def used_by_attempt(self, run: Run, unit: str, period: str) -> float | None:
+    def used_by_attempt(self, run: RunRow, unit: str, period: str) -> float | None:
         """What the newest attempt of a run has used in the current period; None: it began in it, so all of it."""
         return tally.own(self._tables, run, unit, period)
 
-    def request_cancel(self, run_id: str, by: str) -> Run:
+    def request_cancel(self, run_id: str, by: str) -> RunRow:
         """Ask for a run's end. What nobody has begun is cancelled at once; a running one's holder finds the word."""
-        return self._decided(run_id, lambda run: deciding.cancel(self._tables, run, by))
+        return self._decided(run_id, lambda run: decisions.cancel(self._tables, run, by))
 
-    def resolve(self, run_id: str, outcome: str, by: str) -> Run:
+    def resolve(self, run_id: str, outcome: str, by: str) -> RunRow:
         """A person says how a run ended that is in doubt or needs attention: succeeded, failed or cancelled."""
-        return self._decided(run_id, lambda run: deciding.resolve(self._tables, run, outcome, by))
+        return self._decided(run_id, lambda run: decisions.resolve(self._tables, run, outcome, by))
 
-    def retry(self, run_id: str, by: str) -> Run:
+    def retry(self, run_id: str, by: str) -> RunRow:
         """A person wants another attempt: the run is pending again."""
-        return self._decided(run_id, lambda run: deciding.retry(self._tables, run, by))
+        return self._decided(run_id, lambda run: decisions.retry(self._tables, run, by))
 
-    def end_waiting(self, run: Run, reason: str, by: str, *, person: bool) -> Run | None:
+    def end_waiting(self, run: RunRow, reason: str, by: str, *, person: bool) -> RunRow | None:
         """Cancel a run that waits for its next try, if it still stands as it was seen; None, and nothing done, if not.
 
         `person`: somebody wants it, and knows; otherwise nobody may know that it is not done.
         """
-        return deciding.end(self._tables, run, reason, by, person=person)
+        return decisions.end(self._tables, run, reason, by, person=person)
 
-    def attention(self, run_id: str, reason: str, by: str) -> Run:
+    def attention(self, run_id: str, reason: str, by: str) -> RunRow:
         """A run that could not be begun waits for a person: a gate that cannot be sealed, a store that forgot."""
-        return self._decided(run_id, lambda run: deciding.attention(self._tables, run, reason, by))
+        return self._decided(run_id, lambda run: decisions.attention(self._tables, run, reason, by))
 
     def note(self, job: str, kind: str, /, **facts: object) -> str:
         """What somebody saw without holding anything: a refusal, a lapse. Returns the head of the job's chain."""
@@ -217,7 +218,7 @@ class Ledger:
         """The last note of that kind on a job's chain."""
         return self._last(job_chain(job), kind)
 
-    def tries(self, run: Run) -> int:
+    def tries(self, run: RunRow) -> int:
         """How many tries a run has behind it that waits for the next one; a person's `retry` begins the count again."""
         ended = self._last(run.id, kinds.ENDED) if run.status == statuses.WAITING else None
         return int(ended.facts.get("tries", 1)) if ended else 0
@@ -226,7 +227,7 @@ class Ledger:
         """The wall clock that all users of the ledger share, in seconds: a waiting run is due by it."""
         return self._tables.now() / 1000
 
-    def last_link(self, run: Run) -> Entry | None:
+    def last_link(self, run: RunRow) -> Entry | None:
         """The entry of its job's chain that the run was last linked by; None if retention has removed that."""
         chain, seq, _ = run.anchor.rsplit(":", 2) if run.anchor else ("", "0", "")
         rows = self._tables.read(_LINKED, chain=chain, seq=int(seq))
@@ -268,21 +269,28 @@ class Ledger:
 
         return StepLog(self._tables)
 
-    def step_writer(self, run: Run) -> StepWriter:
+    def step_writer(self, run: RunRow) -> StepWriter:
         """For a process of the run that was lent the ledger: appends steps behind the run's own fence."""
         from .step_log import StepWriter
 
         return StepWriter(self._tables, run, skew=0.0)
 
-    def inside(self, run: Run) -> Inside:
+    def nested_runs(self, run: RunRow) -> NestedLedger:
         """Runs that are handled inside this one, under its grant."""
-        from .inside import Inside
+        from .nested import NestedLedger
 
-        return Inside(self._tables, run)
+        return NestedLedger(self._tables, run)
 
-    def handled_in(self, run: Run) -> list[Run]:
+    def nested_in(self, run: RunRow) -> list[RunRow]:
         """The runs that this attempt has begun inside itself."""
         return list(map(RUN.read, self._tables.read(_HANDLED, since=_ms(run.started), grant=run.grant, id=run.id)))
+
+    @property
+    def slots(self) -> Slots:
+        """What became of the jobs' slots."""
+        from .slots import Slots
+
+        return Slots(self._tables)
 
     @property
     def effects(self) -> Effects:
@@ -297,7 +305,7 @@ class Ledger:
 
         return audit.heads(self._tables)
 
-    def verify(self, heads: Iterable[str] = (), keep: float | None = 90 * 86400.0) -> Verdict:
+    def verify(self, heads: Iterable[str] = (), keep: float | None = 90 * 86400.0) -> AuditResult:
         """Is the journal whole, do the rows say what it says, and does it hold these heads, which were kept elsewhere?
 
         What was pruned though it was younger than `keep` seconds has to be behind one of the heads.
@@ -337,13 +345,13 @@ class Ledger:
         rows = self._tables.read(_LAST, chain=chain, kind=kind)
         return ENTRY.read(rows[0]) if rows else None
 
-    def _existing(self, run_id: str) -> Run:
+    def _existing(self, run_id: str) -> RunRow:
         run = self.run(run_id)
         if run is None:
             raise UsageError(f"there is no run {run_id!r}: {advice.command('runs')} lists them")
         return run
 
-    def _decided(self, run_id: str, decide: Callable[[Run], Run | None]) -> Run:
+    def _decided(self, run_id: str, decide: Callable[[RunRow], RunRow | None]) -> RunRow:
         while True:  # until nobody moved the run between the look and the decision
             decided = decide(self._existing(run_id))
             if decided:

@@ -8,8 +8,8 @@ from ..core import statuses
 from ..core.model import check_name
 from . import kinds
 from .chain import clean, link
-from .deciding import ANCHOR, change
-from .model import RUN, Run
+from .decisions import ANCHOR, change
+from .records import RUN, RunRow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,14 +24,14 @@ _FIND = f"SELECT {RUN.names} FROM {{prefix}}run WHERE job = :job AND key = :key"
 _CREATE = f"{RUN.put} ON CONFLICT DO NOTHING RETURNING id"
 
 
-def find(tables: Tables, job: str, key: str) -> Run | None:
+def find(tables: Tables, job: str, key: str) -> RunRow | None:
     rows = tables.read(_FIND, job=job, key=clean(key))
     return RUN.read(rows[0]) if rows else None
 
 
 def open_run(
     tables: Tables, job: str, key: str, *, slot: str, command: str, definition: str, host: str, again: bool
-) -> Run:
+) -> RunRow:
     check_name(job)
     while True:
         run = find(tables, job, key)
@@ -43,14 +43,14 @@ def open_run(
             return run
 
 
-def _create(tables: Tables, **given: str) -> Run | None:
+def _create(tables: Tables, **given: str) -> RunRow | None:
     facts: dict[str, Any] = {name: clean(text) for name, text in given.items()}
     kind = str(kinds.OPENED)
     body = kinds.body(kind, kinds.RUN, {name: text for name, text in facts.items() if text})
     run = new_id()
     with tables.on_chain(given["job"]) as chain:
         head, at = link("", run, 1, chain.at, kind, body), chain.at / 1000
-        if not chain(_CREATE, **RUN.by_column(Run(id=run, **facts, created=at, changed=at, seq=1, head=head))):
+        if not chain(_CREATE, **RUN.by_column(RunRow(id=run, **facts, created=at, changed=at, seq=1, head=head))):
             return None  # another was faster
         chain.enter(run, 1, kind, body, head)
         anchor = chain.append(kind, run=run, seq=1, head=head)

@@ -6,7 +6,7 @@ from ..core import statuses
 from ..system import clock
 from . import kinds
 from .chain import job_chain
-from .model import Pruned
+from .records import Pruned
 from .step_chain import STEPS, chains_of
 
 TYPE_CHECKING = False

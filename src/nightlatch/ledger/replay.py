@@ -10,8 +10,8 @@ from ..core import statuses
 from ..core.units import UNITS
 from . import kinds
 from .chain import unpack
-from .rows import counts
 from .sealing import LEFT
+from .typed_table import counts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

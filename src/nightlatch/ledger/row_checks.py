@@ -98,7 +98,7 @@ def effect_told(facts: dict[str, str]) -> dict[str, Any]:
     return {**numbers, "exit_code": code, "status": facts["status"], "reason": facts.get("reason", "")}
 
 
-class Items:
+class ItemChecks:
     """A million of them may be told of: only hashes are remembered, and what was ever said of each."""
 
     def __init__(self) -> None:

@@ -7,15 +7,15 @@ from ..core.model import Mark
 from ..errors import RunEnded, StaleToken
 from . import kinds, tally
 from .chain import clean, link
-from .deciding import ANCHOR, title
-from .model import ATTEMPT, ENTRY, RUN, Attempt
+from .decisions import ANCHOR, title
+from .records import ATTEMPT, ENTRY, RUN, Attempt
 from .step_chain import head_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..core.model import Holder
-    from .model import Run
-    from .tables import OnChain, Row, Tables
+    from .records import RunRow
+    from .tables import ChainTransaction, Row, Tables
 
 # Everything that was looked at is compared again: whatever happened since, this misses.
 _SEEN = """
@@ -44,7 +44,7 @@ WHERE run = :run AND attempt = :attempt
 LEFT = "its holder is gone"
 
 
-def judge(store: str, run: Run, token: int, grant: str) -> None:
+def judge(store: str, run: RunRow, token: int, grant: str) -> None:
     """May this grant begin? Raises StaleToken or RunEnded."""
     newer = run.token > token or (run.token == token and run.grant != grant)
     if newer:
@@ -53,7 +53,7 @@ def judge(store: str, run: Run, token: int, grant: str) -> None:
         raise RunEnded(closed(run), run)
 
 
-def stale(store: str, run: Run, token: int, grant: str) -> StaleToken:
+def stale(store: str, run: RunRow, token: int, grant: str) -> StaleToken:
     return StaleToken(
         f"{title(run)} refused token {token}: attempt {run.attempt} with token {run.token} by {run.holder} stands "
         f"there. Nothing was written. A newer holder has taken over; stop this one",
@@ -62,7 +62,7 @@ def stale(store: str, run: Run, token: int, grant: str) -> StaleToken:
     )
 
 
-def closed(run: Run) -> str:
+def closed(run: RunRow) -> str:
     if run.status == statuses.SUCCEEDED:
         return f"{title(run)} succeeded already"
     if statuses.needs_person(run.status):
@@ -71,8 +71,8 @@ def closed(run: Run) -> str:
 
 
 def take(
-    tables: Tables, run: Run, token: int, grant: str, holder: Holder, command: str, definition: str, at: int
-) -> Run | None:
+    tables: Tables, run: RunRow, token: int, grant: str, holder: Holder, command: str, definition: str, at: int
+) -> RunRow | None:
     """Begin the next attempt, if the run still stands as it was seen; None if not."""
     next_ = _Next(run, token, grant, holder, command, definition)
     if run.status == statuses.RUNNING and run.grant != grant:
@@ -83,7 +83,7 @@ def take(
     return RUN.read(rows[0]) if rows else None
 
 
-def _take_over(tables: Tables, run: Run, next_: _Next) -> Run | None:
+def _take_over(tables: Tables, run: RunRow, next_: _Next) -> RunRow | None:
     """The attempt before it was left behind by its holder: that is told on the job's chain too."""
     with tables.on_chain(run.job) as chain:
         entries = _Entries(run, chain.at)
@@ -96,7 +96,7 @@ def _take_over(tables: Tables, run: Run, next_: _Next) -> Run | None:
         return RUN.read(chain(ANCHOR, id=run.id, anchor=chain.append(kinds.LOST, **link))[0])
 
 
-def reap(tables: Tables, run: Run, token: int, grant: str, status: str) -> Run | None:
+def reap(tables: Tables, run: RunRow, token: int, grant: str, status: str) -> RunRow | None:
     """End an attempt that its holder left behind, as `lost` or `in-doubt`; None if the run moved meanwhile."""
     with tables.on_chain(run.job) as chain:
         entries = _Entries(run, chain.at)
@@ -117,7 +117,7 @@ def reap(tables: Tables, run: Run, token: int, grant: str, status: str) -> Run |
         return RUN.read(chain(ANCHOR, id=run.id, anchor=anchor)[0])
 
 
-def _close_lost(tables: Tables, chain: OnChain, run: Run, entries: _Entries) -> None:
+def _close_lost(tables: Tables, chain: ChainTransaction, run: RunRow, entries: _Entries) -> None:
     chain(_LOSE, run=run.id, attempt=run.attempt, reason=LEFT, at=chain.at)
     tally.close_attempt(tables, chain, run)
     for name, seq, _, kind, body, hash_ in entries.rows:
@@ -127,7 +127,7 @@ def _close_lost(tables: Tables, chain: OnChain, run: Run, entries: _Entries) -> 
 class _Next:
     """The attempt that a seal begins."""
 
-    def __init__(self, run: Run, token: int, grant: str, holder: Holder, command: str, definition: str) -> None:
+    def __init__(self, run: RunRow, token: int, grant: str, holder: Holder, command: str, definition: str) -> None:
         self._run, self._token, self._grant, self._holder = run, token, grant, holder
         self._edited = {"command": clean(command), "definition": clean(definition)}
 
@@ -157,7 +157,7 @@ class _Next:
 class _Entries:
     """Entries that go on a run's chain together."""
 
-    def __init__(self, run: Run, at: int) -> None:
+    def __init__(self, run: RunRow, at: int) -> None:
         self._run, self.at = run.id, at
         self.seq, self.head = run.seq, run.head
         self.rows: list[Row] = []
@@ -168,19 +168,19 @@ class _Entries:
         self.head = link(self.head, self._run, self.seq, self.at, kind, body)
         self.rows.append((self._run, self.seq, self.at, kind, body, self.head))
 
-    def lose(self, run: Run, steps: str | None, **more: object) -> dict[str, object]:
+    def lose(self, run: RunRow, steps: str | None, **more: object) -> dict[str, object]:
         """The run's newest attempt was left behind; returns the link to that, for its job's chain."""
         facts = {"attempt": run.attempt, "token": run.token, "holder": run.holder}
         self.add(kinds.LOST, **facts, steps=steps, **more)
         return {"run": run.id, **facts, "seq": self.seq, "head": self.head}
 
 
-def lost_attempt(run: Run, at: int) -> Attempt:
+def lost_attempt(run: RunRow, at: int) -> Attempt:
     """The newest attempt of a run whose holder is gone."""
     return ended_attempt(run, statuses.LOST, None, LEFT, at, at / 1000 - (run.started or 0.0))
 
 
-def ended_attempt(run: Run, status: str, exit_code: int | None, reason: str, at: int, elapsed: float) -> Attempt:
+def ended_attempt(run: RunRow, status: str, exit_code: int | None, reason: str, at: int, elapsed: float) -> Attempt:
     """The newest attempt of a run as it ends."""
     return Attempt(
         run=run.id, attempt=run.attempt, token=run.token, grant=run.grant, holder=run.holder, status=status,
@@ -188,7 +188,7 @@ def ended_attempt(run: Run, status: str, exit_code: int | None, reason: str, at:
     )  # fmt: skip
 
 
-def _seen(run: Run) -> dict[str, object]:
+def _seen(run: RunRow) -> dict[str, object]:
     return {
         "id": run.id,
         "was_status": run.status,

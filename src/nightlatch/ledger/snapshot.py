@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..database.guarded import Table
 from .effects import EFFECT
-from .model import ATTEMPT, RUN
+from .records import ATTEMPT, RUN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from . import kinds, step_chain
 from .chain import clean, head_text, kept, line, link, unpack
-from .fence import Fence
-from .model import ENTRY, Entry
+from .records import ENTRY, Entry
+from .run_fence import RunFence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from .model import Run
+    from .records import RunRow
     from .tables import Row, Tables
 
     Step = tuple[str, str, str, int, str, str]  # digest, key, status, tries, result, reason
@@ -93,7 +93,7 @@ class StepLog:
 class StepWriter:
     """Made by `Writer.steps`. For one thread at a time."""
 
-    def __init__(self, tables: Tables, run: Run, skew: float, around: Run | None = None) -> None:
+    def __init__(self, tables: Tables, run: RunRow, skew: float, around: RunRow | None = None) -> None:
         """`around`: the run that this one is handled in; it must be held still, too."""
         self.run = run
         # A first attempt has nothing behind it that would have to be looked for.
@@ -141,18 +141,18 @@ class StepWriter:
         return rows
 
 
-class _Tail(Fence):
+class _Tail(RunFence):
     """A fence whose place is the last entry of a chain, and not the head in the run's row.
 
     It may be appended to by the supervisor and by whoever in the run was lent a pen: all have the run's grant.
     """
 
-    def __init__(self, tables: Tables, run: Run, skew: float, chain: str, around: Run) -> None:
+    def __init__(self, tables: Tables, run: RunRow, skew: float, chain: str, around: RunRow) -> None:
         super().__init__(tables, run, skew)
         self._chain, self._around = chain, around
         self.seq, self.head = step_chain.tail(tables.read, chain) if run.attempt > 1 else (0, "")
 
-    def stands(self, run: Run) -> str:
+    def stands(self, run: RunRow) -> str:
         return step_chain.tail(self._tables.read, self._chain)[1]
 
     def settle(self) -> None:
@@ -163,9 +163,9 @@ class _Tail(Fence):
     def _taken(self, stands: str) -> bool:
         return stands != self.head
 
-    def _go_on(self, run: Run) -> None:
+    def _go_on(self, run: RunRow) -> None:
         if self._around.id != run.id:
-            Fence(self._tables, self._around, self.skew).check()
+            RunFence(self._tables, self._around, self.skew).check()
         self.seq, self.head = step_chain.tail(self._tables.read, self._chain)
         self._unsure.clear()
 

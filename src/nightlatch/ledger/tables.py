@@ -9,7 +9,7 @@ from __future__ import annotations
 from ..system import clock
 from . import kinds
 from .chain import head_text, job_chain, link
-from .model import ENTRY
+from .records import ENTRY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,11 +65,11 @@ class Tables:
             self._days = Days(self.database.facts()["ledger.zone"], self.now() / 1000 - clock.wall())
         return self._days
 
-    def on_chain(self, job: str) -> OnChain:
-        return OnChain(self, job)
+    def on_chain(self, job: str) -> ChainTransaction:
+        return ChainTransaction(self, job)
 
 
-class OnChain:
+class ChainTransaction:
     """One transaction that holds a job's chain: what it appends and what it changes happen together or not at all.
 
     Whoever takes a chain and a run's row takes the chain first, so no two wait for each other.
@@ -82,7 +82,7 @@ class OnChain:
         self._transaction = tables.database.transaction()
         self._chain = job_chain(job)
 
-    def __enter__(self) -> OnChain:
+    def __enter__(self) -> ChainTransaction:
         self._transaction.__enter__()
         try:
             self._seq, self._head, self.at = self(_LOCK, chain=self._chain)[0]

@@ -10,14 +10,14 @@ from __future__ import annotations
 from ..core.units import UNITS, Amounts
 from ..core.value import value
 from ..errors import UsageError
-from .rows import Rows, amounts, where
+from .typed_table import TypedTable, amounts, where
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from .model import Run, Usage
-    from .tables import OnChain, Row, Tables
+    from .records import RunRow, Usage
+    from .tables import ChainTransaction, Row, Tables
 
 
 @value(frozen=True, kw_only=True)
@@ -27,7 +27,7 @@ class Tally:
     amounts: Amounts
 
 
-TALLY = Rows(
+TALLY = TypedTable(
     "tally",
     Tally,
     "ON CONFLICT (job, day) DO UPDATE SET " + ", ".join(f"{unit} = tally.{unit} + excluded.{unit}" for unit in UNITS),
@@ -51,13 +51,13 @@ WHERE run = :run AND attempt = :attempt AND at >= :since
 """
 
 
-def close_attempt(tables: Tables, chain: OnChain, run: Run) -> None:
+def close_attempt(tables: Tables, chain: ChainTransaction, run: RunRow) -> None:
     """Add what the newest attempt of a run has used to its job's days, in the transaction that ends the attempt."""
     for row in _rows(tables, run.job, chain(_OF_ATTEMPT, run=run.id, attempt=run.attempt, bucket=BUCKET)):
         chain(TALLY.put, **dict(zip(TALLY.columns, row, strict=True)))
 
 
-def used(tables: Tables, job: str, unit: str, period: str, besides: Run | None) -> float:
+def used(tables: Tables, job: str, unit: str, period: str, besides: RunRow | None) -> float:
     """What a job has used in the current day or month, but for the newest attempt of `besides`."""
     _known(unit)
     day, since = tables.days.beginning(period)
@@ -66,7 +66,7 @@ def used(tables: Tables, job: str, unit: str, period: str, besides: Run | None) 
     return amount(unit, total)
 
 
-def own(tables: Tables, run: Run, unit: str, period: str) -> float | None:
+def own(tables: Tables, run: RunRow, unit: str, period: str) -> float | None:
     """What the newest attempt of a run has used in the current period; None if it began within it: then all of it."""
     _, since = tables.days.beginning(period)
     if run.started is not None and run.started * 1000 >= since:
@@ -77,7 +77,7 @@ def own(tables: Tables, run: Run, unit: str, period: str) -> float | None:
 
 def usage(tables: Tables, job: str | None, since: int, *, by_day: bool) -> list[Usage]:
     """What was used since then, for each job, or for each job and day; the oldest day first."""
-    from .model import Usage
+    from .records import Usage
 
     which = {"job": job} if job else {}
     sql = (

@@ -7,12 +7,12 @@ from ..core.units import UNITS
 from ..errors import RunEnded, UsageError
 from . import kinds, tally
 from .chain import clean, link
-from .fence import WHERE, Fence
-from .model import ENTRY, USED, Used
-from .rows import amounts as amounts_of
-from .rows import counts
+from .group_commit import GroupCommit
+from .records import ENTRY, USED, Used
+from .run_fence import WHERE, RunFence
 from .step_chain import head_of
-from .turns import Turns
+from .typed_table import amounts as amounts_of
+from .typed_table import counts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     from ..core.units import Amounts
     from ..database.guarded import Rows, Table
-    from .model import Run
+    from .group_commit import _Together
+    from .records import RunRow
     from .step_log import StepWriter
     from .tables import Tables
-    from .turns import _Together
 
     Records = Sequence[tuple[Table, Rows]]
 
@@ -62,12 +62,12 @@ class Writer:
     written. `RunEnded`: it was finished. `StoreUnreachable`: nobody knows whether it was written.
     """
 
-    def __init__(self, tables: Tables, watching: Tables, run: Run, *, lost: bool, skew: float) -> None:
+    def __init__(self, tables: Tables, watching: Tables, run: RunRow, *, lost: bool, skew: float) -> None:
         self.run = run  # as it was sealed
         self.lost = lost  # the attempt before this one was left behind by its holder: it may have acted
         self._tables, self._watching = tables, watching
-        self._fence = Fence(tables, run, skew)
-        self._turns = Turns(self._write)
+        self._fence = RunFence(tables, run, skew)
+        self._turns = GroupCommit(self._write)
         self._used = run.usage
         self._totals: tuple[int, ...] | None = None
         self._steps: StepWriter | None = None
@@ -143,7 +143,7 @@ class Writer:
         again_at: float | None = None,
         doubt: bool = False,
         tries: int | None = None,
-    ) -> Run:
+    ) -> RunRow:
         """End the attempt as `status`, and the run with it. With `again_at` the run waits for its next attempt, with
         `doubt` it is in doubt: the attempt may have acted, and a person decides.
 
@@ -151,7 +151,7 @@ class Writer:
         what became of the first call.
         """
         if status in statuses.OPEN or not statuses.may_follow(statuses.RUNNING, status):
-            ends = ", ".join((*statuses.TERMINAL, *statuses.ASKING))
+            ends = ", ".join((*statuses.TERMINAL, *statuses.NEEDS_PERSON))
             raise UsageError(f"an attempt cannot end as {status!r}: use one of {ends}")
         body = kinds.body(
             kinds.ENDED,

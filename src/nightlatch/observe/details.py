@@ -6,18 +6,18 @@ from ..core.value import value
 from ..ledger import kinds
 from ..runtime.shared import plan
 from ..runtime.supervisor.run import kept_output
-from . import undecided
-from .runs import RunView, attempt_facts, choices, entry_facts, view
+from . import open_decisions
+from .run_views import RunView, attempt_facts, choices, entry_facts, view
 from .timeline import timeline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..core.advice import Advice
-    from ..ledger.model import Attempt, Entry, Run
+    from ..ledger.records import Attempt, Entry, RunRow
     from ..runtime.shared.plan import Plan
-    from .reader import Reader
+    from .open_decisions import OpenDecision
+    from .reader import StoreReader
     from .timeline import Event
-    from .undecided import Undecided
 
 _TAIL = 10  # lines of output
 
@@ -28,8 +28,8 @@ class Details(RunView):
     entries: tuple[Entry, ...]  # of the journal, refusals too
     tail: tuple[str, ...]  # the last lines of its output, as they were printed
     items: dict[str, int]  # of a batch: how many in each status
-    undecided_items: tuple[Undecided, ...]
-    elsewhere: tuple[Undecided, ...]  # what other machines have left behind of the same job
+    undecided_items: tuple[OpenDecision, ...]
+    elsewhere: tuple[OpenDecision, ...]  # what other machines have left behind of the same job
     choices: tuple[Advice, ...]  # what may be typed about it, the likeliest first
 
     @property
@@ -57,7 +57,7 @@ class Details(RunView):
         }
 
 
-def details(reader: Reader, run: Run) -> Details:
+def details(reader: StoreReader, run: RunRow) -> Details:
     seen = view(reader, run)
     tail = kept_output.tail(kept_output.folder_of(reader.store.folder, run.id), _TAIL)
     items = reader.ledger.items.counts(run.job)
@@ -69,19 +69,19 @@ def details(reader: Reader, run: Run) -> Details:
         entries=tuple(_journal(reader, run)),
         tail=tuple(line.decode(errors="replace") for line in tail),
         items=items,
-        undecided_items=tuple(undecided.items(reader, batch=run.job)) if items else (),
-        elsewhere=tuple(undecided.elsewhere(reader, run.job)),
+        undecided_items=tuple(open_decisions.items(reader, batch=run.job)) if items else (),
+        elsewhere=tuple(open_decisions.elsewhere(reader, run.job)),
         choices=choices(reader, run, seen.status),
     )
 
 
-def newest_plan(reader: Reader, job: str) -> Plan | None:
+def newest_plan(reader: StoreReader, job: str) -> Plan | None:
     """What the job's newest dry-run found."""
     noted = reader.ledger.noted(job, kinds.PLAN)
     return plan.from_journal(job, noted) if noted else None
 
 
-def _journal(reader: Reader, run: Run) -> list[Entry]:
+def _journal(reader: StoreReader, run: RunRow) -> list[Entry]:
     """The run's own, its steps, and what people and observers put on its job's."""
     links = {kind for kind in kinds.ROWS.values() if kind.is_link}  # they point to the run's own entries
     # A second before it: the job's chain and the run's are stamped by two readings of the clock.

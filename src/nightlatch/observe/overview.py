@@ -5,16 +5,16 @@ from __future__ import annotations
 from ..core import statuses
 from ..core.value import value
 from ..runtime.supervisor.afterwards import lapse
-from . import undecided
+from . import open_decisions
 from .reader import NEEDS_DECISION
-from .runs import is_overdue, view
+from .run_views import is_overdue, view
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..ledger.model import Run
-    from .reader import Reader
-    from .runs import RunView
-    from .undecided import Undecided
+    from ..ledger.records import RunRow
+    from .open_decisions import OpenDecision
+    from .reader import StoreReader
+    from .run_views import RunView
 
 _MOST = 200  # runs of one status that are looked at: no night's view scans years
 _URGENCY = (statuses.IN_DOUBT, statuses.NEEDS_ATTENTION, lapse.LAPSED)
@@ -37,8 +37,8 @@ class Overview:
     running: Group = Group()
     waiting: Group = Group()
     done: Group = Group()
-    undecided: tuple[Undecided, ...] = ()  # effects and items in this ledger
-    elsewhere: tuple[Undecided, ...] | None = ()  # runs of other machines; None: the store did not answer
+    undecided: tuple[OpenDecision, ...] = ()  # effects and items in this ledger
+    elsewhere: tuple[OpenDecision, ...] | None = ()  # runs of other machines; None: the store did not answer
     unreachable: str = ""  # and why
 
     @property
@@ -52,13 +52,13 @@ class Overview:
         }
 
     @property
-    def undecided_besides_runs(self) -> tuple[Undecided, ...]:
+    def decisions_besides_runs(self) -> tuple[OpenDecision, ...]:
         """What else needs a decision, here and on other machines."""
         return (*(self.elsewhere or ()), *self.undecided)
 
     @property
     def nothing_needs_you(self) -> bool:
-        return not self.needs_you.runs and not self.undecided_besides_runs
+        return not self.needs_you.runs and not self.decisions_besides_runs
 
     @property
     def empty(self) -> bool:
@@ -78,7 +78,7 @@ class Overview:
         }
 
 
-def overview(reader: Reader, since: float | None) -> Overview:
+def overview(reader: StoreReader, since: float | None) -> Overview:
     """One status at a time: a failure is not hidden by the thousand successes after it."""
     found: dict[str, list[RunView]] = {"needs_you": [], "running": [], "waiting": [], "done": []}
     capped = set()
@@ -93,7 +93,7 @@ def overview(reader: Reader, since: float | None) -> Overview:
     for seen_runs in found.values():
         seen_runs.sort(key=lambda seen: -seen.run.changed)
     found["needs_you"].sort(key=lambda seen: _URGENCY.index(seen.status) if seen.status in _URGENCY else len(_URGENCY))
-    here, elsewhere = undecided.here(reader), undecided.elsewhere(reader)
+    here, elsewhere = open_decisions.here(reader), open_decisions.elsewhere(reader)
     return Overview(
         since=since,
         **{name: Group(runs=tuple(seen), capped=name in capped) for name, seen in found.items()},
@@ -103,7 +103,7 @@ def overview(reader: Reader, since: float | None) -> Overview:
     )
 
 
-def _shut_down(reader: Reader, run: Run) -> bool:
+def _shut_down(reader: StoreReader, run: RunRow) -> bool:
     """Ended between two tries, and not by a person: nobody may know that it is not done."""
     if run.status != statuses.CANCELLED or run.cancel or not run.attempt:
         return False

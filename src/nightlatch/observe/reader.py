@@ -7,7 +7,7 @@ from ..core.passwords import hide_password
 from ..core.printable import printable
 from ..database import sqlite_presence
 from ..errors import StoreUnreachable, UsageError
-from ..ledger import place
+from ..ledger import location
 from ..runtime.supervisor.afterwards import lapse
 from ..runtime.supervisor.run import begun
 from ..store import url as stores
@@ -15,9 +15,9 @@ from ..store import url as stores
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..core.model import Begun
-    from ..ledger.model import Run
+    from ..ledger.records import RunRow
 
-NEEDS_DECISION = (*statuses.ASKING, lapse.LAPSED)
+NEEDS_DECISION = (*statuses.NEEDS_PERSON, lapse.LAPSED)
 
 
 class NoStore(UsageError):
@@ -26,16 +26,16 @@ class NoStore(UsageError):
 
 def existing(url: str) -> set[str]:
     """What there is of a store: `store`, `ledger`. Raises `NoStore` if there is neither."""
-    areas = place.areas(url)
+    areas = location.areas(url)
     if areas:
         return areas
-    file = place.files(url)[0] if stores.ledger_of(url) == stores.BESIDE else ""
+    file = location.files(url)[0] if stores.ledger_of(url) == stores.BESIDE else ""
     if file:
         sqlite_presence.expect(file)
     raise NoStore(f"there is no store at {printable(file or hide_password(url))}")
 
 
-class Reader:
+class StoreReader:
     """Of a store that exists, by its URL; for one look at it. Its ledger is only read: a command that
     decides something opens one to write."""
 
@@ -43,7 +43,7 @@ class Reader:
         areas = existing(url)
         self.url = url
         self.store = stores.connect(url)
-        self.ledger = place.open_to_read(url) if "ledger" in areas else place.empty()
+        self.ledger = location.open_to_read(url) if "ledger" in areas else location.empty()
         self._begun: dict[str, tuple[Begun, ...]] | None = None  # by lease
         self.unreachable = ""  # why the store could not be asked what other machines have begun
 
@@ -51,7 +51,7 @@ class Reader:
     def ledger_is_per_machine(self) -> bool:
         return stores.ledger_of(self.url) == stores.OF_EACH_MACHINE
 
-    def run(self, text: str) -> Run:
+    def run(self, text: str) -> RunRow:
         """The run by its id, or by the beginning of it."""
         run = self.ledger.run(text)
         if run is None:
@@ -59,7 +59,7 @@ class Reader:
             raise UsageError(f"there is no run {printable(text)!r}: {hint}")
         return run
 
-    def status(self, run: Run) -> str:
+    def status(self, run: RunRow) -> str:
         """As a person should see it: `lapsed` if its holder is gone; and as another machine has decided, which this
         ledger does not know yet."""
         status = lapse.status_of(run, self.ledger, self.store)
@@ -96,5 +96,6 @@ class Reader:
     def _known(self, job: str, one: Begun) -> bool:
         run = self.ledger.find(job, one.key)
         return run is not None and (
-            run.status in statuses.ASKING or any(attempt.token == one.token for attempt in self.ledger.attempts(run.id))
+            run.status in statuses.NEEDS_PERSON
+            or any(attempt.token == one.token for attempt in self.ledger.attempts(run.id))
         )

@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..ledger.model import Entry
+    from ..ledger.records import Entry
 
 _FEW = 3  # so many steps in a row, or fewer, are shown one by one
 

@@ -177,7 +177,7 @@ def run(seen: RunFacts, at: Clock) -> Verdict:
 def tone_of(status: str) -> str:
     if status == statuses.WAITING:
         return DECIDE
-    return ALARM if status in (*statuses.ASKING, *statuses.FAILURES, LAPSED) else CALM
+    return ALARM if status in (*statuses.NEEDS_PERSON, *statuses.FAILURES, LAPSED) else CALM
 
 
 def expected_end(seen: RunFacts) -> float | None:

@@ -11,7 +11,7 @@ from ...core.job import Job
 from ...core.model import check_name
 from ...core.options import CALL, as_keyword, rows
 from ...core.target import Command
-from ...errors import Error, UsageError, again
+from ...errors import Error, UsageError, recreate
 from ...store.url import ENV
 from ..shared.job import read
 from ..shared.verdict import Verdict
@@ -130,4 +130,4 @@ def _read(file: str, name: str, code: int) -> dict[str, Any]:
     kind = facts.pop("error", "")
     if not kind:
         return facts
-    raise again(kind, facts["reason"], code)
+    raise recreate(kind, facts["reason"], code)

@@ -8,7 +8,7 @@ from ...core.value import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ...ledger.model import Entry
+    from ...ledger.records import Entry
 
 WHOLE, PARTIAL, SKIPPED = "planned", "partial", "skipped"
 

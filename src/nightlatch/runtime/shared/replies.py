@@ -55,7 +55,7 @@ def refusal(error: BaseException) -> dict[str, Any]:
 def raised(answer: dict[str, Any]) -> Error | Stop:
     """The other way round: the same class with the same words, fields and exit code. A stop stays a stop: a broad
     `except Exception` in the work does not swallow it."""
-    error = errors.again(
+    error = errors.recreate(
         str(answer.get("class")), str(answer.get("error", "refused")), answer.get("exit_code", Error.exit_code)
     )
     facts = answer.get("facts") or {}
@@ -86,7 +86,7 @@ def _unpacked(found: Any) -> object:
 
 
 def _values() -> dict[str, Any]:
-    from ...ledger import model as ledger
+    from ...ledger import records as ledger
 
-    kinds = (core.Record, core.Holder, core.Mark, core.KnownGrants, core.Begun, ledger.Run, Amounts)
+    kinds = (core.Record, core.Holder, core.Mark, core.KnownGrants, core.Begun, ledger.RunRow, Amounts)
     return {kind.__name__: kind for kind in kinds}

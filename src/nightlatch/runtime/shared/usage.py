@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ...ledger.model import Entry
+    from ...ledger.records import Entry
 
 _MOST = 1e9
 

@@ -13,7 +13,7 @@ from ...system import durable
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ...errors import Error, Stop
-    from ...ledger.model import Run
+    from ...ledger.records import RunRow
     from .plan import Plan
 
 SKIPPED = "skipped"
@@ -69,7 +69,7 @@ def _moment(at: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
 
 
-def of(run: Run, *, exit_code: int, host: str, at: float, head: str = "", retry_after: float = 0.0) -> Verdict:
+def of(run: RunRow, *, exit_code: int, host: str, at: float, head: str = "", retry_after: float = 0.0) -> Verdict:
     return Verdict(
         job=run.job,
         key=run.key,

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ...core.job import Job
-    from ...ledger.model import Run
+    from ...ledger.records import RunRow
 
 
 def dry_run(job: Job, *, store: str | None = None) -> Plan:
@@ -239,7 +239,7 @@ class _DryRun(Preflight):
             return {"status": DONE, "result": self._result(run) if run else ""}
         return {"status": "begun", "run": run.id if run else f"dry-run {key}", "attempt": run.attempt + 1 if run else 1}
 
-    def _result(self, run: Run) -> str:
+    def _result(self, run: RunRow) -> str:
         log = self.ledger.step_log
         return log.result(log.chain_of(run.id, before=True), RESULT)
 

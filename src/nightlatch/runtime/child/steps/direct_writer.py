@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from ....core import statuses
 from ....errors import Error
-from ....ledger import place, step_log
-from ....ledger.turns import Turns
+from ....ledger import location, step_log
+from ....ledger.group_commit import GroupCommit
 from ....system import clock
 from ....system.durable import inode
 from ...shared.client import checked, send
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ....core.model import Holder
     from ....core.protocols import Store
     from ....ledger.ledger import Ledger
-    from ....ledger.model import Run
+    from ....ledger.records import RunRow
     from ....ledger.step_log import Step
 
 _REPORT_EVERY = 0.25  # seconds between two reports to the supervisor that the work goes on
@@ -32,7 +32,7 @@ def opened(reply: dict[str, str]) -> DirectWriter | None:
     if inode(address) != reply["inode"]:
         return None
     try:
-        ledger = place.at(address)
+        ledger = location.at(address)
         run = ledger.run(os.environ["NIGHTLATCH_RUN"])
     except (Error, ImportError):
         return None
@@ -41,8 +41,8 @@ def opened(reply: dict[str, str]) -> DirectWriter | None:
 
 
 class DirectWriter:
-    def __init__(self, ledger: Ledger, run: Run, store: str) -> None:
-        self._steps: Turns[Step] = Turns(ledger.step_writer(run).append)
+    def __init__(self, ledger: Ledger, run: RunRow, store: str) -> None:
+        self._steps: GroupCommit[Step] = GroupCommit(ledger.step_writer(run).append)
         self._ledger, self._run, self._store = ledger, run, store
         self._mutex = allocate_lock()
         self._nested_writer: _NestedWriter | None = None
@@ -85,7 +85,7 @@ class DirectWriter:
 class _NestedWriter:
     """Writes the nested runs of this process's threads."""
 
-    def __init__(self, ledger: Ledger, run: Run, store: Store) -> None:
+    def __init__(self, ledger: Ledger, run: RunRow, store: Store) -> None:
         from ....system import redaction
         from ...shared.steps.nested_runs import NestedRuns
 
@@ -93,7 +93,7 @@ class _NestedWriter:
             _RunLease(run, store), ledger, run, os.path.dirname(os.environ["NIGHTLATCH_SOCKET"]),
             redaction.secrets(os.environ).text,
         )  # fmt: skip
-        self._turns: Turns[_Waiting] = Turns(self._record)
+        self._turns: GroupCommit[_Waiting] = GroupCommit(self._record)
         self._wake = allocate_lock()
         self._wake.acquire()
         start_new_thread(self._keep_time, ())
@@ -136,7 +136,7 @@ class _Waiting:
 class _RunLease:
     """The run's lease, as a process of the run sees it."""
 
-    def __init__(self, run: Run, store: Store) -> None:
+    def __init__(self, run: RunRow, store: Store) -> None:
         self.name, self.grant, self.store = run.job, run.grant, store
         self.holder: Holder = run.holder
 

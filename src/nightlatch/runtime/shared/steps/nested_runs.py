@@ -9,7 +9,7 @@ from ....core.effects import DONE
 from ....core.keys import key as derive
 from ....errors import Error, InDoubt, RunEnded, Stop, StoreUnreachable, UsageError
 from ....ledger.chain import clean
-from ....ledger.inside import MOST, InnerRun
+from ....ledger.nested import MOST, NestedRun
 from ....system import clock
 from ..effect_records import ledger_is_per_machine
 from ..replies import refusal
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from ....core.model import Holder
     from ....core.protocols import Store
-    from ....ledger.inside import Due
     from ....ledger.ledger import Ledger
-    from ....ledger.model import Run
+    from ....ledger.nested import PendingWrite
+    from ....ledger.records import RunRow
 
     class HeldLease(Protocol):
         """A lease, as far as it is needed here."""
@@ -50,10 +50,10 @@ class NestedRuns:
     """Any thread may call it."""
 
     def __init__(
-        self, lease: HeldLease, ledger: Ledger, around: Run, folder: str, redacted: Callable[[str], str]
+        self, lease: HeldLease, ledger: Ledger, around: RunRow, folder: str, redacted: Callable[[str], str]
     ) -> None:
         self._lease, self._ledger, self._folder, self._redacted = lease, ledger, folder, redacted
-        self._around, self._inside = around, ledger.inside(around)
+        self._around, self._inside = around, ledger.nested_runs(around)
         self._mutex = allocate_lock()  # for what is written
         # By run, as it was called when it was begun: somebody may open one for the key, by hand, before it is written.
         self._open: dict[str, _OpenRun] = {}
@@ -82,7 +82,7 @@ class NestedRuns:
     def _begin(self, key: str) -> dict[str, Any]:
         done = self._lease.store.look(self._around.job, key)
         begun = self._inside.begin(key, self._lease.holder)
-        if isinstance(begun, InnerRun):
+        if isinstance(begun, NestedRun):
             if done:
                 why = "its key is done already"
                 with self._mutex:
@@ -108,7 +108,7 @@ class NestedRuns:
 
     def _record(self, requests: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         answers: list[dict[str, Any]] = [{"ok": True} for _ in requests]
-        waiting: list[tuple[int, str, Due]] = []
+        waiting: list[tuple[int, str, PendingWrite]] = []
         for place, request in enumerate(requests):
             # Two words on one run: one after the other.
             if len(waiting) == MOST or any(name == request["run"] for _, name, _ in waiting):
@@ -153,7 +153,7 @@ class NestedRuns:
 
     def _sweep(self) -> None:
         """What it had begun is ended, and what it has done is marked so: it may not have come to it."""
-        for run in self._ledger.handled_in(self._around):
+        for run in self._ledger.nested_in(self._around):
             if run.status == statuses.RUNNING:
                 try:
                     writer = self._ledger.seal(run.id, token=run.token, grant=run.grant, holder=run.holder)
@@ -171,7 +171,7 @@ class NestedRuns:
             raise UsageError(f"the run {run} is not open here")
         return self._open[run]
 
-    def _due(self, request: dict[str, Any]) -> Due | None:
+    def _due(self, request: dict[str, Any]) -> PendingWrite | None:
         """What has to be written for a request; None if that is done."""
         one = self._find(str(request["run"]))
         if request["do"] == "step":
@@ -190,7 +190,7 @@ class NestedRuns:
         elapsed = clock.now() - one.started
         return one.run.ending(status, reason=clean(reason), elapsed=elapsed, steps=steps, traceback=traceback)
 
-    def _commit(self, waiting: list[tuple[int, str, Due]], answers: list[dict[str, Any]]) -> None:
+    def _commit(self, waiting: list[tuple[int, str, PendingWrite]], answers: list[dict[str, Any]]) -> None:
         """Write what waits, and let it go; for what cannot be written there is another answer."""
         try:
             self._inside.commit([due for *_, due in waiting])
@@ -229,7 +229,7 @@ class NestedRuns:
 class _OpenRun:
     """One that is being worked on."""
 
-    def __init__(self, run: InnerRun, recorder: Recorder) -> None:
+    def __init__(self, run: NestedRun, recorder: Recorder) -> None:
         self.run, self.recorder, self.started = run, recorder, clock.now()
         self.write_at = self.started + _WAIT
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from ....ledger.inside import InnerRun
     from ....ledger.ledger import Ledger
+    from ....ledger.nested import NestedRun
     from ....ledger.step_log import Step, StepWriter
 
 _COUNT_EVERY = 1.0  # seconds between two records of how far a map is
@@ -27,7 +27,7 @@ class Recorder:
     def __init__(
         self,
         ledger: Ledger,
-        steps: StepWriter | InnerRun,
+        steps: StepWriter | NestedRun,
         folder: str,
         redacted: Callable[[str], str],
         progress: Callable[[int, int, str], None] | None = None,

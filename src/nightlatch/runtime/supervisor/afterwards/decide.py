@@ -13,13 +13,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ....core.protocols import Store
     from ....ledger.ledger import Ledger
-    from ....ledger.model import Run
+    from ....ledger.records import RunRow
 
 DONE, FAILED, AGAIN = "done", "failed", "again"
 OUTCOMES = (DONE, FAILED, AGAIN)
 
 
-def resolve(run: Run, outcome: str, by: str, *, ledger: Ledger, store: Store, wait: float) -> Run:
+def resolve(run: RunRow, outcome: str, by: str, *, ledger: Ledger, store: Store, wait: float) -> RunRow:
     """Decide a run that is in doubt, needs attention or was left behind by its holder.
 
     done    its key is settled in the store first, under the job's lease: no machine does it again. Where each machine

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from ....core.model import Holder, Record
     from ....core.protocols import Store
     from ....ledger.ledger import Ledger
-    from ....ledger.model import Run
+    from ....ledger.records import RunRow
 
 LAPSED = "lapsed"  # what such a run is shown as; no status: nothing is recorded by looking
 
 
-def status_of(run: Run, ledger: Ledger, store: Store) -> str:
+def status_of(run: RunRow, ledger: Ledger, store: Store) -> str:
     """The run's status as a person should see it: its own, or `lapsed`.
 
     A store that does not answer proves nothing: then the run is shown as it is recorded.
@@ -51,7 +51,7 @@ def _process_gone(holder: Holder) -> bool:
     return process.state_of(holder.pid, holder.start) in (process.GONE, process.ZOMBIE)
 
 
-def _lease_gone(run: Run, store: Store) -> bool:
+def _lease_gone(run: RunRow, store: Store) -> bool:
     try:
         record = store.read(run.job)
     except StoreUnreachable:

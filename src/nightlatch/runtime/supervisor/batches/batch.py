@@ -20,7 +20,7 @@ from ....core.target import Command
 from ....errors import Busy, UsageError
 from ....ledger import kinds, open_for
 from ....ledger.chain import clean
-from ....ledger.items import ITEM, Item
+from ....ledger.items import ITEM, ItemRow
 from ....store import url
 from ....system import clock, identity, redaction
 from ...shared.batches.items import IN_DOUBT_ITSELF
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ....core.batch import Batch
     from ....core.budget import Cap
     from ....core.protocols import Store
-    from ....ledger.items import Item
+    from ....ledger.items import ItemRow
     from ....ledger.ledger import Ledger
     from ....ledger.writer import Writer
     from ...shared.verdict import Verdict
@@ -163,7 +163,7 @@ class Checkpoints:
         _put(self._files[IN_DOUBT], (item.digest for item in _waiting(ledger, name)))
         _put(self._files[SET_ASIDE], () if self._batch.retry_failed else ledger.items.digests(name, SET_ASIDE))
 
-    def _recover(self, lost: list[Item]) -> None:
+    def _recover(self, lost: list[ItemRow]) -> None:
         """What the last driver left in flight: what it had published is done, the rest follows --lost."""
         landed = {item.digest for item in lost if self._publishing and self._publishing.recover(item)}
         became = IN_DOUBT if self._batch.when_lost == "doubt" else FAILED, "in flight when its batch died"
@@ -234,7 +234,7 @@ class Checkpoints:
         rows, keys = [], dict[str, list[str]]()
         for digest, key, status, tries, code, result, why in items:
             shown, reason = (clean(self.hidden.text(text)) for text in (result, why))
-            made = Item(
+            made = ItemRow(
                 scope=self._batch.name, digest=digest, key=clean(key), status=status, tries=tries, run=run.id,
                 attempt=run.attempt, exit_code=code, result=shown, reason=reason, changed=at,
             )  # fmt: skip

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ....ledger.items import Item
+    from ....ledger.items import ItemRow
     from ...shared.leases.lease import Lease
 
     Intend = Callable[[str], None]
@@ -61,7 +61,7 @@ class Publishing:
         finally:
             workspace.close()
 
-    def recover(self, item: Item) -> bool:
+    def recover(self, item: ItemRow) -> bool:
         """An item whose batch died while it was published. True: all of it is there (now). After the seal."""
         intent = unpack(item.result)
         if intent is None:

@@ -13,13 +13,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ....errors import Error
     from ....ledger.ledger import Ledger
-    from ....ledger.model import Run
+    from ....ledger.records import RunRow
 
 TRIES = 5
 PAUSE = 1.0  # seconds at most before the second try; doubles, so that a server may restart meanwhile
 
 
-def waits(ledger: Ledger, run: Run) -> bool:
+def waits(ledger: Ledger, run: RunRow) -> bool:
     """Does it wait for its gate to be mended? Its work has not begun, so there is nothing to decide about."""
     if run.status != statuses.NEEDS_ATTENTION:
         return False
@@ -38,7 +38,7 @@ def back_off(number: int, why: Error) -> bool:
     return True
 
 
-def record(ledger: Ledger, run: Run, why: Error, by: str) -> Run:
+def record(ledger: Ledger, run: RunRow, why: Error, by: str) -> RunRow:
     """Have the run wait for a person.
 
     One whose holder is gone in mid-work cannot: only who has sealed may end its attempt. It is shown as lapsed, with

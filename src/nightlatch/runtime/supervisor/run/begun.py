@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ....core.model import Done
     from ....core.protocols import Store
     from ....ledger.ledger import Ledger
-    from ....ledger.model import Run
+    from ....ledger.records import RunRow
     from ...shared.leases.lease import Lease
 
 _DONE = "done"
@@ -29,7 +29,7 @@ def entry(ledger: Ledger, job: str, key: str) -> Begun:
     return Begun(key=key, attempt=known.attempt + 1 if known else 1)
 
 
-def elsewhere(lease: Lease, ledger: Ledger, run: Run) -> Begun | None:
+def elsewhere(lease: Lease, ledger: Ledger, run: RunRow) -> Begun | None:
     """The newest attempt of this run that another machine has begun and not ended, and nobody has decided."""
     listed = [one for one in lease.begun if one.key == run.key]
     here = {attempt.token for attempt in ledger.attempts(run.id)} if listed else set()
@@ -57,7 +57,7 @@ def _ended_here(ledger: Ledger, job: str, one: Begun) -> bool:
     )
 
 
-def decision(store: Store, ledger: Ledger, run: Run) -> Done | None:
+def decision(store: Store, ledger: Ledger, run: RunRow) -> Done | None:
     """What a person has decided, on any machine, about the attempt that left this run in doubt."""
     return _decision(store, run.job, run.key, _doubtful_token(ledger, run)) if store.lists_begun else None
 
@@ -76,7 +76,7 @@ def decide(lease: Lease, job: str, key: str, word: str, by: str, tokens: Iterabl
     lease.ended |= listed
 
 
-def doubtful_tokens(ledger: Ledger, run: Run) -> set[int]:
+def doubtful_tokens(ledger: Ledger, run: RunRow) -> set[int]:
     return {_doubtful_token(ledger, run)} - {0}
 
 
@@ -88,7 +88,7 @@ def _scope(job: str) -> str:
     return f"resolved:{job}"
 
 
-def _doubtful_token(ledger: Ledger, run: Run) -> int:
+def _doubtful_token(ledger: Ledger, run: RunRow) -> int:
     """Of the attempt that may have acted: the run's last one, or the one that began elsewhere."""
     token = 0
     for one in ledger.entries(run.id):

@@ -12,6 +12,7 @@ import os
 
 from .... import exits
 from ....core import advice, retry, statuses
+from ....core.retry import STARTS
 from ....errors import Conflict, Error, GateUnreachable, LeaseLost, OtherStore, RunEnded, StaleToken, StoreUnreachable
 from ....ledger import kinds
 from ....store import url
@@ -34,23 +35,29 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ....core.job import Job
-    from ....ledger.model import Run
+    from ....ledger.records import RunRow
     from ...shared.leases.lease import Lease
     from ...shared.verdict import Verdict
     from ..batches.batch import Checkpoints
     from ..publishing.delivery import Delivery
+    from .claim import Claimed
     from .waiting import Signals
 
 
 def run(
-    job: Job, *, store: str | None = None, checkpoints: Checkpoints | None = None, after: Run | None = None
+    job: Job,
+    *,
+    store: str | None = None,
+    checkpoints: Checkpoints | None = None,
+    after: RunRow | None = None,
+    claim: Claimed | None = None,
 ) -> tuple[Verdict, Signals | None]:
     """One try, for `tries.run`. `after`: the run that the last one left waiting. If another try follows, the signals
     that come from then on are noted."""
     number = 0
     while True:
         number += 1
-        pipeline = Pipeline(job, store, checkpoints, after)
+        pipeline = Pipeline(job, store, checkpoints, after, claim)
         try:
             told = pipeline.go()
         except (GateUnreachable, OtherStore) as why:
@@ -61,6 +68,8 @@ def run(
             if unsealed.back_off(number, why):
                 continue
             told = pipeline.give_up(why)
+            if claim:
+                claim.settle(pipeline.store, pipeline.ledger, told)
         if pipeline.attendance:
             pipeline.attendance.show_rest()
         retention.daily(pipeline.store, pipeline.ledger, pipeline.host)
@@ -72,10 +81,15 @@ def run(
 
 class Pipeline(Preflight):
     def __init__(
-        self, job: Job, store: str | None, checkpoints: Checkpoints | None = None, after: Run | None = None
+        self,
+        job: Job,
+        store: str | None,
+        checkpoints: Checkpoints | None = None,
+        after: RunRow | None = None,
+        claim: Claimed | None = None,
     ) -> None:
         super().__init__(job, store, after)
-        self.checkpoints, self.ending = checkpoints, Ending()
+        self.checkpoints, self.claim, self.ending = checkpoints, claim, Ending()
         self.delivery: Delivery | None = None
         self.unsealed = ""  # the key that there is no lease for, since a gate could not be sealed
         self.attendance: Attendance | None = None
@@ -90,23 +104,56 @@ class Pipeline(Preflight):
         self.supervision = Supervision(self.command, url.folder_of(self.where) if self.large else self.store.folder)
         try:
             with self.supervision:
-                key = self.look()
-                if isinstance(key, verdict.Verdict):
-                    return key
-                if self.job.workspace:
-                    from ..publishing.delivery import Delivery
-
-                    self.delivery = Delivery(self.job)
-                try:
-                    lease = self._hold(key)
-                except (GateUnreachable, OtherStore):
-                    self.unsealed = key
-                    raise
-                return self._attempt(lease, key)
+                return self._claimed() if self.claim else self._unclaimed()
         finally:
             self.supervision.close()  # before the next attempt there is nobody to pass signals on to
 
+    def _unclaimed(self) -> Verdict:
+        key = self.look()
+        return key if isinstance(key, verdict.Verdict) else self._attempt(self._take(key), key)
+
+    def _claimed(self) -> Verdict:
+        """The same for a slot that was claimed: the claim is begun under the lease, and ended before its release."""
+        assert self.claim
+        claim = self.claim
+        try:
+            key = self.look()
+            told = key if isinstance(key, verdict.Verdict) else self._ended_before(key)
+            if told:
+                claim.settle(self.store, self.ledger, told)
+                return told
+            assert isinstance(key, str)
+            lease = self._take(key)
+            claim.begin(self.store, self.ledger, lease)
+            told = self._attempt(lease, key)
+        except (GateUnreachable, OtherStore, StaleToken, StoreUnreachable):
+            raise  # tried again; or judged by the one that finds the claim
+        except Error as why:
+            claim.not_begun(self.store, self.ledger, why)
+            raise
+        verdict_of = told
+        patiently(lease, lambda: claim.settle(self.store, self.ledger, verdict_of))
+        return told
+
+    def _ended_before(self, key: str) -> Verdict | None:
+        """The verdict of a run that no schedule goes on with."""
+        known = self.ledger.find(self.job.name, key)
+        if not self.claim or not self.claim.closed_by(known) or not known or self.after:
+            return None
+        return self._tell(known, statuses.exit_code(known.status, known.exit_code))
+
     # ── hold ──
+
+    def _take(self, key: str) -> Lease:
+        if self.job.workspace:
+            from ..publishing.delivery import Delivery
+
+            self.delivery = Delivery(self.job)
+        try:
+            return self._hold(key)
+        except (GateUnreachable, OtherStore):
+            self.unsealed = key
+            raise
 
     def _hold(self, key: str) -> Lease:
         return self.supervision.hold(
@@ -130,7 +177,7 @@ class Pipeline(Preflight):
         waits = record(self.ledger, self._open(self.unsealed), why, self.host)
         return self._tell(waits, statuses.exit_code(waits.status))
 
-    def _open(self, key: str) -> Run:
+    def _open(self, key: str) -> RunRow:
         if self.after:  # what was ended meanwhile is not opened again
             return self.ledger.run(self.after.id) or self.after
         return self.ledger.open_run(
@@ -168,6 +215,9 @@ class Pipeline(Preflight):
         except RunEnded as ended:
             # Left behind by a holder that may have acted, or decided by a person while we waited for the lease.
             return self._tell(ended.run, statuses.exit_code(ended.run.status))
+        if self.claim and self.claim.gives_up and not settled:
+            lost = writer.finish(statuses.NEEDS_ATTENTION, reason=f"{STARTS} starts of this slot came to nothing")
+            return self._tell(lost, statuses.exit_code(lost.status))
         if settled:
             skipped = writer.finish(statuses.SUCCEEDED, exit_code=0, reason="its key is done already")
             self._end_begun(lease, skipped)
@@ -189,7 +239,7 @@ class Pipeline(Preflight):
             self._publish()
         return self._settle(key, clock.now() - started)
 
-    def _held_back(self, run: Run) -> Verdict | None:
+    def _held_back(self, run: RunRow) -> Verdict | None:
         """How it ended if no try is to be made of it; raises `Busy` if none may be made now."""
         if not self.after and run.status != statuses.WAITING:
             return None
@@ -345,7 +395,7 @@ class Pipeline(Preflight):
             return None
         return pause_seconds(self.number, base=self.job.backoff, asked=self.reported.retry_after)
 
-    def _end_begun(self, lease: Lease, run: Run) -> None:
+    def _end_begun(self, lease: Lease, run: RunRow) -> None:
         """The run has ended, and every machine may know; one that needs a person stays on the list for all of them."""
         if self._lists_begun and not statuses.needs_person(run.status):
             lease.ended = begun.ended(lease, self.ledger, run.key)
@@ -378,7 +428,7 @@ class Pipeline(Preflight):
 
     # ── tell ──
 
-    def _tell(self, run: Run, exit_code: int) -> Verdict:
+    def _tell(self, run: RunRow, exit_code: int) -> Verdict:
         told = verdict.of(
             run,
             exit_code=exit_code,

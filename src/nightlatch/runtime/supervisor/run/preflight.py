@@ -17,14 +17,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ....core.job import Job
     from ....ledger.ledger import Ledger
-    from ....ledger.model import Run
+    from ....ledger.records import RunRow
     from ...shared.verdict import Verdict
 
 
 class Preflight:
     """A job, its store and its ledger; what is done of it, and what it has spent."""
 
-    def __init__(self, job: Job, store: str | None, after: Run | None = None) -> None:
+    def __init__(self, job: Job, store: str | None, after: RunRow | None = None) -> None:
         """`after`: the run as it was left by the try before this one, if that was ours too."""
         self.job, self.where, self.after = job, url.resolve(store), after
         self.host, self.reported = identity.host(), Reported()
@@ -91,7 +91,7 @@ class Preflight:
         self.spending.afford()
         return key
 
-    def check_due(self, run: Run) -> None:
+    def check_due(self, run: RunRow) -> None:
         """Raise `Busy` while the next try of a waiting run is not due. For one whose tries are ours we have waited, by
         a clock that nobody sets."""
         if self.after or retry.is_due(run.due, now := self.ledger.clock()):

@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ....core.budget import Cap
     from ....ledger.ledger import Ledger
-    from ....ledger.model import Run
+    from ....ledger.records import RunRow
     from ..socket.reported import Reported
 
 
@@ -20,14 +20,14 @@ class Spending:
         self._job, self._caps, self._ledger, self._reported = job, caps, ledger, reported
         self._known: dict[tuple[str, str], float] = {}  # as the ledger said when it last answered
         self._earlier: dict[str, float] = {}  # by earlier attempts of the run
-        self._run: Run | None = None  # once this attempt has begun
+        self._run: RunRow | None = None  # once this attempt has begun
 
-    def begin(self, run: Run) -> None:
+    def begin(self, run: RunRow) -> None:
         """This attempt is the newest of `run`: what it uses is in `used`."""
         self._run = run
         self.count_earlier(run)
 
-    def count_earlier(self, run: Run | None) -> None:
+    def count_earlier(self, run: RunRow | None) -> None:
         """What earlier attempts have used of a cap for a run: a retried run does not spend it once more."""
         if run and run.attempt and any(cap.period == "run" for cap in self._caps):
             self._earlier = usage.since_success(self._ledger.entries(run.id))

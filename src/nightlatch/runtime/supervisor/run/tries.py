@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ....core.job import Job
-    from ....ledger.model import Run
+    from ....ledger.records import RunRow
     from ..batches.batch import Checkpoints
+    from .claim import Claimed
 
 
 def run(
@@ -25,15 +26,21 @@ def run(
     store: str | None = None,
     checkpoints: Checkpoints | None = None,
     report: Callable[[Verdict], None] = lambda _: None,
+    claim: str = "",
 ) -> Verdict:
     """Run a job, and try again as it says; or say why not: skipped when its key is done, Busy while another works on it
     or its next try is not due, InDoubt when a person has to decide. For a process of its own, as `supervise` is.
 
-    `report` hears of every try that is followed by another.
+    `report` hears of every try that is followed by another. `claim`: the one that it is started for.
     """
-    after: Run | None = None
+    after: RunRow | None = None
+    claimed: Claimed | None = None
+    if claim:
+        from .claim import Claimed
+
+        claimed = Claimed(job, claim)
     while True:
-        told, signals = pipeline.run(job, store=store, checkpoints=checkpoints, after=after)
+        told, signals = pipeline.run(job, store=store, checkpoints=checkpoints, after=after, claim=claimed)
         if not signals:
             return told
         report(told)
@@ -41,5 +48,7 @@ def run(
 
         found = waiting.wait(told, store, signals)
         if isinstance(found, Verdict):
+            if claimed:
+                claimed.settle_here(store, found)
             return found
         after = found

@@ -14,24 +14,24 @@ from ..supervision import BY_HAND
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ....ledger.ledger import Ledger
-    from ....ledger.model import Run
+    from ....ledger.records import RunRow
     from ...shared.verdict import Verdict
     from ..supervision import Supervision
 
 
-def moved_on(before: Run, run: Run) -> bool:
+def moved_on(before: RunRow, run: RunRow) -> bool:
     """Has another made the try, or somebody ended the run? One that a person wants retried is pending."""
     return run.attempt != before.attempt or run.status not in (statuses.WAITING, statuses.PENDING)
 
 
-def outcome(run: Run) -> int:
+def outcome(run: RunRow) -> int:
     """The exit code for a run that moved on without us; raises `Busy` while another works on it."""
     if run.status == statuses.RUNNING:
         raise Busy(f"{run.job} ({run.key}): attempt {run.attempt} is made by {run.holder}")
     return statuses.exit_code(run.status, run.exit_code)
 
 
-def cancel(run: Run, ledger: Ledger) -> Run | None:
+def cancel(run: RunRow, ledger: Ledger) -> RunRow | None:
     """Somebody asked for the end of an attempt that then failed by itself: no other follows. None: the run moved."""
     return ledger.end_waiting(run, f"cancelled by {run.cancel}", run.cancel, person=True)
 
@@ -51,7 +51,7 @@ class Signals:
         return self.asked[0] if self.asked else 0
 
 
-def wait(told: Verdict, store: str | None, signals: Signals) -> Run | Verdict:
+def wait(told: Verdict, store: str | None, signals: Signals) -> RunRow | Verdict:
     """Until the next try may be made: the run as it stands then. The verdict if somebody ended it, another made the
     try, or a signal asked us to end."""
     where = url.resolve(store)
@@ -76,7 +76,7 @@ def wait(told: Verdict, store: str | None, signals: Signals) -> Run | Verdict:
     return over
 
 
-def _wait(run_id: str, ledger: Ledger, signals: Signals) -> tuple[Run, Run]:
+def _wait(run_id: str, ledger: Ledger, signals: Signals) -> tuple[RunRow, RunRow]:
     """The run at the beginning and at the end of the wait."""
     before = run = _existing(ledger, run_id)
     until = clock.now() + (run.due or 0.0) - ledger.clock()
@@ -89,7 +89,7 @@ def _wait(run_id: str, ledger: Ledger, signals: Signals) -> tuple[Run, Run]:
     return before, run
 
 
-def _existing(ledger: Ledger, run_id: str) -> Run:
+def _existing(ledger: Ledger, run_id: str) -> RunRow:
     run = ledger.run(run_id)
     if run is None:
         raise UsageError(f"run {run_id} is gone: retention has removed it")

@@ -15,14 +15,14 @@ from ..errors import RunEnded, StaleToken, StoreUnreachable, UsageError
 from ..system import clock
 from . import kinds
 from .chain import clean, head_text, job_chain, link
-from .deciding import title
-from .fence import Fence
-from .model import ATTEMPT, ENTRY, RUN, Attempt, Run
+from .decisions import title
 from .opening import find, new_id
-from .rows import Rows
+from .records import ATTEMPT, ENTRY, RUN, Attempt, RunRow
+from .run_fence import RunFence
 from .sealing import _Entries, closed, ended_attempt, lost_attempt, stale
 from .step_chain import head_of
 from .step_log import StepWriter
+from .typed_table import TypedTable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,9 +36,9 @@ MOST = 8  # runs in one commit
 
 # What people write into a row, and what was used, stays as it is.
 _KEPT = ("id", "job", "key", "created", "cancel", "parent", *UNITS)
-_ROW = Rows(
+_ROW = TypedTable(
     "run",
-    Run,
+    RunRow,
     "ON CONFLICT (id) DO UPDATE SET "
     + ", ".join(f"{name} = excluded.{name}" for name in RUN.columns if name not in _KEPT),
 )
@@ -64,16 +64,16 @@ _THERE = "SELECT seq FROM {prefix}journal WHERE chain = :chain AND seq = :seq AN
 _LOOK = f"SELECT {RUN.names} FROM {{prefix}}run WHERE id = :id"
 
 
-class Inside:
+class NestedLedger:
     """Made by `Ledger.inside`. For one thread at a time."""
 
-    def __init__(self, tables: Tables, around: Run) -> None:
+    def __init__(self, tables: Tables, around: RunRow) -> None:
         self._tables, self._around = tables, around
         self._skew = tables.now() / 1000 - clock.wall()
         self._chain = job_chain(around.job)
         self._seq, self._head = self._look()
 
-    def begin(self, key: str, holder: Holder) -> InnerRun | Run:
+    def begin(self, key: str, holder: Holder) -> NestedRun | RunRow:
         """The key's next attempt, of which nothing is written yet; or the run, if it is done or waits for a person."""
         around, run = self._around, find(self._tables, self._around.job, key)
         if run and (run.id == around.id or (run.status == statuses.RUNNING and run.grant == around.grant)):
@@ -83,9 +83,9 @@ class Inside:
         if run and (run.token > around.token or (run.token == around.token and run.grant != around.grant)):
             raise stale(self._tables.database.identity(), run, around.token, around.grant)
         at = int((clock.wall() + self._skew) * 1000)
-        return InnerRun(self._tables, around, run or self._new(key, at), holder, at, self._skew)
+        return NestedRun(self._tables, around, run or self._new(key, at), holder, at, self._skew)
 
-    def commit(self, dues: Sequence[Due], *, lazy: bool = False) -> None:
+    def commit(self, dues: Sequence[PendingWrite], *, lazy: bool = False) -> None:
         """All of it, durable when this returns. `StaleToken`, `RunEnded`: nothing was written."""
         assert len(dues) <= MOST
         while dues:
@@ -98,7 +98,7 @@ class Inside:
                     raise
             if hit:
                 break
-            Fence(self._tables, self._around, self._skew).check()
+            RunFence(self._tables, self._around, self._skew).check()
             if begun or self._has_begun(dues):
                 dues = [due for due in (due.again() for due in dues) if due.journal]
             for due in dues:
@@ -107,7 +107,7 @@ class Inside:
         for due in dues:
             due.of.went_on(due)
 
-    def _write(self, dues: Sequence[Due], lazy: bool) -> bool:
+    def _write(self, dues: Sequence[PendingWrite], lazy: bool) -> bool:
         """False if something has moved."""
         seq, head, rows, journal, attempts = self._seq, self._head, [], [], []
         for due in dues:
@@ -136,14 +136,14 @@ class Inside:
             self._seq, self._head = seq, head
         return hit
 
-    def _stands(self, dues: Sequence[Due]) -> bool:
+    def _stands(self, dues: Sequence[PendingWrite]) -> bool:
         """Is the last entry of each there? All of a commit is, or nothing."""
         last = (dict(zip(ENTRY.columns, due.journal[-1], strict=True)) for due in dues)
         return all(
             self._tables.read(_THERE, chain=entry["chain"], seq=entry["seq"], hash=entry["hash"]) for entry in last
         )
 
-    def _has_begun(self, dues: Sequence[Due]) -> bool:
+    def _has_begun(self, dues: Sequence[PendingWrite]) -> bool:
         """Has a beginning landed after all, which nobody was told of? Then it is not written again."""
         found = False
         for inner in (due.of for due in dues if due.of.unwritten):
@@ -152,7 +152,7 @@ class Inside:
                 inner.unwritten, found = None, True
         return found
 
-    def _was_opened(self, dues: Sequence[Due]) -> bool:
+    def _was_opened(self, dues: Sequence[PendingWrite]) -> bool:
         """Has somebody opened a run for the key of one that was not written yet, by hand? It waits for the lease, which
         is ours, so it is the one that is begun."""
         found = False
@@ -166,7 +166,7 @@ class Inside:
             found = True
         return found
 
-    def _judge(self, due: Due) -> None:
+    def _judge(self, due: PendingWrite) -> None:
         if not due.was.head:
             return
         now, was = self._found(due.run), due.was
@@ -178,7 +178,7 @@ class Inside:
             raise RunEnded(closed(now), now)
         raise stale(self._tables.database.identity(), now, due.run.token, due.run.grant)
 
-    def _found(self, run: Run) -> Run | None:
+    def _found(self, run: RunRow) -> RunRow | None:
         rows = self._tables.read(_LOOK, id=run.id)
         return RUN.read(rows[0]) if rows else None
 
@@ -186,35 +186,35 @@ class Inside:
         ((seq, head),) = self._tables.read("SELECT seq, head FROM {prefix}chain WHERE name = :chain", chain=self._chain)
         return seq, head  # the run around is on it
 
-    def _new(self, key: str, at: int) -> Run:
+    def _new(self, key: str, at: int) -> RunRow:
         around = self._around
-        return Run(
+        return RunRow(
             id=new_id(), job=around.job, key=clean(key), host=around.host, holder=around.holder, created=at / 1000,
             changed=at / 1000, parent=around.id,
         )  # fmt: skip
 
 
-class Due:
+class PendingWrite:
     """What is to be written of one of them: its row as it will be, and what goes with it."""
 
-    def __init__(self, of: InnerRun, run: Run, was: Run, at: int) -> None:
+    def __init__(self, of: NestedRun, run: RunRow, was: RunRow, at: int) -> None:
         self.of, self.run, self.at = of, run, at
         self.was = was  # as it was seen
-        self.again: Callable[[], Due] = lambda: self  # composed anew, from where its run stands now
+        self.again: Callable[[], PendingWrite] = lambda: self  # composed anew, from where its run stands now
         self.links: list[tuple[str, dict[str, object]]] = []  # on the job's chain: kind, facts
         self.journal: list[Row] = []
         self.attempts: list[Attempt] = []
         self.steps: list[Row] = []
 
 
-class InnerRun:
+class NestedRun:
     """One attempt of one of them."""
 
-    def __init__(self, tables: Tables, around: Run, seen: Run, holder: Holder, at: int, skew: float) -> None:
+    def __init__(self, tables: Tables, around: RunRow, seen: RunRow, holder: Holder, at: int, skew: float) -> None:
         self._tables, self._around, self._holder, self._at, self._skew = tables, around, holder, at, skew
         self.begin_as(seen)
 
-    def begin_as(self, seen: Run) -> None:
+    def begin_as(self, seen: RunRow) -> None:
         """The next attempt of the run that was found; nothing of it is written yet."""
         tables, around, holder, at = self._tables, self._around, self._holder, self._at
         entries = _Entries(seen, at)
@@ -237,7 +237,7 @@ class InnerRun:
             seq=entries.seq, head=entries.head, done=0, total=0, message="",
         )  # fmt: skip
         self._steps = StepWriter(tables, self.run, self._skew, around)
-        self.unwritten: Due | None = Due(self, self.run, seen, at)
+        self.unwritten: PendingWrite | None = PendingWrite(self, self.run, seen, at)
         self.unwritten.links, self.unwritten.journal, self.unwritten.attempts = links, list(entries.rows), attempts
 
     @property
@@ -248,7 +248,7 @@ class InnerRun:
         """In one commit; for a run whose beginning is written."""
         self._steps.append(steps)
 
-    def beginning(self, steps: Sequence[Step] = ()) -> Due:
+    def beginning(self, steps: Sequence[Step] = ()) -> PendingWrite:
         """What was not written yet, and its first steps."""
         due = self._due()
         due.steps = self._steps.rows(steps, due.at)
@@ -258,7 +258,7 @@ class InnerRun:
 
     def ending(
         self, status: str, *, reason: str, elapsed: float, steps: Sequence[Step] = (), traceback: str = ""
-    ) -> Due:
+    ) -> PendingWrite:
         """Its end, with its last steps."""
         due = self._due()
         due.steps = self._steps.rows(steps, due.at)
@@ -280,19 +280,19 @@ class InnerRun:
         due.again = lambda: self.ending(status, elapsed=elapsed, steps=steps, **more)
         return due
 
-    def went_on(self, due: Due) -> None:
+    def went_on(self, due: PendingWrite) -> None:
         """It is written."""
         self._steps.went_on(due.steps)
         self.run, self.unwritten = due.run, None
 
-    def _due(self) -> Due:
+    def _due(self) -> PendingWrite:
         at = int((clock.wall() + self._skew) * 1000)
-        due, before = Due(self, self.run, self.run, at), self.unwritten
+        due, before = PendingWrite(self, self.run, self.run, at), self.unwritten
         if before:
             due.was = before.was
             due.links, due.journal, due.attempts = list(before.links), list(before.journal), list(before.attempts)
         return due
 
 
-def _link(run: Run, seq: int, head: str) -> dict[str, object]:
+def _link(run: RunRow, seq: int, head: str) -> dict[str, object]:
     return {"run": run.id, "attempt": run.attempt, "status": run.status, "seq": seq, "head": head}

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 _MOST = 256  # calls in one commit: the first of them waits for all
 
 
-class Turns(Generic[T]):
+class GroupCommit(Generic[T]):
     def __init__(self, write: Callable[[Sequence[T]], None]) -> None:
         self._write = write
         self._mutex = allocate_lock()  # for the two fields below; never held while writing
-        self._queue: list[_Call[T]] = []
+        self._queue: list[_QueuedWrites[T]] = []
         self._taken = False  # somebody writes
         self._gathered: dict[int, list[T]] = {}  # by thread
 
@@ -41,7 +41,7 @@ class Turns(Generic[T]):
             finally:
                 self._leave()
             return
-        call = _Call(whats)
+        call = _QueuedWrites(whats)
         self._join(call)
         if not call.done:
             self._write_queued(call)
@@ -56,7 +56,7 @@ class Turns(Generic[T]):
         """`with turns.alone():` all that was queued before is written, and nothing until this ends."""
         return _Alone(self)
 
-    def _join(self, call: _Call[T]) -> None:
+    def _join(self, call: _QueuedWrites[T]) -> None:
         """Return when the call is written, or when it is this thread's turn to write."""
         with self._mutex:
             self._queue.append(call)
@@ -73,7 +73,7 @@ class Turns(Generic[T]):
             else:
                 self._taken = False
 
-    def _write_queued(self, mine: _Call[T]) -> None:
+    def _write_queued(self, mine: _QueuedWrites[T]) -> None:
         """With the turn: write what is queued, and give the turn on. `mine` is the first in the queue."""
         with self._mutex:
             most = next((place for place, call in enumerate(self._queue) if call.alone), _MOST)
@@ -96,7 +96,7 @@ class Turns(Generic[T]):
             self._leave()
 
 
-class _Call(Generic[T]):
+class _QueuedWrites(Generic[T]):
     def __init__(self, whats: Sequence[T], *, alone: bool = False) -> None:
         self.whats = whats
         self.alone = alone
@@ -107,7 +107,7 @@ class _Call(Generic[T]):
 
 
 class _Together(Generic[T]):
-    def __init__(self, turns: Turns[T]) -> None:
+    def __init__(self, turns: GroupCommit[T]) -> None:
         self._turns = turns
 
     def __enter__(self) -> None:
@@ -121,12 +121,12 @@ class _Together(Generic[T]):
 
 
 class _Alone(Generic[T]):
-    def __init__(self, turns: Turns[T]) -> None:
+    def __init__(self, turns: GroupCommit[T]) -> None:
         self._turns = turns
 
     def __enter__(self) -> None:
         turns = self._turns
-        turns._join(_Call((), alone=True))  # all that was queued before it is written when its turn comes
+        turns._join(_QueuedWrites((), alone=True))  # all that was queued before it is written when its turn comes
         with turns._mutex:
             del turns._queue[0]
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from ..core import statuses
 from ..errors import RunEnded, StaleToken, StoreUnreachable
 from ..system import clock
-from .deciding import title
-from .model import RUN
+from .decisions import title
+from .records import RUN
 from .sealing import stale
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .model import Run
+    from .records import RunRow
     from .tables import Tables
 
     # From (seq, head) to the next ones, and what writes them: True if it hit.
@@ -25,10 +25,10 @@ WHERE = "WHERE id = :id AND token = :token AND grant_id = :grant AND head = :was
 _LOOK = f"SELECT {RUN.names} FROM {{prefix}}run WHERE id = :id"
 
 
-class Fence:
+class RunFence:
     """For one thread at a time."""
 
-    def __init__(self, tables: Tables, run: Run, skew: float) -> None:
+    def __init__(self, tables: Tables, run: RunRow, skew: float) -> None:
         self._tables, self._run, self.skew = tables, run, skew
         self.seq, self.head = run.seq, run.head
         self._unsure: dict[str, int] = {}  # heads whose commit was never confirmed → seq
@@ -41,7 +41,7 @@ class Fence:
         """The ledger's clock, in ms, as far as it was known at the seal: machines' clocks differ."""
         return int((clock.wall() + self.skew) * 1000)
 
-    def look(self) -> Run:
+    def look(self) -> RunRow:
         rows = self._tables.read(_LOOK, id=self._run.id)
         if not rows:
             raise StaleToken(
@@ -74,7 +74,7 @@ class Fence:
             # One of ours that was given up may have landed late; else it is over for this writer.
             self._go_on(self.check())
 
-    def stands(self, run: Run) -> str:
+    def stands(self, run: RunRow) -> str:
         """The head, wherever it is kept."""
         return run.head
 
@@ -82,11 +82,11 @@ class Fence:
         """Has another taken the place, or gone on from it? What was given up cannot land any more, or has landed."""
         return False
 
-    def was_mine(self, run: Run) -> bool:
+    def was_mine(self, run: RunRow) -> bool:
         """Did a write of this fence whose reply was lost bring the run where it is?"""
         return run.head in self._unsure
 
-    def check(self) -> Run:
+    def check(self) -> RunRow:
         """The run as it stands, if this writer is still the one it has; raises StaleToken or RunEnded."""
         run = self.look()
         if (run.token, run.grant) != (self._run.token, self._run.grant):
@@ -95,7 +95,7 @@ class Fence:
             raise RunEnded(f"{title(run)} has ended: {run.status}. Nothing more is recorded for it", run)
         return run
 
-    def _go_on(self, run: Run) -> None:
+    def _go_on(self, run: RunRow) -> None:
         if run.head not in self._unsure:
             raise StaleToken(
                 f"{title(run)} is written by another with this very grant (token {run.token}), and a run has one "

@@ -6,7 +6,7 @@ from ..core import statuses
 from ..core.model import Holder
 from ..core.units import Amounts
 from ..core.value import value
-from .rows import Rows
+from .typed_table import TypedTable
 
 NOBODY = Holder.unpack("")
 
@@ -20,7 +20,7 @@ class Usage(Amounts):
 
 
 @value(frozen=True, kw_only=True)
-class Run:
+class RunRow:
     """One piece of work for a key. The same key comes back to the same run; each try is an attempt."""
 
     id: str
@@ -109,12 +109,12 @@ class Used:
     tag: str = ""
 
 
-RUN = Rows("run", Run)
-ATTEMPT = Rows(
+RUN = TypedTable("run", RunRow)
+ATTEMPT = TypedTable(
     "attempt",
     Attempt,
     "ON CONFLICT (run, attempt) DO UPDATE SET token = excluded.token, status = excluded.status, "
     "exit_code = excluded.exit_code, reason = excluded.reason, ended = excluded.ended, elapsed = excluded.elapsed",
 )
-ENTRY = Rows("journal", Entry)
-USED = Rows("usage", Used)
+ENTRY = TypedTable("journal", Entry)
+USED = TypedTable("usage", Used)

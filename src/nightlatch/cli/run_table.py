@@ -11,11 +11,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..observe.runs import RunView
-    from ..observe.undecided import Undecided
+    from ..observe.open_decisions import OpenDecision
+    from ..observe.run_views import RunView
 
 _COLOURS = (
-    dict.fromkeys((*statuses.ASKING, *statuses.FAILURES), screen.RED)
+    dict.fromkeys((*statuses.NEEDS_PERSON, *statuses.FAILURES), screen.RED)
     | {lapse.LAPSED: screen.YELLOW, statuses.RUNNING: screen.CYAN, statuses.SUCCEEDED: screen.GREEN}
     | dict.fromkeys((statuses.PENDING, statuses.WAITING, statuses.CANCELLED), screen.DIM)
 )
@@ -25,7 +25,7 @@ def colour_of(status: str) -> str:
     return _COLOURS.get(status, screen.BOLD)
 
 
-def lines(runs: Sequence[RunView], undecided: Sequence[Undecided] = ()) -> list[str]:
+def lines(runs: Sequence[RunView], undecided: Sequence[OpenDecision] = ()) -> list[str]:
     """One line each, in the same columns; what else needs a decision before the runs."""
     cells = [*map(_undecided, undecided), *map(_run, runs)]
     return screen.columns(cells, elastic=(2, 4), colours=[colour_of(row[0]) for row in cells])
@@ -35,7 +35,7 @@ def _run(seen: RunView) -> list[str]:
     return [seen.status, seen.run.job, seen.key, _when(seen), seen.note, advice.text(seen.next)]
 
 
-def _undecided(one: Undecided) -> list[str]:
+def _undecided(one: OpenDecision) -> list[str]:
     what = f"{one.count} items" if one.count > 1 else one.key
     return [one.status, one.of, what, screen.ago(one.changed), one.note, advice.text(one.resolve())]
 

@@ -39,7 +39,7 @@ _MOST = 4 * 10**18  # of parts: below 2**63 there is room for one more of them
 _NAMES = {"grant": "grant_id", "facts": "body"}  # where a column cannot have its field's name
 
 
-class Rows(Table, Generic[T]):
+class TypedTable(Table, Generic[T]):
     """A table whose rows are objects of one class. A field of the type `Amounts` is a column for each unit."""
 
     def __init__(self, name: str, of: type[T], tail: str = "") -> None:

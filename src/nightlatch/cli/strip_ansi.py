@@ -26,7 +26,7 @@ _CONTROL = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]")
 _LONGEST = 1 << 16  # a sequence without an end is no reason to keep everything
 
 
-class Plain:
+class AnsiStripper:
     def __init__(self) -> None:
         self._held = b""
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from ..core import statuses
 from ..core.printable import printable
 from ..errors import Error, RunEnded, UsageError
-from ..observe import runs
+from ..observe import run_views
 from ..system import identity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..ledger.model import Run
+    from ..ledger.records import RunRow
 
 
 def who() -> str:
@@ -18,8 +18,8 @@ def who() -> str:
     return f"{identity.user()}@{identity.host()}"
 
 
-def title(run: Run) -> str:
-    return printable(runs.title(run))
+def title(run: RunRow) -> str:
+    return printable(run_views.title(run))
 
 
 def undecidable(error: RunEnded) -> Error:

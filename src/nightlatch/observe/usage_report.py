@@ -6,8 +6,8 @@ from ..core.value import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..ledger.model import Usage
-    from .reader import Reader
+    from ..ledger.records import Usage
+    from .reader import StoreReader
 
 
 @value(frozen=True, kw_only=True)
@@ -25,5 +25,7 @@ class UsageReport:
         ]
 
 
-def report(reader: Reader, *, job: str | None = None, since: float | None = None, by_day: bool = False) -> UsageReport:
+def report(
+    reader: StoreReader, *, job: str | None = None, since: float | None = None, by_day: bool = False
+) -> UsageReport:
     return UsageReport(by_day=by_day, rows=tuple(reader.ledger.usage(job=job, since=since, by_day=by_day)))

@@ -7,11 +7,11 @@ from ..core import advice, statuses
 from ..errors import RunEnded, UsageError
 from . import kinds
 from .chain import clean
-from .model import RUN
+from .records import RUN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .model import Run
+    from .records import RunRow
     from .tables import Tables
 
 ANCHOR = f"UPDATE {{prefix}}run SET anchor = :anchor WHERE id = :id RETURNING {RUN.names}"
@@ -35,8 +35,8 @@ WHERE id = :id AND status = 'running' AND attempt = :was_attempt AND cancel = ''
 
 
 def change(
-    tables: Tables, run: Run, status: str, kind: str, *, reason: str | None = None, cancel: str = "", **facts: object
-) -> Run | None:
+    tables: Tables, run: RunRow, status: str, kind: str, *, reason: str | None = None, cancel: str = "", **facts: object
+) -> RunRow | None:
     """Move the run to `status` if it still stands as it was seen; None, and nothing moved, if not. `cancel`: who asked
     for its end."""
     assert statuses.may_follow(run.status, status), f"{status} cannot follow {run.status}"
@@ -71,7 +71,7 @@ def change(
         return RUN.read(chain(ANCHOR, id=run.id, anchor=anchor)[0])
 
 
-def ask_to_end(tables: Tables, run: Run, by: str) -> Run | None:
+def ask_to_end(tables: Tables, run: RunRow, by: str) -> RunRow | None:
     """Leave word for the holder of a running run. None if it does not run any more, or was asked already."""
     with tables.on_chain(run.job) as chain:
         if not chain(_ASK, id=run.id, was_attempt=run.attempt, cancel=clean(by)):
@@ -80,7 +80,7 @@ def ask_to_end(tables: Tables, run: Run, by: str) -> Run | None:
         return RUN.read(chain(ANCHOR, id=run.id, anchor=anchor)[0])
 
 
-def cancel(tables: Tables, run: Run, by: str) -> Run | None:
+def cancel(tables: Tables, run: RunRow, by: str) -> RunRow | None:
     if run.status == statuses.RUNNING:
         return run if run.cancel else ask_to_end(tables, run, by)
     if run.status in statuses.OPEN:
@@ -90,13 +90,13 @@ def cancel(tables: Tables, run: Run, by: str) -> Run | None:
     raise RunEnded(f"{title(run)} has ended already: {run.status}", run)
 
 
-def end(tables: Tables, run: Run, reason: str, by: str, *, person: bool) -> Run | None:
+def end(tables: Tables, run: RunRow, reason: str, by: str, *, person: bool) -> RunRow | None:
     """Cancel what nobody works on. `person`: somebody asked for it."""
     cancel = by if person else ""
     return change(tables, run, statuses.CANCELLED, kinds.CANCELLED, reason=reason, cancel=cancel, by=by)
 
 
-def resolve(tables: Tables, run: Run, outcome: str, by: str) -> Run | None:
+def resolve(tables: Tables, run: RunRow, outcome: str, by: str) -> RunRow | None:
     if outcome not in (statuses.SUCCEEDED, statuses.FAILED, statuses.CANCELLED):
         raise UsageError(f"a run cannot be resolved as {outcome!r}: use succeeded, failed or cancelled")
     if not statuses.needs_person(run.status):
@@ -104,7 +104,7 @@ def resolve(tables: Tables, run: Run, outcome: str, by: str) -> Run | None:
     return change(tables, run, outcome, kinds.RESOLVED, reason=f"resolved as {outcome} by {by}", by=by)
 
 
-def retry(tables: Tables, run: Run, by: str) -> Run | None:
+def retry(tables: Tables, run: RunRow, by: str) -> RunRow | None:
     if run.status == statuses.IN_DOUBT:
         raise RunEnded(
             f"{title(run)} is in doubt: it may have acted. Look, then {advice.command('resolve', run.id)} first", run
@@ -116,11 +116,11 @@ def retry(tables: Tables, run: Run, by: str) -> Run | None:
     return run if run.status == statuses.PENDING else change(tables, run, statuses.PENDING, kinds.RETRIED, by=by)
 
 
-def attention(tables: Tables, run: Run, reason: str, by: str) -> Run | None:
+def attention(tables: Tables, run: RunRow, reason: str, by: str) -> RunRow | None:
     if run.status not in (statuses.PENDING, statuses.WAITING):
         raise RunEnded(f"{title(run)} is {run.status}", run)
     return change(tables, run, statuses.NEEDS_ATTENTION, kinds.NEEDS_ATTENTION, reason=reason, by=by)
 
 
-def title(run: Run) -> str:
+def title(run: RunRow) -> str:
     return f"run {run.id} of {run.job}"

@@ -14,8 +14,8 @@ from .reader import NEEDS_DECISION
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..core.advice import Advice
-    from ..ledger.model import Attempt, Entry, Run
-    from .reader import Reader
+    from ..ledger.records import Attempt, Entry, RunRow
+    from .reader import StoreReader
 
 _LATE = 60.0  # seconds that a due try may take to begin, with the lease held by another run of the job
 STATUSES = (*statuses.ALL, lapse.LAPSED)  # every word a run's status is shown as
@@ -27,7 +27,7 @@ _MOST = 10**9  # more runs than any store has, and less than a database cannot c
 class RunView:
     """A run with what is not in its own row. Texts are as they were reported: a front end makes them safe to show."""
 
-    run: Run
+    run: RunRow
     status: str  # as it is shown: `lapsed` too
     next: Advice
 
@@ -74,13 +74,13 @@ class RunView:
         return facts(self.run, self.status)
 
 
-def view(reader: Reader, run: Run) -> RunView:
+def view(reader: StoreReader, run: RunRow) -> RunView:
     status = reader.status(run)
     return RunView(run=run, status=status, next=next_of(reader, run, status))
 
 
 def recent(
-    reader: Reader, *, job: str | None = None, status: str | None = None, since: float | None = None, limit: int
+    reader: StoreReader, *, job: str | None = None, status: str | None = None, since: float | None = None, limit: int
 ) -> list[RunView]:
     """Runs that changed at or after `since`, the newest change first, at most `limit` of them."""
     recorded = statuses.RUNNING if status == lapse.LAPSED else status
@@ -88,12 +88,12 @@ def recent(
     return [seen for seen in (view(reader, run) for run in found) if status in (None, seen.status)]
 
 
-def is_overdue(run: Run) -> bool:
+def is_overdue(run: RunRow) -> bool:
     """Should its next try have been made by now? Its supervisor is gone, or cannot: somebody has to start it."""
     return run.status == statuses.WAITING and retry.is_due(run.due, clock.wall() - _LATE)
 
 
-def next_of(reader: Reader, run: Run, status: str) -> Advice:
+def next_of(reader: StoreReader, run: RunRow, status: str) -> Advice:
     """What to type about a run."""
     if unsealed.waits(reader.ledger, run):
         return advice.to("retry", run.id)
@@ -107,7 +107,7 @@ def next_of(reader: Reader, run: Run, status: str) -> Advice:
     return advice.to("show", run.id)
 
 
-def choices(reader: Reader, run: Run, status: str) -> tuple[Advice, ...]:
+def choices(reader: StoreReader, run: RunRow, status: str) -> tuple[Advice, ...]:
     """All that may be typed about a run, the likeliest first."""
     if status in NEEDS_DECISION:
         if status == lapse.LAPSED and (again := batch(reader, run)):
@@ -125,13 +125,13 @@ def choices(reader: Reader, run: Run, status: str) -> tuple[Advice, ...]:
     return (advice.to("logs", run.id),)
 
 
-def start(reader: Reader, run: Run) -> Advice:
+def start(reader: StoreReader, run: RunRow) -> Advice:
     """How another attempt is started. The command's own words are not repeated: their quoting is not recorded. Of a
     batch it is."""
     return batch(reader, run) or advice.to("run", run.job, "--key", run.key, "--", rest="…")
 
 
-def batch(reader: Reader, run: Run) -> Advice | None:
+def batch(reader: StoreReader, run: RunRow) -> Advice | None:
     """How a batch is started again; None if the run is not a batch."""
     recorded = [entry.facts["again"] for entry in reader.ledger.entries(run.id) if entry.kind == kinds.BATCH]
     return _typed(recorded[-1], run.job) if recorded else None
@@ -157,11 +157,11 @@ def _typed(line: str, job: str) -> Advice:
     return advice.to(*kept)
 
 
-def title(run: Run) -> str:
+def title(run: RunRow) -> str:
     return f"run {run.id} of {run.job}"
 
 
-def facts(run: Run, status: str) -> dict[str, object]:
+def facts(run: RunRow, status: str) -> dict[str, object]:
     """A run as JSON has it: times in seconds since the epoch, the status as it is shown."""
     return {
         "version": 1,

@@ -10,24 +10,24 @@ import pytest
 from nightlatch.core.model import Holder
 from nightlatch.errors import RunEnded, StaleToken, StoreUnreachable
 from nightlatch.ledger import open_for
-from nightlatch.ledger.inside import InnerRun, Inside
 from nightlatch.ledger.ledger import Ledger
+from nightlatch.ledger.nested import NestedLedger, NestedRun
 from nightlatch.system import identity
 from tests.support.programs import until
 
 STEP = ("0" * 32, "one", "done", 1, "1", "")
 
 
-def begun(inside: Inside, key: str, holder: Holder) -> InnerRun:
+def begun(inside: NestedLedger, key: str, holder: Holder) -> NestedRun:
     run = inside.begin(key, holder)
-    assert isinstance(run, InnerRun)
+    assert isinstance(run, NestedRun)
     return run
 
 
 def test_several_are_begun_and_ended_in_one_commit(ledger_url):
     book, holder = open_for(ledger_url), identity.holder(pid=0)
     around = book.open_run("queue", "a")
-    inside = book.inside(book.seal(around.id, token=1, grant="1" * 32, holder=holder).run)
+    inside = book.nested_runs(book.seal(around.id, token=1, grant="1" * 32, holder=holder).run)
     first, second, third = (begun(inside, f"m-{number}", holder) for number in (1, 2, 3))
     inside.commit([first.beginning([STEP]), second.beginning([STEP, STEP])])
     ends = [one.ending("succeeded", reason="", elapsed=1.0, steps=[STEP]) for one in (first, third)]
@@ -41,8 +41,8 @@ def test_several_are_begun_and_ended_in_one_commit(ledger_url):
 def test_one_that_was_taken_over_keeps_none_of_the_others_from_ending(ledger_url):
     """Another run of the same job, with a newer token, took one of the keys: the rest is still this run's."""
     book, holder = open_for(ledger_url), identity.holder(pid=0)
-    old = book.inside(book.seal(book.open_run("queue", "a").id, token=1, grant="1" * 32, holder=holder).run)
-    new = book.inside(book.seal(book.open_run("queue", "b").id, token=2, grant="2" * 32, holder=holder).run)
+    old = book.nested_runs(book.seal(book.open_run("queue", "a").id, token=1, grant="1" * 32, holder=holder).run)
+    new = book.nested_runs(book.seal(book.open_run("queue", "b").id, token=2, grant="2" * 32, holder=holder).run)
     taken, kept = (begun(old, key, holder) for key in ("m-1", "m-2"))
     old.commit([taken.beginning(), kept.beginning()])
     new.commit([begun(new, "m-1", holder).beginning()])
@@ -58,10 +58,10 @@ def test_one_that_was_taken_over_keeps_none_of_the_others_from_ending(ledger_url
 def test_a_holder_that_was_overtaken_begins_and_ends_nothing(ledger_url):
     book, holder = open_for(ledger_url), identity.holder(pid=0)
     around = book.open_run("queue", "a")
-    old = book.inside(book.seal(around.id, token=1, grant="1" * 32, holder=holder).run)
+    old = book.nested_runs(book.seal(around.id, token=1, grant="1" * 32, holder=holder).run)
     left, also, unwritten = (begun(old, f"m-{number}", holder) for number in (1, 2, 3))
     old.commit([left.beginning([STEP]), also.beginning()])
-    new = book.inside(book.seal(around.id, token=2, grant="2" * 32, holder=holder).run)
+    new = book.nested_runs(book.seal(around.id, token=2, grant="2" * 32, holder=holder).run)
     for due in (unwritten.beginning([STEP]), also.ending("succeeded", reason="", elapsed=1.0)):
         with pytest.raises(StaleToken):
             old.commit([due])
@@ -86,7 +86,7 @@ def test_a_holder_that_was_overtaken_begins_and_ends_nothing(ledger_url):
 def test_another_who_writes_on_the_jobs_chain_disturbs_nothing(ledger_url):
     book, holder = open_for(ledger_url), identity.holder(pid=0)
     around = book.open_run("queue", "a")
-    inside = book.inside(book.seal(around.id, token=1, grant="1" * 32, holder=holder).run)
+    inside = book.nested_runs(book.seal(around.id, token=1, grant="1" * 32, holder=holder).run)
     book.note("queue", "said", what="something")
     made = begun(inside, "m-1", holder)
     inside.commit([made.beginning()])
@@ -102,7 +102,7 @@ def test_another_who_writes_on_the_jobs_chain_disturbs_nothing(ledger_url):
 def test_a_run_that_was_opened_by_hand_before_ours_was_written_is_the_one(ledger_url, written):
     book, holder = open_for(ledger_url), identity.holder(pid=0)
     around = book.open_run("queue", "a")
-    inside = book.inside(book.seal(around.id, token=1, grant="1" * 32, holder=holder).run)
+    inside = book.nested_runs(book.seal(around.id, token=1, grant="1" * 32, holder=holder).run)
     first, second = (begun(inside, key, holder) for key in ("m-1", "m-2"))
     by_hand = book.open_run("queue", "m-1", command="by hand")
     if written:
@@ -119,7 +119,7 @@ def test_a_run_that_was_opened_by_hand_before_ours_was_written_is_the_one(ledger
 def test_one_that_a_person_ended_before_ours_was_written_stays_so(ledger_url):
     book, holder = open_for(ledger_url), identity.holder(pid=0)
     around = book.open_run("queue", "a")
-    inside = book.inside(book.seal(around.id, token=1, grant="1" * 32, holder=holder).run)
+    inside = book.nested_runs(book.seal(around.id, token=1, grant="1" * 32, holder=holder).run)
     first = begun(inside, "m-1", holder)
     book.request_cancel(book.open_run("queue", "m-1").id, "ann")
     with pytest.raises(RunEnded, match="cancelled"):
@@ -133,7 +133,7 @@ def test_an_end_waits_for_the_jobs_chain_with_no_run_in_its_hands(postgres_url):
     holder = identity.holder(pid=0)
     book, person, looking = (open_for(postgres_url) for _ in range(3))
     around = book.seal(book.open_run("queue", "a").id, token=1, grant="1" * 32, holder=holder).run
-    inside = book.inside(around)
+    inside = book.nested_runs(around)
     one, new = (begun(inside, key, holder) for key in ("m-1", "m-2"))
     inside.commit([one.beginning([STEP])])
     ends = [each.ending("succeeded", reason="", elapsed=1.0) for each in (one, new)]
@@ -174,7 +174,7 @@ def test_a_beginning_whose_reply_was_lost_is_not_written_twice_and_hides_nothing
     book, holder = open_for(ledger_url), identity.holder(pid=0)
     if known:
         book.open_run("queue", "m-1")
-    inside = book.inside(book.seal(book.open_run("queue", "a").id, token=1, grant="1" * 32, holder=holder).run)
+    inside = book.nested_runs(book.seal(book.open_run("queue", "a").id, token=1, grant="1" * 32, holder=holder).run)
     one, other = (begun(inside, key, holder) for key in ("m-1", "m-2"))
     LosesReplies(book, monkeypatch)
     with pytest.raises(StoreUnreachable):
@@ -189,7 +189,7 @@ def test_a_beginning_whose_reply_was_lost_is_not_written_twice_and_hides_nothing
 
 def test_a_step_in_doubt_keeps_nothing_from_ending(ledger_url, monkeypatch):
     book, holder = open_for(ledger_url), identity.holder(pid=0)
-    inside = book.inside(book.seal(book.open_run("queue", "a").id, token=1, grant="1" * 32, holder=holder).run)
+    inside = book.nested_runs(book.seal(book.open_run("queue", "a").id, token=1, grant="1" * 32, holder=holder).run)
     one = begun(inside, "m-1", holder)
     inside.commit([one.beginning()])
     LosesReplies(book, monkeypatch)
@@ -204,7 +204,7 @@ def test_steps_need_the_run_around_too(ledger_url):
     """Sealed by the next holder, who has not come to what is inside: nothing of the old one is recorded there."""
     book, holder = open_for(ledger_url), identity.holder(pid=0)
     around = book.open_run("queue", "a")
-    old = book.inside(book.seal(around.id, token=1, grant="1" * 32, holder=holder).run)
+    old = book.nested_runs(book.seal(around.id, token=1, grant="1" * 32, holder=holder).run)
     one = begun(old, "m-1", holder)
     old.commit([one.beginning([STEP])])
     book.seal(around.id, token=2, grant="2" * 32, holder=holder)
@@ -216,7 +216,7 @@ def test_steps_need_the_run_around_too(ledger_url):
 def test_what_a_person_cancelled_is_not_begun(ledger_url):
     book, holder = open_for(ledger_url), identity.holder(pid=0)
     asked = book.open_run("queue", "m-1")
-    inside = book.inside(book.seal(book.open_run("queue", "a").id, token=1, grant="1" * 32, holder=holder).run)
+    inside = book.nested_runs(book.seal(book.open_run("queue", "a").id, token=1, grant="1" * 32, holder=holder).run)
     one = begun(inside, "m-1", holder)
     book.request_cancel(asked.id, "ann")
     with pytest.raises(RunEnded, match="cancelled"):

@@ -13,13 +13,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..core.advice import Advice
     from ..ledger.effects import Effect
-    from .reader import Reader
+    from .reader import StoreReader
 
 _MOST = 200
 
 
 @value(frozen=True, kw_only=True)
-class Undecided:
+class OpenDecision:
     """An effect, one or many items of a batch, or another machine's run."""
 
     key: str
@@ -74,7 +74,7 @@ class Undecided:
         }
 
 
-def here(reader: Reader) -> list[Undecided]:
+def here(reader: StoreReader) -> list[OpenDecision]:
     """Effects and items in this ledger; the items of a batch are one row for each status."""
     begun = reader.ledger.effects.every(BEGUN, limit=_MOST)
     now = reader.store.clock() if begun else 0.0
@@ -84,27 +84,27 @@ def here(reader: Reader) -> list[Undecided]:
     return [*found, *items(reader)]
 
 
-def elsewhere(reader: Reader, job: str = "") -> list[Undecided]:
+def elsewhere(reader: StoreReader, job: str = "") -> list[OpenDecision]:
     """Runs that other machines have begun and left behind, of one job or of all."""
     return [
-        Undecided(key=one.key, status=lapse.LAPSED, changed=one.at, job=name, reason=sentence(one))
+        OpenDecision(key=one.key, status=lapse.LAPSED, changed=one.at, job=name, reason=sentence(one))
         for name, one in reader.elsewhere()
         if job in ("", name)
     ]
 
 
-def items(reader: Reader, key: str = "", batch: str = "") -> list[Undecided]:
+def items(reader: StoreReader, key: str = "", batch: str = "") -> list[OpenDecision]:
     """Items of batches: with this key, of this batch, or all."""
     return [
-        Undecided(key=one, status=status, changed=changed, batch=name, count=count, reason=reason)
-        for name, status, count, one, changed, reason in reader.ledger.items.asking(key)
+        OpenDecision(key=one, status=status, changed=changed, batch=name, count=count, reason=reason)
+        for name, status, count, one, changed, reason in reader.ledger.items.needing_decision(key)
         if batch in ("", name)
     ]
 
 
-def named(reader: Reader, key: str, *, scope: str = "", batch: str = "", job: str = "") -> list[Undecided]:
+def named(reader: StoreReader, key: str, *, scope: str = "", batch: str = "", job: str = "") -> list[OpenDecision]:
     """What has this key and may be decided, in one scope, batch or job or in all of them."""
-    found: list[Undecided] = []
+    found: list[OpenDecision] = []
     if not batch and not scope:
         found += [one for one in elsewhere(reader, job) if one.key == key]
     if job:
@@ -121,5 +121,5 @@ def named(reader: Reader, key: str, *, scope: str = "", batch: str = "", job: st
     return found
 
 
-def _effect(each: Effect, reason: str) -> Undecided:
-    return Undecided(key=each.key, status=each.status, changed=each.changed, scope=each.scope, reason=reason)
+def _effect(each: Effect, reason: str) -> OpenDecision:
+    return OpenDecision(key=each.key, status=each.status, changed=each.changed, scope=each.scope, reason=reason)
