@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ..errors import LeaseLost
     from .audit import AuditResult
     from .effects import Effects
+    from .holds import Holds
     from .items import Items
     from .nested import NestedLedger
     from .records import Attempt, Entry, Pruned, RunRow, Usage
@@ -298,6 +299,13 @@ class Ledger:
         from .effects import Effects
 
         return Effects(self._tables)
+
+    @property
+    def holds(self) -> Holds:
+        """Calls to models that are in flight."""
+        from .holds import Holds
+
+        return Holds(self._tables)
 
     def heads(self) -> list[str]:
         """The head of every job's chain, to be kept elsewhere."""

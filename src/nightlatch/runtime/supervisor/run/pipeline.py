@@ -19,7 +19,8 @@ from ....store import url
 from ....system import clock, redaction
 from ....system.durable import private_folder
 from ....system.reports import Ended
-from ...shared import usage, verdict
+from ...shared import usage
+from ...shared import verdict as verdicts
 from ...shared.job import definition
 from ..afterwards import retention
 from ..backoff import patiently, pause_seconds
@@ -59,7 +60,7 @@ def run(
         number += 1
         pipeline = Pipeline(job, store, checkpoints, after, claim)
         try:
-            told = pipeline.go()
+            verdict = pipeline.go()
         except (GateUnreachable, OtherStore) as why:
             if not pipeline.unsealed:
                 raise
@@ -67,16 +68,16 @@ def run(
 
             if unsealed.back_off(number, why):
                 continue
-            told = pipeline.give_up(why)
+            verdict = pipeline.give_up(why)
             if claim:
-                claim.settle(pipeline.store, pipeline.ledger, told)
+                claim.settle(pipeline.store, pipeline.ledger, verdict)
         if pipeline.attendance:
             pipeline.attendance.show_rest()
         retention.daily(pipeline.store, pipeline.ledger, pipeline.host)
         if pipeline.signals:  # else the process ends, which takes less time than to close them
             pipeline.store.close()
             pipeline.ledger.close()
-        return told, pipeline.signals
+        return verdict, pipeline.signals
 
 
 class Pipeline(Preflight):
@@ -110,7 +111,7 @@ class Pipeline(Preflight):
 
     def _unclaimed(self) -> Verdict:
         key = self.look()
-        return key if isinstance(key, verdict.Verdict) else self._attempt(self._take(key), key)
+        return key if isinstance(key, verdicts.Verdict) else self._attempt(self._take(key), key)
 
     def _claimed(self) -> Verdict:
         """The same for a slot that was claimed: the claim is begun under the lease, and ended before its release."""
@@ -118,22 +119,22 @@ class Pipeline(Preflight):
         claim = self.claim
         try:
             key = self.look()
-            told = key if isinstance(key, verdict.Verdict) else self._ended_before(key)
-            if told:
-                claim.settle(self.store, self.ledger, told)
-                return told
+            verdict = key if isinstance(key, verdicts.Verdict) else self._ended_before(key)
+            if verdict:
+                claim.settle(self.store, self.ledger, verdict)
+                return verdict
             assert isinstance(key, str)
             lease = self._take(key)
             claim.begin(self.store, self.ledger, lease)
-            told = self._attempt(lease, key)
+            verdict = self._attempt(lease, key)
         except (GateUnreachable, OtherStore, StaleToken, StoreUnreachable):
             raise  # tried again; or judged by the one that finds the claim
         except Error as why:
             claim.not_begun(self.store, self.ledger, why)
             raise
-        verdict_of = told
+        verdict_of = verdict
         patiently(lease, lambda: claim.settle(self.store, self.ledger, verdict_of))
-        return told
+        return verdict
 
     def _ended_before(self, key: str) -> Verdict | None:
         """The verdict of a run that no schedule goes on with."""
@@ -393,7 +394,7 @@ class Pipeline(Preflight):
         """Seconds until the next try; None: there is none."""
         if self.number > self.job.retries or not retry.worth_another(status, exit_code):
             return None
-        return pause_seconds(self.number, base=self.job.backoff, asked=self.reported.retry_after)
+        return pause_seconds(self.number, base=self.job.backoff, at_least=self.reported.retry_after)
 
     def _end_begun(self, lease: Lease, run: RunRow) -> None:
         """The run has ended, and every machine may know; one that needs a person stays on the list for all of them."""
@@ -417,8 +418,8 @@ class Pipeline(Preflight):
             return status, reason
         # Usage that is only known at the end cannot undo what is done: failing it would do and pay it again.
         cap = self.spending.over()
-        told = f"passed its budget {cap}" if cap else self.reported.unmetered
-        return status, self.recovered or told
+        over = f"passed its budget {cap}" if cap else self.reported.unmetered
+        return status, self.recovered or over
 
     def _cancelled_by(self) -> str | None:
         try:
@@ -429,7 +430,7 @@ class Pipeline(Preflight):
     # ── tell ──
 
     def _tell(self, run: RunRow, exit_code: int) -> Verdict:
-        told = verdict.of(
+        verdict = verdicts.of(
             run,
             exit_code=exit_code,
             host=self.host,
@@ -437,5 +438,5 @@ class Pipeline(Preflight):
             head=run.anchor,
             retry_after=self.reported.retry_after,
         )
-        verdict.append(self.store.folder, told)
-        return told
+        verdicts.append(self.store.folder, verdict)
+        return verdict

@@ -40,13 +40,13 @@ def run(
 
         claimed = Claimed(job, claim)
     while True:
-        told, signals = pipeline.run(job, store=store, checkpoints=checkpoints, after=after, claim=claimed)
+        verdict, signals = pipeline.run(job, store=store, checkpoints=checkpoints, after=after, claim=claimed)
         if not signals:
-            return told
-        report(told)
+            return verdict
+        report(verdict)
         from . import waiting
 
-        found = waiting.wait(told, store, signals)
+        found = waiting.wait(verdict, store, signals)
         if isinstance(found, Verdict):
             if claimed:
                 claimed.settle_here(store, found)
