@@ -19,6 +19,11 @@ ROWS: dict[str, EntryKind] = {}
 RUN, JOB, STEPS = "run", "job", "steps"  # chains
 ITEMS, EFFECT = "items", "effect"  # what else than a run an entry may tell of
 
+# For SQL: what happens rarely, in the words of the partial index `journal_rare`, which is used for nothing else.
+RARE = """kind NOT IN ('opened', 'started', 'ended', 'progress', 'usage',
+  'steps', 'effect', 'effect-begun', 'effect-done', 'step-begun', 'step-done', 'input', 'workspace', 'publishing',
+  'published', 'batch', 'lent')"""
+
 _LINK = "run seq head"  # on a job's chain: how the run's own chain stood
 _DECIDED = f"{_LINK} was status reason by cancel"
 
