@@ -80,7 +80,7 @@ def test_a_named_file_goes_before_the_nearest_and_must_be_there(monkeypatch: pyt
     place.choose("third.toml")
     assert place.find() == third
     place.choose("gone.toml")
-    with pytest.raises(BadConfig, match="--config names .*gone.toml, and there is no such file"):
+    with pytest.raises(BadConfig, match=r"--config names .*gone\.toml, and there is no such file"):
         place.find()
 
 
@@ -352,7 +352,7 @@ def test_machines_that_share_a_store_need_a_zone_only_where_it_counts() -> None:
 
 
 def test_a_job_that_is_not_there_is_named_with_the_nearest() -> None:
-    with pytest.raises(BadConfig, match="did you mean articles?"):
+    with pytest.raises(BadConfig, match=r"did you mean articles\?"):
         read("[jobs.articles]\ncommand = 'x'").job("article")
 
 
