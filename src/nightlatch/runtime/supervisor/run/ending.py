@@ -77,6 +77,8 @@ class Ending:
             return statuses.CANCELLED, "its supervisor was interrupted (Ctrl-C)"
         if not self.exit_code:
             return statuses.SUCCEEDED, ""
+        if reported.refused:
+            return statuses.OVER_BUDGET, reported.refused
         # What an effect in doubt, or an item set aside, leaves behind is for a person: no retry is spent on it.
         doubts = ", ".join(sorted(reported.doubts))
         status = statuses.NEEDS_ATTENTION if reported.attention or doubts else statuses.FAILED
