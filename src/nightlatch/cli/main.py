@@ -58,7 +58,9 @@ commands:
 
 options:
   --store URL   {stores}
-                default: $NIGHTLATCH_STORE, else a file of this user
+                default: $NIGHTLATCH_STORE, else the one that nightlatch.toml names, else a file of this user
+  --config FILE nightlatch.toml; default: $NIGHTLATCH_CONFIG, else the nearest one from this folder up,
+                else the user's
   --version     print the version
   -h, --help    this text; nightlatch COMMAND --help for a command's
 
@@ -171,9 +173,9 @@ def _split(argv: list[str]) -> tuple[list[str], str | None, list[str]]:
     options: list[str] = []
     words = iter(enumerate(argv))
     for index, word in words:
-        if word in ("--store",):
+        if word in ("--store", "--config"):
             options += [word, *(value for _, value in [next(words, (0, ""))])]
-        elif word.startswith("--store=") or word in ("-h", "--help", "--version"):
+        elif word.startswith(("--store=", "--config=")) or word in ("-h", "--help", "--version"):
             options.append(word)
         elif word.startswith("-"):
             raise _unknown(word)
