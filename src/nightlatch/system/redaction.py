@@ -26,7 +26,7 @@ _IN_URLS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01234
 
 
 def secrets(environment: Mapping[str, str]) -> Redactor:
-    """A redactor for every variable whose name looks like a secret's, or that is declared as one. A path is not a secret."""
+    """A redactor for every variable that is named like a secret, or declared as one. A path is not a secret."""
     declared = named_secrets(environment)
     found = {
         os.fsencode(text): f"[{name}]".encode(errors="replace")
