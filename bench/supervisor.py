@@ -57,9 +57,7 @@ def _at_rest(env: dict[str, str], store: str) -> None:
     rows["together"] = tuple(a + b for a, b in zip(*rows.values(), strict=True))
     print(f"  {store}")
     for one, (rss, pss, seconds) in rows.items():
-        print(
-            f"    {name:<12} RSS {rss / 1000:6.1f} MB   PSS {pss / 1000:6.1f} MB   CPU {seconds / _REST * 100:6.3f} %"
-        )
+        print(f"    {one:<12} RSS {rss / 1000:6.1f} MB   PSS {pss / 1000:6.1f} MB   CPU {seconds / _REST * 100:6.3f} %")
 
 
 def _used(pid: int) -> float:
