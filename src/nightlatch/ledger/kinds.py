@@ -104,7 +104,8 @@ OPENED = EntryKind(
 )  # fmt: skip
 STARTED = EntryKind(
     "started", "attempt {attempt} started[ on {host}] (token {token})[command? , with another command]", tells=RUN,
-    run="attempt token grant holder host command definition",
+    run="attempt token grant holder host command definition bounds program program_size program_time program_version"
+    " commit nightlatch",
 )  # fmt: skip
 LOST = EntryKind(
     "lost", "attempt {attempt} was lost: its holder {holder} is gone[; the run is {status}]", tells=RUN,

@@ -26,7 +26,7 @@ from ..afterwards import retention
 from ..backoff import patiently, pause_seconds
 from ..command import CommandWork
 from ..supervision import Supervision
-from . import begun, unwritten
+from . import begun, unwritten, went_in
 from .attend import Attendance
 from .ending import Ending
 from .preflight import Preflight
@@ -212,6 +212,7 @@ class Pipeline(Preflight):
                 lost="again" if settled or decided else self.job.when_lost,
                 command=self._command(),
                 definition=definition(self.job),
+                facts=went_in.facts(self.job, self.store.folder),
             )
         except RunEnded as ended:
             # Left behind by a holder that may have acted, or decided by a person while we waited for the lease.
