@@ -144,7 +144,7 @@ RESOLVED = EntryKind("resolved", "{by} resolved it as {status}", job=_DECIDED)
 RESOLVED_ELSEWHERE = EntryKind(
     "resolved-elsewhere", "{by} decided about {key}, which another machine began: {outcome}", job="key outcome by"
 )
-RETRIED = EntryKind("retried", "{by} allowed another attempt", job=_DECIDED)
+RETRIED = EntryKind("retried", "{by} allowed another attempt", job=f"{_DECIDED} attempt")
 NEEDS_ATTENTION = EntryKind("needs-attention", "needs your attention: {reason}", job=_DECIDED)
 UNSEALED = EntryKind("unsealed", "not taken over by {by}: {reason}", job="run reason by")
 REFUSED = EntryKind(

@@ -17,7 +17,7 @@ import sys
 
 from ..core.job import unpack
 from ..errors import Error, Stop
-from ..runtime.supervisor.run import tries
+from ..runtime.supervisor.start import start
 from ..system import printing
 
 TYPE_CHECKING = False
@@ -177,7 +177,7 @@ def supervise(order: dict[str, Any]) -> int:
     """Run the job that was claimed; the exit code of its run."""
     job = unpack(order["job"])
     try:
-        told = tries.run(job, store=order["store"], claim=order["claim"])
+        told = start(job, store=order["store"], claim=order["claim"])
     except (Error, Stop) as error:
         print(f"nightlatch: {job.name} ({job.key}): {error}", file=sys.stderr, flush=True)
         return error.exit_code

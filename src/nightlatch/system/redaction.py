@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     Patterns = Sequence[tuple[bytes, bytes]]  # what is taken out, and what stands in its place
 
+ENV = "NIGHTLATCH_SECRETS"  # names of variables that are secrets whatever they are called, from a job's env_file
+
 _SHORTEST = 8  # shorter values would take innocent words out of every line
 _NAMES = ("KEY", "TOKEN", "SECRET", "PASSW", "CREDENTIAL", "PRIVATE", "AUTH")
 _LINE = 76  # where the command base64 ends a line
@@ -24,16 +26,20 @@ _IN_URLS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01234
 
 
 def secrets(environment: Mapping[str, str]) -> Redactor:
-    """What has the name of a secret. A path to a key is no key."""
+    """What has the name of a secret, or is named as one. A path to a key is not a key."""
+    declared = named_secrets(environment)
     found = {
         os.fsencode(text): f"[{name}]".encode(errors="replace")
         for name, text in environment.items()
         if len(text) >= _SHORTEST
         and not name.startswith("NIGHTLATCH_")
-        and any(word in name.upper() for word in _NAMES)
-        and not os.path.exists(text)
+        and (name in declared or (any(word in name.upper() for word in _NAMES) and not os.path.exists(text)))
     }
     return Redactor([(form, instead) for secret, instead in found.items() for form in _forms(secret)])
+
+
+def named_secrets(environment: Mapping[str, str]) -> list[str]:
+    return environment.get(ENV, "").split()
 
 
 def _forms(secret: bytes) -> Iterator[bytes]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 
+from ....config import place
 from ....core.job import GATEWAY
 from ....store import url
 from ....system import clock, redaction, warden
@@ -50,11 +51,13 @@ class Attendance:
         ending: Ending,
         *,
         folder: str,
+        variables: dict[str, str],
         delivery: Delivery | None,
         checkpoints: Checkpoints | None,
         where: str,
     ) -> None:
-        """`folder`: where its standard output and error are kept. `where`: the store's URL."""
+        """`folder`: where its standard output and error are kept. `variables`: for the command, besides ours. `where`:
+        the store's URL."""
         self._job, self._lease, self._ending, self._delivery = job, lease, ending, delivery
         self._supervision, self._command = supervision, command
         self._watch = watch.RunWatch(
@@ -72,7 +75,7 @@ class Attendance:
         self._listener = Listener(reported, lease, ledger, writer, self._watch, folder, checkpoints, command.bound)
         self._listener.passed = where if job.pass_store else ""
         self._socket = Socket(lease.grant, self._listener.answers)
-        self._environment = supervision.environment() | dict(job.env) | {
+        self._environment = supervision.environment() | variables | {
             "NIGHTLATCH_RUN": writer.run.id,
             "NIGHTLATCH_JOB": job.name,
             "NIGHTLATCH_KEY": writer.run.key,
@@ -81,6 +84,7 @@ class Attendance:
             "NIGHTLATCH_SINCE": job.since,
             "NIGHTLATCH_ATTEMPT": str(writer.run.attempt),
             "NIGHTLATCH_SOCKET": self._socket.path,
+            place.ENV: place.of_a_run(job.file),
         }  # fmt: skip
         if delivery:
             self._environment = delivery.environment(self._environment)
