@@ -153,6 +153,7 @@ REFUSED = EntryKind(
     " (attempt {attempt}, token {token})[: {what}][. {reason}]",
     job="run attempt what token stands reason",
 )  # fmt: skip
+USUAL = EntryKind("usual", "{by} accepted the new level of {what} as the usual one", job="what by run")
 PLAN = EntryKind(
     "plan", "a dry-run for the key {key}: {status}[ ({reason})]",
     job="key status exit_code reason effects steps elapsed left_out",

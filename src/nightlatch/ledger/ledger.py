@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ..errors import LeaseLost
     from .audit import AuditResult
     from .effects import Effects
+    from .history import History
     from .holds import Holds
     from .items import Items
     from .nested import NestedLedger
@@ -306,6 +307,13 @@ class Ledger:
         from .slots import Slots
 
         return Slots(self._tables)
+
+    @property
+    def history(self) -> History:
+        """What observers ask of many runs at once."""
+        from .history import History
+
+        return History(self._tables)
 
     @property
     def effects(self) -> Effects:

@@ -260,12 +260,15 @@ class Run:
         checks.text(message, "message", empty=True)
         send(do="progress", done=done, total=total, message=message)
 
-    def spend(self, **amounts: float) -> dict[str, float]:
-        """Something was used: usd, tokens, calls, units. Returns what this run has used; beyond its budget it is
-        ended from outside."""
+    def spend(self, *, model: str = "", tag: str = "", **amounts: float) -> dict[str, float]:
+        """Something was used: usd, tokens, calls, units; of this model, counted under this tag, such as
+        tag="site=example.org". Returns what this run has used; beyond its budget it is ended from outside."""
+        checks.text(model, "model", empty=True)
+        checks.text(tag, "tag", empty=True)
         for unit, amount in amounts.items():
             checks.number(amount, unit)
-        return dict(send(do="spend", **amounts)["used"])
+        about = {word: text for word, text in (("model", model), ("tag", tag)) if text}
+        return dict(send(do="spend", **about, **amounts)["used"])
 
     def check(self) -> None:
         """Return while the lease is surely held; raise `LeaseLost` otherwise. Before a step that must not happen

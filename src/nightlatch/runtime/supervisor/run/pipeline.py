@@ -249,6 +249,7 @@ class Pipeline(Preflight):
                 return self._tell(doubtful, statuses.exit_code(doubtful.status))
         lease.ended.clear()  # from here on it may act: only its end takes it off the list
         self.writer, self.lease, self.opened = writer, lease, writer.run
+        writer.tag = went_in.tag(self.job)
         unwritten.recover(self._folder(), self.ledger, writer)
         self.spending.begin(writer.run)  # counted again: another may have made an attempt while we waited for the lease
         started = clock.now()

@@ -27,6 +27,11 @@ def facts(job: Job, folder: str) -> dict[str, str]:
     return found
 
 
+def tag(job: Job) -> str:
+    """What its usage is counted by, unless a report says otherwise."""
+    return ",".join(f"{name}={text}" for name, text in job.tags)
+
+
 def _bounds(job: Job) -> str:
     times = {"timeout": job.timeout, "stall": job.stall}
     bounds = [f"{name}={duration.show(limit)}" for name, limit in times.items() if limit is not None]
