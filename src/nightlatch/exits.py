@@ -65,7 +65,8 @@ INPUT_CHANGED = Exit(65, "a key was used again with other input", "once")
 UNREACHABLE = Exit(
     69,
     "the store, or a gate, cannot be reached or used",
-    "run batch once lock lease status runs show logs usage cancel retry resolve audit prune migrate",
+    "run batch once lock lease status runs show logs slots usage pause unpause cancel retry resolve audit prune "
+    "migrate",
     publish="DST or the store cannot be reached",
     push="the remote or the store cannot be reached",
     gate="the target cannot be reached",

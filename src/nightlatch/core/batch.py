@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from ..errors import BadOption, UsageError
 from . import breaker, budget, options
-from .job import LOST_POLICIES, METERS
+from .job import GATEWAY, LOST_POLICIES, METERS, Job, metering_of
 from .options import BATCH, as_flag
+from .target import Each
 from .value import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from .budget import Cap
     from .options import Names
 
@@ -48,7 +51,10 @@ class Batch:
     )
     budget: tuple[Cap, ...] = options.item_caps("usd/item=0.1,usd=5,usd/day=10: of an item, of the batch", where=_HERE)
     meter: str = options.text(
-        "report or output: where usage figures come from", metavar="HOW", choices=METERS, where=_HERE
+        "gateway (the default with a cap in usd, tokens or calls), report or output: what meters it",
+        metavar="HOW",
+        choices=METERS,
+        where=_HERE,
     )
     shell: bool = options.flag("give CMD, one line, to sh; values stay values", where=_HERE)
     pass_store: bool = options.flag("let Nightlatch's commands inside an item have the store's password", where=_HERE)
@@ -62,14 +68,11 @@ class Batch:
                 breaker.Limit(self.max_failures, name("max_failures"))
             except UsageError as error:
                 raise BadOption(str(error), "max_failures") from None
-        if self.budget and not self.meter:
-            raise BadOption(
-                f"a budget needs a meter: add {name('meter', 'report')} (each item calls `nightlatch spend`), or "
-                f"{name('meter', 'output')} (usage is read from the final JSON of claude -p --output-format json or "
-                f"codex exec --json)",
-                "budget",
-            )
         return self
+
+    @property
+    def metered_by(self) -> str:
+        return self.meter or metering_of(self.budget)
 
     @property
     def item_caps(self) -> tuple[Cap, ...]:
@@ -87,3 +90,37 @@ class Batch:
     def definition(self) -> str:
         """What the batch is, as text to be hashed (see `Job.definition`)."""
         return options.definition(self, items=self.items, command=tuple(self.command))
+
+    def job(self, interpreter: str, **more: Any) -> Job:
+        """The run of this batch, whose command is the driver. `more`: options that only a job has."""
+        from json import dumps
+
+        facts = {"name": self.name, "items": self.items, "command": self.command, "continued_by": self.continued_by}
+        packed = dumps(facts | {"options": options.changed(self)})
+        target = Each(
+            name=self.name,
+            command=tuple(self.command),
+            batch=packed,
+            defined_as=self.definition(),
+            interpreter=interpreter,
+        )
+        # The driver reports what is in an item's output.
+        meter = GATEWAY if self.metered_by == GATEWAY else "report" if self.metered_by else ""
+        return Job(
+            name=self.name,
+            target=target,
+            timeout=None,
+            lost="again",
+            budget=self.own_caps,
+            meter=meter,
+            pass_store=self.pass_store,
+            **more,
+        )
+
+
+def unpack(target: Each) -> Batch:
+    """The batch that a job's target was made from."""
+    from json import loads
+
+    facts = loads(target.batch)
+    return Batch(**options.restored(facts.pop("options")), **facts)

@@ -67,7 +67,7 @@ class Schedule:
             last = slot
 
     def count(self, after: float, until: float) -> int:
-        """How many those are: exact to 1,000; 1,001 stands for more."""
+        """How many those are: exact up to 1,000; 1,001 means more."""
         from itertools import islice
 
         return sum(1 for _ in islice(self.between(after, until), COUNTED + 1))

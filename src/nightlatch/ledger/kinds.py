@@ -19,6 +19,11 @@ ROWS: dict[str, EntryKind] = {}
 RUN, JOB, STEPS = "run", "job", "steps"  # chains
 ITEMS, EFFECT = "items", "effect"  # what else than a run an entry may tell of
 
+# For SQL: what happens rarely, in the words of the partial index `journal_rare`, which is used for nothing else.
+RARE = """kind NOT IN ('opened', 'started', 'ended', 'progress', 'usage',
+  'steps', 'effect', 'effect-begun', 'effect-done', 'step-begun', 'step-done', 'input', 'workspace', 'publishing',
+  'published', 'batch', 'lent')"""
+
 _LINK = "run seq head"  # on a job's chain: how the run's own chain stood
 _DECIDED = f"{_LINK} was status reason by cancel"
 
@@ -126,7 +131,7 @@ PROGRESS = EntryKind(
 USAGE = EntryKind(
     "usage",
     "used" + "".join(f"[ {unit}={{{unit}}}]" for unit in UNITS) + "[ for {item}][, model {model}]",
-    tells=RUN, often=True, run=" ".join(UNITS) + " model kind source item tag id",
+    tells=RUN, often=True, run=" ".join(UNITS) + " model kind source item tag agent id",
 )  # fmt: skip
 
 # ── what people decide of a run, and observers see ──
@@ -138,7 +143,7 @@ RESOLVED = EntryKind("resolved", "{by} resolved it as {status}", job=_DECIDED)
 RESOLVED_ELSEWHERE = EntryKind(
     "resolved-elsewhere", "{by} decided about {key}, which another machine began: {outcome}", job="key outcome by"
 )
-RETRIED = EntryKind("retried", "{by} allowed another attempt", job=_DECIDED)
+RETRIED = EntryKind("retried", "{by} allowed another attempt", job=f"{_DECIDED} attempt")
 NEEDS_ATTENTION = EntryKind("needs-attention", "needs your attention: {reason}", job=_DECIDED)
 UNSEALED = EntryKind("unsealed", "not taken over by {by}: {reason}", job="run reason by")
 REFUSED = EntryKind(

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ..errors import LeaseLost
     from .audit import AuditResult
     from .effects import Effects
+    from .holds import Holds
     from .items import Items
     from .nested import NestedLedger
     from .records import Attempt, Entry, Pruned, RunRow, Usage
@@ -34,6 +35,9 @@ _BEGINNING = f"SELECT {RUN.names} FROM {{prefix}}run WHERE id LIKE :beginning OR
 _NEWEST = f"SELECT {RUN.names} FROM {{prefix}}run WHERE job = :job AND parent = '' ORDER BY changed DESC, id LIMIT 1"
 _HANDLED = f"SELECT {RUN.names} FROM {{prefix}}run WHERE changed >= :since AND grant_id = :grant AND id <> :id"
 _LAST = f"SELECT {ENTRY.names} FROM {{prefix}}journal WHERE chain = :chain AND kind = :kind ORDER BY seq DESC LIMIT 1"
+_LATEST = (
+    f"SELECT {ENTRY.names} FROM {{prefix}}journal WHERE chain = :chain AND kind = :kind ORDER BY seq DESC LIMIT 50"
+)
 _LINKED = f"SELECT {ENTRY.names} FROM {{prefix}}journal WHERE chain = :chain AND seq = :seq"
 
 
@@ -223,6 +227,12 @@ class Ledger:
         ended = self._last(run.id, kinds.ENDED) if run.status == statuses.WAITING else None
         return int(ended.facts.get("tries", 1)) if ended else 0
 
+    def attempts_since_retry(self, run: RunRow) -> int:
+        """How many attempts were made of it since a person's last `retry`."""
+        recent = map(ENTRY.read, self._tables.read(_LATEST, chain=job_chain(run.job), kind=kinds.RETRIED))
+        before = next((entry.facts["attempt"] for entry in recent if entry.facts["run"] == run.id), 0)
+        return run.attempt - int(before)
+
     def clock(self) -> float:
         """The wall clock that all users of the ledger share, in seconds: a waiting run is due by it."""
         return self._tables.now() / 1000
@@ -298,6 +308,13 @@ class Ledger:
         from .effects import Effects
 
         return Effects(self._tables)
+
+    @property
+    def holds(self) -> Holds:
+        """Calls to models that are in flight."""
+        from .holds import Holds
+
+        return Holds(self._tables)
 
     def heads(self) -> list[str]:
         """The head of every job's chain, to be kept elsewhere."""

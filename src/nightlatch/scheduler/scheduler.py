@@ -66,6 +66,7 @@ class Scheduler:
         self._next: dict[str, float] = {}  # job → when it is worth a look
         self.old: dict[str, str] = {}  # job → the definition in force, where ours is old
         self._others_claims = False
+        self.short_of_room = False  # something due waits for the end of a run
 
     def serve(self, jobs: Mapping[str, Scheduled]) -> None:
         """From now on these jobs are looked at; all of them at the next look."""
@@ -86,10 +87,12 @@ class Scheduler:
         plans += [_Plan(None, self._new_row(self.jobs[job], now)) for job in sorted(self._missing(found))]
         self._next |= {plan.new.job: plan.new.next_due for plan in plans if plan.row is None}
         room = self._room(found) if claims and not self._steadiness.just_woken else 0
+        self.short_of_room = False
         moves: list[tuple[_Plan, Move]] = []
         for plan in sorted(plans, key=lambda plan: (plan.row or plan.new).next_due):
             if plan.decision is None and plan.row is not None:
                 self._decide(plan, now, room > 0)
+                self.short_of_room |= room <= 0 and plan.waits
                 room -= plan.claims
             if plan.new != plan.row:
                 old = plan.row or replace(plan.new, id="")
@@ -200,13 +203,13 @@ class Scheduler:
     def _changed(self, row: Row, job: Scheduled, decision: Decision) -> Row:
         if decision.unpause:
             row = replace(row, paused=None)
+        if decision.records:
+            records = [replace(record, host=self._host) for record in decision.records]
+            row = replace(row, records=row.with_records(*records, keep=KEPT if self._apart else 0))
         if decision.slot is not None:
             slot, passed = decision.slot, tuple(one for one in row.passed if one > decision.slot)
             row = replace(row, slot=slot, next_due=job.next(slot), passed=passed)
             self._next[row.job] = row.next_due
-        if decision.records:
-            records = [replace(record, host=self._host) for record in decision.records]
-            row = replace(row, records=row.with_records(*records, keep=KEPT if self._apart else 0))
         if decision.claim:
             row = replace(row, claim=replace(decision.claim, id=self._new_id(), by=self._host))
         return row
@@ -302,6 +305,11 @@ class _Plan:
     @property
     def claims(self) -> bool:
         return self.decision is not None and self.decision.claim is not None
+
+    @property
+    def waits(self) -> bool:
+        """For room, or for what nobody can foresee."""
+        return self.decision == Decision()
 
 
 def _cut(record: SlotRecord, job: Scheduled, time: float) -> SlotRecord:

@@ -19,7 +19,7 @@ from ...errors import UsageError
 from ..shared.job import here
 from ..shared.plan import Plan
 from ..shared.verdict import Verdict
-from .start import metered, signature, supervised, supervised_dry_run
+from .start import signature, supervised, supervised_dry_run
 
 if TYPE_CHECKING:
     from ...core.keywords import JobOptions
@@ -115,7 +115,7 @@ def _declared(name: str, key: object, store: str | None, options: Mapping[str, o
     if key is not None and not callable(key):
         checks.text(key, "key")
     reports = {"progress": "report"} if options.get("stall") and not options.get("progress") else {}
-    given = read(Job, metered(options) | reports, DECORATOR, as_keyword)
+    given = read(Job, {**options} | reports, DECORATOR, as_keyword)
     nothing = Function(where=name, arguments="{}", path=(), interpreter=sys.executable)
     made = Job(name=name, target=nothing, **given).check(as_keyword)
     if made.slot:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 
+from ...config import place
 from ...database import dsn
 from ...store import url
 from ...system import clock, warden
@@ -129,7 +130,8 @@ class Supervision:
         it was named for us; the environment has it otherwise."""
         where = url.resolve(store)
         if not dsn.has_secret(where) and not dsn.needs_environment(where):
-            return {url.ENV: store} if store else {}
+            named = store or ("" if os.environ.get(url.ENV) else place.store())
+            return {url.ENV: named} if named else {}
         from .leases.handle import Handle
 
         self._handle = Handle(where, self.grant)
@@ -158,7 +160,7 @@ class Supervision:
             if signum in _PASSED_ON:
                 self.work.pass_on(signum)
             else:
-                self.work.ask_to_end(warden.ASKED, 0.0 if self.end_signal else grace, signum)
+                self.work.ask_to_end(warden.SIGNALLED, 0.0 if self.end_signal else grace, signum)
                 self.end_signal = self.end_signal or signum
 
         for signum in ENDING + _PASSED_ON:

@@ -276,7 +276,7 @@ class _Once:
                 ended_by = "the lease was lost" if lease.lost else report.why if report.why != warden.LEFTOVERS else ""
                 if report.signal and not ended_by:
                     ended_by = f"signal {report.signal}"
-                self.ended_by_request = report.why == warden.ASKED or exit_code == _INTERRUPTED
+                self.ended_by_request = report.why == warden.SIGNALLED or exit_code == _INTERRUPTED
                 status, reason = rules.judge(exit_code, ended_by, self.wanted.not_done)
                 message = f"{self.command.name} {report.leftovers}" if report.leftovers else ""
             case _:
