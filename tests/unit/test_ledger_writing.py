@@ -1,4 +1,4 @@
-"""What an attempt writes to its run, entries and usage, and who may. On both databases."""
+"""What an attempt writes to its run, entries and usage, and which attempt may. On both databases."""
 
 from __future__ import annotations
 

@@ -19,6 +19,8 @@ COMMANDS = {
     "run": "run a command once for its key, within bounds, recorded",
     "batch": "run a command for each item, and only for those that are unfinished (an xargs to run again)",
     "once": "do something to the outside world once: after a crash never repeated unasked",
+    "serve": "start the jobs of nightlatch.toml when they are due, on any number of machines",
+    "tick": "start what is due now, and wait for it (for cron and CI)",
     "progress": "inside a run: report how far it is",
     "spend": "inside a run: report what was used",
     "fail": "inside a run: say what it failed of, and whether trying again may help",
