@@ -168,18 +168,6 @@ class Stop(BaseException):
     exit_code: int = exits.OURS
 
 
-class Cancelled(Stop):
-    """Somebody asked for the end of this run."""
-
-    exit_code: int = exits.CANCELLED
-
-
-class BudgetSpent(Stop):
-    """A cap was reached."""
-
-    exit_code: int = exits.OVER_BUDGET
-
-
 class LeaseLost(Stop):
     """The lease is no longer ours. `reason` is one of:
 

@@ -69,7 +69,10 @@ from tests.support.programs import NIGHTLATCH, TOOL, environment, nightlatch, sa
         (["lease", "list", "x"], "nightlatch lease show x"),
         (["RUN"], "did you mean 'run'"),
         (["spend", "usd=x"], "as in usd=0.03"),
-        (["batch", "x", "k", "--resolve", "done"], "no item 'k' of the batch x"),
+        (["resolve", "k", "done", "--batch", "x"], "no item k of the batch x"),
+        (["resolve", "--all", "done"], "--all again --batch NAME"),
+        (["resolve", "--all", "maybe", "--batch", "x"], "--all again --batch NAME"),
+        (["resolve", "--all", "done", "--batch", "x"], "no item of the batch x is in doubt"),
         (["run", "x", "--verdict", "/no/such/folder/v", "--", "true"], "no such folder"),
     ],
 )

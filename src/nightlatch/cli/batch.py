@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from ..core import effects, options
+from ..core import options
 from ..core.batch import Batch
 from ..core.model import check_name
 from ..core.options import BATCH
@@ -51,7 +51,7 @@ _EXAMPLES = """\
       --budget usd/item=0.2,usd=10 --meter output -- claude -p --output-format json 'Write page.md about {title}'
   nightlatch batch posts posts.jsonl --key '{site}/{slug}' --dry-run -- ./write-post {slug}
   nightlatch resolve example.org/hello again --batch posts
-  nightlatch batch posts --resolve again              # every item that is in doubt or set aside"""
+  nightlatch resolve --all again --batch posts        # every item that is in doubt or set aside"""
 
 
 def main(argv: list[str]) -> int:
@@ -62,22 +62,13 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "name", metavar="NAME", help="the batch; what is done is known under it, and one start at a time"
     )
-    parser.add_argument(
-        "items",
-        metavar="ITEMS",
-        nargs="?",
-        help="a file, or -; with --resolve: the key of an item, or nothing for all that wait",
-    )
+    parser.add_argument("items", metavar="ITEMS", help="a file, or - for standard input")
     parser.add_options(OPTIONS.values())
     parser.add_argument("-j", metavar="N", type=int, help="as --jobs")
     parser.add_argument("--dry-run", action="store_true", help="show what would be done; claim and start nothing")
-    parser.add_argument("--resolve", metavar="OUTCOME", choices=list(effects.RESOLUTIONS),
-                        help="done, failed or again: what becomes of items in doubt or set aside")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print summary or plan as JSON; what items print on stderr")
     args = parser.parse_args(ours)
     check_name(args.name)
-    if args.resolve:
-        return _resolve(args, command)
     batch = _batch(args, command, argv)
     if args.dry_run:
         return _show(batch, args.store, args.json)
@@ -185,13 +176,3 @@ def _show(batch: Batch, store: str | None, as_json: bool) -> int:
         file=sys.stderr if as_json else sys.stdout,
     )
     return 1 if selection.bad else 0
-
-
-def _resolve(args: Namespace, command: list[str]) -> int:
-    from ..runtime.supervisor.batches.batch import resolve
-
-    if command:
-        raise UsageError("--resolve runs no command: leave away what stands behind --")
-    for key in resolve(args.name, args.items or "", args.resolve, store=args.store or store_of_run()):
-        print(f"{key}: {args.resolve}")
-    return 0

@@ -69,16 +69,8 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--wait", metavar="TIME", default="0s", help="while another does it, or until a probe is believed (default 0s)"
     )
-    parser.add_argument(
-        "--resolve",
-        metavar="OUTCOME",
-        choices=list(effects.RESOLUTIONS),
-        help="as nightlatch resolve: done, failed or again",
-    )
     parser.add_argument("--json", action="store_true", help="print the outcome as JSON; what CMD prints, on stderr")
     args = parser.parse_args(ours)
-    if args.resolve:
-        return _resolve(args, command)
     if not command:
         raise UsageError("no command given: nightlatch once KEY -- CMD …")
     if args.json:
@@ -167,13 +159,3 @@ def _tell_json(args: Namespace, command: list[str]) -> int:
         }
     )
     return outcome.exit_code
-
-
-def _resolve(args: Namespace, command: list[str]) -> int:
-    from ..runtime.shared.effect_records import resolve
-
-    if command:
-        raise UsageError("--resolve runs no command: leave away what stands behind --")
-    effect = resolve(args.key, args.resolve, scope=args.scope, store=args.store or store_of_run())
-    print(f"{effect.key} is {effect.status}: {effect.reason}")
-    return 0

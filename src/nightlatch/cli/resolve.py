@@ -13,7 +13,7 @@ from ..observe.run_views import facts, start
 from ..runtime.supervisor.afterwards import decide
 from . import screen
 from .arguments import Parser
-from .decisions import title, who
+from .decisions import current_user, title
 from .json_out import print_json
 from .reading import open_reader
 
@@ -44,7 +44,8 @@ _EXAMPLES = """\
   nightlatch resolve 7k3f done
   nightlatch resolve 7k3f again --wait 10m
   nightlatch resolve invoice/2026-117 done
-  nightlatch resolve example.org/hello again --batch posts"""
+  nightlatch resolve example.org/hello again --batch posts
+  nightlatch resolve --all again --batch posts"""
 
 _CHOICES = (
     ("done", "it did its work"),
@@ -55,9 +56,11 @@ _CHOICES = (
 
 def main(argv: list[str]) -> int:
     parser = Parser("resolve", _PURPOSE, _EXAMPLES)
+    parser.usage = "nightlatch resolve WHAT [OUTCOME] [options]\n       nightlatch resolve --all OUTCOME --batch NAME"
     parser.add_argument("what", metavar="WHAT", help="a run, or the key of an effect or of a batch's item")
     parser.add_argument("outcome", metavar="OUTCOME", nargs="?", choices=decide.OUTCOMES, help="done, failed or again")
     parser.add_argument("--batch", metavar="NAME", default="", help="the batch that has the item")
+    parser.add_argument("--all", action="store_true", help="with --batch, instead of WHAT: all its items that wait")
     parser.add_argument("--job", metavar="NAME", default="", help="the job whose run has the key")
     parser.add_argument("--scope", metavar="NAME", default="", help="the scope that has the effect")
     parser.add_argument("--wait", metavar="TIME", default="5s", help="for the lease, while it is held (default 5s)")
@@ -65,6 +68,8 @@ def main(argv: list[str]) -> int:
     args = parser.parse_args(argv)
     args.__dict__.update(wait=duration.parse(args.wait, what="--wait"))
     reader = open_reader(args.store)
+    if args.all:
+        return _decide_all(reader, args)
     found = open_decisions.named(reader, args.what, scope=args.scope, batch=args.batch, job=args.job)
     run = None if args.batch or args.scope or args.job else reader.ledger.run(args.what)
     if args.job and not found:
@@ -85,7 +90,7 @@ def _decide(reader: StoreReader, one: OpenDecision, args: Namespace) -> int:
         choices = [(one.resolve(word), what) for word, what in _CHOICES]
         waiting = sum(other.count for other in open_decisions.items(reader, batch=one.batch)) if one.batch else 0
         if waiting > 1:
-            all_items = advice.to("batch", one.batch, "--resolve", "again")
+            all_items = advice.to("resolve", "--all", "again", "--batch", one.batch)
             choices.append((all_items, f"all {waiting} of the batch that wait"))
         return _ask(f"{printable(one.title)} is {one.status}: {why}", choices, one.facts() if args.json else None)
     status = settle(one, args.outcome, reader, args.wait)
@@ -96,19 +101,33 @@ def _decide(reader: StoreReader, one: OpenDecision, args: Namespace) -> int:
     return 0
 
 
+def _decide_all(reader: StoreReader, args: Namespace) -> int:
+    from ..runtime.supervisor.batches.batch import resolve
+
+    outcome = args.what  # the only word besides options
+    if not args.batch or args.outcome or outcome not in decide.OUTCOMES:
+        raise UsageError(f"--all is used as in {advice.command('resolve', '--all', 'again', '--batch', 'NAME')}")
+    for key in resolve(args.batch, "", outcome, by=current_user(), store=reader.url, wait=args.wait):
+        if args.json:
+            print_json({"version": 1, "batch": args.batch, "key": key, "status": effects.resolution(outcome)})
+        else:
+            print(f"{printable(key)}: {outcome}")
+    return 0
+
+
 def settle(one: OpenDecision, outcome: str, reader: StoreReader, wait: float) -> str:
     """The status it is in now."""
     if one.batch:
         from ..runtime.supervisor.batches.batch import resolve as resolve_items
 
-        resolve_items(one.batch, one.key, outcome, by=who(), store=reader.url, wait=wait)
+        resolve_items(one.batch, one.key, outcome, by=current_user(), store=reader.url, wait=wait)
         return effects.resolution(outcome)
     if one.job:
         decide.resolve_elsewhere(
             one.job,
             one.key,
             outcome,
-            who(),
+            current_user(),
             seen=one.changed,
             ledger=open_for(reader.url),
             store=reader.store,
@@ -117,7 +136,7 @@ def settle(one: OpenDecision, outcome: str, reader: StoreReader, wait: float) ->
         return effects.resolution(outcome)
     from ..runtime.shared.effect_records import resolve
 
-    return resolve(one.key, outcome, by=who(), scope=one.scope, store=reader.url, wait=wait).status
+    return resolve(one.key, outcome, by=current_user(), scope=one.scope, store=reader.url, wait=wait).status
 
 
 def _decide_elsewhere(reader: StoreReader, args: Namespace) -> int:
@@ -138,7 +157,7 @@ def _decide_elsewhere(reader: StoreReader, args: Namespace) -> int:
     from ..runtime.shared.effect_records import resolve
 
     try:
-        effect = resolve(what, args.outcome, by=who(), scope=scope, store=reader.url, wait=args.wait)
+        effect = resolve(what, args.outcome, by=current_user(), scope=scope, store=reader.url, wait=args.wait)
     except UsageError:
         raise UsageError(nothing) from None
     print(f"the effect {printable(what)} is {effect.status}")
@@ -165,7 +184,7 @@ def _decide_run(reader: StoreReader, run: RunRow, args: Namespace) -> int:
         return _ask(sentence, choices, facts(run, status) if args.json else None)
     try:
         decided = decide.resolve(
-            run, args.outcome, who(), ledger=open_for(reader.url), store=reader.store, wait=args.wait
+            run, args.outcome, current_user(), ledger=open_for(reader.url), store=reader.store, wait=args.wait
         )
     except RunEnded as ended:
         raise UsageError(str(ended)) from None  # another was faster

@@ -6,7 +6,7 @@ comes to them. Nobody waits for company: a call that is alone is written alone.
 
 from __future__ import annotations
 
-from _thread import allocate_lock, get_ident
+from _thread import allocate_lock
 
 from ..core.value import Generic, T
 from ..errors import StoreUnreachable
@@ -24,14 +24,9 @@ class GroupCommit(Generic[T]):
         self._mutex = allocate_lock()  # for the two fields below; never held while writing
         self._queue: list[_QueuedWrites[T]] = []
         self._taken = False  # somebody writes
-        self._gathered: dict[int, list[T]] = {}  # by thread
 
     def take(self, *whats: T) -> None:
         """Return when they are written, in one commit; raises what that raised."""
-        gathered = self._gathered.get(get_ident())
-        if gathered is not None:
-            gathered += whats
-            return
         with self._mutex:
             alone = not self._taken
             self._taken = True
@@ -47,10 +42,6 @@ class GroupCommit(Generic[T]):
             self._write_queued(call)
         if call.error is not None:
             raise call.error
-
-    def together(self) -> _Together[T]:
-        """`with turns.together():` what this thread takes inside is written when it ends, in one commit."""
-        return _Together(self)
 
     def alone(self) -> _Alone[T]:
         """`with turns.alone():` all that was queued before is written, and nothing until this ends."""
@@ -104,20 +95,6 @@ class _QueuedWrites(Generic[T]):
         self.error: Exception | None = None
         self.wake = allocate_lock()  # released when it is written, or when it has the turn
         self.wake.acquire()
-
-
-class _Together(Generic[T]):
-    def __init__(self, turns: GroupCommit[T]) -> None:
-        self._turns = turns
-
-    def __enter__(self) -> None:
-        self._turns._gathered.setdefault(get_ident(), [])
-
-    def __exit__(self, *_: object) -> None:
-        # Also when the work inside failed: what was reported before that has happened.
-        gathered = self._turns._gathered.pop(get_ident(), None)
-        if gathered:
-            self._turns.take(*gathered)
 
 
 class _Alone(Generic[T]):
