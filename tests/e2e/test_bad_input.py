@@ -69,15 +69,22 @@ from tests.support.programs import NIGHTLATCH, TOOL, environment, nightlatch, sa
         (["lease", "list", "x"], "nightlatch lease show x"),
         (["RUN"], "did you mean 'run'"),
         (["spend", "usd=x"], "as in usd=0.03"),
-        (["resolve", "k", "done", "--batch", "x"], "no item k of the batch x"),
         (["resolve", "--all", "done"], "--all again --batch NAME"),
         (["resolve", "--all", "maybe", "--batch", "x"], "--all again --batch NAME"),
-        (["resolve", "--all", "done", "--batch", "x"], "no item of the batch x is in doubt"),
         (["run", "x", "--verdict", "/no/such/folder/v", "--", "true"], "no such folder"),
     ],
 )
 def test_usage_is_64(sqlite_url, words, hint):
     assert hint in said(nightlatch(sqlite_url, *words), 64)
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [(["k", "done"], "no item k of the batch x"), (["--all", "done"], "no item of the batch x is in")],
+)
+def test_a_batch_without_such_items_is_64(sqlite_url, words, hint):
+    nightlatch(sqlite_url, "once", "e", "--", "true")
+    assert hint in said(nightlatch(sqlite_url, "resolve", "--batch", "x", *words), 64)
 
 
 @pytest.mark.parametrize("words", [["show", "\udcff"], ["runs", "--job", "\udcff"], ["resolve", "\udcff", "done"]])

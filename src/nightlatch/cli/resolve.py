@@ -67,6 +67,8 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print what was decided as JSON")
     args = parser.parse_args(argv)
     args.__dict__.update(wait=duration.parse(args.wait, what="--wait"))
+    if args.all and (not args.batch or args.outcome or args.what not in decide.OUTCOMES):
+        raise UsageError(f"--all is used as in {advice.command('resolve', '--all', 'again', '--batch', 'NAME')}")
     reader = open_reader(args.store)
     if args.all:
         return _decide_all(reader, args)
@@ -104,9 +106,7 @@ def _decide(reader: StoreReader, one: OpenDecision, args: Namespace) -> int:
 def _decide_all(reader: StoreReader, args: Namespace) -> int:
     from ..runtime.supervisor.batches.batch import resolve
 
-    outcome = args.what  # the only word besides options
-    if not args.batch or args.outcome or outcome not in decide.OUTCOMES:
-        raise UsageError(f"--all is used as in {advice.command('resolve', '--all', 'again', '--batch', 'NAME')}")
+    outcome = args.what
     for key in resolve(args.batch, "", outcome, by=current_user(), store=reader.url, wait=args.wait):
         if args.json:
             print_json({"version": 1, "batch": args.batch, "key": key, "status": effects.resolution(outcome)})
