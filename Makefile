@@ -1,4 +1,4 @@
-# Every target sets up what it needs by itself. Wanted: python3 (3.11+) with pip, git, make.
+# Every target sets up what it needs by itself. You need python3 (3.11+) with pip, git and make.
 # uv is used where it is installed; otherwise venv and pip do the same.
 VENV   ?= .venv
 BIN    := $(VENV)/bin
@@ -23,7 +23,7 @@ $(READY): pyproject.toml
 	fi
 	@touch $@
 
-# From the source as it stands, so that nothing is installed for it; on macOS processes are seen with psutil.
+# Runs from the source, so that nothing is installed; on macOS it needs psutil to see processes.
 demo: $(if $(filter Darwin,$(shell uname)),$(READY)) ## the whole story in a few seconds, with real processes
 	@test -n "$(PYTHON)" || { echo "nightlatch needs Python 3.11 or newer; none was found on PATH" >&2; exit 1; }
 	@PYTHONPATH=src $(if $(wildcard $(READY)),$(BIN)/python,$(PYTHON)) -m nightlatch demo

@@ -16,7 +16,7 @@ from nightlatch.core.model import Done
 from nightlatch.store.git import done
 from nightlatch.store.git.done import KeyPlace
 from nightlatch.store.git.objects import Pack, tree_bytes
-from nightlatch.store.git.repository import Move
+from nightlatch.store.git.repository import RefMove
 from nightlatch.store.git.store import connect
 from nightlatch.system import identity
 
@@ -99,7 +99,7 @@ class _Keys:
         for ref, blobs in parts.items():
             tree = tree_bytes({digit: done._store(lines, 1, pack) for digit, lines in blobs.items()})
             commit = pack.commit(ref, tree=pack.add("tree", tree), at=time.time())
-            moves.append(Move(ref=ref, old="", new=commit.oid))
+            moves.append(RefMove(ref=ref, old="", new=commit.oid))
         repository.write(pack)
         repository.swap(moves, timeout=60)
 

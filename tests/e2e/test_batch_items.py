@@ -170,10 +170,10 @@ def test_usage_is_read_from_what_each_item_prints(sqlite_url, tmp_path):
     assert (run.usage.usd, run.usage.tokens) == (0.5, 14)
 
 
-def test_a_budget_without_a_meter_is_refused(sqlite_url, tmp_path):
+def test_a_budget_that_no_call_was_counted_against_is_named(sqlite_url, tmp_path):
     words = ("batch", "b", jsonl(tmp_path, {"id": 1}), "--key", "{id}", "--budget", "usd=1", "--", "true")
-    refused = nightlatch(sqlite_url, *words)
-    assert refused.returncode == 64 and "--meter" in refused.stderr
+    done = nightlatch(sqlite_url, *words)
+    assert done.returncode == 0 and "its budget was not counted" in done.stderr
 
 
 # ── set aside ──

@@ -122,7 +122,6 @@ def test_an_agent_whose_result_says_is_error_has_failed_whatever_its_exit_code(s
     ("words", "hint"),
     [
         (["--stall", "5m"], "needs a source of progress"),
-        (["--budget", "usd=2"], "needs a meter"),
         (["--budget", "eur=2", "--meter", "report"], "not understood"),
         (["--budget", "usd=lots", "--meter", "report"], "has no valid amount"),
         (["--slot", "soon"], "is not a schedule"),

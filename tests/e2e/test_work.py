@@ -97,8 +97,8 @@ def test_work_that_is_no_command_is_kept_asked_to_end_and_ended_before_its_lease
         ended = supervision.last_report()
         work.ends_under = store, "agent"
     supervision.close()
-    assert isinstance(ended, Ended) and ended.why == warden.ASKED
-    assert work.told == [warden.ASKED, "end"] and supervision.end_signal == signal.SIGTERM
+    assert isinstance(ended, Ended) and ended.why == warden.SIGNALLED
+    assert work.told == [warden.SIGNALLED, "end"] and supervision.end_signal == signal.SIGTERM
     Lease(store, "agent", ttl=60.0, wait=0.0).release()
     store.close()
 

@@ -78,7 +78,7 @@ def test_a_writer_of_sqlite_that_does_not_come_through_the_gate_is_named_when_it
     monkeypatch.setattr(sql_sqlite, "PATIENCE", 0.2)
     with closing(sqlite_target.connect()) as stranger:
         stranger.execute("BEGIN IMMEDIATE")
-        with pytest.raises(GateUnreachable, match="does not come through the gate"):
+        with pytest.raises(GateUnreachable, match="does not use the gate"):
             sqlite_target.gate().seal(mark(1), "new")
 
 

@@ -140,7 +140,7 @@ def test_the_local_copy_is_for_this_user_alone(remote: Remote) -> None:
 def test_the_doctor_finds_a_git_store_well(remote: Remote) -> None:
     said = programs.nightlatch(remote.store_url, "doctor")
     assert said.returncode == 0, said.stdout
-    assert "compare-and-swap holds" in said.stdout
+    assert "compare-and-swap works" in said.stdout
 
 
 def test_a_renewal_in_flight_when_the_command_ends_leaves_no_lock_file_in_the_remote(

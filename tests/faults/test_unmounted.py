@@ -69,7 +69,7 @@ def test_a_folder_that_was_moved_away_is_unreachable_until_it_is_back_or_forgott
     os.rename(place, moved)
     for again in range(2):  # the second time somebody has made a folder of that name
         refused = said(nightlatch(sqlite_url, "lock", "job", "--gate", target, "--", "true"), 69)
-        assert "put the folder back" in refused
+        assert "restore that folder" in refused
         assert not again or not os.listdir(place)
         place.mkdir(exist_ok=True)
     place.rmdir()

@@ -218,7 +218,7 @@ def test_a_day_whose_tally_was_lowered_is_named(book):
 def test_a_row_that_is_missing_or_that_nobody_wrote_is_named(book, table):
     run = storied(book)
     (columns,) = {"attempt": ("run, 9, token, grant_id, holder, status, exit_code, reason, started, ended, elapsed",),
-                  "usage": ("run, 9, job, at, usd, tokens, calls, units, attempt, model, kind, source, item, tag",)}[table]  # fmt: skip
+                  "usage": ("run, 9, job, at, usd, tokens, calls, units, attempt, model, kind, source, item, tag, doubt, agent",)}[table]  # fmt: skip
     tamper(book, f"INSERT INTO {{prefix}}{table} SELECT {columns} FROM {{prefix}}{table} WHERE run = :run LIMIT 1",
            run=run.id)  # fmt: skip
     assert run.id in named(book)

@@ -210,7 +210,7 @@ def test_what_is_not_ours_is_left_alone(site, tmp_path):
 
 def test_a_source_that_cannot_be_published_is_said(site, tmp_path, monkeypatch):
     made = source(tmp_path, "one")
-    with pytest.raises(UsageError, match="lies inside"):
+    with pytest.raises(UsageError, match="is inside"):
         gates.Folder(made / "site").publish(mark(1), made)
     with pytest.raises(UsageError, match="not a folder"):
         gates.Folder(site).publish(mark(1), made / "page")

@@ -175,7 +175,7 @@ def test_what_names_no_object_is_said(url):
 
 
 def test_a_missing_bucket_is_said(endpoint):
-    with pytest.raises(GateUnreachable, match="there is no s3://nobucket"):
+    with pytest.raises(GateUnreachable, match="s3://nobucket does not exist"):
         gates.Object(f"s3://nobucket/key?endpoint={endpoint}").seal(mark(1), "me")
 
 

@@ -69,7 +69,7 @@ def test_psql_with_the_token_in_pgoptions_writes_until_it_is_overtaken(postgres,
     write = f"INSERT INTO {gate.name}.article VALUES ('psql', 1)"
     postgres.psql(write)
     gate.seal(NEWER, "newer")
-    with pytest.raises(AssertionError, match="token 7 was offered"):
+    with pytest.raises(AssertionError, match="token 7 is not its current one"):
         postgres.psql(write)
     assert postgres_target.read() == ["psql"]
 

@@ -65,13 +65,13 @@ def test_a_refspec_is_refused_with_what_to_type(given: str) -> None:
 )
 def test_what_git_takes_for_no_branch_is_refused(given: str) -> None:
     assert subprocess.run(["git", "check-ref-format", "--branch", given], capture_output=True).returncode
-    with pytest.raises(UsageError, match="cannot name a branch"):
+    with pytest.raises(UsageError, match="not a valid branch name"):
         names.branch(given)
 
 
 @pytest.mark.parametrize("given", ["HEAD", "@", "refs/heads/HEAD", "refs/tags/x", "refs/x"])
 def test_what_only_looks_like_a_branch_is_refused(given: str) -> None:
-    with pytest.raises(UsageError, match="cannot name a branch"):
+    with pytest.raises(UsageError, match="not a valid branch name"):
         names.branch(given)
 
 
@@ -177,7 +177,7 @@ def test_a_folder_in_no_repository_and_a_remote_that_is_not_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match="is in none"):
+    with pytest.raises(UsageError, match="is not in one"):
         resolve("git+origin")
     subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
     with pytest.raises(UsageError, match="git remote add origin URL"):

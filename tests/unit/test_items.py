@@ -130,7 +130,13 @@ def test_exit_codes_that_prove_that_nothing_was_done():
 
 @pytest.mark.parametrize(
     ("exit_code", "ended_by", "status"),
-    [(0, "", "done"), (7, "", "failed"), (1, "", "in-doubt"), (0, "timed-out", "in-doubt"), (7, "asked", "in-doubt")],
+    [
+        (0, "", "done"),
+        (7, "", "failed"),
+        (1, "", "in-doubt"),
+        (0, "timed-out", "in-doubt"),
+        (7, "signalled", "in-doubt"),
+    ],
 )
 def test_only_a_commands_own_end_proves_anything(exit_code, ended_by, status):
     assert effects.judge(exit_code, ended_by, {7})[0] == status

@@ -109,7 +109,7 @@ def test_each_front_end_names_a_field_its_own_way():
 @pytest.mark.parametrize(
     ("given", "field", "hint"),
     [
-        ({"meter": "guess"}, "meter", "use one of report, output"),
+        ({"meter": "guess"}, "meter", "use one of gateway, report, output"),
         ({"env": {"NIGHTLATCH_RUN": "x"}}, "env", "another name"),
         ({"env": {"A": 5}}, "env", "pass a string"),
         ({"keep_awake": "yes"}, "keep_awake", "True or False"),
@@ -120,7 +120,6 @@ def test_each_front_end_names_a_field_its_own_way():
         ({"tz": "UTC"}, "tz", 'add slot="WHEN"'),
         ({"new": True, "key": "k"}, "new", "without a key"),
         ({"ttl": "1ms"}, "ttl", "at least 1s"),
-        ({"budget": {"usd": 1}}, "budget", 'add meter="report"'),
         ({"workspace": "scratch:x"}, "workspace", "neither scratch"),
         ({"publish": "git", "workspace": "scratch"}, "publish", 'add workspace="git"'),
     ],

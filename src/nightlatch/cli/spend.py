@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 
 from ..core import budget
-from ..core.units import UNITS
+from ..core.units import CAPPED
 from ..runtime.shared.client import send
 from .arguments import Parser
 
 _PURPOSE = f"""\
-Inside a run: report what was used, in {", ".join(UNITS)}. A run that passes its budget is ended.
+Inside a run: report what was used, in {", ".join(CAPPED)}. A run that passes its budget is ended.
 While the store is away it is counted, and kept on this machine's disk until the store is back."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..errors import BadOption, UsageError
 from . import breaker, budget, options
-from .job import LOST_POLICIES, METERS
+from .job import LOST_POLICIES, METERS, metering_of
 from .options import BATCH, as_flag
 from .value import value
 
@@ -48,7 +48,10 @@ class Batch:
     )
     budget: tuple[Cap, ...] = options.item_caps("usd/item=0.1,usd=5,usd/day=10: of an item, of the batch", where=_HERE)
     meter: str = options.text(
-        "report or output: where usage figures come from", metavar="HOW", choices=METERS, where=_HERE
+        "gateway (the default with a cap in usd, tokens or calls), report or output: what meters it",
+        metavar="HOW",
+        choices=METERS,
+        where=_HERE,
     )
     shell: bool = options.flag("give CMD, one line, to sh; values stay values", where=_HERE)
     pass_store: bool = options.flag("let Nightlatch's commands inside an item have the store's password", where=_HERE)
@@ -62,14 +65,11 @@ class Batch:
                 breaker.Limit(self.max_failures, name("max_failures"))
             except UsageError as error:
                 raise BadOption(str(error), "max_failures") from None
-        if self.budget and not self.meter:
-            raise BadOption(
-                f"a budget needs a meter: add {name('meter', 'report')} (each item calls `nightlatch spend`), or "
-                f"{name('meter', 'output')} (usage is read from the final JSON of claude -p --output-format json or "
-                f"codex exec --json)",
-                "budget",
-            )
         return self
+
+    @property
+    def metered_by(self) -> str:
+        return self.meter or metering_of(self.budget)
 
     @property
     def item_caps(self) -> tuple[Cap, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..errors import UsageError
-from .units import UNITS
+from .units import CAPPED
 from .value import value
 
 TYPE_CHECKING = False
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 PERIODS = ("run", "day", "month")
 ITEM = "item"  # of a batch
 
-_HINT = f'write it as in "usd=2,usd/day=10,tokens=500000": {", ".join(UNITS)}, for a run, a day or a month'
+_HINT = f'write it as in "usd=2,usd/day=10,tokens=500000": {", ".join(CAPPED)}, for a run, a day or a month'
 
 
 @value(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ def parse(text: str, periods: tuple[str, ...] = PERIODS) -> tuple[Cap, ...]:
     for item in text.split(","):
         name, equals, amount = item.strip().partition("=")
         unit, _, period = name.partition("/")
-        if not equals or unit not in UNITS or (period or "run") not in periods:
+        if not equals or unit not in CAPPED or (period or "run") not in periods:
             raise UsageError(f"the budget {item.strip()!r} is not understood: {_HINT}")
         caps.append(Cap(unit=unit, period=period or "run", amount=_amount(amount, item)))
     return tuple(caps)
@@ -43,7 +43,7 @@ def amounts(words: Iterable[str]) -> dict[str, float]:
     used: dict[str, float] = {}
     for word in words:
         unit, equals, amount = word.partition("=")
-        if not equals or unit not in UNITS:
+        if not equals or unit not in CAPPED:
             raise UsageError(f"{word!r} is not understood: write what was used, as in usd=0.03 tokens=900 calls=1")
         used[unit] = used.get(unit, 0.0) + _amount(amount, word, "write what was used, as in usd=0.03 tokens=900")
     return used
@@ -58,7 +58,10 @@ def exceeded(
     run or, for a day or month, by all runs in that period.
     """
     for cap in caps:
-        used = round(attempt.get(cap.unit, 0.0) + before(cap.unit, cap.period), 9)  # so that three times 0.1 is 0.3
+        used = attempt.get(cap.unit, 0.0) + before(cap.unit, cap.period)
+        if cap.unit == "usd":  # what is in doubt may have been spent
+            used += attempt.get("doubt", 0.0) + before("doubt", cap.period)
+        used = round(used, 9)  # so that three times 0.1 is 0.3
         reached = used >= cap.amount and (used > 0 or cap.period != "run")
         if used > cap.amount or (starting and reached):
             return cap

@@ -12,6 +12,7 @@ from . import duration, options, target
 from .model import check_name
 from .options import OF_A_START, OF_CODE, OF_THE_FILE, as_flag
 from .tenure import MINIMUM_TTL
+from .units import METERED
 from .value import replace, value
 
 TYPE_CHECKING = False
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 
 BY_HAND = "by-hand-"  # how the key of a run without one begins
 LOST_POLICIES = ("again", "doubt")
-METERS = ("report", "output")  # `nightlatch spend`, or the agent's final JSON
+METERS = ("gateway", "report", "output")  # calls to models are counted on their way; `nightlatch spend`; the final JSON
+GATEWAY = "gateway"
 REPORT = "report"  # as a source of progress: the command calls `nightlatch progress`
 SKIP, QUEUE, CANCEL = OVERLAPS = ("skip", "queue", "cancel")  # what a slot becomes while an older run is at work
 ONE, NONE = CATCH_UPS = ("one", "none")  # what becomes of missed slots: one run of the newest, or none
@@ -89,7 +91,11 @@ class Job:
     progress: tuple[str, ...] = options.texts("report, or a file or folder that changes", metavar="SOURCE")
     grace: float = options.time("time between SIGTERM and SIGKILL", "10s")
     budget: tuple[Cap, ...] = options.caps("usd=2,usd/day=10,tokens/month=1000000")
-    meter: str = options.text("report or output: where usage figures come from", metavar="HOW", choices=METERS)
+    meter: str = options.text(
+        "gateway (the default with a cap in usd, tokens or calls), report or output: what meters it",
+        metavar="HOW",
+        choices=METERS,
+    )
     env: tuple[tuple[str, str], ...] = options.variables("for the command")
     env_file: str = options.text(
         "a file with lines NAME=VALUE for the command, read at each start; the values count as secrets",
@@ -140,13 +146,6 @@ class Job:
                 f"goes on)",
                 "stall",
             )
-        if self.budget and not self.meter:
-            raise BadOption(
-                f"a budget needs a meter: add {name('meter', 'report')} (the command calls `nightlatch spend`), or "
-                f"{name('meter', 'output')} (usage is read from the final JSON of claude -p --output-format json or "
-                f"codex exec --json)",
-                "budget",
-            )
         self._check_results(name)
         return self
 
@@ -174,6 +173,11 @@ class Job:
         return list(self.target.words)
 
     @property
+    def metered_by(self) -> str:
+        """Where usage figures come from: calls to models are counted on their way if a cap needs that."""
+        return self.meter or metering_of(self.budget)
+
+    @property
     def watched(self) -> tuple[str, ...]:
         """Files and folders whose change counts as progress."""
         return tuple(source for source in self.progress if source != REPORT)
@@ -195,6 +199,11 @@ class Job:
         """As JSON, from which any process can start the job. It holds the environment's values, so keep it private."""
         facts = {field: self.__dict__[field] for field in _FACTS}
         return {"version": _VERSION, **facts, "target": target.pack(self.target), "options": options.changed(self)}
+
+
+def metering_of(caps: tuple[Cap, ...]) -> str:
+    """What meters these caps where nothing else is named."""
+    return GATEWAY if any(cap.unit in METERED for cap in caps) else REPORT if caps else ""
 
 
 def unpack(packed: dict[str, Any]) -> Job:

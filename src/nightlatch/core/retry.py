@@ -5,6 +5,7 @@ from __future__ import annotations
 from .. import exits
 from . import statuses
 
+STARTS = 3  # of one slot that come to nothing, before a person has to look
 LONGEST = 3600.0  # seconds between two attempts, at the most
 
 # Mistakes, by sysexits.h and the shell: the next try would make the same one. 75 means "try again", and 69 that

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 
 from ..errors import StoreUnreachable
+from .schedule import COUNTED
 from .value import replace, value
 
 TYPE_CHECKING = False
@@ -18,9 +19,8 @@ if TYPE_CHECKING:
 
 RAN, COLLAPSED, SKIPPED = "ran", "collapsed", "skipped"  # every slot ends as one of them
 BEFORE = 64  # definitions that a row remembers besides the one in force
-COUNTED = 12  # ends that a row remembers as counted
+ENDS = 12  # that a row remembers as counted
 NEVER = 32_503_680_000.0  # the due time of a job that is only run by hand
-EXACT = 1000  # slots of a range that are counted; beyond, there are "over 1,000"
 
 
 @value(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ class SlotRecord:
 
     first: float
     last: float
-    count: int = 1  # more than EXACT: over 1,000
+    count: int = 1  # 1,001: over 1,000
     outcome: str
     reason: str = ""
     slot: float = 0.0  # that they were collapsed into
@@ -62,7 +62,7 @@ class SlotRecord:
         alike = (self.outcome, self.reason, self.slot, self.era) == (other.outcome, other.reason, other.slot, other.era)
         if not alike or self.run or other.run:
             return None
-        return replace(other, first=self.first, count=min(self.count + other.count, EXACT + 1))
+        return replace(other, first=self.first, count=min(self.count + other.count, COUNTED + 1))
 
 
 @value(frozen=True, kw_only=True)

@@ -8,22 +8,21 @@ one run of all that came due meanwhile. So nothing is pending, and a dead machin
 
 from __future__ import annotations
 
-from .row import COLLAPSED, EXACT, SKIPPED, Claim, SlotRecord
+from .job import CANCEL, NONE, ONE, SKIP
+from .row import COLLAPSED, SKIPPED, Claim, SlotRecord
+from .schedule import COUNTED
 from .value import replace, value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .row import Row
 
-SKIP, QUEUE, CANCEL = "skip", "queue", "cancel"  # overlap
-ONE, NONE = "one", "none"  # catch_up
 MANUAL, SUPERVISED, UNATTENDED = "manual", "supervised", "unattended"  # stages
 
 TURN = 30.0  # seconds between the turns of two hosts
 UNBEGUN = 30.0  # seconds after which a claim that nobody began is taken over, where the store has a clock
 UNBEGUN_WATCHED = 120.0  # and where it has none
 OVERDUE_TRY = 30.0  # seconds that the waiting supervisor itself has for its next try
-STARTS = 3  # of one slot that come to nothing, before a person has to look
 ON_TIME = 60.0  # seconds; a slot that is found later than that was missed
 AFTER_WAKE = 20.0  # seconds that claims wait for the network
 STEADY = 3600.0  # seconds for which the clocks must have agreed before a row is set back
@@ -46,7 +45,7 @@ class Due:
     first: float
     newest: float
     previous: float = 0.0  # the one before the newest; 0: there is only one
-    count: int = 1  # more than EXACT: over 1,000
+    count: int = 1  # 1,001: over 1,000
     following: float  # the next slot after them
 
 
@@ -140,7 +139,7 @@ def _claimed(row: Row, claim: Claim, due: Due | None, policy: Policy, seen: Seen
         )
         taken = _claim(row, due, policy, seen)
         assert taken.claim
-        new = replace(taken.claim, missed=min(taken.claim.missed + claim.missed + 1, EXACT + 1))
+        new = replace(taken.claim, missed=min(taken.claim.missed + claim.missed + 1, COUNTED + 1))
         return replace(taken, records=(last, *taken.records), claim=new)
     again = replace(claim, id="", at=seen.now, starts=claim.starts + 1, grant="", token=0, again_at=0.0)
     return Decision(claim=again)
@@ -197,7 +196,7 @@ def _skip(row: Row, due: Due, seen: Seen, reason: str) -> Decision:
 
 def _older(row: Row, due: Due, seen: Seen, outcome: str, *, into: float) -> tuple[SlotRecord, ...]:
     """The due slots before the newest."""
-    count = (due.count - 1 if due.count <= EXACT else due.count) - _passed(row, due.first, due.previous)
+    count = (due.count - 1 if due.count <= COUNTED else due.count) - _passed(row, due.first, due.previous)
     if not due.previous or count <= 0:
         return ()
     reason = MISSED if outcome == SKIPPED else ""

@@ -20,7 +20,10 @@ UNITS = {
     "tokens": Unit(),
     "calls": Unit(),
     "units": Unit(scale=10**6, table="g"),
+    "doubt": Unit(scale=10**9, table=".4f"),
 }
+CAPPED = tuple(unit for unit in UNITS if unit != "doubt")  # what a budget may bound and a command may report
+METERED = ("usd", "tokens", "calls")  # what the gateway counts by itself
 
 
 @value(frozen=True, kw_only=True)
@@ -31,6 +34,7 @@ class Amounts:
     tokens: float = 0
     calls: float = 0
     units: float = 0.0
+    doubt: float = 0.0  # usd that may have been spent besides: nobody saw the whole reply
 
     def by_unit(self) -> dict[str, float]:
         return {unit: getattr(self, unit) for unit in UNITS}

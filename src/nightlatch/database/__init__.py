@@ -1,1 +1,1 @@
-"""Databases: transactions, statements, a clock. Knows no table's meaning; imports `core` and `system`."""
+"""Databases: transactions, statements, a clock. Does not know what the tables mean; imports `core` and `system`."""

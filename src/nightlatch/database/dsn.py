@@ -9,7 +9,7 @@ from ..errors import UsageError
 
 SCHEMES = ("postgresql://", "postgres://")
 SCHEMA = "nightlatch"
-PASSWORD = "PGPASSWORD"  # noqa: S105 - libpq's other secrets stand in files, which its variables name
+PASSWORD = "PGPASSWORD"  # noqa: S105 - libpq's other secrets are in files, which its variables name
 
 _HOW = (
     "write postgresql://user@host:5432/database, with the password in ~/.pgpass or PGPASSWORD; "
@@ -18,12 +18,12 @@ _HOW = (
 
 
 def split(url: str) -> tuple[str, str]:
-    """(the URL as libpq takes it, the schema the tables stand in). `schema` is our own word, not libpq's."""
+    """(the URL for libpq, the schema of our tables). `schema` is our own option, not libpq's."""
     base, _, query = url.partition("?")
     options = [option for option in query.split("&") if option]
     schema = next((option.removeprefix("schema=") for option in options if option.startswith("schema=")), SCHEMA)
     if not (schema.isascii() and schema.isidentifier() and schema == schema.lower() and len(schema) < 64):
-        raise UsageError(f"schema={schema} is no schema name: use letters a-z, digits and _, at most 63 of them")
+        raise UsageError(f"schema={schema} is not a valid name: use letters a-z, digits and _, at most 63 of them")
     options = [option for option in options if not option.startswith("schema=")]
     return base + ("?" + "&".join(options) if options else ""), schema
 
@@ -38,10 +38,10 @@ def has_secret(url: str) -> bool:
 
 
 def needs_environment(url: str) -> bool:
-    """Is its password, as far as we know, the one that stands in the environment?"""
+    """Does it, as far as we can tell, use the password in the environment?"""
     return is_postgres(url) and bool(os.environ.get(PASSWORD))
 
 
 def bad(url: str) -> UsageError:
-    """libpq's own words may quote the password, so they are not repeated."""
+    """libpq's own message may quote the password, so it is not shown."""
     return UsageError(f"{hide_password(url)!r} is not a PostgreSQL URL: {_HOW}")

@@ -1,8 +1,8 @@
-"""One update that must hit, and rows that are inserted only if it does: written once, rendered for each database.
+"""One update, and rows that are inserted only if it matches: written once, rendered for each database.
 
-SQLite does it in one transaction. PostgreSQL does it in one statement, a data-modifying CTE: one round
-trip, which a transaction pooler may carry. Several rows go there as arrays, so that any number of them is
-one and the same statement, prepared once; a single row, which is what most calls have, goes as it is.
+SQLite does it in one transaction. PostgreSQL does it in one statement, a data-modifying CTE: one round trip, which
+works through a transaction pooler. Several rows are sent as arrays, so that any number of them is the same statement,
+prepared once; a single row, the usual case, is sent as plain values.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ if TYPE_CHECKING:
 
 
 class Table:
-    """Where rows go: column → its SQL type, TEXT or BIGINT; `tail` may say what a conflict does."""
+    """A table to insert into: column → its SQL type, TEXT or BIGINT; `tail` may be an ON CONFLICT clause."""
 
     def __init__(self, name: str, columns: dict[str, str], tail: str = "") -> None:
         self.name = name
         self.columns = columns
         self.tail = tail
-        self._values = [f"{name}_{column}" for column in columns]  # what a statement calls them
+        self._values = [f"{name}_{column}" for column in columns]  # the names of the parameters
         # For SQLite: one row at a time, values in the columns' order.
         self.insert = f"INSERT INTO {name} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))}) {tail}"
 
     def insert_behind(self, fence: str, prefix: str, *, many: bool) -> str:
-        """For PostgreSQL: the row, or all rows, if `fence` has one."""
+        """For PostgreSQL: insert the row, or all rows, if `fence` returned one."""
         columns = ", ".join(self.columns)
         if many:
             arrays = ", ".join(f"CAST(:{value} AS {kind}[])" for value, kind in self._typed())
-            chosen = ", ".join(f"given.{name}" for name in self.columns)
-            source = f"{fence}, unnest({arrays}) AS given ({columns})"
+            chosen = ", ".join(f"new_rows.{name}" for name in self.columns)
+            source = f"{fence}, unnest({arrays}) AS new_rows ({columns})"
         else:
             chosen = ", ".join(f"CAST(:{value} AS {kind})" for value, kind in self._typed())
             source = fence
         return f"INSERT INTO {prefix}{self.name} ({columns}) SELECT {chosen} FROM {source} {self.tail}"
 
     def values(self, rows: Rows) -> dict[str, object]:
-        """What `insert_behind` names."""
+        """The parameters of `insert_behind`."""
         if len(rows) == 1:
             return dict(zip(self._values, rows[0], strict=True))
         return {value: _array(column) for value, column in zip(self._values, zip(*rows, strict=True), strict=True)}
@@ -52,7 +52,7 @@ _known: dict[object, str] = {}
 
 
 def one_statement(update: str, inserts: Inserts, prefix: str) -> str:
-    """`update` ends in RETURNING; what it returns comes back."""
+    """`update` ends in RETURNING; the whole statement returns the same."""
     shape = update, prefix, tuple((table, len(rows) > 1) for table, rows in inserts)
     if shape not in _known:
         parts = "".join(
@@ -64,7 +64,7 @@ def one_statement(update: str, inserts: Inserts, prefix: str) -> str:
 
 
 def _array(values: Sequence[object]) -> str:
-    """PostgreSQL's way to write an array: every text in quotes, so that none is taken for NULL or a comma."""
+    """A PostgreSQL array literal: every text in quotes, so that none is read as NULL or split at a comma."""
     return "{" + ",".join("NULL" if item is None else _quoted(str(item)) for item in values) + "}"
 
 

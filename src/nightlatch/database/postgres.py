@@ -1,9 +1,8 @@
 """PostgreSQL: many machines, one server, whose clock decides.
 
-A verb is one statement that commits by itself, so a transaction pooler may stand in between. A
-connection that is known to be dead before anything is sent is replaced in silence; an error after
-that is `StoreUnreachable`, and nobody knows whether the verb happened. Tables stand in a schema of
-their own (`nightlatch`, or `?schema=NAME` in the URL), made at the first use.
+A verb is one statement that commits by itself, so it works through a transaction pooler. A connection that is known to
+be dead before anything is sent is replaced silently; an error after that is `StoreUnreachable`, and the verb may have
+happened or not. The tables are in a separate schema (`nightlatch`, or `?schema=NAME` in the URL), made at first use.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ PATIENCE = 10.0  # seconds for one verb, connecting included, unless it says oth
 CONNECTIONS = 4  # at once, for all threads of a process
 
 _UNDEFINED_TABLE, _UNDEFINED_SCHEMA = "42P01", "3F000"
-_ABORTED = ("40001", "40P01")  # serialization failure, deadlock: certainly not done, and worth another try
+_ABORTED = ("40001", "40P01")  # serialization failure, deadlock: certainly not committed, and worth another try
 _LAZY = "set_config('synchronous_commit', 'off', true)"  # for this transaction alone
 
-# Where a server has gone without a word, the kernel should not wait for a quarter of an hour.
+# When a server vanishes, the kernel must not wait for a quarter of an hour.
 _DEFAULTS: dict[str, str | int] = {
     "fallback_application_name": "nightlatch",
     "keepalives_idle": 10,
@@ -50,20 +49,20 @@ _DEFAULTS: dict[str, str | int] = {
 
 
 class PostgresDatabase:
-    """A handful of connections, shared by the threads of a process; opened when needed, and anew after a fork."""
+    """A few connections, shared by the threads of a process; opened when needed, and again after a fork."""
 
-    # The server's clock at this very moment, in ms; now() would be when the transaction began.
+    # The server's clock at this moment, in ms; now() would be the start of the transaction.
     now = wall = "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)"
     share, lock = "FOR SHARE", "FOR NO KEY UPDATE"
     unlocked = "FOR NO KEY UPDATE SKIP LOCKED"
     clock_name = "server"
-    many_machines = True  # a record that no clock can judge may be another machine's: it is watched, not refused
+    many_machines = True  # if no clock can judge a record, it may be another machine's: it is watched, not refused
     poll_every = 0.05
-    look_first = False  # a look of its own would be a round trip more
+    look_first = False  # reading first would be one more round trip
 
     def __init__(self, url: str, area: str) -> None:
         self.url = hide_password(url)
-        # What opens it without a secret.
+        # A URL that opens it without a secret; "" if there is none.
         self.address = "" if dsn.has_secret(url) or dsn.needs_environment(url) else url
         self.area = area
         libpq_url, self.schema = dsn.split(url)
@@ -71,8 +70,8 @@ class PostgresDatabase:
         self.alone = f"pg_try_advisory_xact_lock(hashtextextended('{self.schema} ' || :name, 0))"
         self.notify = f", pg_notify('{self.schema}', name)"
         try:
-            given = make_conninfo(libpq_url)
-            self._conninfo = make_conninfo(given, **{k: v for k, v in _DEFAULTS.items() if f"{k}=" not in given})
+            conninfo = make_conninfo(libpq_url)
+            self._conninfo = make_conninfo(conninfo, **{k: v for k, v in _DEFAULTS.items() if f"{k}=" not in conninfo})
         except PsycopgError:
             raise dsn.bad(url) from None
         self._pool = _Pool()
@@ -80,11 +79,11 @@ class PostgresDatabase:
         self._translated: dict[str, tuple[bytes, list[str]]] = {}
 
     def identity(self) -> str:
-        """Random, made with the database."""
+        """A random id, made with the database."""
         return self.facts()[f"{self.area}.id"]
 
     def facts(self) -> dict[str, str]:
-        """What was recorded when it was made."""
+        """The facts recorded when it was made."""
         if not self._facts:
             self.read("SELECT 1")
         return self._facts
@@ -95,7 +94,8 @@ class PostgresDatabase:
     def write(self, sql: str, *, lazy: bool = False, patience: float = PATIENCE, **values: object) -> list[Row]:
         """One statement, one transaction; committed when this returns.
 
-        `lazy`: it ends in RETURNING, and need not be on the server's disk yet; it is with the next commit, of whatever.
+        `lazy`: `sql` ends in RETURNING, and need not be on the server's disk yet; the next commit of anything flushes
+        it too.
         """
         if lazy:
             sql = f"{sql.rstrip()}, {_LAZY}"
@@ -118,7 +118,7 @@ class PostgresDatabase:
         lazy: bool = False,
         patience: float = PATIENCE,
     ) -> list[Row]:
-        """`update`, which ends in RETURNING, and the rows if it hits, in one statement. [] if it does not hit.
+        """`update`, which ends in RETURNING, and the rows if it matches, in one statement. [] if it matches nothing.
 
         `lazy` as in `write`.
         """
@@ -132,17 +132,17 @@ class PostgresDatabase:
         return _PostgresTransaction(self, patience)
 
     def listen(self, name: str) -> NotifiedWaiter:
-        """An ear for the releases of `name`; it hears nothing behind a transaction pooler, and looks instead."""
+        """Waits for the release of `name`; behind a transaction pooler there are no notifications, and it polls."""
         from .release_waiter import NotifiedWaiter
 
         return NotifiedWaiter(self, name)
 
     def areas(self) -> set[str]:
-        """What of ours is there: the store, the ledger. Nothing is made."""
+        """Which of our areas exist: store, ledger. Makes nothing."""
         return schema.areas(self._recorded())
 
     def pending(self) -> list[str]:
-        """What `migrate` would run, in order; nothing is changed."""
+        """The statements that `migrate` would run, in order. Changes nothing."""
         meta = self._recorded()
         if schema.check(meta, self.area, self.url):
             return []
@@ -165,15 +165,15 @@ class PostgresDatabase:
     @property
     def pool(self) -> _Pool:
         if self._pool.made_by != os.getpid():
-            self._pool = _Pool()  # the parent's connections are the parent's
+            self._pool = _Pool()  # after a fork: the connections belong to the parent
         return self._pool
 
     def dial(self, deadline: float) -> Wire:
-        """A new connection, as it is."""
+        """A new connection, without a look at the schema."""
         return Wire(self._conninfo, deadline)
 
     def open(self, deadline: float) -> Wire:
-        """A new connection, to a schema that is complete."""
+        """A new connection; the schema is brought up to date first."""
         wire = self.dial(deadline)
         try:
             meta = self._meta(wire, deadline)
@@ -187,7 +187,7 @@ class PostgresDatabase:
         return wire
 
     def _meta(self, wire: Wire, deadline: float) -> dict[str, str]:
-        """What the schema says of itself; and which server process said so, which gives a pooler away."""
+        """The schema's own facts, and the server process that answered: if that changes, there is a pooler."""
         sql = f"SELECT key, value FROM {self.prefix}meta UNION ALL SELECT 'backend', CAST(pg_backend_pid() AS text)"
         try:
             return dict(self._execute(wire, sql, {}, deadline))
@@ -201,7 +201,7 @@ class PostgresDatabase:
             self._execute(wire, sql, values, deadline)
 
         execute("BEGIN ISOLATION LEVEL READ COMMITTED", {})
-        # Two that begin at once would both find nothing: IF NOT EXISTS does not wait for the other's commit.
+        # Two processes that start at once would both find nothing: IF NOT EXISTS does not wait for the other's commit.
         execute("SELECT pg_advisory_xact_lock(hashtext(:name))", {"name": f"nightlatch {self.schema}"})
         meta = self._meta(wire, deadline) if self._there(wire, "to_regclass", f"{self.prefix}meta", deadline) else {}
         if not schema.check(meta, self.area, self.url):  # not done by another while we waited
@@ -213,7 +213,7 @@ class PostgresDatabase:
         return meta
 
     def _there(self, wire: Wire, look_up: str, name: str, deadline: float) -> bool:
-        """Asked inside a transaction, where an error over something missing would end it."""
+        """Does it exist? Without an error if it does not, which would end the transaction."""
         return self._execute(wire, f"SELECT {look_up}(:name)", {"name": name}, deadline) != [(None,)]
 
     def _apply(self, meta: dict[str, str], execute: Callable[[str, dict[str, str]], object]) -> None:
@@ -238,7 +238,7 @@ class _Pool:
         self.made_by = os.getpid()
         self.turns = threading.Semaphore(CONNECTIONS)
         self.idle: list[Wire] = []
-        self.waiters: list[tuple[Wire, bool]] = []  # (connection, it has been heard on)
+        self.waiters: list[tuple[Wire, bool]] = []  # (connection, notifications have arrived on it)
 
     def close(self) -> None:
         while self.idle:
@@ -248,7 +248,7 @@ class _Pool:
 
 
 class _Borrowed:
-    """A connection for one verb, or for one transaction. It comes back unless it broke."""
+    """A connection for one verb or one transaction. It goes back to the pool unless it broke."""
 
     def __init__(self, database: PostgresDatabase, deadline: float) -> None:
         self._database, self._deadline = database, deadline
@@ -268,7 +268,7 @@ class _Borrowed:
         if error is None or isinstance(error, ServerRefused):
             self._pool.idle.append(self._wire)
         else:
-            self._wire.close()  # an answer may still come on it: nobody must take that for his own
+            self._wire.close()  # an answer may still arrive on it, which the next user would take for its own
         self._pool.turns.release()
 
     def _idle(self) -> Wire | None:
@@ -276,7 +276,7 @@ class _Borrowed:
             wire = self._pool.idle.pop()
             if wire.alive:
                 return wire
-            wire.close()  # dead before anything was sent: the verb goes to a fresh one
+            wire.close()  # dead before anything was sent: the verb uses a new one
         return None
 
 
@@ -302,7 +302,7 @@ class _PostgresTransaction:
 
     def __exit__(self, kind: object, error: BaseException | None, *_: object) -> None:
         if error is not None:
-            # Closing rolls back, whatever state the connection is in.
+            # Closing rolls back in any state of the connection.
             self._borrowed.__exit__(kind, error)
             return
         try:
@@ -314,7 +314,7 @@ class _PostgresTransaction:
 
 
 def _translate(sql: str) -> tuple[bytes, list[str]]:
-    """`:name` → `$1`, and the names in that order. A cast (`::text`) is no name."""
+    """`:name` → `$1`, and the names in that order. A cast (`::text`) is not a name."""
     names: list[str] = []
 
     def number(found: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""What PostgreSQL and the network say, as one line that tells a person what to do."""
+"""Errors of PostgreSQL and the network, turned into one line that says what to do."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from .wire import Broken, ServerRefused
 
 _CHECK = "Check host and port in --store; nightlatch doctor looks closer"
 
-# A part of libpq's text → what it means. A server may speak another language: then its own words are shown.
+# A part of libpq's message → what it means. If the server uses another language, its own message is shown.
 _NETWORK = (
     ("Connection refused", f"cannot be reached: nothing listens there (connection refused). {_CHECK}"),
     ("could not translate host name", f"cannot be reached: no such host name. {_CHECK}"),
@@ -16,32 +16,32 @@ _NETWORK = (
     ("no answer in time", f"did not answer in time. {_CHECK}"),
     ("password authentication failed", "refused user or password. Put the right one into ~/.pgpass or PGPASSWORD"),
     ("no password supplied", "asks for a password. Put it into ~/.pgpass or PGPASSWORD (inside a run: --pass-store)"),
-    ("no pg_hba.conf entry", "lets in nobody from here under this user: add a line to its pg_hba.conf"),
-    ('role "', "does not know this user. Write another in --store, or make it: createuser NAME"),
-    ('" does not exist', "has no such database. Write another in --store, or make it: createdb NAME"),
+    ("no pg_hba.conf entry", "does not accept this user from this machine: add a line to its pg_hba.conf"),
+    ('role "', "does not know this user. Name another in --store, or create it: createuser NAME"),
+    ('" does not exist', "has no such database. Name another in --store, or create it: createdb NAME"),
     ("too many", "has no connection left for us. Raise max_connections there, or put a pooler in front"),
     ("starting up", "is starting up. Try again in a moment"),
     ("shutting down", "is shutting down. Try again when it is back"),
-    ("terminating connection", "ended our connection in the middle: whether it happened is not known. Try again"),
-    ("read-only", "offers no server that can be written to: name the primary in --store"),
+    ("terminating connection", "closed the connection before it answered, so the outcome is not known. Try again"),
+    ("read-only", "has no server that accepts writes: name the primary in --store"),
 )
 
 _SERVER = {
     "25006": "is read-only: a standby, or default_transaction_read_only is on. Name the primary in --store; with "
     "several hosts: postgresql://one,two/database?target_session_attrs=read-write",
-    "42501": "does not let this user do that. Let its owner run: nightlatch migrate --store URL (or hand over "
-    "`nightlatch migrate --dump-sql`), then GRANT USAGE ON SCHEMA and SELECT, INSERT, UPDATE ON ALL TABLES in it",
-    "57014": "gave up the statement: its statement_timeout is too short for us",
-    "55P03": "gave up the statement: its lock_timeout is too short for us",
+    "42501": "does not let this user do that. Ask its owner to run: nightlatch migrate --store URL (or the SQL that "
+    "`nightlatch migrate --dump-sql` prints), then to GRANT USAGE ON SCHEMA and SELECT, INSERT, UPDATE ON ALL TABLES",
+    "57014": "cancelled the statement: its statement_timeout is too short. Raise it for this user",
+    "55P03": "cancelled the statement: its lock_timeout is too short. Raise it for this user",
     "53100": "cannot write: its disk is full. Free some space there; nothing was changed",
     "53300": "has no connection left for us. Raise max_connections there, or put a pooler in front",
-    "42P01": "lacks a table of ours: run nightlatch migrate",
-    "42703": "has tables of another make in our schema: name another one with ?schema=NAME",
+    "42P01": "lacks one of Nightlatch's tables: run nightlatch migrate",
+    "42703": "has tables of another program in this schema: name another schema with ?schema=NAME",
 }
 
 
 class ExplainedPostgresErrors:
-    """`with ExplainedPostgresErrors(url): …` turns what went wrong inside into StoreUnreachable."""
+    """`with ExplainedPostgresErrors(url): …` turns errors inside it into StoreUnreachable."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -51,13 +51,15 @@ class ExplainedPostgresErrors:
 
     def __exit__(self, kind: object, error: BaseException | None, *_: object) -> None:
         if isinstance(error, ServerRefused):
-            said = _SERVER.get(error.sqlstate, f"failed: {_line(error)} (SQLSTATE {error.sqlstate})")
+            problem = _SERVER.get(error.sqlstate, f"failed: {_line(error)} (SQLSTATE {error.sqlstate})")
         elif isinstance(error, Broken):
             text = _line(error)
-            said = next((advice for sign, advice in _NETWORK if sign in text), f"cannot be reached: {text}. {_CHECK}")
+            problem = next(
+                (advice for sign, advice in _NETWORK if sign in text), f"cannot be reached: {text}. {_CHECK}"
+            )
         else:
             return
-        raise StoreUnreachable(f"the store {self._url} {said}") from error
+        raise StoreUnreachable(f"the store {self._url} {problem}") from error
 
 
 def _line(error: BaseException) -> str:

@@ -1,8 +1,7 @@
-"""Hearing of a release: LISTEN on a connection of its own, and polling where nothing can be heard.
+"""Waiting for a release: LISTEN on a separate connection, and polling where no notification arrives.
 
-Behind a transaction pooler LISTEN succeeds and nothing ever comes. So an ear is believed only when it
-has heard our own voice, sent through another connection; until then the store is looked at as if
-there were no ear.
+Behind a transaction pooler LISTEN succeeds and nothing ever arrives. So a waiter relies on notifications only after it
+has received its own probe, sent through another connection; until then it polls.
 """
 
 from __future__ import annotations
@@ -16,34 +15,34 @@ if TYPE_CHECKING:
     from .postgres import PostgresDatabase
     from .wire import Wire
 
-TRUST = 0.5  # seconds between two looks of a waiter that can hear: a holder here may die without a word
-_AGAIN = 5.0  # seconds between two tries to open an ear
-_PATIENCE = 2.0  # seconds for opening one
+TRUST = 0.5  # seconds between two looks of a waiter that is notified: a holder on this machine may die unannounced
+_AGAIN = 5.0  # seconds between two tries to listen
+_PATIENCE = 2.0  # seconds for one such try
 
 
 class NotifiedWaiter:
-    """An ear for one lease, for one thread. Its connection is kept for the next wait of this process."""
+    """Waits for one lease, in one thread. Its connection is kept for the next wait of this process."""
 
     def __init__(self, database: PostgresDatabase, name: str) -> None:
         self._database, self._name = database, name
         self._pool = database.pool
         self._wire: Wire | None = None
-        self._voice = "?" + identity.new_id()  # no lease can be named so
+        self._probe = "?" + identity.new_id()  # not a valid lease name
         self._proven = False
         self._try_at = 0.0
         self._open()
 
     def wait(self, seconds: float) -> None:
         if self._wire is None and clock.now() >= self._try_at and self._open():
-            return  # what was released before this ear was open has not been heard
+            return  # a release before this moment was not notified: look first
         if self._wire is None:
             clock.sleep(min(seconds, self._database.poll_every))
             return
         until = clock.now() + min(seconds, TRUST if self._proven else self._database.poll_every)
         try:
-            while heard := self._wire.notified(until):
-                self._proven = self._proven or self._voice in heard
-                if self._name in heard:
+            while payloads := self._wire.notified(until):
+                self._proven = self._proven or self._probe in payloads
+                if self._name in payloads:
                     return
         except Broken:
             self._wire.close()
@@ -52,8 +51,8 @@ class NotifiedWaiter:
     def close(self) -> None:
         if self._wire is not None:
             try:
-                # An ear that listens and is not read would hold up the server's queue for everybody. The
-                # answer is left for the next wait: this one has its lease, and work to do.
+                # A connection that listens and is never read would block the server's queue for everybody. The next
+                # wait reads the answer: this one has its lease, and work to do.
                 self._wire.post(b"UNLISTEN *")
             except Broken:
                 self._wire.close()
@@ -72,20 +71,20 @@ class NotifiedWaiter:
             if self._proven or self._direct(wire, deadline):
                 wire.execute(f"LISTEN {self._database.schema}".encode(), [], deadline)
                 if not self._proven:
-                    self._speak()
+                    self._notify_ourselves()
                 self._wire = wire
                 return True
-            self._try_at = float("inf")  # a pooler: our LISTEN would be left behind on somebody else's session
+            self._try_at = float("inf")  # a pooler: our LISTEN would stay behind on a session that others use
         except (Broken, ServerRefused, StoreUnreachable):
-            pass  # no ear, then; the store is looked at, and that tells what is wrong
+            pass  # no notifications, then; polling the store shows what is wrong
         wire.close()
         return False
 
     def _direct(self, wire: Wire, deadline: float) -> bool:
         return wire.execute(b"SELECT pg_backend_pid()", [], deadline) == [(wire.backend,)]
 
-    def _speak(self) -> None:
-        self._database.write("SELECT pg_notify(:channel, :voice)", channel=self._database.schema, voice=self._voice)
+    def _notify_ourselves(self) -> None:
+        self._database.write("SELECT pg_notify(:channel, :probe)", channel=self._database.schema, probe=self._probe)
 
     def _kept(self) -> Wire | None:
         while self._pool.waiters:

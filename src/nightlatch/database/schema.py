@@ -1,7 +1,7 @@
 """Migrations: numbered SQL files, applied in order, each once.
 
-They only add. A program meets a newer schema without complaint unless that schema names, in `needs`, a
-higher program than this one: so an upgrade on one machine does not stop the runs of another.
+They only add. A program accepts a newer schema unless that schema says, in `needs`, that it requires a newer program:
+so an upgrade on one machine does not stop the runs of another.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ def check(meta: dict[str, str], area: str, where: str) -> bool:
     """Is the schema complete for this program? Raises if it needs a newer program."""
     if int(meta.get(f"{area}.needs", "0")) > newest(area):
         raise StoreUnreachable(
-            f"the store {where} was made by a newer Nightlatch (schema {meta[f'{area}.needs']}, this program "
+            f"the store {where} needs a newer Nightlatch (its schema is {meta[f'{area}.needs']}, this program "
             f"knows {newest(area)}): upgrade this one"
         )
     return int(meta.get(f"{area}.schema", "0")) >= newest(area)
 
 
 def areas(meta: dict[str, str]) -> set[str]:
-    """Those that were made: store, ledger."""
+    """The areas that exist: store, ledger."""
     return {key.removesuffix(".schema") for key in meta if key.endswith(".schema")}
 
 
@@ -62,25 +62,25 @@ def apply(meta: dict[str, str], area: str, execute: Callable[[str, dict[str, str
 
 
 def _made(area: str) -> dict[str, str]:
-    """What is recorded once, when it is made: its id; and a ledger's time zone, in which it counts days."""
+    """Facts recorded when an area is made: its id; for a ledger also the time zone in which it counts days."""
     from ..system import identity, zone
 
     return {"id": identity.new_id()} | ({"zone": zone.name()} if area == "ledger" else {})
 
 
 def for_sqlite(sql: str) -> str:
-    """What only SQLite understands stands in a comment: /* sqlite: WITHOUT ROWID */."""
+    """Uncomment what only SQLite understands: /* sqlite: WITHOUT ROWID */."""
     return sql.replace("/* sqlite:", "").replace("*/", "")
 
 
 def statements(script: str) -> list[str]:
-    """A migration is plain statements: no semicolon stands inside one."""
+    """The statements of a migration: none has a semicolon inside."""
     lines = [line for line in script.splitlines() if not line.lstrip().startswith("--")]
     return [statement.strip() for statement in "\n".join(lines).split(";") if statement.strip()]
 
 
 def filled(sql: str, values: dict[str, str]) -> str:
-    """The statement with its values written into it, for a person who runs it elsewhere."""
+    """The statement with its values filled in, for a person to run elsewhere."""
     for name, text in values.items():
         sql = sql.replace(f":{name}", "'" + text.replace("'", "''") + "'")
     return sql

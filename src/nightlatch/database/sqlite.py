@@ -1,11 +1,11 @@
 """SQLite: one file, one machine, every commit on the disk before it is acknowledged.
 
-Writers queue on an OS lock in front of the database. SQLite's own busy handler polls, which lets the
-fastest of eight processes have thousands of turns and another one of them a single one. A process
-that was stopped inside its transaction would hold up everybody; whoever has waited for two seconds
-looks at it, and ends it if it is stopped.
+Writers queue on an OS lock in front of the database. SQLite's own busy handler polls, which would give the fastest of
+eight processes thousands of turns and another one a single turn. A process that was stopped inside its transaction
+would block everybody, so a writer that has waited for two seconds checks whether the one inside is stopped, and ends
+it.
 
-The flush to the disk is not done inside that lock, but after it (`sqlite_log`).
+The flush to the disk comes after that lock is released (`sqlite_log`).
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ _used: WeakSet[SqliteDatabase] = WeakSet()  # by this process
 class SqliteDatabase:
     """One connection, shared by the threads of a process; opened at first use, closed before a fork, and opened again.
 
-    What SQLite knows of its locks would be copied by a fork: the child would believe in locks that are the parent's.
+    A fork would copy SQLite's record of its locks: the child would believe that it holds the parent's locks.
     """
 
     now = ":now"  # how SQL written for several databases says "the store's clock, in ms"
     wall = ":wall"
-    share = lock = unlocked = ""  # a writer is alone here, so a row that is read needs no lock
-    prefix = ""  # the tables stand in a file of their own
-    notify = ""  # nobody can be told of a release
+    share = lock = unlocked = ""  # there is only one writer at a time, so a row that is read needs no lock
+    prefix = ""  # the file holds our tables only
+    notify = ""  # there are no notifications
     alone = "TRUE"
     many_machines = False
     poll_every = 0.02
-    look_first = True  # reading takes microseconds, a turn to write has to be waited for
+    look_first = True  # reading takes microseconds, a turn to write takes longer
 
     def __init__(self, path: str, area: str, *, read_only: bool = False) -> None:
-        """`read_only`: no statement can change anything; with `MEMORY` for a path, the tables are there and empty."""
-        # SQLite's log is beside the file, not beside a link.
+        """`read_only`: no statement can change anything; with the path `MEMORY`, the tables exist and are empty."""
+        # SQLite's log is beside the file, not beside a link to it.
         self.path = self.address = path if path == MEMORY else os.path.realpath(path)
         self.area = area
         self._read_only = read_only
@@ -67,32 +67,32 @@ class SqliteDatabase:
 
     @property
     def clock_name(self) -> str:
-        """Names the clock that `expires` counts on: times of another boot or namespace mean nothing here."""
+        """Names the clock of `expires`: times of another boot or time namespace cannot be compared."""
         return f"{identity.boot()} {identity.time_namespace()}".strip()
 
     def identity(self) -> str:
-        """Random, made with the database."""
+        """A random id, made with the database."""
         return self.facts()[f"{self.area}.id"]
 
     def facts(self) -> dict[str, str]:
-        """What was recorded when it was made."""
+        """The facts recorded when it was made."""
         with self._thread, self._explained:
             self._connect()
             return self._facts
 
     def read(self, sql: str, *, patience: float = PATIENCE, **values: object) -> list[Row]:
-        """Readers do not wait for writers here: `patience` is for databases across a network."""
+        """Readers do not wait for writers here: `patience` is for databases on a network."""
         with self._thread, self._explained:
             return self._connect().execute(sql, self._timed(values)).fetchall()
 
     def write(self, sql: str, *, lazy: bool = False, patience: float = PATIENCE, **values: object) -> list[Row]:
         """One statement, one transaction, durable when this returns.
 
-        `lazy`: it need not be on the disk yet; it is with the next commit, of whatever.
+        `lazy`: it need not be on the disk yet; the next commit of anything flushes it too.
         """
         with self._thread, self._explained:
             connection = self._connect()
-            # The clock is read before the statement: a pause in between can only make us too careful.
+            # The clock is read before the statement: a pause in between can only make the result too careful.
             work = lambda: connection.execute(sql, self._timed(values)).fetchall()  # noqa: E731
             return self._in_turn(work, patience, lazy=lazy)
 
@@ -105,7 +105,7 @@ class SqliteDatabase:
         lazy: bool = False,
         patience: float = PATIENCE,
     ) -> list[Row]:
-        """`update`, and the rows if it hits: all or nothing, durable when this returns. [] if it does not hit.
+        """`update`, and the rows if it matches: all or nothing, durable when this returns. [] if it matches nothing.
 
         `lazy` as in `write`.
         """
@@ -135,14 +135,14 @@ class SqliteDatabase:
         return _SqliteTransaction(self, patience)
 
     def listen(self, name: str) -> None:
-        """No word is sent of a release: whoever waits looks."""
+        """None: there are no notifications, so a waiter polls."""
 
     def areas(self) -> set[str]:
-        """What of ours is there: the store, the ledger. Nothing is made."""
+        """Which of our areas exist: store, ledger. Makes nothing."""
         return schema.areas(self._recorded())
 
     def pending(self) -> list[str]:
-        """What `migrate` would run, in order; nothing is changed, and no file is made."""
+        """The statements that `migrate` would run, in order. Changes nothing, and makes no file."""
         meta = self._recorded()
         if schema.check(meta, self.area, self.path):
             return []
@@ -183,7 +183,7 @@ class SqliteDatabase:
         reason = storage.not_local(self.path)
         if reason:
             raise StoreUnreachable(
-                f"the store {self.path} cannot be used: {reason}, and SQLite needs a disk of this machine's own. "
+                f"the store {self.path} cannot be used: {reason}, and SQLite needs a local disk. "
                 f"Name another file (--store sqlite:////path/to/file), or share leases between machines "
                 f"with --store postgresql://… or --store git+origin"
             )
@@ -224,7 +224,7 @@ class SqliteDatabase:
         try:
             if _mode(connection, " = WAL") != "wal":
                 raise StoreUnreachable(
-                    f"the store {self.path} cannot be used: SQLite keeps no write-ahead log there. Name a file on "
+                    f"the store {self.path} cannot be used: SQLite cannot keep a write-ahead log there. Name a file on "
                     f"another disk (--store sqlite:////path/to/file)"
                 )
             connection.execute("BEGIN IMMEDIATE")
@@ -264,11 +264,11 @@ class SqliteDatabase:
             raise self._kept_busy(patience)
 
     def _kept_busy(self, patience: float) -> StoreUnreachable:
-        who = self._queue.holder()
+        holder = self._queue.holder()
         return StoreUnreachable(
             f"the store {self.path} is kept busy"
-            + (f" by process {who[0]}" if who else "")
-            + f": no turn to write in {patience:.1f} s"
+            + (f" by process {holder[0]}" if holder else "")
+            + f": no turn to write in {patience:.1f} s. Try again"
         )
 
     def _timed(self, values: dict[str, object]) -> dict[str, object]:
@@ -277,7 +277,7 @@ class SqliteDatabase:
 
 def _before_fork() -> None:
     for database in list(_used):
-        database._thread.acquire()  # another thread's statement is waited for
+        database._thread.acquire()  # wait for another thread's statement
         if database._connection is None or not database._connection.in_transaction:
             database.close()
 
@@ -291,7 +291,7 @@ def _after_fork() -> None:
 def _in_child() -> None:
     for database in list(_used):
         if database._connection is not None:
-            _inherited.append(database._connection)  # in a transaction of the parent's, which closing would harm
+            _inherited.append(database._connection)  # closing it would harm the parent's transaction
             database._connection = None
         database._queue.close()
     _after_fork()

@@ -1,4 +1,4 @@
-"""What SQLite and the file system say, as one line that tells a person what to do."""
+"""Errors of SQLite and the file system, turned into one line that says what to do."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from ..errors import StoreUnreachable
 from ..system.light import sqlite3
 
 _DAMAGED = (
-    "Restore a backup and lift its tokens (nightlatch lease raise NAME --above N), or move the file away to begin anew"
+    "Restore a backup and raise its tokens (nightlatch lease raise NAME --above N), or move the file away to start over"
 )
 
-# A part of SQLite's text → what it means.
+# A part of SQLite's message → what it means.
 _ADVICE = (
     ("full", "cannot be written: the disk is full. Free some space; nothing was changed"),
     ("locked", "is kept busy by another program's transaction. End that program's transaction"),
@@ -22,7 +22,7 @@ _ADVICE = (
 
 
 class ExplainedSqliteErrors:
-    """`with ExplainedSqliteErrors(path): …` turns what went wrong inside into StoreUnreachable."""
+    """`with ExplainedSqliteErrors(path): …` turns errors inside it into StoreUnreachable."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -33,13 +33,13 @@ class ExplainedSqliteErrors:
     def __exit__(self, kind: object, error: BaseException | None, *_: object) -> None:
         if isinstance(error, sqlite3.Error):
             text = str(error)
-            said = next((advice for sign, advice in _ADVICE if sign in text), f"failed: {text}")
+            problem = next((advice for sign, advice in _ADVICE if sign in text), f"failed: {text}")
         elif isinstance(error, OSError):
             where = f" ({error.filename})" if error.filename not in (None, self._path) else ""
-            said = (
+            problem = (
                 f"cannot be used: {error.strerror or error}{where}. "
                 f"Name another place with --store sqlite:////path/to/file"
             )
         else:
             return
-        raise StoreUnreachable(f"the store {self._path} {said}") from error
+        raise StoreUnreachable(f"the store {self._path} {problem}") from error

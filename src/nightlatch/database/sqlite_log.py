@@ -1,7 +1,7 @@
-"""SQLite's write-ahead log, flushed by whoever has committed to it, when the next writer is already let in.
+"""SQLite's write-ahead log, flushed by the process that committed, after the next writer was let in.
 
-So the flushes of many processes overlap. Flushing the log makes all durable that was committed to it before, in the
-order of the commits; what a checkpoint has taken out of it meanwhile it has flushed itself.
+So the flushes of many processes overlap. A flush makes everything durable that was committed to the log before, in the
+order of the commits; what a checkpoint has moved out of it meanwhile, the checkpoint flushed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ..system import durable
 
 
 class Log:
-    """Of one database. A log that could not be flushed is not trusted again."""
+    """The log of one database. After a flush that failed it is not trusted again."""
 
     def __init__(self, database: str) -> None:
         self._path = f"{database}-wal"
@@ -32,14 +32,14 @@ class Log:
         self.behind = False
 
     def catch_up(self) -> None:
-        """For whoever was interrupted between commit and flush: what is seen from now on is on the disk."""
+        """Flush what an interrupted call committed and did not flush: what is read from now on is on the disk."""
         if self._failed:
             raise self._failed
         if self.behind:
             self.flush()
 
     def close(self) -> None:
-        """The next connection opens it again: by then it may be another file."""
+        """Close the file. The next connection opens it again, since by then it may be another file."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1

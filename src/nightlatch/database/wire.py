@@ -1,8 +1,8 @@
-"""One connection to PostgreSQL, on which no step takes longer than it may.
+"""One connection to PostgreSQL on which every step has a deadline.
 
-psycopg's own connections wait for an answer as long as it takes, and for a connection two seconds at
-least; a renewal must be given up after a sixth of its TTL. So this drives libpq itself. Nothing is set
-for the session, and nothing prepared unless somebody has found out that no pooler stands in between.
+psycopg's own connections wait for an answer as long as it takes, and at least two seconds for a connection; a renewal
+must give up after a sixth of its TTL. So this drives libpq itself. It changes no session setting, and prepares
+statements only if there is certainly no pooler in between.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _READERS: dict[int, Callable[[bytes], object]] = {_INT8: int, 21: int, 23: int, 
 
 
 class Broken(Exception):
-    """No answer came. What was asked may or may not have happened, or may still happen."""
+    """No answer came. The statement may have happened, or not, or may still happen."""
 
 
 class ServerRefused(Exception):
-    """The server answered with an error: what was asked did not happen."""
+    """The server answered with an error: the statement did not happen."""
 
     def __init__(self, sqlstate: str, message: str) -> None:
         super().__init__(message)
@@ -40,13 +40,13 @@ class ServerRefused(Exception):
 
 
 class Wire:
-    """Made and used by one thread at a time. After `Broken` it is of no more use: close it.
+    """Used by one thread at a time. After `Broken` it cannot be used: close it.
 
-    Dropped after a fork, psycopg leaves the parent's connection alone.
+    A child that drops it after a fork leaves the parent's connection alone; psycopg sees to that.
     """
 
     def __init__(self, conninfo: str, deadline: float) -> None:
-        self.prepares = False  # set by who knows that no pooler stands in between
+        self.prepares = False  # set by the owner if there is certainly no pooler in between
         self._owed = False
         self._names: dict[tuple[bytes, tuple[int, ...]], bytes] = {}  # of statements used before
         self._poll = select.poll()
@@ -58,31 +58,31 @@ class Wire:
             raise
 
     def execute(self, sql: bytes, values: Sequence[object], deadline: float, *, prepare: bool = False) -> list[Row]:
-        """Run one statement; the rows it returns. The whole exchange is over by `deadline` or `Broken`.
+        """Run one statement; returns its rows. Raises `Broken` if there is no answer by `deadline`.
 
-        `prepare` is for statements that are a transaction of their own: should the server not know the
-        name, the transaction fails, and the statement is sent in full.
+        `prepare` is for statements that are a whole transaction: if the server does not know the name, the transaction
+        fails, and the statement is sent in full.
         """
         self._settle(deadline)
-        given = [None if value is None else str(value).encode() for value in values]
+        parameters = [None if value is None else str(value).encode() for value in values]
         types = [_INT8 if isinstance(value, int) else _TEXT for value in values]
         name = self._prepared(sql, types, deadline) if prepare and self.prepares else b""
         try:
             if name:
-                self._connection.send_query_prepared(name, given)
+                self._connection.send_query_prepared(name, parameters)
             else:
-                self._connection.send_query_params(sql, given, param_types=types)
+                self._connection.send_query_params(sql, parameters, param_types=types)
             return self._rows(self._answer(deadline))
         except OperationalError as error:
             raise Broken(str(error)) from error
         except ServerRefused as refused:
             if refused.sqlstate != _NO_SUCH_STATEMENT:
                 raise
-            self.prepares = False  # somebody shares the session after all; nothing has happened yet
+            self.prepares = False  # the session is shared after all; nothing has happened yet
             return self.execute(sql, values, deadline)
 
     def post(self, sql: bytes) -> None:
-        """Send a statement whose answer nobody waits for; whoever comes next takes it."""
+        """Send a statement without waiting for its answer; the next call reads it."""
         try:
             self._connection.send_query_params(sql, None)
             self._owed = True
@@ -101,8 +101,7 @@ class Wire:
     def _prepared(self, sql: bytes, types: list[int], deadline: float) -> bytes:
         """The statement's name on the server, from its second use on: a command uses most of them once.
 
-        It is named after its content. So if a session should be shared after all, what stands there under
-        this name is this statement, and no other.
+        The name is a hash of the statement, so even on a session that is shared after all it names this one.
         """
         what = sql, tuple(types)
         name = self._names.get(what)
@@ -138,7 +137,7 @@ class Wire:
 
     @property
     def alive(self) -> bool:
-        """False if the other end is known to be gone. Asked before sending: then nothing was sent."""
+        """False if the other end is known to be gone. Checked before sending, so that nothing was sent."""
         try:
             while self._poll.poll(0):
                 self._connection.consume_input()
@@ -148,7 +147,7 @@ class Wire:
 
     @property
     def backend(self) -> int:
-        """The server process as the other end named it; a pooler names one of its own making."""
+        """The server process's id, as the other end reported it; a pooler makes one up."""
         return self._connection.backend_pid
 
     @property
@@ -180,7 +179,7 @@ class Wire:
         while (status := connection.connect_poll()) != pq.PollingStatus.OK:
             if status == pq.PollingStatus.FAILED:
                 raise Broken(connection.get_error_message())
-            if known != connection.socket:  # the next address has another one
+            if known != connection.socket:  # libpq has gone on to the next address
                 self._poll, known = select.poll(), connection.socket
             wanted = select.POLLIN if status == pq.PollingStatus.READING else select.POLLOUT
             self._poll.register(known, wanted)
@@ -209,7 +208,7 @@ class Wire:
             sqlstate = (answer.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
             message = (answer.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"").decode(errors="replace")
             if not sqlstate or self._connection.status != pq.ConnStatus.OK:
-                # The session ended with it, and the end may have come after the commit.
+                # The session ended with this error, perhaps after the commit.
                 raise Broken(message or self._connection.get_error_message())
             raise ServerRefused(sqlstate, message)
         readers = [_READERS.get(answer.ftype(column), bytes.decode) for column in range(answer.nfields)]

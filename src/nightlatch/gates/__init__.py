@@ -1,6 +1,6 @@
 """May this write land? The token is verified at the write target itself, atomically with the write.
 
-A gate keeps marks by the rule of `core.fence`. It knows nothing of runs; imports `core`, `system`,
+A gate keeps marks by the rule of `core.fence`. It knows nothing about runs; it imports `core`, `system`,
 `database` and `store`.
 """
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 class GateKind:
-    """A kind of gate: one row of `KINDS`, and a module whose class is made again from its URL by `from_url`."""
+    """A kind of gate: one row of `KINDS`, and a module with its class, whose `from_url` opens a registered gate."""
 
     def __init__(
         self, *schemes: str, module: str, name: str, on_disk: bool = False, published_to: bool = False
     ) -> None:
-        """`on_disk`: its URL names the machine whose disk it is on. `published_to`: files or folders are, with
-        `nightlatch publish`; its class then has `publish`, `release`, `takes_folders` and `keeps_releases`."""
+        """`on_disk`: its URL names the machine whose disk it is on. `published_to`: a target of `nightlatch publish`;
+        its class then has `publish`, `release`, `takes_folders` and `keeps_releases`."""
         self.schemes, self.module, self.name = schemes, module, name
         self.on_disk, self.published_to = on_disk, published_to
 
@@ -52,7 +52,7 @@ __all__ = ["File", "Folder", "Git", "Object", "Sql", "at", "open"]
 
 
 def kind_of(url: str) -> GateKind | None:
-    """What kind of gate a URL names; None if it names none, as a path does."""
+    """The kind of gate that a URL names; None for anything else, such as a path."""
     first, plus, _ = url.partition("+")  # git+origin#main has no colon
     scheme, colon, _ = url.partition(":")
     named = first if plus and len(first) < len(scheme) else scheme if colon else ""
@@ -63,13 +63,13 @@ def open(url: str) -> Gate:
     """The gate that was registered as `url`."""
     kind = kind_of(checks.text(url, "a gate's URL"))
     if kind is None:
-        raise UsageError(f"{url!r} is no gate this program knows: upgrade it, or install the extra it needs")
+        raise UsageError(f"{url!r} is not a gate that this version knows: upgrade Nightlatch, or check the URL")
     gate: Gate = kind.load().from_url(url)
     return gate
 
 
 def at(target: str | PathLike[str]) -> Gate:
-    """The gate of what a person names: a URL, or a path on this machine."""
+    """The gate of a target as a person names it: a URL, or a path on this machine."""
     target = checks.path(target, "a gate's target")
     if "://" in target or target.startswith("git+"):  # git+origin#main
         return open(target)

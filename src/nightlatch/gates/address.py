@@ -1,4 +1,4 @@
-"""The URL of what stands on a machine's own disk: `file://MACHINE/path`, which no other machine takes for its own."""
+"""URLs of paths on this machine's disk: `file://MACHINE/path`, so that no other machine mistakes one for its own."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ def to_url(scheme: str, path: str) -> str:
 
 
 def to_path(url: str) -> str:
-    """The path on this machine. Raises for one on another machine's disk, which cannot be reached from here."""
+    """The path on this machine. Raises `UsageError` if it is on another machine's disk."""
     machine, slash, path = url.partition("://")[2].partition("/")
     if machine not in ("", identity.machine()):
         raise UsageError(f"{url} is on the disk of another machine ({machine[:8]}): run this there")
     if not slash or not path:
-        raise UsageError(f"{url!r} names no file: write file:///path/to/file, or just the path")
+        raise UsageError(f"{url!r} does not name a file: write file:///path/to/file, or just the path")
     return os.fsdecode(unquote_to_bytes(slash + path))

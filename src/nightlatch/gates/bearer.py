@@ -1,4 +1,4 @@
-"""Who comes to a gate: a lease, which registers and seals the gate by itself, or a bare mark."""
+"""A caller at a gate: a lease, which seals and registers the gate by itself, or only a mark."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def present(gate: Registrable, bearer: Bearer | Mark) -> tuple[Mark, str]:
-    """The mark to verify, and who offers it.
+    """The mark to verify, and a description of its holder.
 
-    A lease that has not sealed and registered the gate yet does so now, so that its successors seal it before they
-    work. With a bare mark that is the caller's to have done.
+    A lease that has not sealed and registered the gate yet does so now, so that later holders seal it before they
+    work. A caller with only a mark must have done both itself.
     """
     if isinstance(bearer, Mark):
         return bearer, f"{identity.user()}@{identity.host()} (pid {os.getpid()})"

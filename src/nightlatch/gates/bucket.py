@@ -1,6 +1,6 @@
-"""An object store's bucket, by URL: S3 and what speaks like it (R2, MinIO …), Google Cloud Storage, Azure.
+"""An object store's bucket, by URL: S3 and compatible stores (R2, MinIO …), Google Cloud Storage, Azure.
 
-Credentials and region come from the environment, as the vendors' own tools read them; never from the URL,
+Credentials and region come from the environment, under the names that the vendors' own tools use; never from the URL,
 which is registered and shown.
 """
 
@@ -29,7 +29,7 @@ _TIMEOUT = timedelta(seconds=30)  # for one request; a large payload is sent in 
 
 
 class Bucket:
-    """`url` names it on every machine: an endpoint that came from the environment is written into it."""
+    """`url` is valid on every machine: an endpoint from the environment is written into it."""
 
     def __init__(self, url: str) -> None:
         plain, _, query = checks.text(url, "an object's URL").partition("?")
@@ -37,7 +37,9 @@ class Bucket:
         leading = _PARTS.get(scheme, 0)
         parts = path.split("/", leading)
         if not leading or not all(parts) or len(parts) <= leading or parts[-1].endswith("/"):
-            raise UsageError(f"{url!r} names no object: write s3://bucket/key, gs://bucket/key or az://account/box/key")
+            raise UsageError(
+                f"{url!r} does not name an object: write s3://bucket/key, gs://bucket/key or az://account/box/key"
+            )
         self.key = parts[-1]
         self._where = f"{scheme}://{'/'.join(parts[:-1])}"
         self._options = dict(parse_qsl(query, keep_blank_values=True))
@@ -62,7 +64,7 @@ class Bucket:
             raise self._unreachable(error) from error
 
     def swap(self, path: str, content: bytes, version: Version | None) -> bool:
-        """Put it if the object still has this version (None: does not exist). False: it has another one."""
+        """Put it if the object still has this version (None: it must not exist). False: it has changed."""
         store, obstore, errors = self._open()
         try:
             obstore.put(store, path, content, mode=version or "create")
@@ -73,7 +75,7 @@ class Bucket:
             raise self._unreachable(error) from error
 
     def put(self, path: str, content: bytes | BinaryIO, kind: str) -> None:
-        """Put a payload under a key that nobody else can have chosen; in parts if it is large."""
+        """Put a payload under a key that is random, so nobody else has it; in parts if it is large."""
         store, obstore, errors = self._open()
         try:
             obstore.put(store, path, content, attributes={"Content-Type": kind})
@@ -81,7 +83,7 @@ class Bucket:
             raise self._unreachable(error) from error
 
     def discard(self, path: str) -> None:
-        """Delete what nothing points to. If that fails it stays, which costs some storage and harms nothing."""
+        """Delete an object that nothing points to. If that fails it stays, and only costs some storage."""
         store, obstore, errors = self._open()
         try:
             obstore.delete(store, path)
@@ -97,7 +99,7 @@ class Bucket:
             raise self._unreachable(error) from error
 
     def probe(self, path: str) -> None:
-        """Raise if the store ignores preconditions: there every racer believes to have won."""
+        """Raise if the store ignores preconditions: there every racer would believe that it won."""
         try:
             kept = self.swap(path, b"1", None) and not self.swap(path, b"2", None)
             first = self.get(path)
@@ -108,8 +110,8 @@ class Bucket:
         if not kept:
             raise GateUnreachable(
                 f"{self.url} cannot be gated: this store ignores the conditions of a put (If-Match, If-None-Match), so "
-                f"nothing can be verified in one step with the write. Nothing was written. Use a store or a version "
-                f"that honours them: S3, R2, GCS, Azure, MinIO and SeaweedFS do"
+                f"the token cannot be verified in one step with the write. Nothing was written. Use a store or a "
+                f"version that honours them: S3, R2, GCS, Azure, MinIO and SeaweedFS do"
             )
 
     def _open(self) -> tuple[Any, Any, Any]:
@@ -122,7 +124,7 @@ class Bucket:
         if self._opened is None:
             where, options = self._client()
             endpoint = self._options.get("endpoint", "")
-            from_url: Any = stores.from_url  # typed for each kind of store; which one this is, the URL says
+            from_url: Any = stores.from_url  # typed by kind of store, which only the URL tells
             try:
                 self._opened = from_url(
                     where,
@@ -135,7 +137,7 @@ class Bucket:
         return self._opened, obstore, exceptions
 
     def _client(self) -> tuple[str, dict[str, str]]:
-        """What the client calls them: for Azure only the container is in the URL, and Google's endpoint is a base."""
+        """URL and options as obstore names them: Azure's account is an option, and Google's endpoint a `base_url`."""
         scheme, _, path = self._where.partition("://")
         if scheme == "az":
             account, _, container = path.partition("/")
@@ -145,14 +147,14 @@ class Bucket:
         return self._where, self._options
 
     def _unreachable(self, error: Exception) -> GateUnreachable:
-        said = str(error).partition("\n\nDebug source")[0]
-        if "NoSuchBucket" in said:
-            said, advice = f"there is no {self._where}", "Make the bucket, or name another"
+        reason = str(error).partition("\n\nDebug source")[0]
+        if "NoSuchBucket" in reason:
+            reason, advice = f"{self._where} does not exist", "Create the bucket, or name another"
         elif type(error).__name__ in ("PermissionDeniedError", "UnauthenticatedError"):
-            said, advice = type(error).__name__.removesuffix("Error"), "Check the credentials in the environment"
+            reason, advice = type(error).__name__.removesuffix("Error"), "Check the credentials in the environment"
         else:
             advice = "Check endpoint, region and network, then try again"
-        return GateUnreachable(f"{self.url} could not be sealed or written: {said}. {advice}")
+        return GateUnreachable(f"{self.url} could not be sealed or written: {reason}. {advice}")
 
 
 def _version(meta: Any) -> Version:

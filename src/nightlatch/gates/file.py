@@ -32,9 +32,8 @@ class File(OnDisk):
     the umask. A symbolic link is followed: what it points to is replaced. Hard links to the old file
     keep the old content, and extended attributes are not carried over.
 
-    The marks stand beside it in `.NAME.nightlatch/`. Whoever writes to the file past the gate is not
-    kept out; and a file on one machine's disk is sealed by the holders on that machine only, since
-    nobody elsewhere can write to it.
+    The marks are kept beside it in `.NAME.nightlatch/`. A program that writes to the file without the gate is not
+    kept out. A file on one machine's disk is sealed only by holders on that machine, since no other can write to it.
     """
 
     SCHEME = "file"
@@ -49,8 +48,8 @@ class File(OnDisk):
         self._put(bearer, iter((content.encode() if isinstance(content, str) else content,)), 0o666, "")
 
     def publish(self, bearer: Bearer | Mark, source: str | os.PathLike[str] | int, *, digest: str = "") -> None:
-        """Replace the file by a copy of `source`, a path or an open file. Its sha256, if given, is remembered with the
-        mark: a successor can tell by it whether this very publish has landed."""
+        """Replace the file with a copy of `source`, a path or an open file. Its sha256, if given, is remembered with
+        the mark, so that the next holder can tell whether this publish has landed."""
         try:
             fd = os.dup(source) if isinstance(source, int) else os.open(source, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
@@ -81,7 +80,7 @@ class File(OnDisk):
             raise
 
     def release(self) -> str:
-        """None is kept of a file."""
+        """A file keeps no releases."""
         return ""
 
     def _old(self) -> os.stat_result | None:
@@ -99,7 +98,7 @@ class File(OnDisk):
 
 
 def _followed(path: str) -> str:
-    """Where it leads; but the link of a folder's gate is a path of its own, with that gate's marks beside it."""
+    """The path with links resolved, except a last part that a folder gate made: its marks are beside the link."""
     parent, name = os.path.split(os.path.abspath(path))
     here = os.path.join(os.path.realpath(parent), name)
     is_folders = os.path.islink(here) and os.path.dirname(os.readlink(here)) == f"{name}.releases"
@@ -107,7 +106,7 @@ def _followed(path: str) -> str:
 
 
 def _fill(path: str, content: Iterator[bytes], mode: int, old: os.stat_result | None) -> str:
-    """Write a new file and flush it; returns its inode. The umask is applied by the kernel, in creating it."""
+    """Write a new file and flush it; returns its inode. The kernel applies the umask when it creates the file."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
         for chunk in content:
@@ -131,7 +130,7 @@ def _resemble(fd: int, old: os.stat_result) -> None:
             pass  # it becomes ours, as with install(1)
         mine = os.fstat(fd)
     same_owner = (old.st_uid, old.st_gid) == (mine.st_uid, mine.st_gid)
-    # A set-user-id bit means the owner it was set for, nobody else.
+    # A set-user-id bit was meant for that owner only.
     os.fchmod(fd, stat.S_IMODE(old.st_mode) & (0o7777 if same_owner else 0o777))
 
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 KEEP = 5
 
-_BEFORE = "before."  # a link of that name and a release, to the one that was shown when it was published ...
-_NONE = "none"  # ... or to this
+_BEFORE = "before."  # the link before.RELEASE points to the release that was live when RELEASE was published ...
+_NONE = "none"  # ... or here, if none was
 
 
 class Folder(OnDisk):
@@ -34,14 +34,14 @@ class Folder(OnDisk):
     owners are not.
 
     A reader that opens two files by `path` may get one of each release: let it resolve the link once
-    (`cd -P`). The marks stand in `.NAME.nightlatch/`, where a file gate of the same path has them too.
+    (`cd -P`). The marks are in `.NAME.nightlatch/`, which a file gate of the same path shares.
     """
 
     SCHEME = "folder"
     takes_folders = keeps_releases = True
 
     def __init__(self, path: str | os.PathLike[str], *, keep: int = KEEP) -> None:
-        # The last part is not resolved: it is the link that is switched.
+        # The last part is not resolved, since it is the link to switch.
         parent, name = os.path.split(os.path.abspath(checks.path(path, "the path of a folder")))
         if not name:
             raise UsageError(f"{os.fspath(path)} cannot be switched to another folder: name one below it")
@@ -55,14 +55,14 @@ class Folder(OnDisk):
     ) -> str:
         """Make a copy of the folder `source`, a path or an open one, the newest release and switch to it.
 
-        Returns the release. `adopt` takes over a plain folder that stands at `path` as the release before: for a
-        moment between two renames there is then nothing at `path`. `digest` is remembered with the mark.
+        Returns the release. `adopt` takes over a plain folder at `path` as the previous release; then, for a moment
+        between two renames, `path` does not exist. `digest` is remembered with the mark.
         """
         source = source if isinstance(source, int) else os.path.realpath(source)
         if not os.path.isdir(source):
             raise UsageError(f"{source} is not a folder; a file is published to a file")
         if _contains(source, self._marks.parent):
-            raise UsageError(f"{self.path} lies inside {source}: publish to a place outside of what is published")
+            raise UsageError(f"{self.path} is inside {source}: publish to a path outside the folder that is published")
         self._check_link(adopt)
         mark, by = present(self, bearer)
         with self._marks.explain_errors():
@@ -95,8 +95,8 @@ class Folder(OnDisk):
         return release
 
     def rollback(self, bearer: Bearer | Mark) -> str:
-        """Switch to what was shown when the current release was published; returns it. Refused to a stale holder
-        like a publish."""
+        """Switch to the release that was live when the current one was published; returns it. A stale holder is
+        refused, as in `publish`."""
         self._check_link(False)
         mark, by = present(self, bearer)
         with self._marks.locked():
@@ -116,7 +116,7 @@ class Folder(OnDisk):
         return before
 
     def release(self) -> str:
-        """What is shown now, as `publish` returned it."""
+        """The live release, as `publish` returned it."""
         return self.current()
 
     def current(self) -> str:
@@ -127,7 +127,7 @@ class Folder(OnDisk):
             return ""
 
     def _check_link(self, adopt: bool) -> None:
-        """What stands at `path` must be ours to switch."""
+        """Raise unless `path` is free, or a link that Nightlatch made (or, with `adopt`, a plain folder)."""
         try:
             mode = os.lstat(self.path).st_mode
         except FileNotFoundError:
@@ -150,7 +150,7 @@ class Folder(OnDisk):
             )
 
     def _adopt_plain(self) -> str:
-        """The release that it has become; "" if no plain folder is there."""
+        """Turn a plain folder at `path` into a release; "" if there is none."""
         if os.path.islink(self.path) or not os.path.isdir(self.path):
             return ""
         release = f"0-{self._next()}"
@@ -158,20 +158,20 @@ class Folder(OnDisk):
         return release
 
     def _remember(self, release: str, before: str) -> None:
-        """Durably, and before the switch: what a rollback from `release` leads to."""
+        """Record, durably and before the switch, what a rollback from `release` returns to."""
         link = self._marks.new_path()
         os.symlink(before or _NONE, link)
         os.replace(link, os.path.join(self._marks.folder, f"{_BEFORE}{release}"))
         durable.fsync_folder(self._marks.folder)
 
     def _history(self) -> tuple[list[str], dict[str, str]]:
-        """The releases, the oldest first, and what was shown before each."""
+        """The releases, the oldest first, and what was live before each."""
         links = [name for name in os.listdir(self._marks.folder) if name.startswith(_BEFORE)]
         history = {name.removeprefix(_BEFORE): os.readlink(os.path.join(self._marks.folder, name)) for name in links}
         return [name for _, name in self._list()], history
 
     def _surplus(self, release: str) -> list[str]:
-        """The releases that go, now that this one is shown; what was remembered of them goes first."""
+        """The releases to remove, now that this one is live. Their `before.` links are removed here, first."""
         names, history = self._history()
         stay = releases.kept(release, names, history, self._keep)
         for name in history.keys() - stay:
@@ -186,7 +186,7 @@ class Folder(OnDisk):
         durable.fsync_folder(self._marks.parent)
 
     def _never_live(self) -> list[str]:
-        """Put aside the release of a publisher that was killed before its switch: a rollback must not find it."""
+        """Rename the release of a publisher that was killed before its switch, so that no rollback finds it."""
         try:
             release = os.path.basename(os.readlink(self._pending))
         except FileNotFoundError:
@@ -197,7 +197,7 @@ class Folder(OnDisk):
         return aside
 
     def _put_aside(self, releases: Iterable[str]) -> list[str]:
-        """Inside the lock: rename what is to go. Removing it takes long, and is done outside."""
+        """Inside the lock: rename what is to be removed. Removing takes long, and is done after the lock."""
         aside = []
         for release in releases:
             aside.append(os.path.join(self.releases, marks.new_name()))
@@ -208,7 +208,7 @@ class Folder(OnDisk):
         return max((number for number, _ in self._list()), default=0) + 1
 
     def _list(self) -> list[tuple[int, str]]:
-        """(number, release), the oldest first. The number counts publishes, under whatever lease they were."""
+        """(number, release), the oldest first. The number counts publishes under all leases."""
         found = []
         for name in os.listdir(self.releases) if os.path.isdir(self.releases) else ():
             token, _, number = name.partition("-")

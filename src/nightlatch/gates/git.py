@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..core.fence import KeptMark, Refusal
     from ..core.model import KnownGrants, Mark
     from ..core.protocols import Bearer
-    from ..store.git.repository import Move
+    from ..store.git.repository import RefMove
 
 
 class Git:
@@ -31,15 +31,15 @@ class Git:
             write_and_commit()
             site.push(lease)
 
-    Branch and fence, `refs/nightlatch/@fence/<branch>`, go in one atomic push, and the fence is always a new
-    commit on top of the one that was seen: whoever has seen an older fence moves neither. Needs no hook at the
-    server. Whoever pushes without the gate is not kept out; its commits are followed (fetch and rebase).
-    A branch on one machine's own disk is sealed by holders that find it under the same path only.
+    The branch and its fence, `refs/nightlatch/@fence/<branch>`, move in one atomic push, and the fence is always a
+    new commit on top of the one that the holder has seen: with an older fence neither moves. The server needs no
+    hook. A plain `git push` is not kept out; the gate rebases onto its commits.
+    A remote on a local disk is sealed only by holders that reach it under the same path.
     """
 
     def __init__(self, remote: str = "origin", branch: str = "", *, folder: str = ".", trusted: bool = True) -> None:
         """`remote`: a name in the repository of `folder`, or a URL. `branch` "" or HEAD: the one checked out there.
-        Not `trusted`: nothing of that repository's settings is used but the remote's address."""
+        Not `trusted`: of that repository's settings only the remote's address is used."""
         checks.text(remote, "remote")
         checks.text(branch, "branch", empty=True)
         folder = checks.path(folder, "folder")
@@ -58,7 +58,7 @@ class Git:
     def from_url(cls, url: str) -> Git:
         place, _, branch = url.partition("#")
         if not branch:
-            raise UsageError(f"{url!r} names no branch: write git+https://host/path#main")
+            raise UsageError(f"{url!r} does not name a branch: write git+https://host/path#main")
         gate = cls.__new__(cls)
         gate._open(resolve(place), branch)
         return gate
@@ -86,28 +86,28 @@ class Git:
     ) -> str:
         """Push HEAD of the repository in `folder`; returns the commit that landed.
 
-        Raises `StaleToken`, and nothing moved, if a newer holder has sealed the branch; `Conflict` if somebody
-        else's push cannot be brought together with this one without a person. `done` is a (scope, key) that is
-        settled with it: in the same push if the lease stands in the same remote, else right after. Nothing is
-        pushed if that key is done. The tip gets trailers with the lease's name and token, and `trailers`. With a
-        `guard`, settings and hooks are taken from there, and none of the repository's own.
+        Raises `StaleToken`, with nothing moved, if a newer holder has sealed the branch; `Conflict` if a person has
+        to merge somebody else's push with this one. `done` is a (scope, key) that is settled with the push: in the
+        same push if the lease is kept in the same remote, else right after. Nothing is pushed if that key is done.
+        The tip gets trailers with the lease's name and token, and `trailers`. With a `guard`, settings and hooks
+        come from there, and none from the repository.
         """
         mark, by = present(self, bearer)
-        told = {"Nightlatch-Job": mark.name, **(trailers or {}), "Nightlatch-Token": str(mark.token)}
+        trailers = {"Nightlatch-Job": mark.name, **(trailers or {}), "Nightlatch-Token": str(mark.token)}
         if done is None:
-            return self._push(mark, by, folder, told, guard)
+            return self._push(mark, by, folder, trailers, guard)
         store = getattr(bearer, "store", None)
         if store is None:
-            raise UsageError("a done key needs a lease, whose store can keep it; a mark alone has none")
+            raise UsageError("a done key is kept in the lease's store: pass the lease, not only its mark")
         if store.look(*done):
             return ""
         if isinstance(store, GitStore) and store.repository.remote.url == self._remote.url:
 
-            def settling(value: str) -> list[Move]:
+            def settling(value: str) -> list[RefMove]:
                 return store.moves_to_settle(mark.name, mark.grant, *done, value=value)
 
-            return self._push(mark, by, folder, told, guard, settling)
-        landed = self._push(mark, by, folder, told, guard)
+            return self._push(mark, by, folder, trailers, guard, settling)
+        landed = self._push(mark, by, folder, trailers, guard)
         store.settle(mark.name, mark.grant, *done, value=landed)
         return landed
 
@@ -118,13 +118,13 @@ class Git:
         folder: str,
         trailers: Mapping[str, str],
         guard: str,
-        settling: Callable[[str], list[Move]] | None = None,
+        settling: Callable[[str], list[RefMove]] | None = None,
     ) -> str:
         work = Worktree(folder, config=self._remote.config, guard=guard)
         return Push(self._fence, work, mark, by, trailers, settling).run()
 
     def fetch(self, folder: str = ".", guard: str = "") -> str:
-        """Bring what the branch has into the repository in `folder`; returns its tip, "" if there is no branch."""
+        """Fetch the branch into the repository in `folder`; returns its tip, "" if there is no branch."""
         tip, _ = self._fence.look()
         if tip:
             work = Worktree(folder, config=self._remote.config, guard=guard)
@@ -136,11 +136,11 @@ class Git:
         return self._fence.marks(self._fence.look()[1])
 
     def refusals(self) -> list[Refusal]:
-        """What this machine was refused, the oldest first."""
+        """The refusals of writers on this machine, the oldest first."""
         return self._fence.refusals()
 
     def adopt(self, store: str) -> int:
-        """Re-key marks of another store to this one; returns how many there were."""
+        """Make another store's marks this store's; returns how many there were."""
         foreign = 0
 
         def rekeyed(standing: dict[str, KeptMark]) -> dict[str, KeptMark] | None:

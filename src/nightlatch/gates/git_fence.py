@@ -1,4 +1,4 @@
-"""The fence of a branch: a ref beside it, which every push through the gate moves too; its commits carry the marks."""
+"""The fence of a branch: a second ref that every push through the gate moves too; its commits carry the marks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..errors import GateUnreachable, StaleToken, StoreUnreachable
 from ..store import url as store_url
 from ..store.git import names
 from ..store.git.objects import Pack
-from ..store.git.repository import Move, Moved, PushRefused, Repository
+from ..store.git.repository import Moved, PushRefused, RefMove, Repository
 from ..system import clock, durable, identity
 from . import git_seen, refusals
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..store.git.remote import Remote
 
 TIMEOUT = 30.0
-MAX_TRIES = 20  # how often other leases' holders, or our own keeper, may come first
+MAX_TRIES = 20  # how often others (holders of other leases, our own keeper) may come first
 
 
 class BranchFence:
@@ -40,11 +40,11 @@ class BranchFence:
     def look(self) -> tuple[str, str]:
         """(the branch's tip, the fence) at the remote; "" for what is not there."""
         with gate_errors():
-            stands = self.repository.look(self.branch_ref, self.ref, timeout=TIMEOUT)
-        return stands.get(self.branch_ref, ""), stands.get(self.ref, "")
+            found = self.repository.look(self.branch_ref, self.ref, timeout=TIMEOUT)
+        return found.get(self.branch_ref, ""), found.get(self.ref, "")
 
     def marks(self, seen: str) -> dict[str, KeptMark]:
-        """Every mark by lease name, as the fence `seen` has them."""
+        """Every mark by lease name, in the fence commit `seen`."""
         if seen != self._known[0] or not seen:
             self._known = (seen, _marks(self._commit(seen)))
         return self._known[1]
@@ -52,7 +52,7 @@ class BranchFence:
     def raised(
         self, standing: dict[str, KeptMark], mark: Mark, by: str, known: KnownGrants | None = None
     ) -> dict[str, KeptMark] | None:
-        """The marks with ours; None if ours stands already. A refusal is recorded here, on this machine."""
+        """The marks with ours added; None if it is there already. A refusal is recorded on this machine."""
         try:
             if not fence.admit(self.url, standing, mark, known):
                 return None
@@ -64,13 +64,13 @@ class BranchFence:
         return {**standing, mark.name: here}
 
     def refusals(self) -> list[Refusal]:
-        """What this machine was refused, the oldest first."""
+        """The refusals of writers on this machine, the oldest first."""
         return refusals.read(self._refusals)
 
     def change(self, decide: Callable[[dict[str, KeptMark]], dict[str, KeptMark] | None]) -> None:
-        """Move the fence alone, to the marks that `decide` makes of those that stand; None: leave it.
+        """Move only the fence, to the marks that `decide` makes of the current ones; None: leave it.
 
-        Again from where it stands if another came first.
+        If another came first, decide again on its marks.
         """
         for _ in range(MAX_TRIES):
             tip, old = self.look()
@@ -87,24 +87,23 @@ class BranchFence:
                 raise GateUnreachable(f"{self.url} cannot be sealed: the server refuses it ({refused})") from refused
             except Moved:
                 continue
-        raise GateUnreachable(f"{self.url} is sealed by others all the time; no turn in {MAX_TRIES} tries. Try again")
+        raise GateUnreachable(f"{self.url} is being sealed by others: no success in {MAX_TRIES} tries. Try again")
 
-    def forward(self, old: str, marks: dict[str, KeptMark]) -> Move:
-        """To a new commit on top of the fence that was seen. New even with the same marks: an unchanged ref is not
-        compared, and the branch would move."""
+    def forward(self, old: str, marks: dict[str, KeptMark]) -> RefMove:
+        """A move to a new commit on top of the fence that was seen. New even with the same marks: git does not
+        compare a ref that stays the same, and would let the branch move."""
         pack = Pack()
         message = f"fence of {self.branch}\n\n{fence.pack(marks)}\nnonce={identity.new_id()}"
         commit = pack.commit(message, parent=old, at=clock.wall())
         self.repository.write(pack)
-        return Move(ref=self.ref, old=old, new=commit.oid)
+        return RefMove(ref=self.ref, old=old, new=commit.oid)
 
     def remember(self, tip: str, seen: str, marks: dict[str, KeptMark]) -> None:
         git_seen.keep(self._seen, tip, seen)
         self._known = (seen, marks)
 
     def recall(self, mark: Mark) -> tuple[str, str] | None:
-        """What `look` would say, as this machine remembers it, if that would let `mark` in: nobody is refused from
-        memory."""
+        """What `look` returned last on this machine, if that admits `mark`. A refusal needs a real look."""
         tip, seen = git_seen.recall(self._seen) or ("", "")
         if seen and seen != self._known[0]:
             here = self.repository.commits_here({"": seen})
@@ -118,18 +117,20 @@ class BranchFence:
         return (tip, seen) if seen else None
 
     def _commit(self, oid: str) -> Commit | None:
-        """The fence that was seen; it may have moved on since, so the chain is asked, not the ref."""
+        """The fence commit that was seen, by its id: the ref may have moved on since."""
         if not oid:
             return None
         with gate_errors():
             found = self.repository.commits({self.ref: oid}, timeout=TIMEOUT)
         if not found:
-            raise GateUnreachable(f"the fence of {self.url} is not what it was: somebody has set it back. Look at it")
+            raise GateUnreachable(
+                f"the fence of {self.url} was set back by hand: {oid[:12]} is no longer in its history. Restore it"
+            )
         return found[self.ref]
 
 
 class gate_errors:
-    """What cannot be reached here is a gate."""
+    """Turns `StoreUnreachable` into `GateUnreachable`: here the remote is a gate's."""
 
     def __enter__(self) -> None:
         pass

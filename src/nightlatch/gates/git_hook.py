@@ -1,7 +1,7 @@
 """An optional hook for a git server: a branch moves only together with its fence.
 
-`nightlatch push` is safe without it. With it, a plain `git push` to the branch is refused as well, so
-that nobody can write past the gate.
+`nightlatch push` is safe without it. With it, a plain `git push` to the branch is refused too, so that
+nobody can bypass the gate.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ _MARK = "# written by nightlatch gate install-hook"
 
 _HOOK = """#!/bin/sh
 {mark}
-# old new ref, a line each. A guarded branch must come with its fence in the same push, and a fence, whoever moves it,
-# goes from the commit that stands there to a child of it that says the same of every lease, or a higher token.
+# Input: a line "old new ref" for each ref. A guarded branch must come with its fence in the same push. A fence only
+# moves to a child of its current commit, in which no lease is missing and no token is lower.
 moved=$(cat)
 line() {{ printf '%s\\n' "$moved" | awk -v ref="$1" '$3 == ref'; }}
 marks() {{ git cat-file commit "$1" | awk -F '\\t' 'body && NF > 1 {{ print $1 "\\t" $2 }} !NF {{ body = 1 }}'; }}
@@ -47,10 +47,10 @@ exit 0
 
 
 def install(repository: str, branches: list[str]) -> str:
-    """Write the hook into a bare repository; returns its path. Another hook that stands there is not touched."""
+    """Write the hook into a bare repository; returns its path. Never replaces another hook."""
     folder = os.path.join(repository, "hooks")
     if not os.path.isfile(os.path.join(repository, "HEAD")):
-        raise UsageError(f"{repository} is no bare git repository: name the one that people push to")
+        raise UsageError(f"{repository} is not a bare git repository: name the one that people push to")
     path = os.path.join(folder, "pre-receive")
     if os.path.lexists(path) and _MARK not in _text(path):
         raise UsageError(f"{path} is a hook of your own: call the guard from it, or move it away")

@@ -1,4 +1,4 @@
-"""One push through a git gate: branch and fence, and a done key if there is one, all of it or nothing."""
+"""One push through a git gate: the branch, its fence and, if given, a done key; all or nothing."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
     from ..core.fence import KeptMark
     from ..core.model import Mark
-    from ..store.git.repository import Move
+    from ..store.git.repository import RefMove
     from .git_fence import BranchFence
     from .worktree import Worktree
 
-_MAX_REBASES = 3  # how often a branch that somebody else moved is followed
+_MAX_REBASES = 3  # how often to rebase onto a branch that somebody else moved
 
 
 class Push:
-    """From the first look to the commit that stands at the remote.
+    """From the first look at the remote to the commit that landed there.
 
-    `settling` names the moves that make a done key land with the commit it is given.
+    `settling` returns the moves that settle a done key together with the commit it is given.
     """
 
     def __init__(
@@ -34,12 +34,12 @@ class Push:
         mark: Mark,
         by: str,
         trailers: Mapping[str, str],
-        settling: Callable[[str], list[Move]] | None = None,
+        settling: Callable[[str], list[RefMove]] | None = None,
     ) -> None:
         self._fence, self._work, self._mark, self._by = fence, work, mark, by
         self._trailers, self._settling = trailers, settling
         self._remote = fence.repository.remote.url
-        self._unsure = ""  # a commit whose push got no answer: it may have landed
+        self._unsure = ""  # a commit whose push got no reply: it may have landed
 
     def run(self) -> str:
         try:
@@ -61,15 +61,13 @@ class Push:
             if base:
                 common = work.merge_base(self._remote, fence.branch_ref, base, tip)
                 if recalled and (common == tip or common != base):
-                    continue  # neither that it stands there nor what to follow is said from memory
+                    continue  # "it is there" and "rebase onto this" need a real look
                 if common == tip and (tip == self._unsure or self._settling is None):
-                    return tip  # it stands there: nothing to push, or only the reply was lost
+                    return tip  # it is there: nothing to push, or only the reply was lost
                 if common != base:
                     followed += 1
                     if followed > _MAX_REBASES:
-                        raise GateUnreachable(
-                            f"others push to {fence.branch} all the time. Nothing was pushed; try again"
-                        )
+                        raise GateUnreachable(f"others keep pushing to {fence.branch}. Nothing was pushed; try again")
                     try:
                         tip = work.rebase_onto(base, fence.branch)
                     except Conflict:
@@ -83,13 +81,13 @@ class Push:
             if self._land(tip, [*moves, forward]):
                 fence.remember(tip, forward.new, marks)
                 return tip
-        raise GateUnreachable(f"{fence.url} is moved by others all the time; no turn in {MAX_TRIES} tries. Try again")
+        raise GateUnreachable(f"{fence.url} is being moved by others: no success in {MAX_TRIES} tries. Try again")
 
     def _admitted(self, seen: str, base: str) -> dict[str, KeptMark] | None:
-        """The marks to push; None: we are refused by now, and what we are unsure of has landed before."""
-        standing = self._fence.marks(seen)
+        """The marks to push; None: we are refused now, but the push that got no reply landed before that."""
+        marks = self._fence.marks(seen)
         try:
-            return self._fence.raised(standing, self._mark, self._by) or standing
+            return self._fence.raised(marks, self._mark, self._by) or marks
         except StaleToken:
             if self._unsure and base:
                 self._work.fetch(self._remote, self._fence.branch_ref, base)
@@ -97,15 +95,15 @@ class Push:
                     return None
             raise
 
-    def _land(self, tip: str, moves: list[Move]) -> bool:
-        """Push all of it or nothing. False: something stood elsewhere, look again."""
+    def _land(self, tip: str, moves: list[RefMove]) -> bool:
+        """Push all or nothing. False: a ref has moved, look again."""
         fence = self._fence
         words = [f"--force-with-lease={move.ref}:{move.old}" for move in moves]  # the branch itself is never forced
         specs = [f"{tip}:{fence.branch_ref}", *(f"{move.new}:{move.ref}" for move in moves)]
         refs = [fence.branch_ref, *(move.ref for move in moves)]
         try:
-            code, out, said = self._work.push(fence.repository, ["--atomic", *words, "--", self._remote, *specs])
-            answered, against = verdict(code, out, said, refs)
+            code, out, err = self._work.push(fence.repository, ["--atomic", *words, "--", self._remote, *specs])
+            answered, against = verdict(code, out, err, refs)
         except program.Unfinished as error:
             answered, against = False, str(error)
         if answered and not against:
@@ -113,8 +111,8 @@ class Push:
         if not answered:
             self._unsure = tip
         with gate_errors():
-            stands = fence.repository.look(*refs, timeout=TIMEOUT)
-        if any(stands.get(move.ref, "") != move.old for move in moves) or "fetch first" in against:
+            found = fence.repository.look(*refs, timeout=TIMEOUT)
+        if any(found.get(move.ref, "") != move.old for move in moves) or "fetch first" in against:
             return False  # ours too, if only the reply was lost: the next look finds the branch with our commit
         if "non-fast-forward" in against or "failed to update ref" in against or "cannot lock ref" in against:
             return False
@@ -122,5 +120,5 @@ class Push:
             with gate_errors():
                 raise fence.repository.unreachable(against)
         if not answered:
-            raise GateUnreachable(f"{fence.url} gave no answer to a push ({line_with('', against)}). Try again")
+            raise GateUnreachable(f"{fence.url} gave no reply to a push ({line_with('', against)}). Try again")
         raise GateUnreachable(f"{fence.url} refuses the push ({line_with('', against)}). Nothing was pushed")

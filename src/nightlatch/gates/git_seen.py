@@ -1,6 +1,7 @@
-"""Where a branch and its fence stood when this machine last moved them, kept for its next push, in any process.
+"""The commits of a branch and its fence after this machine's last push, kept on disk for the next one.
 
-That one may try without a look, which saves a connection: it compares, so if this is old news it is refused, and looks.
+The next push may start from them without asking the remote first, which saves a connection. It is a compare-and-swap:
+if they are out of date the remote refuses it, and the push asks.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ _HEX = frozenset("0123456789abcdef")
 
 
 def keep(path: str, branch: str, fence: str) -> None:
-    """Always as long as before, so it is overwritten in one piece; what cannot be kept only costs a look."""
+    """The line always has the same length, so it is overwritten in one piece. A failure here only costs a look."""
     line = f"{branch or _NOT_THERE} {fence}\n".encode()
     try:
         durable.private_folder(os.path.dirname(path))
@@ -28,7 +29,7 @@ def keep(path: str, branch: str, fence: str) -> None:
 
 
 def recall(path: str) -> tuple[str, str] | None:
-    """(branch, "" if it was not there; fence)"""
+    """(branch, "" if it did not exist; fence), or None."""
     try:
         with open(path, errors="replace") as file:
             branch, _, fence = file.read().removesuffix("\n").partition(" ")

@@ -1,9 +1,9 @@
-"""Settings that a repository's owner cannot change under us: for our git commands where a run's command worked.
+"""Safe git commands in a repository where a run's command worked: its settings and hooks are not used.
 
-Whatever has write access to a `.git` can have programs run by the next git there: hooks, core.fsmonitor, filters,
+A program that can write to a `.git` can have other programs run by the next git there: hooks, core.fsmonitor, filters,
 credential helpers, an ssh command, and more with each version of git. So our commands take HEAD, index, refs and
-objects from there, and settings, hooks and attributes from a folder of our own: to git the two are a linked work
-tree and the repository it belongs to.
+objects from there, and settings, hooks and attributes from a folder that Nightlatch made. To git the two look like a
+linked work tree and its main repository.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# What the user's own settings may say, relative to the work tree; and submodules, whose settings are their own.
+# The user's own settings may name paths in the work tree; and submodules have settings of their own.
 SETTINGS = (
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
@@ -27,7 +27,7 @@ SETTINGS = (
 
 
 def make(folder: str, guard: str, config: bytes) -> None:
-    """Keep these settings in `guard`, for git commands in the repository of `folder`."""
+    """Make the folder `guard` with these settings, for git commands in the repository of `folder`."""
     home = os.path.join(os.path.abspath(folder), ".git")
     durable.private_folder(guard)
     for name in ("refs", "packed-refs"):
@@ -49,7 +49,7 @@ def environment(folder: str, guard: str) -> dict[str, str]:
 
 
 def check(folder: str, guard: str) -> None:
-    """Raises `GateUnreachable` where git would find its settings elsewhere after all."""
+    """Raises `GateUnreachable` if git would read its settings from elsewhere after all."""
     home = os.path.join(folder, ".git")
     if os.path.islink(home) or not os.path.isdir(home) or os.path.lexists(os.path.join(home, "commondir")):
         raise GateUnreachable(f"{home} was replaced by the command: nothing is pushed from there")
@@ -61,7 +61,7 @@ def check(folder: str, guard: str) -> None:
 
 
 def _read_by_git(home: str) -> Iterator[str]:
-    """Where git would wait at a pipe for its writer, and we for git."""
+    """Files that git reads. If one were a named pipe, git would wait for its writer, and we for git."""
     for name in ("HEAD", "index", "packed-refs", "shallow", "objects/info/alternates"):
         yield os.path.join(home, name)
     for place, _, names in os.walk(os.path.join(home, "refs")):

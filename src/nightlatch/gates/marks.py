@@ -1,9 +1,8 @@
-"""Marks kept in a hidden folder beside the target, under a fair lock: what file and folder gates share.
+"""Marks in a hidden folder beside the target, under a fair lock: what file and folder gates share.
 
-`.NAME.nightlatch/` holds `marks`, `lock`, `refusals`, what is being written, and an empty file
-`landing.GRANT.WHAT.SHA256` whose name says what was written last. The lock file is never
-renamed: whoever waits on it waits on the same one. Do not delete the folder: the marks in it are what
-keeps a stale holder out until the next one seals.
+`.NAME.nightlatch/` has `marks`, `lock`, `refusals`, files that are being written, and an empty file
+`landing.GRANT.WHAT.SHA256` whose name says what was written last. The lock file is never renamed, so all
+processes wait on the same one. Do not delete the folder: its marks keep stale holders out until the next seal.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ if TYPE_CHECKING:
     from ..core.fence import KeptMark, Landing, Refusal
     from ..core.model import KnownGrants, Mark
 
-PATIENCE = 30.0  # seconds to wait for the lock; whoever has it flushes a file at the most
+PATIENCE = 30.0  # seconds to wait for the lock; its holder flushes one file at most
 
 
 class Marks:
     """The marks of one target. Every change is made inside `locked`."""
 
     def __init__(self, target: str, shown: Callable[[], str]) -> None:
-        """`shown` tells what is at the target now, in a word that no later write has: an inode, a release."""
+        """`shown` returns what is at the target now, as a word that no later write gets: an inode, a release."""
         self.target, self._shown = target, shown
         self.parent, name = os.path.split(target)
         self.folder = os.path.join(self.parent, f".{name}.nightlatch")
@@ -42,15 +41,15 @@ class Marks:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Alone at the target. A process that is stopped in here is ended by the next one that wants in."""
+        """Exclusive access to the target. The next process that wants it kills one that is stopped in here."""
         self.make_folder()
         lock = filelock.FairLock(os.path.join(self.folder, "lock"))
         if not self._taken(lock):
-            who = lock.holder()
+            holder = lock.holder()
             raise GateUnreachable(
-                f"{self.target} is kept locked"
-                + (f" by process {who[0]}" if who else " by a process that cannot be seen from here")
-                + f": no turn in {PATIENCE:.0f} s. Nothing was written. End that process, then try again"
+                f"{self.target} has been locked for {PATIENCE:.0f} s"
+                + (f" by process {holder[0]}" if holder else " by a process that cannot be seen from here")
+                + ". Nothing was written. End that process, then try again"
             )
         try:
             with self.explain_errors():
@@ -67,14 +66,14 @@ class Marks:
                 if stopped is None:
                     raise
                 raise GateUnreachable(
-                    f"{self.target} is kept locked by process {stopped[0]} of another user, which is stopped. Nothing "
-                    f"was written. Have it ended (kill -9 {stopped[0]}), then try again"
+                    f"{self.target} is locked by process {stopped[0]} of another user, which is stopped. Nothing was "
+                    f"written. Have it killed (kill -9 {stopped[0]}), then try again"
                 ) from error
 
     def admit(self, mark: Mark, by: str, known: KnownGrants | None = None) -> Mark | None:
-        """Inside `locked`: make the mark stand, durably, or refuse it. Returns the one that stood before.
+        """Inside `locked`: record the mark durably, or refuse it. Returns the lease's mark before.
 
-        A mark that stands already is not written again: that would double what a write has to flush.
+        A mark that is there already is not written again: that would double what a write has to flush.
         """
         standing, landings = self._read()
         if mark.name in self.expected and mark.name not in standing:
@@ -92,11 +91,11 @@ class Marks:
         return before.mark if before else None
 
     def note_landing(self, mark: Mark, digest: str, what: str) -> None:
-        """Inside `locked`, after `admit` and before the write: `what` is about to be shown there.
+        """Inside `locked`, after `admit` and before the write: note that `what` is about to appear at the target.
 
-        Only a name in the folder, so that it costs no flush: the target's own, after the write, is enough where a
-        file system keeps the order of names. It becomes a line of the marks when they are next written; what is
-        not shown by then did not land.
+        The note is only a file name, so it costs no extra flush: the flush of the target after the write is enough
+        on a file system that keeps the order of renames. It becomes a line in `marks` when they are next written; if
+        the target does not show `what` by then, the write did not land.
         """
         new = os.path.join(self.folder, f"landing.{mark.grant}.{what}.{digest}")
         old = self._noted()
@@ -106,16 +105,16 @@ class Marks:
         if old[1] != mark.grant:
             standing, landings = self._read()
             kept = self._with_last(old, standing, landings)
-            if kept != landings:  # another lease's, whose mark stands beside ours: sealing has not met it
+            if kept != landings:  # another lease's landing: our seal did not write it down
                 self._write(standing, kept)
         os.rename(os.path.join(self.folder, ".".join(old)), new)
 
     def landings(self) -> tuple[Landing, ...]:
-        """What has landed here, the oldest first, as far as it is kept. Without the lock: as of a moment ago."""
+        """The writes that landed here, the oldest first, as far as they are kept. Without the lock: a moment old."""
         if not os.path.isdir(self.folder):
             return ()
         with self.explain_errors():
-            noted = self._noted()  # first: what becomes a line of the marks meanwhile is then found twice, not missed
+            noted = self._noted()  # first: a note that becomes a line meanwhile is then seen twice, not missed
             return self._with_last(noted, *self._read())
 
     def _noted(self) -> list[str] | None:
@@ -125,7 +124,7 @@ class Marks:
     def _with_last(
         self, noted: list[str] | None, standing: dict[str, KeptMark], landings: tuple[Landing, ...]
     ) -> tuple[Landing, ...]:
-        """With the last write, if it did land: killed before its rename, it was noted only."""
+        """`landings` with the noted write, if it landed. A writer killed before its rename left only the note."""
         if noted is None:
             return landings
         _, grant, what, digest = noted
@@ -136,9 +135,9 @@ class Marks:
         return (*landings, fence.Landing(mark=mark, digest=digest, at=clock.wall()))[-fence.LANDINGS :]
 
     def adopt(self, store: str) -> int:
-        """Make every mark one of this store's, on a person's word; returns how many were another's.
+        """Make every mark this store's, because a person says so; returns how many were another's.
 
-        Tokens stay, so that a holder of this store has to come with a higher one; it raises its own.
+        Tokens stay: a holder from this store needs a higher one, and raises its own if it is lower.
         """
         with self.locked():
             standing, landings = self._read()
@@ -150,7 +149,7 @@ class Marks:
         return foreign
 
     def read(self) -> dict[str, KeptMark]:
-        """Every mark by lease name. Without the lock: as they stood a moment ago."""
+        """Every mark by lease name. Without the lock: a moment old."""
         with self.explain_errors():
             return self._read()[0]
 
@@ -164,11 +163,11 @@ class Marks:
         except FileNotFoundError:
             return {}, ()
         except ValueError as error:
-            # Never taken for "no marks": that would let every stale holder in.
+            # Never treated as "no marks": that would admit every stale holder.
             raise GateUnreachable(
                 f"the marks of {self.target} cannot be read: {self._marks} is damaged. Nothing was written. Once no "
                 f"old holder is left, remove that file, and for each lease that writes there: nightlatch gate forget "
-                f"{self.target} --lease NAME. The next holder that names it seals it anew"
+                f"{self.target} --lease NAME. The next holder that names the gate seals it again"
             ) from error
 
     def refusals(self) -> list[Refusal]:
@@ -176,7 +175,7 @@ class Marks:
         return refusals.read(self._refusals)
 
     def make_folder(self) -> str:
-        """The hidden folder, made at first use together with those above it."""
+        """The hidden folder; made at first use, with its parents."""
         if not self._local:
             self._check_place()
         with self.explain_errors():
@@ -189,36 +188,36 @@ class Marks:
         return self.folder
 
     def _moved(self, lease: str) -> GateUnreachable:
-        """Never taken for a target that is new: on a bare mount point a mark keeps nobody from the disk itself."""
+        """Never treated as a new target: a mark on the empty mount point would not protect the disk itself."""
         return GateUnreachable(
-            f"{self.target} is not where {lease} has sealed it: there is no mark of it in {self.folder}. Nothing was "
-            f"written. Mount the disk it is on, or put the folder back, then try again"
+            f"{self.target} was sealed by {lease} before, and its mark is gone from {self.folder}. Nothing was "
+            f"written. Mount the disk it is on, or restore that folder, then try again"
         )
 
     def _check_place(self) -> None:
         reason = storage.not_local(self.target)
         if reason:
             raise GateUnreachable(
-                f"{self.target} cannot be gated: {reason}, where neither a lock nor a rename is sure to hold. Publish "
-                f"to a disk of this machine's own and copy it from there; or write to an object store "
-                f"(s3://bucket/key), or to a git repository, which several machines can share"
+                f"{self.target} cannot be gated: {reason}, where locks and renames are not reliable. Publish to a "
+                f"local disk and copy it from there; or write to an object store (s3://bucket/key) or a git "
+                f"repository, which several machines can share"
             )
         self._local = True
 
     def new_path(self) -> str:
-        """A fresh path in the hidden folder, named so that `sweep` can tell when its writer is gone."""
+        """A new path in the hidden folder, named so that `sweep` can tell when its writer is gone."""
         return os.path.join(self.make_folder(), new_name())
 
     def sweep(self) -> None:
         """Inside `locked`: remove what killed writers left behind."""
         for name in os.listdir(self.folder):
-            # Marks are written inside the lock only: a part of them that is seen here is a dead writer's.
+            # Marks are only written inside the lock, so a temporary file of them here is a dead writer's.
             if abandoned(name) or (name.startswith("marks.") and name.endswith(".tmp")):
                 os.unlink(os.path.join(self.folder, name))
 
     @contextmanager
     def explain_errors(self) -> Iterator[None]:
-        """Turns what the file system says into one line that tells a person what to do."""
+        """Turns an OSError into one line that tells a person what to do."""
         try:
             yield
         except OSError as error:
@@ -233,13 +232,13 @@ class Marks:
 
 
 def new_name() -> str:
-    """For what is not finished yet: says which process writes it."""
+    """A name for an unfinished file, with the process that writes it."""
     pid = os.getpid()
     return f"new.{pid}.{process.start_of(pid)}.{_namespace()}.{os.urandom(4).hex()}"
 
 
 def abandoned(name: str) -> bool:
-    """Was this left unfinished by a process that is gone? False if that cannot be known from here."""
+    """Was this left unfinished by a process that is gone? False if this process cannot know."""
     word, *rest = name.split(".")
     if word != "new" or len(rest) != 4 or rest[2] != _namespace():
         return False

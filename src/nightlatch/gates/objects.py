@@ -32,10 +32,10 @@ class Object:
     """The object `s3://bucket/key` (or gs://, az://), replaced as a whole.
 
     Each write puts its payload under a key of its own, `KEY.releases/TOKEN-…`, and then changes one
-    small object, `KEY.nightlatch`, by compare-and-swap: there stand the marks and the key of what is
-    published. Readers follow it (`read`, or `key`); a plain GET of `KEY` finds nothing. `keep`
-    payloads stay, those that rollbacks lead to, then the newest; the payload of a writer that was killed
-    stays too, and is never pointed to.
+    small object, `KEY.nightlatch`, by compare-and-swap: it has the marks and the key of what is published.
+    Readers follow it (`read`, or `key`); a plain GET of `KEY` finds nothing. `keep` payloads stay: those
+    that rollbacks return to, then the newest. The payload of a writer that was killed stays too, and
+    nothing ever points to it.
 
     A store that ignores the conditions of a put is refused before anything is written to it.
     """
@@ -60,8 +60,8 @@ class Object:
 
         def raised(old: Pointer) -> Pointer | None:
             nonlocal before
-            stood = old.marks.get(mark.name)
-            before = stood.mark if stood else None
+            kept = old.marks.get(mark.name)
+            before = kept.mark if kept else None
             return self._raised(old, mark, by, known)
 
         self._change(raised, by)
@@ -83,7 +83,7 @@ class Object:
             return self._put(bearer, file, digest)
 
     def rollback(self, bearer: Bearer | Mark) -> str:
-        """Point to what was shown when the current release was published; returns its key."""
+        """Point to what was live when the current release was published; returns its key."""
         mark, by = present(self, bearer)
         went_to = ""
 
@@ -104,12 +104,12 @@ class Object:
             found = self._bucket.get(key)
             if found is not None:
                 return found[0]
-            if self.key() == key:  # not just replaced and dropped meanwhile
+            if self.key() == key:  # not replaced and dropped meanwhile
                 raise GateUnreachable(f"{self.url} points to {key}, which somebody has removed. Publish again")
         raise FileNotFoundError(f"nothing is published at {self.url} yet")
 
     def release(self) -> str:
-        """What is shown now, as `publish` returned it."""
+        """The live release, as `publish` returned it."""
         return self.key()
 
     def key(self) -> str:
@@ -117,7 +117,7 @@ class Object:
         return self._cell.read()[0].key
 
     def landings(self) -> tuple[Landing, ...]:
-        """What was written here through the gate, the oldest first, as far as it is kept."""
+        """The writes that landed here through the gate, the oldest first, as far as they are kept."""
         return self._cell.read()[0].landings
 
     def standing(self) -> dict[str, KeptMark]:
@@ -129,7 +129,7 @@ class Object:
         return list(self._cell.read()[0].refusals)
 
     def adopt(self, store: str) -> int:
-        """Re-key marks of another store to this one; returns how many there were."""
+        """Make another store's marks this store's; returns how many there were."""
         foreign = 0
 
         def rekeyed(old: Pointer) -> Pointer | None:
@@ -143,14 +143,14 @@ class Object:
 
     def _put(self, bearer: Bearer | Mark, content: bytes | BinaryIO, digest: str) -> str:
         mark, by = present(self, bearer)
-        self._change(lambda old: self._only_checked(old, mark, by), by)  # before a large payload is sent in vain
+        self._change(lambda old: self._only_checked(old, mark, by), by)  # refuse before a large payload is sent
         key = f"{self._key}.releases/{mark.token}-{identity.new_id()}"
         dropped: tuple[str, ...] = ()
 
         def published(old: Pointer) -> Pointer | None:
             nonlocal dropped
             if key in old.kept:
-                return None  # an earlier try has landed, and somebody has changed the pointer since
+                return None  # an earlier try landed, and another holder changed the pointer since
             raised = self._raised(old, mark, by) or old
             names, history = (*old.kept, key), {**old.before, key: old.key}
             stay = releases.kept(key, names, history, self._keep)
@@ -170,7 +170,7 @@ class Object:
         return key
 
     def _raised(self, old: Pointer, mark: Mark, by: str, known: KnownGrants | None = None) -> Pointer | None:
-        """The pointer with the mark raised; None if it stands already. Raises if it is refused."""
+        """The pointer with the mark added; None if it is there already. Raises if it is refused."""
         if not fence.admit(self.url, old.marks, mark, known):
             return None
         here = KeptMark(mark=mark, by=" ".join(by.split()), at=clock.wall())

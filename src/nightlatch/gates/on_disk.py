@@ -1,4 +1,4 @@
-"""What gates of a path on this machine's disk share: marks beside it, and being found by it."""
+"""What the gates of a path on this machine's disk share: their marks are beside it, and their URL is its path."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class OnDisk:
         with self._marks.locked():
             before = self._marks.admit(mark, by, known)
             self._marks.sweep()
-            # What the last writer put there, killed before it could flush the name, is kept for good now:
-            # the new holder may build on it.
+            # The last writer may have been killed after its rename and before its flush. The new holder may build
+            # on what it wrote, so flush it now.
             durable.fsync_folder(self._marks.parent)
         return before
 
@@ -44,7 +44,7 @@ class OnDisk:
         return lease in self.standing()
 
     def expect_mark(self, lease: str) -> None:
-        """A holder of `lease` has sealed it before: without its mark this is another place, and unreachable."""
+        """A holder of `lease` has sealed it before: if its mark is missing, the target counts as unreachable."""
         self._marks.expected.add(lease)
 
     def standing(self) -> dict[str, KeptMark]:
@@ -52,13 +52,13 @@ class OnDisk:
         return self._marks.read()
 
     def landings(self) -> tuple[Landing, ...]:
-        """What was written here through the gate, the oldest first, as far as it is kept."""
+        """The writes that landed here through the gate, the oldest first, as far as they are kept."""
         return self._marks.landings()
 
     def _shown(self) -> str:
-        """What is at the path now, in a word that no other write gets: the release of a folder, the inode of a file.
+        """What is at the path now, as a word that no other write gets: a folder's release, a file's inode.
 
-        The same for both kinds of gate, which share their marks.
+        The same for both kinds of gate, since they share their marks.
         """
         try:
             return os.path.basename(os.readlink(self.path))
@@ -70,9 +70,9 @@ class OnDisk:
             return ""
 
     def refusals(self) -> list[Refusal]:
-        """What was refused here, the oldest first."""
+        """The refusals at this target, the oldest first."""
         return self._marks.refusals()
 
     def adopt(self, store: str) -> int:
-        """Re-key marks of another store to this one; returns how many there were."""
+        """Make another store's marks this store's; returns how many there were."""
         return self._marks.adopt(store)

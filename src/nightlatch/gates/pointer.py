@@ -31,7 +31,7 @@ class Pointer:
     key: str  # of what is published; "" if nothing is yet
     kept: tuple[str, ...]  # the newest releases, the current one among them, the oldest first
     refusals: tuple[Refusal, ...]
-    before: dict[str, str]  # for each of them, what was shown when it was published; "": nothing
+    before: dict[str, str]  # for each of them, what was live when it was published; "": nothing
     landings: tuple[Landing, ...] = ()  # what was published, the oldest first
 
     def pack(self) -> bytes:
@@ -84,13 +84,14 @@ class Cell:
         except (ValueError, KeyError, TypeError) as error:
             raise GateUnreachable(
                 f"the marks of {self._shown} cannot be read: the object {self._path} is damaged, or not Nightlatch's. "
-                f"Nothing was written. Look at it; once no old holder is left, remove it: the next holder seals anew"
+                f"Nothing was written. Look at it; once no old holder is left, remove it: the next holder seals again"
             ) from error
 
     def change(self, decide: Callable[[Pointer], Pointer | None]) -> Pointer:
-        """Swap in what `decide` makes of the pointer, until it lands on the very version it decided on.
+        """Replace the pointer by what `decide` makes of it; again, if it has changed since `decide` saw it.
 
-        `decide` may raise, or return None: then nothing is changed. Raises GateUnreachable when nobody knows.
+        `decide` may raise, or return None: then nothing is changed. Raises GateUnreachable if nobody can know whether
+        it was.
         """
         tried: set[str] = set()
         deadline, pause = clock.now() + PATIENCE, 0.01

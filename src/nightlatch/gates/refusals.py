@@ -1,4 +1,4 @@
-"""What a gate refused, kept beside its marks: who came too late, with which token, and when."""
+"""A gate's refusals, kept beside its marks: which holder came too late, with which token, and when."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..errors import StaleToken
 
-KEEP = 128 * 1024  # bytes; then the file is put aside, and the one put aside before it is dropped
+KEEP = 128 * 1024  # bytes; then the file becomes `.old`, and the `.old` before it is dropped
 
 
 def record(path: str, refused: StaleToken, by: str) -> None:
-    """Append it. That it could not be recorded must not hide that it was refused, so that becomes a note."""
+    """Append it. A failure to record becomes a note on the refusal: it must not hide the refusal itself."""
     try:
         if os.path.exists(path) and os.path.getsize(path) > KEEP:
             os.replace(path, f"{path}.old")
@@ -29,7 +29,7 @@ def record(path: str, refused: StaleToken, by: str) -> None:
 
 
 def read(path: str) -> list[Refusal]:
-    """Every one that is kept, the oldest first. A line that a kill cut short is left out."""
+    """All that are kept, the oldest first. A line that a kill cut short is left out."""
     found = []
     for part in (f"{path}.old", path):
         try:

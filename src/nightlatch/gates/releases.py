@@ -1,6 +1,6 @@
-"""The history of switches: what was shown when a release was published, which is what a rollback returns to.
+"""What a rollback returns to: the release that was live when the current one was published.
 
-`names` are the releases that are kept, the oldest first; `history` has for each the one that was shown before it.
+`names` are the releases that are kept, the oldest first; `history` maps each to the one that was live before it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def before(release: str, names: Sequence[str], history: Mapping[str, str]) -> str:
-    """ "" if there was none, or it is not kept. Not in the history (an older program's): the one published before."""
+    """The release live before `release`; "" if none, or no longer kept. Without history: the one published before."""
     if release not in names:
         return ""
     at = names.index(release)
@@ -20,7 +20,7 @@ def before(release: str, names: Sequence[str], history: Mapping[str, str]) -> st
 
 
 def kept(release: str, names: Sequence[str], history: Mapping[str, str], keep: int) -> set[str]:
-    """Those that stay when `release` is shown: first what rollbacks lead to, then the newest of the others."""
+    """The releases to keep when `release` is live: first those that rollbacks return to, then the newest others."""
     chain = [release]
     while earlier := before(chain[-1], names, history):
         chain.append(earlier)

@@ -1,4 +1,4 @@
-"""Tables of the user's own database that only the newest holder can change, in the user's own transaction."""
+"""Tables in the user's own database that only the newest holder can change, in the user's own transaction."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..core.protocols import Bearer
 
     class GateMarks(Protocol):
-        """The marks of one gate, in a transaction that no other seal of that gate runs beside."""
+        """The marks of one gate, in a transaction that excludes every other seal of that gate."""
 
         def read(self) -> dict[str, KeptMark]: ...
         def write(self, standing: KeptMark) -> None: ...
@@ -36,18 +36,18 @@ if TYPE_CHECKING:
         def rollback(self) -> None: ...
 
         def cut_off(self) -> bool:
-            """Has the connection been ended from the other side?"""
+            """Has the server closed the connection?"""
 
     class Database(Protocol):
-        """What the gate asks of a kind of database; `sql_sqlite` and `sql_postgres` have the answers."""
+        """What the gate needs of a database; implemented by `sql_sqlite` and `sql_postgres`."""
 
         url: str  # without a password
 
         def exclusive(self, gate: str, mark: Mark | None) -> Any:
-            """A context: a `GateMarks` in a transaction of its own, durable when the context ends."""
+            """A context manager with `GateMarks`, in a separate transaction that is durable when it ends."""
 
         def enter(self, connection: Any, gate: str, mark: Mark) -> GatedTransaction | None:
-            """Begin the user's transaction if this very mark stands; None, and nothing begun, if not."""
+            """Begin the user's transaction if this mark is the gate's current one; else None, and nothing begins."""
 
         def standing(self, gate: str) -> dict[str, KeptMark]: ...
         def refusals(self, gate: str) -> list[Refusal]: ...
@@ -89,7 +89,7 @@ class Sql:
     def from_url(cls, url: str) -> Sql:
         database, _, name = url.partition("#")
         if not name:
-            raise UsageError(f"name the gate in the database, behind a #: {database}#articles")
+            raise UsageError(f"name the gate in the database, after a #: {database}#articles")
         return cls(name, database)
 
     @property
@@ -99,8 +99,8 @@ class Sql:
     def seal(self, mark: Mark, by: str, known: KnownGrants | None = None) -> Mark | None:
         """Refuse every older grant from now on; returns the mark before.
 
-        PostgreSQL: an older holder that is in the middle of a transaction is given 2 s, then its session
-        is ended. SQLite: one that is stopped there is ended, one that is not is waited for.
+        PostgreSQL: an older holder in the middle of a transaction has 2 s to finish, then its session is ended.
+        SQLite: one that is stopped there is killed, a running one is waited for.
         """
         refused: StaleToken | None = None
         before: KeptMark | None = None
@@ -127,9 +127,9 @@ class Sql:
         """One transaction on `connection`: commits when the block ends, rolls back when it raises.
 
         The connection must not be in a transaction yet, and the block must not end this one itself: what it
-        writes after that is rolled back, and `UsageError` says so. Raises `StaleToken`, with nothing written, if
-        a newer holder has sealed the gate; `InDoubt` if the reply to the commit was lost and the database cannot
-        be asked what became of it.
+        writes after that is rolled back, with a `UsageError`. Raises `StaleToken`, with nothing written, if a
+        newer holder has sealed the gate; `InDoubt` if the reply to the commit was lost and the database cannot
+        say whether it happened.
         """
         self._database = self._database or _by_connection(connection, self._timeout)
         mark, by = present(self, bearer)
@@ -152,24 +152,24 @@ class Sql:
         return self._known.standing(self.name)
 
     def refusals(self) -> list[Refusal]:
-        """What was refused here, the oldest first."""
+        """The refusals at this gate, the oldest first."""
         return self._known.refusals(self.name)
 
     def adopt(self, store: str) -> int:
-        """Re-key marks of another store to this one, tokens kept; returns how many there were."""
+        """Make another store's marks this store's, with the same tokens; returns how many there were."""
         with self._known.exclusive(self.name, None) as marks:
-            foreign = [stands for stands in marks.read().values() if stands.mark.store != store]
-            for stands in foreign:
-                # Without its grant too: a trigger knows no stores, and would let the old holder in by it.
-                marks.write(replace(stands, mark=replace(stands.mark, store=store, grant="")))
+            foreign = [kept for kept in marks.read().values() if kept.mark.store != store]
+            for kept in foreign:
+                # Without its grant: triggers do not know about stores, and would admit the old holder by it.
+                marks.write(replace(kept, mark=replace(kept.mark, store=store, grant="")))
         return len(foreign)
 
     def install(self, *tables: str) -> None:
-        """Put triggers on the tables: whoever changes them without the mark that stands here is refused."""
+        """Put triggers on the tables, which refuse every change without this gate's current mark."""
         self._known.install(self.name, list(tables))
 
     def remove(self, *tables: str) -> list[str]:
-        """Take the triggers off these tables, or off all; returns which. The marks stay."""
+        """Remove the triggers from these tables, or from all; returns which. The marks stay."""
         return self._known.remove(self.name, list(tables))
 
     def guarded(self) -> list[str]:
@@ -194,8 +194,8 @@ class Sql:
             entered = self._known.enter(connection, self.name, mark)
             if entered:
                 return entered
-            # The mark is made to stand by the URL and looked for on the connection, never the other way
-            # round: so a connection to another database than the one that successors seal lets nobody in.
+            # The mark is written through the URL and looked for on the connection, never the other way round:
+            # so a connection to another database than the one that later holders seal admits nobody.
             self.seal(mark, by)
         raise UsageError(
             f"this connection is not to the database that {self.url} names: a seal there would not be seen here. "
@@ -209,7 +209,7 @@ class Sql:
             error.add_note(str(failed))
 
     def _overtaken(self, mark: Mark, by: str, error: BaseException) -> None:
-        """A session that ends by itself may have been ended by a newer holder: then say so, and record it."""
+        """A newer holder may have ended this session: then raise `StaleToken`, and record the refusal."""
         try:
             self.seal(mark, by)
         except StaleToken as stale:
@@ -227,7 +227,7 @@ def _by_url(url: str, timeout: str | None) -> Database:
         server: Database = _postgres().by_url(url, timeout)
         return server
     raise UsageError(
-        f"{url.partition(':')[0]!r} is no database this gate knows: use postgresql://user@host/database, "
+        f"{url.partition(':')[0]!r} is not a database that this gate knows: use postgresql://user@host/database, "
         f"or sqlite:////path/to/file"
     )
 

@@ -1,7 +1,7 @@
-"""The SQL gate on PostgreSQL: marks in a schema of their own, share-locked by the user's transaction.
+"""The SQL gate on PostgreSQL: marks in their own schema, share-locked by the user's transaction.
 
 `FOR SHARE` on the mark's row holds until the user's transaction ends, and a seal is an UPDATE of that
-row: neither can slip past the other. (FOR KEY SHARE would not do: the UPDATE passes it.)
+row, so each waits for the other. (FOR KEY SHARE would not do: it does not block that UPDATE.)
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
     from ..core.fence import KeptMark, Refusal
 
-GRACE = 2.0  # seconds that an older holder's transaction is given to end by itself
-PATIENCE = 30.0  # seconds to wait for whoever else is in the way
-SEALER_IDLE = 10.0  # seconds after which a seal whose process is stopped lets the next one in
+GRACE = 2.0  # seconds that an older holder's transaction has to finish
+PATIENCE = 30.0  # seconds to wait for other sessions' locks
+SEALER_IDLE = 10.0  # seconds after which the server ends a seal whose process is stopped
 KEEP = 1000  # refusals of one gate
 
 _LOCK_TIMEOUT = "55P03"
@@ -50,7 +50,7 @@ class Postgres:
 
     @classmethod
     def by_url(cls, url: str, timeout: str | None) -> Postgres:
-        """A password in it is used by this process, and is not part of the URL that is registered."""
+        """This process uses a password in the URL; the registered URL has none."""
         libpq_url, _ = dsn.split(url)
         try:
             conninfo = make_conninfo(libpq_url)
@@ -71,12 +71,12 @@ class Postgres:
 
     @contextmanager
     def exclusive(self, gate: str, mark: Mark | None) -> Iterator[PostgresMarks]:
-        """Seals of one gate come one after the other: two stores must not both find it unfenced."""
+        """One seal of a gate at a time: two stores must not both find it without marks."""
         with self._explain_errors(), self._own_connection() as connection:
             schema.ensure(connection)
             connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
             _set(connection, "lock_timeout", PATIENCE)
-            # If we are the one that is stopped in here, the server ends us: nobody else has to.
+            # If this process is stopped in here, the server ends the session, so that no other has to.
             _set(connection, "idle_in_transaction_session_timeout", SEALER_IDLE)
             connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"nightlatch gate {gate}",))
             yield PostgresMarks(connection, gate, None if mark is None else SealWatch(self.connect, self.url))
@@ -131,7 +131,7 @@ class Postgres:
             return schema.unguarded(connection, gate) if schema.exists(connection) else []
 
     def connect(self) -> psycopg.Connection[Any]:
-        """A connection of our own, apart from the user's."""
+        """A separate connection, not the user's."""
         return psycopg.connect(self._conninfo, autocommit=True, connect_timeout=10, application_name=SEAL)
 
     @contextmanager
@@ -143,9 +143,9 @@ class Postgres:
             connection.close()  # rolls back what is not committed
 
     def _statement(self, connection: psycopg.Connection[Any], gate: str, mark: Mark) -> tuple[bytes, bytes]:
-        """BEGIN, the mark for the triggers and the check, in one message: the gate costs no round trip of its own.
+        """BEGIN, the mark for the triggers and the check, in one message, so that the gate adds no round trip.
 
-        In two parts: what is new in each transaction stands between them.
+        In two parts; the numbers of this transaction go between them.
         """
         key = (gate, mark, connection.isolation_level, connection.read_only, connection.deferrable)
         if self._entry[0] != key:
@@ -173,24 +173,24 @@ class Postgres:
         except psycopg.Error as error:
             text = one_line(error)
             if error.sqlstate == _LOCK_TIMEOUT:
-                said = f"another session keeps its marks locked, for {PATIENCE:.0f} s now: look at pg_stat_activity"
+                reason = f"another session has locked its marks for {PATIENCE:.0f} s: look at pg_stat_activity"
             elif error.sqlstate == "42501":
-                said = (
+                reason = (
                     f"{text}. Let the owner run `nightlatch gate install URL`, then GRANT SELECT, INSERT, UPDATE, "
                     f"DELETE ON ALL TABLES IN SCHEMA {schema.SCHEMA} to this user"
                 )
             elif "password" in text:
-                said = (
+                reason = (
                     f"{text}. A gate's URL never carries a password: put it into PGPASSWORD, ~/.pgpass or a service "
-                    f"file, wherever the gate is sealed from"
+                    f"file on every machine that seals the gate"
                 )
             else:
-                said = text
-            raise GateUnreachable(f"{self.url} could not be sealed or looked at: {said}") from error
+                reason = text
+            raise GateUnreachable(f"{self.url} could not be sealed or read: {reason}") from error
 
 
 class PostgresMarks:
-    """The marks of one gate, read and written on a connection of our own."""
+    """The marks of one gate, read and written on a separate connection."""
 
     def __init__(self, connection: psycopg.Connection[Any], gate: str, watch: SealWatch | None) -> None:
         self.connection, self._gate, self._watch = connection, gate, watch
@@ -205,29 +205,28 @@ class PostgresMarks:
             for store, lease, token, grant, by, at in rows
         }
 
-    def write(self, standing: KeptMark) -> None:
-        mark = standing.mark
+    def write(self, kept: KeptMark) -> None:
+        mark = kept.mark
         before = self.read().get(mark.name)
         if before and self._watch and before.mark.grant != mark.grant:
-            self._wait_for_older_holder(before.mark)
-        # A holder that was overtaken just now may still ask what became of its last transaction. One that was
-        # overtaken before is told that nobody knows any more: its passages go, and the floor says so.
+            self._wait_for_older_holder(before.mark, self._watch)
+        # The holder that is overtaken now may still ask whether its last transaction was committed. For earlier
+        # holders that is forgotten: their passages are deleted, and `floor` says so.
         floor = before.mark.token if before else 0
         self.connection.execute(
             f"INSERT INTO {schema.SCHEMA}.mark AS m (gate, lease, token, grant_id, store, at, by, floor) "
             "VALUES (%s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT (gate, lease) DO UPDATE SET token = excluded.token, "
             "grant_id = excluded.grant_id, store = excluded.store, at = excluded.at, by = excluded.by, "
             "floor = excluded.floor",
-            (self._gate, mark.name, mark.token, mark.grant, mark.store, standing.at, standing.by, floor),
+            (self._gate, mark.name, mark.token, mark.grant, mark.store, kept.at, kept.by, floor),
         )
         self.connection.execute(
             f"DELETE FROM {schema.SCHEMA}.passage WHERE gate = %s AND lease = %s AND token < %s",
             (self._gate, mark.name, floor),
         )
 
-    def _wait_for_older_holder(self, old: Mark) -> None:
-        """Lock the row; whoever keeps its share lock for longer than it is given is an older holder, and is ended."""
-        assert self._watch
+    def _wait_for_older_holder(self, old: Mark, watch: SealWatch) -> None:
+        """Lock the row. A session that keeps its share lock longer than `GRACE` is an older holder's, and is ended."""
         query = f"SELECT 1 FROM {schema.SCHEMA}.mark WHERE gate = %s AND lease = %s FOR UPDATE"
         values = (self._gate, old.name)
         self.connection.execute("SAVEPOINT old")
@@ -236,7 +235,7 @@ class PostgresMarks:
             self.connection.execute(query, values)
         except psycopg.errors.LockNotAvailable:
             self.connection.execute("ROLLBACK TO old")  # sets the timeout back, too
-            with self._watch.over(self.connection):
+            with watch.over(self.connection):
                 self.connection.execute(query, values)
         else:
             _set(self.connection, "lock_timeout", PATIENCE)
@@ -267,7 +266,7 @@ class PostgresMarks:
 
 
 def _modes(connection: psycopg.Connection[Any]) -> str:
-    """What the user has set on the connection, as psycopg's own BEGIN would say it."""
+    """The modes that the user has set on the connection, as psycopg's own BEGIN would have them."""
     modes = []
     if connection.isolation_level is not None:
         modes.append(f"ISOLATION LEVEL {connection.isolation_level.name.replace('_', ' ')}")

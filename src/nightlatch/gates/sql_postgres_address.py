@@ -10,17 +10,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# What says where the database is, and how to get in; the rest is the user's session's own affair.
+# Parameters that say where the database is and how to get in; the others only concern the user's session.
 _PLACE = ("hostaddr", "sslmode", "sslrootcert", "sslcert", "sslkey", "target_session_attrs", "gssencmode")
 
 
 def registered(url: str) -> str:
-    """With the one scheme by which it is known everywhere."""
+    """Without a password, and with the scheme `postgresql`."""
     return f"postgresql://{without_password(url).partition('://')[2]}"
 
 
 def of_parameters(parameters: Mapping[str, str], user: str, database: str) -> str:
-    """From a connection's own parameters. Several hosts, and the folder of a socket, stand in the query."""
+    """From a connection's parameters. Several hosts, or a socket's folder, go into the query."""
     options = {name: parameters[name] for name in ("host", "port", *_PLACE) if parameters.get(name)}
     host = options.get("host", "")
     where = ""

@@ -1,10 +1,10 @@
-"""What stands in PostgreSQL: the marks, the check as a function of the server's, and triggers that call it.
+"""What the gate keeps in PostgreSQL: the marks, the check as a function of the server, and triggers that call it.
 
-The functions run as who made them (SECURITY DEFINER), so that whoever may write to a guarded table needs
-no right of its own on the marks. `enter` answers only those who know a grant.
+The functions run with their owner's rights (SECURITY DEFINER), so that a user of a guarded table needs no rights on
+the marks. `enter` admits only callers that know a grant.
 
 Each gated transaction leaves a *passage*: a random number that it alone has written, and holds an advisory lock
-of that number until it ends. Whoever lost the reply to a COMMIT looks for the number. A transaction id would not
+of that number until it ends. A holder that lost the reply to a COMMIT looks for the number. A transaction id would not
 do: a server that crashes hands out again those whose log it had not flushed.
 """
 
@@ -59,7 +59,7 @@ BEGIN
         INSERT INTO nightlatch_gates.passage VALUES (its_number, its_token, its_gate, its_lease)
             RETURNING ctid INTO place;
     END IF;
-    -- It is there until the transaction ends, and no longer: CLOSE fails in any other.
+    -- This cursor lives exactly as long as the transaction: CLOSE fails in any other.
     OPEN nightlatch_gate FOR SELECT;
     RETURN place;
 END $body$;
@@ -78,10 +78,10 @@ DECLARE
 BEGIN
     PERFORM 1 {_CHECK.format(store="")};
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'nightlatch: %.% is behind the gate %, and % stands there. Nothing was written',
+        RAISE EXCEPTION 'nightlatch: %.% is behind the gate %, and %. Nothing was written',
             TG_TABLE_SCHEMA, TG_TABLE_NAME, its_gate,
-            CASE WHEN coalesce(claim, '') = '' THEN 'no token was offered: another'
-                 ELSE 'token ' || split_part(claim, ':', 1) || ' was offered: a newer one' END
+            CASE WHEN coalesce(claim, '') = '' THEN 'no token was offered'
+                 ELSE 'token ' || split_part(claim, ':', 1) || ' is not its current one' END
             USING ERRCODE = '{REFUSED}', HINT = 'Write inside gates.Sql(…).transaction(connection, lease); from a '
                 'shell: PGOPTIONS="-c nightlatch.mark=$NIGHTLATCH_TOKEN:$NIGHTLATCH_GRANT:$NIGHTLATCH_LEASE" psql …';
     END IF;
@@ -109,13 +109,13 @@ def ensure(connection: Connection[Any]) -> None:
     if not exists(connection):
         with connection.transaction():
             connection.execute("SET LOCAL lock_timeout = '30s'")  # one stopped in an older version's gate
-            # IF NOT EXISTS is no protection against another that does the same at this moment.
+            # IF NOT EXISTS does not protect against another session that does the same at this moment.
             connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('nightlatch gates', 0))")
             connection.execute(_MADE.encode())
 
 
 def install(connection: Connection[Any], gate: str, table: str) -> None:
-    """On the table, its partitions and its children by INHERITS: a statement on these reaches none of its triggers."""
+    """On the table, its partitions and its children by INHERITS: a statement on those does not fire its triggers."""
     for each in _parts(connection, table):
         others = [its for name, its in _all(connection) if name == each and its != gate]
         if others:

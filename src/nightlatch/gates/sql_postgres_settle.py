@@ -1,4 +1,4 @@
-"""What became of a transaction whose reply to COMMIT was lost: the server is asked for what only that one wrote."""
+"""Was a transaction committed whose reply to COMMIT was lost? Look for the row that only it wrote."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ if TYPE_CHECKING:
 
     from ..core.model import Mark
 
-# The COMMIT may still be on its way. Ended now, the transaction is decided one way or the other. Who it is tells the
-# lock on its random number, looked at in the statement that ends it: a pid, or a transaction id, can come back.
+# The COMMIT may still be on its way; ending its session decides the transaction one way or the other. The session is
+# found by its lock on a random number, in the statement that ends it: a pid or a transaction id can be reused.
 _END = """SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1
 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 AND (classid::bigint << 32 | objid::bigint) = %s"""
 
 
 def settle(connect: Callable[[], Connection[Any]], number: int, gate: str, mark: Mark) -> bool | None:
-    """True: committed. False: certainly not, and it cannot be any more. None: nobody knows.
+    """True: committed. False: certainly not, and never will be. None: unknown.
 
-    Nobody knows when a standby answers, when the transaction cannot be ended, or when two newer holders have sealed
-    the gate since.
+    It is unknown when a standby replies, when the session cannot be ended, or when two newer holders have sealed the
+    gate since.
     """
     from ..system import clock
 
     deadline = clock.now() + 10.0
     with connect() as connection:
-        # The server lets go of a transaction's locks after everybody can see what it committed.
+        # The server releases a transaction's locks only after what it committed is visible to all.
         while connection.execute(_END, (number,)).fetchall():
             if clock.now() > deadline:
                 return None

@@ -1,4 +1,4 @@
-"""The user's transaction on PostgreSQL, from the check to its end, and what is known when the end went wrong."""
+"""The user's transaction on PostgreSQL, from the check to its end, and what is known if its end fails."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class PostgresTransaction:
         self._inside = self._autocommit = False
 
     def begin(self, head: bytes, tail: bytes) -> bool:
-        """False, and rolled back, if the mark does not stand."""
+        """False, and rolled back, if the mark is not the gate's current one."""
         try:
             self._written_over = self._spare.pop()
         except IndexError:
@@ -88,19 +88,19 @@ class PostgresTransaction:
                 pq.TransactionStatus.IDLE,
                 pq.TransactionStatus.INERROR,
             ):
-                raise  # the server said no: a deferred constraint, a serialization failure. Nothing was committed
+                raise  # the server refused: a deferred constraint, a serialization failure. Nothing was committed
             self._settle(error)
         else:
             self._written_over = self._place, self._number
 
     def _settle(self, error: psycopg.Error) -> None:
-        """The reply was lost. The server knows what became of the transaction."""
+        """The reply was lost: ask the server whether the transaction was committed."""
         try:
             committed = settle(self._database.connect, self._number, self._gate, self._mark)
         except psycopg.Error as failed:
-            raise self._in_doubt(f"and the server cannot be asked: {one_line(failed)}") from error
+            raise self._in_doubt(f"and the server cannot be reached: {one_line(failed)}") from error
         if committed is None:
-            raise self._in_doubt("and the server does not know any more") from error
+            raise self._in_doubt("and the server no longer knows") from error
         if not committed:
             raise GateUnreachable(
                 f"{self._database.url}: the connection broke at the commit, and the server says that the transaction "
@@ -137,5 +137,5 @@ class PostgresTransaction:
 
 
 def one_line(error: BaseException) -> str:
-    """What the server said, in one line."""
+    """The server's message, in one line."""
     return " ".join(str(error).split()).rstrip(".")

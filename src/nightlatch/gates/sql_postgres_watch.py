@@ -1,7 +1,7 @@
 """Ending the session of an older holder that keeps a seal waiting.
 
-A client stopped in COPY, or while it fetches, is not idle for the server, so no timeout of idleness
-ends it. From a second connection one sees who the seal waits for.
+A client stopped in COPY, or while it fetches, is not idle for the server, so no idle timeout ends it. A second
+connection sees which session the seal waits for.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ SEAL = "nightlatch seal"  # application_name of our own sessions
 
 _LOOK_EVERY = 0.1  # seconds
 
-# The seal waits for a transaction: that is one which has locked the mark's row, under a mark older than
-# the seal's. Waits of other kinds (for a table, for another seal) are nobody's fault, and nobody is ended.
+# A seal that waits for a transaction waits for one that has locked the mark's row, under an older mark. Waits of other
+# kinds (for a table, for another seal) are legitimate, and end no session.
 _BLOCKERS = """
 SELECT a.pid, a.usename, a.application_name, a.client_addr::text, a.state{ended}
 FROM pg_locks l, unnest(pg_blocking_pids(l.pid)) AS blocker (pid)
@@ -32,16 +32,16 @@ WHERE l.pid = %s AND NOT l.granted AND l.locktype = 'transactionid' AND a.applic
 
 
 class SealWatch:
-    """Looks at one waiting seal, from a thread and a connection of its own."""
+    """Watches one waiting seal, from a separate thread and connection."""
 
     def __init__(self, connect: Callable[[], psycopg.Connection[Any]], url: str) -> None:
         self._connect, self._url = connect, url
         self._done = threading.Event()
-        self._said = ""
+        self._reason = ""
 
     @contextmanager
     def over(self, connection: psycopg.Connection[Any]) -> Iterator[None]:
-        """While the block waits for a lock on `connection`, whoever holds it is ended."""
+        """While the block waits for a lock on `connection`, end the session that holds it."""
         thread = threading.Thread(
             target=self._look, args=(connection.info.backend_pid,), name="nightlatch-watch", daemon=True
         )
@@ -52,7 +52,7 @@ class SealWatch:
             raise GateUnreachable(
                 f"{self._url} cannot be sealed: "
                 + (
-                    self._said
+                    self._reason
                     or "another session keeps the table of its marks locked: look at pg_locks. Then try again"
                 )
             ) from error
@@ -66,22 +66,22 @@ class SealWatch:
                 while not self._done.wait(_LOOK_EVERY):
                     self._end(connection, (sealer, SEAL))
         except psycopg.Error as error:
-            self._said = (
-                f"an older holder is in a transaction, and cannot be looked for: {' '.join(str(error).split())}"
+            self._reason = (
+                f"an older holder is in a transaction, and its session cannot be found: {' '.join(str(error).split())}"
             )
 
     def _end(self, connection: psycopg.Connection[Any], values: tuple[int, str]) -> None:
-        """Look and end in one statement: a pid that was read before may be another session's by now."""
+        """Find and end them in one statement: a pid that was read before may be another session's by now."""
         try:
             blockers = connection.execute(_BLOCKERS.format(ended=", pg_terminate_backend(a.pid)"), values).fetchall()
         except psycopg.errors.InsufficientPrivilege:
             blockers = connection.execute(_BLOCKERS.format(ended=", NULL"), values).fetchall()
-        for pid, *who, ended in blockers:
+        for pid, *session, ended in blockers:
             if not pid:
-                self._said = "an older holder left a prepared transaction (pg_prepared_xacts): ROLLBACK PREPARED it"
+                self._reason = "an older holder left a prepared transaction (pg_prepared_xacts): ROLLBACK PREPARED it"
             elif ended is None:
-                user, program, address, state = (part or "?" for part in who)
-                self._said = (
+                user, program, address, state = (part or "?" for part in session)
+                self._reason = (
                     f"session {pid} of {user} ({program}, {address}, {state}) is an older holder's, not ours to end: "
                     f"SELECT pg_terminate_backend({pid}) as a superuser, and GRANT pg_signal_backend for the next time"
                 )

@@ -1,7 +1,7 @@
 """The SQL gate on SQLite: marks in the user's database file, checked inside BEGIN IMMEDIATE.
 
-In front of it gated transactions queue on a lock file beside the database. SQLite tells nobody who
-holds its write lock; the file does, so that a holder stopped inside its transaction can be found and ended.
+Before that, gated transactions queue on a lock file beside the database. SQLite does not reveal which process has
+its write lock; the file does, so that a holder stopped inside its transaction can be found and killed.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Sqlite:
             raise UsageError("SQLite cannot end a transaction by itself: `timeout` is for PostgreSQL")
         machine, slash, path = url.removeprefix("sqlite://").partition("/")
         if not url.startswith("sqlite://") or not slash or not path or path == ":memory:":
-            raise UsageError(f"{url!r} names no file: write sqlite:////path/to/file (four slashes)")
+            raise UsageError(f"{url!r} does not name a file: write sqlite:////path/to/file (four slashes)")
         if machine not in ("", identity.machine()):
             raise UsageError(f"{url} is on the disk of another machine ({machine[:8]}): run this there")
         return cls(os.fsdecode(unquote_to_bytes(f"/{path}" if machine else path)))
@@ -70,12 +70,12 @@ class Sqlite:
         return cls(path)
 
     def exclusive(self, gate: str, mark: Mark | None) -> Any:
-        """With a mark: in the database that was sealed before. Without one a person says that it is this one."""
+        """With a mark: it must be the database that was sealed before. Without one, a person says that it is."""
         return self._exclusive(gate, expected=mark is not None)
 
     @contextmanager
     def _exclusive(self, gate: str, *, expected: bool) -> Iterator[SqliteMarks]:
-        """A transaction of our own, on a connection of our own: whatever the user's one is set to."""
+        """A transaction on a separate connection, so that the settings of the user's one do not matter."""
         if expected:
             self._expect(gate)
         else:
@@ -161,14 +161,14 @@ class Sqlite:
             connection.close()  # rolls back what is not committed
 
     def _make(self) -> None:
-        """Before its lock file, which tells that there was a database."""
+        """Made before its lock file: a lock file alone means that a database is missing."""
         try:
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
         except FileExistsError:
             pass
 
     def _expect(self, gate: str) -> None:
-        """A database that is gone is not an empty one: a mark on the bare mount point of its disk fences nobody."""
+        """A missing database is not an empty one: a mark on the empty mount point would not protect the disk itself."""
         if os.path.exists(self.path):
             return
         if not os.path.isdir(os.path.dirname(self.path)):
@@ -177,10 +177,10 @@ class Sqlite:
         if (os.path.exists(self.lock_path) or presence.recall(self.path)) and not os.path.exists(self.path):
             raise self._gone("is gone: it was sealed here before", gate)
 
-    def _gone(self, said: str, gate: str) -> GateUnreachable:
+    def _gone(self, how: str, gate: str) -> GateUnreachable:
         return GateUnreachable(
-            f"{self.path} {said}. Nothing was written. Mount its disk, or restore the file; if what is there now takes "
-            f"its place for good: nightlatch gate adopt {self.url}#{gate}"
+            f"{self.path} {how}. Nothing was written. Mount its disk, or restore the file; if what is there now "
+            f"replaces it for good: nightlatch gate adopt {self.url}#{gate}"
         )
 
     def _take_lock(self) -> _Lock:
@@ -188,11 +188,11 @@ class Sqlite:
         with self._explain_errors():
             mine = lock.acquire_from_stopped(PATIENCE)
         if not mine:
-            who = lock.holder()
+            holder = lock.holder()
             raise GateUnreachable(
-                f"{self.path} is kept locked by a gated transaction"
-                + (f" of process {who[0]}" if who else "")
-                + f": no turn in {PATIENCE:.0f} s. Nothing was written. End that transaction, then try again"
+                f"{self.path} has been locked for {PATIENCE:.0f} s by a gated transaction"
+                + (f" of process {holder[0]}" if holder else "")
+                + ". Nothing was written. End that transaction, then try again"
             )
         return lock
 
@@ -213,7 +213,7 @@ class Sqlite:
             raise GateUnreachable(
                 f"{self.path} could not be sealed, or a transaction begun: {error}. Nothing was written. "
                 + (
-                    f"A program that does not come through the gate is in a transaction: fuser {self.path} tells which"
+                    f"A program that does not use the gate is in a transaction: fuser {self.path} shows which"
                     if locked
                     else "Check space, owner and permissions there, then try again"
                 )
@@ -250,13 +250,13 @@ class SqliteMarks:
             for store, lease, token, grant, by, at in rows
         }
 
-    def write(self, standing: KeptMark) -> None:
-        mark = standing.mark
+    def write(self, kept: KeptMark) -> None:
+        mark = kept.mark
         self.connection.execute(
             "INSERT INTO nightlatch_mark (gate, lease, token, grant_id, store, at, by) VALUES (?, ?, ?, ?, ?, ?, ?) "
             "ON CONFLICT (gate, lease) DO UPDATE SET token = excluded.token, grant_id = excluded.grant_id, "
             "store = excluded.store, at = excluded.at, by = excluded.by",
-            (self._gate, mark.name, mark.token, mark.grant, mark.store, standing.at, standing.by),
+            (self._gate, mark.name, mark.token, mark.grant, mark.store, kept.at, kept.by),
         )
 
     def record(self, refusal: Refusal) -> None:

@@ -1,4 +1,4 @@
-"""The user's transaction on SQLite, from the check to its end, and what is known when the end went wrong."""
+"""The user's transaction on SQLite, from the check to its end, and what is known if its end fails."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ENDED = (
 
 
 class SqliteTransaction:
-    """The user's transaction, inside BEGIN IMMEDIATE: no seal can happen beside it."""
+    """The user's transaction, inside BEGIN IMMEDIATE: no seal can happen during it."""
 
     def __init__(self, connection: sqlite3.Connection, lock: FairLock, gate: str, mark: Mark) -> None:
         self._connection, self._lock = connection, lock
@@ -51,7 +51,7 @@ class SqliteTransaction:
         raise AssertionError("a function that was defined is not there")
 
     def _tie(self) -> bool:
-        """Make this transaction known again at its end, and have none that follows commit by itself."""
+        """Set a savepoint by which `commit` recognises this transaction, and keep later ones from autocommitting."""
         self._connection.execute(f"SAVEPOINT {_SAVEPOINT}")
         self._autocommit = self._connection.isolation_level is None
         if self._autocommit:
@@ -68,7 +68,7 @@ class SqliteTransaction:
 
     def _commit(self) -> None:
         try:
-            self._connection.execute(f"RELEASE {_SAVEPOINT}")  # it is there until the transaction ends, and no longer
+            self._connection.execute(f"RELEASE {_SAVEPOINT}")  # it lives exactly as long as the transaction
         except sqlite3.OperationalError as error:
             if "no such savepoint" not in str(error):
                 raise  # a statement of the block is still running
@@ -91,10 +91,10 @@ class SqliteTransaction:
             raise GateUnreachable(f"the transaction could not be rolled back: {error}. Close the connection") from error
 
     def cut_off(self) -> bool:
-        return False  # nobody ends a transaction of SQLite but its own process
+        return False  # only its own process can end a transaction of SQLite
 
     def _leave(self) -> None:
-        """Roll back what is open, and give the connection back as it was."""
+        """Roll back what is open, and restore the connection's settings."""
         try:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")

@@ -1,7 +1,7 @@
-"""Triggers that keep out whoever writes to a table of SQLite past its gate.
+"""Triggers that refuse writes to a table of SQLite that bypass its gate.
 
-They call a function that exists only on connections that have come through a gate. The sqlite3 shell,
-or a program that opens the file by itself, has no such function, and every change fails there.
+They call a function that exists only on connections that a gate has used. The sqlite3 shell, or a program
+that opens the file without the gate, does not have it, and every change fails there.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def forget(connection: sqlite3.Connection) -> None:
 
 
 def define(connection: sqlite3.Connection) -> None:
-    """Once for a connection: to define it again would make SQLite prepare every statement again."""
+    """Once for a connection: defining it again would make SQLite prepare every statement again."""
     key = id(connection)
 
     def token(gate: str) -> str | None:
@@ -48,15 +48,15 @@ def install(connection: sqlite3.Connection, gate: str, table: str) -> None:
     if others:
         raise UsageError(f"{table} is behind the gate {others[0]} already: remove that first")
     remove(connection, gate, [table])
-    said = _text(
-        f"nightlatch: {table} is behind the gate {gate}, and the token that was offered does not stand there. "
+    refusal = _text(
+        f"nightlatch: {table} is behind the gate {gate}, and the token that was offered is not its current one. "
         f"Nothing was written. Write inside gates.Sql({gate!r}).transaction(connection, lease)"
     )
     for verb in _VERBS:
         connection.execute(
             f"CREATE TRIGGER {_name(_trigger(gate, table, verb))} BEFORE {verb.upper()} ON {_name(table)} BEGIN "
-            f"SELECT RAISE(ABORT, {said}) WHERE NOT EXISTS (SELECT 1 FROM nightlatch_mark WHERE gate = {_text(gate)} "
-            f"AND token || ':' || grant_id || ':' || lease = {FUNCTION}({_text(gate)})); END"
+            f"SELECT RAISE(ABORT, {refusal}) WHERE NOT EXISTS (SELECT 1 FROM nightlatch_mark "
+            f"WHERE gate = {_text(gate)} AND token || ':' || grant_id || ':' || lease = {FUNCTION}({_text(gate)})); END"
         )
 
 
@@ -88,7 +88,7 @@ def _gates(connection: sqlite3.Connection, table: str) -> list[str]:
 
 
 def _spelled(connection: sqlite3.Connection, table: str) -> str:
-    """The table's name as it was made; SQLite does not mind how it is spelled. Raises if it can have no triggers."""
+    """The table's name as it was created, since SQLite ignores case. Raises if it cannot have triggers."""
     row = connection.execute(
         "SELECT name, type, sql FROM sqlite_master WHERE name = ? COLLATE NOCASE", (table,)
     ).fetchone()

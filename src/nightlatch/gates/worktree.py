@@ -1,4 +1,4 @@
-"""The repository that a push comes from: its tip, what is written into it, and how it follows a branch that moved."""
+"""The repository that a push comes from: its tip, the trailers added to it, and rebasing onto a branch that moved."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _REMOTE = 900.0  # and for one that does: a push of much, with the hooks of both
 
 
 class Worktree:
-    """The repository in `folder`. What stands in HEAD is what is pushed."""
+    """The repository in `folder`. Its HEAD is what is pushed."""
 
     def __init__(self, folder: str, *, config: str = "", guard: str = "") -> None:
         """`config`: settings for talking to the remote that `folder` itself lacks, as a fresh clone does.
         `guard`: a folder of `guarded.make`, for a repository whose own settings and hooks are not trusted."""
         self.folder = os.path.abspath(folder)
         self._config = ("-c", f"include.path={config}") if config else ()
-        # Unlike the store's pushes these are the holder's work, and end with it.
+        # Unlike the store's pushes, these are the holder's work and end with it.
         self._env = {**environment(), **{name: os.environ[name] for name in (tree.LINEAGE,) if name in os.environ}}
-        self._env.pop(store_url.ENV, None)  # the store's password is none of the business of the repository's hooks
+        self._env.pop(store_url.ENV, None)  # the repository's hooks must not see the store's password
         self._guard, self._settings = guard, [word for text in guarded.SETTINGS for word in ("-c", text)] * bool(guard)
         if guard:
             self._env |= guarded.environment(self.folder, guard)
-        # Nobody is there to edit anything.
+        # There is nobody to edit anything.
         self._env |= {"GIT_EDITOR": "true", "GIT_SEQUENCE_EDITOR": "true"}
 
     def branch(self) -> str:
@@ -45,19 +45,19 @@ class Worktree:
         return out
 
     def tip(self) -> str:
-        code, out, said = self.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+        code, out, err = self.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
         if code:
-            raise UsageError(f"there is no commit to push in {self.folder} ({_last_line(said) or 'HEAD is empty'})")
+            raise UsageError(f"there is no commit to push in {self.folder} ({_last_line(err) or 'HEAD is empty'})")
         return out
 
     def set_tip(self, commit: str) -> None:
         """Name another commit with the same files as the tip."""
-        code, _, said = self.run("update-ref", "HEAD", commit)
+        code, _, err = self.run("update-ref", "HEAD", commit)
         if code:
-            raise GateUnreachable(f"HEAD of {self.folder} could not be set to {commit} ({_last_line(said)})")
+            raise GateUnreachable(f"HEAD of {self.folder} could not be set to {commit} ({_last_line(err)})")
 
     def track(self, remote: str, branch: str, commit: str) -> None:
-        """Remember where the remote's branch stands, as `git push` does for a remote that is fetched as usual."""
+        """Update the remote-tracking branch, as `git push` does for a remote with the usual fetch settings."""
         _, specs, _ = self.run("config", "--get-all", f"remote.{remote}.fetch")
         if f"+refs/heads/*:refs/remotes/{remote}/*" in specs.splitlines():
             self.run("update-ref", "-m", "nightlatch push", f"refs/remotes/{remote}/{branch}", commit)
@@ -66,7 +66,7 @@ class Worktree:
         return self.run("merge-base", "--is-ancestor", ancestor, commit)[0] == 0
 
     def merge_base(self, url: str, ref: str, base: str, tip: str) -> str:
-        """The newest commit that `base`, which the branch has, and `tip` share; "" if none. Fetches what is missing."""
+        """The newest commit that `base`, the branch's tip, and `tip` share; "" if none. Fetches `base` if needed."""
         code, out, _ = self.run("merge-base", base, tip)
         if code > 1:  # base is not here yet
             self.fetch(url, ref, base)
@@ -74,12 +74,12 @@ class Worktree:
         return out if code == 0 else ""
 
     def fetch(self, url: str, ref: str, wanted: str) -> None:
-        """Bring over what the branch has that is not here."""
+        """Fetch the branch, unless the commit `wanted` is here already."""
         if self.run("cat-file", "-e", f"{wanted}^{{commit}}")[0] == 0:
             return
-        code, _, said = self.fetch_into(url, ref, timeout=_REMOTE)
+        code, _, err = self.fetch_into(url, ref, timeout=_REMOTE)
         if code:
-            raise GateUnreachable(f"{ref} of {url} could not be fetched ({_last_line(said)}). Nothing was pushed")
+            raise GateUnreachable(f"{ref} of {url} could not be fetched ({_last_line(err)}). Nothing was pushed")
 
     def fetch_into(self, url: str, ref: str, kept: str = "", *, timeout: float) -> tuple[int, str, str]:
         """`git fetch` of one ref, kept under the name `kept` if there is one."""
@@ -87,29 +87,29 @@ class Worktree:
         return self.run(*self._config, *words, f"+{ref}:{kept}" if kept else ref, timeout=timeout)
 
     def rebase_onto(self, base: str, branch: str) -> str:
-        """Put our commits on top of `base`; returns the new tip. `Conflict`: everything is as it was before."""
+        """Rebase our commits onto `base`; returns the new tip. On `Conflict` everything is as it was before."""
         before = self.tip()
-        code, out, said = self.run("-c", "rebase.autoStash=true", "rebase", "--quiet", base)
+        code, out, err = self.run("-c", "rebase.autoStash=true", "rebase", "--quiet", base)
         if code == 0:
             return self.tip()
         self.run("rebase", "--abort")
         files = sorted({line.rpartition(" in ")[2] for line in out.splitlines() if line.startswith("CONFLICT")})
         raise Conflict(
             f"somebody else's push to {branch} conflicts with this one"
-            + (f" in {', '.join(files)}" if files else f" ({_last_line(said)})")
+            + (f" in {', '.join(files)}" if files else f" ({_last_line(err)})")
             + f". It needs a person: nothing was pushed, and the work is kept in {self.folder} as {before[:12]}. "
             f"There: git pull --rebase, resolve, then push it (from a run's workspace, whose own push is off, with git "
             f"push URL HEAD:{branch}, and then nightlatch resolve RUN done)"
         )
 
     def add_trailers(self, tip: str, trailers: Mapping[str, str]) -> str:
-        """The same commit with trailers that tell where it came from; itself where it must stay as it is.
+        """The same commit with trailers that say where it came from, as the new HEAD.
 
-        A commit with a signature, or one that others have already, keeps its name.
+        A commit with a signature, or one that others already have, is returned unchanged.
         """
-        code, content, said = self.run("cat-file", "commit", tip)
+        code, content, err = self.run("cat-file", "commit", tip)
         if code:
-            raise UsageError(f"{tip} cannot be read in {self.folder} ({_last_line(said)})")
+            raise UsageError(f"{tip} cannot be read in {self.folder} ({_last_line(err)})")
         head, _, message = content.partition("\n\n")
         if "\ngpgsig" in head or self._is_shared(tip):
             return tip
@@ -117,12 +117,12 @@ class Worktree:
         if signed.strip() == message.strip():
             return tip
         made = self._write(f"{head}\n\n{signed}")
-        # The content is the same, so whatever is checked out stays right; only if nobody moved HEAD meanwhile.
+        # The files are the same, so the checkout stays valid. Only if nothing else has moved HEAD meanwhile.
         self.run("update-ref", "-m", "nightlatch push: trailers", "HEAD", made, tip)
         return made
 
     def _is_shared(self, tip: str) -> bool:
-        """Whether a remote branch or a tag contains it: then others may have it."""
+        """Does a remote branch or a tag contain it? Then others may have it."""
         return bool(self.run("for-each-ref", "--count=1", "--contains", tip, "refs/remotes", "refs/tags")[1])
 
     def _with_trailers(self, message: str, trailers: Mapping[str, str]) -> str:
@@ -131,9 +131,9 @@ class Worktree:
         return message if code else f"{out}\n"
 
     def _write(self, commit: str) -> str:
-        code, made, said = self.run("hash-object", "-t", "commit", "-w", "--stdin", stdin=commit)
+        code, made, err = self.run("hash-object", "-t", "commit", "-w", "--stdin", stdin=commit)
         if code:
-            reason = _last_line(said) or "git says nothing"
+            reason = _last_line(err) or "git says nothing"
             raise GateUnreachable(f"no commit can be written in {self.folder} ({reason}). Nothing was pushed")
         return made
 
@@ -145,21 +145,18 @@ class Worktree:
     def run(
         self, *words: str, stdin: str = "", timeout: float = _LOCAL, env: Mapping[str, str] | None = None
     ) -> tuple[int, str, str]:
-        """(exit code, what it printed, what it complained of). Raises `program.Unfinished` when it hangs."""
-        code, out, err = self._start(*words, stdin=stdin, env=env).finish(timeout)
-        return code, out.decode(errors="surrogateescape").strip("\n"), err.decode(errors="replace")
-
-    def _start(self, *words: str, stdin: str = "", env: Mapping[str, str] | None = None) -> program.RunningProgram:
+        """(exit code, stdout, stderr). Raises `program.Unfinished` if it hangs."""
+        if self._guard:
+            guarded.check(self.folder, self._guard)
+        argv = ["git", "-C", self.folder, *self._settings, *words]
         fed = stdin.encode(errors="surrogateescape")  # a message may be in any encoding
         try:
-            if self._guard:
-                guarded.check(self.folder, self._guard)
-            argv = ["git", "-C", self.folder, *self._settings, *words]
-            return program.start(argv, env={**self._env, **(env or {})}, stdin=fed)
+            code, out, err = program.run(argv, env={**self._env, **(env or {})}, stdin=fed, timeout=timeout)
         except FileNotFoundError as error:
             raise GateUnreachable("git is not installed: install git 2.24 or newer") from error
+        return code, out.decode(errors="surrogateescape").strip("\n"), err.decode(errors="replace")
 
 
-def _last_line(said: str) -> str:
-    lines = [line.strip() for line in said.splitlines() if line.strip() and not line.startswith("hint:")]
+def _last_line(err: str) -> str:
+    lines = [line.strip() for line in err.splitlines() if line.strip() and not line.startswith("hint:")]
     return lines[-1].removeprefix("fatal: ").removeprefix("error: ") if lines else ""

@@ -126,7 +126,7 @@ PROGRESS = EntryKind(
 USAGE = EntryKind(
     "usage",
     "used" + "".join(f"[ {unit}={{{unit}}}]" for unit in UNITS) + "[ for {item}][, model {model}]",
-    tells=RUN, often=True, run=" ".join(UNITS) + " model kind source item tag id",
+    tells=RUN, often=True, run=" ".join(UNITS) + " model kind source item tag agent id",
 )  # fmt: skip
 
 # ── what people decide of a run, and observers see ──
@@ -152,6 +152,15 @@ PLAN = EntryKind(
     job="key status exit_code reason effects steps elapsed left_out",
 )  # fmt: skip
 CUT = EntryKind("cut", "{by} removed what was older than the retention", job="runs by before seq hash links")
+
+# ── a job's slots ──
+
+DEFINED = EntryKind("defined", "another definition is in force[, by {by}]: {definition}", job="definition was by")
+PAUSED = EntryKind("paused", "{by} paused it[ until {until}][: {reason}]", job="by until reason")
+UNPAUSED = EntryKind("unpaused", "{by} ended the pause", job="by")
+SLOT_SKIPPED = EntryKind("slot-skipped", "{by} skipped the slot {slot}", job="slot by")
+SET_BACK = EntryKind("set-back", "its slots go on from {to}, not from {was}: the clock was ahead", job="was to era by")
+STRUCK = EntryKind("struck", "{slots} slots beyond {time} do not count: the clock was ahead", job="time era slots")
 
 # ── publishing ──
 

@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from ..errors import LeaseLost
     from .audit import AuditResult
     from .effects import Effects
+    from .holds import Holds
     from .items import Items
     from .nested import NestedLedger
     from .records import Attempt, Entry, Pruned, RunRow, Usage
+    from .slots import Slots
     from .step_log import StepLog, StepWriter
     from .writer import Writer
 
@@ -285,11 +287,25 @@ class Ledger:
         return list(map(RUN.read, self._tables.read(_HANDLED, since=_ms(run.started), grant=run.grant, id=run.id)))
 
     @property
+    def slots(self) -> Slots:
+        """What became of the jobs' slots."""
+        from .slots import Slots
+
+        return Slots(self._tables)
+
+    @property
     def effects(self) -> Effects:
         """What was done to the outside world, and what is in doubt."""
         from .effects import Effects
 
         return Effects(self._tables)
+
+    @property
+    def holds(self) -> Holds:
+        """Calls to models that are in flight."""
+        from .holds import Holds
+
+        return Holds(self._tables)
 
     def heads(self) -> list[str]:
         """The head of every job's chain, to be kept elsewhere."""

@@ -107,6 +107,7 @@ class Used:
     source: str = ""  # where the figure comes from: a report of the command's, or its final output
     item: str = ""  # of a batch, or a step
     tag: str = ""
+    agent: str = ""  # the subagent that made the call
 
 
 RUN = TypedTable("run", RunRow)

@@ -1,4 +1,4 @@
-"""What is said of a lease that another holds: who, since when, until when, and what to type."""
+"""The message about a lease that another holds: the holder, since when, until when, and what to type."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def sentence(record: Record | None, name: str) -> str:
     if record is None or not record.grant:
-        return f"{name} was held by another a moment ago. Try again, or wait for it with --wait 60s"
+        return f"another holder had {name} a moment ago. Try again, or wait for it with --wait 60s"
     return (
         f"{name} is held by {record.holder} since {time_of(record.since)}, {ending(record)}, token {record.token}. "
         f"Wait for it with --wait {duration.show(max(record.ttl, 1))}, or look: {advice.command('lease', 'show', name)}"
@@ -23,10 +23,12 @@ def sentence(record: Record | None, name: str) -> str:
 
 def lost_sentence(record: Record | None, name: str) -> str:
     if record is None or not record.grant:
-        return f"the lease {name} is not held under this grant: it was released. Acquire it again"
+        return (
+            f"the lease {name} is not held under this grant: it was released or taken over. Stop, or acquire it again"
+        )
     return (
         f"the lease {name} is not held under this grant: {record.holder} has it since {time_of(record.since)}, "
-        f"token {record.token}. Stop what you do under it"
+        f"token {record.token}. Stop what you are doing under it"
     )
 
 

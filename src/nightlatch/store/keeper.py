@@ -1,4 +1,4 @@
-"""The keeper: renews a grant from a thread of its own, and knows at any moment how far it can be trusted."""
+"""The keeper: a thread that renews a grant, and knows at any moment whether the lease is still held."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 class Keeper:
     """Keeps one grant from its acquire to its release or loss.
 
-    `tenure` starts at the clock as it was before the acquire was sent. A renewal that fails is
-    *unknown* and tried again; one that finds another grant is *lost*, and lost is final. `on_tenure`
-    is called from the keeper's thread, `on_lost` once, from whichever thread notices.
+    `tenure` starts at the time that was read before the acquire was sent. A renewal that fails is *unknown* and tried
+    again; one that finds another grant is *lost*, and lost is final. `on_tenure` is called from the keeper's thread,
+    `on_lost` once, from the thread that notices it.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Keeper:
         self._on_tenure, self._on_lost, self._now = on_tenure, on_lost, now
         self._lost: LeaseLost | None = None
         self._state = _thread.allocate_lock()  # guards _tenure and _lost
-        self._stop = _thread.allocate_lock()  # let go of to end the thread
+        self._stop = _thread.allocate_lock()  # released to end the thread
         self._running = _thread.allocate_lock()  # held by the thread as long as it lives
         self._stop.acquire()
         self._running.acquire()
@@ -52,10 +52,9 @@ class Keeper:
         return self._lost
 
     def check(self) -> None:
-        """Return while the lease is surely held; raise LeaseLost when it is not.
+        """Return if the lease is certainly held; raise LeaseLost if it is lost.
 
-        When the last confirmation is old, wait for the next: this is the moment in which a supervised
-        tree stands frozen.
+        When the last confirmation is old, wait for the next: meanwhile a supervised tree is frozen.
         """
         while not self.lost:
             if self._now() < self._tenure.freeze_at:
@@ -80,7 +79,7 @@ class Keeper:
             self._running.release()
 
     def _renew(self) -> float:
-        """Ask once; returns when to ask next."""
+        """Renew once; returns when to do it next."""
         started = self._now()
         try:
             self._store.renew(self._name, self._grant, self._tenure.ttl)
@@ -93,7 +92,7 @@ class Keeper:
         return self._tenure.renew_at
 
     def _sleep_until(self, when: float) -> bool:
-        """False when there is nothing left to keep. In slices: a wait does not count time in suspend."""
+        """False when there is nothing left to keep. In slices: a wait does not count the time in suspend."""
         while not self.lost:
             left = when - self._now()
             if left <= 0:
@@ -105,7 +104,7 @@ class Keeper:
 
     def _confirm(self, tenure: Tenure) -> None:
         with self._state:
-            # Woken so late that even the old tenure is over, it was lost before the store said yes.
+            # Woken so late that even the old tenure is over: the lease was lost before the store answered.
             if self._lost or self._now() >= max(self._tenure.end_at, tenure.end_at):
                 return
             self._tenure = tenure
@@ -115,7 +114,7 @@ class Keeper:
         self._lose(
             LeaseLost(
                 f"the lease {self._name} could not be renewed in time; another may hold it by now. "
-                f"Stop what you do under it",
+                f"Stop what you are doing under it",
                 reason="expired",
             )
         )

@@ -1,4 +1,4 @@
-"""Waiting for a lease on a store that sends no word of its release: look again, ever less often."""
+"""Waiting for a lease on a store that does not notify of releases: try again, at growing intervals."""
 
 from __future__ import annotations
 

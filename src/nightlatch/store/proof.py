@@ -1,7 +1,7 @@
-"""Is the holder of a grant gone? And nothing of it left that still works?
+"""Is the holder of a grant gone, with every process it started?
 
 A lease moves before its TTL only on proof: the holder's lifetime lock is free AND nothing of its tree is left, by every
-proof that this machine has (system/remains.py). Whatever cannot be proven waits for the TTL.
+proof that this machine has (system/remains.py). Without proof the challenger waits for the TTL.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def gone(record: Record) -> bool:
     if not identity.same_machine(holder):
         return False
     if not identity.same_boot(holder):
-        # A free lock besides: a container or a restored machine can show another boot id and yet live.
+        # The lock must be free too: a container or a restored machine can show another boot id and yet be alive.
         return bool(holder.lifetime) and lifetime.is_over(holder.lifetime)
     if holder.pidns != identity.pid_namespace():
         return False  # its processes cannot be seen from here
@@ -29,8 +29,8 @@ def gone(record: Record) -> bool:
 
 
 def end_survivors(record: Record) -> list[str]:
-    """The TTL has passed. What still runs under the grant on this machine must not work on; returns, for people to
-    read, who cannot be proven gone."""
+    """End what still runs under the grant on this machine, since its TTL has passed. Returns, for people to read, the
+    processes that cannot be proven gone."""
     holder = record.holder
     if holder.lifetime and identity.same_boot(holder) and holder.pidns == identity.pid_namespace():
         return _end(record)

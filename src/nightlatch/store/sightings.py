@@ -1,4 +1,4 @@
-"""Expiry by observation, where no clock can be compared: how long has this record stood unchanged?
+"""Expiry by observation, where clocks cannot be compared: for how long has this record been unchanged?
 
 Kept on disk, so that two firings of a cron line are enough to take over from a machine that is gone.
 """
@@ -17,7 +17,7 @@ MARGIN = 1.25  # two machines' clocks may tick at slightly different rates
 
 
 def lapsed(folder: str, record: Record) -> bool:
-    """Has the record stood unchanged for longer than its TTL, by this machine's own clock?"""
+    """Has the record been unchanged for longer than its TTL, by this machine's clock?"""
     path = os.path.join(durable.private_folder(os.path.join(folder, "seen")), record.name.replace("/", "%"))
     version = f"{record.grant} {record.version}"
     here = f"{identity.boot()} {identity.time_namespace()}"

@@ -1,10 +1,9 @@
 """A store in an SQL database, written once for SQLite and PostgreSQL.
 
-Each verb is one statement, atomic by itself, so nothing here depends on isolation levels or on one
-connection. `{now}` is the clock that decides (the server's, or this boot's), `{wall}` the wall clock,
-`{share}` what it takes to read a row that must not change before we commit, `{prefix}` the schema that
-the tables stand in, `{notify}` what tells waiters of a release, `{alone}` whether nobody else is acquiring
-the same name in this moment.
+Each verb is one statement, atomic by itself, so nothing here depends on isolation levels or on one connection. `{now}`
+is the clock that decides (the server's, or this boot's), `{wall}` the wall clock, `{share}` locks a row that must not
+change before we commit, `{prefix}` is the schema of the tables, `{notify}` notifies waiters of a release, `{alone}` is
+true if nobody else is acquiring the same name at this moment.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 # `excluded.token` is that clock, read once: read twice, it could step back in between.
 _NEXT = "CASE WHEN lease.token >= excluded.token THEN lease.token + 1 ELSE excluded.token END"
 
-# The first WHERE only looks, and lets one at a time go on: ON CONFLICT locks the row before it asks, so losers
+# The first WHERE only reads, and lets one at a time go on: ON CONFLICT locks the row before it compares, so losers
 # would queue on it, and the winner's release behind them.
 _ACQUIRE = f"""
 INSERT INTO {{prefix}}lease (name, token, previous, grant_id, holder, ttl, clock, expires, since, until, version, gates,
@@ -62,8 +61,8 @@ SET expires = {now} + :ttl, until = {wall} + :ttl, ttl = :ttl, clock = :clock, v
 WHERE name = :name AND grant_id = :grant RETURNING token
 """
 
-# It need not wait for the disk: a release that a crash of the server forgets costs its TTL, no more, and the next
-# grant's own commit takes it along.
+# It need not wait for the disk: a release that a server crash forgets only costs the rest of its TTL, and the commit of
+# the next grant flushes it too.
 _RELEASE = """
 UPDATE {prefix}lease SET grant_id = NULL, until = {wall}, version = version + 1
 WHERE name = :name AND grant_id = :grant RETURNING token{notify}
@@ -83,7 +82,7 @@ FROM {prefix}lease
 _HELD = "SELECT 1 FROM {prefix}lease WHERE name = :name AND grant_id IS NOT NULL AND grant_id <> :grant"
 
 # Above the clock too, as an acquire is: a store that forgot its grants may have handed out `above` + 1 before.
-# The clock is read once here too (`moment`). A person who raises it answers for all older marks.
+# The clock is read once here too (`moment`). A person who raises the token vouches for all older marks.
 _RAISE_MINE = """
 UPDATE {prefix}lease SET version = lease.version + 1, token =
   CASE WHEN lease.token >= moment.wall AND lease.token >= :above THEN lease.token + 1
@@ -252,16 +251,13 @@ class SqlStore:
         return self._db.listen(name) or PollingWaiter(every=self._db.poll_every)
 
     def may_expire_by_observation(self, record: Record) -> bool:
-        """May a record that no clock here can judge be taken by watching it stand still?
-
-        On a server it was left there by a clock that has stepped back since.
-        """
+        """On a server such a record was written before the server's clock was set back."""
         if self._db.many_machines or identity.same_machine(record.holder):
             return True
         raise StoreUnreachable(
             f"the store {self.url} is also used by another machine ({record.holder} holds {record.name}), and one "
-            f"SQLite file cannot serve two. Share leases with --store postgresql://… or git+origin; if that machine "
-            f"is gone for good (a restored disk, a rebuilt container): "
+            f"SQLite file cannot serve two machines. Share leases with --store postgresql://… or git+origin; if that "
+            f"machine is gone for good (a restored disk, a rebuilt container): "
             f"{advice.command('lease', 'release', record.name, '--force')}"
         )
 
@@ -269,11 +265,11 @@ class SqlStore:
         return float(self._read("SELECT {wall}")[0][0]) / 1000
 
     def pending(self) -> list[str]:
-        """The statements that would bring the tables up to date; they are run at the first use of the store."""
+        """The statements that would bring the tables up to date; the first use of the store runs them."""
         return self._db.pending()
 
     def forget(self, name: str) -> None:
-        """Remove all that is known of a lease, for a name that is never used again: its token would begin anew."""
+        """Remove everything about a lease. Only for a name that is never used again: its token would start over."""
         for table, column in (("done", "scope"), ("gate", "name"), ("job", "job"), ("lease", "name")):
             self._db.write(f"DELETE FROM {self._db.prefix}{table} WHERE {column} = :name RETURNING 1", name=name)
 
@@ -294,7 +290,7 @@ class SqlStore:
         return self._db.write(self._sql(sql), patience=max(request_timeout(ttl), 0.1), **values)
 
     def _sql(self, sql: str) -> str:
-        """The statement as this database speaks it, made once."""
+        """The statement in this database's dialect, made once."""
         if sql not in self._spoken:
             words = ("now", "wall", "share", "unlocked", "prefix", "notify", "alone")
             self._spoken[sql] = sql.format(**{word: getattr(self._db, word) for word in words})

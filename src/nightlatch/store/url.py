@@ -1,4 +1,4 @@
-"""A store by its URL."""
+"""Stores by URL."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _shared: dict[str, Store] = {}
 
 
 def resolve(url: str | None) -> str:
-    """The URL in force: the one given, the environment's, or the default file of this user."""
+    """The URL to use: `url`, the environment's, or this user's default file."""
     if url is not None:
         checks.text(url, "the store's URL", empty=True)
     found = url or os.environ.get(ENV) or f"sqlite:///{storage.state_folder()}/nightlatch.db"

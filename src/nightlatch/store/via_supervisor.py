@@ -1,7 +1,7 @@
-"""The store by way of a supervisor: `NIGHTLATCH_STORE=via:SOCKET`.
+"""The store's URL from the supervisor: `NIGHTLATCH_STORE=via:SOCKET`.
 
-A store's password does not belong into the environment of a command under `nightlatch lock`, where every program
-sees it, and every log that an environment is dumped into. So its supervisor keeps the URL, and Nightlatch's own
+The environment of a command under `nightlatch lock` must not hold the store's password: every program that it starts
+would see it, and logs that dump the environment would record it. So the supervisor keeps the URL, and Nightlatch's own
 commands ask for it through a private socket.
 """
 
@@ -17,11 +17,13 @@ _known: dict[str, str] = {}  # by path
 
 
 def ask(path: str) -> str:
-    """The store's URL. A password that came from PGPASSWORD goes back there, for this process alone."""
+    """The store's URL. If the password came from PGPASSWORD, it is set there again, in this process only."""
     if path not in _known:
         answer = _answer(path)
         if not answer.get("ok"):
-            raise StoreUnreachable(f"the supervisor did not say which store this is: {answer.get('error')}")
+            raise StoreUnreachable(
+                f"the supervisor did not name its store: {answer.get('error')}. Name the store: --store URL"
+            )
         if answer.get("password"):
             os.environ["PGPASSWORD"] = str(answer["password"])
         _known[path] = str(answer["url"])
@@ -29,7 +31,7 @@ def ask(path: str) -> str:
 
 
 def grant_for(path: str) -> str:
-    """The grant that the socket at `path` knows: that of the lease it was opened for, which may be an outer one."""
+    """The grant that the socket at `path` was opened for: this process's own, or that of a run around it."""
     grants = [os.environ.get("NIGHTLATCH_GRANT", ""), *os.environ.get("NIGHTLATCH_LINEAGE", "").split()]
     return next((grant for grant in grants if grant.startswith(os.path.basename(path))), "")
 
@@ -46,7 +48,7 @@ def _answer(path: str) -> dict[str, object]:
             while not text.endswith(b"\n"):
                 more = line.recv(1 << 16)
                 if not more:
-                    raise ConnectionResetError("it hung up")
+                    raise ConnectionResetError("it closed the connection")
                 text += more
         except OSError as error:
             raise StoreUnreachable(

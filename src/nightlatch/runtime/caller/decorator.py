@@ -19,7 +19,7 @@ from ...errors import UsageError
 from ..shared.job import here
 from ..shared.plan import Plan
 from ..shared.verdict import Verdict
-from .start import metered, signature, supervised, supervised_dry_run
+from .start import signature, supervised, supervised_dry_run
 
 if TYPE_CHECKING:
     from ...core.keywords import JobOptions
@@ -78,17 +78,17 @@ def job(
 
     def decorate(function: F) -> Supervisable:
         checks.function(function, "a job")
-        told = check_name(getattr(function, "__name__", "") if name is None else name)
+        job_name = check_name(getattr(function, "__name__", "") if name is None else name)
         try:
-            declared = _declared(told, key, store, options)
+            declared = _declared(job_name, key, store, options)
         except UsageError as error:
-            error.args = (f"the job {told}: {error}",)
+            error.args = (f"the job {job_name}: {error}",)
             raise
 
         def start(args: Any, kwargs: Any) -> Job:
             made = _key(key, function, args, kwargs)
             if made == "":
-                raise UsageError(f"the key of {told} is empty: return a text that names what is processed")
+                raise UsageError(f"the key of {job_name} is empty: return a text that names what is processed")
             job = replace(declared, key=made or "", target=_target(function, args, kwargs))
             return here(job.check(as_keyword), as_keyword)
 
@@ -115,7 +115,7 @@ def _declared(name: str, key: object, store: str | None, options: Mapping[str, o
     if key is not None and not callable(key):
         checks.text(key, "key")
     reports = {"progress": "report"} if options.get("stall") and not options.get("progress") else {}
-    given = read(Job, metered(options) | reports, DECORATOR, as_keyword)
+    given = read(Job, {**options} | reports, DECORATOR, as_keyword)
     nothing = Function(where=name, arguments="{}", path=(), interpreter=sys.executable)
     made = Job(name=name, target=nothing, **given).check(as_keyword)
     if made.slot:

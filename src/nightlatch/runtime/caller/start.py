@@ -18,7 +18,7 @@ from ..shared.verdict import Verdict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from subprocess import Popen
     from typing import Any, Unpack
 
@@ -33,20 +33,16 @@ def run(name: str, command: str | Sequence[str], *, store: str | None = None, **
 
     A list is the command's words, a text a line for the shell. The options are those of `nightlatch run`, under the
     same names: `keep_awake=True` is `--keep-awake`. `slot` is a schedule, whose newest due time becomes the key.
-    `budget` is "usd=2,usd/day=10" or {"usd": 2, "usd/day": 10}; the command reports with `nightlatch spend`, unless
-    meter="output". `env` is {"NAME": "value"}. Returns how it ended, whatever that is; raises `Busy` while another
-    holds the job, `InDoubt` if a person has to decide first, and other errors if it could not be started.
+    `budget` is "usd=2,usd/day=10" or {"usd": 2, "usd/day": 10}; calls to models are metered on their way, unless
+    meter="report" (the command calls `nightlatch spend`) or meter="output". `env` is {"NAME": "value"}. Returns how it
+    ended, whatever that is; raises `Busy` while another holds the job, `InDoubt` if a person has to decide first, and
+    other errors if it could not be started.
 
     A supervisor process does the work: it goes on if this one is killed.
     """
     words = ["sh", "-c", checks.text(command, "the command")] if isinstance(command, str) else _words(command)
     target = Command(words=tuple(words))
-    return supervised(read(check_name(name), target, metered(options), CALL, as_keyword), store=store)
-
-
-def metered(options: Mapping[str, object]) -> dict[str, Any]:
-    """In Python, what has a budget reports what it uses unless it is said otherwise."""
-    return {**options, **({"meter": "report"} if options.get("budget") and not options.get("meter") else {})}
+    return supervised(read(check_name(name), target, options, CALL, as_keyword), store=store)
 
 
 def signature(function: Callable[..., Any], where: str) -> inspect.Signature:

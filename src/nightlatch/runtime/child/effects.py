@@ -57,17 +57,17 @@ def _is_proof(one: object) -> bool:
 
 
 def effect(memory: StepMemory, wanted: EffectRequest, retry: Retry) -> Work[Any]:
-    whose = {"key": wanted.key, "scope": wanted.scope}
+    named = {"key": wanted.key, "scope": wanted.scope}
     failure: Exception | None = None  # of this call
     tries, patience = 0, FIRST_PAUSE
     while True:
-        told = yield from _begin(memory, wanted, whose)
-        if told["status"] == DONE:
-            return _read(told["result"])
-        if told["status"] == PLANNED:
+        reply = yield from _begin(memory, wanted, named)
+        if reply["status"] == DONE:
+            return _read(reply["result"])
+        if reply["status"] == PLANNED:
             return Planned(wanted.key)
-        if told["status"] == "probe":
-            found, unsettled = yield from _probe(memory, wanted, whose)
+        if reply["status"] == "probe":
+            found, unsettled = yield from _probe(memory, wanted, named)
             if found is not None and found is not False:
                 return None if found is True else found
             if unsettled:
@@ -89,7 +89,7 @@ def effect(memory: StepMemory, wanted: EffectRequest, retry: Retry) -> Work[Any]
             proven = wanted.proven(error)
             # Without a probe a doubt is raised by this: nobody but a person can tell.
             yield memory.ask(
-                "effect-ended", **whose, status=FAILED if proven else IN_DOUBT, reason=_why(error, proven)
+                "effect-ended", **named, status=FAILED if proven else IN_DOUBT, reason=_why(error, proven)
             )  # fmt: skip
             failure = error
             if proven:
@@ -100,7 +100,7 @@ def effect(memory: StepMemory, wanted: EffectRequest, retry: Retry) -> Work[Any]
             continue
         except BaseException as stop:  # told to stop in the middle of it
             try:
-                yield memory.ask("effect-ended", **whose, status=IN_DOUBT, reason=_why(stop, False))
+                yield memory.ask("effect-ended", **named, status=IN_DOUBT, reason=_why(stop, False))
             except Error:
                 pass  # what matters is that it stops; its supervisor says the same when it is gone
             raise
@@ -110,24 +110,24 @@ def effect(memory: StepMemory, wanted: EffectRequest, retry: Retry) -> Work[Any]
             if len(text) > _LONGEST_RESULT:
                 raise UsageError(f"the result of the effect {wanted.key!r} is too long to be recorded: return an id")
         finally:  # what is done is done, also if what it returned cannot be kept
-            yield memory.ask("effect-ended", **whose, status=DONE, result=text if len(text) <= _LONGEST_RESULT else "")
+            yield memory.ask("effect-ended", **named, status=DONE, result=text if len(text) <= _LONGEST_RESULT else "")
         return as_recorded(result, text)
 
 
-def _begin(memory: StepMemory, wanted: EffectRequest, whose: dict[str, str]) -> Work[dict[str, Any]]:
-    asking = _Begin(
+def _begin(memory: StepMemory, wanted: EffectRequest, named: dict[str, str]) -> Work[dict[str, Any]]:
+    beginning = _Begin(
         memory.ask(
-            "effect", **whose, input=wanted.input, lasting=wanted.deadline, settle=wanted.settle,
+            "effect", **named, input=wanted.input, lasting=wanted.deadline, settle=wanted.settle,
             probes=wanted.probe is not None,
         )
     )  # fmt: skip
     try:
-        return (yield asking)  # type: ignore[no-any-return]
+        return (yield beginning)  # type: ignore[no-any-return]
     except BaseException as stop:
-        if asking.answer == "begun":  # for nobody
-            yield memory.ask("effect-ended", **whose, status=FAILED, reason=f"{reason_of(stop)} before it was done")
-        elif asking.answer == "probe":
-            yield from _unknown(memory, whose, stop)
+        if beginning.answer == "begun":  # for nobody
+            yield memory.ask("effect-ended", **named, status=FAILED, reason=f"{reason_of(stop)} before it was done")
+        elif beginning.answer == "probe":
+            yield from _unknown(memory, named, stop)
         raise
 
 
@@ -143,44 +143,44 @@ class _Begin(SupervisorRequest):
     async def later(self) -> Any:
         import asyncio
 
-        asked = asyncio.ensure_future(super().later())
+        request = asyncio.ensure_future(super().later())
         try:
-            return await asyncio.shield(asked)
+            return await asyncio.shield(request)
         except asyncio.CancelledError:
-            await asyncio.wait([asked])
-            if not asked.cancelled() and not asked.exception():
-                self.answer = asked.result()["status"]
+            await asyncio.wait([request])
+            if not request.cancelled() and not request.exception():
+                self.answer = request.result()["status"]
             raise
 
 
-def _unknown(memory: StepMemory, whose: dict[str, str], stop: BaseException) -> Work[None]:
+def _unknown(memory: StepMemory, named: dict[str, str], stop: BaseException) -> Work[None]:
     """The probe did not come to its end."""
     try:
-        yield memory.ask("effect-probed", **whose, outcome="unknown", reason=reason_of(stop))
+        yield memory.ask("effect-probed", **named, outcome="unknown", reason=reason_of(stop))
     except Error:
         pass  # what matters is that it stops
 
 
-def _probe(memory: StepMemory, wanted: EffectRequest, whose: dict[str, str]) -> Work[tuple[Any, float]]:
+def _probe(memory: StepMemory, wanted: EffectRequest, named: dict[str, str]) -> Work[tuple[Any, float]]:
     """What the probe says: the result, True for done without one, None or False for not done. With the latter the
     seconds for which that is not to be believed."""
     assert wanted.probe
     try:
         found = yield Call(wanted.probe)
     except Exception as error:  # noqa: BLE001 - whatever it is, it does not tell
-        told = yield memory.ask("effect-probed", **whose, outcome="unknown", reason=reason_of(error))
-        return None, told["seconds"]  # too early to give up: later it may know
+        reply = yield memory.ask("effect-probed", **named, outcome="unknown", reason=reason_of(error))
+        return None, reply["seconds"]  # too early to give up: later it may know
     except BaseException as stop:
-        yield from _unknown(memory, whose, stop)
+        yield from _unknown(memory, named, stop)
         raise
     if found is None or found is False:
-        told = yield memory.ask("effect-probed", **whose, outcome=FAILED)
-        return None, told.get("seconds", 0.0)
+        reply = yield memory.ask("effect-probed", **named, outcome=FAILED)
+        return None, reply.get("seconds", 0.0)
     text = ""
     try:
         text = "" if found is True else serialised("probe of", wanted.key, found)
     finally:  # it is done, also if what was found cannot be kept
-        yield memory.ask("effect-probed", **whose, outcome=DONE, result=text)
+        yield memory.ask("effect-probed", **named, outcome=DONE, result=text)
     return found, 0.0
 
 

@@ -1,4 +1,4 @@
-"""Speaking to the run's supervisor, from inside a run. Each thread has a line of its own, which stays open."""
+"""Requests to the run's supervisor, from inside a run. Each thread keeps one connection open."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _thread = _local()
 
 
 def send(**request: Any) -> dict[str, Any]:
-    """Send one request and wait for the answer; raises what the supervisor answers with."""
+    """Send one request and return the reply; raises the error that the supervisor replies with."""
     connection: Connection | None = getattr(_thread, "line", None)
     if connection is None or connection.made_for != peer() or connection.is_cut:
         connection = _thread.connection = Connection()
@@ -28,18 +28,18 @@ def send(**request: Any) -> dict[str, Any]:
 
 
 def peer() -> tuple[str, str, int]:
-    """Where the supervisor listens, the grant, and who asks: a fork needs a line of its own."""
+    """The supervisor's socket, the grant, and our pid: a forked process needs its own connection."""
     return os.environ.get("NIGHTLATCH_SOCKET", ""), os.environ.get("NIGHTLATCH_GRANT", ""), os.getpid()
 
 
 def envelope() -> dict[str, str]:
-    """What goes into every line: the grant, and the batch's item that this works on."""
+    """What every request carries: the grant, and the batch item that this process works on."""
     path, grant, _ = peer()
     if not path:
-        raise UsageError("this works inside a run only: nightlatch run NAME -- CMD …")
+        raise UsageError("this works only inside a run: nightlatch run NAME -- CMD …")
     for outer in os.environ.get("NIGHTLATCH_LINEAGE", "").split():
         if outer.startswith(os.path.basename(path)):
-            grant = outer  # under `once` or `lock` inside the run, whose own grant the socket does not know
+            grant = outer  # under a nested `once` or `lock`: the socket knows only the run's own grant
     item = os.environ.get("NIGHTLATCH_STEP")
     return {"grant": grant, "item": item} if item else {"grant": grant}
 
@@ -50,11 +50,11 @@ def encoded(envelope: dict[str, str], request: dict[str, Any]) -> bytes:
     return json.dumps({**envelope, **request}).encode() + b"\n"
 
 
-def checked(answer: dict[str, Any]) -> dict[str, Any]:
-    """The answer, if it is one; else raises what it says."""
-    if answer.get("ok"):
-        return answer
-    raise raised(answer)
+def checked(reply: dict[str, Any]) -> dict[str, Any]:
+    """The reply; raises the error if it carries one."""
+    if reply.get("ok"):
+        return reply
+    raise raised(reply)
 
 
 def no_reply(error: OSError) -> Error:
@@ -62,7 +62,7 @@ def no_reply(error: OSError) -> Error:
 
 
 class Connection:
-    """A connection to the supervisor. For one thread at a time."""
+    """A connection to the supervisor, for one thread at a time."""
 
     def __init__(self) -> None:
         import json
@@ -90,8 +90,8 @@ class Connection:
 
     @property
     def is_cut(self) -> bool:
-        """Has the supervisor hung up, as it does on silent lines when there are too many? Or is there an answer that
-        nobody waited for, since the question was interrupted?"""
+        """Has the supervisor hung up, as it does on idle connections when there are too many? Or is there a reply to a
+        request whose sender was interrupted?"""
         try:
             self._socket.recv(1, self._at_once)
         except BlockingIOError:

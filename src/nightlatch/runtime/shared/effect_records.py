@@ -1,8 +1,8 @@
-"""What is known of an effect, on every machine that shares the store; and a person's word on one in doubt.
+"""What is known of an effect on every machine that shares the store, and a person's decision on one in doubt.
 
-The ledger has the whole story, but with a store that is not a file each machine has a ledger of its own.
-So what others must not miss stands in the store too, as done keys, which need the lease's grant and are
-never changed: that an attempt was begun, that it was proven not done, and the effect's result once it is done.
+The ledger has the whole story, but with some stores (git) each machine has its own ledger. What other machines must not
+miss is therefore in the store too, as done keys, which need the lease's grant and never change: that an attempt was
+begun, that it was proven not done, and the effect's result once it is done.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PATIENCE = 5.0  # seconds
 
 
 def ledger_is_per_machine(store: Store, ledger: Ledger) -> bool:
-    """Has each machine that shares the store a ledger of its own?"""
+    """Do the machines that share this store each have their own ledger?"""
     return not ledger.many_machines and url.ledger_of(store.url) == url.OF_EACH_MACHINE
 
 
@@ -52,19 +52,19 @@ class EffectRecords:
         return rules.lease_name(self.scope, self.key)
 
     def peek(self, input: str) -> tuple[Done | None, Effect | None]:
-        """What is known without the lease: the done key, and the ledger's row, which may be behind."""
+        """What is known without the lease: the done key, and the ledger's row, which may be out of date."""
         done, known = self._store.look(f"once:{self.scope}", self.key), self._effects.find(self.scope, self.key)
         self._same_input(done.input if done else known.input if known and known.status != FAILED else "", input)
         return done, known
 
     def look(self, lease: HeldLease, input: str) -> Effect | None:
-        """What is true now, brought together under the lease. None: it was never begun."""
+        """What is true now: store and ledger reconciled under the lease. None: it was never begun."""
         done, known = self.peek(input)
         if known and known.status == BEGUN:
-            known = self._effects.reap(known)  # its holder had the lease that is ours now
+            known = self._effects.reap(known)  # its holder had the lease that we have now
         if done and (known is None or known.status != DONE):
             attempt = known.attempt if known else 1
-            return self._learn(done, DONE, attempt, done.input, 0.0, done.value, "done, says the store")
+            return self._learn(done, DONE, attempt, done.input, 0.0, done.value, "the store has it as done")
         if known and known.status == DONE and not done:
             self._settle(lease, known)  # its holder died between the two records
         elif self.ledger_is_per_machine and (known is None or known.status != DONE):
@@ -72,10 +72,10 @@ class EffectRecords:
         return known
 
     def begin(self, lease: HeldLease, known: Effect | None, *, command: str, input: str, lasting: float) -> Effect:
-        """The intent, durable when this returns, before anything is done."""
+        """Record the intent, durably, before anything is done."""
         attempt = known.attempt + 1 if known else 1
         if self.ledger_is_per_machine:
-            # First, so that no machine can miss it: a crash behind this line leaves a doubt, never a second effect.
+            # First, so that no machine can miss it: a crash after this line leaves a doubt, never a second effect.
             intent = f"{clock.wall() + lasting:.3f} {lease.holder.host} {input}"
             self._store.settle(lease.name, lease.grant, f"begun:{self.scope}", f"{attempt} {self.key}", value=intent)
         return self._effects.begin(
@@ -93,9 +93,9 @@ class EffectRecords:
     def finish(
         self, lease: HeldLease, effect: Effect, status: str, *, exit_code: int | None, result: str, reason: str
     ) -> Effect:
-        """How it ended; this machine's ledger first: the exit code is known nowhere else, and tried for a while."""
-        ended = _insisting(lambda: self._finish(effect, status, exit_code=exit_code, result=result, reason=reason))
-        _insisting(lambda: self._publish(lease, ended))
+        """Record how it ended, first in this machine's ledger: the exit code is known nowhere else. Retries a while."""
+        ended = _retrying(lambda: self._finish(effect, status, exit_code=exit_code, result=result, reason=reason))
+        _retrying(lambda: self._publish(lease, ended))
         return ended
 
     def _finish(self, effect: Effect, status: str, *, exit_code: int | None, result: str, reason: str) -> Effect:
@@ -108,7 +108,7 @@ class EffectRecords:
             return known  # only the reply was lost
 
     def decide(self, lease: HeldLease, effect: Effect, status: str, *, by: str, result: str = "") -> Effect:
-        """A probe or a person says what became of an effect in doubt."""
+        """Record what a probe or a person found out about an effect in doubt."""
         decided = self._effects.decide(effect, status, by=by, result=result)
         self._publish(lease, decided)
         return decided
@@ -126,14 +126,14 @@ class EffectRecords:
         )
 
     def _look_elsewhere(self, known: Effect | None) -> Effect | None:
-        """Attempts that another machine has begun, or judged, since this ledger heard of the effect."""
+        """Attempts that another machine has begun, or decided, since this ledger last learned of the effect."""
         attempt = known.attempt if known else 0
         while self._store.look(f"begun:{self.scope}", f"{attempt + 1} {self.key}"):
             attempt += 1
         judged = self._store.look(f"failed:{self.scope}", f"{attempt} {self.key}") if attempt else None
         if known and attempt == known.attempt:
             if known.status == IN_DOUBT and judged:
-                return self._effects.decide(known, FAILED, by=judged.value or "judged on another machine")
+                return self._effects.decide(known, FAILED, by=judged.value or "decided on another machine")
             return known
         intent = self._store.look(f"begun:{self.scope}", f"{attempt} {self.key}") if attempt else None
         if intent is None:
@@ -144,7 +144,7 @@ class EffectRecords:
 
     def _learn(
         self,
-        told: Done,
+        recorded: Done,
         status: str,
         attempt: int,
         input_: str,
@@ -158,7 +158,7 @@ class EffectRecords:
             self.key,
             status,
             attempt=attempt,
-            token=told.token,  # of the grant that recorded it, below every one after it
+            token=recorded.token,  # of the grant that recorded it, lower than every later one
             holder=Holder(incarnation="", user="?", host=host),
             input=input_,
             deadline=deadline,
@@ -174,8 +174,8 @@ class EffectRecords:
             )
 
 
-def _insisting(record: Callable[[], T]) -> T:
-    """A full disk may have room again, and a server be back."""
+def _retrying(record: Callable[[], T]) -> T:
+    """Retry for a while: a full disk may get room again, a server may come back."""
     until = clock.now() + _PATIENCE
     while True:
         try:
@@ -186,8 +186,8 @@ def _insisting(record: Callable[[], T]) -> T:
             clock.sleep(0.5)
 
 
-def doubtful(effect: Effect, more: str = "") -> str:
-    """What is said of an effect in doubt."""
+def doubt_message(effect: Effect, more: str = "") -> str:
+    """The message about an effect in doubt."""
     return (
         f"the effect {effect.key} is in doubt: {effect.reason}{'; ' if more else ''}{more}. It is not done again "
         f"unasked. Look whether it was done, then: {hint(effect.scope, effect.key)}"
@@ -195,7 +195,7 @@ def doubtful(effect: Effect, more: str = "") -> str:
 
 
 def hint(scope: str, key: str) -> str:
-    """What a person types about an effect in doubt. (With a | between the words, a shell would make a pipe of it.)"""
+    """The command that decides an effect in doubt. (Not written as done|failed: a shell would make a pipe of it.)"""
     scoped = () if scope == rules.STORE_WIDE else ("--scope", scope)
     return f"{advice.command('resolve', *rules.typed(key, 'done', by=scoped))} (or failed, or again, in place of done)"
 
@@ -203,8 +203,9 @@ def hint(scope: str, key: str) -> str:
 def resolve(
     key: str, outcome: str, *, by: str = "", scope: str = rules.STORE_WIDE, store: str | None = None, wait: float = 0.0
 ) -> Effect:
-    """A person's word on an effect in doubt: `done`, `failed` (it was not done), or `again` (do it again, whatever
-    became of it). Raises Busy while somebody works on it, UsageError if it is not in doubt.
+    """Decide an effect in doubt: `done`, `failed` (it was not done), or `again` (do it again, whatever became of it).
+
+    Raises Busy while a run works on it, UsageError if it is not in doubt.
     """
     status, by = rules.resolution(outcome), by or identity.user()
     the_store = url.connect(store)

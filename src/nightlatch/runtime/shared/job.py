@@ -1,4 +1,4 @@
-"""A job from what a front end was given, checked on this machine before anything is begun."""
+"""A job made from the options of a front end, checked on this machine before anything is begun."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 def read(name: str, target: Command | Function, given: Mapping[str, object], where: str, names: Names = as_flag) -> Job:
-    """The job of a front end (`where`), which writes its options as `names` says. What was not given is not in
-    `given`."""
+    """The job of a front end (`where`), whose options are written as `names` says. `given` has only those that the
+    user gave."""
     return here(Job(name=name, target=target, **options.read(Job, given, where, names)).check(names), names)
 
 
 def here(job: Job, names: Names = as_flag) -> Job:
-    """This job, if the files and folders that it names are there."""
+    """This job; raises if a file or folder that it names does not exist."""
     if job.cwd and not job.workspace and not os.path.isdir(job.cwd):
         raise BadOption(f"{names('cwd')} {job.cwd}: there is no such folder", "cwd")
     for path in job.input:
@@ -35,7 +35,7 @@ def here(job: Job, names: Names = as_flag) -> Job:
 
 
 def now(job: Job) -> Job:
-    """This job with its newest due slot for a key, if it has a schedule."""
+    """This job with its newest due slot as its key, if it has a schedule."""
     if not job.slot or job.due:
         return job
     from ...core import schedule

@@ -1,4 +1,4 @@
-"""What a dry-run found out: the effects that a job would have, and what is known of each."""
+"""The result of a dry-run: the effects that a job would have, and what is known of each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LONGEST = 60_000  # characters of all effects in the journal
 
 @value(frozen=True, kw_only=True)
 class PlannedEffect:
-    """`status`: `planned` would be done, `done` is, and `in-doubt` or `begun` would first have to be cleared up."""
+    """`status`: `planned` would be done, `done` is, and `in-doubt` or `begun` would first have to be decided."""
 
     key: str
     status: str
@@ -27,8 +27,8 @@ class PlannedEffect:
 
 @value(frozen=True, kw_only=True)
 class Plan:
-    """`status` is `planned`; `partial` if it ended where a result was needed that there is not; `skipped` if its key
-    is done; or how the function failed. `at` is wall clock, in seconds."""
+    """`status` is `planned`; `partial` if it ended early, where it needed a result that does not exist yet; `skipped`
+    if its key is done; or how the function failed. `at` is wall clock, in seconds."""
 
     job: str
     key: str
@@ -42,23 +42,23 @@ class Plan:
     left_out: int = 0  # effects that the journal has no room for
 
     def summary(self) -> str:
-        """In one line."""
+        """One line."""
         statuses = [effect.status for effect in self.effects]
         counts = {
             "would be done": statuses.count(PLANNED) + self.left_out,
             "done already": statuses.count(DONE),
             "not known": len(statuses) - statuses.count(PLANNED) - statuses.count(DONE),
         }
-        said = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+        counted = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
         took = f"{duration.show(self.elapsed)}, {self.steps} step{'' if self.steps == 1 else 's'}"
-        return f"{self.job} ({self.key}) {self.status}: {'effects: ' + said if said else 'no effects'} ({took})"
+        return f"{self.job} ({self.key}) {self.status}: {'effects: ' + counted if counted else 'no effects'} ({took})"
 
     def facts(self) -> dict[str, object]:
-        """As JSON has it."""
+        """For JSON."""
         return {"version": 1, **self.__dict__, "effects": [effect.__dict__ for effect in self.effects]}
 
     def entry(self) -> dict[str, object]:
-        """For the journal, whose facts are short texts."""
+        """For the journal, whose facts are short strings."""
         lines: list[str] = []
         room = _LONGEST
         for effect in self.effects:
@@ -79,19 +79,19 @@ def read(facts: dict[str, object]) -> Plan:
 
 
 def from_journal(job: str, entry: Entry) -> Plan:
-    told = entry.facts
-    rows = [line.split("\t", 3) for line in told["effects"].split("\n") if line]
+    facts = entry.facts
+    rows = [line.split("\t", 3) for line in facts["effects"].split("\n") if line]
     return Plan(
         job=job,
-        key=told["key"],
-        status=told["status"],
-        exit_code=int(told["exit_code"]),
-        reason=told["reason"],
+        key=facts["key"],
+        status=facts["status"],
+        exit_code=int(facts["exit_code"]),
+        reason=facts["reason"],
         effects=tuple(
             PlannedEffect(status=status, scope=scope, key=key, reason=why) for status, scope, key, why in rows
         ),
-        steps=int(told["steps"]),
-        elapsed=float(told["elapsed"]),
+        steps=int(facts["steps"]),
+        elapsed=float(facts["elapsed"]),
         at=entry.at,
-        left_out=int(told["left_out"]),
+        left_out=int(facts["left_out"]),
     )

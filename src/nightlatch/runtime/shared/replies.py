@@ -1,6 +1,6 @@
-"""What is answered to a request; and an error on its way through the socket: its class, its words and its fields.
+"""Replies to requests, and errors on their way through the socket: the class, the message and the fields.
 
-The class is looked up by its name in errors.py, so a new one needs nothing here.
+The class is looked up by its name in errors.py, so a new one needs no change here.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
     Request = dict[str, Any]
     Answer = Callable[[Request], dict[str, Any]]
 
-_UNTOLD = "-"  # in the place of a grant: with it one could act for its holder
+_HIDDEN = "-"  # in place of a grant: with the real one a command could act for its holder
 
 
 class DeferredReply:
-    """An answer that takes a while: it is made in a thread of its own, and the loop goes on."""
+    """A reply that takes a while: a thread makes it, and the loop goes on."""
 
     def __init__(self, make: Callable[[], dict[str, Any]]) -> None:
         self.make = make
 
 
 def one_by_one(answer: Answer) -> Callable[[list[Request]], list[dict[str, Any] | DeferredReply]]:
-    """For who answers each request by itself."""
+    """Handle each request separately."""
     return lambda requests: [reply(answer, request) for request in requests]
 
 
 def reply(answer: Answer, request: Request) -> dict[str, Any]:
-    """The answer, or why there is none: whatever a command says, its supervisor goes on."""
+    """The reply, or the refusal: whatever a command sends, its supervisor goes on."""
     try:
         return {"ok": True, **answer(request)}
     except (Stop, Exception) as error:  # noqa: BLE001
@@ -42,18 +42,18 @@ def reply(answer: Answer, request: Request) -> dict[str, Any]:
 
 
 def refusal(error: BaseException) -> dict[str, Any]:
-    """A lost lease too is an answer; what it means for the run, the watch says."""
+    """The reply for an error. A lost lease is one too; the watch decides what it means for the run."""
     if isinstance(error, OSError):
         error = Error(f"not recorded: {error}")
     elif not isinstance(error, Error | Stop):
         error = errors.UsageError(f"not understood: {error}")
     facts = {name: _packed(found) for name, found in vars(error).items() if not name.startswith("_")}
-    told = {"ok": False, "error": str(error), "exit_code": error.exit_code, "class": errors.name_of(error)}
-    return told | ({"facts": facts} if facts else {})
+    packed = {"ok": False, "error": str(error), "exit_code": error.exit_code, "class": errors.name_of(error)}
+    return packed | ({"facts": facts} if facts else {})
 
 
 def raised(answer: dict[str, Any]) -> Error | Stop:
-    """The other way round: the same class with the same words, fields and exit code. A stop stays a stop: a broad
+    """The error of a refusal: the same class, message, fields and exit code. A stop stays a stop, so that a broad
     `except Exception` in the work does not swallow it."""
     error = errors.recreate(
         str(answer.get("class")), str(answer.get("error", "refused")), answer.get("exit_code", Error.exit_code)
@@ -64,7 +64,7 @@ def raised(answer: dict[str, Any]) -> Error | Stop:
 
 
 def _packed(found: object) -> object:
-    """None for what cannot cross."""
+    """As JSON can carry it; None for what cannot be sent."""
     if found is None or isinstance(found, str | int | float):
         return found
     if isinstance(found, tuple):
@@ -73,7 +73,7 @@ def _packed(found: object) -> object:
     if name not in _values() or name == "KnownGrants":
         return None
     fields = {field: _packed(value) for field, value in vars(found).items()}
-    return {"value": name, **fields} | ({"grant": _UNTOLD} if fields.get("grant") else {})
+    return {"value": name, **fields} | ({"grant": _HIDDEN} if fields.get("grant") else {})
 
 
 def _unpacked(found: Any) -> object:

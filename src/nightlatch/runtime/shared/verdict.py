@@ -21,7 +21,7 @@ SKIPPED = "skipped"
 
 @value(frozen=True, kw_only=True)
 class Verdict(Amounts):
-    """`status` is the run's status, or `skipped` when its key was done already."""
+    """`status` is the run's status, or `skipped` if its key was already done."""
 
     job: str
     key: str
@@ -36,11 +36,11 @@ class Verdict(Amounts):
     host: str = ""
     head: str = ""
     at: float = 0.0
-    retry_after: float = 0.0  # seconds the command asked to be left alone for
+    retry_after: float = 0.0  # seconds that the command asked to wait
     due: float = 0.0  # when the next try of a waiting run may be made
 
     def line(self) -> str:
-        """The one line a finished run leaves."""
+        """The line that a finished run prints."""
         return logfmt(
             {
                 "ts": _moment(self.at),
@@ -91,7 +91,7 @@ def of(run: RunRow, *, exit_code: int, host: str, at: float, head: str = "", ret
 
 
 def append(folder: str, verdict: Verdict) -> None:
-    """One line into runs.log: in one write, so that lines of runs that end together do not mix."""
+    """Add a line to runs.log in one write, so that lines of runs that end together do not mix."""
     path = os.path.join(durable.private_folder(folder), "runs.log")
     fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -108,7 +108,7 @@ def write(path: str, verdict: Verdict | Plan) -> None:
 
 
 def write_error(path: str, job: str, key: str, error: Error | Stop) -> None:
-    """That there is no verdict, and why: held by another, in doubt, refused, unreachable. `error` is its kind."""
+    """Write that there is no verdict, and why: held by another, in doubt, refused, unreachable. `error`: its kind."""
     import json
 
     from ...errors import name_of

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 
-def pause_seconds(number: int, *, base: float, asked: float = 0.0) -> float:
+def pause_seconds(number: int, *, base: float, at_least: float = 0.0) -> float:
     """How long to wait after try number `number`: full jitter over a doubling span, and never less than a server asked
     for."""
     import random
 
     # Not a secret: it only keeps machines that failed together from trying together.
-    return retry.pause(number, base=base, chance=random.random(), at_least=asked)  # noqa: S311
+    return retry.pause(number, base=base, chance=random.random(), at_least=at_least)  # noqa: S311
 
 
 def pause(number: int, *, base: float) -> None:

@@ -76,12 +76,12 @@ class Supervision:
             signal.signal(*self._before.popitem())
         self.work.close()
 
-    def collect_signals(self, asked: list[int]) -> dict[int, Any]:
+    def collect_signals(self, received: list[int]) -> dict[int, Any]:
         """The work is over, and this process goes on: note who asks it to end. Returns what `close` would have set;
         ours stays until somebody does."""
         forwarded = [signum for signum in ENDING if signum in self._before]
         for signum in forwarded:
-            signal.signal(signum, lambda signum, _: asked.append(signum))
+            signal.signal(signum, lambda signum, _: received.append(signum))
         return {signum: self._before.pop(signum) for signum in forwarded}
 
     # ── hold ──
@@ -158,7 +158,7 @@ class Supervision:
             if signum in _PASSED_ON:
                 self.work.pass_on(signum)
             else:
-                self.work.ask_to_end(warden.ASKED, 0.0 if self.end_signal else grace, signum)
+                self.work.ask_to_end(warden.SIGNALLED, 0.0 if self.end_signal else grace, signum)
                 self.end_signal = self.end_signal or signum
 
         for signum in ENDING + _PASSED_ON:

@@ -5,5 +5,5 @@
     refs/nightlatch/@done/<0..f>    done keys, in the commit's tree
     refs/nightlatch/@job/<job>      a job's row
 
-Every write is a compare-and-swap push of a new object; clones do not fetch these refs.
+Every write is a compare-and-swap push of a new object. Clones do not fetch these refs.
 """

@@ -1,4 +1,4 @@
-"""What `nightlatch doctor` finds out about a store in a git remote."""
+"""What `nightlatch doctor` checks of a store in a git remote."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...errors import Error
 from ...system import clock, identity
 from . import names
 from .objects import Pack
-from .repository import Move, Moved, PushRefused, check_version
+from .repository import Moved, PushRefused, RefMove, check_version
 from .store import connect
 
 TYPE_CHECKING = False
@@ -27,21 +27,21 @@ _RACERS = 4
 
 
 def findings(where: str) -> Iterator[Finding]:
-    """Pushes to a ref of its own, `@doctor`, and takes nobody's lease."""
+    """Pushes only to a ref for this purpose, `@doctor`: it takes no lease."""
     yield "ok", "git", f"{check_version()}", ""
     repository = connect(where).repository
     started = time.perf_counter()
-    stands = repository.look(timeout=_TIMEOUT)
+    oids = repository.look(timeout=_TIMEOUT)
     took = time.perf_counter() - started
     yield "ok", "remote", f"{repository.shown} answers in {took * 1000:.0f} ms", ""
-    if len(stands) > _MANY_REFS:
+    if len(oids) > _MANY_REFS:
         yield (
             "warn",
             "refs",
-            f"{len(stands)} refs: every look transfers their names",
-            "keep the leases in a small repository of their own: --store git+URL",
+            f"{len(oids)} refs: every request transfers all their names",
+            "keep the leases in a small repository for them alone: --store git+URL",
         )
-    yield _compares(repository, stands.get(names.ROOT + "@doctor", ""))
+    yield _compares(repository, oids.get(names.ROOT + "@doctor", ""))
     path = repository.remote.url.removeprefix("file://")
     if os.path.isdir(path):
         yield _flushes(
@@ -49,8 +49,8 @@ def findings(where: str) -> Iterator[Finding]:
         )
 
 
-def _compares(repository: Repository, stands: str) -> Finding:
-    """Does the server compare before it swaps? Asked by several pushes from one place, of which one may land."""
+def _compares(repository: Repository, oids: str) -> Finding:
+    """Does the server compare before it swaps? Of several pushes from the same old value, exactly one may land."""
     ref, pack = names.ROOT + "@doctor", Pack()
     made = [pack.commit(f"doctor\n\n{identity.new_id()}", at=clock.wall()).oid for _ in range(_RACERS)]
     repository.write(pack)
@@ -58,8 +58,8 @@ def _compares(repository: Repository, stands: str) -> Finding:
 
     def push(new: str) -> None:
         try:
-            # Its own ref besides: both or none.
-            moves = [Move(ref=ref, old=stands, new=new), Move(ref=f"{ref}-{new[:4]}", old="", new=new)]
+            # A second ref with it: both move or neither.
+            moves = [RefMove(ref=ref, old=oids, new=new), RefMove(ref=f"{ref}-{new[:4]}", old="", new=new)]
             repository.swap(moves, timeout=_TIMEOUT)
             outcomes.append(new)
         except (Error, Moved, PushRefused) as error:
@@ -76,7 +76,7 @@ def _compares(repository: Repository, stands: str) -> Finding:
         return (
             "fail",
             "comparing",
-            f"{len(landed)} of {_RACERS} pushes from one place landed, and only one may",
+            f"{len(landed)} of {_RACERS} simultaneous pushes landed, and only one may",
             "this server cannot keep leases: use another one, or --store postgresql://…",
         )
     refusal = next((error for error in outcomes if isinstance(error, Error | PushRefused)), None)
@@ -85,7 +85,7 @@ def _compares(repository: Repository, stands: str) -> Finding:
     return (
         "ok",
         "comparing",
-        f"of {_RACERS} pushes at once one landed: compare-and-swap holds, for several refs too",
+        f"one of {_RACERS} simultaneous pushes landed: compare-and-swap works, for several refs too",
         "",
     )
 
@@ -96,6 +96,6 @@ def _flushes(setting: str, path: str) -> Finding:
     return (
         "warn",
         "durability",
-        "git does not flush single objects to the disk by default: a power failure there can take the last done keys",
+        "git does not flush single objects to the disk by default: a power failure there can lose the last done keys",
         f"git --git-dir {path} config core.fsync all",
     )

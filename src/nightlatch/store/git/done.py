@@ -1,9 +1,8 @@
 """Done keys in trees of small objects.
 
-Sixteen refs, chosen by the first digit of a hash of scope and key, so that writers seldom meet. Each ref's tree
-goes on by the next digits, as deep as it has to: at the end stands a blob with many keys, one a line, which is
-split in sixteen when it grows. So a new key rewrites one small blob and a few trees of at most sixteen entries,
-among ten keys or among a million.
+Sixteen refs, chosen by the first digit of a hash of scope and key, so that writers seldom meet. Below each ref, trees
+follow the next digits, as deep as needed, to a blob with many keys, one a line, which is split in sixteen when it
+grows. So a new key rewrites one small blob and a few trees of at most sixteen entries, among ten keys or a million.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _DEPTH = 12  # digits a path may have; a blob at the end of the longest one just
 
 
 class KeyPlace:
-    """Where one key stands, or would."""
+    """Where one key is, or would be."""
 
     def __init__(self, scope: str, key: str) -> None:
         self.scope, self.key = scope, key
@@ -42,7 +41,7 @@ class KeyPlace:
             repository.fetch([self.ref], timeout=timeout)
             key_tree = self._key_tree(repository, oid)
         if key_tree is None:
-            # Taken for an empty place, an object that is missing here would take its keys with it.
+            # Treating a missing object as an empty one would drop the keys that are in it.
             raise repository.unreachable(f"bad object below {oid}")
         return key_tree
 
@@ -74,7 +73,7 @@ class KeyTree:
         return next((_read(line) for line in self._lines if line.startswith(wanted)), None)
 
     def add(self, done: Done, pack: Pack) -> str:
-        """Put the objects that hold this key too into the pack; returns the new tree's id."""
+        """Add this key: put the changed objects into the pack; returns the new tree's id."""
         depth = len(self._trees)
         entry = _store([*self._lines, _line(done)], depth, pack)
         for tree in reversed(self._trees):
@@ -84,7 +83,7 @@ class KeyTree:
 
 
 def _store(lines: Sequence[str], depth: int, pack: Pack) -> tuple[bytes, str]:
-    """(mode, id) of a blob with these lines; or, where that is too big, of a tree of such blobs."""
+    """(mode, id) of a blob with these lines or, if that is too big, of a tree of such blobs."""
     content = "".join(f"{line}\n" for line in sorted(lines)).encode()
     if len(content) <= FULL or len(lines) == 1 or depth >= _DEPTH:
         return BLOB, pack.add("blob", content)
@@ -106,5 +105,5 @@ def _line(done: Done) -> str:
 
 
 def _read(line: str) -> Done:
-    scope, key, given, token, at, kept = map(unescape, line.split("\t"))
-    return Done(scope=scope, key=key, value=kept, input=given, token=int(token), at=float(at))
+    scope, key, input, token, at, kept = map(unescape, line.split("\t"))
+    return Done(scope=scope, key=key, value=kept, input=input, token=int(token), at=float(at))

@@ -1,4 +1,4 @@
-"""What git says when something is wrong, as one line that tells a person what to type."""
+"""git's error messages, turned into one line that says what to type."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from ...errors import StoreUnreachable
 
 OLDEST_GIT = (2, 24)  # the first with protocol and atomic pushes as they are used here
 
-# what git, ssh or the server says → what is wrong, and what to do; {url} is the remote, {said} git's own line
+# A part of the message of git, ssh or the server → what is wrong, and what to do. {url}: the remote; {line}: its line.
 _ADVICE: tuple[tuple[tuple[str, ...], str], ...] = (
     # First, since git names the object that it could not write, as it does when one is damaged.
     (
         ("No space left", "Disk quota exceeded"),
-        "the disk of {place} is full ({said}). Free some space there; nothing was changed",
+        "the disk of {place} is full ({line}). Free some space there; nothing was changed",
     ),
     (
         (
@@ -25,8 +25,8 @@ _ADVICE: tuple[tuple[tuple[str, ...], str], ...] = (
             "returned error: 403",
             "terminal prompts disabled",
         ),
-        "git has no right to {url} ({said}). Nightlatch never asks for a password: give git a credential helper or "
-        "an ssh key that works without asking, until this does: GIT_TERMINAL_PROMPT=0 git ls-remote {url}",
+        "git may not access {url} ({line}). Nightlatch never asks for a password: give git a credential helper or an "
+        "ssh key that works without a prompt, until this works: GIT_TERMINAL_PROMPT=0 git ls-remote {url}",
     ),
     (
         ("Host key verification failed",),
@@ -44,21 +44,21 @@ _ADVICE: tuple[tuple[tuple[str, ...], str], ...] = (
             "does not exist",
             "returned error: 404",
         ),
-        "there is no git repository at {url} ({said}). Check the URL with: git ls-remote {url}; or make one on its "
+        "there is no git repository at {url} ({line}). Check the URL with: git ls-remote {url}; or make one on its "
         "host with: git init --bare PATH",
     ),
     (
         ("does not support --atomic",),
-        "the server of {url} takes no atomic pushes, so it cannot keep Nightlatch's store. Use another one: "
+        "the server of {url} does not support atomic pushes, so it cannot keep Nightlatch's store. Use another one: "
         "--store postgresql://…, or a repository on another server",
     ),
     (
         ("object file", "loose object", "packfile", "bad object", "corrupt"),
-        "the local copy in {folder} is damaged ({said}). Nothing in it is needed: rm -rf {folder}",
+        "the local copy in {folder} is damaged ({line}). It is only a cache, so remove it: rm -rf {folder}",
     ),
     (
         (".lock': File exists",),
-        "a git process has died at {url} and left a lock ({said}). If no git runs there, remove that file",
+        "a git process died at {url} and left a lock file ({line}). If no git is running there, remove that file",
     ),
     (
         (
@@ -72,31 +72,32 @@ _ADVICE: tuple[tuple[tuple[str, ...], str], ...] = (
             "unable to access",
             "hung up",
         ),
-        "{url} cannot be reached ({said}). Check the network; this shows the same: git ls-remote {url}",
+        "{url} cannot be reached ({line}). Check the network; this command shows the same error: git ls-remote {url}",
     ),
 )
 
 
-def unreachable(url: str, folder: str, said: str) -> StoreUnreachable:
+def unreachable(url: str, folder: str, message: str) -> StoreUnreachable:
     for signs, advice in _ADVICE:
-        sign = next((sign for sign in signs if sign in said), None)
+        sign = next((sign for sign in signs if sign in message), None)
         if sign:
-            place = url if any(sign in line and line.startswith("remote: ") for line in said.splitlines()) else folder
-            return StoreUnreachable(advice.format(url=url, folder=folder, place=place, said=line_with(sign, said)))
-    return StoreUnreachable(f"git failed with {url} ({line_with('', said)}). Try it by hand: git ls-remote {url}")
+            at_remote = any(sign in line and line.startswith("remote: ") for line in message.splitlines())
+            place = url if at_remote else folder
+            return StoreUnreachable(advice.format(url=url, folder=folder, place=place, line=line_with(sign, message)))
+    return StoreUnreachable(f"git failed with {url} ({line_with('', message)}). Try it by hand: git ls-remote {url}")
 
 
-def is_full(said: str) -> bool:
-    """Is a disk full, here or there? Then a push was not refused, but could not be kept."""
-    return any(sign in said for sign in _ADVICE[0][0])
+def is_full(message: str) -> bool:
+    """Is a disk full, here or at the remote? Then the push was not refused; it could not be stored."""
+    return any(sign in message for sign in _ADVICE[0][0])
 
 
-def line_with(sign: str, said: str) -> str:
-    """The one line of what git said that matters, without its ornaments."""
-    lines = [line.strip() for line in said.splitlines() if line.strip() and sign in line]
+def line_with(sign: str, message: str) -> str:
+    """The one line of git's message that matters, without its prefix."""
+    lines = [line.strip() for line in message.splitlines() if line.strip() and sign in line]
     line = lines[0] if lines else "it said nothing"
-    for ornament in ("remote: ", "fatal: ", "error: ", "! "):
-        line = line.removeprefix(ornament)
+    for prefix in ("remote: ", "fatal: ", "error: ", "! "):
+        line = line.removeprefix(prefix)
     return line.rstrip(".").strip()
 
 

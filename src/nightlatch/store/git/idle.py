@@ -1,11 +1,11 @@
-"""Leases that nobody has used for long share one ref: every look transfers the names of all refs there are.
+"""Refs of leases that have long been unused are deleted: every request to the remote transfers the names of all refs.
 
-Once an hour a machine compares where the leases' refs stand with where they stood an hour ago. Those that did not
-move, are free, have no gates and nothing begun, are deleted, in one push that lifts the floor to the highest of their
-tokens: whoever makes such a name's ref anew begins above the floor, so no token is handed out twice.
+Once an hour a machine compares the leases' refs with where they were an hour ago. It deletes those that did not move,
+are free, have no gates and no begun keys, in one push that also raises the floor to the highest of their tokens. A
+lease whose ref is made again starts above the floor, so no token is handed out twice.
 
-One who has looked before that push and is paused must not make a ref with a token from then. It would have to be
-paused for as long as a ref must have stood still, so it looks at the floor again when it took longer than `PAUSE`.
+A process that read the refs before that push, and was then paused, must not make a ref with a token from that time. It
+would have to be paused for as long as a ref must be unused, so it reads the floor again after more than `PAUSE`.
 """
 
 from __future__ import annotations
@@ -16,43 +16,43 @@ from ...errors import StoreUnreachable
 from ...system import clock, durable, identity
 from . import names, record
 from .refs import PATIENCE, Change
-from .repository import Move, Moved, PushRefused
+from .repository import Moved, PushRefused, RefMove
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .refs import Refs
 
-UNUSED = 3600.0  # seconds that a ref must have stood still, by this machine's own clock
+UNUSED = 3600.0  # seconds for which a ref must not have moved, by this machine's clock
 PAUSE = 600.0  # seconds
 
-_FEW = 64  # refs that cost nobody anything
+_FEW = 64  # refs that are not worth deleting
 _AT_ONCE = 1000  # refs deleted by one push
-_LONG_ENOUGH = 5.0  # seconds; what is left is done an hour later
+_LONG_ENOUGH = 5.0  # seconds; the rest is deleted an hour later
 _SEEN = "refs-seen"
 
 
 def floor(refs: Refs) -> int:
-    """As this process last saw it."""
-    stands = refs.seen.get(names.FLOOR)
-    return record.read_floor(stands.message) if stands else 0
+    """The highest token of any deleted ref, as this process last saw it."""
+    commit = refs.seen.get(names.FLOOR)
+    return record.read_floor(commit.message) if commit else 0
 
 
 def share(refs: Refs, folder: str, unused: float = UNUSED) -> None:
-    """Look, at most once in `unused` seconds, and delete what was unused since the last look. What cannot be done now
-    is left for the next time."""
+    """At most once in `unused` seconds, delete the refs that did not move since the last time. What cannot be deleted
+    now is left for the next time."""
     path = os.path.join(folder, _SEEN)
     before = _read(path, unused)
     if before is None:
         return
     try:
         there = refs.repository.look(f"{names.ROOT}*", timeout=PATIENCE)
-        stands = {ref: oid for ref, oid in there.items() if names.lease_name(ref)}
-        durable.replace(path, _snapshot(stands))
-        unmoved = {ref: oid for ref, oid in stands.items() if before.get(ref) == oid}
-        if len(stands) > _FEW and unmoved:
+        oids = {ref: oid for ref, oid in there.items() if names.lease_name(ref)}
+        durable.replace(path, _snapshot(oids))
+        unmoved = {ref: oid for ref, oid in oids.items() if before.get(ref) == oid}
+        if len(oids) > _FEW and unmoved:
             _delete(refs, unmoved)
     except (StoreUnreachable, PushRefused, Moved, OSError):
-        pass  # another machine does the same, the server takes no deletions, it is away, a disk is full: no harm
+        pass  # another machine does the same, the server refuses or cannot be reached, a disk is full: no harm
 
 
 def _delete(refs: Refs, unmoved: dict[str, str]) -> None:
@@ -70,19 +70,19 @@ def _delete(refs: Refs, unmoved: dict[str, str]) -> None:
         refs.look(names.FLOOR)
         highest = max(floor(refs), *(standing.token for standing in free.values()))
         change = Change(names.FLOOR, refs.seen[names.FLOOR], record.floor_message(highest))
-        deleted = [Move(ref=ref, old=commits[ref].oid, new="") for ref in free]
+        deleted = [RefMove(ref=ref, old=commits[ref].oid, new="") for ref in free]
         refs.push([change], PATIENCE, besides=deleted)
         for ref in free:
             refs.seen.pop(ref, None)
 
 
-def _snapshot(stands: dict[str, str]) -> bytes:
+def _snapshot(oids: dict[str, str]) -> bytes:
     head = f"{identity.boot()} {identity.time_namespace()} {clock.now()}"
-    return "\n".join([head, *(f"{oid} {ref}" for ref, oid in stands.items()), ""]).encode()
+    return "\n".join([head, *(f"{oid} {ref}" for ref, oid in oids.items()), ""]).encode()
 
 
 def _read(path: str, unused: float) -> dict[str, str] | None:
-    """Where refs stood when this machine last looked; {} if that is not known; None if it was not long ago."""
+    """Where the refs were when this machine last looked; {} if unknown; None if that was less than `unused` ago."""
     try:
         with open(path, encoding="utf-8") as file:
             head, *lines = file.read().splitlines()

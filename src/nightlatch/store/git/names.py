@@ -1,8 +1,8 @@
 """Lease and job names as parts of a ref name: reversible, and never two names for one file.
 
-Only lower-case letters, digits, `_` and `-` stand for themselves; all else is written `%xx`. So a slash makes
-no folder (`a` and `a/b` cannot both be refs), `x.lock` is no lock file, and `Job` and `job` stay two leases on
-a server whose disk does not tell them apart. A name beginning with `@` is therefore never a lease.
+Lower-case letters, digits, `_` and `-` stay as they are; everything else is written `%xx`. So a slash does not make a
+folder (`a` and `a/b` cannot both be refs), `x.lock` is not a lock file, and `Job` and `job` stay two leases on a server
+whose disk ignores case. A ref name that begins with `@` is therefore never a lease.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LONGEST = 200  # of one part: file names end at 255, and git appends `.lock`
 def encode(name: str) -> str:
     text = "".join(chr(byte) if byte in _PLAIN else f"%{byte:02x}" for byte in name.encode())
     parts = [text[at : at + _LONGEST] for at in range(0, len(text), _LONGEST)]
-    # A part that goes on is marked, so that it is never also the whole of another name.
+    # A part that is continued is marked with +, so that it is never also the whole of another name.
     return "/".join([*(f"+{part}" for part in parts[:-1]), parts[-1]])
 
 
@@ -32,12 +32,12 @@ def decode(part: str) -> str:
 
 
 def branch(text: str) -> str:
-    """The branch that `text` names, as git resolves it: `refs/heads/x` and `heads/x` are x. Raises `UsageError` for
-    whatever git would not take as a branch, by the rules of `git check-ref-format`."""
+    """The branch that `text` names, as git resolves it: `refs/heads/x` and `heads/x` are x. Raises `UsageError` if git
+    would not accept it as a branch, by the rules of `git check-ref-format`."""
     name = text.removeprefix("refs/").removeprefix("heads/") if text.startswith(("refs/heads/", "heads/")) else text
     if ":" in text or text.startswith("+"):
         raise UsageError(
-            f"{text!r} is a refspec: HEAD is what is pushed, and never by force. Name the branch alone, as in "
+            f"{text!r} is a refspec, but only HEAD is pushed, and never by force. Name the branch alone, as in "
             f"nightlatch push origin main"
         )
     parts = name.split("/")
@@ -53,7 +53,7 @@ def branch(text: str) -> str:
         or any(not part or part.startswith(".") or part.endswith(".lock") for part in parts)
     )
     if bad:
-        raise UsageError(f"{text!r} cannot name a branch: git check-ref-format --branch says what can")
+        raise UsageError(f"{text!r} is not a valid branch name: see git help check-ref-format")
     return name
 
 
@@ -71,6 +71,6 @@ def fence(branch: str) -> str:
 
 
 def lease_name(ref: str) -> str:
-    """The lease a ref stands for; "" if it is none."""
+    """The name of the lease that a ref keeps; "" if it is not a lease's ref."""
     part = ref.removeprefix(ROOT)
     return "" if part == ref or part.startswith("@") else decode(part)

@@ -1,4 +1,4 @@
-"""git's objects as bytes, made and written without a git process: each costs as much as a tenth of a push."""
+"""git's objects as bytes, made and written without a git process, each of which costs a tenth of a push."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TREE, BLOB = b"40000", b"100644"  # modes of a tree's entries
 class Commit:
     oid: str
     tree: str
-    chained: bool  # it has a parent: the server refuses to let a ref go anywhere but forward
+    chained: bool  # it has a parent, because the server accepts only fast-forward pushes
     message: str
 
 
@@ -33,9 +33,9 @@ class Pack:
 
     def commit(self, message: str, *, tree: str = "", parent: str = "", at: float) -> Commit:
         """`tree` "": the empty one."""
-        who = f"Nightlatch <nightlatch@localhost> {int(at)} +0000"
+        author = f"Nightlatch <nightlatch@localhost> {int(at)} +0000"
         lines = [f"tree {tree or self.add('tree', b'')}", *([f"parent {parent}"] if parent else [])]
-        content = "\n".join([*lines, f"author {who}", f"committer {who}", "", message, ""]).encode()
+        content = "\n".join([*lines, f"author {author}", f"committer {author}", "", message, ""]).encode()
         return read_commit(self.add("commit", content), content)
 
     def write(self, folder: str) -> None:
@@ -44,20 +44,20 @@ class Pack:
 
 
 def name_of(kind: str, content: bytes) -> str:
-    # Not a matter of security: it is how git names objects.
+    # Not for security: it is how git names objects.
     return hashlib.sha1(b"%s %d\0" % (kind.encode(), len(content)) + content, usedforsecurity=False).hexdigest()
 
 
 def write(folder: str, oid: str, kind: str, content: bytes) -> bool:
-    """Write one object as a file of its own among the objects in `folder`; False if it was there."""
+    """Write one object as a loose file among the objects in `folder`; False if it was there."""
     place = os.path.join(folder, oid[:2])
     path = os.path.join(place, oid[2:])
     try:
-        os.utime(path)  # as git does: what is wanted again is young again, and nobody tidies it away
+        os.utime(path)  # as git does: its age starts again, so that `git gc` does not remove it
         return False
     except FileNotFoundError:
         os.makedirs(place, exist_ok=True)
-    aside = os.path.join(place, f"tmp_obj_{os.urandom(8).hex()}")  # what is left of it after a kill, git clears away
+    aside = os.path.join(place, f"tmp_obj_{os.urandom(8).hex()}")  # git removes files of this name after a kill
     fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o444)
     try:
         with open(fd, "wb", buffering=0) as file:
@@ -72,7 +72,7 @@ def write(folder: str, oid: str, kind: str, content: bytes) -> bool:
 
 
 def read(folder: str, oid: str, kind: str) -> bytes | None:
-    """The content of an object that has a file of its own in `folder`; None for any other."""
+    """The content of an object that is a loose file in `folder`; None for any other."""
     try:
         with open(os.path.join(folder, oid[:2], oid[2:]), "rb") as file:
             head, _, content = zlib.decompress(file.read()).partition(b"\0")
@@ -100,7 +100,7 @@ def read_tree(content: bytes) -> dict[str, tuple[bytes, str]]:
 
 
 def tree_bytes(entries: dict[str, tuple[bytes, str]]) -> bytes:
-    """Names of equal length only: with others git's order is not that of the names."""
+    """For names of equal length only: otherwise git's order is not that of the names."""
     return b"".join(
         b"%s %s\0%s" % (mode, name.encode(), bytes.fromhex(oid)) for name, (mode, oid) in sorted(entries.items())
     )

@@ -13,7 +13,7 @@ _BEGUN = "begun="
 
 @value(frozen=True, kw_only=True)
 class StoredLease:
-    """A lease as it stands in its ref."""
+    """A lease as its ref keeps it."""
 
     token: int
     previous: int = 0  # the token before this one
@@ -28,7 +28,7 @@ class StoredLease:
 
     @property
     def is_idle(self) -> bool:
-        """Nothing but its token would be missed."""
+        """Only its token is worth keeping."""
         return not (self.grant or self.gates or self.begun)
 
     def message(self, name: str) -> str:
@@ -60,7 +60,7 @@ class StoredLease:
             ttl=self.ttl,
             since=self.since,
             until=self.until,
-            left=None,  # no clock here: a challenger watches whether it changes
+            left=None,  # there is no shared clock: a challenger watches whether it changes
             version=version,
             known=KnownGrants.read(self.past),
             begun=self.begun,
@@ -68,17 +68,17 @@ class StoredLease:
 
 
 def read_lease(message: str) -> StoredLease:
-    given, lines = _fields(message)
+    fields, lines = _fields(message)
     return StoredLease(
-        token=int(given["token"]),
-        previous=int(given["previous"]),
-        grant=given["grant"],
+        token=int(fields["token"]),
+        previous=int(fields["previous"]),
+        grant=fields["grant"],
         holder="\n".join(line.removeprefix(_HOLDER) for line in lines if line.startswith(_HOLDER)),
-        ttl=float(given["ttl"]),
-        since=float(given["since"]),
-        until=float(given["until"]),
+        ttl=float(fields["ttl"]),
+        since=float(fields["since"]),
+        until=float(fields["until"]),
         gates=tuple(unescape(line.removeprefix("gate=")) for line in lines if line.startswith("gate=")),
-        past=given.get("past", ""),
+        past=fields.get("past", ""),
         begun=tuple(_read_begun(line.removeprefix(_BEGUN)) for line in lines if line.startswith(_BEGUN)),
     )
 
@@ -107,13 +107,13 @@ def row_message(row: Cursor) -> str:
 
 
 def read_row(message: str) -> Cursor:
-    given, _ = _fields(message)
+    fields, _ = _fields(message)
     return Cursor(
-        job=unescape(given["job"]),
-        id=given["id"],
-        slot=int(given["slot"]) / 1000,
-        wake=int(given["wake"]) / 1000,
-        body=unescape(given["body"]),
+        job=unescape(fields["job"]),
+        id=fields["id"],
+        slot=int(fields["slot"]) / 1000,
+        wake=int(fields["wake"]) / 1000,
+        body=unescape(fields["body"]),
     )
 
 
@@ -155,5 +155,5 @@ def _fields(message: str) -> tuple[dict[str, str], list[str]]:
 
 
 def _nonce() -> str:
-    # Without it a renewal could be the very object that stands already, and an unchanged ref is not checked.
+    # Without it a renewal could make the same object again, and a push that changes nothing is not compared.
     return f"nonce={identity.new_id()}"

@@ -8,7 +8,7 @@ from ...errors import StoreUnreachable
 from ...system import clock
 from . import names
 from .objects import Pack
-from .repository import Move, PushRefused
+from .repository import PushRefused, RefMove
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from .objects import Commit
     from .repository import Repository
 
-TRIES = 12  # writers of one ref that come first, before we give up
-PATIENCE = 30.0  # seconds for one request, where no TTL says less
+TRIES = 12  # how often others may be faster at one ref before we give up
+PATIENCE = 30.0  # seconds for one request, unless a TTL allows less
 
 
 class Change:
-    """What a ref is to become: a new commit in the place of `before`."""
+    """A new commit for a ref, which must still be at `before`."""
 
     def __init__(self, ref: str, before: Commit | None, message: str, tree: str = "") -> None:
         self.ref, self.before, self.message, self.tree = ref, before, message, tree
@@ -36,7 +36,7 @@ class Refs:
         self._chained = False  # the server refused a commit without a parent
 
     def push(
-        self, changes: list[Change], timeout: float, pack: Pack | None = None, besides: Sequence[Move] = ()
+        self, changes: list[Change], timeout: float, pack: Pack | None = None, besides: Sequence[RefMove] = ()
     ) -> None:
         """Write new commits and move the refs to them, and make the moves `besides`, all or none."""
         pack = pack or Pack()
@@ -48,11 +48,11 @@ class Refs:
                     f"the server of {self.repository.shown} refuses pushes to {names.ROOT}* ({refused}). "
                     f"Allow them there, or use another store: --store URL"
                 ) from refused
-            # Some servers let no ref go anywhere but forward: then every record has the one before it as parent.
+            # Some servers accept only fast-forward pushes: then every record has the one before it as parent.
             self._chained = True
             self.push(changes, timeout, pack, besides)
 
-    def _swap(self, changes: list[Change], timeout: float, pack: Pack, besides: Sequence[Move]) -> None:
+    def _swap(self, changes: list[Change], timeout: float, pack: Pack, besides: Sequence[RefMove]) -> None:
         moves, new = self.commits(changes, pack)
         try:
             self.repository.swap([*moves, *besides], timeout=timeout)
@@ -62,33 +62,33 @@ class Refs:
             raise
         self.seen |= new
 
-    def commits(self, changes: list[Change], pack: Pack) -> tuple[list[Move], dict[str, Commit]]:
-        """Make the new commits, here so far, and say which ref has to move to which."""
+    def commits(self, changes: list[Change], pack: Pack) -> tuple[list[RefMove], dict[str, Commit]]:
+        """Make the new commits in the local repository; returns the moves that bring the refs to them."""
         moves, new = [], {}
         for change in changes:
             before = change.before.oid if change.before else ""
             chained = change.before is not None and (self._chained or change.before.chained)
             parent = before if chained else ""
             new[change.ref] = commit = pack.commit(change.message, tree=change.tree, parent=parent, at=clock.wall())
-            moves.append(Move(ref=change.ref, old=before, new=commit.oid))
+            moves.append(RefMove(ref=change.ref, old=before, new=commit.oid))
         self.repository.write(pack)
         return moves, new
 
     def look(self, *refs: str, timeout: float = PATIENCE) -> Commit | None:
-        """See where refs stand at the remote, and what they say; returns the first one's commit."""
+        """Read refs from the remote, with their commits; returns the first one's commit."""
         found = self.see(*refs, timeout=timeout)
         self.seen |= {ref: found.get(ref) for ref in refs}
         return found.get(refs[0])
 
     def see(self, *patterns: str, only: Callable[[str], object] = bool, timeout: float = PATIENCE) -> dict[str, Commit]:
         for _ in range(TRIES):
-            stands = {ref: oid for ref, oid in self.repository.look(*patterns, timeout=timeout).items() if only(ref)}
+            oids = {ref: oid for ref, oid in self.repository.look(*patterns, timeout=timeout).items() if only(ref)}
             known = {commit.oid: commit for commit in list(self.seen.values()) if commit}
-            found = {ref: known[oid] for ref, oid in stands.items() if oid in known}
+            found = {ref: known[oid] for ref, oid in oids.items() if oid in known}
             found |= self.repository.commits(
-                {ref: oid for ref, oid in stands.items() if ref not in found}, timeout=timeout
+                {ref: oid for ref, oid in oids.items() if ref not in found}, timeout=timeout
             )
-            if len(found) == len(stands):  # else one moved on between the look and the fetch
+            if len(found) == len(oids):  # otherwise one moved between the look and the fetch
                 return found
         raise self.crowded(patterns[0])
 
@@ -97,9 +97,9 @@ class Refs:
         return self._turns.setdefault(ref, threading.Lock())
 
     def crowded(self, name: str) -> StoreUnreachable:
-        return StoreUnreachable(f"{name} is written by others all the time; no turn in {TRIES} tries. Try again")
+        return StoreUnreachable(f"others wrote {name} first, {TRIES} times in a row. Try again")
 
 
-def _only_forward(said: str) -> bool:
+def _only_forward(message: str) -> bool:
     signs = ("fast-forward", "forward", "rewind", "force", "hook declined", "denied", "not allowed", "prohibited")
-    return any(sign in said for sign in signs)
+    return any(sign in message for sign in signs)

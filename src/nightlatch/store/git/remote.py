@@ -11,7 +11,7 @@ from ...system import program
 
 SCHEMES = ("https", "ssh", "http", "file", "git")
 
-# Set for a git hook or by one git for another; they would point our git at that repository instead of ours.
+# git sets these for hooks and for git commands that it starts; they would point our git at that repository, not ours.
 _NOT_OURS = (
     "GIT_ALTERNATE_OBJECT_DIRECTORIES",
     "GIT_COMMON_DIR",
@@ -25,8 +25,8 @@ _NOT_OURS = (
     "GIT_SHALLOW_FILE",
     "GIT_WORK_TREE",
     "SSH_ASKPASS",
-    # A challenger ends what carries a dead holder's grant. A push to the store is no work of that holder, and
-    # ended inside a local remote it would leave a lock behind; what it may still do is compare-and-swap.
+    # A challenger ends every process that carries a dead holder's grant. A push to the store is not that holder's work:
+    # ended inside a local remote, it would leave a lock file behind, and all it can still do is a compare-and-swap.
     "NIGHTLATCH_LINEAGE",
 )
 
@@ -41,12 +41,12 @@ _USE = (
 
 @value(frozen=True, kw_only=True)
 class Remote:
-    url: str  # as git is given it
-    config: str = ""  # settings that hold for it: of the repository it is a remote of
+    url: str  # as it is passed to git
+    config: str = ""  # the settings file of the repository it is a remote of
 
 
 def environment() -> dict[str, str]:
-    """For every git we start: it never asks a person, and it speaks English, which we read."""
+    """For every git we start: it never prompts, and its messages are in English, which we parse."""
     env = {name: text for name, text in os.environ.items() if name not in _NOT_OURS}
     return {**env, "GIT_TERMINAL_PROMPT": "0", "GCM_INTERACTIVE": "never", "LC_ALL": "C", "LANGUAGE": ""}
 
@@ -57,7 +57,7 @@ def resolve(url: str, folder: str = ".") -> Remote:
     scheme, mark, rest = place.partition("://")
     if mark:
         if scheme not in SCHEMES or not rest.strip("/") or (scheme == "file" and not rest.startswith("/")):
-            raise UsageError(f"{url!r} names no git remote. {_USE}")
+            raise UsageError(f"{url!r} does not name a git remote. {_USE}")
         return Remote(url=place) if scheme == "file" else Remote(url=place, config=_config_for(place, folder))
     if place.startswith("/"):
         return Remote(url=f"file://{os.path.normpath(place)}")
@@ -65,15 +65,16 @@ def resolve(url: str, folder: str = ".") -> Remote:
         return Remote(url=place, config=_config_for(place, folder))
     if _REMOTE_NAME.fullmatch(place):
         return _named(place, folder)
-    raise UsageError(f"{url!r} names no git remote. {_USE}")
+    raise UsageError(f"{url!r} does not name a git remote. {_USE}")
 
 
 def _named(name: str, folder: str) -> Remote:
-    code, top, said = _ask(folder, "rev-parse", "--git-common-dir")
+    code, top, message = _ask(folder, "rev-parse", "--git-common-dir")
     if code:
         raise UsageError(
-            f"git+{name} means the remote {name} of the repository in this folder, and {os.path.abspath(folder)} is in "
-            f"none ({said or 'git said nothing'}). Change to the repository's folder, or {_USE[0].lower()}{_USE[1:]}"
+            f"git+{name} means the remote {name} of the repository in this folder, and {os.path.abspath(folder)} is "
+            f"not in one ({message or 'git said nothing'}). Change to the repository's folder, or "
+            f"{_USE[0].lower()}{_USE[1:]}"
         )
     top = os.path.abspath(os.path.join(folder, top))
     code, url, _ = _ask(folder, "remote", "get-url", "--push", name)
@@ -82,14 +83,14 @@ def _named(name: str, folder: str) -> Remote:
         there = f"it has {', '.join(names.split())}" if names else "it has none"
         raise UsageError(f"the repository in this folder has no remote {name}: {there}. git remote add {name} URL")
     if "://" not in url and not _HOST_AND_PATH.fullmatch(url):
-        # A path: git takes it from the top of the work tree.
+        # A relative path starts at the top of the work tree.
         code, base, _ = _ask(folder, "rev-parse", "--show-toplevel")
         url = "file://" + os.path.normpath(os.path.join(top if code else base, url))
     return Remote(url=url, config=os.path.join(top, "config"))
 
 
 def _config_for(url: str, folder: str) -> str:
-    """Settings of the repository in `folder`, if the URL is a remote of it: its credentials may stand there."""
+    """Settings of the repository in `folder` if the URL is a remote of it: its credentials may be there."""
     code, found, _ = _ask(folder, "config", "--get-regexp", r"^remote\..*\.(push)?url$")
     if code or url not in (line.partition(" ")[2] for line in found.splitlines()):
         return ""

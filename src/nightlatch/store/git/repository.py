@@ -1,7 +1,7 @@
-"""A remote's refs, read and moved through a bare repository of our own on this machine.
+"""A remote's refs, read and moved through a bare local repository.
 
-That repository is a cache and a workbench: objects are made in it to be pushed, and kept in it so that only
-what is new has to be fetched. Everything in it may be lost; what counts stands at the remote.
+That repository is a cache: objects are made in it to be pushed, and kept in it so that only new ones are fetched.
+Everything in it may be lost; what counts is at the remote.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 
 _OID = 40  # characters of an object id
-_LOCAL = 20.0  # seconds for a git that talks to no remote
-_REFUSALS = 5  # how often a refusal that moved nothing is tried again: two pushes that met in the server's lock
-_MANY = 500  # refs that are fetched by name; of more, all are fetched
+_LOCAL = 20.0  # seconds for a git command without a remote
+_REFUSALS = 5  # how often to repeat a push that was refused although nothing moved: two pushes met in the server's lock
+_MANY = 500  # up to so many refs are fetched by name; if there are more, all are fetched
 _LOOSE = 12  # files in one of the 256 folders of loose objects, so about 3,000 in all, before we tidy up
 
 
 @value(frozen=True, kw_only=True)
-class Move:
-    """One ref from where it was seen ("": it was not there) to a new object ("": to be deleted)."""
+class RefMove:
+    """Move one ref from where it was seen ("": it did not exist) to a new object ("": delete it)."""
 
     ref: str
     old: str
@@ -41,7 +41,7 @@ class Move:
 
 
 class Moved(Exception):
-    """A ref stood elsewhere, so nothing was moved. `unsure`: an earlier try without an answer may have been."""
+    """A ref was not where it was expected, so nothing moved. `unsure`: an earlier, unanswered try may have moved it."""
 
     def __init__(self, *, unsure: bool) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class Moved(Exception):
 
 
 class PushRefused(Exception):
-    """The server takes no such push, and nothing was moved."""
+    """The server refuses this push, and nothing was moved."""
 
 
 class Repository:
@@ -60,42 +60,42 @@ class Repository:
         self._env: dict[str, str] = {}
 
     def look(self, *patterns: str, timeout: float) -> dict[str, str]:
-        """Where the refs stand now, at the remote: ref → object id."""
-        # The older protocol answers in one exchange; the newer one saves nothing, since it is not told the patterns.
+        """The refs at the remote: ref → object id."""
+        # The older protocol answers in one exchange; the newer one saves nothing, since git does not send the patterns.
         out = self.git(
             "-c", "protocol.version=0", "ls-remote", "--refs", "--", self.remote.url, *patterns, timeout=timeout
         )
-        stands = {ref: oid for oid, _, ref in (line.partition("\t") for line in out.decode().splitlines())}
-        if any(len(oid) != _OID for oid in stands.values()):
+        oids = {ref: oid for oid, _, ref in (line.partition("\t") for line in out.decode().splitlines())}
+        if any(len(oid) != _OID for oid in oids.values()):
             raise StoreUnreachable(
-                f"{self.shown} names its objects by SHA-256, which Nightlatch does not speak yet. Keep the leases in "
+                f"{self.shown} names its objects by SHA-256, which Nightlatch does not support yet. Keep the leases in "
                 f"another repository: git init --bare --object-format=sha1 PATH"
             )
-        return stands
+        return oids
 
-    def commits(self, stands: Mapping[str, str], *, timeout: float) -> dict[str, Commit]:
+    def commits(self, oids: Mapping[str, str], *, timeout: float) -> dict[str, Commit]:
         """The commits that refs were seen to point at; one whose ref has moved on since may be missing."""
-        found = self.commits_here(stands)
-        absent = [ref for ref in stands if ref not in found]
+        found = self.commits_here(oids)
+        absent = [ref for ref in oids if ref not in found]
         if absent:
-            # A line of words has an end.
+            # A command line has a maximum length.
             self.fetch(absent if len(absent) <= _MANY else [f"{ROOT}*"], timeout=timeout)
-            found |= self.commits_here({ref: stands[ref] for ref in absent})
+            found |= self.commits_here({ref: oids[ref] for ref in absent})
         return found
 
     def fetch(self, refs: Iterable[str], *, timeout: float) -> None:
-        """Bring over what the refs point at. They are kept here too: git then asks only for what is new."""
+        """Fetch what the refs point at. The local repository keeps them too: git then fetches only new objects."""
         words = ("fetch", "--quiet", "--no-tags", "--no-auto-gc", "--no-recurse-submodules", "--", self.remote.url)
         try:
-            code, _, said = self.try_git(*words, *(f"+{ref}:{ref}" for ref in refs), timeout=timeout)
+            code, _, message = self.try_git(*words, *(f"+{ref}:{ref}" for ref in refs), timeout=timeout)
         except program.Unfinished as error:
             raise self.unreachable(str(error)) from error
-        # Another process may keep the same ref in this moment (the objects are here then), or it was deleted there.
-        if code and "cannot lock ref" not in said and "couldn't find remote ref" not in said:
-            raise self.unreachable(said)
+        # Another process may be fetching the same ref right now (then the objects are here), or it was deleted there.
+        if code and "cannot lock ref" not in message and "couldn't find remote ref" not in message:
+            raise self.unreachable(message)
 
     def read(self, *names: str) -> list[tuple[str, str, bytes] | None]:
-        """Objects of our own repository by id or `id:path`, as (id, kind, content); None: not here."""
+        """Objects in the local repository by id or `id:path`, as (id, kind, content); None: not here."""
         rest = self.git("cat-file", "--batch", stdin="".join(f"{name}\n" for name in names).encode())
         found: list[tuple[str, str, bytes] | None] = []
         for _ in names:
@@ -116,63 +116,63 @@ class Repository:
         except OSError as error:
             raise self.unreachable(str(error)) from error
 
-    def swap(self, moves: Sequence[Move], *, timeout: float) -> None:
-        """Move all refs or none, each only from where it was seen: `Moved` if one stands elsewhere.
+    def swap(self, moves: Sequence[RefMove], *, timeout: float) -> None:
+        """Move all refs or none, each only from where it was seen: raises `Moved` if one is elsewhere.
 
-        A reply that was lost is settled by looking. Raises `StoreUnreachable` when that cannot be done either:
-        then it may have happened. `PushRefused`: the server does not want it.
+        If the reply is lost, look whether they moved. Raises `StoreUnreachable` if that fails too: then they may have
+        moved. `PushRefused`: the server refuses it.
         """
         unsure = False
         for _ in range(_REFUSALS):
-            answered, said = self._push(moves, timeout)
-            if answered and not said:
+            answered, message = self._push(moves, timeout)
+            if answered and not message:
                 return
             unsure = unsure or not answered
             try:
                 refs = [move.ref for move in moves] if len(moves) <= _MANY else [f"{ROOT}*"]
-                stands = self.look(*refs, timeout=timeout)
+                oids = self.look(*refs, timeout=timeout)
             except StoreUnreachable as error:
-                raise self.unreachable(said) from error
-            if all(stands.get(move.ref, "") == move.new for move in moves):
+                raise self.unreachable(message) from error
+            if all(oids.get(move.ref, "") == move.new for move in moves):
                 return  # it did happen; only the reply was lost
-            if any(stands.get(move.ref, "") != move.old for move in moves):
+            if any(oids.get(move.ref, "") != move.old for move in moves):
                 raise Moved(unsure=unsure)
-            if not answered or git_errors.is_full(said):
-                raise self.unreachable(said)
-            if "failed to update ref" not in said and "cannot lock ref" not in said and "stale info" not in said:
-                raise PushRefused(git_errors.line_with("", said))
+            if not answered or git_errors.is_full(message):
+                raise self.unreachable(message)
+            if not any(sign in message for sign in ("failed to update ref", "cannot lock ref", "stale info")):
+                raise PushRefused(git_errors.line_with("", message))
             clock.sleep(0.02)
-        raise self.unreachable(said)
+        raise self.unreachable(message)
 
     def delete(self, refs: Iterable[str]) -> None:
-        """Take refs away that nobody compares; those that are not there, too."""
+        """Delete refs without comparing; some of them may not exist."""
         there = self.look(*refs, timeout=_LOCAL)
         if there:
             self.git("push", "--quiet", "--no-verify", "--", self.remote.url, *(f":{ref}" for ref in there))
 
-    def _push(self, moves: Sequence[Move], timeout: float) -> tuple[bool, str]:
-        """(was there an answer, what stood against it)"""
+    def _push(self, moves: Sequence[RefMove], timeout: float) -> tuple[bool, str]:
+        """(was there an answer, why it was refused)"""
         words = ["push", "--porcelain", "--no-verify", "--no-signed", "--no-follow-tags", "--no-recurse-submodules"]
         if len(moves) > 1:
             words.append("--atomic")
         words += [f"--force-with-lease={move.ref}:{move.old}" for move in moves]
         try:
-            code, out, said = self.try_git(
+            code, out, message = self.try_git(
                 *words, "--", self.remote.url, *(f"{move.new}:{move.ref}" for move in moves), timeout=timeout
             )
         except program.Unfinished as error:
             return False, str(error)
-        return verdict(code, out.decode(errors="replace"), said, [move.ref for move in moves])
+        return verdict(code, out.decode(errors="replace"), message, [move.ref for move in moves])
 
-    def commits_here(self, stands: Mapping[str, str]) -> dict[str, Commit]:
-        """Those of them that are in our own repository."""
+    def commits_here(self, oids: Mapping[str, str]) -> dict[str, Commit]:
+        """The commits among them that are in the local repository."""
         found: dict[str, Commit] = {}
-        for ref, oid in stands.items():
+        for ref, oid in oids.items():
             content = objects.read(os.path.join(self.folder, "objects"), oid, "commit")
             if content is not None:
                 found[ref] = read_commit(oid, content)
-        packed = [ref for ref in stands if ref not in found]
-        there = self.read(*(stands[ref] for ref in packed)) if packed else []
+        packed = [ref for ref in oids if ref not in found]
+        there = self.read(*(oids[ref] for ref in packed)) if packed else []
         return found | {
             ref: read_commit(one[0], one[2])
             for ref, one in zip(packed, there, strict=True)
@@ -180,7 +180,7 @@ class Repository:
         }
 
     def tidy(self) -> None:
-        """Now and then throw away what was made here and has been replaced since."""
+        """Remove objects that were made here and have been replaced since, once there are many."""
         try:
             many = len(os.listdir(os.path.join(self.folder, "objects", "17"))) > _LOOSE
         except OSError:
@@ -188,19 +188,19 @@ class Repository:
         if not many:
             return
         try:
-            # Younger objects may be another process's, made and not pushed yet.
+            # Younger objects may be another process's that it has not pushed yet.
             self.try_git("gc", "--quiet", "--prune=1.hour.ago", timeout=_LOCAL * 3)
         except program.Unfinished:
-            pass  # it costs room on the disk, no more; the next one tries again
+            pass  # it only costs disk space; the next release tries again
 
     def git(self, *words: str, stdin: bytes = b"", timeout: float = _LOCAL) -> bytes:
-        """What git printed; anything but success is StoreUnreachable."""
+        """What git printed. Raises StoreUnreachable if it failed."""
         try:
-            code, out, said = self.try_git(*words, stdin=stdin, timeout=timeout)
+            code, out, message = self.try_git(*words, stdin=stdin, timeout=timeout)
         except program.Unfinished as error:
             raise self.unreachable(str(error)) from error
         if code:
-            raise self.unreachable(said)
+            raise self.unreachable(message)
         return out
 
     def try_git(self, *words: str, stdin: bytes = b"", timeout: float) -> tuple[int, bytes, str]:
@@ -209,11 +209,11 @@ class Repository:
         code, out, err = _run(["git", *config, *words], env, stdin, timeout)
         return code, out, err.decode(errors="replace")
 
-    def unreachable(self, said: str) -> StoreUnreachable:
-        return git_errors.unreachable(self.shown, self.folder, said)
+    def unreachable(self, message: str) -> StoreUnreachable:
+        return git_errors.unreachable(self.shown, self.folder, message)
 
     def _ready(self) -> dict[str, str]:
-        """The environment for a git in our repository, which is made if it is not there."""
+        """The environment for git in the local repository, which is made if it does not exist."""
         if self._env and os.path.isdir(self.folder):
             return self._env
         env = {**environment(), "GIT_DIR": self.folder}
@@ -225,43 +225,43 @@ class Repository:
         return env
 
     def _make(self, env: Mapping[str, str]) -> None:
-        """Aside, and then in its place with one rename: two that begin at once would meet in git's locks."""
+        """Made under another name and then renamed: two processes that start at once would meet in git's locks."""
         check_version()
         durable.private_folder(os.path.dirname(self.folder))
         aside = f"{self.folder}.{os.urandom(8).hex()}"
-        code, _, said = _run(
+        code, _, message = _run(
             ["git", "init", "--quiet", "--bare", "--template=", aside], {**env, "GIT_DIR": aside}, b"", _LOCAL
         )
         if code:
-            raise self.unreachable(said.decode(errors="replace"))
+            raise self.unreachable(message.decode(errors="replace"))
         try:
             os.rename(aside, self.folder)
         except OSError:
             import shutil
 
             shutil.rmtree(aside)
-            if not os.path.isdir(self.folder):  # else somebody else was faster
+            if not os.path.isdir(self.folder):  # otherwise another process was faster
                 raise
 
 
-def verdict(code: int, out: str, said: str, refs: Sequence[str]) -> tuple[bool, str]:
-    """What `git push --porcelain` tells of these refs: (was there an answer, what stood against it)."""
+def verdict(code: int, out: str, message: str, refs: Sequence[str]) -> tuple[bool, str]:
+    """What `git push --porcelain` reports of these refs: (was there an answer, why it was refused)."""
     answers = {}
     for line in out.splitlines():
         flag, _, rest = line.partition("\t")
         names, _, summary = rest.partition("\t")
         answers[names.rpartition(":")[2]] = flag, summary
-    told = [answers.get(ref, ("", "")) for ref in refs]
-    if code == 0 and all(flag in (" ", "+", "*", "=", "-") for flag, _ in told):
+    answers_of_refs = [answers.get(ref, ("", "")) for ref in refs]
+    if code == 0 and all(flag in (" ", "+", "*", "=", "-") for flag, _ in answers_of_refs):
         return True, ""
-    refusals = [summary for flag, summary in told if flag == "!"]
+    refusals = [summary for flag, summary in answers_of_refs if flag == "!"]
     if refusals and not any("remote failure" in summary for summary in refusals):
-        return True, "\n".join([*refusals, said])
-    return False, said
+        return True, "\n".join([*refusals, message])
+    return False, message
 
 
 def check_version() -> str:
-    """git's version, in its own words; raises if it is too old for this."""
+    """git's version, as it prints it; raises if it is too old."""
     _, out, _ = _run(["git", "version"], environment(), b"", _LOCAL)
     text = out.decode().strip().removeprefix("git version ")
     numbers = [int(word) for word in text.split(".")[:2] if word.isdigit()]
@@ -279,7 +279,7 @@ def _run(argv: list[str], env: Mapping[str, str], stdin: bytes, timeout: float) 
 
 
 def _ssh_that_never_asks(env: Mapping[str, str], config: str) -> dict[str, str]:
-    """The user's own ssh command with one option more; a program named by GIT_SSH may not know that option."""
+    """The user's ssh command with one more option; a program named by GIT_SSH may not know that option."""
     ssh = env.get("GIT_SSH_COMMAND", "")
     if not ssh:
         words = ["-c", f"include.path={config}"] if config else []

@@ -1,12 +1,10 @@
 """The verbs of a store, each one compare-and-swap push of the refs it changes.
 
-A verb begins with what this process last saw, which saves a request when nobody else wrote: the push itself
-compares. What it would refuse, it refuses only after a fresh look.
+A verb starts from what this process last saw, which saves a request if nobody else wrote: the push itself compares. It
+refuses only after it has read the refs again.
 """
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 from ...core.model import Begun, Done, Granted, KnownGrants, Record
 from ...core.passwords import hide_password
@@ -18,11 +16,11 @@ from .. import held
 from ..polling import PollingWaiter
 from . import idle, names, record, rows
 from .done import KeyPlace
-from .objects import Pack
 from .record import StoredLease
 from .refs import PATIENCE, TRIES, Change, Refs
 from .remote import resolve
-from .repository import Move, Moved, Repository
+from .repository import Moved, RefMove, Repository
+from .settling import KeyToSettle, plan_to_settle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,44 +28,23 @@ if TYPE_CHECKING:
 
     from ...core.model import Holder, Takeover
     from ...core.protocols import ReleaseWaiter
-    from ...core.row import Cursor
-    from ...core.row import Move as RowMove
+    from ...core.row import Cursor, Move
     from .objects import Commit
 
-_SHORTEST = 0.25  # a git that has to start, connect and answer needs that much
+_SHORTEST = 0.25  # seconds that git needs to start, connect and get an answer
 
 
 def connect(where: str) -> GitStore:
-    """The store in the remote that `where` means; asks git here about `git+origin`, and the remote nothing."""
+    """The store in the remote that `where` means. Looks up `git+origin` in the local repository; sends nothing."""
     remote = resolve(where)
     folder = storage.folder_for(hide_password(f"git+{remote.url}"))
     repository = Repository(remote, folder)
     return GitStore(f"git+{repository.shown}", repository, folder)
 
 
-class Key(NamedTuple):
-    """A key to settle, and under which lease."""
-
-    name: str
-    grant: str
-    scope: str
-    key: str
-    value: str
-    input: str
-
-
-class SettlePlan(NamedTuple):
-    """How a key becomes done; without changes it is so already."""
-
-    done: Done
-    changes: list[Change]
-    pack: Pack
-    ttl: float
-
-
 class GitStore:
     default_ttl = 600.0
-    lists_begun = True  # each machine has a ledger of its own
+    lists_begun = True  # each machine has its own ledger
     poll_every = 1.0
 
     def __init__(self, where: str, repository: Repository, folder: str) -> None:
@@ -80,12 +57,12 @@ class GitStore:
     def id(self) -> str:
         if names.STORE not in self._refs.seen:
             self._refs.look(names.STORE)
-        while (stands := self._refs.seen[names.STORE]) is None:
+        while (current := self._refs.seen[names.STORE]) is None:
             try:
                 self._refs.push([Change(names.STORE, None, record.store_message(identity.new_id()))], PATIENCE)
             except Moved:
                 self._refs.look(names.STORE)
-        return record.read_store(stands.message)
+        return record.read_store(current.message)
 
     def acquire(
         self,
@@ -101,12 +78,12 @@ class GitStore:
 
         created, started = False, clock.now()
 
-        def change(stands: StoredLease | None, version: str) -> StoredLease:
+        def change(current: StoredLease | None, version: str) -> StoredLease:
             nonlocal created
             now = clock.wall()
             until, packed, lowest = now + ttl, holder.pack(), int(now * 1000)
-            created = stands is None
-            if stands is None:
+            created = current is None
+            if current is None:
                 floor = idle.floor(self._refs)
                 lowest = max(lowest, floor + 1)
                 return StoredLease(
@@ -119,30 +96,30 @@ class GitStore:
                     past=KnownGrants.remember("", floor, grant) if floor else grant,
                     begun=begun((), lowest, now),
                 )
-            mine = replace(stands, grant=grant, holder=packed, ttl=ttl, until=until)
-            if stands.grant == grant:
+            mine = replace(current, grant=grant, holder=packed, ttl=ttl, until=until)
+            if current.grant == grant:
                 return mine
-            watched = over is not None and over.proven and (over.grant, over.version) == (stands.grant, version)
-            if stands.grant and not watched:
-                there = stands.record(name, version)
+            watched = over is not None and over.proven and (over.grant, over.version) == (current.grant, version)
+            if current.grant and not watched:
+                there = current.record(name, version)
                 raise Busy(held.sentence(there, name), there)
-            past = KnownGrants.remember(stands.past, stands.token, grant)
-            token = max(stands.token + 1, lowest)
-            listed = begun(stands.begun, token, now)
-            return replace(mine, token=token, previous=stands.token, since=now, past=past, begun=listed)
+            past = KnownGrants.remember(current.past, current.token, grant)
+            token = max(current.token + 1, lowest)
+            listed = begun(current.begun, token, now)
+            return replace(mine, token=token, previous=current.token, since=now, past=past, begun=listed)
 
         self._forget_absence(name)
-        stands, token = self._change(name, change, ttl), 0
+        current, token = self._change(name, change, ttl), 0
         if created and clock.now() - started > idle.PAUSE:
             self._refs.look(names.FLOOR)
-            if idle.floor(self._refs) >= stands.token:
+            if idle.floor(self._refs) >= current.token:
                 token = self.raise_token(name, idle.floor(self._refs), grant)
         return Granted(
-            token=token or stands.token,
-            previous=stands.previous,
-            gates=stands.gates,
-            known=KnownGrants.read(stands.past),
-            begun=Begun.without(stands.begun, {stands.token}),
+            token=token or current.token,
+            previous=current.previous,
+            gates=current.gates,
+            known=KnownGrants.read(current.past),
+            begun=Begun.without(current.begun, {current.token}),
         )
 
     def renew(self, name: str, grant: str, ttl: float) -> None:
@@ -159,10 +136,10 @@ class GitStore:
     def evict(self, name: str) -> bool:
         held_by_somebody = False
 
-        def change(stands: StoredLease | None, _version: str) -> StoredLease | None:
+        def change(current: StoredLease | None, _version: str) -> StoredLease | None:
             nonlocal held_by_somebody
-            held_by_somebody = bool(stands and stands.grant)
-            return replace(stands, grant="", until=clock.wall()) if stands and stands.grant else None
+            held_by_somebody = bool(current and current.grant)
+            return replace(current, grant="", until=clock.wall()) if current and current.grant else None
 
         self._change(name, change)
         return held_by_somebody
@@ -180,17 +157,17 @@ class GitStore:
         return (record.read_lease(found[name].message).record(name, found[name].oid) for name in sorted(found))
 
     def raise_token(self, name: str, above: int, grant: str = "") -> int:
-        def change(stands: StoredLease | None, _version: str = "") -> StoredLease:
+        def change(current: StoredLease | None, _version: str = "") -> StoredLease:
             now = clock.wall()
             # Above the clock too, as an acquire is: a store that forgot its grants may have handed out `above` + 1.
             lowest = max(above + 1, int(now * 1000))
-            if stands is None:
+            if current is None:
                 lowest = max(lowest, idle.floor(self._refs) + 1)
                 return StoredLease(token=lowest, since=now, until=now)
-            token, mine = max(stands.token + 1, lowest), stands.token if grant else -1
-            begun = tuple(replace(entry, token=token) if entry.token == mine else entry for entry in stands.begun)
-            # A person who raises it answers for all older marks.
-            return replace(stands, token=token, past=stands.past if grant else "", begun=begun)
+            token, mine = max(current.token + 1, lowest), current.token if grant else -1
+            begun = tuple(replace(entry, token=token) if entry.token == mine else entry for entry in current.begun)
+            # A person who raises the token vouches for all older marks.
+            return replace(current, token=token, past=current.past if grant else "", begun=begun)
 
         if grant:
             return self._change_mine(name, grant, change).token
@@ -199,71 +176,47 @@ class GitStore:
 
     def look(self, scope: str, key: str) -> Done | None:
         place = KeyPlace(scope, key)
-        stands = self._refs.look(place.ref)
-        return place.key_tree(self.repository, stands.oid if stands else "", PATIENCE).find()
+        current = self._refs.look(place.ref)
+        return place.key_tree(self.repository, current.oid if current else "", PATIENCE).find()
 
     def settle(self, name: str, grant: str, scope: str, key: str, *, value: str = "", input: str = "") -> Done:
-        key_of = Key(name, grant, scope, key, value, input)
+        wanted = KeyToSettle(name, grant, scope, key, value, input)
         with self._refs.turn(names.lease(name)):
-            for attempt in range(TRIES):
-                plan = self._plan(key_of, fresh=attempt > 0)
-                if plan is None:
+            for fresh in (False, *[True] * (TRIES - 1)):
+                try:
+                    plan = plan_to_settle(self._refs, wanted, fresh=fresh)
+                except LeaseLost:
+                    if fresh:
+                        raise
+                    continue
+                if not plan.changes and not fresh:
                     continue
                 try:
                     if plan.changes:
                         self._refs.push(plan.changes, self._patience(plan.ttl), plan.pack)
                 except Moved:
                     continue
-                return plan.done
+                return plan.done.with_input(input)
         raise self._refs.crowded(name)
 
     def settle_many(self, name: str, grant: str, scope: str, keys: Mapping[str, str]) -> None:
         for key, value in keys.items():
             self.settle(name, grant, scope, key, value=value)
 
-    def moves_to_settle(self, name: str, grant: str, scope: str, key: str, *, value: str) -> list[Move]:
-        """The moves that make the key done, for a push that carries more than them; [] if it is done already."""
+    def moves_to_settle(self, name: str, grant: str, scope: str, key: str, *, value: str) -> list[RefMove]:
+        """The moves that make the key done, for a push that carries other moves too; [] if it is done already."""
         with self._refs.turn(names.lease(name)):
-            plan = self._plan(Key(name, grant, scope, key, value, ""), fresh=True)
-            assert plan
+            plan = plan_to_settle(self._refs, KeyToSettle(name, grant, scope, key, value, ""), fresh=True)
             moves, new = self._refs.commits(plan.changes, plan.pack)
             for ref in new:
-                self._refs.seen.pop(ref, None)  # somebody else makes the moves, or does not
+                self._refs.seen.pop(ref, None)  # the caller makes the moves, or does not
         return moves
-
-    def _plan(self, key: Key, *, fresh: bool) -> SettlePlan | None:
-        """How to settle the key. None: what this process remembers is against it, so look first."""
-        place, ref = KeyPlace(key.scope, key.key), names.lease(key.name)
-        if fresh or ref not in self._refs.seen or place.ref not in self._refs.seen:
-            self._refs.look(ref, place.ref)
-        # A thread that settles under another lease may just have forgotten the keys' ref: then the push compares.
-        lease, keys = self._refs.seen[ref], self._refs.seen.get(place.ref)
-        mine = _stored_lease(lease)
-        key_tree = place.key_tree(self.repository, keys.oid if keys else "", PATIENCE)
-        before = key_tree.find()
-        if mine is None or mine.grant != key.grant:
-            if fresh:
-                raise self._lost(key.name)
-            return None
-        if before:
-            return SettlePlan(before.with_input(key.input), [], Pack(), mine.ttl) if fresh else None
-        pack = Pack()
-        done = Done(
-            scope=key.scope, key=key.key, value=key.value, input=key.input, token=mine.token, at=round(clock.wall(), 3)
-        )
-        begun = tuple(entry for entry in mine.begun if (key.name, entry.key) != (key.scope, key.key))
-        # The lease's ref moves too: only a ref that changes is compared, and all of it lands or nothing.
-        changes = [
-            Change(ref, lease, replace(mine, begun=begun).message(key.name)),
-            Change(place.ref, keys, record.keys_message(), key_tree.add(done, pack)),
-        ]
-        return SettlePlan(done, changes, pack, mine.ttl)
 
     def cursors(self, jobs: Collection[str] | None = None, *, due: float | None = None) -> list[Cursor]:
         found = rows.look(self._refs, jobs)
         return [row for row in found if due is None or row.wake <= due]
 
-    def advance(self, moves: Sequence[RowMove]) -> list[bool]:
+    def advance(self, moves: Sequence[Move]) -> list[bool]:
         return rows.advance(self._refs, moves)
 
     def register(self, name: str, grant: str, gate: str) -> bool:
@@ -280,16 +233,16 @@ class GitStore:
     def gates(self, name: str) -> tuple[str, ...]:
         ref = names.lease(name)
         self._refs.look(ref)
-        stands = _stored_lease(self._refs.seen.get(ref))
-        return stands.gates if stands else ()
+        current = _stored_lease(self._refs.seen.get(ref))
+        return current.gates if current else ()
 
     def unregister(self, name: str, gate: str, grant: str = "") -> bool:
         there = False
 
-        def change(stands: StoredLease | None, _version: str = "") -> StoredLease | None:
+        def change(current: StoredLease | None, _version: str = "") -> StoredLease | None:
             nonlocal there
-            there = stands is not None and gate in stands.gates
-            return replace(stands, gates=tuple(g for g in stands.gates if g != gate)) if stands and there else None
+            there = current is not None and gate in current.gates
+            return replace(current, gates=tuple(g for g in current.gates if g != gate)) if current and there else None
 
         if grant:
             self._change_mine(name, grant, change)
@@ -301,7 +254,7 @@ class GitStore:
         return PollingWaiter(every=self.poll_every, first=0.25)
 
     def may_expire_by_observation(self, record: Record) -> bool:
-        """No clock is shared here, so watching is the rule."""
+        """Always: machines share no clock here."""
         return True
 
     def clock(self) -> float:
@@ -313,20 +266,20 @@ class GitStore:
     def _change_mine(
         self, name: str, grant: str, change: Callable[[StoredLease], StoredLease | None], ttl: float = 0.0
     ) -> StoredLease:
-        def mine(stands: StoredLease | None, version: str) -> StoredLease | None:
-            if stands is None or stands.grant != grant:
-                there = stands.record(name, version) if stands else None
+        def mine(current: StoredLease | None, version: str) -> StoredLease | None:
+            if current is None or current.grant != grant:
+                there = current.record(name, version) if current else None
                 raise LeaseLost(held.lost_sentence(there, name), reason="taken")
-            return change(stands)
+            return change(current)
 
         return self._change(name, mine, ttl)
 
     def _change(
         self, name: str, change: Callable[[StoredLease | None, str], StoredLease | None], ttl: float = 0.0
     ) -> StoredLease:
-        """Move a lease's ref by `change`, again from where it stands if another came first.
+        """Change a lease's ref by `change`, and again from its new value if another writer was first.
 
-        `change` gets what stands and its version; it returns what shall stand (None: leave it), or raises.
+        `change` gets the current lease and its version; it returns the new one (None: leave it), or raises.
         """
         ref = names.lease(name)
         with self._refs.turn(ref):
@@ -336,17 +289,17 @@ class GitStore:
                     self._refs.look(ref, names.STORE, names.FLOOR, timeout=self._patience(ttl))
                     fresh = True
                 commit = self._refs.seen[ref]
-                stands = _stored_lease(commit)
+                current = _stored_lease(commit)
                 try:
-                    wanted = change(stands, commit.oid if commit else "")
+                    wanted = change(current, commit.oid if commit else "")
                     if wanted is None and fresh:
-                        return stands or StoredLease(token=0, since=0.0, until=0.0)
+                        return current or StoredLease(token=0, since=0.0, until=0.0)
                 except (Busy, LeaseLost):
                     if fresh:
                         raise
                     wanted = None
                 if wanted is None:
-                    self._refs.seen.pop(ref, None)  # so it is by what we remember; somebody may have written since
+                    self._refs.seen.pop(ref, None)  # refused by what we remember; another may have written since: look
                     continue
                 try:
                     self._refs.push([Change(ref, commit, wanted.message(name))], self._patience(ttl or wanted.ttl))
@@ -356,7 +309,7 @@ class GitStore:
         raise self._refs.crowded(name)
 
     def _forget_absence(self, name: str) -> None:
-        """That a name had no ref when this process last looked may be long ago: look at it and the floor again."""
+        """Forget that a name had no ref when this process last looked, so that its ref and the floor are read again."""
         if self._refs.seen.get(names.lease(name)) is None:
             self._refs.seen.pop(names.lease(name), None)
 
@@ -366,9 +319,6 @@ class GitStore:
 
     def _patience(self, ttl: float) -> float:
         return min(max(request_timeout(ttl), _SHORTEST), PATIENCE) if ttl else PATIENCE
-
-    def _lost(self, name: str) -> LeaseLost:
-        return LeaseLost(held.lost_sentence(self._record(name, names.lease(name)), name), reason="taken")
 
 
 def _stored_lease(commit: Commit | None) -> StoredLease | None:

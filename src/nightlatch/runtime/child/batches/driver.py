@@ -23,7 +23,7 @@ from ....core import advice
 from ....core.effects import DONE, IN_DOUBT, SET_ASIDE, idempotency_key
 from ....core.printable import printable
 from ....system import clock, printing
-from ....system.warden import ASKING
+from ....system.warden_messages import END_SIGNALS
 from ...shared.batches.items import BatchItem, ItemReader
 from ...shared.batches.selection import Selection
 from ...shared.batches.template import BadItem, CommandTemplate
@@ -180,10 +180,10 @@ class Driver:
         os.set_blocking(writes, False)
         signal.set_wakeup_fd(writes, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        for signum in ASKING:
+        for signum in END_SIGNALS:
             if signal.getsignal(signum) != signal.SIG_IGN:  # nohup's wish
                 signal.signal(signum, self._asked)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, ASKING)  # what came since this program was started comes now
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, END_SIGNALS)  # what came since this program was started comes now
         return reads
 
     def _asked(self, signum: int, _frame: object) -> None:

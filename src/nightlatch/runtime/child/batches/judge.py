@@ -92,16 +92,16 @@ class Judge:
             self.summary.killed.append((item.key, child.reason))
             return doubt
         trying = child.tries <= self.plan["retries"] and not child.over_budget
-        told = self.client.ask(do="item-report", digest=item.digest.hex(), again=trying)
+        reply = self.client.ask(do="item-report", digest=item.digest.hex(), again=trying)
         again = not child.over_budget and (child.timed_out or retry.worth_another(FAILED, code))
-        return self._fail(child, told["failure"], told, again=again)
+        return self._fail(child, reply["failure"], reply, again=again)
 
     def _publish(self, child: ItemProcess) -> dict[str, Any]:
         """An item is done when its result has landed. {}, or why it has not."""
         if not self.workspaces:
             return {}
         item = child.item
-        answer = self.client.ask(
+        reply = self.client.ask(
             do="land",
             digest=item.digest.hex(),
             key=item.key,
@@ -109,26 +109,26 @@ class Judge:
             targets=self.workspaces.targets(item.content),
             workspace=child.workspace,
         )
-        if "failed" not in answer:
+        if "failed" not in reply:
             self.workspaces.remove(item, child.tries)
             return {}
-        return answer
+        return reply
 
-    def _fail(self, child: ItemProcess, said: str, told: dict[str, Any], *, again: bool) -> list[Any]:
-        item, code, reason = child.item, child.exit_code, said or child.reason
-        alike = breaker.alike(code, [said] if said else child.complaint().splitlines())
+    def _fail(self, child: ItemProcess, why: str, reply: dict[str, Any], *, again: bool) -> list[Any]:
+        item, code, reason = child.item, child.exit_code, why or child.reason
+        alike = breaker.alike(code, [why] if why else child.complaint().splitlines())
         self.breaker.add(item.key, alike)
-        asked = told.get("retry_after", 0.0)
-        if asked:
-            self._hold(asked, item.key)
+        at_least = reply.get("retry_after", 0.0)
+        if at_least:
+            self._hold(at_least, item.key)
         record = [item.digest.hex(), item.key, FAILED, child.tries, code, "", reason]
         if again and child.tries <= self.plan["retries"] and not self.stopping:
             chance = random.random()  # noqa: S311 - jitter is no secret
-            pause = retry.pause(child.tries, base=self.plan["backoff"], chance=chance, at_least=asked)
+            pause = retry.pause(child.tries, base=self.plan["backoff"], chance=chance, at_least=at_least)
             self.waiting.append((clock.now() + pause, item, child.tries))
             return record
         last = "" if reason in child.complaint() else _last(child.complaint())
-        shown = (item.key, said or f"{reason}{last}")
+        shown = (item.key, why or f"{reason}{last}")
         if child.workspace:
             record[6] = f"{reason}. Its workspace: {child.workspace}"
         if again or code in _NOT_THE_ITEMS_FAULT:
@@ -140,8 +140,8 @@ class Judge:
         self.failed()
         return record
 
-    def _hold(self, asked: float, key: str) -> None:
-        until = clock.now() + min(asked, retry.LONGEST)
+    def _hold(self, at_least: float, key: str) -> None:
+        until = clock.now() + min(at_least, retry.LONGEST)
         if until > self.not_before + 1.0:
             wait = duration.show(until - clock.now())
             print(f"nightlatch: nothing is started for {wait}: {printable(key)} was asked to wait", file=sys.stderr)

@@ -32,8 +32,8 @@ class Summary:
 
     def short(self) -> str:
         doubt, aside = len(self.doubts) + len(self.waiting), len(self.aside) + len(self.before)
-        told = f"{self.done} done, {self.skipped} skipped, {len(self.failed)} failed, {doubt} in doubt"
-        return told + (f", {aside} set aside" if aside else "")
+        text = f"{self.done} done, {self.skipped} skipped, {len(self.failed)} failed, {doubt} in doubt"
+        return text + (f", {aside} set aside" if aside else "")
 
     def text(self) -> str:
         lines = [f"nightlatch: {self.name}: {self.short()}" + (f" ({self.stopped})" if self.stopped else "")]

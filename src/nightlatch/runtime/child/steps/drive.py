@@ -64,14 +64,14 @@ class Call:
 def _unawaited(function: object, result: Any) -> Exception:
     """A plain function has returned what has to be awaited. A coroutine has not begun, so nothing was done."""
     name = getattr(function, "__qualname__", repr(function))
-    said = (
+    message = (
         f"{name} is a plain function that returned a {type(result).__name__}, which nobody awaits. Give a coroutine "
         "function, as functools.partial(post, slug) of an `async def post`, in place of `lambda: post(slug)`, and await"
     )
     if type(result) is not CoroutineType:
-        return TypeError(said)
+        return TypeError(message)
     result.close()
-    return NotDone(said)
+    return NotDone(message)
 
 
 class Pause:

@@ -80,8 +80,8 @@ class Map:
             try:
                 key, digest = digest_of(item)
             except Exception as error:  # noqa: BLE001 - the key may be made by a function of the user's
-                said = str(error) if isinstance(error, BadItem | UsageError) else reason_of(error)
-                self._fail(Failed(f"item {index}", item, error, f"it has no key: {said}"))
+                why = str(error) if isinstance(error, BadItem | UsageError) else reason_of(error)
+                self._fail(Failed(f"item {index}", item, error, f"it has no key: {why}"))
                 continue
             places = self._same.setdefault(digest, [])
             places.append(index)
@@ -141,14 +141,14 @@ class Map:
 
     def _sum(self) -> MapFailed:
         waiting = [one for one in self.results.failed if one.aside]
-        told = waiting or self.results.failed
-        what, more = "wait for a person" if waiting else "failed", len(told) - _NAMED
+        listed = waiting or self.results.failed
+        what, more = "wait for a person" if waiting else "failed", len(listed) - _NAMED
         by_reason: dict[str, list[str]] = {}  # a reason that many have is said once
-        for one in told[:_NAMED]:
+        for one in listed[:_NAMED]:
             by_reason.setdefault(one.reason, []).append(one.key)
         failed = MapFailed(
             (f"{self.results.stopped}. " if self.results.stopped else "")
-            + f"{len(told)} of {len(self.results)} items {what}: "
+            + f"{len(listed)} of {len(self.results)} items {what}: "
             + "; ".join(f"{', '.join(keys)} ({reason})" for reason, keys in by_reason.items())
             + (f" and {more} more" if more > 0 else "")
             + ". The next attempt does only what is not done",

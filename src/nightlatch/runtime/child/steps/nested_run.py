@@ -27,8 +27,8 @@ def handle(run: Run, key: str, call: Call) -> Work[Any]:
         text = serialised("run", key, result)
     except BaseException as error:
         status = statuses.NEEDS_ATTENTION if error_waits(error) else statuses.FAILED
-        said = "".join(traceback.format_exception(error))
-        yield RecordRequest(do="close", run=name, status=status, reason=reason_of(error), traceback=said)
+        trace = "".join(traceback.format_exception(error))
+        yield RecordRequest(do="close", run=name, status=status, reason=reason_of(error), traceback=trace)
         raise
     yield RecordRequest(do="close", run=name, status=statuses.SUCCEEDED, result=text)
     return as_recorded(result, text)

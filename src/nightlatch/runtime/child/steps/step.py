@@ -44,16 +44,16 @@ class StepMemory:
     def load(self) -> Work[None]:
         if self._loaded:
             return
-        told = yield RecordRequest(do="known", run=self.run)
-        if told["path"]:
-            with open(told["path"], encoding="utf-8") as file:
+        reply = yield RecordRequest(do="known", run=self.run)
+        if reply["path"]:
+            with open(reply["path"], encoding="utf-8") as file:
                 for line in file:
                     digest, status, tries, result = line.rstrip("\n").split(" ", 3)
                     if status == DONE:
                         self.done[digest] = result
                     elif status != FAILED:
                         self.begun[digest] = int(tries)
-            os.unlink(told["path"])
+            os.unlink(reply["path"])
         self._loaded = True
 
     def recall(self, digest: str) -> str | None:
@@ -157,17 +157,17 @@ def pause_after(retry: Retry, error: Exception, tries: int) -> float | None:
     passing = isinstance(error, Busy) or transient.transient(error.__cause__ or error)
     if tries > retry or not passing:
         return None
-    asked = transient.retry_after(error.__cause__ or error, clock.wall())
+    at_least = transient.retry_after(error.__cause__ or error, clock.wall())
     # Not a secret: it only keeps what failed together from trying together.
-    return rules.pause(tries, longest=_LONGEST_PAUSE, chance=random.random(), at_least=asked)  # noqa: S311
+    return rules.pause(tries, longest=_LONGEST_PAUSE, chance=random.random(), at_least=at_least)  # noqa: S311
 
 
 def reason_of(error: BaseException) -> str:
     try:
-        said = str(error).strip().partition("\n")[0][:500]
+        first_line = str(error).strip().partition("\n")[0][:500]
     except Exception:  # noqa: BLE001 - the user's own class may have a fault there: what failed is recorded all the same
-        said = ""
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+        first_line = ""
+    return f"{type(error).__name__}: {first_line}" if first_line else type(error).__name__
 
 
 def _brought(function: Any) -> Any:

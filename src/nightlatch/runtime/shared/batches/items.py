@@ -1,6 +1,6 @@
-"""The items of a batch: read one at a time, and named by their key.
+"""The items of a batch: read one at a time, and identified by their key.
 
-A million of them are never in memory. What cannot be read is named by its line, and the rest goes on.
+Never all in memory: there may be a million. A line that cannot be read is reported by its number, and the rest goes on.
 """
 
 from __future__ import annotations
@@ -19,15 +19,17 @@ from ....errors import UsageError
 from .template import BadItem, Template
 
 _ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv", ".tsv": "csv"}
-IN_DOUBT_ITSELF = 76  # a command that exits so says it does not know; asked again it will look, as `once` does
+IN_DOUBT_ITSELF = (
+    76  # a command exits with it when it does not know; the next start runs it again, and it checks, as `once` does
+)
 _LONGEST_KEY = 1000
 _SHOWN = 50  # names of fields in a message
 _LOOKED_AT = 8192  # bytes, to tell what a file is
-_MARK = b"\xef\xbb\xbf"  # how UTF-8 begins on Windows
-_WIDE = (b"\xff\xfe", b"\xfe\xff")  # how UTF-16 begins
+_MARK = b"\xef\xbb\xbf"  # the byte order mark that Windows puts before UTF-8
+_WIDE = (b"\xff\xfe", b"\xfe\xff")  # byte order marks of UTF-16
 _decoder: Any = json.JSONDecoder()
 
-DONE, DOUBT, SEEN, ASIDE = 1, 2, 4, 8  # what may be known of a digest
+DONE, DOUBT, SEEN, ASIDE = 1, 2, 4, 8  # what is known of a digest
 
 Found = tuple[int, Any, bytes]  # line, content, digest: as little as it takes to skip a million of them
 
@@ -46,19 +48,19 @@ class BatchItem:
 
 
 class ItemReader:
-    """Items from a file, in the order they stand there. Iterating yields an `Item`, or a `BadItem` in its place."""
+    """Items from a file, in order. Iterating yields an `Item`, or a `BadItem` in its place."""
 
     def __init__(self, path: str, format: str, key: str) -> None:
         self.format = format or _ENDINGS.get(os.path.splitext(path)[1].lower(), "")
         self._path = "standard input" if path == "-" else path
         try:
-            # What stands on standard input was put into a file before: it can be read twice as well.
+            # Standard input was copied to a file before, so that it can be read twice too.
             self._file: BinaryIO = open(0 if path == "-" else path, "rb", closefd=path != "-")  # noqa: SIM115
         except OSError as error:
             raise UsageError(f"the items in {self._path} cannot be read: {error.strerror}") from error
         first = self._first()
         if b"\0" in first or first.startswith(_WIDE):
-            raise UsageError(f"the items in {self._path} are no text in UTF-8, but {_kind(first)}. Nothing was done")
+            raise UsageError(f"the items in {self._path} are not UTF-8 text, but {_kind(first)}. Nothing was done")
         self._begins = len(_MARK) if first.startswith(_MARK) else 0
         first = first[self._begins :]
         self.format = self.format or ("jsonl" if first.lstrip()[:1] in (b"{", b"[") else "lines")
@@ -83,11 +85,11 @@ class ItemReader:
         quotes = rows = 0
         for raw in self._file:
             quotes += raw.count(b'"')
-            rows += quotes % 2 == 0 and not raw.isspace()  # what stands in quotes may have lines of its own
+            rows += quotes % 2 == 0 and not raw.isspace()  # a quoted field may contain newlines
         return max(rows - 1, 0)
 
     def check(self, fields: list[str], where: str) -> None:
-        """Refuse what names a field that no item has. (Each line of JSON has its own, and is asked by itself.)"""
+        """Refuse a field that no item has. (Each JSON line has its own fields, and is checked when it is read.)"""
         known = dict.fromkeys({"csv": self._names, "lines": []}.get(self.format, fields))  # in their order
         for field in fields:
             if field and field not in known:
@@ -101,10 +103,10 @@ class ItemReader:
         return self.unfinished({}, lambda _: None)
 
     def unfinished(self, known: dict[bytes, int], done: Callable[[int], None]) -> Iterator[Found | BadItem]:
-        """All but those that are DONE in `known`: such are marked there as seen, and `done` is told how many.
+        """All but those that are DONE in `known`: these are marked there as seen, and counted by `done`.
 
-        There may be a million of those, so the plain line (an object, its fields all ASCII text) takes the shortest
-        way; whatever is the least unusual about it takes the careful one.
+        There may be a million of them, so the common line (an object whose fields are ASCII text) takes the shortest
+        path, and every other line the careful one.
         """
         self._file.seek(self._begins)
         digest_of = Digest(self._template)
@@ -162,13 +164,13 @@ class ItemReader:
             return self.bad(line, bad)
 
     def item(self, found: Found) -> BatchItem:
-        """What was found, as an item to be done."""
+        """The item to do, of what was found."""
         line, content, digest = found
         key = self._template.fill(self._template.values(content))
         if not key or len(key) > _LONGEST_KEY:
             raise self.bad(line, f"its key has {len(key)} characters: 1 to {_LONGEST_KEY} can be kept")
         if not key.isprintable():
-            raise self.bad(line, f"its key {key!r} holds what cannot be printed")
+            raise self.bad(line, f"its key {key!r} has characters that cannot be printed")
         return BatchItem(line=line, key=key, digest=digest, content=content)
 
     def bad(self, line: int, what: object) -> BadItem:
@@ -183,7 +185,7 @@ class ItemReader:
                 yield number, content[0]
 
     def _text(self, number: int, raw: bytes) -> tuple[Any] | None:
-        """What stands in a line, or what is wrong with it; None if nothing does."""
+        """The content of a line, or what is wrong with it; None for a blank line."""
         if raw.isspace():
             return None
         try:
@@ -197,16 +199,16 @@ class ItemReader:
             return (self.bad(number, "nested too deeply"),)
 
     def _check_names(self) -> None:
-        """The first line, which names the fields."""
+        """Read the first line, which names the fields."""
         self._file.seek(self._begins)
         first = next((raw for raw in self._file if not raw.isspace()), b"")
-        # As a spreadsheet writes it where the comma stands in numbers.
+        # Spreadsheets write semicolons where the comma is the decimal separator.
         self._comma = next((comma for comma in ",;\t" if comma.encode() in first), ",")
         self._file.seek(self._begins)
         try:
             self._names = next(filter(None, self._csv()), [])
         except csv.Error as error:
-            raise UsageError(f"the first line of {self._path} names no fields: it is no CSV ({error})") from None
+            raise UsageError(f"the first line of {self._path} names no fields: it is not CSV ({error})") from None
         seen: set[str] = set()
         for name in self._names:
             if name in seen:
@@ -237,26 +239,26 @@ class ItemReader:
             yield rows.line_num, dict(zip(names, row, strict=True))
 
     def _first(self) -> bytes:
-        self._file.seek(0)  # standard input's place is shared with whoever looked at it before
+        self._file.seek(0)  # the position in standard input is shared with every process that read from it
         return self._file.read(_LOOKED_AT)
 
 
 def _kind(first: bytes) -> str:
-    """What it is instead of text, and what to do."""
+    """What the file is instead of UTF-8 text, and what to do."""
     if first.startswith(_WIDE) or first[1::2].count(0) == len(first) // 2 or first[::2].count(0) == len(first) // 2:
-        return "in UTF-16: iconv -f UTF-16 -t UTF-8 makes one of it"
+        return "in UTF-16: iconv -f UTF-16 -t UTF-8 converts it"
     if first.count(b"\0") > 1 and b"\n" not in first:
-        return "lines that end with NUL: tr '\\0' '\\n' makes one of it"
+        return "lines that end with NUL: tr '\\0' '\\n' converts it"
     return "binary (there are NUL characters in it)"
 
 
 class Digest:
-    """Of a template and what fills it: 16 bytes. The values stand apart by NUL, which no key may hold, so
-    (a/b, c) and (a, b/c) differ. Frozen: a changed byte here would make every finished item look unfinished."""
+    """16 bytes that identify a template with its values. NUL, which no key may contain, separates the values, so that
+    (a/b, c) and (a, b/c) differ. Never change it: every finished item would look unfinished."""
 
     def __init__(self, template: Template) -> None:
         self._template = template
-        # The plain case, of which there may be a million: an object's own fields.
+        # The common case, of which there may be a million: an object's own fields.
         self.plain: Any = itemgetter(*template.fields) if template.text.isascii() and all(template.fields) else None
         self.nuls = len(template.fields)
         self.begun = blake2b(f"{template.text}\0".encode(errors="replace"), digest_size=16)
@@ -270,4 +272,4 @@ class Digest:
         try:
             return blake2b(whole.encode(), digest_size=16).digest()
         except UnicodeEncodeError:
-            raise BadItem("it holds half a character, or is not UTF-8") from None
+            raise BadItem("it contains half a character, or is not UTF-8") from None

@@ -1,4 +1,4 @@
-"""Which items of a batch are to be done, and which are not."""
+"""Which items of a batch are to be done."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _NAMED = 10
 
 
 class Selection:
-    """The items that are to be done, and counts of those that are not: done, in doubt, doubled, unreadable.
+    """The items to do, and counts of the others: done, in doubt, doubled, unreadable.
 
-    `known` maps digests to DONE, DOUBT or ASIDE; it is used up as memory of what was seen.
+    `known` maps digests to DONE, DOUBT or ASIDE; it is changed to remember what was seen.
     """
 
     DONE, DOUBT, ASIDE = DONE, DOUBT, ASIDE
@@ -25,7 +25,7 @@ class Selection:
         self.doubles: list[BatchItem] = []  # the first of them, to be named
 
     def next(self) -> BatchItem | None:
-        """The next one to do; None when there is none, or when a line could not be read: look at `bad` first."""
+        """The next item to do; None when there is none, or when a line could not be read: look at `bad` first."""
         known = self._known
         for found in self._found:
             if isinstance(found, BadItem):

@@ -1,4 +1,4 @@
-"""Placeholders: what an item holds, put into a key or into a command's words."""
+"""Placeholders: fields of an item, put into a key or into a command's words."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import re
 from typing import Any
 
 _PLACE = re.compile(r"\{\{|\}\}|\{([A-Za-z_][\w.\-]*)?\}")
-_VARIABLE = {'"': "${_nl%d}", "'": "'\"${_nl%d}\"'"}  # inside of such quotes
+_VARIABLE = {'"': "${_nl%d}", "'": "'\"${_nl%d}\"'"}  # inside these quotes
 
 
 class BadItem(Exception):
-    """An item that cannot be done as it stands; says where it was read and what is wrong with it."""
+    """An item that cannot be done; says where it was read and what is wrong with it."""
 
     line, what = 0, ""
 
@@ -21,7 +21,7 @@ class Template:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.parts: list[tuple[str, str | None]] = []  # (plain text, field behind it or None)
+        self.parts: list[tuple[str, str | None]] = []  # (plain text, the field after it or None)
         plain, at = "", 0
         for found in _PLACE.finditer(text):
             plain += text[at : found.start()]
@@ -36,7 +36,7 @@ class Template:
 
     @property
     def placeholders(self) -> list[Template]:
-        """Each of them by itself."""
+        """A template for each field."""
         return [Template(f"{{{field}}}") for field in self.fields]
 
     def values(self, content: Any) -> list[str]:
@@ -48,8 +48,8 @@ class Template:
 
 
 class CommandTemplate:
-    """A command with placeholders. Each word stays one word, whatever an item holds; with `shell` the one line is
-    given to `sh`, and the values as its parameters: no shell reads what they hold, whatever quotes stand around."""
+    """A command with placeholders. Each word stays one word, whatever an item contains. With `shell`, `sh` gets the
+    line, and the values as parameters, so that no shell interprets them, whatever quotes are around them."""
 
     def __init__(self, words: list[str], *, shell: bool) -> None:
         self._shell = [] if not shell else ["/bin/sh", "-c", _with_parameters(Template(" ".join(words))), "sh"]
@@ -66,24 +66,24 @@ class CommandTemplate:
 
 
 def _with_parameters(line: Template) -> str:
-    """The line with a variable in the place of each field, quoted as what stands around it asks for."""
-    written, around, number = "", [""], 0  # what closes the quotes and brackets that are open, the innermost last
+    """The line with a variable in place of each field, quoted as its surroundings require."""
+    written, around, number = "", [""], 0  # what closes the open quotes and brackets, the innermost last
     for plain, field in line.parts:
         at = 0
         while at < len(plain):
-            letter, inside = plain[at], around[-1]
-            if letter == inside:
+            letter, closing = plain[at], around[-1]
+            if letter == closing:
                 around.pop()
-            elif letter == "(" and (inside in ("", ")") or (inside == '"' and plain[at - 1 : at] == "$")):
+            elif letter == "(" and (closing in ("", ")") or (closing == '"' and plain[at - 1 : at] == "$")):
                 around.append(")")
-            elif letter in "'\"" and inside in ("", ")"):
+            elif letter in "'\"" and closing in ("", ")"):
                 around.append(letter)
-            at += 2 if letter == "\\" and inside != "'" else 1
+            at += 2 if letter == "\\" and closing != "'" else 1
         written += plain
         if field is not None:
             number += 1
             written += _VARIABLE.get(around[-1], '"${_nl%d}"') % number
-    # Variables, since in a function of the line's own the parameters are that one's.
+    # Variables, since inside a shell function of the line $1 means the function's own parameter.
     return "".join(f"_nl{one}=${{{one}}}; " for one in range(1, number + 1)) + written
 
 

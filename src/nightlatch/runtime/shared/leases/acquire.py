@@ -1,4 +1,4 @@
-"""Acquiring a lease: ask for it, judge the holder, take it over; or wait in line for it."""
+"""Acquiring a lease: request it, judge its holder, take it over; or queue for it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from ....core.model import Begun, Granted, Holder, Record
     from ....core.protocols import ReleaseWaiter, Store
 
-_NAMED = 10  # processes, at most, that cannot be proven gone; they stand in the record
-_RETRY = 0.5  # seconds between two tries of a waiter whose store does not answer
+_NAMED = 10  # processes, at most, that the record lists as not proven gone
+_RETRY = 0.5  # seconds between two tries while the store does not answer
 
 
 def acquire(
@@ -25,12 +25,12 @@ def acquire(
 ) -> tuple[Granted, Tenure]:
     """Take the lease within `wait` seconds or raise Busy. The tenure counts from before the request.
 
-    `begin`: the key to be worked on, if the store lists those.
+    `begin`: the key to work on, if the store lists those.
     """
     if tree.DRY_RUN in os.environ:
         raise UsageError(
-            f"{name} is not taken: this is a dry-run ({tree.DRY_RUN} is set), which takes no lease. What needs one "
-            f"belongs into an effect of the job"
+            f"{name} is not taken: this is a dry-run ({tree.DRY_RUN} is set), which takes no lease. Put what "
+            f"needs one into an effect of the job"
         )
     started = clock.now()
     if wait <= 0:
@@ -48,11 +48,11 @@ def acquire(
                     if left <= 0:
                         raise
                     if waiter is None:
-                        waiter = store.listen(name)  # then look at once: a release before this went unheard
+                        waiter = store.listen(name)  # then try at once: we missed a release before this line
                     else:
                         waiter.wait(min(left, _until_expiry(busy.record)))
                 except StoreUnreachable:
-                    # It answered when the wait began: a server that restarts costs nobody its place.
+                    # It answered when the wait began: nobody loses its place because a server restarts.
                     left = wait - (clock.now() - started)
                     if left <= 0:
                         raise
@@ -69,7 +69,7 @@ def _attempt(
         return _ask(store, name, grant, holder, ttl, None, begin)
     except Busy as busy:
         if busy.record is None or not busy.record.grant:
-            raise  # given back while we asked
+            raise  # it was released meanwhile
         over, unproven = _ground(store, busy.record)
     if unproven:
         holder = replace(holder, unproven=", ".join(unproven[:_NAMED]))
@@ -84,20 +84,20 @@ def _ask(
     try:
         return store.acquire(name, grant, holder, ttl, over, **listed), Tenure(start=start, ttl=ttl)
     except StoreUnreachable:
-        # Only the reply may be lost. Then the lease is ours, and would be nobody's for a TTL if we left now;
-        # the same grant is let in again.
+        # Perhaps only the reply was lost. Then the lease is ours, and nobody could take it for a TTL if we left now.
+        # The store grants it to the same grant again.
         start = clock.now()
         return store.acquire(name, grant, holder, ttl, over, **listed), Tenure(start=start, ttl=ttl)
 
 
 def _until_expiry(record: Record | None) -> float:
-    """Nobody sends word when a TTL passes."""
+    """Nothing notifies us when a TTL passes."""
     return record.left if record and record.left is not None and record.left > 0 else clock.SLICE
 
 
 def _ground(store: Store, record: Record) -> tuple[Takeover, list[str]]:
-    """On what ground the lease may be taken from the holder that stands there; Busy if on none. And which of its
-    processes cannot be proven gone, though its time is over."""
+    """Why the lease may be taken from its holder; raises Busy if it may not. And which of the holder's processes cannot
+    be proven gone, though its time is over."""
     unproven: list[str] = []
     if record.grant in lineage():
         raise Nested(
@@ -126,9 +126,9 @@ def lineage() -> list[str]:
 
 
 class _WaiterQueue:
-    """Waiters of one machine line up, so that they get the lease in turn and only the first one looks.
+    """Waiters on one machine queue, so that they get the lease in turn and only the first polls the store.
 
-    A first one that is stopped would hold up the others: then they do without the line.
+    If the first one is stopped (SIGSTOP), the others wait without the queue.
     """
 
     def __init__(self, folder: str, name: str, wait: float) -> None:

@@ -1,4 +1,4 @@
-"""A lease held by this very process: `with nightlatch.lease("reports") as lease: …`."""
+"""A lease held by this process: `with nightlatch.lease("reports") as lease: …`."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def ttl_seconds(text: str | None, store: Store) -> float:
 class Lease:
     """A lease that is held. It renews itself; after release or loss it refuses everything.
 
-    `token` grows with every grant of the name, on every machine that shares the store: hand it to
-    whatever you write to, and have that refuse a lower one. `check` before a step that must not
-    happen twice tells whether the lease is still held; between the check and the write only a gate
-    can tell.
+    `token` grows with every grant of the name, on every machine that shares the store: pass it to
+    the system you write to, and have that refuse a lower one. Call `check` before a step that must
+    not happen twice: it raises if the lease is no longer held. Between the check and the write only
+    a gate can tell.
     """
 
     def __init__(
@@ -55,8 +55,8 @@ class Lease:
         on_tenure: Callable[[Tenure], None] = lambda _: None,
         on_lost: Callable[[LeaseLost], None] = lambda _: None,
     ) -> None:
-        """`begin`: the key to be worked on, for a store that lists those. It is taken off the list with the lease,
-        unless the work is begun: then whoever does it says what has `ended`."""
+        """`begin`: the key to work on, for a store that lists those. The release takes the entries in `ended` off the
+        list: at first this one; a run clears `ended` when its work begins, and fills it when the work has ended."""
         self.name = name
         self.store = store
         self.ttl = ttl
@@ -73,7 +73,7 @@ class Lease:
             raise
         self.token, self.known, self.begun = granted.token, granted.known, granted.begun
         self.ended: set[int] = {granted.token} if begin else set()  # entries that the release takes off the list
-        # Processes started from here inherit it, so that a challenger can find them if we are killed.
+        # Child processes inherit it, so that a challenger can find them if we are killed.
         os.environ[tree.LINEAGE] = " ".join([*lineage(), self.grant])
         on_tenure(tenure)
         self._keeper = Keeper(store, name, self.grant, tenure, on_tenure=on_tenure, on_lost=on_lost)
@@ -92,7 +92,7 @@ class Lease:
         return Mark(store=self.store.id, name=self.name, token=self.token, grant=self.grant)
 
     def use(self, gate: Gate) -> None:
-        """Register a gate under this lease, for every holder after us too, and seal it. Before its first write."""
+        """Seal a gate and register it under this lease, for every later holder too. Before its first write."""
         from .seal import seal_in_work
 
         checks.gate(gate)
@@ -101,12 +101,12 @@ class Lease:
             seal_in_work(self, gate)
 
     def raise_above(self, token: int) -> None:
-        """Lift our token above one that a gate has seen: the store was restored from before it was granted."""
+        """Raise our token above one that a gate has seen: the store was restored from a backup before that grant."""
         before, self.token = self.token, self.store.raise_token(self.name, token, self.grant)
         self.ended = {self.token if ended == before else ended for ended in self.ended}
 
     def check(self) -> None:
-        """Return while the lease is surely held; raise `LeaseLost` otherwise."""
+        """Return while the lease is certainly held; raise `LeaseLost` otherwise."""
         if self._owner != os.getpid():
             raise LeaseLost(f"the lease {self.name} belongs to the process that acquired it", reason="released")
         if self._released:
@@ -119,7 +119,7 @@ class Lease:
         return self._released or self._keeper.lost
 
     def release(self) -> None:
-        """Give the lease back. Its record and token stay. A second call does nothing."""
+        """Release the lease. Its record and token stay. A second call does nothing."""
         if self._released or self._owner != os.getpid():
             return
         self._keeper.stop()
@@ -131,9 +131,9 @@ class Lease:
                 raise StoreUnreachable("it did not answer in time, and there is no time left to wait for it")
             self.store.release(self.name, self.grant, *([self.ended] if self.ended else []))
         except LeaseLost:
-            pass  # another has it, or a release whose reply was lost did happen
+            pass  # another holder has it, or the release succeeded and its reply was lost
         except StoreUnreachable:
-            self._lifetime.close()  # the file stays: with it the next one proves that we are done
+            self._lifetime.close()  # the file stays: it lets the next holder prove that we are gone
             return
         self._lifetime.end()
 
@@ -154,9 +154,9 @@ class lease:
             build_report(token=lease.token)
             lease.check()
 
-    `ttl`: how long the lease outlives a holder that nothing more is heard of. `wait`: how long to wait
-    for it while another holds it; then `Busy` is raised, which names the holder. Works with `async
-    with` too. `.acquire()` takes it without a block; then `.release()` is yours to call.
+    `ttl`: how long the lease outlives a holder that stops renewing it. `wait`: how long to wait while
+    another holds it; then `Busy` is raised, which names the holder. Works with `async with` too.
+    `.acquire()` takes it without a block; then you call `.release()`.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Sealing: every gate of a lease refuses the older grants before any work is begun."""
+"""Sealing: before any work begins, every gate of a lease is made to refuse older grants."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _TRIES = 3
 
 
 def seal_in_work(lease: Lease | Inherited, gate: Gate) -> None:
-    """Seal a gate while the work goes on, then register it: before its first write.
+    """Seal a gate while the work goes on, then register it, before its first write.
 
-    In this order what cannot be sealed is not remembered, and what is remembered has a mark. A holder that was
-    overtaken between the two is refused by the store, and has written nothing.
+    In this order a gate that cannot be sealed is not registered, and a registered one has a mark. If another holder
+    took over between the two, the store refuses the registration, and nothing was written.
     """
     try:
         if not _has_mark(gate, lease.name) and gate.url in lease.store.gates(lease.name):
@@ -30,7 +30,8 @@ def seal_in_work(lease: Lease | Inherited, gate: Gate) -> None:
         _seal_as_it_is(lease, gate)
     except StaleToken as stale:
         if stale.stands and (stale.stands.store, stale.stands.name) == (lease.store.id, lease.name):
-            # The store may have forgotten it, restored from a backup: then the next holder has to meet this mark.
+            # The store may have been restored from a backup and forgotten it: register it, so that the next holder
+            # meets this mark.
             lease.store.register(lease.name, lease.grant, gate.url)
         raise
     except GateUnreachable as unreachable:
@@ -41,8 +42,8 @@ def seal_in_work(lease: Lease | Inherited, gate: Gate) -> None:
 
 
 def _seal_as_it_is(lease: Lease | Inherited, gate: Gate) -> None:
-    """The token is not raised here, whatever stands there: the work has read things under the old one, and
-    a holder that a restored store has brought back to life would overtake the one that overtook it."""
+    """Never raise the token here, whatever the mark: the work has read data under the old one, and a stale holder that
+    a restored store knows again would overtake its successor."""
     try:
         gate.seal(lease.mark, str(lease.holder), lease.known)
     except OtherStore:
@@ -61,16 +62,15 @@ def _seal_as_it_is(lease: Lease | Inherited, gate: Gate) -> None:
 def seal_all(lease: Lease | Inherited, registered: Iterable[str], declared: Iterable[Gate]) -> None:
     """Before any work: seal what is registered under the lease's name, and what is declared besides.
 
-    A mark that the store cannot explain means that it has forgotten grants (it was restored from a backup), and
-    perhaps done keys: `Forgotten`, and the mark stays, until a person raises the token. One that was adopted may
-    stand above our token: that is raised, and every gate sealed again, the first ones too.
+    A mark that the store cannot explain means that the store was restored from a backup and has forgotten grants, and
+    perhaps done keys: raises `Forgotten`, and the mark stays until a person raises the token. An adopted mark may be
+    higher than our token: then the token is raised, and every gate is sealed again, the first ones too.
 
-    What is declared is registered when all of it is sealed: a mistyped target must not be in the way of those who
-    name the right one.
+    Declared gates are registered after all of them are sealed: a mistyped target must not block later holders.
     """
     gates = _opened(registered)
     known = set(gates)
-    gates |= {gate.url: gate for gate in declared}  # the caller's own objects, which may know more: a password
+    gates |= {gate.url: gate for gate in declared}  # the caller's own objects, which may have a password
     for url in known:
         _expect_mark(gates[url], lease.name)
     _seal(lease, gates, known)
@@ -81,7 +81,7 @@ def seal_all(lease: Lease | Inherited, registered: Iterable[str], declared: Iter
 
 
 def _is_registered(lease: Lease | Inherited, gate: Gate) -> None:
-    """From now on, and not before, this holder writes through it without asking again."""
+    """From now on this holder may write through it without registering again."""
     if hasattr(gate, "registered"):
         gate.registered = lease.mark
 
@@ -91,18 +91,18 @@ def _seal(lease: Lease | Inherited, gates: dict[str, Gate], known: set[str]) -> 
         highest = max((_refusal(gate, lease, new=url not in known) for url, gate in gates.items()), default=0)
         if not highest:
             return
-        # Then all of them again: sealed under the lower token, one would let in a grant that the store has forgotten.
+        # Then all of them again: one sealed with the lower token would accept a grant that the store has forgotten.
         lease.raise_above(highest)
     raise StoreUnreachable(f"the gates of {lease.name} could not be sealed: their marks keep rising. Try again")
 
 
 def _has_mark(gate: Gate, name: str) -> bool:
-    """False, of a gate that can tell: nobody has sealed it under this name."""
+    """False only if the gate can tell that it was never sealed under this name."""
     return not hasattr(gate, "has_mark") or bool(gate.has_mark(name))
 
 
 def _expect_mark(gate: Gate, name: str) -> None:
-    """It was sealed before: on a disk that is not mounted now no mark is to be made in its place."""
+    """It was sealed before: if its disk is not mounted now, no new mark may be made in its place."""
     if hasattr(gate, "expect_mark"):
         gate.expect_mark(name)
 
@@ -112,7 +112,7 @@ def _opened(urls: Iterable[str]) -> dict[str, Gate]:
 
 
 def _refusal(gate: Gate, lease: Lease | Inherited, *, new: bool) -> int:
-    """Seal; 0, or the token of the mark that stands in the way."""
+    """Seal it. Returns 0, or the token of a mark that is higher than ours."""
     mark = lease.mark
     try:
         gate.seal(mark, str(lease.holder), lease.known)
@@ -139,7 +139,7 @@ def _hint(url: str, name: str, known: bool) -> str:
 
 
 def _elsewhere(url: str) -> bool:
-    """What is on another machine's own disk is sealed by the holders there: nobody here can write to it."""
+    """A gate on another machine's disk is sealed by the holders there: nobody here can write to it."""
     from ....gates import kind_of
     from ....system import identity
 

@@ -1,1 +1,1 @@
-"""Steps and runs inside a run: recorded by the supervisor, or by a child that writes them itself."""
+"""Steps and nested runs: recorded by the supervisor, or by a child that writes them itself."""

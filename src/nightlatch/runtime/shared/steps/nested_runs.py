@@ -1,4 +1,4 @@
-"""Runs inside a run, on the supervisor's side: begun, recorded and settled under its lease."""
+"""Nested runs: begun, recorded and settled under the lease of the run around them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ....ledger.records import RunRow
 
     class HeldLease(Protocol):
-        """A lease, as far as it is needed here."""
+        """What is needed here of a lease."""
 
         name: str
         grant: str
@@ -37,28 +37,28 @@ if TYPE_CHECKING:
         def check(self) -> None: ...
 
 
-RESULT = derive("result of the run")[:32]  # the digest its result stands under, among its steps
+RESULT = derive("result of the run")[:32]  # the digest of its result, among its steps
 
-_GATHER = 0.1  # seconds in which done keys come together
-_WAIT = 0.05  # seconds that a beginning waits for the first step, or the end, to be written with it
-_AGAIN = 1.0  # and after it could not be written
+_GATHER = 0.1  # seconds for which done keys are collected
+_WAIT = 0.05  # seconds that a beginning waits to be written together with the first step or the end
+_AGAIN = 1.0  # seconds until the next try after a failed write
 _GONE = "its process ended in the middle of it"
 _ENDS = (statuses.SUCCEEDED, statuses.FAILED, statuses.NEEDS_ATTENTION)
 
 
 class NestedRuns:
-    """Any thread may call it."""
+    """All nested runs of one run. Any thread may call it."""
 
     def __init__(
         self, lease: HeldLease, ledger: Ledger, around: RunRow, folder: str, redacted: Callable[[str], str]
     ) -> None:
         self._lease, self._ledger, self._folder, self._redacted = lease, ledger, folder, redacted
-        self._around, self._inside = around, ledger.nested_runs(around)
-        self._mutex = allocate_lock()  # for what is written
-        # By run, as it was called when it was begun: somebody may open one for the key, by hand, before it is written.
+        self._around, self._rows = around, ledger.nested_runs(around)
+        self._mutex = allocate_lock()  # for writes
+        # By the run's id when it was begun: a person may open a run for the same key before this one is written.
         self._open: dict[str, _OpenRun] = {}
-        self._keys: dict[str, object] = {}  # that are being worked on
-        # Where all share the ledger, its verdict says that a key is done, and the done key may follow.
+        self._keys: dict[str, object] = {}  # keys that are being worked on
+        # With a shared ledger the verdict there says that a key is done, and the done key may follow later.
         self._settling = None if ledger_is_per_machine(lease.store, ledger) else _Settling(self._settle)
         self._reap()
 
@@ -70,7 +70,7 @@ class NestedRuns:
         self._lease.check()
         mine = object()
         if self._keys.setdefault(clean(key), mine) is not mine:
-            raise UsageError(f"the key {key} of {self._around.job} is being worked on in this very run")
+            raise UsageError(f"the key {key} of {self._around.job} is already being worked on in this run")
         reply: dict[str, Any] = {}
         try:
             reply = self._begin(key)
@@ -81,12 +81,12 @@ class NestedRuns:
 
     def _begin(self, key: str) -> dict[str, Any]:
         done = self._lease.store.look(self._around.job, key)
-        begun = self._inside.begin(key, self._lease.holder)
+        begun = self._rows.begin(key, self._lease.holder)
         if isinstance(begun, NestedRun):
             if done:
                 why = "its key is done already"
                 with self._mutex:
-                    self._inside.commit([begun.ending(statuses.SUCCEEDED, reason=why, elapsed=0.0)])
+                    self._rows.commit([begun.ending(statuses.SUCCEEDED, reason=why, elapsed=0.0)])
                 return {"status": DONE, "result": ""}
             recorder = Recorder(self._ledger, begun, self._folder, self._redacted)
             self._open[begun.run.id] = _OpenRun(begun, recorder)
@@ -102,37 +102,37 @@ class NestedRuns:
         return {"status": DONE, "result": log.result(log.chain_of(begun.id, before=True), RESULT)}
 
     def record(self, requests: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Steps and ends of several, an answer for each: what can be written together is one commit."""
+        """Write steps and ends of several runs; a reply for each. What can be written together is one commit."""
         with self._mutex:
             return self._record(requests)
 
     def _record(self, requests: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        answers: list[dict[str, Any]] = [{"ok": True} for _ in requests]
-        waiting: list[tuple[int, str, PendingWrite]] = []
-        for place, request in enumerate(requests):
-            # Two words on one run: one after the other.
-            if len(waiting) == MOST or any(name == request["run"] for _, name, _ in waiting):
-                self._commit(waiting, answers)
+        replies: list[dict[str, Any]] = [{"ok": True} for _ in requests]
+        pending: list[tuple[int, str, PendingWrite]] = []
+        for index, request in enumerate(requests):
+            # Two requests about one run are written one after the other.
+            if len(pending) == MOST or any(name == request["run"] for _, name, _ in pending):
+                self._commit(pending, replies)
             try:
                 due = self._due(request)
             except (Error, Stop, ValueError, TypeError, KeyError) as error:
-                answers[place] = refusal(error)
+                replies[index] = refusal(error)
             else:
-                waiting += [(place, request["run"], due)] if due else []
-        self._commit(waiting, answers)
-        return answers
+                pending += [(index, request["run"], due)] if due else []
+        self._commit(pending, replies)
+        return replies
 
     def tick(self, now: float) -> float:
-        """Write the beginnings that have waited for long enough; returns when to look again."""
+        """Write the beginnings that have waited long enough; returns when to call this again."""
         unwritten = [one for one in list(self._open.values()) if one.run.unwritten]
         if any(now >= one.write_at for one in unwritten):
             with self._mutex:
                 late = [one for one in unwritten if one.run.unwritten and now >= one.write_at][:MOST]
                 try:
-                    # Lazily: the first step, or the end, brings it to the disk, and without them nothing is promised.
-                    # (A server may forget it while we live on.)
-                    self._inside.commit([one.run.beginning() for one in late], lazy=not self._ledger.many_machines)
-                except (Error, Stop):  # as its first step will find out, and say
+                    # Not durably: the first step, or the end, makes it so, and before them nothing is promised. (A
+                    # server may lose it while we go on, so there it is durable.)
+                    self._rows.commit([one.run.beginning() for one in late], lazy=not self._ledger.many_machines)
+                except (Error, Stop):  # its first step will raise the same error
                     for one in late:
                         one.write_at = now + _AGAIN
         return min((one.write_at for one in unwritten if one.run.unwritten), default=float("inf"))
@@ -142,7 +142,7 @@ class NestedRuns:
         for one in self._open.values():
             elapsed = clock.now() - one.started
             try:
-                self._inside.commit([one.run.ending(statuses.FAILED, reason=_GONE, elapsed=elapsed)])
+                self._rows.commit([one.run.ending(statuses.FAILED, reason=_GONE, elapsed=elapsed)])
             except (Error, Stop):
                 continue
         self._open.clear()
@@ -152,7 +152,7 @@ class NestedRuns:
             self._settling.wait()
 
     def _sweep(self) -> None:
-        """What it had begun is ended, and what it has done is marked so: it may not have come to it."""
+        """End what the child had begun, and mark done what it had finished but not yet marked."""
         for run in self._ledger.nested_in(self._around):
             if run.status == statuses.RUNNING:
                 try:
@@ -172,7 +172,7 @@ class NestedRuns:
         return self._open[run]
 
     def _due(self, request: dict[str, Any]) -> PendingWrite | None:
-        """What has to be written for a request; None if that is done."""
+        """What has to be written for a request; None if it is already written."""
         one = self._find(str(request["run"]))
         if request["do"] == "step":
             if one.run.unwritten:
@@ -190,20 +190,20 @@ class NestedRuns:
         elapsed = clock.now() - one.started
         return one.run.ending(status, reason=clean(reason), elapsed=elapsed, steps=steps, traceback=traceback)
 
-    def _commit(self, waiting: list[tuple[int, str, PendingWrite]], answers: list[dict[str, Any]]) -> None:
-        """Write what waits, and let it go; for what cannot be written there is another answer."""
+    def _commit(self, pending: list[tuple[int, str, PendingWrite]], replies: list[dict[str, Any]]) -> None:
+        """Write what waits; a request that cannot be written gets a refusal as its reply."""
         try:
-            self._inside.commit([due for *_, due in waiting])
+            self._rows.commit([due for *_, due in pending])
         except (Error, Stop) as error:
-            if len(waiting) == 1:
-                answers[waiting[0][0]] = refusal(error)
+            if len(pending) == 1:
+                replies[pending[0][0]] = refusal(error)
             else:
-                for one in waiting:  # one of them is no good; the others are
-                    self._commit([one], answers)
+                for one in pending:  # one of them is bad; the others are fine
+                    self._commit([one], replies)
         else:
-            for _, name, _ in waiting:
+            for _, name, _ in pending:
                 self._written(name)
-        waiting.clear()
+        pending.clear()
 
     def _written(self, name: str) -> None:
         run = self._open[name].run.run
@@ -213,11 +213,11 @@ class NestedRuns:
                 self._settling.add(run.key, run.id)
 
     def _settle(self, keys: dict[str, str]) -> None:
-        """Mark keys done; each has its run as its value."""
+        """Mark keys done; each key's value is its run."""
         self._lease.store.settle_many(self._lease.name, self._lease.grant, self._around.job, keys)
 
     def _reap(self) -> None:
-        """What an earlier holder of this lease left behind: some of it may never be asked for again."""
+        """End the runs that an earlier holder left running: nobody may ever open their keys again."""
         for run in self._ledger.runs(job=self._around.job, status=statuses.RUNNING):
             if run.parent and run.grant != self._lease.grant:
                 try:
@@ -227,7 +227,7 @@ class NestedRuns:
 
 
 class _OpenRun:
-    """One that is being worked on."""
+    """A nested run that is being worked on."""
 
     def __init__(self, run: NestedRun, recorder: Recorder) -> None:
         self.run, self.recorder, self.started = run, recorder, clock.now()
@@ -235,7 +235,7 @@ class _OpenRun:
 
 
 class _Settling:
-    """Marks keys done in a thread of its own, those that come within a moment at once, while the work goes on."""
+    """Marks keys done in the background, several in one call if they come within a moment."""
 
     def __init__(self, settle: Callable[[dict[str, str]], None]) -> None:
         self._settle = settle
@@ -250,7 +250,7 @@ class _Settling:
                 start_new_thread(self._work, ())
 
     def wait(self) -> None:
-        """No more will come: return when all is done."""
+        """No more keys will come: return when all are marked."""
         self._hurry.release()
         with self._idle:
             pass
@@ -267,8 +267,8 @@ class _Settling:
             try:
                 self._settle(todo)
             except StoreUnreachable:
-                if self._hurry.locked():  # tried again, while there is time
+                if self._hurry.locked():  # try again while there is time
                     with self._mutex:
                         self._todo = todo | self._todo
             except (Error, Stop):
-                continue  # the ledger knows them; whoever asks for such a key again puts it right
+                continue  # the ledger has them as done; the next `open` of such a key marks it

@@ -1,4 +1,4 @@
-"""A run's steps, on the supervisor's side: what is known of them, and their checkpoints."""
+"""A run's steps: what earlier attempts recorded, and new checkpoints."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COUNT_EVERY = 1.0  # seconds between two records of how far a map is
 
 
 class Recorder:
-    """For one run, or for a run inside it. `progress` is told how far a map is."""
+    """For one run or nested run. `progress` is called with how far a map is."""
 
     def __init__(
         self,
@@ -34,33 +34,33 @@ class Recorder:
     ) -> None:
         self._ledger, self._steps, self._folder, self._redacted = ledger, steps, folder, redacted
         self._progress, self._counted_at = progress, 0.0
-        self._asked = 0
+        self._files = 0
 
     def known(self) -> dict[str, Any]:
-        """A file with what earlier attempts have left, a step a line; "" if they left nothing.
+        """The path of a file with the steps of earlier attempts, one per line; "" if there are none.
 
-        Not through the socket: it may be long, and a child that is stopped while it reads must not stop us too.
+        Not sent through the socket: it may be long, and a child that stops while reading must not stop us.
         """
         run = self._steps.run
         if run.attempt <= 1:
-            return {"path": ""}  # nobody was here before
+            return {"path": ""}  # the first attempt
         lost = {one.attempt for one in self._ledger.attempts(run.id) if one.status == LOST}
         left: dict[str, str] = {}
         for digest, status, tries, attempt, result in self._ledger.step_log.facts(self._steps.chain):
-            if not left.get(digest, "").startswith(DONE):  # what is done stays done, whatever is said of it later
-                # Where the supervisor died too, it was not the step that ended the attempt.
+            if not left.get(digest, "").startswith(DONE):  # what is done stays done, whatever was recorded later
+                # If the supervisor died too, the step did not cause the attempt's end.
                 left[digest] = f"{status} {tries - (status == BEGUN and attempt in lost)} {result}"
         if not left:
             return {"path": ""}
-        self._asked += 1  # who asks removes the file, and two may ask at once
-        path = os.path.join(self._folder, f"steps-{run.id}-{self._asked}")
+        self._files += 1  # each request gets its own file, which the child removes
+        path = os.path.join(self._folder, f"steps-{run.id}-{self._files}")
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
             file.writelines(f"{digest} {what}\n" for digest, what in left.items())
         return {"path": path}
 
     def write(self, requests: Sequence[dict[str, Any]]) -> None:
-        """What several requests tell of steps, in one commit."""
+        """Record the steps of several requests in one commit."""
         self._steps.append(self.steps(requests))
         self._count(requests)
 
@@ -71,7 +71,7 @@ class Recorder:
         return step_log.step(digest, key, status, tries, result, self._redacted(str(reason)) if reason else "")
 
     def _count(self, requests: Sequence[dict[str, Any]]) -> None:
-        """How far a map is, for people who look; once a second is enough."""
+        """Report how far a map is, at most once a second."""
         last = next((request for request in reversed(requests) if request.get("of")), None)
         now = clock.now()
         if last and self._progress and (now - self._counted_at > _COUNT_EVERY or last["done"] == last["of"]):

@@ -14,7 +14,7 @@ from itertools import islice
 
 from ....core import advice, budget, effects
 from ....core.effects import BEGUN, DONE, FAILED, IN_DOUBT, SET_ASIDE
-from ....core.job import Job
+from ....core.job import GATEWAY, Job
 from ....core.model import check_name
 from ....core.target import Command
 from ....errors import Busy, UsageError
@@ -67,7 +67,8 @@ def run(batch: Batch, *, store: str | None = None) -> tuple[Verdict, dict[str, A
 
     driver = [sys.executable, "-P", "-m", "nightlatch.runtime.child.batches.driver", batch.name, "--", *batch.command]
     shown = f"batch {batch.name} -- {' '.join(batch.command)}"
-    meter = "report" if batch.meter else ""  # what stands in an item's output, the driver reports
+    # What stands in an item's output, the driver reports.
+    meter = GATEWAY if batch.metered_by == GATEWAY else "report" if batch.metered_by else ""
     target = Command(words=tuple(driver), shown_as=shown, defined_as=batch.definition())
     job = Job(name=batch.name, target=target, timeout=None, lost="again", budget=batch.own_caps, meter=meter,
               pass_store=batch.pass_store).check()  # fmt: skip
@@ -134,6 +135,10 @@ class Checkpoints:
     def waiting(self) -> int:
         """How many items do."""
         return sum(clock.now() - reported.waited_at < _WAITS for reported in self._reported.values())
+
+    @property
+    def item_caps(self) -> tuple[Cap, ...]:
+        return self._batch.item_caps
 
     def reported_by(self, item: str) -> Reported:
         """What an item has said of itself, by its digest."""

@@ -15,7 +15,7 @@ from ....core.effects import DONE, FAILED, IN_DOUBT
 from ....errors import Busy, Error, InDoubt, LeaseLost, Nested, StaleToken, StoreUnreachable, UsageError
 from ....ledger import kinds
 from ....system import clock
-from ...shared.effect_records import EffectRecords, doubtful, hint
+from ...shared.effect_records import EffectRecords, doubt_message, hint
 from ...shared.leases.acquire import acquire
 
 TYPE_CHECKING = False
@@ -62,13 +62,13 @@ class _OpenEffect:
         self.held: EffectLease | None = None
         self.effect: Effect | None = None
         self.began = False
-        self.settle = self.asked = 0.0  # of a probe, by the store's clock
+        self.settle = self.probed_at = 0.0  # of a probe, by the store's clock
         self.until = float("inf")
 
     def unsettled(self) -> float:
         """Seconds between the probe and when it can tell that nothing was done: a request may still be under way."""
         assert self.effect
-        return self.effect.deadline + self.settle - self.asked
+        return self.effect.deadline + self.settle - self.probed_at
 
 
 class EffectRequests:
@@ -162,7 +162,7 @@ class EffectRequests:
             if not one.probes:
                 raise self._doubt(known)
             one.effect, one.settle = known, float(request["settle"])
-            one.asked = self._lease.store.clock()
+            one.probed_at = self._lease.store.clock()
             return {"status": "probe", "reason": known.reason}
         one.effect = one.records.begin(held, known, command=f"run {self._writer.run.id}", input=input_, lasting=lasting)
         one.began = True
@@ -176,8 +176,8 @@ class EffectRequests:
             if request["outcome"] != DONE and one.unsettled() > 0:
                 return {"status": "wait", "seconds": one.unsettled()}
             if request["outcome"] not in (DONE, FAILED):
-                said = self._redacted(str(request.get("reason") or ""))
-                raise self._doubt(one.effect, f"the probe does not know ({said})")
+                reason = self._redacted(str(request.get("reason") or ""))
+                raise self._doubt(one.effect, f"the probe does not know ({reason})")
             self._lease.check()
             result = str(request.get("result") or "")
             one.records.decide(
@@ -218,7 +218,7 @@ class EffectRequests:
 
     def _doubt(self, effect: Effect, more: str = "") -> InDoubt:
         self._reported.doubts.add(effect.key)
-        return InDoubt(doubtful(effect, more))
+        return InDoubt(doubt_message(effect, more))
 
     def _until(self, one: _OpenEffect, at: float) -> None:
         with self._mutex:

@@ -21,7 +21,7 @@ from ....ledger import open_for
 from ....store import url
 from ....system import clock, program, redaction, tree, warden
 from ....system.reports import Ended, NotStarted, Started
-from ...shared.effect_records import EffectRecords, doubtful, hint
+from ...shared.effect_records import EffectRecords, doubt_message, hint
 from ..command import CommandWork
 from ..supervision import GRACE, Supervision
 from .probe_wait import Interruptible, rest
@@ -276,7 +276,7 @@ class _Once:
                 ended_by = "the lease was lost" if lease.lost else report.why if report.why != warden.LEFTOVERS else ""
                 if report.signal and not ended_by:
                     ended_by = f"signal {report.signal}"
-                self.ended_by_request = report.why == warden.ASKED or exit_code == _INTERRUPTED
+                self.ended_by_request = report.why == warden.SIGNALLED or exit_code == _INTERRUPTED
                 status, reason = rules.judge(exit_code, ended_by, self.wanted.not_done)
                 message = f"{self.command.name} {report.leftovers}" if report.leftovers else ""
             case _:
@@ -296,7 +296,7 @@ class _Once:
 
     def _doubt(self, effect: Effect, more: str = "") -> InDoubt:
         probe = "" if self.wanted.probe else ", or run it again with --probe CMD (exit 0: done, 1: not done)"
-        return InDoubt(f"{doubtful(effect, more)}{probe}")
+        return InDoubt(f"{doubt_message(effect, more)}{probe}")
 
 
 def _skipped(key: str, result: str, at: float, effect: Effect | None = None) -> EffectOutcome:

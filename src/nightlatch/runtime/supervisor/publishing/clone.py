@@ -83,13 +83,13 @@ def into(path: str, source: Source) -> str:
             _must(work, "config", name, text)
         with open(os.path.join(path, ".git", "config"), "rb") as file:
             guarded.make(path, guard_of(path), file.read())
-        code, _, said = work.fetch_into(url, here, tracked, timeout=_TIMEOUT)
-        if code and "couldn't find remote ref" in said:
+        code, _, stderr = work.fetch_into(url, here, tracked, timeout=_TIMEOUT)
+        if code and "couldn't find remote ref" in stderr:
             return ""  # nobody has pushed to it yet: the first commit is the command's
         if code:
             raise GateUnreachable(
-                f"{without_password(url)} could not be cloned ({_last(said)}). Check the address and that you may read "
-                f"it: git ls-remote {without_password(url)}"
+                f"{without_password(url)} could not be cloned ({_last(stderr)}). Check the address and that you may "
+                f"read it: git ls-remote {without_password(url)}"
             )
         _must(work, "checkout", "--quiet", "--no-track", "-B", source.branch, tracked)
     except program.Unfinished as error:
@@ -145,11 +145,11 @@ def _settings(url: str, branch: str, here: str, tracked: str) -> list[tuple[str,
 
 
 def _must(work: Worktree, *words: str) -> None:
-    code, _, said = work.run(*words)
+    code, _, stderr = work.run(*words)
     if code:
-        raise GateUnreachable(f"the workspace {work.folder} could not be made: git {words[0]}: {_last(said)}")
+        raise GateUnreachable(f"the workspace {work.folder} could not be made: git {words[0]}: {_last(stderr)}")
 
 
-def _last(said: str) -> str:
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+def _last(stderr: str) -> str:
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     return lines[-1].removeprefix("fatal: ") if lines else "git said nothing"

@@ -108,11 +108,11 @@ def land(
 
     Raises at the first that does not; what landed before it stays. `by`: who asked for it, if not the run itself.
     """
-    told = {"attempt": writer.run.attempt, "by": by}
+    common = {"attempt": writer.run.attempt, "by": by}
     where = place.path if isinstance(place, Workspace) else None
     described = [(target, target.describe(place, publisher)) for target in targets]
     for target, facts in described:
-        writer.event(kinds.PUBLISHING, **told | {"target": target.gate.url, "workspace": where} | facts)
+        writer.event(kinds.PUBLISHING, **common | {"target": target.gate.url, "workspace": where} | facts)
     done = []
     for target, facts in described:
         url = target.gate.url
@@ -121,9 +121,9 @@ def land(
         except StaleToken:
             raise  # refused: the run is another's, and so is its journal
         except (Conflict, UsageError, NothingToPublish) as error:
-            writer.event(kinds.NOT_PUBLISHED, **told, target=url, reason=error)
+            writer.event(kinds.NOT_PUBLISHED, **common, target=url, reason=error)
             raise
-        writer.event(kinds.PUBLISHED, **told, target=url, landed=landed or None)
+        writer.event(kinds.PUBLISHED, **common, target=url, landed=landed or None)
         done.append((target, facts, landed))
     return done
 

@@ -177,9 +177,9 @@ class PushTarget:
             return True
         since = f"{facts['base']}..{tip}" if facts["base"] and work.contains(facts["base"], tip) else tip
         words = [f"--grep=^Nightlatch-Run: {facts['run']}$", f"--grep=^Nightlatch-Token: {facts['token']}$"]
-        code, found, said = work.run("log", "--all-match", *words, "--format=%H", "-1", since)
+        code, found, stderr = work.run("log", "--all-match", *words, "--format=%H", "-1", since)
         if code:
-            raise GateUnreachable(f"{self.gate.url} could not be searched for run {facts['run']}: {said.strip()}")
+            raise GateUnreachable(f"{self.gate.url} could not be searched for run {facts['run']}: {stderr.strip()}")
         return bool(found)
 
     def intact(self, facts: Facts, left: Workspace) -> bool:
@@ -207,9 +207,9 @@ class PushTarget:
 
     @staticmethod
     def _must(work: Any, *words: str) -> None:
-        code, out, said = work.run(*words)
+        code, out, stderr = work.run(*words)
         if code:
-            raise NothingToPublish(f"what the command left could not be committed: {(said or out).strip()}")
+            raise NothingToPublish(f"what the command left could not be committed: {(stderr or out).strip()}")
 
 
 @contextmanager

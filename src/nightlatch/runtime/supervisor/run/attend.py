@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 
+from ....core.job import GATEWAY
 from ....store import url
 from ....system import clock, redaction, warden
 from ....system.light import signal
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ...shared.leases.lease import Lease
     from ..batches.batch import Checkpoints
     from ..command import CommandWork
+    from ..metering.door import Door
     from ..publishing.delivery import Delivery
     from ..socket.reported import Reported
     from ..supervision import Supervision
@@ -90,6 +92,12 @@ class Attendance:
 
             self._environment[url.ENV] = f"{PREFIX}{self._socket.path}"
         self._listener.hidden = hidden = redaction.secrets(self._environment)
+        self._door: Door | None = None
+        if job.metered_by == GATEWAY:
+            from .. import metering
+
+            self._door = metering.open_door(job, lease, ledger, writer, spending, self._environment, self._listener)
+            self._environment = self._door.masked.environment  # its keys are hidden all the same
         if checkpoints:
             checkpoints.hidden = hidden
         bar = checkpoints.bar if checkpoints else None
@@ -110,11 +118,16 @@ class Attendance:
         try:
             self._attend()
         finally:
+            if self._door:
+                self._door.close()
             self._listener.over()
             self._ending.abandoned(self._listener.reported)
             self._socket.close()
             self._kept.close()
         backoff.patiently(self._lease, self._listener.unwritten.write)
+        if self._door:
+            backoff.patiently(self._lease, self._door.write)
+            self._door.conclude(self._reported, self._ending)
         if job.meter == "output":
             tail = next(iter(self._streams.values())).tail
             found = self._command.used(tail)
@@ -138,12 +151,16 @@ class Attendance:
             self._judge(now)
             again = self._listener.tick(now)
             wanted = {*reading, *self._socket.descriptors}
+            door = self._door.descriptors if self._door else ()
+            if self._door:
+                again = min(again, self._door.tick(now))
+                wanted.update(door)
             showing: set[int] = set()
             if not self._ending.over:
                 wanted.update(reports)
                 stopped = {fd for fd in reading if streams[fd].unshown}  # what is not shown yet is not read either
                 wanted, showing = wanted - stopped, {streams[fd].screen for fd in stopped}
-            sending = showing | set(self._socket.sending)
+            sending = showing | set(self._socket.sending) | set(self._door.sending if self._door else ())
             if (wanted, sending) != polled:
                 poll, polled = _polling(wanted, sending), (wanted, sending)
             pause = min(self._watch.next_at(now) - now, again - now, clock.SLICE if self._listener.warm else _IDLE)
@@ -155,7 +172,7 @@ class Attendance:
                 if fd in showing:
                     for stream in streams.values():
                         stream.show()
-                elif fd in reports:
+                elif fd in reports or fd in door:
                     continue
                 elif fd not in reading:
                     asking.append(fd)
@@ -163,12 +180,14 @@ class Attendance:
                     reading.discard(fd)
             if not self._ending.over:
                 self._take_report()
+            if self._door and any(fd in door for fd in ready):
+                self._door.serve()
             self._socket.serve(asking)
 
     def _judge(self, now: float) -> None:
         if self._ending.over or self._ending.decided:
             return
-        late = self._listener.overdue(now)
+        late = self._listener.overdue(now) or (self._door.overdue(now, self._job.grace) if self._door else None)
         judged = late[:2] if late else self._watch.judge(now)
         if judged:
             self._ending.decided = judged

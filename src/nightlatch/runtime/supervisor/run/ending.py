@@ -39,7 +39,7 @@ class Ending:
 
     def was_interrupted(self, end_signal: int) -> bool:
         """Did it end because its supervisor was asked to end? A shutdown may reach the command before us."""
-        return not self.decided and (self.why == warden.ASKED or bool(end_signal and self.exit_code))
+        return not self.decided and (self.why == warden.SIGNALLED or bool(end_signal and self.exit_code))
 
     def abandoned(self, reported: Reported) -> None:
         """A process that ended in the middle of an effect did not come to its end, whatever its exit code says."""
@@ -77,6 +77,8 @@ class Ending:
             return statuses.CANCELLED, "its supervisor was interrupted (Ctrl-C)"
         if not self.exit_code:
             return statuses.SUCCEEDED, ""
+        if reported.refused:
+            return statuses.OVER_BUDGET, reported.refused
         # What an effect in doubt, or an item set aside, leaves behind is for a person: no retry is spent on it.
         doubts = ", ".join(sorted(reported.doubts))
         status = statuses.NEEDS_ATTENTION if reported.attention or doubts else statuses.FAILED

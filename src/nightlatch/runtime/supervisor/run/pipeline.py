@@ -12,13 +12,15 @@ import os
 
 from .... import exits
 from ....core import advice, retry, statuses
+from ....core.retry import STARTS
 from ....errors import Conflict, Error, GateUnreachable, LeaseLost, OtherStore, RunEnded, StaleToken, StoreUnreachable
 from ....ledger import kinds
 from ....store import url
 from ....system import clock, redaction
 from ....system.durable import private_folder
 from ....system.reports import Ended
-from ...shared import usage, verdict
+from ...shared import usage
+from ...shared import verdict as verdicts
 from ...shared.job import definition
 from ..afterwards import retention
 from ..backoff import patiently, pause_seconds
@@ -39,20 +41,26 @@ if TYPE_CHECKING:
     from ...shared.verdict import Verdict
     from ..batches.batch import Checkpoints
     from ..publishing.delivery import Delivery
+    from .claim import Claimed
     from .waiting import Signals
 
 
 def run(
-    job: Job, *, store: str | None = None, checkpoints: Checkpoints | None = None, after: RunRow | None = None
+    job: Job,
+    *,
+    store: str | None = None,
+    checkpoints: Checkpoints | None = None,
+    after: RunRow | None = None,
+    claim: Claimed | None = None,
 ) -> tuple[Verdict, Signals | None]:
     """One try, for `tries.run`. `after`: the run that the last one left waiting. If another try follows, the signals
     that come from then on are noted."""
     number = 0
     while True:
         number += 1
-        pipeline = Pipeline(job, store, checkpoints, after)
+        pipeline = Pipeline(job, store, checkpoints, after, claim)
         try:
-            told = pipeline.go()
+            verdict = pipeline.go()
         except (GateUnreachable, OtherStore) as why:
             if not pipeline.unsealed:
                 raise
@@ -60,22 +68,29 @@ def run(
 
             if unsealed.back_off(number, why):
                 continue
-            told = pipeline.give_up(why)
+            verdict = pipeline.give_up(why)
+            if claim:
+                claim.settle(pipeline.store, pipeline.ledger, verdict)
         if pipeline.attendance:
             pipeline.attendance.show_rest()
         retention.daily(pipeline.store, pipeline.ledger, pipeline.host)
         if pipeline.signals:  # else the process ends, which takes less time than to close them
             pipeline.store.close()
             pipeline.ledger.close()
-        return told, pipeline.signals
+        return verdict, pipeline.signals
 
 
 class Pipeline(Preflight):
     def __init__(
-        self, job: Job, store: str | None, checkpoints: Checkpoints | None = None, after: RunRow | None = None
+        self,
+        job: Job,
+        store: str | None,
+        checkpoints: Checkpoints | None = None,
+        after: RunRow | None = None,
+        claim: Claimed | None = None,
     ) -> None:
         super().__init__(job, store, after)
-        self.checkpoints, self.ending = checkpoints, Ending()
+        self.checkpoints, self.claim, self.ending = checkpoints, claim, Ending()
         self.delivery: Delivery | None = None
         self.unsealed = ""  # the key that there is no lease for, since a gate could not be sealed
         self.attendance: Attendance | None = None
@@ -90,23 +105,56 @@ class Pipeline(Preflight):
         self.supervision = Supervision(self.command, url.folder_of(self.where) if self.large else self.store.folder)
         try:
             with self.supervision:
-                key = self.look()
-                if isinstance(key, verdict.Verdict):
-                    return key
-                if self.job.workspace:
-                    from ..publishing.delivery import Delivery
-
-                    self.delivery = Delivery(self.job)
-                try:
-                    lease = self._hold(key)
-                except (GateUnreachable, OtherStore):
-                    self.unsealed = key
-                    raise
-                return self._attempt(lease, key)
+                return self._claimed() if self.claim else self._unclaimed()
         finally:
             self.supervision.close()  # before the next attempt there is nobody to pass signals on to
 
+    def _unclaimed(self) -> Verdict:
+        key = self.look()
+        return key if isinstance(key, verdicts.Verdict) else self._attempt(self._take(key), key)
+
+    def _claimed(self) -> Verdict:
+        """The same for a slot that was claimed: the claim is begun under the lease, and ended before its release."""
+        assert self.claim
+        claim = self.claim
+        try:
+            key = self.look()
+            verdict = key if isinstance(key, verdicts.Verdict) else self._ended_before(key)
+            if verdict:
+                claim.settle(self.store, self.ledger, verdict)
+                return verdict
+            assert isinstance(key, str)
+            lease = self._take(key)
+            claim.begin(self.store, self.ledger, lease)
+            verdict = self._attempt(lease, key)
+        except (GateUnreachable, OtherStore, StaleToken, StoreUnreachable):
+            raise  # tried again; or judged by the one that finds the claim
+        except Error as why:
+            claim.not_begun(self.store, self.ledger, why)
+            raise
+        verdict_of = verdict
+        patiently(lease, lambda: claim.settle(self.store, self.ledger, verdict_of))
+        return verdict
+
+    def _ended_before(self, key: str) -> Verdict | None:
+        """The verdict of a run that no schedule goes on with."""
+        known = self.ledger.find(self.job.name, key)
+        if not self.claim or not self.claim.closed_by(known) or not known or self.after:
+            return None
+        return self._tell(known, statuses.exit_code(known.status, known.exit_code))
+
     # ── hold ──
+
+    def _take(self, key: str) -> Lease:
+        if self.job.workspace:
+            from ..publishing.delivery import Delivery
+
+            self.delivery = Delivery(self.job)
+        try:
+            return self._hold(key)
+        except (GateUnreachable, OtherStore):
+            self.unsealed = key
+            raise
 
     def _hold(self, key: str) -> Lease:
         return self.supervision.hold(
@@ -168,6 +216,9 @@ class Pipeline(Preflight):
         except RunEnded as ended:
             # Left behind by a holder that may have acted, or decided by a person while we waited for the lease.
             return self._tell(ended.run, statuses.exit_code(ended.run.status))
+        if self.claim and self.claim.gives_up and not settled:
+            lost = writer.finish(statuses.NEEDS_ATTENTION, reason=f"{STARTS} starts of this slot came to nothing")
+            return self._tell(lost, statuses.exit_code(lost.status))
         if settled:
             skipped = writer.finish(statuses.SUCCEEDED, exit_code=0, reason="its key is done already")
             self._end_begun(lease, skipped)
@@ -343,7 +394,7 @@ class Pipeline(Preflight):
         """Seconds until the next try; None: there is none."""
         if self.number > self.job.retries or not retry.worth_another(status, exit_code):
             return None
-        return pause_seconds(self.number, base=self.job.backoff, asked=self.reported.retry_after)
+        return pause_seconds(self.number, base=self.job.backoff, at_least=self.reported.retry_after)
 
     def _end_begun(self, lease: Lease, run: RunRow) -> None:
         """The run has ended, and every machine may know; one that needs a person stays on the list for all of them."""
@@ -367,8 +418,8 @@ class Pipeline(Preflight):
             return status, reason
         # Usage that is only known at the end cannot undo what is done: failing it would do and pay it again.
         cap = self.spending.over()
-        told = f"passed its budget {cap}" if cap else self.reported.unmetered
-        return status, self.recovered or told
+        over = f"passed its budget {cap}" if cap else self.reported.unmetered
+        return status, self.recovered or over
 
     def _cancelled_by(self) -> str | None:
         try:
@@ -379,7 +430,7 @@ class Pipeline(Preflight):
     # ── tell ──
 
     def _tell(self, run: RunRow, exit_code: int) -> Verdict:
-        told = verdict.of(
+        verdict = verdicts.of(
             run,
             exit_code=exit_code,
             host=self.host,
@@ -387,5 +438,5 @@ class Pipeline(Preflight):
             head=run.anchor,
             retry_after=self.reported.retry_after,
         )
-        verdict.append(self.store.folder, told)
-        return told
+        verdicts.append(self.store.folder, verdict)
+        return verdict

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ....core.job import Job
     from ....ledger.records import RunRow
     from ..batches.batch import Checkpoints
+    from .claim import Claimed
 
 
 def run(
@@ -25,21 +26,29 @@ def run(
     store: str | None = None,
     checkpoints: Checkpoints | None = None,
     report: Callable[[Verdict], None] = lambda _: None,
+    claim: str = "",
 ) -> Verdict:
     """Run a job, and try again as it says; or say why not: skipped when its key is done, Busy while another works on it
     or its next try is not due, InDoubt when a person has to decide. For a process of its own, as `supervise` is.
 
-    `report` hears of every try that is followed by another.
+    `report` hears of every try that is followed by another. `claim`: the one that it is started for.
     """
     after: RunRow | None = None
+    claimed: Claimed | None = None
+    if claim:
+        from .claim import Claimed
+
+        claimed = Claimed(job, claim)
     while True:
-        told, signals = pipeline.run(job, store=store, checkpoints=checkpoints, after=after)
+        verdict, signals = pipeline.run(job, store=store, checkpoints=checkpoints, after=after, claim=claimed)
         if not signals:
-            return told
-        report(told)
+            return verdict
+        report(verdict)
         from . import waiting
 
-        found = waiting.wait(told, store, signals)
+        found = waiting.wait(verdict, store, signals)
         if isinstance(found, Verdict):
+            if claimed:
+                claimed.settle_here(store, found)
             return found
         after = found

@@ -8,7 +8,7 @@ from ....ledger import open_for
 from ....store import url
 from ....system import clock, identity
 from ....system.light import signal
-from ...shared import verdict
+from ...shared import verdict as verdicts
 from ..supervision import BY_HAND
 
 TYPE_CHECKING = False
@@ -41,23 +41,23 @@ class Signals:
 
     def __init__(self, supervision: Supervision) -> None:
         # One that came before, too late for the command, counts too.
-        self.asked = [supervision.end_signal] if supervision.end_signal else []
-        self._before = supervision.collect_signals(self.asked)
+        self.received = [supervision.end_signal] if supervision.end_signal else []
+        self._before = supervision.collect_signals(self.received)
 
     def back(self) -> int:
         """They mean this process again. Returns the first that came meanwhile; 0: none."""
         for signum, handler in self._before.items():
             signal.signal(signum, handler)
-        return self.asked[0] if self.asked else 0
+        return self.received[0] if self.received else 0
 
 
-def wait(told: Verdict, store: str | None, signals: Signals) -> RunRow | Verdict:
+def wait(verdict: Verdict, store: str | None, signals: Signals) -> RunRow | Verdict:
     """Until the next try may be made: the run as it stands then. The verdict if somebody ended it, another made the
     try, or a signal asked us to end."""
     where = url.resolve(store)
     ledger = open_for(where)
     try:
-        before, run = _wait(told.run, ledger, signals)
+        before, run = _wait(verdict.run, ledger, signals)
     finally:
         signum = signals.back()
     ended = run
@@ -71,8 +71,8 @@ def wait(told: Verdict, store: str | None, signals: Signals) -> RunRow | Verdict
     if not signum and not moved_on(before, ended):
         return ended
     code = 128 + signum if signum else outcome(ended)
-    over = verdict.of(ended, exit_code=code, host=told.host, at=clock.wall(), head=ended.anchor)
-    verdict.append(url.connect(where).folder, over)
+    over = verdicts.of(ended, exit_code=code, host=verdict.host, at=clock.wall(), head=ended.anchor)
+    verdicts.append(url.connect(where).folder, over)
     return over
 
 
@@ -80,7 +80,9 @@ def _wait(run_id: str, ledger: Ledger, signals: Signals) -> tuple[RunRow, RunRow
     """The run at the beginning and at the end of the wait."""
     before = run = _existing(ledger, run_id)
     until = clock.now() + (run.due or 0.0) - ledger.clock()
-    while not signals.asked and run.status == statuses.WAITING and not run.cancel and (left := until - clock.now()) > 0:
+    while (
+        not signals.received and run.status == statuses.WAITING and not run.cancel and (left := until - clock.now()) > 0
+    ):
         clock.sleep(left)
         try:
             run = _existing(ledger, run_id)

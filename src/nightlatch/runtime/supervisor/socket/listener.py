@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from ....core.budget import Cap
     from ....ledger.ledger import Ledger
     from ....ledger.writer import Writer
     from ...shared.leases.lease import Lease
@@ -287,6 +288,17 @@ class Listener:
         """What the attempt, or the item of a batch that the request is about, has said so far."""
         item = str(request.get("item") or "")
         return self._batch.reported_by(item) if item and self._batch else self.reported
+
+    @property
+    def item_caps(self) -> tuple[Cap, ...]:
+        return self._batch.item_caps if self._batch else ()
+
+    def metered(self, amounts: dict[str, float], item: str) -> None:
+        """The gateway has counted a call, and records it."""
+        self.reported.add(amounts)
+        if item and self._batch:
+            self._batch.reported_by(item).add(amounts)
+        self._watch.spent()
 
     def spend(self, amounts: dict[str, float], **about: str) -> str:
         """Record what was used, for the watch to judge. Returns where it is kept, if not in the store."""

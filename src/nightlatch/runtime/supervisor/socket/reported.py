@@ -10,6 +10,7 @@ class Reported:
         self.used: dict[str, float] = {}
         self.unwritten: dict[str, float] = {}  # of that: what the ledger does not have yet
         self.unmetered = ""  # why that may not be all
+        self.refused = ""  # the budget that a call to a model was refused for
         self.retry_after = 0.0  # seconds it asked to wait before the next try
         self.failure = ""  # why it failed, in its own words
         self.attention = False  # a person has to look

@@ -81,16 +81,16 @@ class Socket:
         """Take new connections; read what stands in the others, then answer it."""
         # Whom they belong to is settled first: a number whose client is closed on the way is given to the next one.
         ready = [(fd, self._clients.get(fd)) for fd in fds]
-        asked: list[tuple[_Client, object, Request]] = []
+        received: list[tuple[_Client, object, Request]] = []
         for fd, client in ready:
             if client:
-                self._flush(client) if client.unsent else self._read(client, asked)
+                self._flush(client) if client.unsent else self._read(client, received)
             elif fd == self._threads.fd:
                 for waiting, number, made in self._threads.made():
                     waiting.pending -= 1
                     self._send(waiting, number, made)
-        answers = self._answered([request for *_, request in asked]) if asked else []
-        for (client, number, _), answer in zip(asked, answers, strict=True):
+        answers = self._answered([request for *_, request in received]) if received else []
+        for (client, number, _), answer in zip(received, answers, strict=True):
             if isinstance(answer, DeferredReply):
                 client.pending += 1
                 self._threads.take(client, number, answer)
@@ -142,7 +142,7 @@ class Socket:
         except (Stop, Exception) as error:  # noqa: BLE001 - whatever a command says, its supervisor goes on
             return [refusal(error) for _ in requests]
 
-    def _read(self, client: _Client, asked: list[tuple[_Client, object, Request]]) -> None:
+    def _read(self, client: _Client, received: list[tuple[_Client, object, Request]]) -> None:
         import json
 
         if client.fd < 0:
@@ -168,7 +168,7 @@ class Socket:
             except (ValueError, RecursionError) as error:
                 self._send(client, number, refusal(error))
             else:
-                asked.append((client, number, request))
+                received.append((client, number, request))
         client.ended = not data
         if len(client.unread) > len(data) and self._is_too_much(len(client.unread)):
             self._drop(client)

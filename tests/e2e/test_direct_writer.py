@@ -1,4 +1,4 @@
-"""A run with much to record writes it itself: the same record, whoever holds the pen, and the same fence."""
+"""A run with much to record writes it itself: the same record, whichever process writes it, and the same fence."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def jobs(tmp_path: Path, ledger_url: str) -> python_jobs.Jobs:
     return python_jobs.Jobs(tmp_path, ledger_url, JOBS)
 
 
-def test_it_is_lent_and_the_next_attempt_finds_all(jobs):
+def test_the_job_writes_itself_and_the_next_attempt_finds_all(jobs):
     assert jobs.run("many.run(40)").startswith("failed 9")
     ledger = open_for(jobs.store)
     run = ledger.find("many", "k")
@@ -119,7 +119,7 @@ def test_it_is_lent_and_the_next_attempt_finds_all(jobs):
     assert not ledger.verify(ledger.heads()).breaks
 
 
-def test_a_password_is_not_lent(tmp_path, postgres):
+def test_a_job_does_not_write_itself_where_that_takes_a_password(tmp_path, postgres):
     url = postgres.url_with_password("test_unlent", "unlent")
     jobs = python_jobs.Jobs(tmp_path, url, JOBS)
     assert jobs.run("many.run(40)").startswith("failed 9")
@@ -130,7 +130,7 @@ def test_a_password_is_not_lent(tmp_path, postgres):
 
 
 @pytest.mark.parametrize("threads", [1, 6])
-def test_runs_inside_are_written_begun_again_and_done_once(jobs, threads):
+def test_nested_runs_are_written_begun_again_and_done_once(jobs, threads):
     assert jobs.run(f"queue.run('a', 40, fails=[3, 10], threads={threads}, dies=35)").startswith("failed 137")
     assert jobs.run(f"queue.run('b', 40, threads={threads})").startswith("succeeded")
     ledger, store = open_for(jobs.store), connect(jobs.store)

@@ -1,0 +1,31 @@
+"""Which definition of a job is in force, where several machines have a file each."""
+
+from __future__ import annotations
+
+from .row import BEFORE
+from .value import replace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .row import Row
+
+SAME, NEW, OLD = "same", "new", "old"
+
+
+def judge(row: Row, mine: str, last_served: str, *, shared: bool) -> str:
+    """Is my definition the one in force, does it come into force now, or is it old?
+
+    One that nobody has seen is new. One that was in force before is old, unless this machine served the one in force
+    itself: then a person has gone back to it. A store that serves one machine has one file, and that counts.
+    """
+    if row.definition == mine:
+        return SAME
+    if not shared or not row.definition or mine not in row.before or last_served == row.definition:
+        return NEW
+    return OLD
+
+
+def renewed(row: Row, mine: str) -> Row:
+    """The row with another definition in force."""
+    before = tuple(one for one in (row.definition, *row.before) if one and one != mine)
+    return replace(row, definition=mine, before=before[:BEFORE])

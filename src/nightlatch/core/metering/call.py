@@ -1,0 +1,104 @@
+"""A call before it is made: the most it may cost, and how much output what is left can pay."""
+
+from __future__ import annotations
+
+from ..value import value
+from .price import up
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    Left = Mapping[str, int]  # unit → how much of it is left, in its parts; a unit without a cap is not in it
+
+PREAMBLE = 2000  # tokens that a vendor may add to what it is sent
+AMPLE = 16_384  # tokens of output that a call should not be lowered below: an agent that is cut short calls again
+LEAST = 1024  # tokens of output without which a call is not worth its input
+UNSTATED = 128_000  # tokens of output of a call that names no limit, for a model whose limit is not known
+SHARE = 4  # a call may hold a quarter of what is left for its output: its siblings need some too
+
+# A reply that nobody saw whole may have gone on for as long as the call lasted, no faster than this.
+SPEED = 1000  # tokens a second
+BURST = 2000  # tokens
+
+
+@value(frozen=True, kw_only=True)
+class Call:
+    """The most that a call can come to, as far as its body tells. Rates are billionths for a million tokens."""
+
+    input: int  # tokens
+    input_rate: int
+    output: int | None  # tokens of output it asks for; None: it names no limit
+    output_rate: int
+    lowest: int = LEAST  # tokens below which its output cannot be lowered: a thinking budget needs more
+    highest: int = UNSTATED  # tokens of output that are possible at all
+    times: int = 1  # answers to one request
+    fee: int = 0  # billionths, for tools that the vendor runs and for calls with a price
+    extra: int = 0  # tokens that such tools may read, counted as input
+    counted: bool = False  # the input is by the vendor's own count, not by the size of the body
+
+    @property
+    def wanted(self) -> int:
+        return self.highest if self.output is None else min(self.output, self.highest)
+
+    def bound(self, output: int) -> dict[str, int]:
+        """The most it uses of each unit, with its output limited to so many tokens."""
+        return {
+            "usd": self.fixed + up(self.output_rate * output * self.times),
+            "tokens": self.input + self.extra + output * self.times,
+            "calls": 1,
+        }
+
+    @property
+    def fixed(self) -> int:
+        """Billionths that no limit of the output can lower."""
+        return up(self.input_rate * (self.input + self.extra)) + self.fee
+
+    def affordable(self, left: Left) -> int:
+        """Tokens of output that what is left can pay; negative: not even the input."""
+        most = self.highest
+        if "calls" in left and left["calls"] < 1:
+            return -1
+        if "tokens" in left:
+            most = min(most, (left["tokens"] - self.input - self.extra) // self.times)
+        if "usd" in left and (self.fixed or self.output_rate):  # what costs nothing is never refused for money
+            rest = left["usd"] - self.fixed
+            if rest < 0:
+                return -1
+            if self.output_rate:
+                most = min(most, rest * 1_000_000 // (self.output_rate * self.times))
+        return most
+
+    def share(self, left: Left) -> int:
+        """Tokens of output that the share of one call can pay."""
+        most = self.highest
+        if "tokens" in left:
+            most = min(most, left["tokens"] // SHARE // self.times)
+        if "usd" in left and self.output_rate:
+            most = min(most, left["usd"] // SHARE * 1_000_000 // (self.output_rate * self.times))
+        return most
+
+
+def fit(call: Call, left: Left) -> int | None:
+    """The output to hold for a call; None if it does not fit into what is left.
+
+    As it asks for; lowered to its share, but not below AMPLE while what is left can pay that.
+    """
+    can = call.affordable(left)
+    if can < min(call.wanted, call.lowest) or can < 0:
+        return None
+    decent = min(can, max(AMPLE, call.lowest))
+    return min(call.wanted, max(call.share(left), decent))
+
+
+def is_lowered(call: Call, output: int) -> bool:
+    return output < call.wanted and call.output is not None
+
+
+def in_doubt(call: Call, output: int, seconds: float, known: int | None = None) -> int:
+    """Billionths that a call may have cost of which nobody saw the whole reply. `known`: what its input costs, if the
+    vendor reported that before the reply ended. Never more than was held for it."""
+    made = min(output, BURST + int(SPEED * max(seconds, 0.0)))
+    began = min(known, call.fixed) if known is not None else call.fixed
+    return min(began + (call.fee if known is not None else 0) + up(call.output_rate * made * call.times),
+               call.bound(output)["usd"])  # fmt: skip

@@ -1,0 +1,81 @@
+"""A request's body: JSON whose top level is read and changed in place. Bodies are megabytes: none is written anew."""
+
+from __future__ import annotations
+
+import json
+from json.decoder import JSONDecoder, scanstring  # type: ignore[attr-defined]
+from typing import Any
+
+_SPACE = " \t\n\r"
+_scan = JSONDecoder().scan_once  # type: ignore[attr-defined]
+
+
+class BadBody(ValueError):
+    """It is not a JSON object, or says something twice."""
+
+
+class Body:
+    def __init__(self, data: bytes) -> None:
+        self.size = len(data)
+        try:
+            self._text = data.decode()
+            self.fields, self._spans = self._members()
+        except (ValueError, StopIteration, IndexError, RecursionError) as error:
+            raise BadBody(f"the body is not a JSON object: {error}") from None
+
+    def _members(self) -> tuple[dict[str, Any], dict[str, tuple[int, int]]]:
+        text, fields, spans = self._text, {}, {}
+        at = self._skip(0)
+        if text[at] != "{":
+            raise ValueError("it does not begin with {")
+        at = self._skip(at + 1)
+        if text[at] == "}":
+            return {}, {}
+        while True:
+            if text[at] != '"':
+                raise ValueError(f"a name is expected at {at}")
+            name, at = scanstring(text, at + 1, True)
+            at = self._skip(at)
+            if text[at] != ":":
+                raise ValueError(f"a colon is expected at {at}")
+            start = self._skip(at + 1)
+            found, end = _scan(text, start)
+            if name in fields:
+                raise BadBody(f"the body has {name!r} twice")  # a vendor may take either
+            fields[name], spans[name] = found, (start, end)
+            at = self._skip(end)
+            if text[at] == "}":
+                if self._skip(at + 1, end=True) != len(text):
+                    raise ValueError("something follows it")
+                return fields, spans
+            if text[at] != ",":
+                raise ValueError(f"a comma is expected at {at}")
+            at = self._skip(at + 1)
+
+    def _skip(self, at: int, *, end: bool = False) -> int:
+        text = self._text
+        while at < len(text) and text[at] in _SPACE:
+            at += 1
+        if at >= len(text) and not end:
+            raise ValueError("it ends too early")
+        return at
+
+    def set(self, name: str, found: object) -> None:
+        """Change a field of the top level, or add it."""
+        written = json.dumps(found, separators=(",", ":"))
+        if name in self._spans:
+            start, end = self._spans[name]
+            self._text = self._text[:start] + written + self._text[end:]
+        else:
+            start = self._text.index("{") + 1
+            comma = "," if self.fields else ""
+            self._text = f"{self._text[:start]}{json.dumps(name)}:{written}{comma}{self._text[start:]}"
+        self.fields, self._spans = self._members()
+
+    def mentions(self, *words: str) -> bool:
+        """Does any of these names stand in it as a JSON string? In a text it does no harm: it is counted then."""
+        return any(f'"{word}"' in self._text for word in words)
+
+    @property
+    def data(self) -> bytes:
+        return self._text.encode()

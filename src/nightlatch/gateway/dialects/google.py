@@ -1,0 +1,195 @@
+"""Google's generateContent, embeddings, and interactions with a model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...core.metering import price
+from ...core.metering.call import LEAST
+from ..asked import USES, Asked, number, rows, table, words
+
+if TYPE_CHECKING:
+    from ..asked import Seen
+    from ..body import Body
+
+_STANDARD = ("", "standard", "default", "SERVICE_TIER_UNSPECIFIED", "unspecified")
+_MODALITIES = {"AUDIO": price.INPUT_AUDIO, "IMAGE": price.INPUT_IMAGE, "VIDEO": price.INPUT_VIDEO}
+_MADE = {"AUDIO": price.OUTPUT_AUDIO, "IMAGE": price.OUTPUT_IMAGE, "VIDEO": price.OUTPUT_VIDEO}
+
+
+class _Google:
+    vendor = "google"
+
+    def allow_uses(self, body: Body, uses: int) -> None:
+        """A search cannot be limited in these requests."""
+
+    def prepare(self, body: Body, asked: Asked) -> bool:
+        return False
+
+    def is_ours(self, data: dict[str, Any]) -> bool:
+        return False
+
+    def refusal(self, message: str) -> tuple[int, dict[str, Any]]:
+        return 402, {"error": {"code": 402, "status": "FAILED_PRECONDITION", "message": message}}
+
+    def is_error(self, reply: dict[str, Any]) -> bool:
+        return isinstance(reply.get("error"), dict)
+
+    def counting(self, body: Body, path: str) -> tuple[str, dict[str, Any]] | None:
+        return None
+
+    def counted(self, reply: dict[str, Any]) -> int | None:
+        found = reply.get("totalTokens", reply.get("total_tokens"))
+        return found if type(found) is int else None
+
+
+def model_of(path: str) -> str:
+    """v1beta/models/gemini-3:generateContent → gemini-3"""
+    return path.rsplit("/", 1)[-1].partition(":")[0]
+
+
+def _searches(tools: object) -> bool:
+    text = " ".join(" ".join([*map(str, tool), str(tool.get("type") or "")]) for tool in rows(tools)).lower()
+    return "search" in text or "maps" in text or "url" in text or "retrieval" in text
+
+
+def _split(total: int, cached: int, details: object, kinds: dict[str, str], plain: str, key: str) -> dict[str, int]:
+    """Input less what was cached, by modality."""
+    found = {plain: total - cached}
+    for one in rows(details):
+        kind = kinds.get(str(one.get("modality") or "").upper())
+        if kind:
+            count = min(number(one.get(key)), found[plain])
+            found[plain] -= count
+            found[kind] = found.get(kind, 0) + count
+    return {kind: count for kind, count in found.items() if count or kind == plain}
+
+
+class GenerateContent(_Google):
+    _known = words(
+        "contents systemInstruction system_instruction generationConfig generation_config safetySettings "
+        "safety_settings tools toolConfig tool_config labels model serviceTier service_tier store"
+    )
+
+    def read(self, body: Body, path: str) -> Asked:
+        fields = body.fields
+        config = table(fields.get("generationConfig") or fields.get("generation_config"))
+        thinking = table(config.get("thinkingConfig") or config.get("thinking_config"))
+        media = body.mentions("inlineData", "inline_data", "fileData", "file_data", "fileUri", "file_uri")
+        tier = str(fields.get("serviceTier") or fields.get("service_tier") or "")
+        searches = _searches(fields.get("tools"))
+        return Asked(
+            models=(model_of(path),),
+            tier="" if tier in _STANDARD else tier.lower(),
+            stream=":streamGenerateContent" in path,
+            output=number(config.get("maxOutputTokens") or config.get("max_output_tokens")) or None,
+            lowest=LEAST + number(thinking.get("thinkingBudget") or thinking.get("thinking_budget")),
+            times=max(number(config.get("candidateCount") or config.get("candidate_count")), 1),
+            tools=(price.WEB_SEARCH,) if searches else (),
+            uses=USES if searches else 0,
+            uncounted=", ".join(sorted(fields.keys() - self._known)) or ("media" if media else ""),
+        )
+
+    def limit(self, body: Body, output: int) -> None:
+        name = "generation_config" if "generation_config" in body.fields else "generationConfig"
+        config = {key: found for key, found in table(body.fields.get(name)).items() if key != "max_output_tokens"}
+        body.set(name, {**config, "maxOutputTokens": output})
+
+    def counting(self, body: Body, path: str) -> tuple[str, dict[str, Any]] | None:
+        base = path.partition(":")[0]
+        return f"{base}:countTokens", {
+            "generateContentRequest": {"model": f"models/{model_of(path)}", **body.fields},
+        }
+
+    def see(self, data: dict[str, Any], seen: Seen) -> None:
+        seen.model = str(data.get("modelVersion") or seen.model)
+        usage = data.get("usageMetadata")
+        if not isinstance(usage, dict):
+            return
+        total = number(usage.get("promptTokenCount")) + number(usage.get("toolUsePromptTokenCount"))
+        cached = min(number(usage.get("cachedContentTokenCount")), total)
+        output = number(usage.get("candidatesTokenCount")) + number(usage.get("thoughtsTokenCount"))
+        counts = _split(total, cached, usage.get("promptTokensDetails"), _MODALITIES, price.INPUT, "tokenCount")
+        counts |= {price.CACHE_READ: cached} if cached else {}
+        counts |= _split(output, 0, usage.get("candidatesTokensDetails"), _MADE, price.OUTPUT, "tokenCount")
+        queries = [
+            query
+            for one in rows(data.get("candidates"))
+            for query in table(one.get("groundingMetadata")).get("webSearchQueries") or ()
+        ]
+        searches = max(len(queries), (seen.counts or {}).get(price.WEB_SEARCH, 0))
+        seen.counts = counts | ({price.WEB_SEARCH: searches} if searches else {})
+        seen.input_known = True
+        # Each chunk has the figures so far; the last one has a reason why it ended.
+        seen.ended = (
+            seen.ended
+            or any(one.get("finishReason") for one in rows(data.get("candidates")))
+            or bool(table(data.get("promptFeedback")).get("blockReason"))
+        )
+
+
+class EmbedContent(_Google):
+    """Its reply need not say what it used: the body bounds it, and an embedding costs little."""
+
+    def read(self, body: Body, path: str) -> Asked:
+        return Asked(models=(model_of(path),), has_output=False)
+
+    def limit(self, body: Body, output: int) -> None:
+        """It makes none."""
+
+    def see(self, data: dict[str, Any], seen: Seen) -> None:
+        usage = table(data.get("usageMetadata"))
+        if usage:
+            seen.counts, seen.ended = {price.INPUT: number(usage.get("promptTokenCount"))}, True
+
+
+class Interactions(_Google):
+    _known = words(
+        "model input generation_config labels previous_interaction_id response_format response_mime_type "
+        "response_modalities safety_settings service_tier store stream system_instruction tools "
+        "continuation_token background"
+    )
+
+    def read(self, body: Body, path: str) -> Asked:
+        fields = body.fields
+        config = table(fields.get("generation_config"))
+        media = body.mentions("image", "audio", "video", "document", "uri", "file")
+        tier = str(fields.get("service_tier") or "")
+        searches = _searches(fields.get("tools"))
+        return Asked(
+            models=(str(fields.get("model") or ""),),
+            tier="" if tier in _STANDARD else tier.lower(),
+            stream=fields.get("stream") is True,
+            output=number(config.get("max_output_tokens")) or None,
+            lowest=LEAST + number(config.get("thinking_budget")),
+            tools=(price.WEB_SEARCH,) if searches else (),
+            uses=USES if searches else 0,
+            uncounted=", ".join(sorted(fields.keys() - self._known)) or ("media" if media else ""),
+            after=str(fields.get("previous_interaction_id") or fields.get("continuation_token") or ""),
+            refused=(
+                "an agent works at the vendor: its budget is set where it is launched"
+                if fields.get("agent")
+                else "background interactions are charged after their reply; leave out `background`"
+                if fields.get("background")
+                else ""
+            ),
+        )
+
+    def limit(self, body: Body, output: int) -> None:
+        body.set("generation_config", {**table(body.fields.get("generation_config")), "max_output_tokens": output})
+
+    def see(self, data: dict[str, Any], seen: Seen) -> None:
+        whole = table(data.get("interaction")) or data
+        seen.model, seen.id = str(whole.get("model") or seen.model), str(whole.get("id") or seen.id)
+        usage = whole.get("usage")
+        if not isinstance(usage, dict):
+            return
+        total = number(usage.get("total_input_tokens")) + number(usage.get("total_tool_use_tokens"))
+        cached = min(number(usage.get("total_cached_tokens")), total)
+        output = number(usage.get("total_output_tokens")) + number(usage.get("total_thought_tokens"))
+        counts = _split(total, cached, usage.get("input_tokens_by_modality"), _MODALITIES, price.INPUT, "tokens")
+        counts |= {price.CACHE_READ: cached} if cached else {}
+        counts |= _split(output, 0, usage.get("output_tokens_by_modality"), _MADE, price.OUTPUT, "tokens")
+        searches = sum(number(one.get("count")) for one in rows(usage.get("grounding_tool_count")))
+        seen.counts = counts | ({price.WEB_SEARCH: searches} if searches else {})
+        seen.ended = str(whole.get("status") or "completed") != "in_progress"

@@ -1,0 +1,144 @@
+"""Anthropic's Messages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...core.metering import price
+from ...core.metering.call import LEAST
+from ..asked import USES, Asked, number, rows, table, words
+
+if TYPE_CHECKING:
+    from ..asked import Seen
+    from ..body import Body
+
+_KNOWN = words(
+    "model messages max_tokens system metadata stop_sequences stream temperature top_k top_p thinking "
+    "tools tool_choice service_tier speed cache_control output_config inference_geo fallbacks betas "
+    "diagnostics context_management user_profile_id workspace_id fallback_credit_token"
+)
+_MEDIA = ("image", "document", "file", "file_id", "container_upload")
+_COUNTED = words("model messages system thinking tools tool_choice cache_control output_config mcp_servers")
+_OURS = ("custom", "bash_", "text_editor_", "computer_", "memory_")  # tools that the client runs
+_STANDARD = ("", "auto", "standard", "standard_only")
+
+
+class Messages:
+    vendor = "anthropic"
+
+    def read(self, body: Body, path: str) -> Asked:
+        fields = body.fields
+        thinking = number(table(fields.get("thinking")).get("budget_tokens"))
+        server = self._server_tools(fields)
+        unknown = sorted(fields.keys() - _KNOWN)
+        uncounted = ", ".join(name for name in unknown) or ("media" if body.mentions(*_MEDIA) else "")
+        speed, tier = str(fields.get("speed") or ""), str(fields.get("service_tier") or "")
+        return Asked(
+            models=(str(fields.get("model") or ""), *self._fallbacks(fields)),
+            tier=speed if speed not in _STANDARD else "" if tier in _STANDARD else tier,
+            stream=fields.get("stream") is True,
+            output=number(fields.get("max_tokens")),
+            lowest=LEAST + thinking,
+            tools=tuple(price.WEB_SEARCH if "search" in tool else price.CALL for tool in server),
+            uses=sum(server.values()),
+            uncounted=uncounted,
+        )
+
+    def _fallbacks(self, fields: dict[str, Any]) -> list[str]:
+        found = fields.get("fallbacks")
+        named = found if isinstance(found, list) else []
+        return [str(table(one).get("model") or one) for one in named]
+
+    def _server_tools(self, fields: dict[str, Any]) -> dict[str, int]:
+        """How often each may be used."""
+        found = {}
+        for place, tool in enumerate(rows(fields.get("tools"))):
+            kind = str(tool.get("type") or "custom")
+            if not kind.startswith(_OURS):
+                found[f"{kind}#{place}"] = number(tool.get("max_uses")) or USES
+        return found
+
+    def limit(self, body: Body, output: int) -> None:
+        body.set("max_tokens", output)
+
+    def allow_uses(self, body: Body, uses: int) -> None:
+        """Shared out among the tools; one that gets none is left out."""
+        tools, kept = rows(body.fields.get("tools")), []
+        left = uses
+        for tool in tools:
+            if str(tool.get("type") or "custom").startswith(_OURS):
+                kept.append(tool)
+            elif left:
+                mine = min(number(tool.get("max_uses")) or USES, left)
+                left -= mine
+                kept.append({**tool, "max_uses": mine} if "search" in tool["type"] or "fetch" in tool["type"] else tool)
+        if kept != tools:
+            body.set("tools", kept)
+
+    def prepare(self, body: Body, asked: Asked) -> bool:
+        return False
+
+    def counting(self, body: Body, path: str) -> tuple[str, dict[str, Any]] | None:
+        return "v1/messages/count_tokens", {name: body.fields[name] for name in sorted(_COUNTED) if name in body.fields}
+
+    def counted(self, reply: dict[str, Any]) -> int | None:
+        found = reply.get("input_tokens")
+        return found if type(found) is int else None
+
+    def see(self, data: dict[str, Any], seen: Seen) -> None:
+        kind = data.get("type")
+        if kind == "message_start":
+            self._message(table(data.get("message")), seen)
+            seen.input_known = seen.counts is not None
+        elif kind == "message":
+            self._message(data, seen)
+            seen.ended = seen.counts is not None
+        elif kind == "message_delta" and isinstance(data.get("usage"), dict):
+            self._usage(data["usage"], seen)
+            seen.ended = True
+
+    def _message(self, message: dict[str, Any], seen: Seen) -> None:
+        seen.model, seen.id = str(message.get("model") or ""), str(message.get("id") or "")
+        if isinstance(message.get("usage"), dict):
+            self._usage(message["usage"], seen)
+
+    def _usage(self, usage: dict[str, Any], seen: Seen) -> None:
+        """Figures are of the whole message so far: each replaces the one before."""
+        counts = _counts(usage)
+        seen.counts = {**(seen.counts or {}), **counts}
+        tier = str(usage.get("speed") or "")
+        tier = tier if tier not in _STANDARD else str(usage.get("service_tier") or "")
+        if tier not in _STANDARD:
+            seen.tier = tier
+        # Compaction and the work of other models stand only here; the message itself is in the figures above.
+        seen.more = [
+            (str(one.get("model") or ""), _counts(one))
+            for one in rows(usage.get("iterations"))
+            if one.get("type") not in (None, "message")
+        ]
+
+    def is_ours(self, data: dict[str, Any]) -> bool:
+        return False
+
+    def refusal(self, message: str) -> tuple[int, dict[str, Any]]:
+        return 402, {"type": "error", "error": {"type": "billing_error", "message": message}}
+
+    def is_error(self, reply: dict[str, Any]) -> bool:
+        return reply.get("type") == "error" and isinstance(reply.get("error"), dict)
+
+
+def _counts(usage: dict[str, Any]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for name, kind in (
+        ("input_tokens", price.INPUT),
+        ("cache_read_input_tokens", price.CACHE_READ),
+        ("output_tokens", price.OUTPUT),
+    ):
+        if usage.get(name) is not None:
+            found[kind] = number(usage[name])
+    if usage.get("cache_creation_input_tokens") is not None:
+        written = number(usage["cache_creation_input_tokens"])
+        hour = min(written, number(table(usage.get("cache_creation")).get("ephemeral_1h_input_tokens")))
+        found |= {price.CACHE_WRITE: written - hour, price.CACHE_WRITE_1H: hour}
+    searches = number(table(usage.get("server_tool_use")).get("web_search_requests"))
+    return found | ({price.WEB_SEARCH: searches} if searches else {})

@@ -1,0 +1,205 @@
+"""OpenAI's Responses, Chat Completions and embeddings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...core.metering import price
+from ..asked import USES, Asked, number, rows, table, words
+
+if TYPE_CHECKING:
+    from ..asked import Seen
+    from ..body import Body
+
+_STANDARD = ("", "default", "standard")
+_FEES = {"web_search": price.WEB_SEARCH, "file_search": price.FILE_SEARCH}
+_UNPRICED = ("image_generation", "code_interpreter", "mcp")
+_CLIENT_TOOLS = ("function", "custom", "local_shell", "shell", "apply_patch", "namespace", "tool_search")
+
+
+class _OpenAI:
+    vendor = "openai"
+
+    def allow_uses(self, body: Body, uses: int) -> None:
+        body.set("max_tool_calls", uses)
+
+    def refusal(self, message: str) -> tuple[int, dict[str, Any]]:
+        kind = "insufficient_quota"  # the one word that makes every client stop
+        return 400, {"error": {"message": message, "type": kind, "code": kind, "param": None}}
+
+    def is_error(self, reply: dict[str, Any]) -> bool:
+        return isinstance(reply.get("error"), dict)
+
+    def counting(self, body: Body, path: str) -> tuple[str, dict[str, Any]] | None:
+        return None
+
+    def counted(self, reply: dict[str, Any]) -> int | None:
+        found = reply.get("input_tokens")
+        return found if type(found) is int else None
+
+    def is_ours(self, data: dict[str, Any]) -> bool:
+        return False
+
+    def prepare(self, body: Body, asked: Asked) -> bool:
+        return False
+
+
+def _fee(tool: str) -> str:
+    return next((fee for name, fee in _FEES.items() if tool.startswith(name)), price.CALL)
+
+
+def _tier(fields: dict[str, Any]) -> str:
+    tier = str(fields.get("service_tier") or "")
+    return "" if tier in _STANDARD else tier
+
+
+def _split(usage: dict[str, Any], read: str, made: str, details: str, made_details: str) -> dict[str, int]:
+    """Cached and written tokens are parts of the input; audio is part of either."""
+    parts, spoken = table(usage.get(details)), number(table(usage.get(made_details)).get("audio_tokens"))
+    total, output = number(usage.get(read)), number(usage.get(made))
+    cached = min(number(parts.get("cached_tokens")), total)
+    written = min(number(parts.get("cache_write_tokens")), total - cached)
+    audio = min(number(parts.get("audio_tokens")), total - cached - written)
+    found = {price.INPUT: total - cached - written - audio, price.OUTPUT: output - min(spoken, output)}
+    more = {
+        price.CACHE_READ: cached,
+        price.CACHE_WRITE: written,
+        price.INPUT_AUDIO: audio,
+        price.OUTPUT_AUDIO: min(spoken, output),
+    }
+    return found | {kind: count for kind, count in more.items() if count}
+
+
+class Responses(_OpenAI):
+    """Also its compaction, which answers in the same way and has no limit of its output."""
+
+    _known = words(
+        "model input instructions max_output_tokens max_tool_calls metadata parallel_tool_calls "
+        "previous_response_id prompt_cache_key prompt_cache_options prompt_cache_retention reasoning "
+        "safety_identifier service_tier store stream stream_options temperature text tool_choice tools "
+        "top_logprobs top_p truncation user include conversation context_management moderation "
+        "client_metadata background access_programs"
+    )
+    _counted = words(
+        "model input instructions tools tool_choice text reasoning previous_response_id conversation truncation"
+    )
+
+    def __init__(self, *, compact: bool = False) -> None:
+        self._compact = compact
+
+    def read(self, body: Body, path: str) -> Asked:
+        fields = body.fields
+        kinds = [str(tool.get("type") or "") for tool in rows(fields.get("tools"))]
+        server = [kind for kind in kinds if not kind.startswith(_CLIENT_TOOLS)]
+        conversation = fields.get("conversation")
+        unknown = sorted(fields.keys() - self._known)
+        media = body.mentions("input_image", "input_file", "file_id", "image_url", "input_audio", "item_reference")
+        return Asked(
+            models=(str(fields.get("model") or ""),),
+            tier=_tier(fields),
+            stream=fields.get("stream") is True,
+            output=number(fields.get("max_output_tokens")) or None,
+            tools=tuple(map(_fee, server)),
+            uses=(number(fields.get("max_tool_calls")) or USES) if server else 0,
+            uncounted=", ".join(unknown) or ("media" if media else ""),
+            after=str(fields.get("previous_response_id") or table(conversation).get("id") or conversation or ""),
+            refused=self._refused(fields, server),
+        )
+
+    def _refused(self, fields: dict[str, Any], server: list[str]) -> str:
+        if fields.get("background"):
+            return "background responses are charged after their reply; leave out `background`"
+        paid = [kind for kind in server if kind.startswith(_UNPRICED)]
+        return f"nobody knows the price of the tool {paid[0]} before it is used" if paid else ""
+
+    def limit(self, body: Body, output: int) -> None:
+        if not self._compact:
+            body.set("max_output_tokens", output)
+
+    def counting(self, body: Body, path: str) -> tuple[str, dict[str, Any]] | None:
+        return "responses/input_tokens", {
+            name: body.fields[name] for name in sorted(self._counted) if name in body.fields
+        }
+
+    def see(self, data: dict[str, Any], seen: Seen) -> None:
+        whole = table(data.get("response")) if str(data.get("type") or "").startswith("response.") else data
+        seen.model = str(whole.get("model") or seen.model)
+        seen.id = str(whole.get("id") or seen.id)
+        usage = whole.get("usage")
+        if not isinstance(usage, dict):
+            return
+        seen.tier = _tier(whole)
+        seen.counts = _split(usage, "input_tokens", "output_tokens", "input_tokens_details", "output_tokens_details")
+        for tool, used in table(whole.get("tool_usage")).items():
+            if tool in _FEES and (uses := number(table(used).get("num_requests")) or number(used)):
+                seen.counts[_FEES[tool]] = uses
+        seen.ended = True
+
+
+class Chat(_OpenAI):
+    _known = words(
+        "model messages frequency_penalty function_call functions logit_bias logprobs max_completion_tokens "
+        "max_tokens metadata n parallel_tool_calls prediction presence_penalty prompt_cache_key "
+        "prompt_cache_options prompt_cache_retention reasoning_effort response_format safety_identifier seed "
+        "service_tier stop store stream stream_options temperature tool_choice tools top_logprobs top_p user "
+        "verbosity web_search_options modalities audio moderation"
+    )
+
+    def read(self, body: Body, path: str) -> Asked:
+        fields = body.fields
+        asked = number(fields.get("max_completion_tokens")) or number(fields.get("max_tokens"))
+        media = body.mentions("image_url", "input_audio", "file", "file_id", "audio")
+        searches = "web_search_options" in fields
+        return Asked(
+            models=(str(fields.get("model") or ""),),
+            tier=_tier(fields),
+            stream=fields.get("stream") is True,
+            output=asked or None,
+            times=max(number(fields.get("n")), 1),
+            tools=(price.WEB_SEARCH,) if searches else (),
+            uses=USES if searches else 0,
+            uncounted=", ".join(sorted(fields.keys() - self._known)) or ("media" if media else ""),
+        )
+
+    def allow_uses(self, body: Body, uses: int) -> None:
+        """A search belongs to the request itself: it cannot be lowered."""
+
+    def limit(self, body: Body, output: int) -> None:
+        body.set("max_tokens" if "max_tokens" in body.fields else "max_completion_tokens", output)
+
+    def prepare(self, body: Body, asked: Asked) -> bool:
+        options = table(body.fields.get("stream_options"))
+        if not asked.stream or options.get("include_usage") is True:
+            return False
+        body.set("stream_options", {**options, "include_usage": True})
+        return True
+
+    def is_ours(self, data: dict[str, Any]) -> bool:
+        """The last one, with nothing but usage: it breaks clients that did not ask for it."""
+        return data.get("choices") == [] and isinstance(data.get("usage"), dict)
+
+    def see(self, data: dict[str, Any], seen: Seen) -> None:
+        seen.model = str(data.get("model") or seen.model)
+        usage = data.get("usage")
+        if isinstance(usage, dict):
+            seen.tier = _tier(data)
+            seen.counts = _split(
+                usage, "prompt_tokens", "completion_tokens", "prompt_tokens_details", "completion_tokens_details"
+            )
+            seen.ended = True
+
+
+class Embeddings(_OpenAI):
+    _known = words("model input dimensions encoding_format user")
+
+    def read(self, body: Body, path: str) -> Asked:
+        unknown = ", ".join(sorted(body.fields.keys() - self._known))
+        return Asked(models=(str(body.fields.get("model") or ""),), has_output=False, uncounted=unknown)
+
+    def limit(self, body: Body, output: int) -> None:
+        """It makes none."""
+
+    def see(self, data: dict[str, Any], seen: Seen) -> None:
+        seen.model = str(data.get("model") or seen.model)
+        if isinstance(data.get("usage"), dict):
+            seen.counts, seen.ended = {price.INPUT: number(data["usage"].get("prompt_tokens"))}, True

@@ -1,0 +1,103 @@
+"""Server-sent events, as they come: whole ones are looked at, bytes go on as they are."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .asked import Seen
+    from .dialects import Dialect
+
+_LONGEST = 64 << 20  # bytes of one event, or of a reply, that are kept to be read
+
+
+class Events:
+    """Reads what a stream says of usage. `feed` returns what goes on to the client."""
+
+    def __init__(self, dialect: Dialect, seen: Seen, *, drop_ours: bool) -> None:
+        self._dialect, self._seen, self._drop = dialect, seen, drop_ours
+        self._rest = b""
+        self._skipping = False  # inside a line that is too long to be kept
+
+    def feed(self, chunk: bytes) -> bytes:
+        if self._drop:
+            return self._feed_whole(chunk)
+        lines = (self._rest + chunk).split(b"\n")
+        self._rest = lines.pop()
+        for line in lines:
+            if self._skipping:
+                self._skipping = False
+            else:
+                self._look(line)
+        if len(self._rest) > _LONGEST:
+            self._rest, self._skipping = b"", True
+        elif self._skipping:
+            self._rest = b""
+        return chunk
+
+    def _feed_whole(self, chunk: bytes) -> bytes:
+        """Event by event: the one that only the gateway asked for does not go on."""
+        self._rest += chunk
+        passed = []
+        while (end := self._end()) > 0:
+            event, self._rest = self._rest[:end], self._rest[end:]
+            if not any([self._look(line) for line in event.split(b"\n")]):
+                passed.append(event)
+        return b"".join(passed)
+
+    def _end(self) -> int:
+        ends = [self._rest.find(mark) + len(mark) for mark in (b"\n\n", b"\r\n\r\n") if mark in self._rest]
+        return min(ends, default=0)
+
+    def finish(self) -> bytes:
+        """The stream has ended: what is left."""
+        rest, self._rest = self._rest, b""
+        if rest:
+            self._look(rest)
+        return rest if self._drop else b""
+
+    def _look(self, line: bytes) -> bool:
+        """True: it is the event that only the gateway asked for."""
+        # Most events are text without a figure; an escaped quote in them does not look like this.
+        if not line.startswith(b"data:") or b'"usage' not in line:
+            return False
+        try:
+            data = json.loads(line[5:])
+        except ValueError:
+            return False
+        if not isinstance(data, dict):
+            return False
+        self._dialect.see(data, self._seen)
+        return self._drop and self._dialect.is_ours(data)
+
+
+class Whole:
+    """A reply that is one JSON text: kept as it passes, read at its end."""
+
+    def __init__(self, dialect: Dialect, seen: Seen) -> None:
+        self._dialect, self._seen = dialect, seen
+        self._kept: list[bytes] = []
+        self._size = 0
+
+    def feed(self, chunk: bytes) -> bytes:
+        self._size += len(chunk)
+        if self._size <= _LONGEST:
+            self._kept.append(chunk)
+        else:
+            self._kept.clear()
+        return chunk
+
+    def finish(self) -> bytes:
+        found = parsed(b"".join(self._kept))
+        for data in found if isinstance(found, list) else [found]:  # Gemini streams a list where SSE is not asked for
+            if isinstance(data, dict):
+                self._dialect.see(data, self._seen)
+        return b""
+
+
+def parsed(data: bytes) -> object:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return None

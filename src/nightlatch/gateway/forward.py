@@ -1,0 +1,172 @@
+"""One call on its way: to the vendor, back to the client as it comes, and what it used to the supervisor."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import ClientConnectionError, ClientConnectorError, ClientError, web
+
+from ..core.metering import price
+from .asked import Seen
+from .events import Events, Whole, parsed
+from .upstream import passed_back
+
+if TYPE_CHECKING:
+    from ..core.metering.price import Price
+    from .asked import Asked
+    from .dialects import Dialect
+    from .pipe import Pipe
+    from .prices import Prices
+
+_LOST = frozenset((502, 504, *range(520, 528), 530))  # a proxy's own: the vendor may have done the work
+_AT_ONCE = 1 << 20  # bytes of a reply that are read whole: one write, and settled before the client has it
+
+
+class Forward:
+    def __init__(
+        self,
+        dialect: Dialect,
+        pipe: Pipe | None,
+        number: int,
+        prices: Prices,
+        asked: Asked | None,
+        *,
+        drop_ours: bool,
+        fee: int = 0,
+    ) -> None:
+        """`pipe`: None for a call that costs nothing. `asked`: None for one at a stated `fee`."""
+        self._dialect, self._pipe, self._number, self._prices = dialect, pipe, number, prices
+        self._asked, self._drop, self._fee = asked, drop_ours, fee
+        self.seen = Seen()
+        self._settled = pipe is None
+
+    async def run(self, request: web.BaseRequest, going: Any) -> web.StreamResponse:
+        """Whatever happens (an error, a cancellation when the client leaves), the call is settled once."""
+        try:
+            async with going as reply:
+                return await self._answer(request, reply)
+        except ClientConnectorError as error:  # never sent
+            self._free()
+            return _gone(self._dialect, f"the vendor cannot be reached: {error}")
+        except (ClientConnectionError, ClientError, OSError) as error:
+            self._doubt()
+            return _gone(self._dialect, f"the vendor's reply was lost: {error}")
+        finally:
+            self._doubt()  # unless it is settled by now
+
+    async def _answer(self, request: web.BaseRequest, reply: Any) -> web.StreamResponse:
+        if reply.status >= 400:
+            return await self._error(reply)
+        headers = passed_back(reply.headers)
+        if reply.content_type == "text/event-stream":
+            reader: Events | Whole = Events(self._dialect, self.seen, drop_ours=self._drop)
+        else:
+            reader = Whole(self._dialect, self.seen)
+            length = reply.content_length
+            if length is not None and length <= _AT_ONCE:
+                data = await reply.read()
+                reader.feed(data)
+                reader.finish()
+                self._settle()
+                return web.Response(status=reply.status, headers=headers, body=data)
+        return await self._stream(request, reply, headers, reader)
+
+    async def _stream(
+        self, request: web.BaseRequest, reply: Any, headers: dict[str, str], reader: Events | Whole
+    ) -> web.StreamResponse:
+        answer = web.StreamResponse(status=reply.status, headers=headers)
+        await answer.prepare(request)
+        try:
+            async for chunk in reply.content.iter_any():
+                if passed := reader.feed(chunk):
+                    await answer.write(passed)
+        except (ClientError, OSError):
+            reader.finish()
+            self._settle()  # if all was said before it was cut; otherwise it is in doubt
+            if request.transport is not None:
+                request.transport.abort()  # the client must see that it was cut
+            raise _Cut from None
+        except asyncio.CancelledError:
+            self._settle()
+            raise
+        rest = reader.finish()
+        self._settle()
+        if rest:
+            await answer.write(rest)
+        await answer.write_eof()
+        return answer
+
+    async def _error(self, reply: Any) -> web.Response:
+        data = await reply.read()
+        found = parsed(data)
+        ours = reply.status not in _LOST and isinstance(found, dict) and self._dialect.is_error(found)
+        if self._asked is None or reply.status < 500 or ours:
+            self._free()
+        else:
+            self._doubt()
+        return web.Response(status=reply.status, headers=passed_back(reply.headers), body=data)
+
+    # ── how it ends: once ──
+
+    def _settle(self) -> None:
+        if self._settled or self._pipe is None:
+            return
+        if self._asked is None:
+            self._settled = True
+            self._pipe.settle(self._number, [{"kind": price.CALL, "tokens": 0, "usd": self._fee, "calls": 1}])
+        elif self.seen.ended and self.seen.counts is not None:
+            self._settled = True
+            self._pipe.settle(self._number, self._rows())
+        else:
+            self._doubt()
+
+    def _rows(self) -> list[dict[str, Any]]:
+        """A row for each kind; the first one counts the call."""
+        found: list[dict[str, Any]] = []
+        for model, counts in [(self.seen.model, self.seen.counts or {}), *self.seen.more]:
+            listed = self._price(model)
+            for kind, usd in listed.cost(counts).items():
+                count = counts[kind]
+                if count or not found:
+                    tokens = 0 if kind in price.USES else count
+                    about = {"model": listed.model} if model and len(self.seen.more) else {}
+                    found.append({"kind": kind, "tokens": tokens, "usd": usd, "calls": int(not found), **about})
+        return found or [{"kind": price.OUTPUT, "tokens": 0, "usd": 0, "calls": 1}]
+
+    def _price(self, model: str) -> Price:
+        """Of the model that answered; where that has none, of the one that was asked for."""
+        assert self._asked
+        vendor, tier = self._dialect.vendor, self.seen.tier or self._asked.tier
+        names = [model] if model and len(self._asked.models) + len(self.seen.more) > 1 else []
+        for name in (*names, self._asked.models[0]):
+            for one in (tier, self._asked.tier):
+                if found := self._prices.find(vendor, name, one):
+                    return found[0]
+        raise AssertionError("a call without a price was forwarded")
+
+    def _doubt(self) -> None:
+        if self._settled or self._pipe is None:
+            return
+        self._settled = True
+        known = None
+        if self._asked and self.seen.input_known and self.seen.counts:
+            read = {kind: count for kind, count in self.seen.counts.items() if kind in price.INPUTS}
+            known = sum(self._price(self.seen.model).cost(read).values())
+        self._pipe.doubt(self._number, known)
+
+    def _free(self) -> None:
+        if not self._settled and self._pipe is not None:
+            self._settled = True
+            self._pipe.free(self._number)
+
+
+class _Cut(ClientConnectionError):
+    """The vendor's reply ended before its end; the client has been shown that."""
+
+
+def _gone(dialect: Dialect, message: str) -> web.Response:
+    _, body = dialect.refusal(f"nightlatch: {message}")
+    if "type" in body:
+        body["error"]["type"] = "api_error"
+    return web.json_response(body, status=502)

@@ -1,0 +1,91 @@
+"""The gateway's end of the pipe to its supervisor, which holds and settles. JSON, a line each."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..core.metering.call import Call
+
+
+class Gone(Exception):
+    """The supervisor is gone, or wants this process to end."""
+
+
+class Pipe:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._last = 0
+        self.over = asyncio.Event()
+
+    @classmethod
+    async def open(cls, fd: int) -> tuple[Pipe, dict[str, Any]]:
+        """The pipe, and the settings that come first."""
+        reader, writer = await asyncio.open_connection(sock=socket.socket(fileno=fd), limit=1 << 24)
+        return cls(reader, writer), json.loads(await reader.readline())
+
+    async def listen(self) -> None:
+        """Hand replies to who waits for them, until the supervisor ends this, or has ended."""
+        try:
+            while line := await self._reader.readline():
+                reply = json.loads(line)
+                if reply.get("do") == "end":
+                    break
+                waiting = self._waiting.pop(reply["id"], None)
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(reply)
+                elif "output" in reply:
+                    self.free(reply["id"])  # its client has left
+        except ConnectionError:
+            pass
+        finally:
+            self.over.set()
+            for future in self._waiting.values():
+                future.cancel()
+
+    async def hold(self, call: Call, **about: str) -> dict[str, Any]:
+        """Ask for a call. The reply has `id` and the `output` to limit it to, `count` if the vendor's count is wanted
+        first, or says why it is `refused`. A call that fits only later waits here."""
+        self._last += 1
+        number = self._last
+        future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = future
+        self._send({"do": "hold", "id": number, "call": call.__dict__, **about})
+        try:
+            return await future
+        finally:
+            if self._waiting.pop(number, None) is not None:
+                self._send({"do": "drop", "id": number})
+
+    def free(self, number: int) -> None:
+        """It was never sent, or refused by the vendor: nothing was used."""
+        self._send({"do": "free", "id": number})
+
+    def settle(self, number: int, rows: list[dict[str, Any]]) -> None:
+        """What it used, a row for each kind of token."""
+        self._send({"do": "settle", "id": number, "rows": rows})
+
+    def doubt(self, number: int, known: int | None) -> None:
+        """Nobody saw the whole reply. `known`: billionths that its input costs."""
+        self._send({"do": "doubt", "id": number, "known": known})
+
+    def refused(self, why: str) -> None:
+        """Something was refused for another reason than a cap."""
+        self._send({"do": "refused", "why": why})
+
+    def _send(self, message: dict[str, Any]) -> None:
+        if not self._writer.is_closing():
+            self._writer.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+
+    async def close(self) -> None:
+        """All that was sent is with the supervisor."""
+        try:
+            await self._writer.drain()
+            self._writer.close()
+            await self._writer.wait_closed()
+        except ConnectionError:
+            pass

@@ -1,0 +1,129 @@
+"""Prices of models: genai-prices, compiled to whole billionths when a model is first asked for; and what people state.
+
+Loaded when the gateway listens already: the import takes longer than a command needs to start.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from ..core.metering import price
+from ..core.metering.price import Price
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_KINDS = {  # as genai-prices calls them
+    "input_mtok": price.INPUT,
+    "cache_read_mtok": price.CACHE_READ,
+    "cache_write_mtok": price.CACHE_WRITE,
+    "cache_write_1h_mtok": price.CACHE_WRITE_1H,
+    "input_audio_mtok": price.INPUT_AUDIO,
+    "cache_audio_read_mtok": price.CACHE_AUDIO,
+    "input_image_mtok": price.INPUT_IMAGE,
+    "input_video_mtok": price.INPUT_VIDEO,
+    "output_mtok": price.OUTPUT,
+    "output_audio_mtok": price.OUTPUT_AUDIO,
+    "output_image_mtok": price.OUTPUT_IMAGE,
+    "output_video_mtok": price.OUTPUT_VIDEO,
+    "web_searches_kcount": price.WEB_SEARCH,
+    "storage_searches_kcount": price.FILE_SEARCH,
+    "requests_kcount": price.CALL,
+}
+_TIERS = {"auto": ("default", "priority", "fast")}  # what may be charged where the request leaves it open
+
+
+class Prices:
+    def __init__(self, stated: Mapping[str, Mapping[str, Any]], ceiling: Mapping[str, Any] | None) -> None:
+        """`stated`: by model, usd for a million tokens of each kind. `ceiling`: the same, for models not known."""
+        self._stated, self._ceiling = stated, ceiling
+        self._known: dict[tuple[str, str, str], list[Price]] = {}
+        self._snapshot: Any = None
+
+    def load(self) -> None:
+        from genai_prices.data_snapshot import get_snapshot
+
+        self._snapshot = get_snapshot()
+
+    def find(self, vendor: str, model: str, tier: str = "") -> list[Price]:
+        """The prices that a call may be charged at, the one to settle with first; [] if there is none."""
+        found = self._known.get((vendor, model, tier))
+        if found is None:
+            found = self._known[vendor, model, tier] = self._look_up(vendor, model, tier)
+            if len(self._known) > 1000:  # names come from the command
+                self._known.clear()
+        return found
+
+    def _look_up(self, vendor: str, model: str, tier: str) -> list[Price]:
+        name = f"{model}:{tier}" if tier and tier not in _TIERS else model
+        if name in self._stated:
+            return [_from_table(name, self._stated[name])]
+        listed = self._listed(vendor, model)
+        if listed:
+            made = [_compiled(model, listed, one) for one in _TIERS.get(tier, (tier,))]
+            if found := [one for one in made if one]:
+                return found
+        return [_from_table(name, self._ceiling)] if self._ceiling else []
+
+    def _listed(self, vendor: str, model: str) -> Any:
+        try:
+            return self._snapshot.find_provider_model(model.removeprefix("models/"), None, vendor, None)[1]
+        except LookupError:
+            return None
+
+
+def _from_table(name: str, stated: Mapping[str, Any]) -> Price:
+    rates = {kind: ((0, _mtok(Decimal(str(amount)))),) for kind, amount in stated.items() if kind != "window"}
+    if price.WEB_SEARCH in rates:  # people state the price of a thousand
+        rates[price.WEB_SEARCH] = ((0, rates[price.WEB_SEARCH][0][1] * 1000),)
+    return Price(model=name, rates=rates, window=int(stated.get("window", 0)), listed="stated")
+
+
+def _compiled(name: str, listed: Any, tier: str) -> Price | None:
+    """Today's prices; None if the model has none for the tier."""
+    now = datetime.now(UTC)
+    if not isinstance(listed.prices, list):
+        base = listed.prices
+    else:  # of those whose time has come, the last
+        base = next(
+            one.prices for one in reversed(listed.prices) if one.constraint is None or _is_active(one.constraint, now)
+        )
+    rates = _rates(base)
+    if tier and tier != "default":
+        variant = next((one for one in listed.price_variants or () if _is_for(one, tier, now)), None)
+        if variant is None:
+            return None
+        rates |= _rates(variant.prices)
+    return Price(model=name, rates=rates, window=listed.context_window or 0, listed="genai-prices")
+
+
+def _is_active(constraint: Any, now: datetime) -> bool:
+    return bool(constraint.active(now))
+
+
+def _is_for(variant: Any, tier: str, now: datetime) -> bool:
+    return variant.when.get("service_tier") == tier and (
+        variant.constraint is None or _is_active(variant.constraint, now)
+    )
+
+
+def _rates(prices: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, amount in vars(prices).items():
+        kind = _KINDS.get(name)
+        if kind is None or amount is None:
+            continue
+        times = 1000 if name.endswith("_kcount") else 1
+        if isinstance(amount, Decimal):
+            found[kind] = ((0, _mtok(amount) * times),)
+        else:
+            tiers = [(0, amount.base), *((tier.start, tier.price) for tier in amount.tiers)]
+            found[kind] = tuple((above, _mtok(rate) * times) for above, rate in tiers)
+    return found
+
+
+def _mtok(usd: Decimal) -> int:
+    """Whole billionths; a part of one counts as one, so that nothing is understated."""
+    return int(-(-usd * price.DOLLAR // 1))

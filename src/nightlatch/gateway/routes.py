@@ -1,0 +1,47 @@
+"""What a path is: metered in a dialect, passed on for nothing, or refused."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from .dialects.google import EmbedContent, GenerateContent, Interactions
+from .dialects.messages import Messages
+from .dialects.openai import Chat, Embeddings, Responses
+
+if TYPE_CHECKING:
+    from .dialects import Dialect
+
+MESSAGES, CHAT, RESPONSES, COMPACT = Messages(), Chat(), Responses(), Responses(compact=True)
+GENERATE, INTERACTIONS, EMBEDDINGS, EMBED = GenerateContent(), Interactions(), Embeddings(), EmbedContent()
+
+_METERED: dict[str, list[tuple[str, Dialect]]] = {
+    "anthropic": [(r"(v1/)?messages", MESSAGES)],
+    "openai": [
+        (r"(v1/)?chat/completions", CHAT),
+        (r"(v1/)?responses", RESPONSES),
+        (r"(v1/)?responses/compact", COMPACT),
+        (r"(v1/)?embeddings", EMBEDDINGS),
+    ],
+    "google": [
+        (r"v1\w*/models/[^/:]+:(streamG|g)enerateContent", GENERATE),
+        (r"v1\w*/interactions", INTERACTIONS),
+        (r"v1\w*/models/[^/:]+:(batchEmbedContents|embedContent)", EMBED),
+    ],
+}
+_COUNTING = (
+    r"(v1/)?messages/count_tokens|(v1/)?responses/input_tokens|v1\w*/models/[^/:]+:countTokens"  # free of charge
+)
+_MODELS = r"((v1\w*)/)?models(/[^:]*)?"
+# A dialect's refusal for all that it does not know.
+PLAIN: dict[str, Dialect] = {"anthropic": MESSAGES, "openai": RESPONSES, "google": GENERATE}
+
+
+def metered(vendor: str, path: str) -> Dialect | None:
+    return next((dialect for form, dialect in _METERED[vendor] if re.fullmatch(form, path)), None)
+
+
+def is_free(method: str, path: str) -> bool:
+    if method == "POST":
+        return re.fullmatch(_COUNTING, path) is not None
+    return method == "HEAD" or (method == "GET" and re.fullmatch(_MODELS, path) is not None)

@@ -1,0 +1,208 @@
+"""Requests at the door: whose they are, and what becomes of them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import ClientError, web
+
+from ..core.metering import price
+from ..core.metering.call import PREAMBLE, UNSTATED, Call
+from ..core.value import replace
+from . import routes
+from .asked import TOOL_TOKENS
+from .body import BadBody, Body
+from .events import parsed
+from .forward import Forward
+
+if TYPE_CHECKING:
+    from ..core.metering.price import Price
+    from .asked import Asked
+    from .dialects import Dialect
+    from .pipe import Pipe
+    from .prices import Prices
+    from .upstream import Upstream
+
+_VENDORS = ("anthropic", "openai", "google")
+_AGENT = "x-claude-code-agent-id"
+_MARGIN = 50  # a count of the vendor's may be off by one part in so many
+_COUNT_WITHIN = 20.0  # seconds
+_REMEMBERED = 10_000  # ids of earlier turns
+
+
+class Door:
+    def __init__(
+        self, settings: dict[str, Any], pipe: Pipe, upstream: Upstream, prices: Prices, ready: asyncio.Event
+    ) -> None:
+        """`ready`: the prices are loaded."""
+        self._key, self._allow = settings["key"], settings.get("allow") or {}
+        self._pipe, self._upstream, self._prices, self._ready = pipe, upstream, prices, ready
+        self._turns: dict[str, int] = {}  # tokens last seen under an id that the vendor keeps
+
+    async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        first, vendor, path = (*request.raw_path.partition("?")[0].lstrip("/").split("/", 2), "", "")[:3]
+        key, _, item = first.partition(".")
+        plain = routes.PLAIN.get(vendor, routes.MESSAGES)
+        if key != self._key or vendor not in _VENDORS:
+            return _stale(plain)
+        path = re.sub("/+", "/", path).rstrip("/")
+        if request.method == "POST" and (dialect := routes.metered(vendor, path)) is not None:
+            return await self._metered(request, dialect, path, item)
+        if routes.is_free(request.method, path):
+            return await self._pass(request, vendor, path)
+        if (stated := self._allow.get(path)) is not None and request.method == "POST":
+            return await self._at_a_price(request, vendor, path, item, stated)
+        why = f"{request.method} /{path} cannot be metered, so this run may not call it"
+        self._pipe.refused(why)
+        return _refuse(plain, why, status=403)
+
+    async def _metered(self, request: web.BaseRequest, dialect: Dialect, path: str, item: str) -> web.StreamResponse:
+        try:
+            body = Body(await request.content.read())
+            asked = dialect.read(body, path)
+        except BadBody as error:
+            return _refuse(dialect, str(error), status=400)
+        await self._ready.wait()
+        prices = [found for name in asked.models for found in self._prices.find(dialect.vendor, name, asked.tier)]
+        known = all(self._prices.find(dialect.vendor, name, asked.tier) for name in asked.models)
+        why = asked.refused or ("" if known else _unpriced(asked))
+        if why:
+            self._pipe.refused(why)
+            return _refuse(dialect, why)
+        headers = self._upstream.headers(request.headers)
+        call = await self._bounded(request, dialect, body, path, asked, prices, headers)
+        about = {"model": asked.models[0], "item": item, "agent": request.headers.get(_AGENT, "")}
+        reply = await self._hold(call, asked, prices, about, lambda: self._count(dialect, body, path, headers))
+        if "refused" in reply:
+            return _refuse(dialect, reply["refused"])
+        output, uses = reply["output"], reply.get("uses", asked.uses)
+        if asked.has_output and output != asked.output:
+            dialect.limit(body, output)
+        if asked.uses:
+            dialect.allow_uses(body, uses)
+        drop = dialect.prepare(body, asked)
+        forward = Forward(dialect, self._pipe, reply["id"], self._prices, asked, drop_ours=drop)
+        going = self._upstream.request(dialect.vendor, "POST", path, request.query_string, headers, body.data)
+        answer = await forward.run(request, going)
+        if forward.seen.id and asked.has_output:
+            self._remember(forward.seen.id, forward.seen.total)
+        return answer
+
+    async def _bounded(
+        self,
+        request: web.BaseRequest,
+        dialect: Dialect,
+        body: Body,
+        path: str,
+        asked: Asked,
+        prices: list[Price],
+        headers: dict[str, str],
+    ) -> Call:
+        """The most it can come to, by the size of its body where that is enough."""
+        window = max((one.window for one in prices), default=0) or 1_000_000
+        tokens, counted = body.size + PREAMBLE, False
+        if asked.after:
+            tokens = min(self._turns.get(asked.after, window) + tokens, max(window, tokens))
+        if asked.uncounted:
+            found = await self._count(dialect, body, path, headers)
+            tokens, counted = (window, False) if found is None else (found, True)
+        call = Call(
+            input=tokens,
+            input_rate=max(one.dearest(*price.INPUTS) for one in prices),
+            output=asked.output if asked.has_output else 0,
+            output_rate=max(one.dearest(*price.OUTPUTS) for one in prices) if asked.has_output else 0,
+            lowest=asked.lowest if asked.has_output else 0,
+            highest=min(window, UNSTATED) if asked.output is None else asked.output,
+            times=asked.times,
+            counted=counted,
+        )
+        return _with_uses(call, asked, prices, asked.uses)
+
+    async def _hold(
+        self, call: Call, asked: Asked, prices: list[Price], about: dict[str, str], count: Any
+    ) -> dict[str, Any]:
+        reply = await self._pipe.hold(call, **about)
+        if reply.get("count"):  # it would be lowered, or refused, by the size of its body: ask how much it really is
+            found = await count()
+            call = replace(call, input=call.input if found is None else min(found, call.input), counted=True)
+            reply = await self._pipe.hold(call, **about)
+        uses = asked.uses
+        while "refused" in reply and uses > 1:
+            uses //= 2
+            reply = await self._pipe.hold(_with_uses(call, asked, prices, uses), **about)
+        return reply | {"uses": uses}
+
+    async def _count(self, dialect: Dialect, body: Body, path: str, headers: dict[str, str]) -> int | None:
+        """Tokens of input by the vendor's own count, with a margin; None if it does not say."""
+        counting = dialect.counting(body, path)
+        if counting is None:
+            return None
+        there, asked = counting
+        data = json.dumps(asked).encode()
+        try:
+            async with asyncio.timeout(_COUNT_WITHIN):
+                async with self._upstream.request(dialect.vendor, "POST", there, "", headers, data) as reply:
+                    found = parsed(await reply.read()) if reply.status == 200 else None
+        except (ClientError, TimeoutError, OSError):
+            return None
+        tokens = dialect.counted(found) if isinstance(found, dict) else None
+        return None if tokens is None else tokens + tokens // _MARGIN + 1
+
+    def _remember(self, turn: str, tokens: int) -> None:
+        self._turns[turn] = tokens
+        if len(self._turns) > _REMEMBERED:
+            del self._turns[next(iter(self._turns))]
+
+    async def _pass(self, request: web.BaseRequest, vendor: str, path: str) -> web.StreamResponse:
+        data = await request.content.read() or None
+        headers = self._upstream.headers(request.headers)
+        forward = Forward(routes.PLAIN[vendor], None, 0, self._prices, None, drop_ours=False)
+        return await forward.run(
+            request, self._upstream.request(vendor, request.method, path, request.query_string, headers, data)
+        )
+
+    async def _at_a_price(
+        self, request: web.BaseRequest, vendor: str, path: str, item: str, stated: int
+    ) -> web.StreamResponse:
+        """A path that people have opened, each call at a price in billionths."""
+        call = Call(input=0, input_rate=0, output=0, output_rate=0, lowest=0, fee=stated)
+        reply = await self._pipe.hold(call, model=path, item=item, agent=request.headers.get(_AGENT, ""))
+        if "refused" in reply:
+            return _refuse(routes.PLAIN[vendor], reply["refused"])
+        data = await request.content.read() or None
+        headers = self._upstream.headers(request.headers)
+        forward = Forward(
+            routes.PLAIN[vendor], self._pipe, reply["id"], self._prices, None, drop_ours=False, fee=stated
+        )
+        return await forward.run(
+            request, self._upstream.request(vendor, "POST", path, request.query_string, headers, data)
+        )
+
+
+def _with_uses(call: Call, asked: Asked, prices: list[Price], uses: int) -> Call:
+    if not asked.tools:
+        return call
+    fee = max(one.dearest(tool) for one in prices for tool in asked.tools)
+    return replace(call, fee=price.up(fee * uses), extra=TOOL_TOKENS * uses)
+
+
+def _unpriced(asked: Asked) -> str:
+    name = f"{asked.models[0]}:{asked.tier}" if asked.tier else asked.models[0]
+    return f"no price is known for the model {name!r}, so the call is not made"
+
+
+def _refuse(dialect: Dialect, message: str, *, status: int = 0) -> web.Response:
+    code, body = dialect.refusal(f"nightlatch: {message}")
+    headers = {"x-should-retry": "false"}
+    return web.json_response(body, status=status or code, headers=headers)
+
+
+def _stale(dialect: Dialect) -> web.Response:
+    """Another run's key, or an old one: 401 is what every client stops at."""
+    _, body = dialect.refusal("nightlatch: this run is over; the address is not valid any more")
+    if "type" in body:
+        body["error"]["type"] = "authentication_error"
+    return web.json_response(body, status=401, headers={"x-should-retry": "false"})

@@ -1,0 +1,78 @@
+"""The vendor behind the door: where it is, which key it wants, through which proxy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]
+
+import aiohttp
+
+from .asked import words
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from multidict import CIMultiDictProxy
+
+_REUSED = 10.0  # seconds that an idle connection is kept: the death of an older one looks like a lost reply
+_CONNECT = 30.0
+# For one hop, not for the next; and what this hop decides by itself.
+_HOP = words(
+    "connection keep-alive proxy-authenticate proxy-authorization te trailer transfer-encoding upgrade "
+    "host content-length accept-encoding expect proxy-connection"
+)
+_HOP_BACK = _HOP | {"content-encoding", "set-cookie", "date", "server"}
+
+
+class Upstream:
+    def __init__(self, bases: Mapping[str, str], keys: Mapping[str, str], proxies: Mapping[str, str]) -> None:
+        """`bases`: a URL for each vendor. `keys`: what the command has in place of a key → the key. `proxies`: as the
+        environment has them."""
+        self._bases, self._keys, self._proxies = bases, keys, proxies
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_REUSED),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            raise_for_status=False,
+            skip_auto_headers=("User-Agent", "Accept", "Content-Type"),
+        )
+
+    def request(self, vendor: str, method: str, path: str, query: str, headers: Any, data: bytes | None) -> Any:
+        base = self._bases[vendor].rstrip("/")
+        if base.endswith("/v1") and path.startswith("v1/"):
+            path = path.removeprefix("v1/")
+        url = f"{base}/{path}" + (f"?{self._keyed(query)}" if query else "")
+        return self._session.request(
+            method, _encoded(url), headers=headers, data=data, allow_redirects=False, proxy=self._proxy(url)
+        )
+
+    def headers(self, given: CIMultiDictProxy[str]) -> dict[str, str]:
+        """As the client sent them, with the real keys."""
+        hop = _HOP | {name.strip().lower() for name in given.get("Connection", "").split(",")}
+        found = {name: self._keyed(text) for name, text in given.items() if name.lower() not in hop}
+        return found | {"Accept-Encoding": "identity"}
+
+    def _keyed(self, text: str) -> str:
+        for instead, key in self._keys.items():
+            text = text.replace(instead, key)
+        return text
+
+    def _proxy(self, url: str) -> str | None:
+        parts = urlsplit(url)
+        if proxy_bypass_environment(parts.netloc, dict(self._proxies)):
+            return None
+        return self._proxies.get(parts.scheme) or self._proxies.get("all")
+
+    async def close(self) -> None:
+        await self._session.close()
+
+
+def passed_back(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name: text for name, text in headers.items() if name.lower() not in _HOP_BACK}
+
+
+def _encoded(url: str) -> Any:
+    from yarl import URL
+
+    return URL(url, encoded=True)

@@ -1,0 +1,101 @@
+"""What became of slots, as ranges by (job, first). A record is inserted before the row that holds it moves on, by
+whoever moves it: no transaction spans store and ledger, so inserting one again changes nothing."""
+
+from __future__ import annotations
+
+from ..core.row import SlotRecord
+from ..core.value import replace, value
+from . import kinds
+from .typed_table import TypedTable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from .tables import Tables
+
+
+@value(frozen=True, kw_only=True)
+class JobSlots:
+    """A record, and whose; fields as in `SlotRecord`."""
+
+    job: str
+    first: float
+    last: float
+    count: int
+    outcome: str
+    reason: str
+    slot: float
+    run: str
+    host: str
+    at: float
+    era: int
+
+    @property
+    def record(self) -> SlotRecord:
+        return SlotRecord(**{name: value for name, value in self.__dict__.items() if name != "job"})
+
+
+_NEWS = ["last", "count", "outcome", "reason", "slot", "run", "host", "at", "era"]
+# The same range may be known to several machines, grown further by one of them, or struck out and written anew.
+_RECORD = TypedTable(
+    "slot_record",
+    JobSlots,
+    f"ON CONFLICT (job, first) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _NEWS)} "
+    "WHERE excluded.era > slot_record.era OR (excluded.era = slot_record.era AND excluded.last > slot_record.last)",
+)
+_OF = f"SELECT {_RECORD.names} FROM {{prefix}}slot_record WHERE job = :job AND last >= :since ORDER BY first"
+_BEYOND = f"""
+SELECT {_RECORD.names} FROM {{prefix}}slot_record WHERE job = :job AND last > :time AND era < :era AND run = ''
+"""
+_REMOVE = "DELETE FROM {prefix}slot_record WHERE job = :job AND first = :first"
+_CUT = "UPDATE {prefix}slot_record SET last = :last, count = :count WHERE job = :job AND first = :first"
+
+
+class Slots:
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def put(self, records: Iterable[tuple[str, SlotRecord]]) -> None:
+        """Insert what is not there yet, each with its job; all in one transaction."""
+        rows = [JobSlots(job=job, **record.__dict__) for job, record in records]
+        if not rows:
+            return
+        sql = self._tables.sql(_RECORD.put)
+        with self._tables.database.transaction() as execute:
+            for row in sorted(rows, key=lambda row: (row.job, row.first)):  # one order: nobody waits in a ring
+                execute(sql, **_RECORD.by_column(row))
+
+    def of(self, job: str, since: float = 0.0) -> Iterator[SlotRecord]:
+        """The records of a job, the oldest first."""
+        rows = self._tables.read(_OF, job=job, since=round(since * 1000))
+        return (_RECORD.read(row).record for row in rows)
+
+    def strike(self, job: str, time: float, era: int, newest: Callable[[SlotRecord], tuple[float, int]]) -> None:
+        """Records beyond `time`, of an era before, do not count: the clock was ahead. Those that name a run stay.
+
+        `newest` says of a record where it ends and how many slots it has, if it is cut at that time.
+        """
+        values = {"job": job, "time": round(time * 1000), "era": era}
+        struck = [_RECORD.read(row).record for row in self._tables.read(_BEYOND, **values)]
+        if not struck:
+            return
+        with self._tables.on_chain(job) as chain:
+            for record in struck:
+                first = round(record.first * 1000)
+                if record.first > time:
+                    chain(_REMOVE, job=job, first=first)
+                else:
+                    last, count = newest(record)
+                    chain(_CUT, job=job, first=first, last=round(last * 1000), count=count)
+            chain.append(kinds.STRUCK, time=time, era=era, slots=sum(record.count for record in struck))
+
+
+def merged(ledger: Iterable[SlotRecord], row: Iterable[SlotRecord]) -> list[SlotRecord]:
+    """What the ledger has, and what the row holds besides, the oldest first."""
+    found = {record.first: record for record in ledger}
+    for record in row:
+        there = found.get(record.first)
+        if there is None or (there.era, there.last) < (record.era, record.last):
+            found[record.first] = record
+    return [replace(found[first]) for first in sorted(found)]

@@ -1,0 +1,319 @@
+"""The accounts of one attempt: a call is held before it is forwarded, and settled after.
+
+Used (reported), held (in flight) and doubt (nobody saw the whole reply) together never pass a cap. The supervisor
+keeps them, not the gateway: one that is killed loses nothing, and what it had in flight is in doubt by its time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from ....core.metering.call import AMPLE, Call, fit, in_doubt, is_lowered
+from ....core.units import METERED, UNITS
+from ....errors import StoreUnreachable
+from ....ledger.holds import EVERYTHING, SETTLED, Hold
+from ....system import clock
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+    from ....core.budget import Cap
+    from ....ledger.ledger import Ledger
+    from ....ledger.writer import Verb, Writer
+
+    Shared = tuple[str, str, str]  # job (or EVERYTHING), period, unit
+
+_TOGETHER = 0.05  # seconds in which usage gathers for one commit
+_AGAIN = 0.25  # seconds until a call that waits for other runs is looked at again
+
+
+class _InFlight:
+    def __init__(self, call: Call, hold: Hold, began: float) -> None:
+        self.call, self.hold, self.began = call, hold, began
+
+    def amount(self, unit: str) -> int:
+        found: int = getattr(self.hold, unit)
+        return found
+
+
+class Accounts:
+    """For one thread. `hold` and the others take the gateway's messages; `answers` has what to send back."""
+
+    def __init__(
+        self,
+        caps: Iterable[Cap],
+        item_caps: Iterable[Cap],
+        everything: Iterable[Cap],
+        ledger: Ledger,
+        writer: Writer,
+        before: Callable[[str, str], float],
+        used: Callable[[dict[str, float], str], None],
+    ) -> None:
+        """`before(unit, "run")`: by earlier attempts. `used`: hears of every amount, and of which item."""
+        self._caps = [cap for cap in caps if cap.unit in METERED]
+        self._item_caps = [cap for cap in item_caps if cap.unit in METERED]
+        self._everything = [cap for cap in everything if cap.unit in METERED]
+        self._ledger, self._writer, self._run, self._report = ledger, writer, writer.run, used
+        self._taken = {unit: _parts(unit, before(unit, "run")) for unit in METERED}  # by the run, all attempts
+        self._taken["usd"] += _parts("doubt", before("doubt", "run"))
+        self._by_item: dict[str, dict[str, int]] = {}
+        self._flying: dict[int, _InFlight] = {}
+        self._waiting: deque[dict[str, Any]] = deque()
+        self._unwritten: list[Verb] = []
+        self._write_at = self._look_at = float("inf")
+        self._number = 0  # of the last call
+        self._numbers: dict[int, int] = {}  # the gateway's → ours: a gateway that is started again begins at 1
+        self.answers: list[dict[str, Any]] = []
+        self.metered = 0  # calls
+        self.refusals = 0
+        self.refused_at = 0.0
+        self.refused = ""  # why the first one was; for people
+        self.unpriced = ""  # why a call was refused that no cap refused
+        self.is_capped = bool(self._caps or self._item_caps or self._everything)
+
+    # ── what the gateway says ──
+
+    def take(self, message: dict[str, Any]) -> None:
+        getattr(self, f"_do_{message['do']}")(message)
+
+    def _do_hold(self, message: dict[str, Any]) -> None:
+        message["call"] = Call(**message["call"])
+        self._waiting.append(message)
+        self.serve()
+
+    def _do_drop(self, message: dict[str, Any]) -> None:
+        """The client of a call that waits has left."""
+        self._waiting = deque(one for one in self._waiting if one["id"] != message["id"])
+        if message["id"] in self._numbers:
+            self._do_free(message)
+        self.serve()
+
+    def _do_free(self, message: dict[str, Any]) -> None:
+        flying = self._landed(message["id"])
+        if flying:
+            self._gather(flying, [])
+
+    def _do_settle(self, message: dict[str, Any]) -> None:
+        flying = self._landed(message["id"])
+        if flying:
+            self._gather(flying, message["rows"])
+
+    def _do_doubt(self, message: dict[str, Any]) -> None:
+        flying = self._landed(message["id"])
+        if flying:
+            self._doubt(flying, message["known"])
+
+    def _do_refused(self, message: dict[str, Any]) -> None:
+        self.unpriced = self.unpriced or str(message["why"])
+
+    def _refuse(self, why: str) -> None:
+        self.refusals += 1
+        if not self.refused:
+            self.refused, self.refused_at = why, clock.now()
+
+    # ── hold ──
+
+    def serve(self) -> None:
+        """Calls that wait, in turn: one that does not fit yet keeps the later ones waiting too."""
+        while self._waiting:
+            message = self._waiting[0]
+            answer = self._decide(message)
+            if answer is None:
+                self._look_at = clock.now() + _AGAIN if self._shared() else float("inf")
+                return
+            self._waiting.popleft()
+            self.answers.append({"id": message["id"], **answer})
+
+    def _decide(self, message: dict[str, Any]) -> dict[str, Any] | None:
+        """What to answer to a call; None: it waits."""
+        call: Call = message["call"]
+        item = message.get("item", "")
+        made: dict[str, Any] = {}
+
+        def decide(taken: dict[Shared, int]) -> Hold | None:
+            left, binding = self._left(item, taken)
+            output = fit(call, left)
+            ample = min(call.wanted, max(AMPLE, call.lowest))
+            short = output is None or output < ample
+            if short and self._flying and self._fits_later(call, left, item):
+                made["answer"] = None
+            elif (output is None or is_lowered(call, output)) and not call.counted:
+                made["answer"] = {"count": True}
+            elif output is None:
+                made["answer"] = {"refused": self._explained(call, left, binding), "cap": str(binding)}
+            else:
+                return self._made(call, output, message)
+            return None
+
+        shared = self._shared()
+        if shared:
+            self.write()  # what is settled and not written would count as held
+            hold = self._ledger.holds.put_within(shared, decide)
+        else:
+            hold = decide({})
+            if hold:
+                self._ledger.holds.put(hold)
+                self._write_at = min(self._write_at, clock.now() + _TOGETHER)
+        if hold is None:
+            answer: dict[str, Any] | None = made["answer"]
+            if answer and "refused" in answer:
+                self._refuse(f"the budget {answer.pop('cap')} is spent: {answer['refused']}")
+            return answer
+        self._number = hold.call
+        self._numbers[message["id"]] = hold.call
+        self._flying[hold.call] = _InFlight(call, hold, clock.now())
+        return {"output": hold.output}
+
+    def _made(self, call: Call, output: int, message: dict[str, Any]) -> Hold:
+        bound = call.bound(output)
+        return Hold(
+            run=self._run.id,
+            attempt=self._run.attempt,
+            call=self._number + 1,
+            job=self._run.job,
+            at=self._writer.now(),
+            usd=bound["usd"],
+            tokens=bound["tokens"],
+            calls=bound["calls"],
+            fixed=call.fixed,
+            output_rate=call.output_rate * call.times,
+            output=output,
+            model=_short(message, "model"),
+            item=_short(message, "item"),
+            agent=_short(message, "agent"),
+        )
+
+    def _shared(self) -> list[Shared]:
+        mine = [(self._run.job, cap.period, cap.unit) for cap in self._caps if cap.period != "run"]
+        return mine + [(EVERYTHING, cap.period, cap.unit) for cap in self._everything]
+
+    def _left(self, item: str, taken: dict[Shared, int]) -> tuple[dict[str, int], Cap | None]:
+        """What is left of each unit under all caps; and the cap that leaves the least of its amount."""
+        left: dict[str, int] = {}
+        binding: tuple[float, Cap] | None = None
+        for cap, used in self._used(item, taken):
+            rest = _parts(cap.unit, cap.amount) - used
+            left[cap.unit] = min(left.get(cap.unit, rest), rest)
+            part = rest / max(_parts(cap.unit, cap.amount), 1)
+            if binding is None or part < binding[0]:
+                binding = part, cap
+        return left, binding[1] if binding else None
+
+    def _used(self, item: str, taken: dict[Shared, int]) -> Iterable[tuple[Cap, int]]:
+        held = {unit: sum(one.amount(unit) for one in self._flying.values()) for unit in METERED}
+        for cap in self._caps:
+            if cap.period == "run":
+                yield cap, self._taken[cap.unit] + held[cap.unit]
+            else:
+                yield cap, taken[self._run.job, cap.period, cap.unit]
+        for cap in self._everything:
+            yield cap, taken[EVERYTHING, cap.period, cap.unit]
+        for cap in self._item_caps if item else ():
+            own = [one.amount(cap.unit) for one in self._flying.values() if one.hold.item == item]
+            yield cap, self._by_item.get(item, {}).get(cap.unit, 0) + sum(own)
+
+    def _fits_later(self, call: Call, left: dict[str, int], item: str) -> bool:
+        """Would it fit, if all that is in flight here came to nothing?"""
+        later = {unit: rest + sum(one.amount(unit) for one in self._flying.values()) for unit, rest in left.items()}
+        return fit(call, later) is not None
+
+    def _explained(self, call: Call, left: dict[str, int], binding: Cap | None) -> str:
+        least = call.bound(min(call.wanted, call.lowest))
+        parts = [f"{_shown(unit, rest)} left" for unit, rest in left.items() if least[unit] > rest]
+        needed = [_shown(unit, least[unit]) for unit, rest in left.items() if least[unit] > rest]
+        return f"the budget is spent: {', '.join(parts)}, and this call may take {', '.join(needed)}"
+
+    # ── settle ──
+
+    def _landed(self, number: int) -> _InFlight | None:
+        return self._flying.pop(self._numbers.pop(number, -1), None)
+
+    def _doubt(self, flying: _InFlight, known: int | None) -> None:
+        seconds = clock.now() - flying.began
+        usd = in_doubt(flying.call, flying.hold.output, seconds, known)
+        tokens = flying.hold.tokens  # a cap in tokens counts what may have been used
+        self._gather(flying, [{"kind": "doubt", "tokens": tokens, "doubt": usd, "calls": 1}])
+
+    def _gather(self, flying: _InFlight, rows: list[dict[str, Any]]) -> None:
+        """Count it now, write it soon."""
+        hold = flying.hold
+        key = (hold.run, hold.attempt, hold.call)
+        if not rows:
+            self._unwritten.append(self._freed(key))
+        for place, row in enumerate(rows):
+            counts = {unit: int(row.get(unit, 0)) for unit in (*METERED, "doubt")}
+            own = self._by_item.setdefault(hold.item, dict.fromkeys(METERED, 0)) if hold.item else {}
+            for taken in (self._taken, own) if hold.item else (self._taken,):
+                for unit in METERED:
+                    taken[unit] += counts[unit]
+                taken["usd"] += counts["doubt"]
+            amounts = {unit: count / UNITS[unit].scale for unit, count in counts.items() if count}
+            about = {
+                "model": str(row.get("model") or hold.model), "kind": str(row["kind"]), "source": "gateway",
+                "item": hold.item, "agent": hold.agent,
+            }  # fmt: skip
+            verb = self._writer.used(amounts, about)
+            if not place:
+                verb.records = [(SETTLED, [key])]
+            self._unwritten.append(verb)
+            self._report(amounts, hold.item)
+        self.metered += bool(rows)
+        self._write_at = min(self._write_at, clock.now() + _TOGETHER)
+        self.serve()
+
+    def _freed(self, key: tuple[str, int, int]) -> Verb:
+        verb = self._writer.used({}, {"source": "gateway"})
+        verb.records = [(SETTLED, [key])]
+        return verb
+
+    # ── time ──
+
+    def tick(self, now: float) -> float:
+        """Write what has gathered, look again at what waits; returns when to come again."""
+        if now >= self._write_at:
+            try:
+                self.write()
+            except StoreUnreachable:
+                self._write_at = now + 1.0
+        if now >= self._look_at:
+            self._look_at = float("inf")
+            self.serve()
+        return min(self._write_at, self._look_at)
+
+    def write(self) -> None:
+        """All that was settled, in one commit."""
+        self._write_at = float("inf")
+        if not self._unwritten:
+            return
+        verbs = self._unwritten
+        with self._writer.together():
+            for verb in verbs:
+                self._writer.take(verb)
+        self._unwritten = self._unwritten[len(verbs) :]
+
+    def abandon(self) -> None:
+        """The gateway is gone: what it had in flight may have been charged, up to now; what waits asks again."""
+        self._waiting.clear()
+        self._numbers.clear()
+        for flying in list(self._flying.values()):
+            del self._flying[flying.hold.call]
+            self._doubt(flying, None)
+
+    @property
+    def held(self) -> int:
+        return len(self._flying)
+
+
+def _short(message: dict[str, Any], name: str) -> str:
+    return str(message.get(name) or "")[:200]
+
+
+def _parts(unit: str, amount: float) -> int:
+    scale = UNITS[unit].scale
+    return round(amount * scale)
+
+
+def _shown(unit: str, parts: int) -> str:
+    return f"{unit}={UNITS[unit].show(max(parts, 0) / UNITS[unit].scale)}"

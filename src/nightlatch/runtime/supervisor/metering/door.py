@@ -1,0 +1,202 @@
+"""The gateway as its supervisor has it: a process beside the command, behind a socket that outlives it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import select
+import socket
+import sys
+
+from ....core import statuses
+from ....errors import Error
+from ....system import clock, identity
+from ....system.light import signal
+from . import environment
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from ...shared.leases.lease import Lease
+    from ..run.ending import Ending
+    from ..socket.reported import Reported
+    from .accounts import Accounts
+
+_MODULE = "nightlatch.gateway"
+_LISTENING, _PIPE = 3, 4  # its descriptors
+_SPARE = 10  # below are descriptors that it is started with
+_KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "PYTHONPATH", "VIRTUAL_ENV")
+_QUICK, _TIMES = 2.0, 5  # a gateway that dies so soon, so often, will not live
+_MORE, _MOMENT = 20, 60.0  # refusals, and seconds, that a command has to end by itself after the first
+_LAST_WORDS = 5.0  # seconds for its last settlements
+
+
+class Door:
+    """Opened before the command starts; `serve` when a descriptor is ready; `close` when the command has ended."""
+
+    def __init__(
+        self, accounts: Accounts, given: Mapping[str, str], *, lease: Lease, settings: Mapping[str, Any]
+    ) -> None:
+        self._accounts, self._lease = accounts, lease
+        self._listening = socket.socket()
+        self._listening.bind(("127.0.0.1", 0))
+        self._listening.listen(1024)
+        key = identity.new_id() + identity.new_id()[:8]
+        self.masked = environment.mask(given, self._listening.getsockname()[1], key)
+        self._settings = {
+            "key": key,
+            "bases": self.masked.bases,
+            "keys": self.masked.keys,
+            "proxies": self.masked.proxies,
+            **settings,
+        }
+        self._pid, self._pipe = 0, -1
+        self._unread, self._unsent = b"", b""
+        self._started: list[float] = []
+        self._start()
+
+    def _start(self) -> None:
+        self._started = [*self._started[1 - _TIMES :], clock.now()]
+        ours, theirs = socket.socketpair()
+        listening = fcntl.fcntl(self._listening.fileno(), fcntl.F_DUPFD_CLOEXEC, _SPARE)
+        pipe = fcntl.fcntl(theirs.fileno(), fcntl.F_DUPFD_CLOEXEC, _SPARE)
+        kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        try:
+            self._pid = os.posix_spawn(
+                sys.executable,
+                [sys.executable, "-P", "-m", _MODULE],
+                {**kept, "NIGHTLATCH_GRANT": self._lease.grant},  # by which it is found if we are killed
+                file_actions=[
+                    (os.POSIX_SPAWN_DUP2, listening, _LISTENING),
+                    (os.POSIX_SPAWN_DUP2, pipe, _PIPE),
+                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                ],
+                setpgroup=0,  # a Ctrl-C is for the command
+                setsigdef=[signal.SIGPIPE, signal.SIGTERM, signal.SIGINT],
+            )
+        finally:
+            os.close(listening)
+            os.close(pipe)
+            theirs.close()
+        self._pipe = ours.detach()
+        os.set_blocking(self._pipe, False)
+        self._unread = b""
+        self._unsent = json.dumps(self._settings).encode() + b"\n"
+        self._send()
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        return (self._pipe,)
+
+    @property
+    def sending(self) -> tuple[int, ...]:
+        return (self._pipe,) if self._unsent else ()
+
+    def serve(self) -> None:
+        """Take what it says, answer, and start it again if it has died."""
+        if not self._receive():
+            self._revive()
+        self._answer()
+
+    def _answer(self) -> None:
+        answers, self._accounts.answers = self._accounts.answers, []
+        self._unsent += b"".join(json.dumps(answer).encode() + b"\n" for answer in answers)
+        self._send()
+
+    def tick(self, now: float) -> float:
+        again = self._accounts.tick(now)
+        if self._accounts.answers:
+            self._answer()
+        return again
+
+    def _receive(self) -> bool:
+        """False at its end."""
+        alive = True
+        while True:
+            try:
+                data = os.read(self._pipe, 1 << 16)
+            except BlockingIOError:
+                break
+            except ConnectionResetError:
+                data = b""
+            if not data:
+                alive = False
+                break
+            self._unread += data
+        *lines, self._unread = self._unread.split(b"\n")
+        for line in lines:
+            self._accounts.take(json.loads(line))
+        return alive
+
+    def _send(self) -> None:
+        while self._unsent:
+            try:
+                self._unsent = self._unsent[os.write(self._pipe, self._unsent) :]
+            except BlockingIOError:
+                return
+            except (BrokenPipeError, ConnectionResetError):
+                self._unsent = b""  # its end is read next
+
+    def _revive(self) -> None:
+        self._bury()
+        self._accounts.abandon()
+        self._accounts.answers.clear()
+        if len(self._started) == _TIMES and clock.now() - self._started[0] < _QUICK * _TIMES:
+            raise Error("the gateway ended again and again: see what it printed, and report it")
+        self._start()
+
+    def _bury(self) -> None:
+        os.close(self._pipe)
+        self._pipe = -1
+        try:
+            os.kill(self._pid, signal.SIGKILL)
+            os.waitpid(self._pid, 0)
+        except (ChildProcessError, ProcessLookupError):
+            pass  # whoever ended the tree has reaped it
+
+    def overdue(self, now: float, grace: float) -> tuple[str, str, float] | None:
+        """(status, reason, grace) if the command has to end: its budget is spent, and it does not stop calling."""
+        accounts = self._accounts
+        if not accounts.refused or (accounts.refusals <= _MORE and now < accounts.refused_at + _MOMENT):
+            return None
+        return statuses.OVER_BUDGET, accounts.refused, grace
+
+    def write(self) -> None:
+        self._accounts.write()
+
+    def conclude(self, reported: Reported, ending: Ending) -> None:
+        """The command has ended: what its calls mean for how it did."""
+        accounts = self._accounts
+        reported.refused = accounts.refused
+        if accounts.refused:
+            reported.unmetered = f"{accounts.refused} ({accounts.refusals} refused)"
+        elif accounts.unpriced:
+            reported.failure = reported.failure or accounts.unpriced
+            reported.unmetered = accounts.unpriced
+        elif accounts.is_capped and not reported.used:
+            reported.unmetered = "no call to a model was metered: its budget was not counted"
+
+    def cut(self) -> None:
+        """The lease is lost: streams end at once."""
+        if self._pipe >= 0:
+            self._bury()
+            self._accounts.abandon()
+
+    def close(self) -> None:
+        """The command has ended: take the last settlements; what is still in flight is in doubt."""
+        if self._pipe < 0:
+            return
+        self._unsent += b'{"do":"end"}\n'
+        self._send()
+        deadline = clock.now() + _LAST_WORDS
+        poll = select.poll()
+        poll.register(self._pipe, select.POLLIN)
+        while (left := deadline - clock.now()) > 0:
+            poll.poll(left * 1000 + 1)
+            if not self._receive():
+                break
+        self.cut()
+        self._listening.close()

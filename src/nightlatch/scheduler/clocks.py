@@ -1,0 +1,59 @@
+"""The clocks of one look after another: have they agreed, and did the machine sleep?"""
+
+from __future__ import annotations
+
+import time
+
+from ..core.slots import AFTER_WAKE
+from ..system import clock
+
+_STEP = 5.0  # seconds by which the wall clock may drift from one look to the next
+_SLEPT = 10.0  # seconds that are missing on the clock which stands still in suspend
+
+
+class Clocks:
+    """The three clocks of this machine; a test has others."""
+
+    def now(self) -> float:
+        """Suspend-proof."""
+        return clock.now()
+
+    def wall(self) -> float:
+        return clock.wall()
+
+    def awake(self) -> float:
+        """Stands still while the machine sleeps."""
+        return time.monotonic()
+
+
+class Steadiness:
+    """What a row may be judged by: how long the wall clock has kept pace, and whether the network is up yet."""
+
+    def __init__(self, clocks: Clocks) -> None:
+        self._clocks = clocks
+        self._since = clocks.now()
+        self._last = self._read()
+        self._woke: float | None = None
+
+    def look(self) -> None:
+        """At the beginning of every look."""
+        now, wall, awake = self._read()
+        before, wall_before, awake_before = self._last
+        passed = now - before
+        if abs(wall - wall_before - passed) > _STEP:
+            self._since = now
+        if passed - (awake - awake_before) > _SLEPT:
+            self._woke = now
+        self._last = now, wall, awake
+
+    @property
+    def steady(self) -> float:
+        """Seconds for which the clocks have agreed."""
+        return self._last[0] - self._since
+
+    @property
+    def just_woken(self) -> bool:
+        return self._woke is not None and self._last[0] - self._woke < AFTER_WAKE
+
+    def _read(self) -> tuple[float, float, float]:
+        return self._clocks.now(), self._clocks.wall(), self._clocks.awake()

@@ -1,0 +1,189 @@
+"""The process that supervisors are forked from: `python -m nightlatch.scheduler.forks FD`.
+
+It has loaded all that a supervisor needs, has opened nothing and has one thread, so that a fork is whole. A run that it
+starts has a session of its own, so that neither the scheduler's end nor this one's disturbs it. It ends with its
+scheduler.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+
+from ..core.job import unpack
+from ..errors import Error, Stop
+from ..runtime.supervisor.run import tries
+from ..system import printing
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+PRELOADED = (
+    "nightlatch.ledger.effects",
+    "nightlatch.ledger.ledger",
+    "nightlatch.ledger.slots",
+    "nightlatch.ledger.writer",
+    "nightlatch.runtime.shared.leases.lease",
+    "nightlatch.runtime.shared.leases.seal",
+    "nightlatch.runtime.supervisor.afterwards.retention",
+    "nightlatch.runtime.supervisor.publishing.delivery",
+    "nightlatch.runtime.supervisor.run.claim",
+    "nightlatch.runtime.supervisor.run.waiting",
+    "nightlatch.store.sql",
+    "nightlatch.store.sql_rows",
+    "nightlatch.database.sqlite",
+)
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def main(fd: int) -> NoReturn:
+    line = socket.socket(fileno=fd)
+    os.set_inheritable(fd, False)
+    for module in PRELOADED:
+        __import__(module)
+    stamp = package_stamp()
+    gc.collect()
+    gc.freeze()
+    children = _Children()
+    with selectors.DefaultSelector() as selector:
+        selector.register(line, selectors.EVENT_READ)
+        selector.register(children.woken, selectors.EVENT_READ)
+        while True:
+            ready = {key.fileobj for key, _ in selector.select()}
+            for pid, code in children.ended():
+                send(line, {"ended": pid, "code": code})
+            if line not in ready:
+                continue
+            if package_stamp() != stamp:
+                # An upgrade: what is asked for is started by the new program, which reads it from the same socket.
+                os.set_inheritable(fd, True)
+                os.execv(sys.executable, command(fd))  # noqa: S606
+            order = receive(line)
+            if order is None:
+                os._exit(0)
+            send(line, {"started": _fork(line, order), "claim": order["claim"]})
+
+
+def command(fd: int) -> list[str]:
+    return [sys.executable, "-P", "-m", "nightlatch.scheduler.forks", str(fd)]
+
+
+def package_stamp() -> tuple[int, int]:
+    """Changes with every change of a file of this package."""
+    count = newest = 0
+    folders = [_PACKAGE]
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    if entry.name != "__pycache__":
+                        folders.append(entry.path)
+                elif entry.name.endswith(".py"):
+                    count, newest = count + 1, max(newest, entry.stat().st_mtime_ns)
+    return count, newest
+
+
+def send(line: socket.socket, message: dict[str, Any]) -> None:
+    body = json.dumps(message).encode()
+    try:
+        line.sendall(len(body).to_bytes(4) + body)
+    except OSError:
+        pass  # the other side is gone, which the next read tells
+
+
+def receive(line: socket.socket) -> dict[str, Any] | None:
+    """The next message; None: the other side is gone."""
+    length = _exactly(line, 4)
+    body = _exactly(line, int.from_bytes(length)) if length else None
+    return json.loads(body) if body is not None else None
+
+
+def _exactly(line: socket.socket, size: int) -> bytes | None:
+    found = b""
+    while len(found) < size:
+        try:
+            more = line.recv(size - len(found))
+        except ConnectionError:
+            return None
+        if not more:
+            return None
+        found += more
+    return found
+
+
+class _Children:
+    """Who has ended, by SIGCHLD through a pipe that a selector can wait for."""
+
+    def __init__(self) -> None:
+        self.woken, end = os.pipe()
+        os.set_blocking(self.woken, False)
+        os.set_blocking(end, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(end, warn_on_full_buffer=False)
+
+    def ended(self) -> list[tuple[int, int]]:
+        try:
+            os.read(self.woken, 4096)
+        except BlockingIOError:
+            pass
+        found: list[tuple[int, int]] = []
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return found
+            if not pid:
+                return found
+            found.append((pid, os.waitstatus_to_exitcode(status)))
+
+
+def _fork(line: socket.socket, order: dict[str, Any]) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        for signum in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(signum, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        line.close()
+        _redirect(order["log"])
+        os._exit(supervise(order))
+    except BaseException:  # noqa: BLE001  a forked child goes nowhere else
+        import traceback
+
+        traceback.print_exc()
+        os._exit(125)
+
+
+def _redirect(log: str) -> None:
+    """Its own output goes to a file: the scheduler's terminal or pipe may be gone before it ends."""
+    fd = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(null, 1)  # what the command prints is kept with its run
+    os.dup2(fd, 2)
+    printing.install()
+
+
+def supervise(order: dict[str, Any]) -> int:
+    """Run the job that was claimed; the exit code of its run."""
+    job = unpack(order["job"])
+    try:
+        told = tries.run(job, store=order["store"], claim=order["claim"])
+    except (Error, Stop) as error:
+        print(f"nightlatch: {job.name} ({job.key}): {error}", file=sys.stderr, flush=True)
+        return error.exit_code
+    print(told.line(), file=sys.stderr, flush=True)
+    return told.exit_code
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,39 @@
+"""Who holds the jobs' leases, as one look sees it."""
+
+from __future__ import annotations
+
+from ..store import proof, sightings
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from ..core.model import Record
+    from ..core.protocols import Store
+
+_FEW = 50  # that are read one by one
+
+
+class Leases:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._held: dict[str, Record] = {}
+
+    def look(self, jobs: Collection[str]) -> None:
+        """At these jobs' leases; all others count as free."""
+        if len(jobs) > _FEW:
+            wanted = set(jobs)
+            found = [record for record in self._store.records() if record.name in wanted]
+        else:
+            found = [record for job in jobs if (record := self._store.read(job))]
+        self._held = {record.name: record for record in found if record.grant}
+
+    def holder(self, job: str) -> str:
+        """The grant that has the job's lease; "": it is free, or its holder is gone, or its time is over."""
+        record = self._held.get(job)
+        return "" if record is None or self._is_over(record) else record.grant
+
+    def _is_over(self, record: Record) -> bool:
+        if record.left is not None:
+            return record.left <= 0 or proof.gone(record)
+        return proof.gone(record) or sightings.lapsed(self._store.folder, record)

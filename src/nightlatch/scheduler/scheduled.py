@@ -1,0 +1,83 @@
+"""A job with its schedule, as a scheduler sees it."""
+
+from __future__ import annotations
+
+from ..core import schedule
+from ..core.row import NEVER
+from ..core.schedule import COUNTED
+from ..core.slots import TURN, UNATTENDED, Due, Policy
+from ..core.value import replace
+from ..errors import UsageError
+from ..system.zone import find
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..core.job import Job
+    from ..core.row import Claim
+
+
+class Scheduled:
+    """`definition`: the hash of what the job is. Parsing a schedule takes time, so one lives as long as its file."""
+
+    def __init__(self, job: Job, definition: str, *, stage: str = "") -> None:
+        self.job, self.definition, self.stage = job, definition, stage or UNATTENDED
+        self.text = "\n".join((*job.schedule, job.tz)) if job.schedule else ""
+        self._times = schedule.parse(job.schedule, find(job.tz)) if job.schedule else None
+
+    def next(self, after: float) -> float:
+        """The first slot after a time."""
+        return float(self._times.next(after)) if self._times else NEVER
+
+    def due(self, after: float, until: float) -> Due | None:
+        """The slots after one time, and at or before another."""
+        if self._times is None or (first := self._times.next(after)) > until:
+            return None
+        following = self._times.next(until)
+        second = self._times.next(first)
+        if second > until:  # by far the most of all looks
+            return Due(first=first, newest=first, following=following)
+        newest = self._times.newest(until)
+        previous = self._times.newest(newest - 1)
+        count = self._times.count(after, until)
+        return Due(first=first, newest=newest, previous=previous, count=count, following=following)
+
+    def cut(self, first: float, time: float) -> tuple[float, int]:
+        """Where a range that begins at `first` ends, and how many slots it has, if it is cut at a time."""
+        if self._times is None:
+            return first, 1
+        return float(self._times.newest(time)), self._times.count(first - 1, time)
+
+    def policy(self, host: str, newest: float | None) -> Policy:
+        job = self.job
+        put_off = schedule.jitter(job.name, int(newest), job.jitter) if newest else 0.0
+        turn = _turn(job.hosts, host)
+        return Policy(
+            overlap=job.overlap,
+            catch_up=job.catch_up,
+            late=job.late,
+            delay=None if turn is None else turn * TURN + put_off,
+            stage=self.stage,
+        )
+
+    def start(self, claim: Claim) -> Job:
+        """The job for the slot that was claimed."""
+        return replace(self.job.at(schedule.name_of(claim.slot)), missed=claim.missed, since=claim.since)
+
+
+def _turn(hosts: tuple[str, ...], host: str) -> int | None:
+    if not hosts:
+        return 0
+    return hosts.index(host) if host in hosts else None
+
+
+def due_before(text: str, after: float, until: float) -> tuple[float, float, int] | None:
+    """The slots of a schedule that was edited, as its row keeps it: first, last and how many; None: there are none, or
+    nobody can read it any more."""
+    *parts, zone = text.split("\n")
+    try:
+        times = schedule.parse(parts, find(zone)) if parts else None
+    except UsageError:
+        return None
+    if times is None or (first := times.next(after)) > until:
+        return None
+    return float(first), float(times.newest(until)), min(times.count(after, until), COUNTED + 1)

@@ -1,0 +1,319 @@
+"""One look at the jobs' rows: decide what is due, move all rows in one go, start what was claimed.
+
+Any number of schedulers look at one store; none leads. Clock, store, ledger and processes are handed in.
+"""
+
+from __future__ import annotations
+
+from ..core import definition, slots
+from ..core import row as rows
+from ..core.row import COLLAPSED, SKIPPED, Row, SlotRecord
+from ..core.schedule import name_of
+from ..core.slots import Decision, Seen
+from ..core.value import replace
+from ..errors import RunEnded, StoreUnreachable
+from ..ledger import kinds
+from ..runtime.supervisor.run.claim import KEPT
+from .clocks import Steadiness
+from .leases import Leases
+from .scheduled import due_before
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from ..core.job import Job
+    from ..core.protocols import Store
+    from ..core.row import Claim, Move
+    from ..core.slots import Due
+    from ..ledger.ledger import Ledger
+    from .clocks import Clocks
+    from .scheduled import Scheduled
+
+POLL = 2.0  # seconds: pauses, retries and edits of others count by then
+POLL_CLAIMED, POLL_IDLE = (
+    60.0,
+    300.0,
+)  # where a look costs a request to a remote: while another's claim is open, or none
+
+
+class Scheduler:
+    def __init__(
+        self,
+        store: Store,
+        ledger: Ledger,
+        *,
+        host: str,
+        at_once: int,
+        clocks: Clocks,
+        new_id: Callable[[], str],
+        start: Callable[[Job, Claim], None],
+        say: Callable[[str], None] = lambda _: None,
+        leases: Leases | None = None,
+    ) -> None:
+        """`start` hands a claimed slot to a supervisor, and does not wait for it."""
+        self._store, self._ledger, self._host, self.at_once = store, ledger, host, at_once
+        self._clocks, self._new_id, self._start, self._say = clocks, new_id, start, say
+        self._leases = leases or Leases(store)
+        self._steadiness = Steadiness(clocks)
+        self._apart = store.lists_begun  # each machine has a ledger, and no clock is shared
+        self.jobs: Mapping[str, Scheduled] = {}
+        self.served: dict[str, str] = {}  # job → the definition that this machine last served
+        self.shared = True  # may other machines have files of their own?
+        self._unsynced: set[str] = set()
+        self._seen: dict[str, tuple[object, float]] = {}  # job → its claim, and since when it is as it is
+        self._struck: set[tuple[str, int]] = set()
+        self._next: dict[str, float] = {}  # job → when it is worth a look
+        self.old: dict[str, str] = {}  # job → the definition in force, where ours is old
+        self._others_claims = False
+        self.short_of_room = False  # something due waits for the end of a run
+
+    def serve(self, jobs: Mapping[str, Scheduled]) -> None:
+        """From now on these jobs are looked at; all of them at the next look."""
+        self.jobs = jobs
+        self._unsynced = set(jobs)
+        self._next = {}
+
+    def look(self, *, claims: bool = True) -> float:
+        """Do what is due; returns in how many seconds the next look is worth it. Raises `StoreUnreachable`: then
+        nothing was started, and the slots wait.
+
+        `claims`: False while nothing may be started.
+        """
+        self._steadiness.look()
+        now = self._store.clock()
+        found = self._rows(now)
+        plans = [plan for row in found if (plan := self._plan(row, now))]
+        plans += [_Plan(None, self._new_row(self.jobs[job], now)) for job in sorted(self._missing(found))]
+        self._next |= {plan.new.job: plan.new.next_due for plan in plans if plan.row is None}
+        room = self._room(found) if claims and not self._steadiness.just_woken else 0
+        self.short_of_room = False
+        moves: list[tuple[_Plan, Move]] = []
+        for plan in sorted(plans, key=lambda plan: (plan.row or plan.new).next_due):
+            if plan.decision is None and plan.row is not None:
+                self._decide(plan, now, room > 0)
+                self.short_of_room |= room <= 0 and plan.waits
+                room -= plan.claims
+            if plan.new != plan.row:
+                old = plan.row or replace(plan.new, id="")
+                facts = {name: text for name, text in plan.new.__dict__.items() if name not in ("job", "id", "by")}
+                moves.append((plan, old.move(self._new_id(), by=self._host, **facts)))
+        self._advance(moves)
+        self._unsynced.clear()
+        return self._pause(now)
+
+    # ── reading ──
+
+    def _rows(self, now: float) -> list[Row]:
+        cursors = self._store.cursors() if self._unsynced else self._store.cursors(due=now)
+        found = [rows.read(cursor) for cursor in cursors if cursor.job in self.jobs]
+        self._others_claims = any(row.claim and row.claim.is_open and row.claim.by != self._host for row in found)
+        self._leases.look([row.job for row in found if self._needs_lease(row, now)])
+        for row in found:
+            if row.strike and (row.job, row.era) not in self._struck:
+                self._strike(row)
+        return found
+
+    def _needs_lease(self, row: Row, now: float) -> bool:
+        return row.next_due <= now or (row.claim is not None and row.claim.is_open)
+
+    def _missing(self, found: Iterable[Row]) -> set[str]:
+        return self._unsynced - {row.job for row in found} if self._unsynced else set()
+
+    def _new_row(self, job: Scheduled, now: float) -> Row:
+        """It begins with its next slot."""
+        begin = float(int(now))
+        return Row(job=job.job.name, slot=begin, next_due=job.next(begin), schedule=job.text, definition=job.definition)
+
+    def _room(self, found: Iterable[Row]) -> int:
+        """How many runs may be started here: what runs is known by its claim, also after a restart."""
+        at_work = [row.claim for row in found if row.claim and row.claim.is_open and row.claim.by == self._host]
+        return self.at_once - sum(not claim.again_at and claim.held is None for claim in at_work)
+
+    # ── deciding ──
+
+    def _plan(self, row: Row, now: float) -> _Plan | None:
+        job = self.jobs[row.job]
+        standing = definition.judge(row, job.definition, self.served.get(row.job, ""), shared=self.shared)
+        if standing == definition.OLD:
+            if self.old.get(row.job) != row.definition:
+                self._say(f"{row.job}: the definition here is old; nothing is started for it. git pull, or: "
+                          f"nightlatch check --apply")  # fmt: skip
+            self.old[row.job] = row.definition
+            return None
+        self.old.pop(row.job, None)
+        self.served[row.job] = job.definition
+        plan = _Plan(row, row)
+        if standing == definition.NEW:
+            plan.new = definition.renewed(row, job.definition)
+            if row.definition:
+                plan.notes.append((kinds.DEFINED, {"definition": job.definition[:12], "was": row.definition[:12]}))
+        if row.schedule != job.text:
+            plan.new, plan.decision = self._edited(plan.new, job, now), Decision()
+        return plan
+
+    def _edited(self, row: Row, job: Scheduled, now: float) -> Row:
+        """Another schedule begins with its next slot; what of the old one was due is skipped."""
+        begin = max(row.slot, float(int(now)))
+        left = due_before(row.schedule, row.slot, now)
+        record: tuple[SlotRecord, ...] = ()
+        if left:
+            first, last, count = left
+            record = (
+                SlotRecord(
+                    first=first, last=last, count=count, outcome=SKIPPED, reason=slots.EDITED, host=self._host, at=now,
+                    era=row.era,
+                ),
+            )  # fmt: skip
+        records = row.with_records(*record, keep=KEPT if self._apart else 0)
+        return replace(row, slot=begin, next_due=job.next(begin), schedule=job.text, records=records)
+
+    def _decide(self, plan: _Plan, now: float, room: bool) -> None:
+        row, job = plan.new, self.jobs[plan.new.job]
+        due = self._due(row, job, now)
+        decision = slots.decide(
+            row,
+            due,
+            job.policy(self._host, due.newest if due else None),
+            Seen(
+                now=now,
+                holder=self._leases.holder(row.job),
+                unchanged=self._unchanged(row),
+                patience=slots.UNBEGUN_WATCHED if self._apart else slots.UNBEGUN,
+                room=room,
+                steady=self._steadiness.steady,
+                may_set_back=not self._apart or row.by == self._host,
+            ),
+        )
+        plan.decision = decision
+        if decision.set_back:
+            plan.new = self._set_back(row, job, now)
+            plan.notes.append((kinds.SET_BACK, {"was": row.slot, "to": now, "era": plan.new.era, "by": self._host}))
+            return
+        if decision.cancel:
+            self._cancel(row)
+        self._next[row.job] = decision.look_at
+        plan.new = self._changed(row, job, decision)
+
+    def _due(self, row: Row, job: Scheduled, now: float) -> Due | None:
+        over = row.paused is not None and 0 < row.paused.until <= now
+        until = min(now, row.paused.until) if over and row.paused else now
+        return job.due(row.slot, until)
+
+    def _changed(self, row: Row, job: Scheduled, decision: Decision) -> Row:
+        if decision.unpause:
+            row = replace(row, paused=None)
+        if decision.slot is not None:
+            slot, passed = decision.slot, tuple(one for one in row.passed if one > decision.slot)
+            row = replace(row, slot=slot, next_due=job.next(slot), passed=passed)
+            self._next[row.job] = row.next_due
+        if decision.records:
+            records = [replace(record, host=self._host) for record in decision.records]
+            row = replace(row, records=row.with_records(*records, keep=KEPT if self._apart else 0))
+        if decision.claim:
+            row = replace(row, claim=replace(decision.claim, id=self._new_id(), by=self._host))
+        return row
+
+    def _unchanged(self, row: Row) -> float:
+        """For how long this looker has seen the claim as it is, by a clock that nobody sets."""
+        claim = row.claim
+        if claim is None or not claim.is_open:
+            self._seen.pop(row.job, None)
+            return 0.0
+        state, now = (claim.id, claim.grant, claim.again_at), self._clocks.now()
+        before = self._seen.get(row.job)
+        if before is None or before[0] != state:
+            self._seen[row.job] = state, now
+            return 0.0
+        return now - before[1]
+
+    def _cancel(self, row: Row) -> None:
+        """Ask the run that is at work to end. Where its ledger is another machine's, the word goes into the row."""
+        for run in self._ledger.runs(job=row.job, limit=20):
+            if run.status in ("running", "waiting") and not run.cancel:
+                try:
+                    self._ledger.request_cancel(run.id, f"overlap on {self._host}")
+                except RunEnded:
+                    pass  # by itself, meanwhile
+
+    # ── clocks ──
+
+    def _set_back(self, row: Row, job: Scheduled, now: float) -> Row:
+        """The row was moved by a clock that was ahead. What ran stays, and its slots are passed."""
+        known = [*self._ledger.slots.of(row.job, now), *row.records]
+        ran = {record.first for record in known if record.run and record.first > now}
+        if row.claim and row.claim.slot > now:
+            ran.add(row.claim.slot)
+        kept = tuple(_cut(record, job, now) for record in row.records if record.run or record.first <= now)
+        era, begin = row.era + 1, float(int(now))
+        return replace(
+            row, slot=begin, next_due=job.next(begin), era=era, strike=(begin, era), passed=tuple(sorted(ran)),
+            records=kept,
+        )  # fmt: skip
+
+    def _strike(self, row: Row) -> None:
+        """What this ledger has of the time that did not count is struck out, before anything else is looked at."""
+        assert row.strike
+        job = self.jobs[row.job]
+        time, era = row.strike
+        self._ledger.slots.strike(row.job, time, int(era), lambda record: job.cut(record.first, time))
+        self._struck.add((row.job, row.era))
+
+    # ── moving and starting ──
+
+    def _advance(self, moves: list[tuple[_Plan, Move]]) -> None:
+        if not moves:
+            return
+        dropped = [(plan.row.job, record) for plan, _ in moves if plan.row and plan.row.records != plan.new.records
+                   for record in plan.row.records]  # fmt: skip
+        self._ledger.slots.put(dropped)
+        sent = [move for _, move in moves]
+        try:
+            won = self._store.advance(sent)
+        except StoreUnreachable:
+            won = self._store.advance(sent)  # only the reply may be lost: each finds its own id
+        for (plan, _), mine in zip(moves, won, strict=True):
+            if not mine:
+                self._next[plan.new.job] = self.jobs[plan.new.job].next(self._store.clock())  # another was faster
+                continue
+            if plan.claims and plan.new.claim:
+                self._start(self.jobs[plan.new.job].start(plan.new.claim), plan.new.claim)
+            for kind, facts in plan.notes:
+                self._ledger.note(plan.new.job, kind, **facts)
+            self._say_skipped(plan)
+
+    def _say_skipped(self, plan: _Plan) -> None:
+        for record in plan.decision.records if plan.decision else ():
+            if record.outcome != COLLAPSED:
+                self._say(f"{plan.new.job}: {name_of(record.last)} skipped ({record.reason})")
+
+    def _pause(self, now: float) -> float:
+        """Until the next look: the next due time, or the next poll."""
+        poll = POLL if not self._apart else POLL_CLAIMED if self._others_claims else POLL_IDLE
+        known = [at for job in self.jobs if (at := self._next.get(job))]
+        return max(min([poll, *(at - now for at in known)]), 0.01)
+
+
+class _Plan:
+    """A row, and what it shall become."""
+
+    def __init__(self, row: Row | None, new: Row) -> None:
+        self.row, self.new = row, new
+        self.decision: Decision | None = None
+        self.notes: list[tuple[str, dict[str, object]]] = []
+
+    @property
+    def claims(self) -> bool:
+        return self.decision is not None and self.decision.claim is not None
+
+    @property
+    def waits(self) -> bool:
+        """For room, or for what nobody can foresee."""
+        return self.decision == Decision()
+
+
+def _cut(record: SlotRecord, job: Scheduled, time: float) -> SlotRecord:
+    if record.run or record.last <= time:
+        return record
+    last, count = job.cut(record.first, time)
+    return replace(record, last=last, count=count)

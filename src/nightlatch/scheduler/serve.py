@@ -1,0 +1,192 @@
+"""`nightlatch serve` and `nightlatch tick`: look, start, sleep until the next due time; read the file again when it
+changes. Any number of them on one store."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import time
+
+from ..core.row import NEVER
+from ..errors import BadConfig, StoreUnreachable
+from ..ledger import open_for
+from ..runtime.shared.job import definition
+from ..store import url
+from ..system import clock, durable, identity
+from .clocks import Clocks
+from .scheduled import Scheduled
+from .scheduler import Scheduler
+from .starter import Starter
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from ..core.job import Job
+
+    Load = Callable[[], Any]  # a `config.load.Config`, or raises BadConfig
+
+_RELOAD = 2.0  # seconds between two looks at the file
+_AWAY = 5.0  # seconds between two tries while the store is away
+_SERVED = "served.json"
+
+
+class Server:
+    """One machine's scheduler, with its processes. `load` reads the file that is in force."""
+
+    def __init__(self, load: Load, store: str | None, say: Callable[[str], None]) -> None:
+        self._load, self._say = load, say
+        self._where = url.resolve(store)
+        self._store = url.connect(self._where)
+        self._ledger = open_for(self._where)
+        self._config = load()
+        self._starter = Starter(self._where, self._store.folder)
+        self._scheduler = Scheduler(
+            self._store,
+            self._ledger,
+            host=identity.host(),
+            at_once=self._config.at_once,
+            clocks=Clocks(),
+            new_id=identity.new_id,
+            start=self._starter.start,
+            say=say,
+        )
+        self._scheduler.shared = url.ledger_of(self._where) != url.BESIDE
+        self._scheduler.served = _read_served(self._store.folder)
+        self._stop = 0
+        self._away = False
+        self._take_up()
+
+    def serve(self) -> int:
+        """Until a signal asks for the end. Runs go on; as process 1, whose end would kill them, it ends them first."""
+        woken = self._listen()
+        self._starter.preload()
+        self._say(self.summary())
+        looked_at_file = clock.now()
+        while not self._stop:
+            if clock.now() - looked_at_file > _RELOAD:
+                looked_at_file = clock.now()
+                self._reload()
+            pause = self._look()
+            self._wait(pause, woken)
+        if os.getpid() == 1:
+            self._starter.signal_all(signal.SIGTERM)
+            while self._starter.busy:
+                self._wait(1.0, woken)
+        self._starter.close()
+        return 0
+
+    def tick(self, *, detach: bool) -> int:
+        """Do what is due now, and wait for it unless `detach`. Returns the worst exit code of what was started."""
+        woken = self._listen()
+        worst = 0
+        self._scheduler.look()
+        while self._starter.busy and not (detach and not self._starter.awaited):
+            ended = self._wait(1.0, woken)
+            worst = worst or max([code for _, code in ended], default=0)
+            if ended and self._scheduler.short_of_room:
+                self._scheduler.look()
+            if self._stop:
+                self._starter.signal_all(self._stop)
+                self._stop = 0
+        self._starter.close()
+        return worst
+
+    def summary(self) -> str:
+        """What will be done next, in a sentence."""
+        now = self._store.clock()
+        due = sorted((one.next(now), name) for name, one in self._scheduler.jobs.items())
+        coming = [f"{name} at {_local(at)}" for at, name in due[:3] if at < NEVER]
+        jobs = f"{len(due)} job{'' if len(due) == 1 else 's'}"
+        return f"serving {jobs} on {self._store.url}; next: {', '.join(coming) or 'nothing, no job has a schedule'}"
+
+    # ── the file ──
+
+    def _take_up(self) -> None:
+        self._scheduler.at_once = self._config.at_once
+        jobs: dict[str, Job] = self._config.jobs
+        self._scheduler.serve({name: Scheduled(job, definition(job), stage=_stage(job)) for name, job in jobs.items()})
+
+    def _reload(self) -> None:
+        if not self._config.changed:
+            return
+        try:
+            self._config = self._load()
+        except BadConfig as error:
+            if str(error) != self._broken:
+                self._say(f"the file was edited and is broken, so the one before it stays in force: {error}")
+            self._broken = str(error)
+            return
+        self._broken = ""
+        self._take_up()
+        self._say(f"read the file again: {self.summary()}")
+
+    _broken = ""
+
+    # ── one round ──
+
+    def _look(self) -> float:
+        """Seconds until the next look."""
+        before = dict(self._scheduler.served)
+        try:
+            pause = self._scheduler.look()
+        except StoreUnreachable as error:
+            if not self._away:
+                self._say(f"nothing is started while the store is away, and slots wait: {error}")
+            self._away = True
+            self._store.close()
+            return _AWAY
+        if self._away:
+            self._say("the store answers again")
+        self._away = False
+        if self._scheduler.served != before:
+            path = os.path.join(self._store.folder, _SERVED)
+            durable.replace(path, json.dumps(self._scheduler.served).encode())
+        return pause
+
+    def _wait(self, seconds: float, woken: int) -> list[tuple[str, int]]:
+        """In slices, until then, or until a run has ended and makes room. Says what ended."""
+        until = clock.now() + seconds
+        while not self._stop and (left := until - clock.now()) > 0:
+            watched = [fd for fd in (woken, self._starter.fileno()) if fd >= 0]
+            ready, _, _ = select.select(watched, [], [], min(left, clock.SLICE))
+            if woken in ready:
+                os.read(woken, 4096)
+            ended = self._starter.heard()
+            for what, code in ended:
+                self._say(f"ended: {what or 'a run'}, exit code {code}")
+            if ended:
+                return ended
+        return []
+
+    def _listen(self) -> int:
+        """Signals that ask for the end wake the wait."""
+        woken, end = os.pipe()
+        os.set_blocking(end, False)
+        signal.set_wakeup_fd(end, warn_on_full_buffer=False)
+        for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(signum, self._asked)
+        return woken
+
+    def _asked(self, signum: int, _: object) -> None:
+        self._stop = signum
+
+
+def _stage(job: Job) -> str:
+    return str(getattr(job, "stage", ""))
+
+
+def _local(at: float) -> str:
+    return time.strftime("%a %H:%M:%S" if at % 60 else "%a %H:%M", time.localtime(at))
+
+
+def _read_served(folder: str) -> dict[str, str]:
+    try:
+        with open(os.path.join(folder, _SERVED), encoding="utf-8") as file:
+            found: dict[str, str] = json.load(file)
+            return found
+    except (OSError, ValueError):
+        return {}

@@ -1,0 +1,137 @@
+"""The scheduler's side of the forking process: hand it claimed slots, hear of their ends, replace it when it dies."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import subprocess
+import sys
+
+from ..system import clock, durable
+from . import forks
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..core.job import Job
+    from ..core.row import Claim
+
+LOG = "supervisors.log"
+_ANSWER = 10.0  # seconds that the forking process has for an order; a stopped one is replaced
+
+
+class Starter:
+    def __init__(self, store: str, folder: str) -> None:
+        """`store`: its URL, which goes through a private socket: it may hold a password."""
+        self._store = store
+        self._log = os.path.join(durable.private_folder(folder), LOG)
+        self._line: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self.running: dict[int, str] = {}  # supervisor's pid → job and slot
+        self._order: list[tuple[str, float]] = []  # what was ordered, and when; it has not been answered
+        self._cold: list[subprocess.Popen[bytes]] = []
+
+    def fileno(self) -> int:
+        """Readable when something ended; -1: there is no such process."""
+        return self._line.fileno() if self._line else -1
+
+    def start(self, job: Job, claim: Claim) -> None:
+        """Have a supervisor started. That one is not waited for: the row says what became of the claim."""
+        order: dict[str, object] = {"job": job.pack(), "claim": claim.id, "store": self._store, "log": self._log}
+        line = self._connect()
+        if line is None:
+            self._start_cold(order)
+            return
+        self._order.append((f"{job.name} {job.key}", clock.now()))
+        forks.send(line, order)
+
+    def heard(self) -> list[tuple[str, int]]:
+        """The supervisors that have ended since, each with its exit code."""
+        found: list[tuple[str, int]] = []
+        while self._line and select.select([self._line], [], [], 0)[0]:
+            message = forks.receive(self._line)
+            if message is None:
+                self._disconnect()
+            elif "started" in message:
+                self.running[message["started"]] = self._order.pop(0)[0]
+            else:
+                found.append((self.running.pop(message["ended"], ""), message["code"]))
+        for process in [process for process in self._cold if process.poll() is not None]:
+            self._cold.remove(process)
+            found.append((self.running.pop(process.pid, ""), process.returncode))
+        return found
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._order or self.running)
+
+    @property
+    def awaited(self) -> bool:
+        """Is there an order whose supervisor has not been started yet?"""
+        return bool(self._order)
+
+    def signal_all(self, signum: int) -> None:
+        """To every supervisor that is known here."""
+        for pid in self.running:
+            try:
+                os.kill(pid, signum)
+            except ProcessLookupError:
+                pass
+
+    def close(self) -> None:
+        """The forking process ends; what it has started goes on."""
+        self._disconnect()
+
+    def preload(self) -> None:
+        """Begin to load, so that the first slot finds it ready."""
+        self._connect()
+
+    def _connect(self) -> socket.socket | None:
+        stuck = self._order and clock.now() - self._order[0][1] > _ANSWER
+        if self._process and (stuck or self._process.poll() is not None):
+            self._disconnect()
+        if self._line is None:
+            ours, theirs = socket.socketpair()
+            try:
+                self._process = subprocess.Popen(
+                    forks.command(theirs.fileno()), pass_fds=[theirs.fileno()], start_new_session=True,
+                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                )  # fmt: skip
+            except OSError:  # no memory, no process: a cold start may still find some
+                ours.close()
+                return None
+            finally:
+                theirs.close()
+            self._line = ours
+        return self._line
+
+    def _disconnect(self) -> None:
+        if self._line:
+            self._line.close()
+        if self._process:
+            try:
+                self._process.wait(1.0)
+            except subprocess.TimeoutExpired:  # it is stopped, or hangs; it holds nothing
+                self._process.kill()
+                self._process.wait()
+        self._line = self._process = None
+        # Their ends are not told any more: the rows tell.
+        self._order.clear()
+        self.running.clear()
+
+    def _start_cold(self, order: dict[str, object]) -> None:
+        import json
+
+        program = (
+            "import json, sys; from nightlatch.scheduler.forks import *; sys.exit(supervise(json.load(sys.stdin)))"
+        )
+        with open(self._log, "ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-c", program], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=log,
+                start_new_session=True,
+            )  # fmt: skip
+        assert process.stdin
+        process.stdin.write(json.dumps(order).encode())
+        process.stdin.close()
+        self.running[process.pid] = str(order["claim"])
+        self._cold.append(process)

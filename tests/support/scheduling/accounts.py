@@ -1,0 +1,51 @@
+"""What became of the slots of jobs, and what should have: the due times are computed apart."""
+
+from __future__ import annotations
+
+from nightlatch.core import row as rows
+from nightlatch.core.row import COLLAPSED, RAN, SKIPPED, SlotRecord
+from nightlatch.ledger import open_for
+from nightlatch.ledger.slots import merged
+from nightlatch.store import url
+
+
+def outcomes(store: str, job: str, period: int) -> dict[int, list[str]]:
+    """Slot → every outcome that it has; the slots of a range are multiples of the period."""
+    found: dict[int, list[str]] = {}
+    for record in records(store, job):
+        for slot in range(int(record.first), int(record.last) + 1, period):
+            found.setdefault(slot, []).append(record.outcome)
+    return found
+
+
+def records(store: str, job: str) -> list[SlotRecord]:
+    the_store, ledger = url.connect(store), open_for(store)
+    row = [rows.read(cursor) for cursor in the_store.cursors([job])]
+    try:
+        return merged(ledger.slots.of(job), row[0].records if row else ())
+    finally:
+        the_store.close()
+        ledger.close()
+
+
+def check(store: str, job: str, period: int, done: list[int]) -> dict[str, int]:
+    """Every slot from the first to the last one decided has one outcome, and ran if and only if it acted, once."""
+    found = outcomes(store, job, period)
+    assert found, f"no slot of {job} was decided"
+    twice = {slot: words for slot, words in found.items() if len(words) > 1}
+    assert not twice, f"{job}: slots with several outcomes: {twice}"
+    due = set(range(min(found), max(found) + 1, period))
+    still = open_slots(store, job)
+    assert due - found.keys() <= still, f"{job}: slots without an outcome: {sorted(due - found.keys())}"
+    assert len(done) == len(set(done)), (
+        f"{job}: done twice: {sorted(slot for slot in set(done) if done.count(slot) > 1)}"
+    )
+    ran = {slot for slot, words in found.items() if words == [RAN]}
+    assert set(done) <= ran | still, f"{job}: acted without an outcome: {sorted(set(done) - ran)}"
+    return {word: sum(words == [word] for words in found.values()) for word in (RAN, COLLAPSED, SKIPPED)}
+
+
+def open_slots(store: str, job: str) -> set[int]:
+    """The slot whose claim is open still."""
+    found = [rows.read(cursor) for cursor in url.connect(store).cursors([job])]
+    return {int(row.claim.slot) for row in found if row.claim and row.claim.is_open}
