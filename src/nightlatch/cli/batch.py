@@ -26,16 +26,16 @@ Run a command for each item, and only for those that are unfinished: an xargs th
 
 ITEMS is a file of JSON lines (.jsonl), CSV (.csv; names in its first line) or plain lines, or - for standard
 input (read to its end first). In CMD, {field} becomes the item's field and {} the item as a whole; each word
-stays one word, and no shell looks at it unless --shell is given. The item also comes as JSON on standard input
+stays one word, and no shell sees it without --shell. The item also comes as JSON on standard input
 and in NIGHTLATCH_ITEM, its key in NIGHTLATCH_KEY, and NIGHTLATCH_IDEMPOTENCY_KEY is for an API that knows one.
 
 An item is known by its key in the scope of NAME. Exit code 0 is done, and done for good: whatever the order,
 also when items were added or removed. Any other end is failed, and tried again by --retries and by the next
-start; but codes 64 to 78 without 69 and 75 say that trying is in vain (`nightlatch fail` picks one): such an
-item is set aside until --retry-failed or `nightlatch resolve KEY again --batch NAME`. An item whose command
-exits 76, as `nightlatch once` does, is in doubt: asked again by the next start. Items that were killed from
+start; but codes 64 to 78 without 69 and 75 mean that the failure is permanent (`nightlatch fail` picks one):
+such an item is set aside until --retry-failed or `nightlatch resolve KEY again --batch NAME`. An item whose command
+exits 76, as `nightlatch once` does, is in doubt: the next start runs its command again. Items that were killed from
 outside (SIGKILL), alone or with the whole batch, follow --lost: doubt (they wait for `nightlatch resolve`) or
-again. A key that stands there twice is done once. When most of the last ten items failed in the same way,
+again. A key that occurs twice is done once. When most of the last ten items failed in the same way,
 the batch pauses, unless --max-failures says how many may.
 
 With --publish an item runs in a fresh folder, and is done when its result has landed, through a gate: after a
@@ -74,14 +74,14 @@ def main(argv: list[str]) -> int:
         return _show(batch, args.store, args.json)
     from ..runtime.supervisor.batches.batch import run
 
-    told, summary = run(batch, store=args.store or store_of_run())
-    print(told.line(), file=sys.stderr)
+    verdict, summary = run(batch, store=args.store or store_of_run())
+    print(verdict.line(), file=sys.stderr)
     if args.json:
         from .json_out import print_json
 
-        print_json({"version": 1, "batch": batch.name, "run": told.run, "status": told.status} | summary
-                   | {"exit_code": told.exit_code})  # fmt: skip
-    return told.exit_code
+        print_json({"version": 1, "batch": batch.name, "run": verdict.run, "status": verdict.status} | summary
+                   | {"exit_code": verdict.exit_code})  # fmt: skip
+    return verdict.exit_code
 
 
 def _batch(args: Namespace, command: list[str], argv: list[str]) -> Batch:
@@ -97,14 +97,14 @@ def _batch(args: Namespace, command: list[str], argv: list[str]) -> Batch:
     if not command:
         raise UsageError(f"no command given: nightlatch batch {args.name} ITEMS -- CMD …")
     store = args.store or ""
-    given = args.given(OPTIONS) | ({} if args.j is None else {"jobs": args.j})
+    values = args.present(OPTIONS) | ({} if args.j is None else {"jobs": args.j})
     batch = Batch(
         name=args.name,
         items=args.items,
         command=command,
         json=args.json,
         continued_by=f"nightlatch batch {shlex.join(word.replace(store, without_password(store)) for word in argv)}",
-        **options.read(Batch, given, BATCH, options.as_flag),
+        **options.read(Batch, values, BATCH, options.as_flag),
     ).check()
     if batch.items == "-" or Path(batch.items).is_fifo():
         _keep(batch.items)
@@ -116,8 +116,8 @@ def _batch(args: Namespace, command: list[str], argv: list[str]) -> Batch:
 
 
 def _keep(items: str) -> None:
-    """Of standard input, or of a pipe as in <(seq 9): into a file without a name that becomes standard input. The
-    driver reads it in its own time, and twice."""
+    """Copy standard input, or a pipe such as <(seq 9), to an unnamed file that becomes standard input: the driver reads
+    it at its own pace, and twice."""
     import shutil
     import tempfile
 
@@ -146,7 +146,7 @@ def _show(batch: Batch, store: str | None, as_json: bool) -> int:
     try:
         seen = known(open_reader(store).ledger, batch)
     except NoStore:
-        seen = {}  # nothing was ever done, and to say so makes no store
+        seen = {}  # nothing was ever done; a dry run makes no store
     selection = Selection(reader, seen)
     command, workspaces, count = (
         CommandTemplate(batch.command, shell=batch.shell),
@@ -169,7 +169,7 @@ def _show(batch: Batch, store: str | None, as_json: bool) -> int:
     for bad in selection.bad:
         print(f"nightlatch: {bad}", file=sys.stderr)
     for double in selection.doubles:
-        print(f"nightlatch: line {double.line}: {double.key} stands there more than once", file=sys.stderr)
+        print(f"nightlatch: line {double.line}: {double.key} occurs more than once", file=sys.stderr)
     print(
         f"{count} to do, {selection.skipped} done, {len(selection.in_doubt)} in doubt, {selection.doubled} doubled, "
         f"{len(selection.bad)} unreadable" + (f", {len(selection.aside)} set aside" if selection.aside else ""),

@@ -5,8 +5,13 @@ from __future__ import annotations
 from ..core import advice, statuses
 from ..core.printable import printable
 from ..errors import InDoubt, RunEnded, UsageError
+from ..ledger import open_for
 from ..observe import run_views
+from ..runtime.supervisor.afterwards import lapse
 from ..system import identity
+from .arguments import Parser
+from .json_out import print_json
+from .reading import open_reader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,12 +36,6 @@ def decide(
 ) -> tuple[StoreReader, RunRow, RunRow] | None:
     """Carry out `verb` on the run that the arguments name. Returns the reader and the run before and after; None if
     --json has printed it already."""
-    from ..ledger import open_for
-    from ..runtime.supervisor.afterwards import lapse
-    from .arguments import Parser
-    from .json_out import print_json
-    from .reading import open_reader
-
     parser = Parser(command, purpose, f"  nightlatch {command} 7k3f")
     parser.add_argument("run", metavar="RUN", help="the run, or the beginning of its id")
     parser.add_argument("--json", action="store_true", help="print the run as JSON")

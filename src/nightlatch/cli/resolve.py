@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from .arguments import Namespace
 
 _PURPOSE = """\
-Say what became of what nobody knows about: a run that is in doubt, needs attention or was left behind by its
+Decide the outcome of something in doubt: a run that is in doubt, needs attention or was left behind by its
 holder (lapsed), an effect in doubt (nightlatch once), or an item of a batch that is in doubt or was set aside.
-Look first: only the world outside knows what it did.
+Look first: only the outside world shows what it did.
 
 done     it did its work: no machine does it again
-failed   it did not: whoever names its key next makes another attempt
-again    the same, whatever became of it; a run is pending until then
+failed   it did not: the next start with its key makes another attempt
+again    as failed, whatever it did; a run is pending until then
 
 WHAT is a run, or the beginning of its id, or the key of an effect, an item, or a run that another machine began
 and this one has no record of. If several go by it, the commands that name each are printed. Without an outcome,
-what is known of it and the choices are. Who decided is in the journal. The lease is needed for a moment, of the
+what is known of it and the choices are. The journal records your name. The lease is needed for a moment, of the
 batch or the effect, and of the job for `done`, for a run that has lapsed, and for every run on a git store."""
 
 _EXAMPLES = """\
@@ -50,7 +50,7 @@ _EXAMPLES = """\
 _CHOICES = (
     ("done", "it did its work"),
     ("failed", "it did not, and may be tried again"),
-    ("again", "the same, whatever became of it"),
+    ("again", "the same, whatever it did"),
 )
 
 
@@ -88,7 +88,7 @@ def main(argv: list[str]) -> int:
 
 def _decide(reader: StoreReader, one: OpenDecision, args: Namespace) -> int:
     if not args.outcome:
-        why = printable(one.reason) or "only the world outside knows more"
+        why = printable(one.reason) or "only the outside world shows more"
         choices = [(one.resolve(word), what) for word, what in _CHOICES]
         waiting = sum(other.count for other in open_decisions.items(reader, batch=one.batch)) if one.batch else 0
         if waiting > 1:
@@ -191,14 +191,14 @@ def _decide_run(reader: StoreReader, run: RunRow, args: Namespace) -> int:
     if args.json:
         print_json(facts(decided, decided.status))
     elif args.outcome == decide.DONE:
-        print(f"{title(run)} is succeeded, and its key is done: nobody does it again")
+        print(f"{title(run)} is succeeded, and its key is done: it is not done again")
     else:
         print(f"{title(run)} is {decided.status}; the next attempt: {advice.text(start(reader, decided))}")
     return 0
 
 
 def _ask(sentence: str, choices: list[tuple[Advice, str]], known: dict[str, object] | None) -> int:
-    """Nothing is decided yet. Each choice is a line of its own: a | would be a pipe to a shell."""
+    """Nothing is decided yet. Each choice is on a separate line: a shell would take | for a pipe."""
     if known is not None:
         print_json({**known, "outcomes": list(decide.OUTCOMES)})
         return InDoubt.exit_code

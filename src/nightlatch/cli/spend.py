@@ -17,7 +17,7 @@ While the store is away it is counted, and kept on this machine's disk until the
 def main(argv: list[str]) -> int:
     parser = Parser("spend", _PURPOSE, "  nightlatch spend usd=0.03 tokens=900 calls=1")
     parser.add_argument("amounts", metavar="UNIT=AMOUNT", nargs="+")
-    told = send(do="spend", **budget.amounts(parser.parse_args(argv).amounts))
-    if told.get("kept"):
-        print(f"nightlatch: {told['kept']}", file=sys.stderr)
+    reply = send(do="spend", **budget.amounts(parser.parse_args(argv).amounts))
+    if reply.get("kept"):
+        print(f"nightlatch: {reply['kept']}", file=sys.stderr)
     return 0

@@ -1,7 +1,7 @@
 """Group commit: calls of several threads that come together are written together.
 
-Whoever gets the turn writes all that is queued by then; the others find theirs written when the turn
-comes to them. Nobody waits for company: a call that is alone is written alone.
+The thread that gets the turn writes all that is queued by then; the others find theirs written when the turn
+comes to them. No call waits for others to join: one that is alone is written alone.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ class GroupCommit(Generic[T]):
         self._write = write
         self._mutex = allocate_lock()  # for the two fields below; never held while writing
         self._queue: list[_QueuedWrites[T]] = []
-        self._taken = False  # somebody writes
+        self._taken = False  # a thread writes
 
     def take(self, *whats: T) -> None:
         """Return when they are written, in one commit; raises what that raised."""
         with self._mutex:
             alone = not self._taken
             self._taken = True
-        if alone:  # nobody writes, so nobody waits: no queue is needed
+        if alone:  # no other thread writes or waits: no queue is needed
             try:
                 self._write(whats)
             finally:
@@ -57,7 +57,7 @@ class GroupCommit(Generic[T]):
         call.wake.acquire()
 
     def _leave(self) -> None:
-        """Give the turn to whoever has waited longest."""
+        """Give the turn to the thread that has waited longest."""
         with self._mutex:
             if self._queue:
                 self._queue[0].wake.release()

@@ -51,7 +51,7 @@ WHERE run = :id AND attempt = :attempt
 """
 
 
-_MOMENT = 2.0  # seconds that the run's other bounds may wait for a look at who has cancelled it
+_MOMENT = 2.0  # seconds that the run's other bounds may wait for the read of a cancel request
 
 
 class Writer:
@@ -113,7 +113,7 @@ class Writer:
 
     @property
     def steps(self) -> StepWriter:
-        """The writer of the run's steps, on a chain of their own."""
+        """The writer of the run's steps, on their chain."""
         from .step_log import StepWriter
 
         if self._steps is None:
@@ -180,7 +180,7 @@ class Writer:
         return self._fence.now() / 1000
 
     def cancel_requested(self) -> str | None:
-        """Who asked for the run's end; None if nobody did. Reads one row, and waits for no writer."""
+        """The person that requested the run's end; None: nobody. Reads one row, and waits for no writer."""
         sql = "SELECT cancel FROM {prefix}run WHERE id = :id"
         rows = self._watching.read(sql, patience=_MOMENT, id=self.run.id)
         return rows[0][0] or None if rows else None
@@ -190,7 +190,7 @@ class Writer:
         self._totals = None
         self._fence.advance(lambda seq, head: self._composed(seq, head, batch))
         if any(verb.counts for verb in batch):
-            # From the row itself: a commit that was given up may have landed after all.
+            # From the row itself: an unconfirmed commit may have landed after all.
             totals = self._totals
             self._used = amounts_of(dict(zip(UNITS, totals, strict=True))) if totals else self._fence.look().usage
 
