@@ -90,7 +90,7 @@ def test_a_batch_without_such_items_is_64(sqlite_url, words, hint):
 @pytest.mark.parametrize("words", [["show", "\udcff"], ["runs", "--job", "\udcff"], ["resolve", "\udcff", "done"]])
 def test_a_word_that_is_not_utf8_names_nothing(sqlite_url, words):
     nightlatch(sqlite_url, "run", "x", "--timeout", "1m", "--", "true")
-    assert "not UTF-8" in said(nightlatch(sqlite_url, *words), 64)
+    assert "not valid UTF-8" in said(nightlatch(sqlite_url, *words), 64)
 
 
 def test_looking_at_a_file_that_is_no_store_is_69_and_makes_nothing_beside_it(tmp_path):
@@ -137,7 +137,7 @@ def test_items_that_are_no_csv_or_name_no_program_fail_by_line(sqlite_url, tmp_p
         assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
         assert "items.csv, line " in done.stderr
     (tmp_path / "items.csv").write_bytes(b"cmd,b\rc\xff\n")
-    assert "it is no CSV" in said(nightlatch(sqlite_url, *words), 64)
+    assert "it is not CSV" in said(nightlatch(sqlite_url, *words), 64)
 
 
 @pytest.mark.parametrize("url", ["mysql://x", "sqlite://", "sqlite:///", "sqlite::memory:", "leases.db"])
