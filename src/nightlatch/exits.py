@@ -29,7 +29,13 @@ class Exit(int):
         return "its own" if self < 0 else str(int(self))
 
 
-OWN = Exit(-1, "the command's, when it ran to its end", "run lock", once="the command's, when it certainly did nothing")
+OWN = Exit(
+    -1,
+    "the command's, when it ran to its end",
+    "run lock",
+    once="the command's, when it certainly did nothing",
+    tick="of a run that did not succeed",
+)
 DONE = Exit(
     0,
     "done; also, with a line `skipped`, when the key is done already",
@@ -65,7 +71,8 @@ INPUT_CHANGED = Exit(65, "a key was used again with other input", "once")
 UNREACHABLE = Exit(
     69,
     "the store, or a gate, cannot be reached or used",
-    "run batch once lock lease status runs show logs usage cancel retry resolve audit prune migrate",
+    "run batch once lock lease status runs show logs slots usage pause unpause cancel retry resolve audit prune "
+    "migrate serve tick",
     publish="DST or the store cannot be reached",
     push="the remote or the store cannot be reached",
     gate="the target cannot be reached",
@@ -99,7 +106,7 @@ NEEDS_PERSON = Exit(
     retry="it is in doubt: nightlatch resolve decides",
     resolve="without an outcome: it needs one",
 )
-CONFIG = Exit(78, "bad configuration")
+CONFIG = Exit(78, "bad configuration", "serve tick")
 CANCELLED = Exit(120, "cancelled", "run")
 OVER_BUDGET = Exit(121, "over budget", "run batch")
 STALLED = Exit(122, "stalled", "run")

@@ -27,7 +27,7 @@ def test_items_in_flight_when_the_batch_died_follow_lost(sqlite_url, tmp_path, a
 
 
 @pytest.mark.parametrize("who", ["driver", "supervisor", "warden"])
-def test_whoever_of_them_is_killed_no_item_works_on(sqlite_url, tmp_path, acts, who):
+def test_when_any_of_them_is_killed_no_item_works_on(sqlite_url, tmp_path, acts, who):
     items = jsonl(tmp_path, *ids(1, 2))
     mark, script = os.urandom(8).hex(), 'echo "$1" >> "$0"; sleep 600'
     words = ("batch", "b", items, "--key", "{id}", "-j", "2", "--", "sh", "-c", script, str(acts), "{id}")

@@ -44,7 +44,7 @@ def wait(pid: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def told(reading: int) -> int:
+def last_reported(reading: int) -> int:
     """How many acknowledgements came through the pipe before its writer was gone."""
     content = b""
     while more := os.read(reading, 65536):
@@ -95,7 +95,7 @@ def test_kill_9_loses_nothing_that_was_acknowledged(ledger_url):
         time.sleep(chance.random() * 0.02)
         os.kill(pid, signal.SIGKILL)
         assert wait(pid) == -signal.SIGKILL
-        acknowledged[key] = told(reading) + before
+        acknowledged[key] = last_reported(reading) + before
 
     book = ledger.open_for(ledger_url)
     for key, run in run_of.items():

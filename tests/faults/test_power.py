@@ -91,7 +91,7 @@ def test_nothing_is_flushed_where_nothing_was_written(disk, sqlite_url):
 
 
 def test_a_checkpoint_between_a_commit_and_its_flush_loses_nothing(disk, sqlite_url):
-    """The log begins anew then: what was committed stands in the database, flushed by the checkpoint."""
+    """The log starts again then: what was committed is in the database, flushed by the checkpoint."""
     book, other = ledger.open_for(sqlite_url), ledger.open_for(sqlite_url)
     run = book.open_run("job", "k", command="true", host="here")
     writer = book.seal(run.id, token=1, grant="g", holder=ME)
@@ -126,7 +126,7 @@ def test_a_log_that_could_not_be_flushed_is_not_trusted_again(sqlite_url, monkey
 
 
 def test_others_write_while_one_flushes(sqlite_url, monkeypatch):
-    """The lock that writers queue for is free by then: a slow disk holds up nobody but who asked for it."""
+    """The lock that writers queue for is free by then: a slow disk delays only the writer that waits for it."""
     book, other = ledger.open_for(sqlite_url), ledger.open_for(sqlite_url)
     flush, seen = durable.flush, []
 

@@ -1,4 +1,4 @@
-"""What an attempt writes to its run, entries and usage, and who may. On both databases."""
+"""What an attempt writes to its run, entries and usage, and which attempt may. On both databases."""
 
 from __future__ import annotations
 
@@ -144,6 +144,6 @@ def test_usage_by_job_and_day_and_without_the_run_that_asks(book):
         ("job", today, 1.0), ("other", today, 2.0),
     ]  # fmt: skip
     assert [(used.job, used.day, used.usd, used.tokens) for used in book.usage("job")] == [("job", "", 1.0, 5)]
-    assert book.usage(since=time.time() + 5) == []
+    assert book.usage(since=time.time() + 86400) == []  # whole days
     with pytest.raises(UsageError):
         book.used("job", "euro", "day")

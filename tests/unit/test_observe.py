@@ -268,8 +268,8 @@ def of_a_screen(source: str) -> set[str]:
             case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
                 module = getattr(node, "module", None) or ""
                 names |= {part for alias in aliases for part in (*module.split("."), *alias.name.split("."))}
-            case ast.FormattedValue(format_spec=ast.JoinedStr()):
-                names.add("width")  # {name:<9}
+            case ast.FormattedValue(format_spec=ast.JoinedStr() as spec) if ast.unparse(spec)[2:3] not in ",.":
+                names.add("width")  # {name:<9}, but not {usd:,.2f}
             case ast.Constant(value=str(text)) if "\x1b" in text:
                 names.add("ESCAPE")
     return names & OF_A_SCREEN

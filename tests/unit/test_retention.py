@@ -82,7 +82,7 @@ def test_a_prune_that_runs_out_of_time_says_so_and_the_next_one_goes_on(book, mo
     assert book.prune(5, "ann").complete and not list(book.runs()) and not book.verify().breaks
 
 
-def test_usage_is_kept_for_a_month_whatever_is_pruned(book, monkeypatch):
+def test_reports_of_usage_are_kept_for_a_month_and_their_sums_for_good(book, monkeypatch):
     run = book.open_run("job", "k")
     writer = book.seal(run.id, token=1, grant="g", holder=ME)
     writer.usage(usd=2)
@@ -93,4 +93,5 @@ def test_usage_is_kept_for_a_month_whatever_is_pruned(book, monkeypatch):
         assert book.run(run.id) is None and [used.usd for used in book.usage("job")] == [2.0]
     aged(book, monkeypatch, 33 * 86400)
     book.prune(86400, "ann")
-    assert book.usage("job") == []
+    assert book._tables.read("SELECT run FROM {prefix}usage") == []
+    assert [used.usd for used in book.usage("job")] == [2.0]

@@ -207,10 +207,13 @@ def test_a_slot_that_ran_before_the_row_was_set_back_is_passed() -> None:
 
 def test_equal_neighbours_are_one_growing_record() -> None:
     one = SlotRecord(first=1.0, last=2.0, count=2, outcome=SKIPPED, reason="overlap")
-    holding = row(records=(one,))
+    holding = row(records=(one,), slot=2.0)
     (grown,) = holding.with_records(SlotRecord(first=3.0, last=3.0, outcome=SKIPPED, reason="overlap"))
     assert (grown.first, grown.last, grown.count) == (1.0, 3.0, 3)
     other = SlotRecord(first=3.0, last=3.0, outcome=SKIPPED, reason="late")
     assert holding.with_records(other) == (other,)
     assert holding.with_records(other, keep=50) == (one, other)
     assert holding.with_records() == (one,)
+    claimed = replace(holding, slot=2.5)  # the slot between them is claimed
+    again = replace(one, first=3.0, last=3.0, count=1)
+    assert claimed.with_records(again) == (again,)

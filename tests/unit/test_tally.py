@@ -7,9 +7,10 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from nightlatch.ledger import tally
 from nightlatch.ledger.records import USED
 from nightlatch.system import clock, zone
-from tests.support.ledgers import begun
+from tests.support.ledgers import ME, begun
 
 
 def used(book, job="job", besides=None):
@@ -64,6 +65,71 @@ def test_a_report_says_what_it_is_about(book):
     (row,) = map(USED.read, book._tables.read(f"SELECT {USED.names} FROM {{prefix}}usage"))
     assert (row.model, row.kind, row.source, row.item, row.tag) == ("large", "input", "report", "a", "site=x")
     assert (row.attempt, row.amounts.tokens, row.run) == (1, 5, writer.run.id)
+
+
+def rows(book, *by):
+    return [
+        (*(getattr(row, name) for name in by), row.attempts, row.runs, row.items, row.amounts.usd)
+        for row in tally.report(book._tables, by)
+    ]
+
+
+def test_attempts_and_runs_are_counted_by_how_they_ended(book):
+    writer = begun(book, 1)
+    writer.progress(3, 5)
+    writer.usage({"model": "large", "tag": "site=a"}, usd=1)
+    writer.usage({"model": "small", "tag": "site=b"}, usd=0.25)
+    assert rows(book, "status") == [("running", 0, 0, 0, 1.25)]
+    writer.finish("failed", elapsed=2.5, again_at=time.time())  # another try follows
+    second = begun(book, 2)
+    second.usage({"model": "large"}, usd=2)
+    third = begun(book, 3)  # takes it over
+    third.finish("succeeded", elapsed=1)
+    assert rows(book, "status") == [("failed", 1, 0, 3, 1.25), ("lost", 1, 0, 0, 2.0), ("succeeded", 1, 1, 0, 0)]
+    assert rows(book, "model") == [("", 3, 1, 3, 0), ("large", 0, 0, 0, 3.0), ("small", 0, 0, 0, 0.25)]
+    assert rows(book, "tag") == [("", 3, 1, 3, 2.0), ("site=a", 0, 0, 0, 1.0), ("site=b", 0, 0, 0, 0.25)]
+    assert rows(book, "host", "job") == [("here", "job", 3, 1, 3, 3.25)]
+    assert rows(book) == [(3, 1, 3, 3.25)]
+    assert tally.report(book._tables, (), job="other") == []
+    (failed,) = [row for row in tally.report(book._tables, ("status",)) if row.status == "failed"]
+    assert failed.elapsed == 2.5
+
+
+def test_runs_inside_a_run_are_counted(book):
+    outer = begun(book)
+    nested = book.nested_runs(outer.run)
+    for key in "ab":
+        inner = nested.begin(key, ME)
+        nested.commit([inner.ending("succeeded", reason="", elapsed=0.5)])
+    both = [nested.begin(key, ME) for key in "cd"]
+    nested.commit([inner.ending("failed", reason="no", elapsed=0.5) for inner in both])
+    assert rows(book, "status") == [("failed", 2, 2, 0, 0), ("succeeded", 2, 2, 0, 0)]
+
+
+def test_more_than_two_hundred_tags_of_a_day_are_one(book, monkeypatch):
+    monkeypatch.setattr(tally, "MOST_TAGS", 3)
+    for number in (1, 2):
+        writer = begun(book, number, key=str(number))
+        for site in range(4):
+            writer.usage({"tag": f"site={site + number}"}, usd=1)
+        writer.finish("succeeded")
+    assert [(tag, usd) for tag, *_, usd in rows(book, "tag")] == [
+        ("", 0), ("other", 3.0), ("site=1", 1.0), ("site=2", 2.0), ("site=3", 2.0),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["UTC", "+05:45", "-03:30", "Asia/Tokyo", "Europe/Berlin"])
+def test_a_day_is_the_same_however_it_is_found(monkeypatch, name):
+    moments = [1_780_000_000_000 + hour * 3_600_000 for hour in range(0, 24 * 400, 5)]
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        shown = zone.find(name)
+        for ms in moments:
+            assert zone.day(name, ms) == datetime.fromtimestamp(ms / 1000, shown).date().isoformat()
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 
 from .. import exits
+from ..config import place
 from ..core import advice
 from ..errors import UsageError
 
@@ -89,6 +90,7 @@ class Parser:
         self._purpose, self._examples = purpose, examples
         self._arguments: list[_Argument] = []
         self.add_argument("--store", metavar="URL", help="where leases are kept (default: $NIGHTLATCH_STORE)")
+        self.add_argument("--config", metavar="FILE", help="nightlatch.toml (default: the nearest one, from here up)")
 
     def add_argument(self, name: str, **how: Any) -> None:
         """As argparse's: metavar, default, type, action (store_true, append), nargs (?, +, *), choices, help; and
@@ -132,6 +134,7 @@ class Parser:
                     raise UsageError(f"unknown option {name}{_nearest(name, options)}")
                 values[argument.dest] = self._option(argument, text if equals else None, rest, values[argument.dest])
         advice.about(str(values["store"] or ""))
+        place.choose(str(values["config"] or ""))
         self._place(words, values)
         return Namespace(**values)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from ..core import advice, statuses
 from ..core.printable import printable
 from ..ledger.ledger import Ledger
-from .decisions import decide, title
+from ..observe.run_views import facts
+from .decisions import decide, named_run, title
+from .json_out import print_json
 
 _PURPOSE = """\
 Ask for the end of a run, from any machine that shares its ledger.
@@ -16,10 +18,11 @@ with 120. The key is not done: the next start makes another attempt. Asking twic
 
 
 def main(argv: list[str]) -> int:
-    found = decide("cancel", _PURPOSE, argv, Ledger.request_cancel)
-    if found is None:
+    args, reader, run = named_run("cancel", _PURPOSE, argv)
+    cancelled = decide(reader, run, Ledger.request_cancel)
+    if args.json:
+        print_json(facts(cancelled, cancelled.status))
         return 0
-    _, run, cancelled = found
     if cancelled.status == statuses.RUNNING:
         print(
             f"{title(run)} is asked to end: {printable(str(cancelled.holder))} finds the request within seconds, and "

@@ -10,7 +10,6 @@ from ..observe import run_views
 from ..runtime.supervisor.afterwards import lapse
 from ..system import identity
 from .arguments import Parser
-from .json_out import print_json
 from .reading import open_reader
 
 TYPE_CHECKING = False
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
     from ..ledger.records import RunRow
     from ..observe.reader import StoreReader
+    from .arguments import Namespace
 
 
 def current_user() -> str:
@@ -31,11 +31,8 @@ def title(run: RunRow) -> str:
     return printable(run_views.title(run))
 
 
-def decide(
-    command: str, purpose: str, argv: list[str], verb: Callable[[Ledger, str, str], RunRow]
-) -> tuple[StoreReader, RunRow, RunRow] | None:
-    """Carry out `verb` on the run that the arguments name. Returns the reader and the run before and after; None if
-    --json has printed it already."""
+def named_run(command: str, purpose: str, argv: list[str]) -> tuple[Namespace, StoreReader, RunRow]:
+    """The arguments, and the run that they name."""
     parser = Parser(command, purpose, f"  nightlatch {command} 7k3f")
     parser.add_argument("run", metavar="RUN", help="the run, or the beginning of its id")
     parser.add_argument("--json", action="store_true", help="print the run as JSON")
@@ -48,13 +45,14 @@ def decide(
             f"{title(run)} has lapsed: its holder {run.holder} is gone, and it may have acted. Look, then: "
             f"{advice.command('resolve', run.id)}"
         )
+    return args, reader, run
+
+
+def decide(reader: StoreReader, run: RunRow, verb: Callable[[Ledger, str, str], RunRow]) -> RunRow:
+    """The run after `verb`. What cannot be decided is 76 if it needs another decision, else 64."""
     try:
-        decided = verb(open_for(reader.url), run.id, current_user())
+        return verb(open_for(reader.url), run.id, current_user())
     except RunEnded as ended:
         if statuses.needs_person(ended.run.status):
             raise
         raise UsageError(str(ended)) from None
-    if args.json:
-        print_json(run_views.facts(decided, decided.status))
-        return None
-    return reader, run, decided

@@ -19,6 +19,8 @@ COMMANDS = {
     "run": "run a command once for its key, within bounds, recorded",
     "batch": "run a command for each item, and only for those that are unfinished (an xargs to run again)",
     "once": "do something to the outside world once: after a crash never repeated unasked",
+    "serve": "start the jobs of nightlatch.toml when they are due, on any number of machines",
+    "tick": "start what is due now, and wait for it (for cron and CI)",
     "progress": "inside a run: report how far it is",
     "spend": "inside a run: report what was used",
     "fail": "inside a run: say what it failed of, and whether trying again may help",
@@ -26,10 +28,13 @@ COMMANDS = {
     "runs": "list the runs, by job, status and time",
     "show": "one run: timeline, attempts, refusals, usage, the end of its output",
     "logs": "what a run's command printed; -f follows",
+    "slots": "what became of every due time; skip one, or set a job's slots right after a wrong clock",
     "usage": "what was used, by job or by day",
     "cancel": "end a run, from any machine that shares the store",
     "retry": "allow another attempt of a run",
     "resolve": "decide the outcome of a run, an effect or an item in doubt: done, failed or again",
+    "pause": "have a job's slots skipped until somebody ends that",
+    "unpause": "end a job's pause; it goes on with its next slot",
     "lock": "run a command while holding a lease (flock with a fencing token)",
     "lease": "acquire, renew, release, show, list or raise a lease from a script",
     "publish": "replace a file, a folder or an object, if the lease is still yours",
@@ -55,7 +60,9 @@ commands:
 
 options:
   --store URL   {stores}
-                default: $NIGHTLATCH_STORE, else a file of this user
+                default: $NIGHTLATCH_STORE, else the one that nightlatch.toml names, else a file of this user
+  --config FILE nightlatch.toml; default: $NIGHTLATCH_CONFIG, else the nearest one from this folder up,
+                else the user's
   --version     print the version
   -h, --help    this text; nightlatch COMMAND --help for a command's
 
@@ -168,9 +175,9 @@ def _split(argv: list[str]) -> tuple[list[str], str | None, list[str]]:
     options: list[str] = []
     words = iter(enumerate(argv))
     for index, word in words:
-        if word in ("--store",):
+        if word in ("--store", "--config"):
             options += [word, *(value for _, value in [next(words, (0, ""))])]
-        elif word.startswith("--store=") or word in ("-h", "--help", "--version"):
+        elif word.startswith(("--store=", "--config=")) or word in ("-h", "--help", "--version"):
             options.append(word)
         elif word.startswith("-"):
             raise _unknown(word)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sys
 
+from ..config import place
 from ..core import advice, duration, options, statuses
 from ..core.job import Job, unpack
 from ..core.options import RUN
 from ..core.target import Command, Function
 from ..errors import Busy, Error, InDoubt, Stop, UsageError
 from ..runtime.shared import verdict
-from ..runtime.shared.job import now, read
+from ..runtime.shared.job import go_home, now, read
 from .arguments import Parser, split_command
 from .in_run import store_of_run
 
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from .arguments import Namespace
 
 _PURPOSE = """\
-Run a command once for its key, within bounds, recorded.
+Run a command once for its key, within bounds, recorded; or, without one, a job of nightlatch.toml, where these
+options go before what the file says.
 
 Only one run of NAME works at a time, on every machine that shares the store. A key that is done is not
 done again (`skipped`, exit 0). The command is ended from outside when its time, its progress or its
@@ -34,6 +36,8 @@ OPTIONS = options.rows(Job, RUN)
 _EXAMPLES = """\
   nightlatch run articles --timeout 30m -- claude -p "$(cat prompt.md)"
   nightlatch run articles --slot '0 2 * * *' -- ./articles.sh       # late and doubled firings agree on one slot
+  nightlatch run articles                                           # as nightlatch.toml has it
+  nightlatch run articles --slot last --timeout 2h
   nightlatch run report --key "$(nightlatch key sales 2026-11)" -- ./report.sh
   nightlatch run crawl --stall 10m --progress ./out -- ./crawl.sh
   nightlatch run site --workspace git --publish git -- claude -p 'Write the next article and commit it'
@@ -44,7 +48,7 @@ _EXAMPLES = """\
 def main(argv: list[str]) -> int:
     ours, command = split_command(argv)
     parser = Parser("run", _PURPOSE, _EXAMPLES)
-    parser.usage = "nightlatch run NAME [options] -- CMD …"
+    parser.usage = "nightlatch run NAME [options] [-- CMD …]"
     parser.add_argument("name", metavar="NAME", help="the job; its runs exclude each other")
     parser.add_options(OPTIONS.values())
     parser.add_argument("--verdict", metavar="FILE", help="write how it ended, or why it did not begin, as JSON")
@@ -62,25 +66,28 @@ def _run(args: Namespace, command: list[str]) -> int:
         raise UsageError(f"--verdict {args.verdict}: there is no such folder, or it cannot be written to")
     if args.verdict and os.path.isdir(args.verdict):
         raise UsageError(f"--verdict {args.verdict}: that is a folder; name a file")
+    verdict_file = args.verdict and os.path.abspath(args.verdict)  # a configured job changes the folder
     key = args.key or ""
     try:
         job = _job(args, command)
         key = job.key
         if args.dry_run:
-            return _rehearse(job, args) if isinstance(job.target, Function) else _say(job, args.store)
-        from ..runtime.supervisor.run.tries import run
+            return (
+                _rehearse(job, args.store, verdict_file) if isinstance(job.target, Function) else _say(job, args.store)
+            )
+        from ..runtime.supervisor.start import start
 
-        ended = run(job, store=args.store or store_of_run(), report=_print)
+        ended = start(job, store=args.store or store_of_run(), report=_print)
     except (Error, Stop) as error:
-        if args.verdict:
-            verdict.write_error(args.verdict, args.name, key, error)
+        if verdict_file:
+            verdict.write_error(verdict_file, args.name, key, error)
         if not isinstance(error, Busy) or not args.held_ok:
             raise
         if sys.stderr.isatty():  # cron mails whatever is printed
             print(f"nightlatch: {error}", file=sys.stderr)
         return 0
-    if args.verdict:
-        verdict.write(args.verdict, ended)
+    if verdict_file:
+        verdict.write(verdict_file, ended)
     _print(ended)
     if (statuses.needs_person(ended.status) or ended.exit_code == InDoubt.exit_code) and ended.run:
         print(f"nightlatch: it needs your decision: {advice.command('show', ended.run)}", file=sys.stderr)
@@ -98,6 +105,10 @@ def _job(args: Namespace, command: list[str]) -> Job:
         with open(args.packed, encoding="utf-8") as file:
             return now(unpack(json.load(file)))
     values = args.present(OPTIONS)
+    if not command and (config := place.find()):
+        from .configured import configured
+
+        return configured(config, args.name, values)
     job = now(read(args.name, Command(words=tuple(command)), values, RUN))
     if "timeout" not in values and not args.dry_run:
         bound = OPTIONS["timeout"].written
@@ -105,13 +116,13 @@ def _job(args: Namespace, command: list[str]) -> Job:
     return job
 
 
-def _rehearse(job: Job, args: Namespace) -> int:
+def _rehearse(job: Job, store: str | None, verdict_file: str) -> int:
     """A Python job is run for its effects to be found, none of which is done."""
     from ..runtime.supervisor.dry_run import dry_run
 
-    plan = dry_run(job, store=args.store or store_of_run())
-    if args.verdict:
-        verdict.write(args.verdict, plan)
+    plan = dry_run(job, store=store or store_of_run())
+    if verdict_file:
+        verdict.write(verdict_file, plan)
     if plan.reason:
         print(f"nightlatch: {plan.reason}", file=sys.stderr)
     print(f"nightlatch: {plan.summary()}. Look: {advice.command('show', job.name, '--plan')}", file=sys.stderr)
@@ -124,7 +135,7 @@ def _say(job: Job, store: str | None) -> int:
     from .reading import existing
 
     try:
-        key = Preflight(job, existing(store)).look_only()
+        key = Preflight(job, go_home(job, existing(store))).look_only()
     except NoStore:
         key = job.key  # nothing was ever done
     except Error as error:

@@ -63,6 +63,11 @@ def _show(seen: Overview, since: str) -> None:
     shown = {name: group.runs[: _SHOWN[name]] for name, group in groups.items()}
     # Together, so that columns align.
     lines = iter(run_table.lines([run for runs in shown.values() for run in runs], first))
+    if seen.overdue:
+        print(screen.paint(f"overdue ({len(seen.overdue)})", screen.BOLD))
+        for row in seen.overdue[: _SHOWN["needs you"]]:
+            print(f"  {row.job}: due {screen.moment(row.next_due)}, and no machine has claimed it: nightlatch serve")
+        print()
     for number, (name, group) in enumerate(groups.items()):
         others = len(besides) if name == "needs you" else 0
         count = f"{len(group.runs) + others}{'+' if group.capped else ''}"

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from ..errors import BadOption, UsageError
 from . import breaker, budget, options
-from .job import LOST_POLICIES, METERS, metering_of
+from .job import GATEWAY, LOST_POLICIES, METERS, Job, metering_of
 from .options import BATCH, as_flag
+from .target import Each
 from .value import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from .budget import Cap
     from .options import Names
 
@@ -87,3 +90,37 @@ class Batch:
     def definition(self) -> str:
         """What the batch is, as text to be hashed (see `Job.definition`)."""
         return options.definition(self, items=self.items, command=tuple(self.command))
+
+    def job(self, interpreter: str, **more: Any) -> Job:
+        """The run of this batch, whose command is the driver. `more`: options that only a job has."""
+        from json import dumps
+
+        facts = {"name": self.name, "items": self.items, "command": self.command, "continued_by": self.continued_by}
+        packed = dumps(facts | {"options": options.changed(self)})
+        target = Each(
+            name=self.name,
+            command=tuple(self.command),
+            batch=packed,
+            defined_as=self.definition(),
+            interpreter=interpreter,
+        )
+        # The driver reports what is in an item's output.
+        meter = GATEWAY if self.metered_by == GATEWAY else "report" if self.metered_by else ""
+        return Job(
+            name=self.name,
+            target=target,
+            timeout=None,
+            lost="again",
+            budget=self.own_caps,
+            meter=meter,
+            pass_store=self.pass_store,
+            **more,
+        )
+
+
+def unpack(target: Each) -> Batch:
+    """The batch that a job's target was made from."""
+    from json import loads
+
+    facts = loads(target.batch)
+    return Batch(**options.restored(facts.pop("options")), **facts)

@@ -17,11 +17,12 @@ from .value import replace, value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
     from .budget import Cap
     from .options import Names
-    from .target import Command, Function
+    from .target import Command, Each, Function
 
 BY_HAND = "by-hand-"  # how the key of a run without one begins
 LOST_POLICIES = ("again", "doubt")
@@ -32,7 +33,7 @@ SKIP, QUEUE, CANCEL = OVERLAPS = ("skip", "queue", "cancel")  # what a slot beco
 ONE, NONE = CATCH_UPS = ("one", "none")  # what becomes of missed slots: one run of the newest, or none
 
 _VERSION = 2  # of a packed job
-_FACTS = ("name", "due", "missed", "since", "defined_as")  # of it that are not options
+_FACTS = ("name", "due", "missed", "since", "file", "defined_as")  # of it that are not options
 _LONGEST_KEY = 1000
 
 
@@ -41,10 +42,11 @@ class Job:
     """What to run, under which name and key, and within which bounds. Times are seconds."""
 
     name: str
-    target: Command | Function
+    target: Command | Function | Each
     due: str = ""  # the slot this start is for
     missed: int = 0  # how many older slots are made up for by this start
     since: str = ""  # the last slot that succeeded
+    file: str = ""  # the nightlatch.toml that it is in: its paths start at that file
     defined_as: str = ""  # what it is, where the file that says so has other words; "": its target and options
 
     schedule: tuple[str, ...] = options.texts(
@@ -126,43 +128,51 @@ class Job:
         `name`: how the front end writes an option."""
         check_name(self.name)
         if not self.command:
-            raise UsageError(f"there is no command to run: nightlatch run {self.name} -- CMD …")
+            raise UsageError(
+                f"there is no command to run: nightlatch run {self.name} -- CMD …, or add [jobs.{self.name}] to "
+                f"nightlatch.toml"
+            )
+        for mistake in self.mistakes(name):
+            raise mistake
+        return self
+
+    def mistakes(self, name: Names) -> Iterator[BadOption]:
+        """Every reason why its options do not fit together."""
         if len(self.key) > _LONGEST_KEY or self.key != self.key.encode(errors="replace").decode():
-            raise BadOption(f"{self.key[:200]!r} cannot be a key: use up to {_LONGEST_KEY} characters, in UTF-8", "key")
+            yield BadOption(f"{self.key[:200]!r} cannot be a key: use up to {_LONGEST_KEY} characters, in UTF-8", "key")
         if self.slot and self.key and self.key != self.due:
-            raise BadOption(f"{name('slot')} makes the key itself: drop {name('key')}", "key")
+            yield BadOption(f"{name('slot')} makes the key itself: drop {name('key')}", "key")
         if self.tz and not (self.slot or self.schedule):
-            raise BadOption(f"{name('tz')} is the time zone of a schedule: add {name('slot', 'WHEN')}", "tz")
+            yield BadOption(f"{name('tz')} is the time zone of a schedule: add {name('slot', 'WHEN')}", "tz")
         if self.new and (self.key or self.slot):
-            raise BadOption(
+            yield BadOption(
                 f"{name('new')} is for a run without a key: drop it, or drop {name('key')} and {name('slot')}", "new"
             )
         if self.ttl is not None and self.ttl < MINIMUM_TTL:
-            raise BadOption(f"{name('ttl')}: use at least {duration.show(MINIMUM_TTL)}, to renew it in time", "ttl")
+            yield BadOption(f"{name('ttl')}: use at least {duration.show(MINIMUM_TTL)}, to renew it in time", "ttl")
         if self.stall is not None and not self.progress:
-            raise BadOption(
+            yield BadOption(
                 f"{name('stall')} needs a source of progress: add {name('progress', REPORT)} (the command calls "
                 f"`nightlatch progress`), or {name('progress', 'PATH')} (a file or folder that changes as the work "
                 f"goes on)",
                 "stall",
             )
-        self._check_results(name)
-        return self
+        yield from self._mistakes_of_results(name)
 
-    def _check_results(self, name: Names) -> None:
+    def _mistakes_of_results(self, name: Names) -> Iterator[BadOption]:
         kind = self.workspace.partition(":")[0]
         if kind not in ("", "scratch", "git") or self.workspace.startswith("scratch:"):
-            raise BadOption(
+            yield BadOption(
                 f"{name('workspace')} {self.workspace!r} is neither scratch, git nor git:URL#branch", "workspace"
             )
         if self.publish and not kind:
-            raise BadOption(
+            yield BadOption(
                 f"{name('publish')} takes from a workspace: add {name('workspace', 'scratch')} (an empty folder) or "
                 f"{name('workspace', 'git')}",
                 "publish",
             )
         if "git" in self.publish and kind != "git":
-            raise BadOption(
+            yield BadOption(
                 f"{name('publish', 'git')} pushes what is committed in a clone: add {name('workspace', 'git')}",
                 "publish",
             )

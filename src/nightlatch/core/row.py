@@ -140,8 +140,9 @@ class Row:
         are in the ledger by then; `keep` of them stay, where ledgers are apart."""
         if not new:
             return self.records
-        last = self.records[-1:]
-        grown = last[0].grown(new[0]) if last else None
+        last = self.records[-1] if self.records else None
+        # A slot between them that is claimed, or ran before a set-back: then the row is past the last.
+        grown = last.grown(new[0]) if last and last.last == self.slot else None
         if grown:
             return (*self.records[:-1], grown, *new[1:])[-max(keep, len(new)) :]
         return (*self.records, *new)[-max(keep, len(new)) :]

@@ -1,4 +1,4 @@
-"""What a job runs: a command, or a function of Python."""
+"""What a job runs: a command, a function of Python, or a command for each of many items."""
 
 from __future__ import annotations
 
@@ -53,16 +53,40 @@ class Function:
         return "python", self.where.rpartition("/")[2]
 
 
-TARGETS = {"command": Command, "python": Function}
+@value(frozen=True, kw_only=True)
+class Each:
+    """A command for each item of a batch: what is started is the driver."""
+
+    name: str  # of the batch
+    command: tuple[str, ...]
+    batch: str  # a JSON object: the batch, as core/batch.py packs it
+    defined_as: str
+    interpreter: str
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        driver = "nightlatch.runtime.child.batches.driver"
+        return self.interpreter, "-P", "-m", driver, self.name, "--", *self.command
+
+    @property
+    def shown(self) -> str:
+        return f"batch {self.name} -- {' '.join(self.command)}"
+
+    @property
+    def definition(self) -> tuple[str, ...]:
+        return "batch", self.defined_as
 
 
-def pack(target: Command | Function) -> dict[str, Any]:
+TARGETS = {"command": Command, "python": Function, "batch": Each}  # kind → what a job of it runs
+
+
+def pack(target: Command | Function | Each) -> dict[str, Any]:
     return {target.definition[0]: {**target.__dict__}}
 
 
-def unpack(packed: dict[str, Any]) -> Command | Function:
+def unpack(packed: dict[str, Any]) -> Command | Function | Each:
     ((kind, facts),) = packed.items()
-    made: Command | Function = TARGETS[kind](
+    made: Command | Function | Each = TARGETS[kind](
         **{name: tuple(fact) if isinstance(fact, list) else fact for name, fact in facts.items()}
     )
     return made

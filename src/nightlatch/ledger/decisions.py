@@ -113,7 +113,9 @@ def retry(tables: Tables, run: RunRow, by: str) -> RunRow | None:
         raise RunEnded(f"{title(run)} succeeded: to do it once more, {advice.command('run', rest='… --again')}", run)
     if run.status == statuses.RUNNING:
         raise RunEnded(f"{title(run)} is running, by {run.holder}", run)
-    return run if run.status == statuses.PENDING else change(tables, run, statuses.PENDING, kinds.RETRIED, by=by)
+    if run.status == statuses.PENDING:
+        return run
+    return change(tables, run, statuses.PENDING, kinds.RETRIED, by=by, attempt=run.attempt)
 
 
 def attention(tables: Tables, run: RunRow, reason: str, by: str) -> RunRow | None:

@@ -8,7 +8,7 @@ here cannot be written. A field may be added to a kind. One that is renamed stay
 from __future__ import annotations
 
 from ..core.effects import BEGUN, DONE, FAILED, IN_DOUBT, SET_ASIDE
-from ..core.units import UNITS
+from ..core.units import METERED, UNITS
 from .chain import pack
 
 TYPE_CHECKING = False
@@ -19,6 +19,11 @@ ROWS: dict[str, EntryKind] = {}
 
 RUN, JOB, STEPS = "run", "job", "steps"  # chains
 ITEMS, EFFECT = "items", "effect"  # what else than a run an entry may tell of
+
+# For SQL: what happens rarely, in the words of the partial index `journal_rare`, which is used for nothing else.
+RARE = """kind NOT IN ('opened', 'started', 'ended', 'progress', 'usage',
+  'steps', 'effect', 'effect-begun', 'effect-done', 'step-begun', 'step-done', 'input', 'workspace', 'publishing',
+  'published', 'batch', 'lent')"""
 
 _LINK = "run seq head"  # on a job's chain: the head of the run's chain then
 _DECIDED = f"{_LINK} was status reason by cancel"
@@ -129,17 +134,22 @@ USAGE = EntryKind(
     "used" + "".join(f"[ {unit}={{{unit}}}]" for unit in UNITS) + "[ for {item}][, model {model}]",
     tells=RUN, often=True, run=" ".join(UNITS) + " model kind source item tag agent id",
 )  # fmt: skip
+NOTED = EntryKind(
+    "noted", "it reported" + "".join(f"[ {unit}={{{unit}}}]" for unit in METERED) + ", which the gateway has counted",
+    run=" ".join(METERED),
+)  # fmt: skip
 
 # ── what people decide of a run, and observers see ──
 
 OPENED_AGAIN = EntryKind("opened-again", "opened again[ on {host}]; it was {was} before", job=f"{_DECIDED} host")
 CANCEL_REQUESTED = EntryKind("cancel-requested", "{by} asked for its end", job="run by")
+BUDGET = EntryKind("budget", "{by} set its budget to {caps}", job="run caps by")
 CANCELLED = EntryKind("cancelled", "{by} cancelled it", job=_DECIDED)
 RESOLVED = EntryKind("resolved", "{by} resolved it as {status}", job=_DECIDED)
 RESOLVED_ELSEWHERE = EntryKind(
     "resolved-elsewhere", "{by} decided about {key}, which another machine began: {outcome}", job="key outcome by"
 )
-RETRIED = EntryKind("retried", "{by} allowed another attempt", job=_DECIDED)
+RETRIED = EntryKind("retried", "{by} allowed another attempt", job=f"{_DECIDED} attempt")
 NEEDS_ATTENTION = EntryKind("needs-attention", "needs your attention: {reason}", job=_DECIDED)
 UNSEALED = EntryKind("unsealed", "not taken over by {by}: {reason}", job="run reason by")
 REFUSED = EntryKind(

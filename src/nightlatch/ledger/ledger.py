@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..core import advice, statuses
 from ..errors import RunEnded, StaleToken, StoreUnreachable, UsageError
 from ..system import clock
-from . import decisions, kinds, opening, sealing, step_chain, tally
+from . import budgets, decisions, kinds, opening, sealing, step_chain, tally
 from .chain import job_chain
 from .records import ATTEMPT, ENTRY, RUN
 from .tables import Tables
@@ -29,12 +29,16 @@ if TYPE_CHECKING:
     from .step_log import StepLog, StepWriter
     from .writer import Writer
 
+_MOMENT = 2.0  # seconds that a supervisor waits for a look
 _SHORT = 4  # characters that a run may be named by
 _RUN = f"SELECT {RUN.names} FROM {{prefix}}run WHERE id = :id"
 _BEGINNING = f"SELECT {RUN.names} FROM {{prefix}}run WHERE id LIKE :beginning ORDER BY id LIMIT 2"
 _NEWEST = f"SELECT {RUN.names} FROM {{prefix}}run WHERE job = :job AND parent = '' ORDER BY changed DESC, id LIMIT 1"
 _HANDLED = f"SELECT {RUN.names} FROM {{prefix}}run WHERE changed >= :since AND grant_id = :grant AND id <> :id"
 _LAST = f"SELECT {ENTRY.names} FROM {{prefix}}journal WHERE chain = :chain AND kind = :kind ORDER BY seq DESC LIMIT 1"
+_LATEST = (
+    f"SELECT {ENTRY.names} FROM {{prefix}}journal WHERE chain = :chain AND kind = :kind ORDER BY seq DESC LIMIT 50"
+)
 _LINKED = f"SELECT {ENTRY.names} FROM {{prefix}}journal WHERE chain = :chain AND seq = :seq"
 
 
@@ -191,6 +195,14 @@ class Ledger:
         """Ask for a run's end. What has not begun is cancelled at once; a running one's holder finds the request."""
         return self._decided(run_id, lambda run: decisions.cancel(self._tables, run, by))
 
+    def set_budget(self, run: RunRow, caps: str, by: str) -> None:
+        """A person sets a run's budget; its supervisor finds it within seconds."""
+        budgets.put(self._tables, run, caps, by)
+
+    def budget_of(self, run_id: str) -> str:
+        """The budget that a person has set for a run; "" if nobody has."""
+        return budgets.find(self._watching, run_id, patience=_MOMENT)
+
     def resolve(self, run_id: str, outcome: str, by: str) -> RunRow:
         """A person says how a run ended that is in doubt or needs attention: succeeded, failed or cancelled."""
         return self._decided(run_id, lambda run: decisions.resolve(self._tables, run, outcome, by))
@@ -223,6 +235,12 @@ class Ledger:
         """How many tries a run has behind it that waits for the next one; a person's `retry` begins the count again."""
         ended = self._last(run.id, kinds.ENDED) if run.status == statuses.WAITING else None
         return int(ended.facts.get("tries", 1)) if ended else 0
+
+    def attempts_since_retry(self, run: RunRow) -> int:
+        """How many attempts were made of it since a person's last `retry`."""
+        recent = map(ENTRY.read, self._tables.read(_LATEST, chain=job_chain(run.job), kind=kinds.RETRIED))
+        before = next((entry.facts["attempt"] for entry in recent if entry.facts["run"] == run.id), 0)
+        return run.attempt - int(before)
 
     def clock(self) -> float:
         """The wall clock that all users of the ledger share, in seconds: a waiting run is due by it."""

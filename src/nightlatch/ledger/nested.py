@@ -13,7 +13,7 @@ from ..core.units import UNITS
 from ..core.value import replace
 from ..errors import RunEnded, StaleToken, StoreUnreachable, UsageError
 from ..system import clock
-from . import kinds
+from . import kinds, tally
 from .chain import clean, head_text, job_chain, link
 from .decisions import title
 from .opening import find, new_id
@@ -22,6 +22,7 @@ from .run_fence import RunFence
 from .sealing import _Entries, closed, ended_attempt, lost_attempt, stale
 from .step_chain import head_of
 from .step_log import StepWriter
+from .tally import TALLY
 from .typed_table import TypedTable
 
 TYPE_CHECKING = False
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from ..core.model import Holder
     from .step_log import Step
     from .tables import Row, Tables
+    from .tally import Tally
 
 MOST = 8  # runs in one commit
 
@@ -110,6 +112,7 @@ class NestedLedger:
     def _write(self, dues: Sequence[PendingWrite], lazy: bool) -> bool:
         """False if something has moved."""
         seq, head, rows, journal, attempts = self._seq, self._head, [], [], []
+        ended: list[Tally] = []
         for due in dues:
             for kind, facts in due.links:
                 seq, body = seq + 1, kinds.body(kind, kinds.JOB, facts)
@@ -120,6 +123,10 @@ class NestedLedger:
             rows.append(_ROW.row(due.run))
             journal += due.journal
             attempts += due.attempts
+            for attempt in due.attempts:
+                if attempt.ended is not None:
+                    over, day = attempt.attempt == due.run.attempt, self._tables.day(due.at)
+                    ended.append(tally.of_attempt(due.run, day, attempt.status, attempt.elapsed, over=over))
         seen = [due for due in dues if due.was.head]
         values: dict[str, object] = {
             "chain": self._chain, "seq": seq, "head": head, "was": self._head, "fence": self._around.id,
@@ -128,8 +135,9 @@ class NestedLedger:
         for number, due in enumerate(seen):
             was = {"head": due.was.head, "status": due.was.status, "attempt": due.was.attempt}
             values |= {f"{word}{number}": what for word, what in {"id": due.run.id, **was}.items()}
-        tables = ((_ROW, rows), (ATTEMPT, list(map(ATTEMPT.row, attempts))), (ENTRY, journal))
-        inserts = [(table, rows) for table, rows in tables if rows]
+        counted = list(map(TALLY.row, tally.together(ended)))
+        tables = ((_ROW, rows), (ATTEMPT, list(map(ATTEMPT.row, attempts))), (ENTRY, journal), (TALLY, counted))
+        inserts = [(table, new) for table, new in tables if new]
         guard = (_GUARDS if seq == self._seq else _ADVANCES)[len(seen)]
         hit = bool(self._tables.guarded(guard, values, inserts, lazy=lazy))
         if hit:

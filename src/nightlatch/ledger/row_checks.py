@@ -9,7 +9,7 @@ from ..core.effects import DONE
 from ..core.model import Holder
 from ..core.units import UNITS
 from .chain import unpack, was_cut
-from .tally import BUCKET, TALLY
+from .tally import BUCKET
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,6 +33,9 @@ SELECT used.job, used.at / :bucket, {", ".join(f"CAST(SUM(used.{unit}) AS BIGINT
 FROM {{prefix}}usage AS used LEFT JOIN {{prefix}}run AS run ON run.id = used.run
 WHERE used.at >= :since AND (run.id IS NULL OR run.status <> 'running' OR run.attempt > used.attempt)
 GROUP BY used.job, used.at / :bucket
+"""
+_TALLIED = f"""
+SELECT job, day, {", ".join(f"CAST(SUM({unit}) AS BIGINT)" for unit in UNITS)} FROM {{prefix}}tally GROUP BY job, day
 """
 _SEQ = "SELECT seq FROM {prefix}run WHERE id = :run"
 _PAGE = 5000
@@ -70,7 +73,7 @@ def check_tally(tables: Tables) -> Wrong:
         total = days.setdefault((job, tables.days.of(bucket * BUCKET)), [0] * len(parts))
         total[:] = map(sum, zip(total, parts, strict=True))
     # After the usage: attempts that end meanwhile only add to it.
-    tallied = {(job, day): parts for job, day, *parts in tables.read(f"SELECT {TALLY.names} FROM {{prefix}}tally")}
+    tallied = {(job, day): parts for job, day, *parts in tables.read(_TALLIED)}
     for (job, day), used in days.items():
         there = dict(zip(UNITS, tallied.get((job, day), [0] * len(used)), strict=True))
         for unit, wanted in zip(UNITS, used, strict=True):

@@ -92,7 +92,7 @@ def _take_over(tables: Tables, run: RunRow, next_: _Next) -> RunRow | None:
         if not chain(_SEAL, **values):
             return None
         chain(ATTEMPT.put, **ATTEMPT.by_column(attempt))
-        _close_lost(tables, chain, run, entries)
+        _close_lost(tables, chain, run, entries, over=False)
         return RUN.read(chain(ANCHOR, id=run.id, anchor=chain.append(kinds.LOST, **link))[0])
 
 
@@ -112,14 +112,15 @@ def reap(tables: Tables, run: RunRow, token: int, grant: str, status: str) -> Ru
         }
         if not chain(_REAP, **values):
             return None
-        _close_lost(tables, chain, run, entries)
+        _close_lost(tables, chain, run, entries, over=True)
         anchor = chain.append(kinds.ENDED, run=run.id, status=status, seq=entries.seq, head=entries.head)
         return RUN.read(chain(ANCHOR, id=run.id, anchor=anchor)[0])
 
 
-def _close_lost(tables: Tables, chain: ChainTransaction, run: RunRow, entries: _Entries) -> None:
+def _close_lost(tables: Tables, chain: ChainTransaction, run: RunRow, entries: _Entries, *, over: bool) -> None:
     chain(_LOSE, run=run.id, attempt=run.attempt, reason=LEFT, at=chain.at)
-    tally.close_attempt(tables, chain, run)
+    elapsed = chain.at / 1000 - (run.started or 0.0)
+    tally.close_attempt(tables, chain, run, statuses.LOST, at=chain.at, elapsed=elapsed, over=over, used=True)
     for name, seq, _, kind, body, hash_ in entries.rows:
         chain.enter(name, seq, kind, body, hash_)
 

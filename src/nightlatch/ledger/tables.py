@@ -6,7 +6,7 @@ what it takes to read a row that must not change before we commit, `{lock}` one 
 
 from __future__ import annotations
 
-from ..system import clock
+from ..system import clock, zone
 from . import kinds
 from .chain import head_text, job_chain, link
 from .records import ENTRY
@@ -64,6 +64,10 @@ class Tables:
 
             self._days = Days(self.database.facts()["ledger.zone"], self.now() / 1000 - clock.wall())
         return self._days
+
+    def day(self, ms: int) -> str:
+        """The day of a moment in the ledger's time zone, as in 2026-07-31."""
+        return zone.day(self.database.facts()["ledger.zone"], ms)
 
     def on_chain(self, job: str) -> ChainTransaction:
         return ChainTransaction(self, job)

@@ -1,43 +1,63 @@
-"""What a job has used on a day, so that a cap of a day or a month is a sum of a few rows.
+"""What was used on a day and how attempts ended, by job, host, model, tag and status: reports and caps are a sum of a
+few rows, and a year's report outlives the runs.
 
-The row of a day is written where an attempt ends, from the attempt's reports, in the commit that ends it. What running
-attempts have used is added from their reports. Days are the ledger's: it has one time zone, recorded when it was made,
-so that machines in two zones do not pass one cap twice.
+Rows are added to where an attempt ends, from the attempt's reports, in the commit that ends it. What running attempts
+have used is added from their reports. Days are the ledger's: it has one time zone, recorded when it was made, so that
+machines in two zones do not pass one cap twice.
 """
 
 from __future__ import annotations
 
 from ..core.units import UNITS, Amounts
-from ..core.value import value
+from ..core.value import replace, value
 from ..errors import UsageError
-from .typed_table import TypedTable, amounts, where
+from .records import Usage
+from .typed_table import TypedTable, amounts, counts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-    from .records import RunRow, Usage
+    from .records import RunRow
     from .tables import ChainTransaction, Row, Tables
 
 
 @value(frozen=True, kw_only=True)
 class Tally:
-    job: str
-    day: str
-    amounts: Amounts
+    """A row; or a sum of rows, in which what they were not grouped by is ""."""
+
+    job: str = ""
+    day: str = ""
+    host: str = ""
+    model: str = ""
+    tag: str = ""
+    status: str = ""  # that attempts ended with; "running" for those that have not
+    attempts: int = 0
+    runs: int = 0  # that were over with the attempt: no other one follows by itself
+    elapsed: float = 0.0  # seconds
+    items: int = 0  # that were done, as far as progress was reported
+    amounts: Amounts = Amounts()
 
 
+KEY = ("job", "day", "host", "model", "tag", "status")
+_COUNTS = ("attempts", "runs", "elapsed", "items", *UNITS)
 TALLY = TypedTable(
     "tally",
     Tally,
-    "ON CONFLICT (job, day) DO UPDATE SET " + ", ".join(f"{unit} = tally.{unit} + excluded.{unit}" for unit in UNITS),
+    f"ON CONFLICT ({', '.join(KEY)}) DO UPDATE SET "
+    + ", ".join(f"{name} = tally.{name} + excluded.{name}" for name in _COUNTS),
 )
+
+MOST_TAGS = 200  # of a job on a day; the rest is summed as OTHER
+OTHER = "other"
 
 BUCKET = 900_000  # ms; time zones differ by quarters of an hour
 _SUMS = ", ".join(f"CAST(COALESCE(SUM({unit}), 0) AS BIGINT)" for unit in UNITS)
 _OF_ATTEMPT = f"""
-SELECT at / :bucket, {_SUMS} FROM {{prefix}}usage WHERE run = :run AND attempt = :attempt GROUP BY at / :bucket
+SELECT at / :bucket, model, tag, {_SUMS} FROM {{prefix}}usage WHERE run = :run AND attempt = :attempt
+GROUP BY at / :bucket, model, tag ORDER BY 1, 2, 3
 """
+_TAGS = "SELECT DISTINCT tag FROM {prefix}tally WHERE job = :job AND day = :day AND tag <> '' LIMIT :most"
 _SINCE = "SELECT CAST(COALESCE(SUM({unit}), 0) AS BIGINT) FROM {{prefix}}tally WHERE job = :job AND day >= :day"
 # An attempt whose holder died is still called running: what it used counts, although nobody has ended it yet.
 _RUNNING = """
@@ -51,10 +71,38 @@ WHERE run = :run AND attempt = :attempt AND at >= :since
 """
 
 
-def close_attempt(tables: Tables, chain: ChainTransaction, run: RunRow) -> None:
-    """Add what the newest attempt of a run has used to its job's days, in the transaction that ends the attempt."""
-    for row in _rows(tables, run.job, chain(_OF_ATTEMPT, run=run.id, attempt=run.attempt, bucket=BUCKET)):
-        chain(TALLY.put, **dict(zip(TALLY.columns, row, strict=True)))
+def close_attempt(
+    tables: Tables,
+    chain: ChainTransaction,
+    run: RunRow,
+    status: str,
+    *,
+    at: int,
+    elapsed: float,
+    over: bool,
+    used: bool,
+) -> None:
+    """Count the newest attempt of a run, in the transaction that ends it. `over`: the run has ended with it. `used`: it
+    may have reported usage."""
+    reports = chain(_OF_ATTEMPT, run=run.id, attempt=run.attempt, bucket=BUCKET) if used else ()
+    for row in _rows(tables, chain, run, status, at, elapsed, over, reports):
+        chain(TALLY.put, **TALLY.by_column(row))
+
+
+def of_attempt(run: RunRow, day: str, status: str, elapsed: float, *, over: bool) -> Tally:
+    """What counts an attempt that has ended."""
+    return Tally(
+        job=run.job, day=day, host=run.host, status=status, attempts=1, runs=int(over), elapsed=elapsed, items=run.done
+    )
+
+
+def together(rows: Iterable[Tally]) -> list[Tally]:
+    """One row for each key: one statement must not change a row twice."""
+    found: dict[tuple[str, ...], Tally] = {}
+    for row in rows:
+        key = tuple(getattr(row, name) for name in KEY)
+        found[key] = _plus(found[key], row) if key in found else row
+    return list(found.values())
 
 
 def used(tables: Tables, job: str, unit: str, period: str, besides: RunRow | None) -> float:
@@ -75,23 +123,36 @@ def own(tables: Tables, run: RunRow, unit: str, period: str) -> float | None:
     return amount(unit, rows[0][0])
 
 
-def usage(tables: Tables, job: str | None, since: int, *, by_day: bool) -> list[Usage]:
-    """What was used since then, for each job, or for each job and day; the oldest day first."""
-    from .records import Usage
+def report(
+    tables: Tables,
+    by: Sequence[str],
+    *,
+    job: str | None = None,
+    since: str = "",
+    until: str = "9",
+    running: bool = True,
+) -> list[Tally]:
+    """Sums by these columns of KEY, of days from `since` to `until`, in their order; attempts at work too, by what they
+    have reported so far."""
+    which, values = _which(job)
+    names = ", ".join(by)
+    group = f" GROUP BY {names} ORDER BY {names}" if by else ""
+    sums = ", ".join(f"CAST(COALESCE(SUM({name}), 0) AS BIGINT)" for name in _COUNTS)
+    sql = f"SELECT {', '.join((*by, sums))} FROM {{prefix}}tally WHERE day >= :since AND day <= :until{which}{group}"
+    found = tables.read(sql, **values, since=since, until=until)
+    rows = [_read(by, row) for row in found if any(row[len(by) :])]
+    if running:
+        at_work = (_grouped(row, by) for row in _at_work(tables, job) if since <= row.day <= until)
+        rows = together([*rows, *at_work])
+    return sorted(rows, key=lambda row: [getattr(row, name) for name in by])
 
-    which = {"job": job} if job else {}
-    sql = (
-        f"SELECT job, at / :bucket, {_SUMS} FROM {{prefix}}usage{where(which, 'at >= :since')} "
-        f"GROUP BY job, at / :bucket ORDER BY 2, 1"
-    )
-    totals: dict[tuple[str, str], list[int]] = {}
-    for name, bucket, *parts in tables.read(sql, **which, since=since, bucket=BUCKET):
-        day = tables.days.of(bucket * BUCKET) if by_day else ""
-        total = totals.setdefault((day, name), [0] * len(parts))
-        total[:] = map(sum, zip(total, parts, strict=True))
+
+def usage(tables: Tables, job: str | None, since: int, *, by_day: bool) -> list[Usage]:
+    """What was used since the day of that moment, for each job, or for each job and day; the oldest day first."""
+    day = tables.day(since) if since else ""
+    found = report(tables, ("day", "job") if by_day else ("job",), job=job, since=day)
     return [
-        Usage(job=name, day=day, **amounts(dict(zip(UNITS, total, strict=True))).by_unit())
-        for (day, name), total in sorted(totals.items())
+        Usage(job=row.job, day=row.day, **row.amounts.by_unit()) for row in found if any(row.amounts.by_unit().values())
     ]
 
 
@@ -100,15 +161,66 @@ def amount(unit: str, parts: int) -> float:
     return parts / scale if scale > 1 else parts
 
 
-def _rows(tables: Tables, job: str, buckets: Iterable[Row]) -> list[Row]:
-    days: dict[str, list[int]] = {}
-    for bucket, *parts in buckets:
-        day = days.setdefault(tables.days.of(bucket * BUCKET), [0] * len(parts))
-        day[:] = map(sum, zip(day, parts, strict=True))
+def _rows(
+    tables: Tables, chain: ChainTransaction, run: RunRow, status: str, at: int, elapsed: float, over: bool,
+    reports: Iterable[Row],
+) -> list[Tally]:  # fmt: skip
+    rows = [of_attempt(run, tables.day(at), status, elapsed, over=over)]
+    tags: dict[str, set[str]] = {}  # by day
+    for bucket, model, tag, *parts in reports:
+        day, known = tables.day(bucket * BUCKET), tag
+        if tag:
+            if day not in tags:
+                tags[day] = {found for (found,) in chain(_TAGS, job=run.job, day=day, most=MOST_TAGS + 1)}
+            if tag not in tags[day] and len(tags[day] - {OTHER}) >= MOST_TAGS:
+                known = OTHER
+            tags[day].add(known)
+        used = amounts(dict(zip(UNITS, parts, strict=True)))
+        rows.append(Tally(job=run.job, day=day, host=run.host, model=model, tag=known, status=status, amounts=used))
+    return together(rows)
+
+
+def _at_work(tables: Tables, job: str | None) -> list[Tally]:
+    which, values = _which(job, "run.")
+    sums = ", ".join(f"CAST(COALESCE(SUM(used.{unit}), 0) AS BIGINT)" for unit in UNITS)
+    sql = (
+        f"SELECT run.job, used.at / :bucket, run.host, used.model, used.tag, {sums} FROM {{prefix}}run AS run "
+        f"JOIN {{prefix}}usage AS used ON used.run = run.id AND used.attempt = run.attempt "
+        f"WHERE run.status = 'running'{which} GROUP BY run.job, used.at / :bucket, run.host, used.model, used.tag"
+    )
     return [
-        TALLY.row(Tally(job=job, day=day, amounts=amounts(dict(zip(UNITS, parts, strict=True)))))
-        for day, parts in days.items()
-    ]
+        Tally(job=name, day=tables.day(bucket * BUCKET), host=host, model=model, tag=tag, status="running",
+              amounts=amounts(dict(zip(UNITS, parts, strict=True))))
+        for name, bucket, host, model, tag, *parts in tables.read(sql, **values, bucket=BUCKET)
+    ]  # fmt: skip
+
+
+def _which(job: str | None, table: str = "") -> tuple[str, dict[str, object]]:
+    return (f" AND {table}job = :job", {"job": job}) if job else ("", {})
+
+
+def _read(by: Sequence[str], row: Row) -> Tally:
+    attempts, runs, elapsed, items, *parts = row[len(by) :]
+    known = dict(zip(by, row[: len(by)], strict=True))
+    used = amounts(dict(zip(UNITS, parts, strict=True)))
+    return Tally(**known, attempts=attempts, runs=runs, elapsed=elapsed / 1000, items=items, amounts=used)
+
+
+def _grouped(row: Tally, by: Sequence[str]) -> Tally:
+    known = {name: getattr(row, name) for name in by}
+    return Tally(**known, amounts=row.amounts)
+
+
+def _plus(one: Tally, other: Tally) -> Tally:
+    both = counts(one.amounts.by_unit()), counts(other.amounts.by_unit())
+    return replace(
+        one,
+        attempts=one.attempts + other.attempts,
+        runs=one.runs + other.runs,
+        elapsed=one.elapsed + other.elapsed,
+        items=one.items + other.items,
+        amounts=amounts({unit: both[0][unit] + both[1][unit] for unit in UNITS}),
+    )
 
 
 def _known(unit: str) -> None:

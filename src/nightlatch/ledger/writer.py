@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..core import statuses
 from ..core.units import UNITS
+from ..core.value import replace
 from ..errors import RunEnded, UsageError
 from . import kinds, tally
 from .chain import clean, link
@@ -17,6 +18,7 @@ from .typed_table import counts
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
 
     from ..core.units import Amounts
     from ..database.guarded import Rows, Table
@@ -42,7 +44,7 @@ _ADVANCE = {  # by (there is progress, there is usage)
 _FINISH = f"""
 UPDATE {{prefix}}run SET seq = :seq, head = :head, status = :status, exit_code = CAST(:exit_code AS BIGINT),
   reason = :reason, elapsed = :elapsed, changed = :at, ended = :at, due = CAST(:due AS BIGINT), anchor = :anchor
-{WHERE} RETURNING id
+{WHERE} RETURNING id, done
 """
 _END = """
 UPDATE {prefix}attempt SET status = :status, exit_code = CAST(:exit_code AS BIGINT), reason = :reason, ended = :at,
@@ -160,7 +162,7 @@ class Writer:
                 "steps": head_of(self._tables.read, self.run.id) if self._steps or self._lent else None,
             },
         )
-        values: dict[str, object] = {
+        values: dict[str, Any] = {
             "exit_code": exit_code,
             "reason": clean(reason),
             "elapsed": round(elapsed * 1000),
@@ -229,23 +231,28 @@ class Writer:
         return seq, head, write
 
     def _ending(
-        self, seq: int, head: str, status: str, to: str, body: str, values: dict[str, object]
+        self, seq: int, head: str, status: str, to: str, body: str, values: dict[str, Any]
     ) -> tuple[int, str, Callable[[], bool]]:
         """`status`: of the attempt. `to`: of the run."""
         run, at = self.run, self._fence.now()
         head = link(head, run.id, seq, at, kinds.ENDED, body)
+        elapsed = values["elapsed"] / 1000
         values = self._fence.values() | values | {"seq": seq, "head": head, "at": at, "attempt": run.attempt}
 
         def write() -> bool:
             try:
                 with self._tables.on_chain(run.job) as chain:
                     anchor = chain.append(kinds.ENDED, run=run.id, attempt=run.attempt, status=to, seq=seq, head=head)
-                    if not chain(_FINISH, **values, status=to, anchor=anchor):
+                    hit = chain(_FINISH, **values, status=to, anchor=anchor)
+                    if not hit:
                         raise _Missed  # takes the link back
                     chain(_END, **values, status=status)
                     chain.enter(run.id, seq, str(kinds.ENDED), body, head, at)
-                    if any(self._used.by_unit().values()):
-                        tally.close_attempt(self._tables, chain, run)
+                    tally.close_attempt(
+                        self._tables, chain, replace(run, done=hit[0][1]), status, at=at,
+                        elapsed=elapsed, over=to != statuses.WAITING,
+                        used=any(self._used.by_unit().values()),
+                    )  # fmt: skip
             except _Missed:
                 return False
             return True

@@ -7,7 +7,6 @@ median of three runs to leave it, and two of them that agree.
 
 from __future__ import annotations
 
-from itertools import pairwise
 from math import exp, log
 from statistics import median
 
@@ -21,7 +20,7 @@ FEWEST = 12  # runs before anything is called usual
 SETTLED = 30  # runs at a new level, and it is the usual one without anybody's word
 _WINDOW = 120  # runs that the usual is made of
 _OFTEN = 4  # runs on a weekday before it has a median to itself
-_FAR = 3.0  # spreads: beyond them is not the level any more
+_FAR = 2.8  # spreads: beyond them is not the level any more
 _WILD = 6.0  # spreads of a single run
 _LEAST = log(1.3)  # a smaller change is not worth a word
 _FLOOR = 0.04  # of the spread: even a series that never moved may move a little
@@ -126,14 +125,14 @@ class _Usual:
         return max(_FAR * self.spread, _LEAST)
 
     def new_level(self, rests: Sequence[float]) -> float | None:
-        """Where three runs in a row have gone; None: nowhere. Two that left must agree on it, and the third must lean
-        there, unless it is a wild one to the other side: two wild runs among usual ones are not a level."""
+        """Where three runs in a row have gone; None: nowhere. All three left, or two left and agree where to, and the
+        third leans there or is a wild one to the other side: two wild runs among usual ones are not a level."""
         middle = median(rests)
-        if not self.left(middle):
-            return None
         side = 1 if middle > 0 else -1
         left = sorted(rest for rest in rests if rest * side > self._limit)
-        agree = any(b - a <= max(_ALIKE * self.spread, _LEAST) for a, b in pairwise(left))
+        if len(left) < 2:
+            return None
+        agree = len(left) == 3 or left[1] - left[0] <= max(_ALIKE * self.spread, _LEAST)
         lean = all(rest * side > self._limit / 2 or -rest * side > self._limit for rest in rests)
         return middle if agree and lean else None
 
@@ -194,9 +193,12 @@ class _Detector:
         return self._known[1]
 
     def _begin(self, index: int, usual: _Usual, middle: float) -> None:
-        """The first run is the first one that is nearer to the new level than to the old."""
+        """The first run is the first one that is nearer to the new level than to the old. One before the last three
+        that is far above both was wild: it is not the first."""
         last = self._at_level[-5:]
-        near = [abs(usual.rest(each) - middle) < abs(usual.rest(each)) for each in last]
+        rests = [usual.rest(each) for each in last]
+        near = [abs(rest - middle) < min(abs(rest), _ALIKE * usual.spread) for rest in rests[:-3]]
+        near += [abs(rest - middle) < abs(rest) for rest in rests[-3:]]
         first = near.index(True, -3)
         while first and near[first - 1]:
             first -= 1
@@ -225,7 +227,10 @@ class _Detector:
             self._at_level += [each for each in self._since if each >= back]
             self._end(over=self._points[back])
             return
-        if len(self._since) <= 7:  # more runs say better where the new level is
+        if len(self._since) <= 7:  # more runs say better where the new level is, and whether its first one is of it
+            risen, first = median(usual.rest(each) for each in self._since), usual.rest(self._since[0])
+            if len(self._since) > 3 and abs(first - risen) > abs(first):
+                self._at_level.append(self._since.pop(0))
             self._shifts[-1] = self._made(usual, self._shifts[-1].found)
         if len(self._since) >= SETTLED:
             self._settle()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from ..core import statuses
+from ..core.schedule import name_of
 from ..core.value import value
+from ..errors import StoreUnreachable
 from ..runtime.supervisor.afterwards import lapse
-from . import open_decisions
+from . import open_decisions, slots
 from .reader import NEEDS_DECISION
 from .run_views import is_overdue, view
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ..core.row import Row
     from ..ledger.records import RunRow
     from .open_decisions import OpenDecision
     from .reader import StoreReader
@@ -40,6 +43,7 @@ class Overview:
     undecided: tuple[OpenDecision, ...] = ()  # effects and items in this ledger
     elsewhere: tuple[OpenDecision, ...] | None = ()  # runs of other machines; None: the store did not answer
     unreachable: str = ""  # and why
+    overdue: tuple[Row, ...] = ()  # jobs with a slot that no machine has claimed
 
     @property
     def groups(self) -> dict[str, Group]:
@@ -58,7 +62,7 @@ class Overview:
 
     @property
     def nothing_needs_you(self) -> bool:
-        return not self.needs_you.runs and not self.decisions_besides_runs
+        return not self.needs_you.runs and not self.decisions_besides_runs and not self.overdue
 
     @property
     def empty(self) -> bool:
@@ -74,6 +78,7 @@ class Overview:
             **groups,
             "effects": [one.facts() for one in self.undecided if not one.batch],
             "items": [one.facts() for one in self.undecided if one.batch],
+            "overdue": [{"job": row.job, "slot": name_of(row.next_due)} for row in self.overdue],
             "elsewhere": None if self.elsewhere is None else [one.facts() for one in self.elsewhere],
         }
 
@@ -100,7 +105,16 @@ def overview(reader: StoreReader, since: float | None) -> Overview:
         undecided=tuple(here),
         elsewhere=None if reader.unreachable else tuple(elsewhere),
         unreachable=reader.unreachable,
+        overdue=tuple(_overdue(reader)),
     )
+
+
+def _overdue(reader: StoreReader) -> list[Row]:
+    try:
+        return slots.overdue(reader)
+    except StoreUnreachable as error:
+        reader.unreachable = reader.unreachable or str(error)
+        return []
 
 
 def _shut_down(reader: StoreReader, run: RunRow) -> bool:

@@ -70,14 +70,18 @@ def _turn(hosts: tuple[str, ...], host: str) -> int | None:
     return hosts.index(host) if host in hosts else None
 
 
-def due_before(text: str, after: float, until: float) -> tuple[float, float, int] | None:
-    """The slots of a schedule that was edited, as its row keeps it: first, last and how many; None: there are none, or
-    nobody can read it any more."""
+def times_of(text: str) -> schedule.Schedule | None:
+    """A schedule as a row keeps it; None: there is none, or this program cannot read it."""
     *parts, zone = text.split("\n")
     try:
-        times = schedule.parse(parts, find(zone)) if parts else None
+        return schedule.parse(parts, find(zone)) if parts else None
     except UsageError:
         return None
+
+
+def due_before(text: str, after: float, until: float) -> tuple[float, float, int] | None:
+    """The slots of a schedule as a row keeps it: first, last and how many; None: there are none."""
+    times = times_of(text)
     if times is None or (first := times.next(after)) > until:
         return None
     return float(first), float(times.newest(until)), min(times.count(after, until), COUNTED + 1)

@@ -203,13 +203,13 @@ class Scheduler:
     def _changed(self, row: Row, job: Scheduled, decision: Decision) -> Row:
         if decision.unpause:
             row = replace(row, paused=None)
+        if decision.records:
+            records = [replace(record, host=self._host) for record in decision.records]
+            row = replace(row, records=row.with_records(*records, keep=KEPT if self._apart else 0))
         if decision.slot is not None:
             slot, passed = decision.slot, tuple(one for one in row.passed if one > decision.slot)
             row = replace(row, slot=slot, next_due=job.next(slot), passed=passed)
             self._next[row.job] = row.next_due
-        if decision.records:
-            records = [replace(record, host=self._host) for record in decision.records]
-            row = replace(row, records=row.with_records(*records, keep=KEPT if self._apart else 0))
         if decision.claim:
             row = replace(row, claim=replace(decision.claim, id=self._new_id(), by=self._host))
         return row

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 
+from ..config import place
 from ..core import checks
-from ..core.passwords import hide_password
+from ..core.passwords import hide_password, without_password
 from ..database import dsn
 from ..errors import StoreUnreachable, UsageError
 from ..system import storage
@@ -22,15 +23,31 @@ _shared: dict[str, Store] = {}
 
 
 def resolve(url: str | None) -> str:
-    """The URL to use: `url`, the environment's, or this user's default file."""
+    """The URL to use: `url`, the environment's, inside a run the run's own, that of nightlatch.toml, or this user's
+    default file."""
     if url is not None:
         checks.text(url, "the store's URL", empty=True)
-    found = url or os.environ.get(ENV) or f"sqlite:///{storage.state_folder()}/nightlatch.db"
+    found = url or os.environ.get(ENV) or _of_the_run() or place.store() or default()
     if found.startswith("via:"):
         from . import via_supervisor
 
         return via_supervisor.ask(found.removeprefix(via_supervisor.PREFIX))
     return found
+
+
+def default() -> str:
+    """The file of this user."""
+    return f"sqlite:///{storage.state_folder()}/nightlatch.db"
+
+
+def _of_the_run() -> str:
+    """Inside a run its own store; its supervisor knows the URL, without a password."""
+    socket = os.environ.get("NIGHTLATCH_SOCKET")
+    if not socket or not os.environ.get("NIGHTLATCH_RUN"):
+        return ""
+    from . import via_supervisor
+
+    return without_password(via_supervisor.ask(socket))
 
 
 class Scheme:

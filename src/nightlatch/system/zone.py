@@ -30,18 +30,44 @@ def name() -> str:
     return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02d}:{abs(minutes) % 60:02d}"
 
 
+def day(name: str, ms: int) -> str:
+    """The day of a moment in a zone, as in 2026-07-31; zones are loaded only if it is not this machine's own."""
+    seconds = ms / 1000
+    if name == "UTC":
+        shown = time.gmtime(seconds)
+    elif name[:1] in ("+", "-"):
+        hours, minutes = name[1:].split(":")
+        offset = int(hours) * 3600 + int(minutes) * 60
+        shown = time.gmtime(seconds + (offset if name[0] == "+" else -offset))
+    elif name == _own():
+        shown = time.localtime(seconds)
+    else:
+        from datetime import datetime
+
+        return datetime.fromtimestamp(seconds, find(name)).date().isoformat()
+    return time.strftime("%Y-%m-%d", shown)
+
+
+def _own() -> str:
+    """The name of the zone that the C library goes by; "" if that is not sure."""
+    named = os.environ.get("TZ", "").lstrip(":")
+    if named:
+        return named if os.path.exists(f"/usr/share/{_DATABASE}{named}") else ""
+    return os.path.realpath(_LOCAL).partition(_DATABASE)[2]
+
+
 def find(name: str = "") -> tzinfo:
     """The named zone; without a name, the one that TZ or the machine's settings name. TZ=:/etc/localtime is a file."""
     import zoneinfo
 
     name = name or os.environ.get("TZ", "").lstrip(":")
-    if name[:1] in ("+", "-"):
-        from datetime import datetime
-
-        found = datetime.strptime(name, "%z").tzinfo
-        assert found
-        return found
     try:
+        if name[:1] in ("+", "-"):
+            from datetime import datetime
+
+            offset = datetime.strptime(name, "%z").tzinfo
+            if offset:
+                return offset
         if name and not os.path.isabs(name):
             return zoneinfo.ZoneInfo(name)
         with open(name or _LOCAL, "rb") as file:

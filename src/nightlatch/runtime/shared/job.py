@@ -34,6 +34,19 @@ def here(job: Job, names: Names = as_flag) -> Job:
     return job
 
 
+def go_home(job: Job, store: str | None) -> str | None:
+    """Change to the folder of the file that the job is in: there its paths start, and there it runs. Returns the store
+    as it is meant from there."""
+    if not job.file:
+        return store
+    from ...config.settings import meant
+    from ...store import url
+
+    where = meant(url.resolve(store), os.getcwd())
+    os.chdir(os.path.dirname(job.file))
+    return where
+
+
 def now(job: Job) -> Job:
     """This job with its newest due slot as its key, if it has a schedule."""
     if not job.slot or job.due:

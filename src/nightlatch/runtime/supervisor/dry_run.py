@@ -11,6 +11,7 @@ import select
 import sys
 import tempfile
 
+from ...config import place
 from ...core import advice, budget, statuses
 from ...core import effects as rules
 from ...core.effects import BEGUN, DONE, IN_DOUBT, PLANNED
@@ -19,8 +20,9 @@ from ...ledger import kinds
 from ...store import url
 from ...system import clock, redaction, tree
 from ...system.light import signal
-from ..shared import plan
+from ..shared import env_file, plan
 from ..shared.effect_records import EffectRecords
+from ..shared.job import go_home
 from ..shared.plan import Plan, PlannedEffect
 from ..shared.replies import one_by_one
 from ..shared.steps.nested_runs import RESULT
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
 
 def dry_run(job: Job, *, store: str | None = None) -> Plan:
     """Run it dry, within its bounds, and put the plan down. For a process of its own, as `tries.run`."""
-    return _DryRun(job, store).dry_run()
+    return _DryRun(job, go_home(job, store)).dry_run()
 
 
 class _DryRun(Preflight):
@@ -72,7 +74,7 @@ class _DryRun(Preflight):
         self.partial, self.steps_done = False, 0
         self.known = self.ledger.find(job.name, key)
         self.watch = RunWatch(
-            now=started, stall=job.stall, paths=list(job.watched), caps=job.budget, used=self.reported.used,
+            now=started, stall=job.stall, paths=list(job.watched), caps=lambda: job.budget, used=self.reported.used,
             spent_before=self.spending.before, cancelled_by=lambda: None,
         )  # fmt: skip
         with tempfile.TemporaryDirectory(prefix="nightlatch-") as self.folder:
@@ -123,7 +125,7 @@ class _DryRun(Preflight):
             hidden |= set(ELSEWHERE)
         inherited = without_password(dict(os.environ), self.store.url)
         outer = {name: text for name, text in inherited.items() if name not in hidden}
-        return outer | dict(self.job.env) | {
+        return outer | env_file.variables(self.job) | {
             tree.DRY_RUN: "1",
             "NIGHTLATCH_RUN": self.known.id if self.known else "dry-run",
             "NIGHTLATCH_JOB": self.job.name,
@@ -135,6 +137,7 @@ class _DryRun(Preflight):
             "NIGHTLATCH_TOKEN": "0",
             "NIGHTLATCH_GRANT": self.grant,
             "NIGHTLATCH_SOCKET": socket,
+            place.ENV: place.of_a_run(self.job.file),
             **({"NIGHTLATCH_WORKSPACE": workspace.path} if workspace else {}),
         }  # fmt: skip
 

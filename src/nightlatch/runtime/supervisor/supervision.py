@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 
+from ...config import place
 from ...database import dsn
 from ...store import url
 from ...system import clock, warden
@@ -129,7 +130,8 @@ class Supervision:
         it was named for us; the environment has it otherwise."""
         where = url.resolve(store)
         if not dsn.has_secret(where) and not dsn.needs_environment(where):
-            return {url.ENV: store} if store else {}
+            named = store or ("" if os.environ.get(url.ENV) else place.store())
+            return {url.ENV: named} if named else {}
         from .leases.handle import Handle
 
         self._handle = Handle(where, self.grant)

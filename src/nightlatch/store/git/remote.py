@@ -1,4 +1,4 @@
-"""Which remote a URL means: `git+https://…`, `git+ssh://…`, `git+file:///…`, or `git+origin`."""
+"""Which remote a URL means: `git+https://…`, `git+ssh://…`, `git+file:///…`, `git+origin`, `git+origin@/folder`."""
 
 from __future__ import annotations
 
@@ -63,8 +63,9 @@ def resolve(url: str, folder: str = ".") -> Remote:
         return Remote(url=f"file://{os.path.normpath(place)}")
     if _HOST_AND_PATH.fullmatch(place):
         return Remote(url=place, config=_config_for(place, folder))
-    if _REMOTE_NAME.fullmatch(place):
-        return _named(place, folder)
+    name, mark, elsewhere = place.partition("@/")
+    if _REMOTE_NAME.fullmatch(name):
+        return _named(name, f"/{elsewhere}" if mark else folder)
     raise UsageError(f"{url!r} does not name a git remote. {_USE}")
 
 
@@ -72,7 +73,7 @@ def _named(name: str, folder: str) -> Remote:
     code, top, message = _ask(folder, "rev-parse", "--git-common-dir")
     if code:
         raise UsageError(
-            f"git+{name} means the remote {name} of the repository in this folder, and {os.path.abspath(folder)} is "
+            f"git+{name} means the remote {name} of the repository in a folder, and {os.path.abspath(folder)} is "
             f"not in one ({message or 'git said nothing'}). Change to the repository's folder, or "
             f"{_USE[0].lower()}{_USE[1:]}"
         )
@@ -81,7 +82,9 @@ def _named(name: str, folder: str) -> Remote:
     if code:
         _, names, _ = _ask(folder, "remote")
         there = f"it has {', '.join(names.split())}" if names else "it has none"
-        raise UsageError(f"the repository in this folder has no remote {name}: {there}. git remote add {name} URL")
+        raise UsageError(
+            f"the repository in {os.path.abspath(folder)} has no remote {name}: {there}. git remote add {name} URL"
+        )
     if "://" not in url and not _HOST_AND_PATH.fullmatch(url):
         # A relative path starts at the top of the work tree.
         code, base, _ = _ask(folder, "rev-parse", "--show-toplevel")

@@ -14,9 +14,7 @@ from itertools import islice
 
 from ....core import advice, budget, effects
 from ....core.effects import BEGUN, DONE, FAILED, IN_DOUBT, SET_ASIDE
-from ....core.job import GATEWAY, Job
 from ....core.model import check_name
-from ....core.target import Command
 from ....errors import Busy, UsageError
 from ....ledger import kinds, open_for
 from ....ledger.chain import clean
@@ -65,23 +63,20 @@ def run(batch: Batch, *, store: str | None = None) -> tuple[Verdict, dict[str, A
     """
     from ..run import tries
 
-    driver = [sys.executable, "-P", "-m", "nightlatch.runtime.child.batches.driver", batch.name, "--", *batch.command]
-    shown = f"batch {batch.name} -- {' '.join(batch.command)}"
-    # What stands in an item's output, the driver reports.
-    meter = GATEWAY if batch.metered_by == GATEWAY else "report" if batch.metered_by else ""
-    target = Command(words=tuple(driver), shown_as=shown, defined_as=batch.definition())
-    job = Job(name=batch.name, target=target, timeout=None, lost="again", budget=batch.own_caps, meter=meter,
-              pass_store=batch.pass_store).check()  # fmt: skip
+    checkpoints = prepared(batch, store)
+    try:
+        return tries.run(batch.job(sys.executable).check(), store=store, checkpoints=checkpoints), checkpoints.summary
+    finally:
+        checkpoints.close()
+
+
+def prepared(batch: Batch, store: str | None) -> Checkpoints:
+    """The items' side of a run that may be begun here."""
     the_store, ledger = url.connect(store), open_for(url.resolve(store))
     _at_home(the_store, ledger, batch.name)
     _same_key(ledger, batch)
     the_store.close()
-    checkpoints = Checkpoints(batch)
-    try:
-        return tries.run(job, store=store, checkpoints=checkpoints), checkpoints.summary
-    finally:
-        if checkpoints.bar:
-            checkpoints.bar.close()
+    return Checkpoints(batch)
 
 
 def known(ledger: Ledger, batch: Batch) -> dict[bytes, int]:
@@ -125,6 +120,10 @@ class Checkpoints:
         self.bar = bar.Bar(batch.name) if bar.wanted() else None
         self.summary: dict[str, Any] = {}
         self.hidden = redaction.secrets(os.environ)  # of the items, once they are known
+
+    def close(self) -> None:
+        if self.bar:
+            self.bar.close()
 
     def waits(self, reported: Reported) -> None:
         """An item says, again and again, that it waits for a probe."""

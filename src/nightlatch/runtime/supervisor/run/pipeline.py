@@ -13,13 +13,23 @@ import os
 from .... import exits
 from ....core import advice, retry, statuses
 from ....core.retry import STARTS
-from ....errors import Conflict, Error, GateUnreachable, LeaseLost, OtherStore, RunEnded, StaleToken, StoreUnreachable
+from ....errors import (
+    BadConfig,
+    Conflict,
+    Error,
+    GateUnreachable,
+    LeaseLost,
+    OtherStore,
+    RunEnded,
+    StaleToken,
+    StoreUnreachable,
+)
 from ....ledger import kinds
 from ....store import url
 from ....system import clock, redaction
 from ....system.durable import private_folder
 from ....system.reports import Ended
-from ...shared import usage
+from ...shared import env_file, usage
 from ...shared import verdict as verdicts
 from ...shared.job import definition
 from ..afterwards import retention
@@ -96,6 +106,8 @@ class Pipeline(Preflight):
         self.attendance: Attendance | None = None
         self.signals: Signals | None = None  # while the run waits for its next try
         self.number = 1  # of this try; they are counted across supervisors
+        self.variables = dict(job.env)  # for the command, with those of its env_file
+        self.unusable: BadConfig | None = None  # why that file cannot be used
         self.recovered = ""  # how an earlier attempt's work came to be published
 
     def go(self) -> Verdict:
@@ -193,7 +205,11 @@ class Pipeline(Preflight):
 
     def _command(self) -> str:
         """As it is recorded, for reading."""
-        return redaction.secrets({**os.environ, **dict(self.job.env)}).text(self.job.target.shown)
+        try:
+            self.variables = env_file.variables(self.job)
+        except BadConfig as error:  # the attempt will end with it
+            self.unusable = error
+        return redaction.secrets({**os.environ, **self.variables}).text(self.job.target.shown)
 
     def _attempt(self, lease: Lease, key: str) -> Verdict:
         opened = self._open(key)
@@ -263,6 +279,8 @@ class Pipeline(Preflight):
         """Record what goes in, make the workspace. False: there is nothing to start, and `ending` says why."""
 
         def steps() -> None:
+            if self.unusable:
+                raise self.unusable
             if self.job.input:
                 from ....system import fingerprint
 
@@ -296,6 +314,7 @@ class Pipeline(Preflight):
             self.spending,
             self.ending,
             folder=folder,
+            variables=self.variables,
             delivery=self.delivery,
             checkpoints=self.checkpoints,
             where=self.where,
@@ -393,6 +412,8 @@ class Pipeline(Preflight):
     def _pause(self, status: str, exit_code: int) -> float | None:
         """Seconds until the next try; None: there is none."""
         if self.number > self.job.retries or not retry.worth_another(status, exit_code):
+            return None
+        if self.is_spent(self.writer.run):
             return None
         return pause_seconds(self.number, base=self.job.backoff, at_least=self.reported.retry_after)
 

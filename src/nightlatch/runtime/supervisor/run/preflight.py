@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ....core import advice, duration, retry, statuses
 from ....core.job import BY_HAND
+from ....core.value import replace
 from ....errors import Busy, InDoubt
 from ....ledger import open_for
 from ....store import url
@@ -87,9 +88,26 @@ class Preflight:
             )  # fmt: skip
         if known and known.status == statuses.WAITING and not settled:
             self.check_due(known)
+        if known and (over := self._given_up(known)):
+            return over
         self.spending.count_earlier(known)
         self.spending.afford()
         return key
+
+    def _given_up(self, known: RunRow) -> Verdict | None:
+        """How the run of a slot ended, if it has had its attempts: a cron line that fires every quarter of an hour
+        would try for ever. The next slot is the next try."""
+        if self.job.again or self.after or known.status not in statuses.AGAIN or not self.is_spent(known):
+            return None
+        made = self.ledger.attempts_since_retry(known)
+        reason = f"{made} attempts were made at this slot; allow another: {advice.command('retry', known.id)}"
+        code = statuses.exit_code(known.status, known.exit_code)
+        return replace(verdict.of(known, exit_code=code, host=self.host, at=clock.wall()), reason=reason)
+
+    def is_spent(self, run: RunRow) -> bool:
+        """Has a slot had all the attempts that are made at it unless a person asks for more?"""
+        most = max(retry.STARTS, self.job.retries + 1)
+        return bool(self.job.due) and self.ledger.attempts_since_retry(run) >= most
 
     def check_due(self, run: RunRow) -> None:
         """Raise `Busy` while the next try of a waiting run is not due. For one whose tries are ours we have waited, by

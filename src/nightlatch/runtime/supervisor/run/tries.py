@@ -1,4 +1,4 @@
-"""All tries of one start. The command line, Python and the scheduler hand a job to `run`, and get a verdict.
+"""All tries of one start.
 
     try → failed, and worth another → waiting (its due time is in the ledger, its lease is free) → the next try …
 

@@ -1,0 +1,91 @@
+"""Jobs of nightlatch.toml on the command line: with its flags before what the file says, for a slot, or for a run."""
+
+from __future__ import annotations
+
+import datetime
+import os
+
+from ..config import place
+from ..config.load import load
+from ..core import options, schedule
+from ..core.job import REPORT, Job
+from ..core.options import RUN, as_flag
+from ..core.target import Each
+from ..core.value import replace
+from ..errors import BadOption
+from ..system import clock, zone
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..ledger.records import RunRow
+
+LAST, NEXT = "last", "next"
+
+_OF_EVERY_START = ("key", "slot", "ttl", "wait", "grace", "env", "cwd", "keep_awake", "again", "new")
+
+
+def configured(file: str, name: str, given: Mapping[str, object]) -> Job:
+    """The job of that name in a file, with the flags that were given before what the file says."""
+    job = load(file).job(name)
+    if isinstance(job.target, Each) and (other := [field for field in given if field not in _OF_EVERY_START]):
+        raise BadOption(
+            f"{as_flag(other[0])}: {name} is a batch, whose items have that from the file: {file}", other[0]
+        )
+    read = options.read(Job, _from_here(given), RUN, as_flag)
+    slot, tz = read.pop("slot", ""), read.pop("tz", job.tz)
+    if {row.name for row in options.rows(Job, RUN).values() if row.defines} & read.keys():
+        written = "\n".join(f"{field}={value!a}" for field, value in sorted(read.items()))
+        read["defined_as"] = f"{job.defined_as}\nby hand:\n{written}"
+    job = replace(job, **read)
+    if slot:
+        job = job.at(schedule.name_of(_slot(job, slot, tz)))
+    return job.check()
+
+
+def for_run(run: RunRow) -> Job | None:
+    """The job of the file that counts here, for another attempt of a run; None if it has no such job."""
+    file = place.find()
+    found = load(file).jobs.get(run.job) if file else None
+    return replace(found, key=run.key, due=run.slot) if found else None
+
+
+def _from_here(given: Mapping[str, object]) -> dict[str, object]:
+    """Flags name files as seen from this folder, the job runs in another."""
+
+    def path(text: object) -> object:
+        return os.path.abspath(text) if isinstance(text, str) and text != REPORT else text
+
+    def target(text: object) -> object:
+        source, equals, to = str(text).partition("=")
+        return f"{source}={path(to)}" if equals and "://" not in to and not to.endswith("/") else text
+
+    found = dict(given)
+    for field, convert in (("cwd", path), ("input", path), ("progress", path), ("publish", target)):
+        if field in found:
+            value = found[field]
+            found[field] = [convert(one) for one in value] if isinstance(value, list) else convert(value)
+    return found
+
+
+def _slot(job: Job, text: str, tz: str) -> int:
+    """Which slot --slot means: the newest that is due, the next one, or the one at a time."""
+    if not job.schedule:
+        raise BadOption(f"--slot {text}: {job.name} has no schedule, so it has no slots", "slot")
+    found, now = schedule.parse(job.schedule, zone.find(tz)), clock.wall()
+    if text in (LAST, NEXT):
+        return found.newest(now) if text == LAST else found.next(now)
+    try:
+        at = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        raise BadOption(
+            f"--slot {text!r}: {job.name} has its schedule from nightlatch.toml. Write last, next, or the slot's time, "
+            f"as in 2026-11-17T02:00",
+            "slot",
+        ) from None
+    wanted = round((at if at.tzinfo else at.replace(tzinfo=zone.find(tz))).timestamp())
+    if found.newest(wanted) != wanted:
+        near = f"{schedule.name_of(found.newest(wanted))} and {schedule.name_of(found.next(wanted))}"
+        raise BadOption(f"--slot {text}: {job.name} is not due then; the slots before and after are {near}", "slot")
+    return wanted

@@ -1,0 +1,43 @@
+"""nightlatch pause"""
+
+from __future__ import annotations
+
+from ..core import advice
+from ..ledger import open_for
+from ..observe.slots import JobLine
+from ..scheduler.people import JobSlots
+from ..store import url
+from . import screen
+from .arguments import Parser
+from .decisions import current_user
+from .json_out import print_json
+from .reading import existing
+from .times import moment
+
+_PURPOSE = """\
+Have a job's slots skipped, on every machine that shares the store, until somebody ends that.
+
+What runs goes on. The slots of the pause are recorded as skipped, and are not caught up. `nightlatch run JOB` starts it
+by hand all the same."""
+
+
+def main(argv: list[str]) -> int:
+    parser = Parser(
+        "pause",
+        _PURPOSE,
+        "  nightlatch pause articles --until 2d --reason 'the site moves'\n  nightlatch unpause articles",
+    )
+    parser.add_argument("job", metavar="JOB", help="the job")
+    parser.add_argument("--until", metavar="TIME", help="it ends by itself then: 2d, or 2026-12-01T08:00")
+    parser.add_argument("--reason", metavar="TEXT", default="", help="why, for the next one who looks")
+    parser.add_argument("--json", action="store_true", help="print the job as JSON")
+    args = parser.parse_args(argv)
+    where = existing(args.store)
+    until = moment(args.until, "--until") if args.until else 0.0
+    row = JobSlots(url.connect(where), open_for(where), args.job, current_user()).pause(until, args.reason)
+    if args.json:
+        print_json(JobLine(row=row, last=None, overdue=False, skipped=0.0).facts())
+        return 0
+    for_how_long = f"until {screen.moment(until)}" if until else "until somebody ends it"
+    print(f"{args.job} is paused {for_how_long}. Go on: {advice.command('unpause', args.job)}")
+    return 0

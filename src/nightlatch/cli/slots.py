@@ -1,0 +1,157 @@
+"""nightlatch slots"""
+
+from __future__ import annotations
+
+from ..core import advice
+from ..core.row import COLLAPSED, NEVER, RAN
+from ..core.schedule import counted, name_of
+from ..errors import UsageError
+from ..ledger import open_for
+from ..observe import slots
+from ..scheduler.people import JobSlots
+from ..system import clock
+from . import screen
+from .arguments import Parser
+from .decisions import current_user
+from .json_out import print_json
+from .reading import open_reader, since_of
+from .times import moment
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..core.row import SlotRecord
+    from ..observe.reader import StoreReader
+    from ..observe.slots import JobLine
+
+_PURPOSE = """\
+What became of every due time: ran, collapsed into a later one, or skipped, with the reason.
+
+Without JOB a row a job: its next slot, what became of the last one, who works on it, whether one is overdue (unclaimed
+ten minutes after its time) and how many were skipped."""
+
+_EXAMPLES = """\
+  nightlatch slots
+  nightlatch slots articles --since 7d
+  nightlatch slots articles --skip 2026-12-24T02:00
+  nightlatch slots articles --from 2026-11-18T02:00      # after a wrong clock has moved the job ahead"""
+
+_COLOURS = {"ran": screen.GREEN, "collapsed": screen.YELLOW, "skipped": screen.YELLOW}
+
+
+def main(argv: list[str]) -> int:
+    parser = Parser("slots", _PURPOSE, _EXAMPLES)
+    parser.add_argument("job", metavar="JOB", nargs="?", help="of this job")
+    parser.add_argument("--since", metavar="TIME", default="30d", help="how far to look back (default 30d)")
+    parser.add_argument("--skip", metavar="TIME", help="do not run this slot")
+    parser.add_argument(
+        "--from", metavar="TIME", help="slots from then on count, whatever was decided by a wrong clock"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    args = parser.parse_args(argv)
+    onward = getattr(args, "from")
+    if (args.skip or onward) and not args.job:
+        raise UsageError(f"name the job: {advice.command('slots', 'JOB', '--skip', 'TIME')}")
+    reader = open_reader(args.store, listing=True)
+    if args.skip or onward:
+        return _decide(reader, args.job, args.skip, onward)
+    since = since_of(args.since) or 0.0
+    return _show_one(reader, args.job, since, args.json) if args.job else _show_all(reader, since, args.json)
+
+
+def _decide(reader: StoreReader, job: str, skip: str | None, onward: str | None) -> int:
+    person = JobSlots(reader.store, open_for(reader.url), job, current_user())
+    if skip:
+        slot = float(round(moment(skip, "--skip")))
+        person.skip(slot)
+        print(f"{job}: the slot {name_of(slot)} will not be run")
+        return 0
+    assert onward
+    row = person.go_on_from(float(round(moment(onward, "--from"))))
+    print(f"{job} goes on with {name_of(row.next_due)}; slots that ran are not run again")
+    return 0
+
+
+def _show_all(reader: StoreReader, since: float, as_json: bool) -> int:
+    found = slots.lines(reader, since)
+    if as_json:
+        for line in found:
+            print_json(line.facts())
+        return 0
+    if not found:
+        print("no job has slots yet: write a schedule into nightlatch.toml, and start `nightlatch serve`")
+        return 0
+    head = ["job", "next", "last", "now", "skipped"]
+    table = [
+        head,
+        *([line.row.job, _next(line), _last(line), _now(line), f"{100 * line.skipped:.1f} %"] for line in found),
+    ]
+    colours = ["", *(screen.RED if line.overdue else "" for line in found)]
+    for text in screen.columns(table, elastic=(), colours=colours):
+        print(text)
+    return 0
+
+
+def _next(line: JobLine) -> str:
+    return screen.until(line.row.next_due) if line.row.next_due < NEVER else "by hand"
+
+
+def _last(line: JobLine) -> str:
+    return f"{line.last.outcome} {screen.ago(line.last.last)}" if line.last else "-"
+
+
+def _now(line: JobLine) -> str:
+    row, claim = line.row, line.running
+    if row.paused:
+        return f"paused by {row.paused.by}" + (f" until {screen.local(row.paused.until)}" if row.paused.until else "")
+    if claim and claim.again_at:
+        return f"tries again {screen.until(claim.again_at)}"
+    if claim:
+        return f"{'runs' if claim.grant else 'starts'} on {claim.by}"
+    if line.overdue:
+        return "overdue"
+    return f"{row.failures} failures in a row" if row.failures else ""
+
+
+def _show_one(reader: StoreReader, job: str, since: float, as_json: bool) -> int:
+    row, found = slots.ranges(reader, job, since)
+    if row is None and not found:
+        raise UsageError(f"the store knows no job {job!r}: {advice.command('slots')} lists those that it knows")
+    if as_json:
+        for record in found:
+            print_json(slots.facts(job, record))
+        return 0
+    for record in found:
+        print(f"  {screen.paint(_when(record), _COLOURS[record.outcome])}  {_sentence(record)}{_ran_late(record)}")
+    print(summary(found))
+    if row and row.next_due < NEVER:
+        print(f"next: {screen.moment(row.next_due)}")
+    return 0
+
+
+def _when(record: SlotRecord) -> str:
+    first, last = screen.local(record.first), screen.local(record.last)
+    return first if record.count == 1 else f"{first} to {last}"
+
+
+def _ran_late(record: SlotRecord) -> str:
+    run = f"  {advice.command('show', record.run)}" if record.run else ""
+    return f", ended {screen.local(min(record.at, clock.wall()))}{run}" if record.outcome == RAN else ""
+
+
+def _sentence(record: SlotRecord) -> str:
+    """What became of it, without the time."""
+    many = f" ({counted(record.count)} slots)" if record.count > 1 else ""
+    if record.outcome == RAN:
+        return f"ran on {record.host}"
+    if record.outcome == COLLAPSED:
+        return f"missed, collapsed into {name_of(record.slot)}{many}"
+    return f"skipped: {record.reason}{many}"
+
+
+def summary(records: list[SlotRecord]) -> str:
+    """As in `640 slots: 619 ran, 8 collapsed, 13 skipped (2.0 % overlap)`."""
+    found = slots.counts(records)
+    total = sum(found.outcomes.values())
+    words = ", ".join(f"{count:,} {word}" for word, count in found.outcomes.items())
+    shares = ", ".join(f"{100 * count / total:.1f} % {reason}" for reason, count in found.reasons.items())
+    return f"{'over ' if found.more else ''}{total:,} slots: {words}" + (f" ({shares})" if shares else "")

@@ -1,0 +1,33 @@
+"""nightlatch unpause"""
+
+from __future__ import annotations
+
+from ..core.row import NEVER
+from ..ledger import open_for
+from ..observe.slots import JobLine
+from ..scheduler.people import JobSlots
+from ..store import url
+from . import screen
+from .arguments import Parser
+from .decisions import current_user
+from .json_out import print_json
+from .reading import existing
+
+_PURPOSE = """\
+End a job's pause. It goes on with its next slot: what came due meanwhile is skipped, not caught up."""
+
+
+def main(argv: list[str]) -> int:
+    parser = Parser("unpause", _PURPOSE, "  nightlatch unpause articles")
+    parser.add_argument("job", metavar="JOB", help="the job")
+    parser.add_argument("--json", action="store_true", help="print the job as JSON")
+    args = parser.parse_args(argv)
+    where = existing(args.store)
+    row = JobSlots(url.connect(where), open_for(where), args.job, current_user()).unpause()
+    if args.json:
+        print_json(JobLine(row=row, last=None, overdue=False, skipped=0.0).facts())
+    elif row.next_due < NEVER:
+        print(f"{args.job} goes on: its next slot is {screen.moment(row.next_due)}")
+    else:
+        print(f"{args.job} goes on; it has no schedule, so it is only run by hand")
+    return 0

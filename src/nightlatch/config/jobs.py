@@ -1,0 +1,202 @@
+"""The jobs of a file: `[defaults]`, `[jobs.NAME]`, `[jobs.NAME.on.HOST]`, read by the table in core/job.py."""
+
+from __future__ import annotations
+
+from itertools import islice, pairwise
+
+from ..core import duration, options, schedule
+from ..core.batch import Batch
+from ..core.job import Job
+from ..core.model import check_name
+from ..core.options import BATCH, FILE, as_setting
+from ..core.target import Command
+from ..core.value import replace
+from ..errors import BadOption, UsageError
+from ..system import zone
+from .examples import EXAMPLES
+from .targets import TARGETS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from ..core.options import Option
+    from .settings import Section
+    from .targets import Found
+
+PER_HOST = ("command", "cwd", "env", "env_file")
+RESERVED = {"agent": "managed agents are not part of this version"}
+
+_OF_A_JOB = options.rows(Job, FILE)
+_OF_A_BATCH = {name: row for name, row in options.rows(Batch, BATCH).items() if row.defines}
+_NOT_OF_A_BATCH = ("stall", "progress", "workspace", "input")
+ONLY_OF_A_BATCH = ("items", *(name for name in _OF_A_BATCH if name not in _OF_A_JOB))
+KEYS = (*_OF_A_JOB, *TARGETS, "args", *ONLY_OF_A_BATCH)
+
+_NOTHING = Command(words=())
+_SEEN = 50  # slots whose distances are compared with a job's jitter
+_FROM = 1_767_225_600  # when these begin: the same answer at any time of reading
+
+
+class Jobs:
+    """Reads them one after another; what is wrong is noted, and the rest is read."""
+
+    def __init__(self, *, timezone: str, interpreter: str, file: str, host: str) -> None:
+        self._timezone, self._interpreter, self._file, self._host = timezone, interpreter, file, host
+        self.files: list[str] = []  # that commands were read from
+        self.need_a_zone = False  # a cron expression goes by the file's zone
+        self._defaults: dict[str, Any] = {}
+
+    def defaults(self, section: Section) -> None:
+        """Values for every job that does not have its own."""
+        for key, at in section.table([key for key in KEYS if key != "items"]).items():
+            row = _OF_A_JOB.get(key) or _OF_A_BATCH.get(key)
+            if row is None or _taken({key: row}, {key: at.value}, section):
+                self._defaults[key] = at.value
+
+    def read(self, section: Section) -> dict[str, Job]:
+        """By their names, as this machine runs them."""
+        if not isinstance(section.value, dict):
+            section.mistake("jobs must be tables: [jobs.articles]")
+            return {}
+        found = {name: self._job(name, section.at(name)) for name in section.value}
+        return {name: job for name, job in found.items() if job}
+
+    def _job(self, name: str, section: Section) -> Job | None:
+        before = len(section.mistakes)
+        try:
+            check_name(name)
+        except UsageError as error:
+            section.mistake(str(error))
+        own = section.table((*KEYS, "on", *RESERVED))
+        for key in own.keys() & RESERVED.keys():
+            section.mistake(f"{key} is reserved: {RESERVED[key]}", key)
+        given = self._merged({key: at.value for key, at in own.items()})
+        is_batch = "items" in given
+        self._check_kind(own, is_batch, section)
+        found = self._target(given, section)
+        of_the_batch = _taken(_OF_A_BATCH, given, section) if is_batch else {}
+        taken = _taken(
+            {key: row for key, row in _OF_A_JOB.items() if not (is_batch and key in _OF_A_BATCH)}, given, section
+        )
+        self._schedule(taken, section)
+        for wrong in Job(name=name, target=_NOTHING, **taken).mistakes(as_setting):
+            section.mistake(str(wrong), wrong.field)
+        batch = self._batch(name, given["items"], of_the_batch, found, section) if is_batch and found else None
+        if len(section.mistakes) > before or found is None:
+            return None
+        job = batch.job(self._interpreter, **taken) if batch else Job(name=name, target=found.target, **taken)
+        target = (*job.target.definition, *found.defined_as) if batch else found.defined_as
+        job = replace(job, file=self._file, defined_as=options.definition(job, target=target))
+        self.files += found.files
+        return self._for_this_host(job, own.get("on"), is_batch)
+
+    def _merged(self, own: dict[str, Any]) -> dict[str, Any]:
+        """With the defaults; of `env` and `tags` those of both."""
+        kept = {
+            key: value for key, value in self._defaults.items() if not (key in TARGETS and own.keys() & TARGETS.keys())
+        }
+        if "items" in own:
+            kept = {key: value for key, value in kept.items() if key not in _NOT_OF_A_BATCH}
+        else:
+            kept = {key: value for key, value in kept.items() if key not in ONLY_OF_A_BATCH}
+        for key in ("env", "tags"):
+            if isinstance(kept.get(key), dict) and isinstance(own.get(key), dict):
+                own = {**own, key: {**kept[key], **own[key]}}
+        return {**kept, **own}
+
+    def _target(self, given: dict[str, Any], section: Section) -> Found | None:
+        kinds = [kind for kind in TARGETS if kind in given]
+        if len(kinds) != 1:
+            examples = " or ".join(EXAMPLES[kind] for kind in TARGETS)
+            name = ".".join(section.path)
+            section.mistake(f"{name} has {' and '.join(kinds) or 'no command'}: write one of {examples}", *kinds[1:])
+            return None
+        if "args" in given and "python" not in given:
+            section.mistake("args are those of a Python function: add " + EXAMPLES["python"], "args")
+        try:
+            return TARGETS[kinds[0]](given[kinds[0]], given, section.folder, self._interpreter)
+        except UsageError as error:
+            section.mistake(f"{error}. Example: {EXAMPLES[kinds[0]]}", kinds[0])
+            return None
+
+    def _batch(self, name: str, items: Any, taken: dict[str, Any], found: Found, section: Section) -> Batch | None:
+        if not isinstance(items, str) or not items:
+            section.mistake(f"items must name a file. Example: {EXAMPLES['items']}", "items")
+            return None
+        if not isinstance(found.target, Command):
+            section.mistake("items are for a command, which is started for each of them: use command", "python")
+            return None
+        words = list(found.target.words)
+        if found.is_a_line:
+            taken, words = {**taken, "shell": True}, words[2:]
+        batch = Batch(name=name, items=items, command=words, continued_by=f"nightlatch run {name}", **taken)
+        try:
+            return batch.check(as_setting)
+        except BadOption as error:
+            section.mistake(f"{error}. Example: {EXAMPLES[error.field]}", error.field)
+            return None
+
+    def _check_kind(self, own: dict[str, Section], batch: bool, section: Section) -> None:
+        for key in own:
+            if batch and key in _NOT_OF_A_BATCH:
+                section.mistake(f"{key} is not for a batch: its items are watched one by one. Remove it, or items", key)
+            if not batch and key in ONLY_OF_A_BATCH:
+                section.mistake(f"{key} is for a batch: add {EXAMPLES['items']}", key)
+
+    def _schedule(self, taken: dict[str, Any], section: Section) -> None:
+        """Check it, and name its zone, without which it does not say when."""
+        if not taken.get("schedule"):
+            taken.pop("tz", None)  # of the defaults
+            return
+        is_cron = any(not text.lower().startswith("every") for text in taken["schedule"])
+        self.need_a_zone |= is_cron and not taken.get("tz")
+        taken["tz"] = taken.get("tz") or self._timezone
+        try:
+            there = zone.find(taken["tz"])
+        except UsageError as error:
+            section.mistake(f"{error}. Example: {EXAMPLES['tz']}", "tz")
+            return
+        try:
+            slots = list(islice(schedule.parse(taken["schedule"], there).between(_FROM, float("inf")), _SEEN))
+        except UsageError as error:
+            section.mistake(f"{error}. Example: {EXAMPLES['schedule']}", "schedule")
+            return
+        jitter, shortest = taken.get("jitter") or 0.0, min(later - slot for slot, later in pairwise(slots))
+        if jitter >= shortest:
+            shown = duration.show(shortest)
+            section.mistake(f"jitter {duration.show(jitter)} must be less than the {shown} between two slots", "jitter")
+
+    def _for_this_host(self, job: Job, on: Section | None, batch: bool) -> Job:
+        """With what the file says of this machine, which does not change what the job is."""
+        for host, section in (on.table(on.value) if on else {}).items():
+            given = {key: at.value for key, at in section.table(PER_HOST).items()}
+            taken = _taken({key: _OF_A_JOB[key] for key in PER_HOST if key in _OF_A_JOB}, given, section)
+            found = self._target(given, section) if "command" in given else None
+            if batch and found:
+                section.mistake("a batch has one command on all machines: its items are done by it", "command")
+                found = None
+            if not same_host(host, self._host):
+                continue
+            if "env" in taken:
+                taken["env"] = tuple((dict(job.env) | dict(taken["env"])).items())
+            job = replace(job, target=found.target if found else job.target, **taken)
+            self.files += found.files if found else ()
+        return job
+
+
+def same_host(written: str, host: str) -> bool:
+    """Whether a name in the file is a machine's: in full, or without its domain."""
+    return written.lower() in (host.lower(), host.lower().partition(".")[0])
+
+
+def _taken(table: Mapping[str, Option], given: dict[str, Any], section: Section) -> dict[str, Any]:
+    """What the rows make of the values that are given, without those that are mistakes."""
+    found = {}
+    for key in [key for key in table if key in given]:
+        try:
+            found[key] = table[key].read(given[key], as_setting)
+        except BadOption as error:
+            section.mistake(f"{error}. Example: {EXAMPLES[key]}", key)
+    return found

@@ -1,0 +1,140 @@
+"""Reading nightlatch.toml as a whole: a `Config`, or every mistake in it at once (exit code 78)."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+
+from ..core.value import value
+from ..errors import BadConfig
+from ..system import identity, zone
+from . import lines
+from .jobs import Jobs
+from .mistakes import Mistakes, shown
+from .settings import SETTINGS, Section, default_at_once, default_interpreter
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..core.job import Job
+
+TABLES = ("defaults", "jobs")
+RESERVED = ("budget", "keep", "log", "gateway", "prices", "alerts", "pages")
+
+
+@value(frozen=True, kw_only=True)
+class Config:
+    """A file that is right."""
+
+    path: str
+    settings: dict[str, Any]  # by their names; what the file does not say is not in it
+    timezone: str
+    jobs: dict[str, Job]
+    stamp: tuple[object, ...]  # of every file that it was read from
+
+    @property
+    def folder(self) -> str:
+        return os.path.dirname(self.path)
+
+    @property
+    def store(self) -> str:
+        """ "": the file names none."""
+        return str(self.settings.get("store", ""))
+
+    @property
+    def at_once(self) -> int:
+        return int(self.settings.get("at_once") or default_at_once())
+
+    @property
+    def interpreter(self) -> str:
+        return str(self.settings.get("interpreter") or default_interpreter(self.folder))
+
+    @property
+    def changed(self) -> bool:
+        """Whether one of its files is another one by now."""
+        return self.stamp != _stamp([str(one[0]) for one in self.stamp if isinstance(one, tuple)])
+
+    def job(self, name: str) -> Job:
+        if name in self.jobs:
+            return self.jobs[name]
+        import difflib
+
+        near = difflib.get_close_matches(name, self.jobs, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(self.jobs) or 'no jobs'}"
+        raise BadConfig(f"{shown(self.path)} has no job {name!r}: {hint}")
+
+
+def load(path: str, *, host: str = "") -> Config:
+    """The file, as this machine (or `host`) reads it. Raises `BadConfig` with every mistake."""
+    text, document = _parse(path)
+    folder, mistakes = os.path.dirname(path), Mistakes(path, lines.find(text))
+    rows = {row.name: row for row in SETTINGS}
+    top = Section(document, (), folder, mistakes)
+    known = top.table((*rows, *TABLES, *RESERVED))
+    for name in known.keys() & set(RESERVED) - rows.keys():
+        known[name].mistake(f"{name} is reserved: it is not part of this version")
+    settings = {name: row.read(known[name]) for name, row in rows.items() if name in known}
+    jobs = Jobs(
+        timezone=settings.get("timezone") or zone.name(),
+        interpreter=settings.get("interpreter") or default_interpreter(folder),
+        file=path,
+        host=host or identity.host(),
+    )
+    if "defaults" in known:
+        jobs.defaults(known["defaults"])
+    found = jobs.read(known["jobs"]) if "jobs" in known else {}
+    if not settings.get("timezone") and _is_shared(settings.get("store")) and jobs.need_a_zone:
+        top.mistake(
+            f'timezone is missing: machines that share a store must agree on it. Example: timezone = "{zone.name()}"',
+            "store",
+        )
+    mistakes.raise_any()
+    return Config(
+        path=path,
+        settings=settings,
+        timezone=settings.get("timezone") or zone.name(),
+        jobs=found,
+        stamp=_stamp([path, *jobs.files]),
+    )
+
+
+def store_of(path: str) -> str:
+    """Only the store, which every command needs: mistakes elsewhere in the file do not count for them."""
+    text, document = _parse(path)
+    if "store" not in document:
+        return ""
+    mistakes = Mistakes(path, lines.find(text))
+    row = next(row for row in SETTINGS if row.name == "store")
+    found = row.read(Section(document["store"], ("store",), os.path.dirname(path), mistakes))
+    mistakes.raise_any()
+    return str(found)
+
+
+def _parse(path: str) -> tuple[str, dict[str, Any]]:
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            text = file.read().replace("\r\n", "\n")
+        return text, tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        what, _, place = str(error).rpartition(" (at ")
+        line = place.removeprefix("line ").partition(",")[0]
+        at = line if line.isdecimal() else str(text.count("\n") + 1)  # at the end of the document
+        raise BadConfig(f'{shown(path)}:{at}: {what or error}. TOML is written as in timeout = "30m"') from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadConfig(f"{shown(path)} cannot be read: {error}") from None
+
+
+def _is_shared(store: str | None) -> bool:
+    return bool(store) and not str(store).startswith("sqlite:")
+
+
+def _stamp(paths: list[str]) -> tuple[object, ...]:
+    found = []
+    for path in paths:
+        try:
+            info = os.stat(path)
+            found.append((path, info.st_mtime_ns, info.st_size, info.st_ino))
+        except OSError:
+            found.append((path, 0, 0, 0))
+    return tuple(found)

@@ -1,0 +1,48 @@
+"""What is wrong in a file: all of it at once, each with its line."""
+
+from __future__ import annotations
+
+import difflib
+import os
+
+from ..errors import BadConfig
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    Path = tuple[str, ...]  # of a key: ("jobs", "articles", "timeout")
+
+
+class Mistakes:
+    def __init__(self, file: str, lines: dict[Path, int]) -> None:
+        self._file, self._lines = shown(file), lines
+        self._found: list[tuple[int, str]] = []
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def add(self, path: Path, what: str) -> None:
+        """`what` is wrong with the key at `path`; if that is not written, with what it would be in."""
+        while path and path not in self._lines:
+            path = path[:-1]
+        self._found.append((self._lines.get(path, 1), what))
+
+    def unknown(self, path: Path, known: Iterable[str], kind: str = "key") -> None:
+        near = difflib.get_close_matches(path[-1], list(known), n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+        self.add(path, f"{'.'.join(path)} is not a {kind}: {hint}")
+
+    def raise_any(self) -> None:
+        if self._found:
+            told = [f"{self._file}:{line}: {what}" for line, what in sorted(self._found)]
+            raise BadConfig("\n".join(told if len(told) == 1 else [f"{len(told)} mistakes", *told]))
+
+
+def shown(path: str) -> str:
+    """A path as short as it can be typed here."""
+    try:
+        short = os.path.relpath(path)
+    except OSError:  # the current folder was removed
+        return path
+    return path if short.startswith("..") else short

@@ -1,0 +1,145 @@
+"""What may be at the top of nightlatch.toml: one row each.
+
+To add a key or a table, add a row to `SETTINGS`. Its `read` gets a `Section` (the value, its path in the file, the
+file's folder) and returns what `config.settings["name"]` shall be. What is wrong it reports with `section.mistake(…)`,
+as often as needed, so that all mistakes are shown at once, each with its line. A layer below this one names its
+function as text, "gateway.settings:read", which is imported when the file has that key. Take the name out of
+`RESERVED` in config/load.py.
+
+`[defaults]` and `[jobs]` are read by config/jobs.py. A key of a job is a row of core/job.py, with an example in
+config/examples.py; or a row of `TARGETS` in config/targets.py, if it says what is run.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from ..core import checks
+from ..errors import UsageError
+from ..system import zone
+from .mistakes import shown
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+    from .mistakes import Mistakes, Path
+
+
+class Section:
+    """One value of the file, and where it is."""
+
+    def __init__(self, value: Any, path: Path, folder: str, mistakes: Mistakes) -> None:
+        self.value, self.path, self.folder, self.mistakes = value, path, folder, mistakes
+
+    def mistake(self, what: str, *keys: str) -> None:
+        """`what` is wrong with the value, or with a key inside it."""
+        self.mistakes.add((*self.path, *keys), what)
+
+    def table(self, known: Iterable[str]) -> dict[str, Section]:
+        """Its keys, of which those that are not known are mistakes."""
+        if not isinstance(self.value, dict):
+            self.mistake(f"{'.'.join(self.path)} must be a table: [{'.'.join(self.path)}]")
+            return {}
+        for key in self.value.keys() - set(known):
+            self.mistakes.unknown((*self.path, key), known)
+        return {key: self.at(key) for key in known if key in self.value}
+
+    def at(self, key: str) -> Section:
+        return Section(self.value[key], (*self.path, key), self.folder, self.mistakes)
+
+
+class Setting:
+    """One row. `example` is a line of TOML, for error messages and the documents."""
+
+    def __init__(
+        self, name: str, read: Callable[[Section], Any] | str, help: str, *, default: str, example: str
+    ) -> None:
+        self.name, self.help, self.default, self.example = name, help, default, example
+        self._read = read
+
+    def read(self, section: Section) -> Any:
+        """What the key says; None if that is not understood, which is noted."""
+        try:
+            return _found(self._read)(section) if isinstance(self._read, str) else self._read(section)
+        except UsageError as error:
+            section.mistake(f"{error}. Example: {self.example}")
+            return None
+
+
+def _found(name: str) -> Callable[[Section], Any]:
+    from importlib import import_module
+
+    module, _, function = name.partition(":")
+    found: Callable[[Section], Any] = getattr(import_module(f"nightlatch.{module}"), function)
+    return found
+
+
+def meant(store: str, folder: str) -> str:
+    """The URL of a store as it is written in a folder, for use from any other."""
+    path = store.removeprefix("sqlite:///")
+    if path != store and not path.startswith(("/", "~")):
+        return f"sqlite:///{os.path.join(folder, path)}"
+    remote = store.removeprefix("git+")
+    if remote != store and not set(remote) & set("/:@"):
+        return f"git+{remote}@{folder}"
+    return store
+
+
+def _store(section: Section) -> str:
+    return meant(checks.text(section.value, "store"), section.folder)
+
+
+def _timezone(section: Section) -> str:
+    name = checks.text(section.value, "timezone")
+    zone.find(name)
+    return name
+
+
+def _at_once(section: Section) -> int:
+    return checks.whole(section.value, "at_once", least=1)
+
+
+def _interpreter(section: Section) -> str:
+    path = os.path.join(section.folder, os.path.expanduser(checks.text(section.value, "interpreter")))
+    if not os.access(path, os.X_OK):
+        raise UsageError(f"interpreter: {shown(path)} is not a program that you can start")
+    return path
+
+
+def default_at_once() -> int:
+    return 2 * (os.cpu_count() or 1)
+
+
+def default_interpreter(folder: str) -> str:
+    """Of the environment beside the file, else the one that runs Nightlatch."""
+    beside = os.path.join(folder, ".venv", "bin", "python")
+    return beside if os.access(beside, os.X_OK) else sys.executable
+
+
+SETTINGS = [
+    Setting(
+        "store",
+        _store,
+        "what the machines share: leases, done keys, jobs' rows",
+        default="a file of this user",
+        example='store = "git+origin"',
+    ),
+    Setting(
+        "timezone",
+        _timezone,
+        "of every schedule; needed where machines share a store",
+        default="this machine's",
+        example='timezone = "Europe/Berlin"',
+    ),
+    Setting("at_once", _at_once, "how many runs one machine has at a time", default="2 × cores", example="at_once = 4"),
+    Setting(
+        "interpreter",
+        _interpreter,
+        "the Python of `python` jobs",
+        default="`.venv` beside the file, else Nightlatch's own",
+        example='interpreter = ".venv/bin/python"',
+    ),
+]

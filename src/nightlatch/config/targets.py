@@ -1,0 +1,95 @@
+"""What a job of the file runs: `command`, or `python` with `args`. One row of `TARGETS` each."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+
+from ..core import checks
+from ..core.target import Command, Function
+from ..core.value import value
+from ..errors import UsageError
+from .mistakes import shown
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+_LONGEST = 128 * 1024 - 1  # bytes of one word, for the kernel
+
+
+@value(frozen=True, kw_only=True)
+class Found:
+    """What is run, what of it counts as the definition, and the files that it was read from."""
+
+    target: Command | Function
+    defined_as: tuple[str, ...]
+    files: tuple[str, ...] = ()
+    is_a_line: bool = False  # for the shell
+
+
+def command(given: Any, table: dict[str, Any], folder: str, interpreter: str) -> Found:
+    """A list is the command's words, a text a line for the shell; what begins with @ is a file's content."""
+    if isinstance(given, str):
+        words = ["sh", "-c", checks.text(given, "command")]
+    elif isinstance(given, list) and given:
+        words = [checks.text(word, "a word of command", empty=True) for word in given]
+    else:
+        raise UsageError(f"command is {checks.shown(given)}: write a list of words, or a line for the shell")
+    read = [_word(word, folder) for word in words]
+    texts, definitions, files = zip(*read, strict=True)
+    written = given if isinstance(given, str) else " ".join(words)
+    digests = ", ".join(definition[: definition.rindex(" ") + 13] for _, definition, file in read if file)
+    return Found(
+        target=Command(words=texts, shown_as=written + (f" ({digests})" if digests else "")),
+        defined_as=("command", *definitions),
+        files=tuple(filter(None, files)),
+        is_a_line=isinstance(given, str),
+    )
+
+
+def _word(word: str, folder: str) -> tuple[str, str, str]:
+    """As it is run, what of it is the definition, and the file that it names; "" if it names none."""
+    if not word.startswith("@"):
+        return word, word, ""
+    if word.startswith("@@"):
+        return word[1:], word, ""
+    path = os.path.join(folder, os.path.expanduser(word[1:]))
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"command: {word} is the content of the file {shown(path)}, which cannot be read ({error}). Write @{word} "
+            f"if you mean the word itself"
+        ) from None
+    if len(text.encode()) > _LONGEST or "\0" in text:
+        raise UsageError(f"command: {word} is too long for a command line: let the program read the file itself")
+    return text, f"{word} sha256 {hashlib.sha256(text.encode()).hexdigest()}", path
+
+
+def python(given: Any, table: dict[str, Any], folder: str, interpreter: str) -> Found:
+    """module:function, or a file in the place of the module."""
+    name = checks.text(given, "python")
+    module, colon, function = name.rpartition(":")
+    if not colon or not module or not function:
+        raise UsageError(f"python {name!r} does not name a function: write module:function")
+    arguments = table.get("args", [])
+    if not isinstance(arguments, list | dict):
+        raise UsageError("args must be a list, or a table of names and values")
+    try:
+        packed = json.dumps({"args": [], "kwargs": {}, "args" if isinstance(arguments, list) else "kwargs": arguments})
+    except TypeError:
+        raise UsageError("args holds a date or time: write it as a text") from None
+    where = f"{os.path.join(folder, module)}:{function}" if module.endswith(".py") else name
+    if module.endswith(".py") and not os.path.isfile(os.path.join(folder, module)):
+        raise UsageError(f"python: there is no file {shown(os.path.join(folder, module))}")
+    return Found(
+        target=Function(where=where, arguments=packed, path=(folder,), interpreter=interpreter),
+        defined_as=("python", name, packed),
+    )
+
+
+TARGETS: dict[str, Callable[[Any, dict[str, Any], str, str], Found]] = {"command": command, "python": python}

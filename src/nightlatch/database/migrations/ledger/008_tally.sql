@@ -1,0 +1,37 @@
+-- What was used on a day of the ledger's time zone, and how attempts ended: by job, host, model, tag and the status that
+-- the attempt ended with. Added to in the transaction that ends an attempt; never pruned, so that a year's report
+-- outlives the runs. The row without a model and a tag counts the attempts, the runs that were over with them, their
+-- time in milliseconds and their items.
+CREATE TABLE tally_by_day (
+  job      TEXT   NOT NULL,
+  day      TEXT   NOT NULL,
+  host     TEXT   NOT NULL,
+  model    TEXT   NOT NULL,
+  tag      TEXT   NOT NULL,
+  status   TEXT   NOT NULL,
+  attempts BIGINT NOT NULL,
+  runs     BIGINT NOT NULL,
+  elapsed  BIGINT NOT NULL,
+  items    BIGINT NOT NULL,
+  usd      BIGINT NOT NULL,
+  tokens   BIGINT NOT NULL,
+  calls    BIGINT NOT NULL,
+  units    BIGINT NOT NULL,
+  doubt    BIGINT NOT NULL DEFAULT 0,
+  PRIMARY KEY (job, day, host, model, tag, status)
+) /* sqlite: WITHOUT ROWID */;
+INSERT INTO tally_by_day (job, day, host, model, tag, status, attempts, runs, elapsed, items, usd, tokens, calls, units)
+SELECT job, day, '', '', '', '', 0, 0, 0, 0, usd, tokens, calls, units FROM tally;
+DROP TABLE tally;
+ALTER TABLE tally_by_day RENAME TO tally;
+CREATE INDEX tally_day ON tally (day);
+-- The newest runs of a job, its last sixty with how they ended and how long they took: all from the index. No index names
+-- a column that progress or usage changes: PostgreSQL would lose its in-place updates.
+CREATE INDEX run_job_changed ON run (job, parent, changed, status, elapsed);
+DROP INDEX run_status;
+CREATE INDEX run_status_changed ON run (status, changed);
+-- What happens rarely and is asked for by its time: refusals, what people decided. Queries repeat this condition.
+CREATE INDEX journal_rare ON journal (at, kind) WHERE kind NOT IN ('opened', 'started', 'ended', 'progress', 'usage',
+  'steps', 'effect', 'effect-begun', 'effect-done', 'step-begun', 'step-done', 'input', 'workspace', 'publishing',
+  'published', 'batch', 'lent');
+INSERT INTO meta (key, value) VALUES ('ledger.needs', '8') ON CONFLICT (key) DO UPDATE SET value = excluded.value

@@ -1,0 +1,132 @@
+"""The jobs' slots as people ask for them: a line a job, and what became of the slots of one."""
+
+from __future__ import annotations
+
+from ..core import row as rows
+from ..core import slots
+from ..core.row import COLLAPSED, NEVER, RAN, SKIPPED
+from ..core.schedule import COUNTED, name_of
+from ..core.value import value
+from ..ledger.slots import merged
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..core.row import Claim, Row, SlotRecord
+    from .reader import StoreReader
+
+OVERDUE = 600.0  # seconds after its time without a claim
+
+
+@value(frozen=True, kw_only=True)
+class JobLine:
+    """How one job's slots stand."""
+
+    row: Row
+    last: SlotRecord | None
+    overdue: bool
+    skipped: float  # share of the slots since then
+
+    @property
+    def running(self) -> Claim | None:
+        """The claim that is open."""
+        claim = self.row.claim
+        return claim if claim and claim.is_open else None
+
+    def facts(self) -> dict[str, object]:
+        row, claim = self.row, self.running
+        return {
+            "version": 1,
+            "job": row.job,
+            "next": name_of(row.next_due) if row.next_due < NEVER else None,
+            "last": None if self.last is None else {"slot": name_of(self.last.last), "outcome": self.last.outcome},
+            "claimed": None if claim is None else {
+                "slot": name_of(claim.slot), "by": claim.by, "begun": claim.attempted,
+            },
+            "overdue": self.overdue,
+            "skipped": round(self.skipped, 4),
+            "failures": row.failures,
+            "last_success": row.last_success or None,
+            "paused": None if row.paused is None else {
+                "by": row.paused.by, "until": row.paused.until or None, "reason": row.paused.reason,
+            },
+            "stage": row.stage or None,
+        }  # fmt: skip
+
+
+def lines(reader: StoreReader, since: float) -> list[JobLine]:
+    """A line a job, the overdue first."""
+    now = reader.store.clock()
+    found = [_line(reader, rows.read(cursor), since, now) for cursor in reader.store.cursors()]
+    return sorted(found, key=lambda line: (not line.overdue, line.row.job))
+
+
+def overdue(reader: StoreReader) -> list[Row]:
+    """Jobs with a slot that no machine has claimed, though its time is long over."""
+    now = reader.store.clock()
+    found = [rows.read(cursor) for cursor in reader.store.cursors(due=now - OVERDUE)]
+    return [row for row in found if is_overdue(row, now)]
+
+
+def is_overdue(row: Row, now: float) -> bool:
+    at_work = row.claim is not None and row.claim.is_open
+    return row.next_due < now - OVERDUE and not at_work and row.paused is None and row.stage != slots.MANUAL
+
+
+def ranges(reader: StoreReader, job: str, since: float) -> tuple[Row | None, list[SlotRecord]]:
+    """The job's row, and its records since then, the oldest first."""
+    found = reader.store.cursors([job])
+    row = rows.read(found[0]) if found else None
+    held = [record for record in row.records if record.last >= since] if row else []
+    return row, merged(reader.ledger.slots.of(job, since), held)
+
+
+def facts(job: str, record: SlotRecord) -> dict[str, object]:
+    return {
+        "version": 1,
+        "job": job,
+        "slot": name_of(record.slot or record.last),
+        "first": name_of(record.first),
+        "count": record.count,
+        "outcome": record.outcome,
+        "reason": record.reason,
+        "run": record.run,
+        "host": record.host,
+        "at": record.at,
+    }
+
+
+@value(frozen=True, kw_only=True)
+class Counts:
+    """How many slots ended how, and why those that were skipped were."""
+
+    outcomes: dict[str, int]
+    reasons: dict[str, int]
+    more: bool  # than are counted
+
+
+def counts(records: Iterable[SlotRecord]) -> Counts:
+    known = list(records)
+    reasons: dict[str, int] = {}
+    for one in known:
+        if one.outcome == SKIPPED:
+            word = one.reason.partition(":")[0]
+            reasons[word] = reasons.get(word, 0) + one.count
+    return Counts(
+        outcomes={word: sum(one.count for one in known if one.outcome == word) for word in (RAN, COLLAPSED, SKIPPED)},
+        reasons=dict(sorted(reasons.items(), key=lambda one: -one[1])),
+        more=any(one.count > COUNTED for one in known),
+    )
+
+
+def _line(reader: StoreReader, row: Row, since: float, now: float) -> JobLine:
+    known = merged(reader.ledger.slots.of(row.job, since), row.records)
+    total = sum(one.count for one in known)
+    skipped = sum(one.count for one in known if one.outcome == SKIPPED)
+    return JobLine(
+        row=row,
+        last=known[-1] if known else None,
+        overdue=is_overdue(row, now),
+        skipped=skipped / total if total else 0.0,
+    )

@@ -1,0 +1,43 @@
+"""A job's environment: what the file says, and its `env_file`, whose values are secrets whatever they are called."""
+
+from __future__ import annotations
+
+import os
+
+from ...errors import BadConfig
+from ...system import redaction
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...core.job import Job
+
+
+def variables(job: Job) -> dict[str, str]:
+    """What the command gets besides the inherited environment; read anew at each start."""
+    if not job.env_file:
+        return dict(job.env)
+    secret = dict(_read(job.env_file))
+    known = [*redaction.named_secrets(os.environ), *secret]
+    return {**secret, **dict(job.env), redaction.ENV: " ".join(dict.fromkeys(known))}
+
+
+def _read(path: str) -> Iterator[tuple[str, str]]:
+    """Lines NAME=VALUE; `export` before one, quotes around a value, blank lines and comments are as in a shell."""
+    try:
+        with open(os.path.expanduser(path), encoding="utf-8") as file:
+            lines = file.read().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadConfig(f"env_file {path} cannot be read: {error}") from None
+    for number, line in enumerate(lines, 1):
+        text = line.strip().removeprefix("export ").strip()
+        if not text or text.startswith("#"):
+            continue
+        name, equals, value = text.partition("=")
+        name, value = name.rstrip(), value.strip()
+        if not equals or not name.isidentifier() or name.startswith("NIGHTLATCH_"):
+            raise BadConfig(f"{path}:{number}: write NAME=VALUE; a name that begins with NIGHTLATCH_ is the run's own")
+        if value[:1] in ("'", '"') and value[-1:] == value[:1] and len(value) > 1:
+            value = value[1:-1]
+        yield name, value

@@ -1,0 +1,35 @@
+"""The one starting function: the command line, Python and the scheduler hand a job to `start`, and get a verdict.
+
+A job of nightlatch.toml is started in the folder of that file, where its paths start.
+"""
+
+from __future__ import annotations
+
+from ...core.target import Each
+from ..shared.job import go_home
+from .run import tries
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...core.job import Job
+    from ..shared.verdict import Verdict
+
+
+def start(
+    job: Job, *, store: str | None = None, report: Callable[[Verdict], None] = lambda _: None, claim: str = ""
+) -> Verdict:
+    """Run a job with all its tries, as `tries.run` does; of a batch every item that is unfinished. For a process of its
+    own, which it leaves in another folder."""
+    where = go_home(job, store)
+    if not isinstance(job.target, Each):
+        return tries.run(job, store=where, report=report, claim=claim)
+    from ...core.batch import unpack
+    from .batches.batch import prepared
+
+    checkpoints = prepared(unpack(job.target), where)
+    try:
+        return tries.run(job, store=where, checkpoints=checkpoints, report=report, claim=claim)
+    finally:
+        checkpoints.close()

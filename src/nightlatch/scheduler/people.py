@@ -1,0 +1,125 @@
+"""What people do to a job's slots: pause and unpause, skip one, set the row where it goes on from. Each is one move of
+the row, journaled with who made it."""
+
+from __future__ import annotations
+
+from ..core import advice, slots
+from ..core.row import SKIPPED, Pause, SlotRecord
+from ..core.schedule import name_of
+from ..core.value import replace
+from ..errors import UsageError
+from ..ledger import kinds
+from ..runtime.supervisor.run.claim import KEPT, move_row, read_row
+from ..system import identity
+from .scheduled import due_before, times_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..core.protocols import Store
+    from ..core.row import Row
+    from ..ledger.ledger import Ledger
+
+
+class JobSlots:
+    """The slots of one job, for a person to decide about."""
+
+    def __init__(self, store: Store, ledger: Ledger, job: str, by: str) -> None:
+        self._store, self._ledger, self._job, self._by = store, ledger, job, by
+
+    def pause(self, until: float = 0.0, reason: str = "") -> Row:
+        now = self._store.clock()
+        if until and until <= now:
+            raise UsageError("--until is over already: give a time to come, as in 2d or 2026-12-01T08:00")
+        row = self._move(lambda row: replace(row, paused=Pause(by=self._by, at=now, until=until, reason=reason)))
+        self._note(kinds.PAUSED, by=self._by, until=name_of(int(until)) if until else None, reason=reason or None)
+        return row
+
+    def unpause(self) -> Row:
+        """It goes on with its next slot: what came due during the pause is skipped."""
+        now = self._store.clock()
+
+        def change(row: Row) -> Row:
+            if row.paused is None:
+                raise UsageError(f"{self._job} is not paused")
+            return self._from(replace(row, paused=None), now, slots.PAUSED)
+
+        row = self._move(change)
+        self._note(kinds.UNPAUSED, by=self._by)
+        return row
+
+    def skip(self, slot: float) -> Row:
+        """One slot to come, or one that is due and not claimed yet."""
+        now = self._store.clock()
+
+        def change(row: Row) -> Row:
+            times = times_of(row.schedule)
+            if times is None or times.next(slot - 1) != slot:
+                raise UsageError(f"{name_of(slot)} is not a slot of {self._job}: {_next(row, now)}")
+            if slot <= row.slot or slot in row.passed:
+                look = advice.command("slots", self._job)
+                raise UsageError(f"{name_of(slot)} is decided already: {look} says how")
+            return replace(row, passed=tuple(sorted({*row.passed, slot})))
+
+        row = self._move(change)
+        record = SlotRecord(
+            first=slot, last=slot, outcome=SKIPPED, reason=slots.BY_HAND, host=identity.host(), at=now, era=row.era
+        )
+        self._ledger.slots.put([(self._job, record)])
+        self._note(kinds.SLOT_SKIPPED, slot=name_of(slot), by=self._by)
+        return row
+
+    def go_on_from(self, time: float) -> Row:
+        """Slots at or after `time` count, whatever the row says: for a row that a wrong clock has moved ahead."""
+
+        def change(row: Row) -> Row:
+            times = times_of(row.schedule)
+            if times is None:
+                raise UsageError(f"{self._job} has no schedule")
+            known = [*self._ledger.slots.of(self._job, time), *row.records]
+            ran = {record.first for record in known if record.run and record.first >= time}
+            if row.claim and row.claim.slot >= time:
+                ran.add(row.claim.slot)
+            begin, era = time - 1, row.era + 1
+            return replace(
+                row, slot=begin, next_due=float(times.next(begin)), era=era, strike=(begin, era),
+                passed=tuple(sorted(ran)), records=tuple(one for one in row.records if one.run or one.last < time),
+            )  # fmt: skip
+
+        row = self._move(change)
+        self._note(kinds.SET_BACK, to=name_of(int(time)), era=row.era, by=self._by)
+        return row
+
+    def _from(self, row: Row, now: float, reason: str) -> Row:
+        """Skip what is due by now."""
+        times, left = times_of(row.schedule), due_before(row.schedule, row.slot, now)
+        if times is None or left is None:
+            return row
+        first, last, count = left
+        record = SlotRecord(
+            first=first, last=last, count=count, outcome=SKIPPED, reason=reason, host=identity.host(), at=now,
+            era=row.era,
+        )  # fmt: skip
+        keep = KEPT if self._store.lists_begun else 0
+        return replace(row, slot=last, next_due=float(times.next(last)), records=row.with_records(record, keep=keep))
+
+    def _move(self, change: Callable[[Row], Row]) -> Row:
+        while True:
+            row = read_row(self._store, self._job)
+            if row is None:
+                raise UsageError(
+                    f"the store knows no job {self._job!r}: {advice.command('slots')} lists those that it knows. A job "
+                    f"of nightlatch.toml is known once `nightlatch serve` or `nightlatch tick` has looked at it"
+                )
+            new = change(row)
+            if move_row(self._store, self._ledger, row, new):
+                return new
+
+    def _note(self, kind: str, **facts: object) -> None:
+        self._ledger.note(self._job, kind, **{name: fact for name, fact in facts.items() if fact is not None})
+
+
+def _next(row: Row, now: float) -> str:
+    times = times_of(row.schedule)
+    return f"the next one is {name_of(times.next(max(now, row.slot)))}" if times else "it has no schedule"
