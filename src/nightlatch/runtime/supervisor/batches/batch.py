@@ -109,8 +109,8 @@ def resolve(
 
 
 class Checkpoints:
-    """Records the items of a batch, and handles the driver's verbs at the socket. Made before the run; `prepare` gives it
-    the run's writer."""
+    """Records the items of a batch, and handles the driver's verbs at the socket. Made before the run; `prepare` gives
+    it the run's writer."""
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
@@ -144,7 +144,7 @@ class Checkpoints:
         return self._reported.setdefault(item, Reported())
 
     def prepare(self, store: Store, ledger: Ledger, lease: Lease, writer: Writer, folder: str) -> None:
-        """Before the driver starts: settle what the last one left in flight, and write the digests of done items to files."""
+        """Before the driver starts: settle what the last one left in flight, and write files with known digests."""
         self._writer, self._items = writer, ledger.items
         name = self._batch.name
         writer.event(kinds.BATCH, again=self.hidden.text(self._batch.continued_by))
