@@ -127,7 +127,7 @@ def test_items_that_are_no_csv_or_name_no_program_fail_by_line(sqlite_url, tmp_p
         assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
         assert "items.csv, line " in done.stderr
     (tmp_path / "items.csv").write_bytes(b"cmd,b\rc\xff\n")
-    assert "it is no CSV" in said(nightlatch(sqlite_url, *words), 64)
+    assert "it is not CSV" in said(nightlatch(sqlite_url, *words), 64)
 
 
 @pytest.mark.parametrize("url", ["mysql://x", "sqlite://", "sqlite:///", "sqlite::memory:", "leases.db"])
