@@ -120,9 +120,9 @@ def test_what_is_wrong_is_told_in_one_line(what, sqlite_url, tmp_path, monkeypat
     for wrong in [*WRONG, *more]:
         if any(what == there and wrong is right for there, right in RIGHT):
             continue
-        with pytest.raises(UsageError) as told:
+        with pytest.raises(UsageError) as error:
             call(wrong)
-        assert "\n" not in str(told.value), (wrong, str(told.value))
+        assert "\n" not in str(error.value), (wrong, str(error.value))
     assert not (tmp_path / "state").exists() or what == "use", "something was begun"
 
 
@@ -130,9 +130,9 @@ def test_what_is_wrong_is_told_in_one_line(what, sqlite_url, tmp_path, monkeypat
 def test_a_path_is_a_text_or_a_path(what):
     assert PATHS[what]("out").url == PATHS[what](Path("out")).url
     for wrong in (None, 5, b"out", ["out"], "", "o\0ut", Chunky()):
-        with pytest.raises(UsageError) as told:
+        with pytest.raises(UsageError) as error:
             PATHS[what](wrong)
-        assert "\n" not in str(told.value)
+        assert "\n" not in str(error.value)
 
 
 INSIDE = """

@@ -184,7 +184,7 @@ def test_coroutines_are_handled_side_by_side(jobs):
 
 
 def test_the_key_of_the_run_itself_is_refused(tmp_path, sqlite_url):
-    assert "in this very run" in Jobs(tmp_path, sqlite_url).run("itself.run()")
+    assert "is already being worked on in this run" in Jobs(tmp_path, sqlite_url).run("itself.run()")
 
 
 def test_one_that_takes_a_while_is_seen_before_its_first_step(tmp_path, ledger_url, monkeypatch):
@@ -225,8 +225,8 @@ def test_a_key_that_somebody_starts_by_hand_meanwhile_is_still_handled_once(
 ):
     monkeypatch.setenv("STORE", ledger_url)
     jobs = Jobs(tmp_path, ledger_url)
-    told = jobs.run(f"by_hand.run('a', {steps}, {words})")
-    assert told.startswith("succeeded"), told
+    report = jobs.run(f"by_hand.run('a', {steps}, {words})")
+    assert report.startswith("succeeded"), report
     opened, *notes = jobs.notes
     assert opened in ("opened 0", "opened 1")  # 1: so busy is the machine that its beginning was recorded by then
     assert notes == [*(f"double {number}" for number in range(steps)), "worked"]

@@ -99,7 +99,7 @@ def test_a_waiter_that_is_interrupted_leaves_nothing_behind(tmp_path: Path, way:
     finally:
         signal.signal(signal.SIGALRM, before)
     first.release()
-    until(lambda: _thread._count() <= threads)  # whoever waited has had its turn; others may have ended meanwhile
+    until(lambda: _thread._count() <= threads)  # the waiters have had their turns; others may have ended meanwhile
     assert first.acquire(0)
     first.release()
     assert not done

@@ -220,4 +220,4 @@ except program.Unfinished as error:
     print(error)
 """
     said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30)
-    assert said.stdout == "sh was ended by somebody else\n", said.stdout + said.stderr
+    assert said.stdout == "sh was ended from outside\n", said.stdout + said.stderr

@@ -105,7 +105,7 @@ def graph() -> dict[str, set[str]]:
 
 def cycle(edges: dict[str, set[str]]) -> list[str]:
     """The modules that import each other in a ring; [] if none do."""
-    order: list[str] = []  # depth first; a module stands behind all that it imports
+    order: list[str] = []  # depth first; a module comes after all that it imports
     state: dict[str, int] = {}  # 1: on the way, 2: done
 
     def visit(name: str, way: list[str]) -> list[str]:

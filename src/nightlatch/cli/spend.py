@@ -23,9 +23,11 @@ def main(argv: list[str]) -> int:
     parser.add_argument("amounts", metavar="UNIT=AMOUNT", nargs="+")
     parser.add_argument("--model", metavar="NAME", help="the model that was called")
     parser.add_argument("--tag", metavar="TAG", help="what it is counted under, as in site=example.org")
+    parser.add_argument("--extra", action="store_true",
+                        help="count it although calls to models are metered: it is for something else")  # fmt: skip
     args = parser.parse_args(argv)
-    about = {word: text for word, text in (("model", args.model), ("tag", args.tag)) if text}
-    told = send(do="spend", **about, **budget.amounts(args.amounts))
-    if told.get("kept"):
-        print(f"nightlatch: {told['kept']}", file=sys.stderr)
+    about = {word: text for word, text in (("model", args.model), ("tag", args.tag), ("extra", args.extra)) if text}
+    reply = send(do="spend", **about, **budget.amounts(args.amounts))
+    if reply.get("kept"):
+        print(f"nightlatch: {reply['kept']}", file=sys.stderr)
     return 0

@@ -104,7 +104,7 @@ class Batch:
             defined_as=self.definition(),
             interpreter=interpreter,
         )
-        # What stands in an item's output, the driver reports.
+        # The driver reports what is in an item's output.
         meter = GATEWAY if self.metered_by == GATEWAY else "report" if self.metered_by else ""
         return Job(
             name=self.name,

@@ -64,7 +64,7 @@ def needs_person(status: str) -> bool:
 
 
 def may_start(status: str) -> bool:
-    """May another attempt be started, by whoever names the same job and key again?"""
+    """May another attempt be started, by naming the same job and key again?"""
     return status in AGAIN
 
 

@@ -177,12 +177,12 @@ def supervise(order: dict[str, Any]) -> int:
     """Run the job that was claimed; the exit code of its run."""
     job = unpack(order["job"])
     try:
-        told = start(job, store=order["store"], claim=order["claim"])
+        verdict = start(job, store=order["store"], claim=order["claim"])
     except (Error, Stop) as error:
         print(f"nightlatch: {job.name} ({job.key}): {error}", file=sys.stderr, flush=True)
         return error.exit_code
-    print(told.line(), file=sys.stderr, flush=True)
-    return told.exit_code
+    print(verdict.line(), file=sys.stderr, flush=True)
+    return verdict.exit_code
 
 
 if __name__ == "__main__":

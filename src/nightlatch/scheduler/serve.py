@@ -9,6 +9,7 @@ import select
 import signal
 import time
 
+from ..config.settings import meant
 from ..core.row import NEVER
 from ..errors import BadConfig, StoreUnreachable
 from ..ledger import open_for
@@ -39,7 +40,7 @@ class Server:
 
     def __init__(self, load: Load, store: str | None, say: Callable[[str], None]) -> None:
         self._load, self._say = load, say
-        self._where = url.resolve(store)
+        self._where = meant(url.resolve(store), os.getcwd())
         self._store = url.connect(self._where)
         self._ledger = open_for(self._where)
         self._config = load()

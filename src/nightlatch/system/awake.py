@@ -9,9 +9,9 @@ from ..errors import UsageError
 
 
 def keep_awake(pid: int) -> int:
-    """Start what keeps the machine from sleeping until process `pid` is gone; returns its own pid.
+    """Start a program that keeps the machine from sleeping until process `pid` is gone; returns the program's pid.
 
-    It watches `pid` by itself, so a run that is killed does not keep the machine awake for ever.
+    The program watches `pid` itself, so a run that is killed does not keep the machine awake for ever.
     """
     if sys.platform == "darwin":
         argv = ["caffeinate", "-i", "-w", str(pid)]
@@ -21,4 +21,4 @@ def keep_awake(pid: int) -> int:
     try:
         return os.posix_spawnp(argv[0], argv, dict(os.environ))
     except FileNotFoundError:
-        raise UsageError(f"--keep-awake needs {argv[0]}, which is not on this machine: leave it away") from None
+        raise UsageError(f"--keep-awake needs {argv[0]}, which is not on this machine: drop --keep-awake") from None

@@ -1,8 +1,8 @@
-"""A cgroup for each run: where one can be made, the strongest proof that nothing of a tree is left.
+"""A cgroup for each run: where one can be made, it is the strongest proof that nothing of a tree is left.
 
-A process cannot leave it by clearing its environment, closing descriptors, hiding its memory or forking faster than it
-is looked at; only root, or the owner of the cgroup above, can move it out. Needs cgroup v2 with `cgroup.kill` (Linux
-5.14) and a cgroup that this process may make folders in: one that is delegated to it, or any if it is root.
+A process cannot leave it by clearing its environment, closing descriptors, hiding its memory or forking quickly; only
+root, or the owner of the parent cgroup, can move it out. Needs cgroup v2 with `cgroup.kill` (Linux 5.14) and a cgroup
+in which this process may make folders: one that is delegated to it, or any if it is root.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def own() -> str:
 
 
 def make(name: str) -> str:
-    """Make a cgroup below our own; returns its folder, "" if that cannot be done here."""
+    """Make a cgroup below our own; returns its folder, "" if that is not possible here."""
     parent = own()
     if not parent:
         return ""
@@ -47,7 +47,7 @@ def make(name: str) -> str:
 
 
 def join(folder: str) -> bool:
-    """Move this process in; all that it starts from here on is in it too."""
+    """Move this process in; everything that it starts from now on is in it too."""
     return _write(f"{folder}/cgroup.procs", b"0")
 
 
@@ -58,12 +58,12 @@ def possible() -> bool:
 
 
 def is_empty(folder: str) -> bool:
-    """Is no process in it, nor in any cgroup below it? One that was removed was empty."""
+    """Is it without processes, with all cgroups below it? One that was removed was empty."""
     try:
         with open(f"{folder}/cgroup.events", "rb") as file:
             return b"populated 0" in file.read()
     except FileNotFoundError:
-        return bool(own())  # otherwise cgroups cannot be seen from here, and nothing is known
+        return bool(own())  # otherwise cgroups are not visible from here, and nothing is known
     except OSError:
         return False
 
@@ -93,7 +93,7 @@ def end(folder: str, patience: float) -> bool:
 
 
 def _kill_headless(folder: str) -> None:
-    """Processes whose first thread has ended before the others: the kernel sends its SIGKILL to that one, in vain."""
+    """Kill processes whose first thread ended before the others: `cgroup.kill` signals only that one."""
     for pid in members(folder):
         start = process.start_of(pid)
         if start is not None and pid in members(folder):
@@ -101,7 +101,7 @@ def _kill_headless(folder: str) -> None:
 
 
 def remove(folder: str) -> None:
-    """With the cgroups that runs inside this one have left in it. One that is not empty stays."""
+    """Remove it, with the cgroups that nested runs left in it. One that is not empty stays."""
     if not folder:
         return
     try:
@@ -113,11 +113,11 @@ def remove(folder: str) -> None:
                     remove(entry.path)
             os.rmdir(folder)
     except OSError:
-        pass  # it is gone, or somebody is in it: that is for the proof to say
+        pass  # it is gone, or not empty: `is_empty` reports that
 
 
 def sweep(older_than: float) -> None:
-    """Remove what killed holders have left whose leases nobody has asked for since. One that is not empty stays."""
+    """Remove old cgroups that killed holders left and no challenger removed. One that has processes stays."""
     parent = own()
     for entry in os.scandir(parent) if parent else ():
         if entry.name.startswith(_PREFIX) and time.time() - entry.stat().st_mtime > older_than:

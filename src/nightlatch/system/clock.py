@@ -1,9 +1,8 @@
 """Time that goes on while the machine sleeps.
 
-`time.monotonic()` stands still in suspend, so a laptop that slept for eight hours would believe that
-its lease has 40 seconds left. The clock that counts sleep has another name on each system, and on
-Linux CLOCK_MONOTONIC_RAW is not it. Sleeps and waits pause in suspend too: whoever waits reads the
-clock again afterwards, in slices of at most `SLICE`.
+`time.monotonic()` stops in suspend, so a laptop that slept for eight hours would believe that its lease has 40 seconds
+left. The clock that counts sleep has another name on each system, and on Linux CLOCK_MONOTONIC_RAW is not it. Sleeps
+and waits stop in suspend too, so code that waits reads the clock again after at most `SLICE`.
 """
 
 from __future__ import annotations
@@ -27,5 +26,5 @@ def wall() -> float:
 
 
 def sleep(seconds: float) -> None:
-    """Pause. Whoever calls this reads the clock again: a suspended machine sleeps longer than it was asked."""
+    """Pause for at most `SLICE`. The caller reads the clock again: with a suspend in between, more time has passed."""
     time.sleep(min(seconds, SLICE))

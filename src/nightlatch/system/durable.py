@@ -1,4 +1,4 @@
-"""Bytes that are still there after the power fails."""
+"""Writing files so that they survive a power failure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 
 def fsync(fd: int) -> None:
-    """Flush to the medium. On macOS plain fsync stops at the drive's cache, so ask for the full one."""
+    """Flush to the medium. On macOS a plain fsync stops at the drive's cache, so use the full one."""
     if sys.platform == "darwin":
         import fcntl
 
@@ -17,7 +17,7 @@ def fsync(fd: int) -> None:
 
 
 def flush(fd: int) -> None:
-    """As fsync, but a file's times may stay behind: all that is needed to read its bytes again is flushed."""
+    """As fsync, but without the file's times: everything needed to read its bytes again is flushed."""
     if sys.platform == "linux":
         os.fdatasync(fd)
     else:
@@ -25,7 +25,7 @@ def flush(fd: int) -> None:
 
 
 def fsync_folder(path: str) -> None:
-    """Make the names in a folder durable: a rename is not, before this."""
+    """Make the names in a folder durable: without this a rename may be lost."""
     fd = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY)
     try:
         fsync(fd)
@@ -34,7 +34,7 @@ def fsync_folder(path: str) -> None:
 
 
 def replace(path: str, content: bytes, *, mode: int = 0o600) -> None:
-    """Put `content` at `path`: a reader, and a crash at any moment, finds the old or the new whole."""
+    """Write `content` to `path` atomically: a reader, even after a crash, finds all of the old or all of the new."""
     temporary = f"{path}.{os.urandom(8).hex()}.tmp"
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
@@ -53,7 +53,7 @@ def replace(path: str, content: bytes, *, mode: int = 0o600) -> None:
 
 
 def inode(path: str) -> str:
-    """Which file it is: the same path may lead to another one in a sandbox. "" if there is none."""
+    """Identifies the file: in a sandbox the same path may be another file. "" if there is none."""
     try:
         status = os.stat(path)
     except OSError:
@@ -62,7 +62,7 @@ def inode(path: str) -> str:
 
 
 def private_folder(path: str) -> str:
-    """Make the folder, and those above it that are missing, for this user alone."""
+    """Make the folder, and missing ones above it, for this user only."""
     if not os.path.isdir(path):
         private_folder(os.path.dirname(path))
         try:

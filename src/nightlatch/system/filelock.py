@@ -1,8 +1,8 @@
 """A lock on a file that many processes take in turn.
 
-The kernel queues those who block in flock(2), so nobody starves; polling with LOCK_NB would let the
-fastest win every time. A waiter can see whether it waits for somebody who is stopped: the kernel tells who
-has the lock, and where it does not (macOS, btrfs), whoever has it writes into the file who it is.
+The kernel queues processes that block in flock(2), so none starves; polling with LOCK_NB would let the fastest win each
+time. A waiter can see whether the holder is stopped: the kernel names the holder, and where it does not (macOS, btrfs),
+the holder writes its own name into the file.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 _NOBODY = b" " * 80
 
-_PARTING = 1.0  # seconds, at the least, for a process that was ended to let go of the lock
-LOOK_AFTER = 2.0  # seconds of waiting before a waiter looks at whom it waits for
+_PARTING = 1.0  # seconds, at least, for a killed process to lose the lock
+LOOK_AFTER = 2.0  # seconds of waiting before a waiter looks at the holder
 
 
 _known: dict[int, bytes] = {}
 
 
 def _me() -> bytes:
-    """How this process signs: looked up once, and again by a forked child, whose pid is another."""
+    """The name that this process writes into the file: made once, and again in a forked child with its own pid."""
     pid = os.getpid()
     if pid not in _known:
         _known.clear()
@@ -40,32 +40,32 @@ def _me() -> bytes:
 
 
 class FairLock:
-    """Taken and given back by one thread at a time; `holder` and `stopped` may be asked by anybody."""
+    """Acquired and released by one thread at a time; any thread may call `holder` and `stopped_holder`."""
 
     def __init__(self, path: str, *, keep_open: bool = False) -> None:
-        """`keep_open`: for one that is taken often, by who closes it before a fork: a child would share the lock."""
+        """`keep_open`: for a lock that is taken often. Close it before a fork, since the child would share the lock."""
         self.path = path
         self._fd = -1
         self._keep_open, self._kept = keep_open, -1
-        self._signed = True  # until it is seen that the kernel tells who has the lock
+        self._signed = True  # until we see that the kernel names the holder
 
     def acquire(self, timeout: float) -> bool:
         """Wait in the queue for up to `timeout` seconds."""
         return self._take(timeout, end_stopped=False)
 
     def acquire_from_stopped(self, patience: float) -> bool:
-        """Wait in the queue for up to `patience` seconds, and end whoever is found stopped inside the lock.
+        """Wait in the queue for up to `patience` seconds, and kill a holder that is stopped.
 
-        It would keep everybody out for good and, continued, go on with what it checked long ago. Raises
+        It would keep everybody out for good and, once continued, would act on checks it made long ago. Raises
         PermissionError if it belongs to another user.
         """
         return self._take(patience, end_stopped=True)
 
     def run(self, work: Callable[[], T], patience: float) -> T:
-        """What `work` returns, done inside the lock, waited for as in `acquire_from_stopped`. TimeoutError: no turn.
+        """Call `work` inside the lock; returns its result. Waits as `acquire_from_stopped` does; TimeoutError: no turn.
 
-        Where the lock has to be waited for, the thread that gets it does the work: the next one in the queue does
-        not wait until this thread is awake.
+        After a wait, the thread that gets the lock does the work: the next in the queue need not wait until this thread
+        is awake.
         """
         fd = self._at_once()
         if fd >= 0:
@@ -85,13 +85,13 @@ class FairLock:
         self._give_back(fd)
 
     def close(self) -> None:
-        """What was kept open is closed. Not to be called by who has the lock."""
+        """Close the file that was kept open. Not while this process holds the lock."""
         kept, self._kept = self._kept, -1
         if kept >= 0:
             os.close(kept)
 
     def holder(self) -> tuple[int, int] | None:
-        """(pid, start) of who has the lock; None if nobody has, or it cannot be known from here."""
+        """(pid, start) of the process that has the lock; None if there is none, or it cannot be known from here."""
         try:
             with open(self.path, "rb") as file:
                 taker = _taker(os.fstat(file.fileno()))
@@ -100,17 +100,17 @@ class FairLock:
                 pid, start, namespace = file.read(80).decode("ascii").split()
             if namespace != identity.pid_namespace():
                 return None
-            alive = process.state_of(int(pid), int(start)) != process.GONE  # or killed; the next one has not signed yet
+            alive = process.state_of(int(pid), int(start)) != process.GONE  # a killed one leaves its name in the file
             return (int(pid), int(start)) if alive else None
         except (OSError, ValueError):
             return None
 
     def stopped_holder(self) -> tuple[int, int] | None:
-        """The holder, if it is stopped (SIGSTOP, Ctrl-Z, a debugger) and so will not give the lock back."""
+        """The holder, if it is stopped (SIGSTOP, Ctrl-Z, a debugger) and so will not release the lock."""
         holder = self.holder()
         if not holder or process.state_of(*holder) != process.STOPPED:
             return None
-        # Asked again: it may have given the lock back before it was stopped, and then it is in nobody's way.
+        # Checked again: it may have released the lock before it was stopped, and then it blocks nobody.
         return holder if self.holder() == holder else None
 
     def _open(self) -> int:
@@ -118,7 +118,7 @@ class FairLock:
 
     def _at_once(self) -> int:
         """The locked descriptor; -1 if another has the lock."""
-        # Found out before, written the moment the lock is ours: whoever is stopped in between is not to be found.
+        # Made before, written as soon as the lock is ours: a process that is stopped in between could not be found.
         me = _me() if self._signed else b""
         fd = self._kept if self._kept >= 0 else self._open()
         if self._keep_open:
@@ -129,7 +129,7 @@ class FairLock:
             if fd != self._kept:
                 os.close(fd)
             return -1
-        self._signed = self._signed and not _is_told(fd)
+        self._signed = self._signed and not _kernel_names_holder(fd)
         if self._signed:
             os.pwrite(fd, me, 0)
         return fd
@@ -165,21 +165,21 @@ class FairLock:
         return True
 
 
-def _is_told(fd: int) -> bool:
-    """Does the kernel tell who has the lock? Seen by what it tells of our own: to tell of all takes it 15 ms."""
+def _kernel_names_holder(fd: int) -> bool:
+    """Does the kernel name the holder? Checked by our own lock, since a list of all locks takes 15 ms."""
     mine = b" %d %s " % (os.getpid(), _place(os.fstat(fd)))
     return any(b"FLOCK" in line and mine in line for line in _lines(f"/proc/self/fdinfo/{fd}"))
 
 
 def _unlock(fd: int, *, signed: bool) -> None:
     if signed:
-        os.pwrite(fd, _NOBODY, 0)  # so that a name in the file is always the name of who has the lock
+        os.pwrite(fd, _NOBODY, 0)  # so that a name in the file is always the holder's
     # Unlock, not only close: a child forked in this moment has a copy of the descriptor.
     fcntl.flock(fd, fcntl.LOCK_UN)
 
 
 def _taker(file: os.stat_result) -> tuple[int, int] | None:
-    """(pid, start) of who has locked the file, as far as the kernel tells."""
+    """(pid, start) of the process that locked the file, if the kernel names it."""
     place = _place(file)
     for fields in map(bytes.split, _lines("/proc/locks")):
         if fields[1] == b"FLOCK" and fields[5] == place:  # a waiter's line has "->" there instead
@@ -189,7 +189,7 @@ def _taker(file: os.stat_result) -> tuple[int, int] | None:
 
 
 def _place(file: os.stat_result) -> bytes:
-    """As the kernel's lists of locks name a file."""
+    """A file's name in the kernel's lists of locks."""
     return b"%02x:%02x:%d" % (os.major(file.st_dev), os.minor(file.st_dev), file.st_ino)
 
 
@@ -202,16 +202,16 @@ def _lines(path: str) -> list[bytes]:
 
 
 class _Waiter:
-    """Blocks in flock on a thread of its own: only so can waiting in the kernel's queue be given up.
+    """Blocks in flock on a separate thread: there is no other way to give up waiting in the kernel's queue.
 
-    With `work` that thread does it and gives the lock back; without, the lock is the caller's.
+    With `work`, that thread does it and releases the lock; without, the lock is the caller's.
     """
 
     def __init__(self, fd: int, work: Callable[[], object] | None, *, signed: bool) -> None:
         self.fd, self._name, self._work, self._signed = fd, _me(), work, signed
         self.result: object = None
         self.error: BaseException | None = None
-        self._settled = allocate_lock()  # whoever takes it first decides: locked, or given up
+        self._settled = allocate_lock()  # the side that takes it first decides: locked, or given up
         self._done = allocate_lock()
         self._done.acquire()
         start_new_thread(self._block, ())
@@ -220,14 +220,14 @@ class _Waiter:
         return self._done.acquire(timeout=timeout)
 
     def give_up(self) -> bool:
-        """False: too late, it has the lock; what was wanted of it is done when this returns."""
+        """False: too late, it has the lock; its work is done when this returns."""
         if self._settled.acquire(blocking=False):
             return True
         self._done.acquire()
         return False
 
     def leave(self) -> None:
-        """The caller was interrupted: nothing of this goes on behind its back."""
+        """The caller was interrupted: nothing of this may go on afterwards."""
         if not self._settled.acquire(blocking=False) and self._done.acquire() and not self._work:
             self._give_back()
 
@@ -240,7 +240,7 @@ class _Waiter:
         elif self._work:
             try:
                 self.result = self._work()
-            except BaseException as error:  # noqa: BLE001  raised again where it was called for
+            except BaseException as error:  # noqa: BLE001  raised again in the caller's thread
                 self.error = error
             finally:
                 self._give_back()

@@ -1,4 +1,4 @@
-"""The sha256 of a file or of a whole folder: what an input was, and whether a target has what was to be published."""
+"""The sha256 of a file or a whole folder: identifies an input, and shows whether a target has what was published."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from hashlib import sha256  # OpenSSL's: files may be large, and this is several
 from ..errors import UsageError
 
 _CHUNK = 1 << 20
-_FOUND = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # what is a pipe by now is opened without waiting for its writer
+_FOUND = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # it may be a pipe by now: do not wait for its writer
 _NEITHER = "{} is neither file, folder nor link, and cannot be published"
 
 
 def of(path: str | int) -> str:
-    """64 hexadecimal digits, of a path or of what is open. A folder's cover names, contents, links and who may
-    execute; not times, owners or other rights, which a copy under another umask does not keep. No link in it is
+    """64 hexadecimal digits, for a path or an open descriptor. A folder's cover names, contents, links and the right to
+    execute; not times, owners or other rights, which a copy under another umask does not keep. Links are not
     followed."""
     try:
         if not os.path.isdir(path) and not stat.S_ISREG(os.stat(path).st_mode):
@@ -44,14 +44,14 @@ def _file(fd: int) -> str:
 
 
 def _folder(fd: int) -> str:
-    """Each entry is written with its kind and with NUL between its parts, so no two folders give the same bytes."""
+    """Each entry is hashed with its kind, and NUL between its parts, so that different folders give different bytes."""
     total = sha256()
     for entry in sorted(os.scandir(fd), key=lambda entry: entry.name):
         if entry.is_symlink():
-            kind, told = "link", os.readlink(entry.name, dir_fd=fd)
+            kind, content = "link", os.readlink(entry.name, dir_fd=fd)
         else:
-            kind, told = _inside(entry.name, fd)
-        total.update(b"%s\0%s\0%s\0" % (kind.encode(), os.fsencode(entry.name), os.fsencode(told)))
+            kind, content = _inside(entry.name, fd)
+        total.update(b"%s\0%s\0%s\0" % (kind.encode(), os.fsencode(entry.name), os.fsencode(content)))
     return total.hexdigest()
 
 

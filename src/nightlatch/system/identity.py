@@ -1,4 +1,4 @@
-"""Which boot of which machine, in which namespaces, and which process."""
+"""Which machine, which boot of it, which namespaces, and which process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _known: dict[str, str] = {}
 
 
 def _once(name: str, file: str, *command: str) -> str:
-    """What stands in `file`; what `command` prints, where there is no such file."""
+    """The content of `file` on Linux, the output of `command` elsewhere."""
     if name not in _known:
         _known[name] = _read(file) if sys.platform == "linux" else _ask(*command)
     return _known[name]
@@ -24,7 +24,7 @@ def boot() -> str:
 
 
 def machine() -> str:
-    """Stays with the installation. A cloned virtual machine has its original's: that cannot be told apart."""
+    """Stays with the installation. A cloned virtual machine has its original's id: they cannot be distinguished."""
     return _once("machine", "/etc/machine-id", "sysctl", "-n", "kern.hostuuid") or boot()
 
 
@@ -45,7 +45,7 @@ def host() -> str:
 def user() -> str:
     name = os.environ.get("LOGNAME") or os.environ.get("USER")
     if name:
-        return printable(name)  # it may hold anything, also what is not UTF-8
+        return printable(name)  # it may hold anything, even bytes that are not UTF-8
     import pwd
 
     try:
@@ -60,7 +60,7 @@ def new_id() -> str:
 
 
 def holder(*, pid: int, lifetime: str = "") -> Holder:
-    """This incarnation as a holder; `pid` 0 for one that no process stands for."""
+    """This incarnation as a holder; `pid` 0 if it is not bound to a process."""
     from .process import start_of
 
     return Holder(
@@ -78,7 +78,7 @@ def holder(*, pid: int, lifetime: str = "") -> Holder:
 
 
 def same_boot(holder: Holder) -> bool:
-    """Does the holder live, if it lives, under this very kernel?"""
+    """Was the holder started under this boot of this kernel?"""
     return holder.boot == boot()
 
 

@@ -1,8 +1,8 @@
-"""Locks that prove a life: held from before a grant is asked for until its tree is gone.
+"""Locks that prove that a holder is alive: held from before the acquire until its tree is gone.
 
-The kernel lets go of a lock when the last process that has it ends, however it ends. Supervisor and warden share one.
-The command, and all that it starts, inherits another: while that is held, somebody is left; when it is free, everybody
-is gone or has closed it. Where a cgroup can be made, the tree is in one of its own, whose folder the file names.
+The kernel frees a lock when the last process that has it ends, however it ends. Supervisor and warden share one. The
+command, and everything it starts, inherits another: while that is held, a process is left; when it is free, all are
+gone or have closed it. Where a cgroup can be made, the tree runs in it, and the file names its folder.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from . import cgroup
 from .durable import private_folder
 from .identity import new_id
 
-TREE = ".tree"  # behind the name of a lifetime lock: the one that the tree inherits
+TREE = ".tree"  # added to the name of a lifetime lock: the lock that the tree inherits
 
-_OUT_OF_THE_WAY = 200  # scripts use low descriptors for themselves
+_OUT_OF_THE_WAY = 200  # scripts use low descriptors themselves
 
 
 class Lifetime:
-    """The life behind one grant, whose id is made here: before the request, so that it can be repeated."""
+    """The lifetime lock of one grant. The grant's id is made here, before the request, so that the request can be
+    repeated."""
 
     def __init__(self, folder: str) -> None:
         self.grant = new_id()
@@ -31,20 +32,20 @@ class Lifetime:
             self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise StoreUnreachable(
-                f"the folder {folder} cannot be written: {error.strerror}. It holds the locks that prove who lives; "
-                f"free it, or name another store with --store sqlite:////path/to/file"
+                f"the folder {folder} cannot be written: {error.strerror}. It holds the locks that prove which holders "
+                f"are alive; make it writable, or name another store with --store sqlite:////path/to/file"
             ) from error
         fcntl.flock(self._fd, fcntl.LOCK_EX)
 
     def enclose(self) -> str:
-        """Called by the warden before it starts anything: all that it starts inherits the lock. Returns the folder of a
-        cgroup to start it in, "" where none can be made."""
+        """Called by the warden before it starts anything: everything it starts inherits the lock. Returns the folder of
+        a cgroup to start it in, "" where none can be made."""
         fd = os.open(self.path + TREE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(fd, fcntl.LOCK_EX)
         try:
             fcntl.fcntl(fd, fcntl.F_DUPFD, _OUT_OF_THE_WAY)
         except OSError:
-            os.set_inheritable(fd, True)  # so many descriptors are not allowed here
+            os.set_inheritable(fd, True)  # the limit on descriptors here is lower
         else:
             os.close(fd)
         group = cgroup.make(self.grant)
@@ -52,28 +53,28 @@ class Lifetime:
         return group
 
     def without_cgroup(self) -> None:
-        """What is started is not in the cgroup that `enclose` made, so that its being empty must prove nothing."""
+        """The command is not in the cgroup that `enclose` made, so an empty cgroup must not count as proof."""
         os.ftruncate(self._fd, 0)
 
     def end(self) -> None:
-        """The grant is given back. (Without that the files stay, so that others can prove the end.)"""
+        """The grant was released. (If it was not, the files stay, so that a challenger can prove the end.)"""
         forget(self.path)
         self.close()
 
     def close(self) -> None:
-        """Let go in this process; the lock stays while another process has it."""
+        """Close the lock in this process; it stays held while another process has it."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
 
 def is_over(path: str) -> bool:
-    """Is the life that held this lock over? A file that is not there proves nothing."""
+    """Is the holder of this lock gone? A missing file proves nothing."""
     return is_free(path) is True
 
 
 def is_free(path: str) -> bool | None:
-    """Can the lock be had? None if there is no such file."""
+    """Is the lock free? None if the file does not exist."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
@@ -88,7 +89,7 @@ def is_free(path: str) -> bool | None:
 
 
 def cgroup_of(path: str) -> str:
-    """The folder of the cgroup that the tree is in; "" if it is in none of its own."""
+    """The folder of the tree's cgroup; "" if it has none."""
     try:
         with open(path, "rb") as file:
             return os.fsdecode(file.read())

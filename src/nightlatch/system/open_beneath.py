@@ -1,19 +1,19 @@
-"""Opening what is below a folder, and nothing else: no link on the way leads out, however quickly it is put there."""
+"""Opening only what is below a folder: no link on the way leads out, even one that is put there meanwhile."""
 
 from __future__ import annotations
 
 import errno
 import os
 
-_LINKS = 40  # followed at most, as the kernel does
-_FOUND = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe is opened without waiting for its writer
+_LINKS = 40  # followed at most, as in the kernel
+_FOUND = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # opening a pipe must not wait for its writer
 
 
 def open_beneath(root: str, path: str) -> int:
     """Open the file or folder `path` below the folder `root` for reading.
 
-    A link is followed as long as it stays below; one that leads out, an absolute one too, is `OSError` EXDEV. Each
-    part is opened in the folder that was opened before it, so it does not matter what is renamed meanwhile.
+    A link is followed if it stays below `root`; one that leads out, or is absolute, raises `OSError` EXDEV. Each part
+    is opened in the folder that was opened before it, so renames meanwhile do not matter.
     """
     opened = [os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)]
     parts, links = path.split("/")[::-1], 0

@@ -1,7 +1,7 @@
-"""What this machine remembers of a file on another disk: while that disk is away, its bare mount point looks like a
-beginning.
+"""What this machine remembers of a file on another disk: while that disk is not mounted, the empty mount point looks as
+if the file had never existed.
 
-Remembered in the state folder, and only of what is on another disk than that: what is beside a file goes with its disk.
+Remembered in the state folder, and only for files on another disk than that: notes beside a file would vanish with it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def recall(path: str) -> str:
 
 
 def remember(path: str, its_id: str) -> None:
-    """A file that cannot be remembered is used all the same: it is only not missed."""
+    """A file that cannot be remembered is used all the same; its absence will just not be noticed."""
     try:
         if os.stat(path).st_dev == _device(storage.state_folder()) or recall(path) == its_id:
             return
@@ -46,7 +46,7 @@ def forget(path: str) -> None:
 
 
 def _device(folder: str) -> int:
-    """Of the folder, or of where it would be made."""
+    """The device of the folder, or of where it would be made."""
     while not os.path.isdir(folder):
         folder = os.path.dirname(folder)
     return os.stat(folder).st_dev

@@ -1,7 +1,7 @@
-"""The one way to the screen: whatever Nightlatch prints is printable, wherever it comes from.
+"""The one way to the screen: everything Nightlatch prints is made printable, wherever it comes from.
 
-A store, a ledger, a gate, another machine's user name, a command's words: all of it may be made to play with a
-terminal. Each command makes one line of what it shows (`core.printable`); this is what no command can forget.
+A store, a ledger, a gate, another machine's user name, a command's words: any of them may hold escape sequences that
+control a terminal. Commands make their texts printable themselves (`core.printable`); this catches what one forgets.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# What our own colours begin with. Nobody else can know it, so no text from elsewhere becomes an escape.
+# The beginning of our own colours. It is random, so no text from elsewhere can contain it and become an escape.
 ESCAPE = f"\x1b{os.urandom(8).hex()}"
 
 
 def install() -> None:
-    """From now on all that this process prints goes through it. For a process that is ours from its start."""
+    """From now on everything this process prints goes through it. Only for Nightlatch's own programs."""
     sys.stdout, sys.stderr = printing(sys.stdout), printing(sys.stderr)
 
 
@@ -28,12 +28,12 @@ def printing(stream: Any) -> Any:
     if isinstance(stream, Printing):
         return stream
     if hasattr(stream, "reconfigure"):
-        stream.reconfigure(errors="backslashreplace")  # what the terminal's encoding lacks is no reason to fail
+        stream.reconfigure(errors="backslashreplace")  # do not fail on characters that the terminal's encoding lacks
     return Printing(stream)
 
 
 def verbatim(text: str) -> None:
-    """For a program that reads our standard output, byte for byte; a person at a terminal sees it as all else."""
+    """Print byte for byte, for a program that reads our standard output; at a terminal it is made printable."""
     if sys.stdout.isatty():
         sys.stdout.write(text)
         return
@@ -43,7 +43,7 @@ def verbatim(text: str) -> None:
 
 
 class Printing:
-    """A text stream that writes out what is not simply shown; lines and tabs stay. A sentence of ours is one line."""
+    """A text stream that escapes unprintable characters; newlines and tabs stay. Our own messages become one line."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream

@@ -1,4 +1,4 @@
-"""One process, named by pid and start time: a pid alone may belong to somebody else by now."""
+"""One process, named by pid and start time: a pid alone may belong to another process by now."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 GONE, ZOMBIE, STOPPED, ALIVE = "gone", "zombie", "stopped", "alive"
 
-_PARENT, _FLAGS, _THREADS, _START, _ENV_END = 1, 6, 17, 19, 48  # where proc_pid_stat(5) has them, behind the name
+_PARENT, _FLAGS, _THREADS, _START, _ENV_END = 1, 6, 17, 19, 48  # positions in proc_pid_stat(5), after the name
 _KERNEL_THREAD = 0x00200000
 _EXEC = 1.0  # seconds that a process may take to become another program
 
@@ -35,7 +35,7 @@ def state_of(pid: int, start: int) -> str:
 
 
 def of_thread(number: int) -> int:
-    """The process that has the thread of this number; for a process its own. A thread ends before its process may."""
+    """The process of the thread with this number; for a process, its own. A thread may end before its process."""
     for line in (_content(f"/proc/{number}/status") or b"").splitlines():
         if line.startswith(b"Tgid:"):
             return int(line.split()[1])
@@ -66,9 +66,9 @@ def send(pid: int, start: int, signum: int) -> bool:
     except OSError as error:
         if error.errno not in (errno.EINVAL, errno.ENOENT):
             raise
-        return False  # the number of a thread
+        return False  # it is the number of a thread
     try:
-        # The descriptor is bound to whatever has the pid now; only then is the start time compared.
+        # The descriptor now belongs to one process, so compare its start time only after opening it.
         if state_of(pid, start) == GONE:
             return False
         signal.pidfd_send_signal(pidfd, signum)
@@ -80,7 +80,7 @@ def send(pid: int, start: int, signum: int) -> bool:
 
 
 def newest() -> int:
-    """The last number that was given to a process or thread; 0 if that cannot be known."""
+    """The newest pid or thread id; 0 if that cannot be known."""
     try:
         with open("/proc/loadavg", "rb") as file:
             return int(file.read().split()[-1])
@@ -89,7 +89,7 @@ def newest() -> int:
 
 
 def name(pid: int) -> str:
-    """What the kernel calls it; the process chooses that itself. "" if it is gone."""
+    """The kernel's name for it, which the process itself can change. "" if it is gone."""
     if sys.platform == "linux":
         return os.fsdecode(_content(f"/proc/{pid}/comm") or b"").rstrip("\n")
     import psutil
@@ -101,7 +101,7 @@ def name(pid: int) -> str:
 
 
 def environ(pid: int) -> bytes | None:
-    """The environment the process was started with; None if that may not be read."""
+    """The environment that the process was started with; None if it may not be read."""
     try:
         if sys.platform == "linux":
             return _environ(pid)
@@ -137,8 +137,8 @@ def owner(pid: int) -> int | None:
 def locked_files(pid: int, part: str) -> bool:
     """Does the process have a file open, and locked by flock, that has `part` in its name? (Linux.)
 
-    A lock belongs to what `open` returned and is shared by all that inherited it; one who opened the file by itself, a
-    backup, has none.
+    A lock belongs to the open file description, which children inherit; a process that opened the file itself, such as
+    a backup, does not have it.
     """
     for thread in _threads(pid):
         place = f"/proc/{pid}/task/{thread}"
@@ -152,12 +152,12 @@ def locked_files(pid: int, part: str) -> bool:
                     continue  # closed meanwhile
             return False
         except OSError:
-            continue  # the thread has ended; the files are those of the others too
+            continue  # the thread has ended; the others have the same files
     return False
 
 
 def _environ(pid: int) -> bytes:
-    """Of one of its threads: the first one may have ended before the others. (Linux.)"""
+    """Read from any of its threads: the first one may have ended before the others. (Linux.)"""
     deadline = clock.now() + _EXEC
     while True:
         for thread in _threads(pid):
@@ -165,7 +165,7 @@ def _environ(pid: int) -> bytes:
             if content:
                 return content
         fields = _fields(pid)
-        # While it is being replaced by another program a process has no environment for a moment.
+        # During an exec a process has no environment for a moment.
         if not fields or int(fields[_FLAGS]) & _KERNEL_THREAD or int(fields[_ENV_END]) or fields[0] in (b"Z", b"X"):
             return b""
         if clock.now() > deadline:
@@ -181,7 +181,7 @@ def _threads(pid: int) -> list[str]:
 
 
 def _content(path: str) -> bytes | None:
-    """None if it is not there any more."""
+    """None if it is gone."""
     try:
         with open(path, "rb") as file:
             return file.read()
@@ -206,7 +206,7 @@ def _status(pid: int) -> tuple[str, int, int] | None:
         return None
     state = _state(fields[0])
     if state == ZOMBIE and int(fields[_THREADS]) > 1:
-        # Its first thread has ended and others work on: what they do is what the process does.
+        # Its first thread has ended and others are still running: their state is the state of the process.
         others = {_state(thread[0]) for tid in _threads(pid) if (thread := _fields(f"{pid}/task/{tid}"))} - {ZOMBIE}
         state = ALIVE if ALIVE in others else STOPPED if others else ZOMBIE
     return state, int(fields[_PARENT]), int(fields[_START])
@@ -217,7 +217,7 @@ def _state(letter: bytes) -> str:
 
 
 def _fields(pid: int | str) -> list[bytes]:
-    """What /proc tells of the process behind its name, which stands in parentheses and may hold any byte."""
+    """The fields of /proc/PID/stat after the name, which is in parentheses and may hold any byte."""
     return (_content(f"/proc/{pid}/stat") or b"").rpartition(b")")[2].split()
 
 

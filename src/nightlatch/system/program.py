@@ -1,7 +1,7 @@
-"""One foreign program, run to its end or ended on time, with everything it started.
+"""A program such as git, run to its end or ended on time, with everything it started.
 
-Not `subprocess`: a child whose status somebody else has collected (a supervisor that clears up its tree
-waits for every child it has) counts as a success there. Here it counts as not known.
+Not `subprocess`: there, a child whose exit status was collected elsewhere (a supervisor that clears up its tree waits
+for every child) counts as a success. Here its outcome is unknown.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-GRACE = 0.5  # seconds between asking and ending: git takes its lock files away when it is asked
+GRACE = 0.5  # seconds between SIGTERM and SIGKILL: after SIGTERM git removes its lock files
 
-_LOOK_EVERY = 0.05  # a process left in the background may keep the pipes open after the program has ended
+_LOOK_EVERY = 0.05  # seconds; a background process may keep the pipes open after the program has ended
 
 
 class Unfinished(Exception):
-    """The program did not end by itself: what it was to do may or may not have happened."""
+    """The program did not end by itself: its work may or may not have happened."""
 
 
 def run(argv: Sequence[str], *, env: Mapping[str, str], stdin: bytes = b"", timeout: float) -> tuple[int, bytes, bytes]:
-    """(exit code, stdout, stderr). `Unfinished` after `timeout`, or if its status is lost; then nothing of it runs.
+    """(exit code, stdout, stderr). Raises `Unfinished` after `timeout`, or if its status is lost; then none of it runs.
 
-    It gets a process group of its own: no Ctrl-C of our terminal, and one signal reaches all of it.
+    It runs in a separate process group: Ctrl-C at our terminal does not reach it, and one signal reaches all of it.
     """
     return start(argv, env=env, stdin=stdin).finish(timeout)
 
 
 def start(argv: Sequence[str], *, env: Mapping[str, str], stdin: bytes = b"") -> RunningProgram:
-    """The same in two steps, for one that may run beside something else. It must be finished."""
+    """The same in two steps, to do something else meanwhile. The caller must call `finish`."""
     running = RunningProgram(argv, env, stdin)
     tree.own_programs.add(running.pid)
     return running
@@ -87,28 +87,28 @@ class RunningProgram:
             tree.own_programs.discard(self.pid)
             self.close()
         if code is None:
-            raise Unfinished(f"{self.name} was ended by somebody else")
+            raise Unfinished(f"{self.name} was ended from outside")
         return code, b"".join(self.out), b"".join(self.err)
 
     def listen(self, deadline: float) -> None:
-        """Feed it and hear it until it has ended."""
+        """Write its input and read its output until it has ended."""
         while self.heard:
             left = deadline - clock.now()
             if left <= 0:
                 raise Unfinished(f"{self.name} gave no answer in time")
             if not self._exchange(min(left, _LOOK_EVERY)) and self._ended():
                 while clock.now() < deadline and self._exchange(0):
-                    pass  # what it said between our last look at the pipes and its end
+                    pass  # its output between our last read and its end
                 return
 
     def collect(self) -> int | None:
-        """Its exit code; None if somebody else collected that."""
+        """Its exit code; None if it was collected elsewhere."""
         if not self.reaped:
             self._reap(0)
         return None if self.status is None else os.waitstatus_to_exitcode(self.status)
 
     def end(self) -> None:
-        """Ask its whole group to end, then end it. It is not collected before, so the group's number is its own."""
+        """SIGTERM to its whole group, then SIGKILL. Reaped only after that, so the group's number is still its own."""
         if self.reaped:
             return
         self._signal(signal.SIGTERM)
@@ -151,7 +151,7 @@ class RunningProgram:
         try:
             self.unsent = self.unsent[os.write(self.to, self.unsent) :]
         except BrokenPipeError:
-            self.unsent = self.unsent[:0]  # it does not want the rest; its exit code says why
+            self.unsent = self.unsent[:0]  # it does not read the rest; its exit code says why
         if not self.unsent:
             self._hang_up()
 
@@ -177,4 +177,4 @@ class RunningProgram:
         try:
             os.killpg(self.pid, signum)
         except (ProcessLookupError, PermissionError):
-            pass  # nothing of it is left; macOS says "not permitted" of a group of zombies
+            pass  # nothing of it is left; macOS reports "not permitted" for a group of zombies

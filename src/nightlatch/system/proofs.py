@@ -1,4 +1,4 @@
-"""How this machine can prove that a holder's processes are gone: the one list that people are shown."""
+"""How this machine can prove that a holder's processes are gone: the list that people see."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from . import cgroup
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    Proof = tuple[str, bool, str]  # its name, whether this machine has it, what that means
+    Proof = tuple[str, bool, str]  # its name, whether this machine has it, what it proves
 
 
 def proofs() -> list[Proof]:
-    """Every proof there is, the strongest first."""
+    """Every kind of proof, the strongest first."""
     linux = sys.platform == "linux"
     return [
         (

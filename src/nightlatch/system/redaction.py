@@ -1,8 +1,8 @@
-"""Secrets of the environment, taken out of whatever is shown, kept, recorded or sent on: one way for all of them.
+"""Secrets in the environment, removed from everything that is shown, kept, recorded or sent on.
 
-A secret is found as it is, as JSON and as URLs have it, and in base64 (standard and URL-safe) wherever in the encoded
-text it begins; not where a line ends inside that, unless the secret alone was encoded. Other encodings are not found:
-this is against carelessness, not against a command that wants to give a secret away.
+A secret is found as it is, as JSON and URLs write it, and in base64 (standard and URL-safe) wherever in the encoded
+text it begins; not if a line ends inside it, unless the secret alone was encoded. Other encodings are not found: this
+protects against accidents, not against a command that wants to leak a secret.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    Patterns = Sequence[tuple[bytes, bytes]]  # what is taken out, and what stands in its place
+    Patterns = Sequence[tuple[bytes, bytes]]  # (what is removed, what replaces it)
 
 ENV = "NIGHTLATCH_SECRETS"  # names of variables that are secrets whatever they are called, from a job's env_file
 
-_SHORTEST = 8  # shorter values would take innocent words out of every line
+_SHORTEST = 8  # shorter values would remove harmless words from every line
 _NAMES = ("KEY", "TOKEN", "SECRET", "PASSW", "CREDENTIAL", "PRIVATE", "AUTH")
 _LINE = 76  # where the command base64 ends a line
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
@@ -26,7 +26,7 @@ _IN_URLS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01234
 
 
 def secrets(environment: Mapping[str, str]) -> Redactor:
-    """What has the name of a secret, or is named as one. A path to a key is not a key."""
+    """A redactor for every variable that is named like a secret, or declared as one. A path is not a secret."""
     declared = named_secrets(environment)
     found = {
         os.fsencode(text): f"[{name}]".encode(errors="replace")
@@ -49,8 +49,7 @@ def _forms(secret: bytes) -> Iterator[bytes]:
 
 
 def _escaped(secret: bytes) -> Iterator[bytes]:
-    """In JSON, with and without what is not ASCII; in a URL, with and without its slashes; in a form, whose spaces are
-    pluses."""
+    """In JSON, with non-ASCII escaped or not; in a URL, with slashes escaped or not; in a form, where a space is +."""
     text = secret.decode(errors="surrogateescape")
     yield "".join(_IN_JSON.get(letter, letter) for letter in text).encode(errors="surrogateescape")
     yield "".join(_IN_JSON.get(letter) or _ascii(letter) for letter in text).encode()
@@ -67,13 +66,13 @@ def _ascii(letter: str) -> str:
 
 
 def _encoded(secret: bytes) -> Iterator[bytes]:
-    """The signs that its base64 has for certain, after 0, 1 and 2 other bytes of a group of three."""
+    """The characters that its base64 certainly contains, after 0, 1 or 2 other bytes of a group of three."""
     from binascii import b2a_base64
 
     forms = []
     for before in range(3):
         text = b2a_base64(bytes(before) + secret, newline=False)
-        certain = (before + len(secret)) * 8 // 6  # the sign after those depends on what follows
+        certain = (before + len(secret)) * 8 // 6  # the next character depends on what follows
         forms.append(text[(before * 8 + 5) // 6 : certain])
     whole = forms[0]
     forms.append(b"\n".join(whole[at : at + _LINE] for at in range(0, len(whole), _LINE)))
@@ -100,7 +99,7 @@ class Redactor:
         return self.data(data).decode(errors="surrogateescape")
 
     def beginning(self, data: bytes) -> int:
-        """Where in `data` a secret begins that may be whole only with what comes next; its length if none does."""
+        """Where in `data` a secret begins that the next bytes may complete; the length of `data` if none does."""
         at = len(data)
         for secret, _ in self._patterns:
             start = data.find(secret[:1], max(0, len(data) - len(secret) + 1))
@@ -111,7 +110,7 @@ class Redactor:
         return at
 
     def end_of_one_across(self, data: bytes, at: int) -> int:
-        """Where the secret ends that is whole, and has `at` inside it; 0 if there is none."""
+        """The end of a whole secret that spans `at`; 0 if there is none."""
         for secret, _ in self._patterns:
             start = data.find(secret, max(0, at - len(secret) + 1))
             if 0 <= start < at:
@@ -120,16 +119,16 @@ class Redactor:
 
 
 class Redacted:
-    """A stream: what may be the beginning of a secret waits for what comes next, as it may come in two reads."""
+    """A stream: holds back what may be the beginning of a secret until the next bytes, since reads may split it."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor, self._held = redactor, b""
 
     def feed(self, data: bytes) -> bytes:
-        """What may go on of it; b"" is the end."""
+        """What may be passed on now; `data` b"" is the end."""
         seen = self._held + data
         at = self._redactor.beginning(seen) if data else len(seen)
-        while whole := self._redactor.end_of_one_across(seen, at):  # what seemed to begin there is the end of another
+        while whole := self._redactor.end_of_one_across(seen, at):  # what seemed to begin there is the end of a secret
             at = whole + self._redactor.beginning(seen[whole:])
         self._held = seen[at:]
         return self._redactor.data(seen[:at])

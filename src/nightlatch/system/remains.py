@@ -1,7 +1,7 @@
-"""What a holder has left on this machine: end it, and prove that nothing of it works on.
+"""What a holder left running on this machine: end it, and prove that nothing of it is still running.
 
 There are up to three proofs, and all that this machine has must agree: the run's cgroup is empty, the lock that the
-tree has inherited is free, and no process carries the grant in its environment.
+tree inherited is free, and no process carries the grant in its environment.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ class Remains:
         self.path, self._grant, self._since = path, grant, since
 
     def end(self) -> list[str]:
-        """End it all. [] if that is proven by everything that this machine can prove it with; otherwise who may be
-        left, for people to read."""
+        """End all of it. Returns [] if every proof that this machine has agrees; otherwise, for people to read, what
+        may be left."""
         group = lifetime.cgroup_of(self.path)
         emptied = bool(group) and cgroup.end(group, _PATIENCE)
         look = tree.sweep(self._grant, self._since, self._is_locked, patience=_PATIENCE)
@@ -33,7 +33,7 @@ class Remains:
         if not left and self._is_locked():
             left = [f"a process that has {self.path}{lifetime.TREE} open"]
         if not left and not look.complete:
-            left = ["processes that come and go too quickly to be looked at"]
+            left = ["processes that come and go too quickly to be examined"]
         return left
 
     def _is_locked(self) -> bool:

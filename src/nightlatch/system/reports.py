@@ -1,4 +1,4 @@
-"""What the one who keeps a piece of work in bounds tells its supervisor: it has started, it could not, it has ended."""
+"""What a warden reports to its supervisor: the command has started, could not be started, or has ended."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class NotStarted:
 
     command: str
     number: int  # errno
-    where: str  # the file that it is about
+    where: str  # the file that caused it
 
     @property
     def exit_code(self) -> int:
@@ -38,8 +38,8 @@ class NotStarted:
 class Ended:
     """Nothing of the work is left: its tree is proven empty."""
 
-    status: int | None = 0  # as `wait` has it; None if nobody knows
-    why: str = ""  # who ended it, in the words of the warden; "" if it came to its own end
+    status: int | None = 0  # as `wait` returns it; None if unknown
+    why: str = ""  # why it was ended (system/warden_messages.py); "" if it ended by itself
     left: int = 0  # how many processes the command left behind
     started: bool = True
 
@@ -62,7 +62,7 @@ class Ended:
 
 @value(frozen=True, kw_only=True)
 class WardenDied:
-    """Somebody killed the warden. What it had started was ended; how that came out, nobody knows."""
+    """The warden was killed. What it had started was ended, with an unknown outcome."""
 
 
 Report = Started | NotStarted | Ended | WardenDied

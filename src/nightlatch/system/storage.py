@@ -1,4 +1,4 @@
-"""Where files may stand: locks and write-ahead logs need a disk of this machine's own."""
+"""Where files may be: locks and write-ahead logs need a local disk."""
 
 from __future__ import annotations
 
@@ -6,35 +6,12 @@ import os
 import sys
 
 _NETWORK = frozenset(
-    [
-        "nfs",
-        "nfs4",
-        "cifs",
-        "smb3",
-        "smbfs",
-        "afs",
-        "afpfs",
-        "webdav",
-        "9p",
-        "ceph",
-        "glusterfs",
-        "lustre",
-        "gpfs",
-        "ocfs2",
-        "gfs2",
-        "beegfs",
-        "davfs",
-        "fuse.sshfs",
-        "fuse.rclone",
-        "fuse.s3fs",
-        "fuse.gcsfuse",
-        "fuse.glusterfs",
-        "fuse.davfs2",
-        "fuse.onedriver",
-        "vboxsf",
-        "vmhgfs",
-    ]
-)
+    {
+        "nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "afpfs", "webdav", "9p", "ceph", "glusterfs", "lustre", "gpfs",
+        "ocfs2", "gfs2", "beegfs", "davfs", "vboxsf", "vmhgfs", "fuse.sshfs", "fuse.rclone", "fuse.s3fs",
+        "fuse.gcsfuse", "fuse.glusterfs", "fuse.davfs2", "fuse.onedriver",
+    }
+)  # fmt: skip
 _SYNCED = {
     "Mobile Documents": "iCloud",
     "iCloudDrive": "iCloud",
@@ -46,7 +23,7 @@ _SYNCED = {
 
 
 def state_folder() -> str:
-    """The folder of this user on this machine for what a program keeps."""
+    """This user's folder for a program's state on this machine."""
     if sys.platform == "darwin":
         return os.path.expanduser("~/Library/Application Support/nightlatch")
     base = os.environ.get("XDG_STATE_HOME", "")
@@ -54,14 +31,14 @@ def state_folder() -> str:
 
 
 def folder_for(name: str) -> str:
-    """In there: the folder of one store that is not a file."""
+    """The folder, inside the state folder, of one store that is not a file."""
     import hashlib
 
     return os.path.join(state_folder(), "stores", hashlib.sha256(name.encode()).hexdigest()[:16])
 
 
 def not_local(path: str) -> str:
-    """Why a database cannot stand at `path`; "" if it can."""
+    """Why a database cannot be at `path`; "" if it can."""
     real = os.path.realpath(path)
     for part in real.split(os.sep):
         for name, service in _SYNCED.items():
@@ -83,7 +60,7 @@ def file_system(folder: str) -> str:
         for line in mounts:
             if wanted in line:
                 return line.partition(b" - ")[2].split(b" ", 1)[0].decode()
-    return ""  # btrfs subvolumes and the like have devices of their own; all of them are local
+    return ""  # btrfs subvolumes and the like have separate devices; all of them are local
 
 
 def _file_system_elsewhere(folder: str) -> str:

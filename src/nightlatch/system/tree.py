@@ -1,8 +1,8 @@
 """A tree of processes: find it, stop it, end it, prove it empty.
 
-On Linux the root of the tree is a subreaper: whatever forks twice or calls setsid comes back to it as
-a child, so "no children left" is the kernel's own proof. Where there is no subreaper (macOS), and
-where the root itself was killed, the environment tells: every process of a run carries its grant.
+On Linux the root of the tree is a subreaper: a process that forks twice or calls setsid comes back to it as a child, so
+"no children left" is proof by the kernel. Where there is no subreaper (macOS), and where the root itself was killed,
+the environment shows it: every process of a run carries its grant.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ DRY_RUN = "NIGHTLATCH_DRY_RUN"  # set in every process that a dry-run starts
 
 _PR_SET_CHILD_SUBREAPER = 36
 
-own_programs: set[int] = set()  # programs that this process itself has asked something, by system/program.py
-_SHORTEST = 16  # characters of a grant that processes are ended by
-_ANSWER = 5.0  # seconds for their answers when the tree is ended
+own_programs: set[int] = set()  # pids of programs that this process itself runs, by system/program.py
+_SHORTEST = 16  # characters of a grant by which processes are found
+_ANSWER = 5.0  # seconds for own programs to end by themselves when the tree is ended
 
 
 def become_subreaper() -> None:
-    """Orphans below this process become its children. Not inherited by forked children."""
+    """From now on orphans below this process become its children. Not inherited by forked children."""
     if sys.platform != "linux":
         return
     if light.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
@@ -38,7 +38,7 @@ def become_subreaper() -> None:
 
 
 def descendants(root: int) -> set[int]:
-    """Every process below `root`, as far as parents tell."""
+    """Every process below `root`, by parent pids."""
     children: dict[int, list[int]] = {}
     for pid, parent in process.parents().items():
         children.setdefault(parent, []).append(pid)
@@ -53,7 +53,7 @@ def descendants(root: int) -> set[int]:
 
 
 def below_me(grant: str) -> set[int]:
-    """The processes of my tree; `grant` finds those that ran away where there is no subreaper."""
+    """The processes below this one; `grant` finds those that escaped where there is no subreaper."""
     found = descendants(os.getpid())
     if sys.platform != "linux" and grant:
         found |= {pid for pid, _start in carriers(grant)} - {os.getpid(), os.getppid()}
@@ -61,19 +61,19 @@ def below_me(grant: str) -> set[int]:
 
 
 def signal_all(pids: set[int], signum: int) -> set[int]:
-    """Signal own descendants: their pids cannot be reused before this process has reaped them."""
+    """Signal descendants of this process: their pids cannot be reused before it has reaped them."""
     reached = set()
     for pid in pids:
         try:
             os.kill(pid, signum)
             reached.add(pid)
         except (ProcessLookupError, PermissionError):
-            pass  # it is gone, or has become another user: the proof of emptiness will tell
+            pass  # it is gone, or runs as another user now: the proof that the tree is empty decides
     return reached
 
 
 def freeze(grant: str) -> set[int]:
-    """Stop the whole tree below me; returns who was stopped. Again and again, until nobody new appears."""
+    """Stop the whole tree below this process; returns the stopped pids. Repeats until no new process appears."""
     frozen: set[int] = set()
     while new := below_me(grant) - frozen:
         frozen |= signal_all(new, signal.SIGSTOP) | new
@@ -81,7 +81,7 @@ def freeze(grant: str) -> set[int]:
 
 
 def kill_and_prove(grant: str) -> dict[int, int]:
-    """End everything below me; returns, with all wait statuses, only when nothing is left."""
+    """Kill everything below this process; returns all wait statuses, and only when nothing is left."""
     ended, empty = reap_all()
     pause = 0.001
     while not empty or (sys.platform != "linux" and below_me(grant)):
@@ -94,19 +94,18 @@ def kill_and_prove(grant: str) -> dict[int, int]:
 
 
 def kill_the_others() -> None:
-    """End everything below me, but let what this process itself is asking (a renewal pushed by git) come to its end:
-    killed, it would leave its lock files behind."""
+    """Kill everything below this process, but let its own programs (git pushing a renewal) end by themselves: killed,
+    they would leave lock files behind."""
     deadline = clock.now() + _ANSWER
-    while (
-        ours := set(own_programs)
-    ) and clock.now() < deadline:  # mostly there is none, and a look at all costs as much
+    # Usually there are none: then nothing is done here, since `kill_and_prove` looks at all processes anyway.
+    while (ours := set(own_programs)) and clock.now() < deadline:
         spared = ours.union(*map(descendants, ours))
         signal_all(descendants(os.getpid()) - spared, signal.SIGKILL)
         time.sleep(0.01)
 
 
 def kill_since(before: set[int]) -> None:
-    """End everything below me that is not among `before`, nor of a program that this process itself runs."""
+    """Kill everything below this process except `before` and its own programs."""
     while True:
         ours = set(own_programs)
         rest = descendants(os.getpid()) - before - ours.union(*map(descendants, ours))
@@ -117,7 +116,7 @@ def kill_since(before: set[int]) -> None:
 
 
 def reap_all() -> tuple[dict[int, int], bool]:
-    """Collect every child that has ended: ({pid: wait status}, no child is left)."""
+    """Reap every child that has ended: ({pid: wait status}, no child is left)."""
     ended: dict[int, int] = {}
     while True:
         try:
@@ -135,10 +134,10 @@ def carriers(grant: str, since: int = 0) -> list[tuple[int, int]]:
 
 
 class Look:
-    """One look at every process of this machine, for those that work under a grant.
+    """One look at every process of this machine, to find those that work under a grant.
 
-    A look is not an instant: who was gone before it was looked at may have handed on to a child, and that to the next.
-    So those that came since are looked at too, until nobody was gone: then nobody was missed.
+    A look takes time: a process that ended before it was examined may have started a child, and that another. So newer
+    processes are examined too, until none had ended before its turn: then none was missed.
     """
 
     def __init__(
@@ -148,10 +147,10 @@ class Look:
         tree inherits count too. `stop` each that is found: a process that is stopped cannot fork."""
         self._grant, self._since, self._locked, self._stop = grant, since, locked, stop
         self.found: list[tuple[int, int]] = []
-        self.unreadable: list[int] = []  # our own user's, and they may not be looked at
+        self.unreadable: list[int] = []  # processes of our user whose environment may not be read
         self.complete = False
         if len(grant) < _SHORTEST:
-            return  # it would be found in the environment of strangers
+            return  # so short a text would be found in unrelated environments
         deadline = time.monotonic() + patience
         seen: set[int] = set()
         while not self.complete and time.monotonic() < deadline:
@@ -159,12 +158,12 @@ class Look:
             seen.update(listed)
             self.complete = all([self._examine(pid) for pid in listed])
             if not self.complete:
-                # Straight at the newest: a list of all takes longer to read than a process needs to hand on.
+                # Examine the newest pids directly: listing all takes longer than a process needs to start the next.
                 newer = range(max(seen) + 1, process.newest() + 1)
                 seen.update([pid for pid in newer if self._examine(pid)])
 
     def _examine(self, pid: int) -> bool:
-        """False if it had ended before it could be looked at."""
+        """False if it had ended before it could be examined."""
         start = process.start_of(pid)
         if start is None or process.state_of(pid, start) in (process.GONE, process.ZOMBIE):
             return False
@@ -172,7 +171,7 @@ class Look:
             return True
         content = process.environ(pid)
         if content is None:
-            # Another user's process is not of our making; one of our own that hides its memory might be.
+            # Another user's process is not part of the tree; one of our user that hides its memory might be.
             if process.owner(pid) == os.getuid():
                 self.unreadable.append(pid)
         elif self._grant.encode() in content or (self._locked and process.locked_files(pid, self._grant + TREE)):
@@ -183,10 +182,10 @@ class Look:
 
 
 def sweep(grant: str, since: int, locked: Callable[[], bool] = bool, *, patience: float = 5.0) -> Look:
-    """End every process on this machine that carries the grant, or the lock that `locked` tells of; returns the last
-    look. Nobody is left if that is complete, has found nobody, and nobody was unreadable.
+    """Kill every process on this machine that carries the grant or, if `locked()`, has its lock; returns the last look.
+    None is left if that look is complete, found none, and none was unreadable.
 
-    For the challenger of a holder that is gone, whose orphans the kernel gave to somebody else.
+    For the challenger of a holder that is gone, whose orphans the kernel gave to another parent.
     """
     deadline = time.monotonic() + patience
     clean = 0
@@ -195,7 +194,7 @@ def sweep(grant: str, since: int, locked: Callable[[], bool] = bool, *, patience
         for pid, start in look.found:
             process.send(pid, start, signal.SIGKILL)
         clean = 0 if look.found else clean + 1
-        # Twice: should the numbers start again from the lowest while the list is read, one look can miss somebody.
+        # Twice: if pids wrap around while the list is read, one look can miss a process.
         if clean == 2 or time.monotonic() > deadline:
             return look
         if look.found:

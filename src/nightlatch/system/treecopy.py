@@ -1,4 +1,4 @@
-"""A copy of a folder that is on the medium, all of it, when it is done."""
+"""Copying a folder durably: all of it is on the medium when the copy returns."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def copy(source: str | int, target: str) -> None:
     """Copy the folder `source`, a path or an open one, to `target`, which must not exist, and flush every file and
     folder.
 
-    Modes are kept under the umask, times and symbolic links as they are: no link in it is followed, also if it is
-    put there meanwhile. Raises UsageError for what is neither file, folder nor link.
+    Modes are kept under the umask, times and symbolic links as they are. No link in it is followed, not even one that
+    is put there meanwhile. Raises UsageError for anything but a file, folder or link.
     """
     files: list[str] = []
     folders: list[tuple[str, os.stat_result]] = []
@@ -27,7 +27,7 @@ def copy(source: str | int, target: str) -> None:
         _copy_folder(fd, target, files, folders)
     finally:
         os.close(fd)
-    # In a second pass: the first flush commits what all of them wrote, and the others find little left.
+    # In a second pass: the first flush writes out most of all files, which leaves little for the others.
     for path in files:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -46,7 +46,7 @@ def copy(source: str | int, target: str) -> None:
 
 
 def remove(path: str) -> None:
-    """Remove a folder with all that is in it, if it is there; folders that may not be written too."""
+    """Remove a folder with everything in it, if it exists, including folders that are not writable."""
     try:
         if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
             os.chmod(path, 0o700)
@@ -57,7 +57,7 @@ def remove(path: str) -> None:
                 _unlink(entry.path)
         os.rmdir(path)
     except FileNotFoundError:
-        pass  # somebody else removes it too
+        pass  # another process removes it too
 
 
 def _copy_folder(source: int, target: str, files: list[str], folders: list[tuple[str, os.stat_result]]) -> None:
@@ -82,7 +82,7 @@ def _copy_folder(source: int, target: str, files: list[str], folders: list[tuple
 
 
 def _copy_file(name: str, folder: int, target: str) -> bool:
-    """True if it is flushed already: without the right to read it, it could not be opened for that later."""
+    """True if it is flushed already: a file that may not be read could not be opened for that later."""
     reader = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     try:
         status = os.fstat(reader)

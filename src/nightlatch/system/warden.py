@@ -35,7 +35,7 @@ _ANSWER = 3.0  # seconds that a warden may take longer than it should before its
 
 
 class Warden:
-    """The supervisor's end. Made before the first thread; `start` comes when the lease is held."""
+    """The supervisor's side. Made before the first thread; `start` follows when the lease is held."""
 
     def __init__(
         self,
@@ -45,10 +45,10 @@ class Warden:
         lifetime: Lifetime | None = None,
         deaf: bool = False,
     ) -> None:
-        """`streams`: what becomes the command's standard output and error, if not our own. `lifetime`: encloses the
-        tree, so that it can be proven gone when we are killed. `deaf`: a signal that asks the command to end waits,
-        blocked, until that is ready to hear it, and unblocks it."""
-        tree.become_subreaper()  # a warden that is killed leaves its children to us
+        """`streams`: the command's standard output and error, if not our own. `lifetime`: encloses the tree, so that it
+        can be proven gone if we are killed. `deaf`: start the command with END_SIGNALS blocked; it unblocks them when
+        its handlers are installed."""
+        tree.become_subreaper()  # the children of a killed warden come to us
         orders_in, self._orders = os.pipe()
         command_in, self._command = os.pipe()
         self._reports, reports_out = os.pipe()
@@ -58,11 +58,11 @@ class Warden:
         self._grant = grant
         self._child = 0
         self._grace = 0.0
-        self._due: dict[str, tuple[float, float]] = {}  # why the tree is to end → when, and how long that may take
-        self._noticed: dict[str, float] = {}  # when it was seen that this time has come: the machine may have slept
+        self._due: dict[str, tuple[float, float]] = {}  # why the tree must end → when, and how long that may take
+        self._noticed: dict[str, float] = {}  # when we noticed that this time has come: the machine may have slept
         self._statuses: dict[int, int] = {}
         self._dismissed = False
-        # A Ctrl-C in between would be lost where a fork closes databases, and would end a warden that is not ready.
+        # Blocked meanwhile: a Ctrl-C would be lost in the hooks of the fork, or end a warden that is not ready.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)
         self.pid = os.fork()
         if self.pid == 0:
@@ -79,39 +79,39 @@ class Warden:
     # ── orders ──
 
     def keep(self, tenure: Tenure) -> None:
-        """Until when the lease is sure, and so what the command may do: freeze it, end it, no later than that."""
+        """Until when the lease is certain: at these times the warden freezes and ends the tree unless it is renewed."""
         self._order("tenure", tenure.freeze_at, tenure.end_at, tenure.deadline)
 
     def ask_to_end(self, why: str, grace: float, signum: int = signal.SIGTERM) -> None:
-        # When the lease is lost another may have it by the end of the grace: there is no time for an answer.
+        # After a lost lease another may have it when the grace is over: there is no time to wait for the warden.
         self._expect(why, clock.now(), grace + (_ANSWER if why != LOST else 0.0))
         self._order("end", why, grace, int(signum))
 
     def limit(self, at: float) -> None:
-        """The run's deadline: kept by the warden, so that a supervisor that hangs does not lift it."""
+        """The run's deadline: kept by the warden, so that it holds even if the supervisor hangs."""
         self._expect(TIMED_OUT, at, self._grace + _ANSWER)
         self._order("limit", at)
 
     def bound(self, at: float) -> None:
-        """By when what the command does right now is over, or the command is; inf when it is. For the same reason."""
+        """The deadline of what the command is doing right now; inf when that is done. Kept as `limit` is."""
         self._expect(OVERDUE, at, _ANSWER)
         self._order("bound", at)
 
     def beside(self, beside: bool) -> None:
-        """Does the supervisor itself have something at work under the grant? Then it must not outlive it either."""
+        """Does the supervisor itself run programs under the grant? They must not outlive it either."""
         self._order("beside", beside)
 
     def pass_on(self, signum: int) -> None:
         self._order("signal", int(signum))
 
     def _order(self, *order: Any) -> None:
-        """Small messages go through a pipe whole, so threads and signal handlers may all send."""
+        """Small writes to a pipe are atomic, so threads and signal handlers may all send."""
         try:
             send(self._orders, *order)
         except BrokenPipeError:
-            pass  # it is gone; `report` will say so
+            pass  # it is gone; `report` returns that
         except BlockingIOError:
-            pass  # it has been stopped for so long that the pipe is full; `report` keeps the time
+            pass  # it was stopped for so long that the pipe is full; `report` keeps the deadlines itself
 
     def start(self, argv: list[str], env: dict[str, str], *, cwd: str = "", grace: float) -> None:
         self._grace = grace
@@ -119,7 +119,7 @@ class Warden:
             self._expect(TIMED_OUT, self._due[TIMED_OUT][0], grace + _ANSWER)
         self._order("start", cwd, grace)
         try:
-            send(self._command, argv, env)  # long, and so in a pipe of its own: a renewal could get in between
+            send(self._command, argv, env)  # long, so in a separate pipe: a renewal could get in between
         except BrokenPipeError:
             pass  # as above
 
@@ -130,27 +130,27 @@ class Warden:
         return self._reports
 
     def report(self, seconds: float = 0.0) -> Report | None:
-        """The next report, or None if there is none yet; to be asked for about once a second, and no more after the
-        last. If the warden does not end the tree in time, this does, and reports as it would have done."""
+        """The next report, or None if there is none yet. Call it about once a second, and not after the last one. If
+        the warden does not end the tree in time, this does, and returns the report that the warden owed."""
         if self._answers.poll(seconds * 1000):
             received = receive(self._reports)
             report: Report = KINDS[received[0]](**received[1]) if received else WardenDied()
             if isinstance(report, Started):
                 self._child = report.pid
             elif isinstance(report, WardenDied):
-                self.dismiss()  # and with it whatever it left behind
+                self.dismiss()  # ends what it left behind
             return report
         why = self._silent()
         if not why:
             return None
         self.dismiss()
-        # Without its word nobody knows whether the command was started.
+        # Without a report it is not known whether the command was started.
         return Ended(status=self._statuses.get(self._child), why=why) if self._child else WardenDied()
 
     def _silent(self) -> str:
-        """Why the tree should have ended by now, if the warden does not see to it.
+        """Why the tree should have ended by now, if the warden has not ended it; "" if nothing is overdue.
 
-        A warden that is stopped is woken as soon as it has something to do.
+        Wakes a stopped warden as soon as it has something to do.
         """
         now = clock.now()
         for why, (at, lasting) in list(self._due.items()):
@@ -168,17 +168,17 @@ class Warden:
             self._noticed.pop(why, None)
 
     def dismiss(self) -> None:
-        """End it, and whatever it left behind if it was killed. After its last report nothing is left."""
+        """Kill it, and what it left behind if it was killed before. After its last report nothing is left."""
         if self._dismissed:
             return
-        self._dismissed = True  # the pipe stays open: the keeper's thread may be about to tell it something
+        self._dismissed = True  # the pipe stays open: the keeper's thread may be about to send an order
         os.kill(self.pid, signal.SIGKILL)  # not reaped yet, so the pid is still its own
         os.waitpid(self.pid, 0)
         tree.kill_the_others()
         self._statuses = tree.kill_and_prove(self._grant)
 
     def close(self) -> None:
-        """Dismissed, and nobody is left who could tell it anything."""
+        """Close the pipes, after `dismiss` and after the last thread that could send an order."""
         os.close(self._orders)
         os.close(self._command)
         os.close(self._reports)

@@ -1,4 +1,4 @@
-"""The warden's own process: it starts the command, keeps the times it was given, and ends the tree."""
+"""The warden's own process: it starts the command, keeps the deadlines, and ends the tree."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _IGNORED = (*END_SIGNALS, signal.SIGQUIT, signal.SIGTTOU)  # for the command, no
 
 
 def _group_of_command() -> int:
-    """The supervisor's, so that a terminal's Ctrl-C and job control reach the command; 0, one of its own, where there
-    is no terminal.
+    """The process group for the command: at a terminal the supervisor's, so that Ctrl-C and job control reach it;
+    otherwise 0, a new one.
 
-    There (cron, setsid, CI) nobody's child would hold the supervisor's group together but the command: at its end the
-    kernel would send SIGHUP, and SIGCONT, to the whole group as soon as one process in it is stopped.
+    Without a terminal (cron, setsid, CI) only the command would keep the supervisor's group from being orphaned: when
+    it ends, the kernel sends SIGHUP and SIGCONT to the whole group if one process in it is stopped.
     """
     try:
         os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC))
@@ -37,7 +37,7 @@ def _group_of_command() -> int:
 
 
 class WardenProcess:
-    """The warden's own life."""
+    """What runs in the forked process, from `live` to its exit."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class WardenProcess:
         self.started = False
         self.status: int | None = None
         self.frozen: set[int] = set()
-        self.signalled: set[int] = set()  # whom we have asked to end
+        self.signalled: set[int] = set()  # pids that have got the signal to end
         self.signum = int(signal.SIGTERM)
         self.why = ""
         self.left = 0
@@ -85,7 +85,7 @@ class WardenProcess:
             os._exit(code)
 
     def _prepare(self) -> None:
-        # A group of its own: Ctrl-C, Ctrl-Z and `kill -- -GROUP` are meant for the command.
+        # A separate group: Ctrl-C, Ctrl-Z and `kill -- -GROUP` are meant for the command.
         os.setpgid(0, 0)
         tree.become_subreaper()
         self.cgroup = self.lifetime.enclose() if self.lifetime else ""
@@ -127,7 +127,7 @@ class WardenProcess:
             self.status = tree.kill_and_prove(self.grant).get(self.child, self.status)
             self.child = -1
         elif now >= self.end_at:
-            # Past the deadline (the machine slept) not even a moment is ours.
+            # Past the deadline (the machine slept) there is no time for grace.
             self._end(LOST, grace=min(self.grace, (self.deadline - self.end_at) / 2) if now < self.deadline else 0)
         elif now >= self.bound_at:
             self.bound_at = float("inf")
@@ -151,17 +151,17 @@ class WardenProcess:
         return empty and (self.child != 0 or self.why != "")
 
     def _end(self, why: str, *, grace: float, signum: int = signal.SIGTERM) -> None:
-        """Begin the end: ask, and kill when the grace is over. A second call can only shorten it."""
+        """Send the signal to end, and kill when the grace is over. A second call can only shorten the grace."""
         self.why = self.why or why
         self.freeze_at = self.end_at = self.limit_at = float("inf")
         if grace > 0 and self.kill_at == float("inf"):
             self.signum = signum
             self._signal_tree()
-            tree.signal_all(self.frozen, signal.SIGCONT)  # a stopped process cannot tidy up
+            tree.signal_all(self.frozen, signal.SIGCONT)  # a stopped process cannot clean up
         self.kill_at = min(self.kill_at, clock.now() + grace)
 
     def _signal_tree(self) -> None:
-        """Ask everybody once, also who was forked while we were asking."""
+        """Signal every process of the tree once, including those forked meanwhile."""
         while new := tree.below_me(self.grant) - self.signalled:
             tree.signal_all(new, self.signum)
             self.signalled |= new
@@ -194,9 +194,9 @@ class WardenProcess:
     def _order_start(self, cwd: str, grace: float) -> None:
         self.grace = grace
         command: Any = receive(self.command)
-        self._keep_time()  # who was stopped until its time was over starts nothing
+        self._keep_time()  # a warden that was stopped past its deadline must start nothing
         if self.why or not command:
-            return  # without one its supervisor is gone, as the orders tell next
+            return  # no command: the supervisor is gone, and the orders end next
         try:
             if cwd:
                 os.chdir(cwd)
@@ -215,14 +215,14 @@ class WardenProcess:
             pass  # nobody is left to read it
 
     def _spawn(self, argv: list[str], env: dict[str, str]) -> int:
-        """Start the command as a shell would: found on its own PATH, default signals, our terminal."""
+        """Start the command as a shell would: found in the PATH of `env`, default signals, our terminal."""
         name = argv[0]
         folders = env.get("PATH", os.defpath).split(os.pathsep)  # os.get_exec_path imports warnings
         places = [name] if "/" in name else [f"{folder}/{name}" for folder in folders]
         denied: OSError | None = None
         for path in places:
             if not os.path.exists(path):
-                continue  # asking first: a spawn that fails costs a fork
+                continue  # checked first, since a spawn that fails costs a fork
             try:
                 return self._spawn_file(path, argv, env)
             except PermissionError as error:
@@ -252,7 +252,7 @@ class WardenProcess:
         )
 
     def _move_in(self) -> None:
-        """Into the cgroup, with all that is started from here on."""
+        """Move this process into the cgroup, with everything that it starts from now on."""
         if self.lifetime and not cgroup.join(self.cgroup):
             self.lifetime.without_cgroup()
         self.cgroup = ""

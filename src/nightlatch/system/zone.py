@@ -61,13 +61,13 @@ def find(name: str = "") -> tzinfo:
     import zoneinfo
 
     name = name or os.environ.get("TZ", "").lstrip(":")
-    if name[:1] in ("+", "-"):
-        from datetime import datetime
-
-        found = datetime.strptime(name, "%z").tzinfo
-        assert found
-        return found
     try:
+        if name[:1] in ("+", "-"):
+            from datetime import datetime
+
+            offset = datetime.strptime(name, "%z").tzinfo
+            if offset:
+                return offset
         if name and not os.path.isabs(name):
             return zoneinfo.ZoneInfo(name)
         with open(name or _LOCAL, "rb") as file:

@@ -20,7 +20,7 @@ _FEW = 50  # refs that are looked at by name; of more, all
 
 
 def look(refs: Refs, jobs: Collection[str] | None = None) -> list[Cursor]:
-    """The rows as they stand at the remote, by one request."""
+    """The rows at the remote, read in one request."""
     found = [record.read_row(commit.message) for commit in _see(refs, jobs).values()]
     return sorted((row for row in found if jobs is None or row.job in jobs), key=lambda row: row.job)
 
@@ -50,7 +50,7 @@ def advance(refs: Refs, moves: Sequence[Move]) -> list[bool]:
 
 
 def _may_go(move: Move, commit: Commit | None) -> bool:
-    """There is no clock here but our own."""
+    """Judged by this machine's clock: the store has none."""
     if commit is None:
         return not move.seen and move.slot <= clock.wall()
     row = record.read_row(commit.message)

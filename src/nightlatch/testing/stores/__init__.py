@@ -33,7 +33,7 @@ class StoreConformance(
 ):
     """Everything a store has to show. Derive from it, say how to `open` yours, and let pytest find it.
 
-    What else may be said of a store stands in `StoreCase`: whether it `has_clock`, which `ttl` suits
+    `StoreCase` has what else you can declare: whether the store `has_clock`, which `ttl` suits
     it, by what `factor` it is slower than a file, and how `elsewhere` another process opens it.
     """
 

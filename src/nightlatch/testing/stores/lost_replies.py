@@ -1,4 +1,4 @@
-"""A reply that was lost is got by asking again: every verb is safe to send twice with the same arguments."""
+"""After a lost reply the request is sent again: every request is safe to send twice with the same arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever may name a lease names a lease of its own: in a table, in a folder, as a git ref."""
+"""Every valid name is a separate lease: in a table, in a folder, as a git ref."""
 
 from __future__ import annotations
 

@@ -1,0 +1,47 @@
+"""nightlatch serve"""
+
+from __future__ import annotations
+
+import sys
+
+from ..config import place
+from ..config.load import load
+from ..errors import BadConfig
+from ..scheduler.serve import Server
+from .arguments import Parser
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..config.load import Config
+
+_PURPOSE = """\
+Start the jobs of nightlatch.toml when they are due. Any number of machines may serve one store: each slot is started
+by one of them.
+
+What was missed while nobody served (a closed lid, a reboot) is made up for by one run of the newest slot, unless the
+job says otherwise. Edits of the file count within seconds; a broken one leaves the file before it in force. Runs have
+sessions of their own: this process may be stopped, killed and upgraded while they work. As process 1 of a container,
+SIGTERM ends them first, each by its grace time. While the store does not answer nothing is started, and slots wait."""
+
+_EXAMPLES = """\
+  nightlatch check && nightlatch serve
+  nightlatch serve --config ~/jobs/nightlatch.toml
+  nightlatch slots                                   # what became of every due time"""
+
+
+def main(argv: list[str]) -> int:
+    parser = Parser("serve", _PURPOSE, _EXAMPLES)
+    args = parser.parse_args(argv)
+    return server(args.store).serve()
+
+
+def server(store: str | None) -> Server:
+    """Of the file that counts here."""
+    file = place.find()
+    if not file:
+        raise BadConfig("there is no nightlatch.toml here, nor above, nor in the user's config folder: nightlatch init")
+
+    def read() -> Config:
+        return load(file)
+
+    return Server(read, store, lambda text: print(f"nightlatch: {text}", file=sys.stderr, flush=True))

@@ -1,0 +1,23 @@
+"""nightlatch tick"""
+
+from __future__ import annotations
+
+from .arguments import Parser
+from .serve import server
+
+_PURPOSE = """\
+Do what is due now, wait for its end, and exit: what `nightlatch serve` does once. For cron, launchd timers and CI.
+
+Any number of ticks and servers share a store; each slot is started by one of them. The exit code is 0, or that of a
+run which did not succeed."""
+
+_EXAMPLES = """\
+  * * * * * nightlatch tick --config ~/jobs/nightlatch.toml --detach    # a line of a crontab
+  nightlatch tick"""
+
+
+def main(argv: list[str]) -> int:
+    parser = Parser("tick", _PURPOSE, _EXAMPLES)
+    parser.add_argument("--detach", action="store_true", help="do not wait for what was started")
+    args = parser.parse_args(argv)
+    return server(args.store).tick(detach=args.detach)
