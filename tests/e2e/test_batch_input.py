@@ -30,7 +30,7 @@ def test_duplicate_keys_are_reported_and_done_once(sqlite_url, tmp_path, acts):
     items = jsonl(tmp_path, *ids(1, 2, 1, 1))
     done = nightlatch(sqlite_url, "batch", "b", items, "--key", "{id}", "--", *DO, str(acts), "{id}")
     assert done.returncode == 0
-    assert "more than once was done once: 1 (line 3), 1 (line 4)" in done.stderr
+    assert "done once, though their key occurs more than once: 1 (line 3), 1 (line 4)" in done.stderr
     assert acts.read_text().split() == ["1", "2"]
 
 

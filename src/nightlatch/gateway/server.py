@@ -12,6 +12,7 @@ from aiohttp import ClientError, web
 from ..core.metering import price
 from ..core.metering.call import PREAMBLE, UNSTATED, Call
 from ..core.value import replace
+from ..system import clock
 from . import routes
 from .asked import TOOL_TOKENS
 from .body import BadBody, Body
@@ -60,6 +61,7 @@ class Door:
         return _refuse(plain, why, status=403)
 
     async def _metered(self, request: web.BaseRequest, dialect: Dialect, path: str, item: str) -> web.StreamResponse:
+        arrived = clock.now()
         try:
             body = Body(await request.content.read())
             asked = dialect.read(body, path)
@@ -74,7 +76,7 @@ class Door:
             return _refuse(dialect, why)
         headers = self._upstream.headers(request.headers)
         call = await self._bounded(request, dialect, body, path, asked, prices, headers)
-        about = {"model": asked.models[0], "item": item, "agent": request.headers.get(_AGENT, "")}
+        about = {"model": asked.models[0], "item": item, "agent": request.headers.get(_AGENT, ""), "at": arrived}
         reply = await self._hold(call, asked, prices, about, lambda: self._count(dialect, body, path, headers))
         if "refused" in reply:
             return _refuse(dialect, reply["refused"])
@@ -122,7 +124,7 @@ class Door:
         return _with_uses(call, asked, prices, asked.uses)
 
     async def _hold(
-        self, call: Call, asked: Asked, prices: list[Price], about: dict[str, str], count: Any
+        self, call: Call, asked: Asked, prices: list[Price], about: dict[str, Any], count: Any
     ) -> dict[str, Any]:
         reply = await self._pipe.hold(call, **about)
         if reply.get("count"):  # it would be lowered, or refused, by the size of its body: ask how much it really is
@@ -169,7 +171,9 @@ class Door:
     ) -> web.StreamResponse:
         """A path that people have opened, each call at a price in billionths."""
         call = Call(input=0, input_rate=0, output=0, output_rate=0, lowest=0, fee=stated)
-        reply = await self._pipe.hold(call, model=path, item=item, agent=request.headers.get(_AGENT, ""))
+        reply = await self._pipe.hold(
+            call, model=path, item=item, agent=request.headers.get(_AGENT, ""), at=clock.now()
+        )
         if "refused" in reply:
             return _refuse(routes.PLAIN[vendor], reply["refused"])
         data = await request.content.read() or None

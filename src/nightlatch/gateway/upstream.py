@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _REUSED = 10.0  # seconds that an idle connection is kept: the death of an older one looks like a lost reply
 _CONNECT = 30.0
+_LONGEST = 3600.0  # seconds of a call; shared caps count on that (ledger/holds.py)
 # For one hop, not for the next; and what this hop decides by itself.
 _HOP = words(
     "connection keep-alive proxy-authenticate proxy-authorization te trailer transfer-encoding upgrade "
@@ -32,7 +33,7 @@ class Upstream:
         self._bases, self._keys, self._proxies = bases, keys, proxies
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_REUSED),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT),
+            timeout=aiohttp.ClientTimeout(total=_LONGEST, sock_connect=_CONNECT),
             cookie_jar=aiohttp.DummyCookieJar(),
             raise_for_status=False,
             skip_auto_headers=("User-Agent", "Accept", "Content-Type"),

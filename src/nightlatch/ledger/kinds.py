@@ -7,7 +7,7 @@ row here cannot be written. A field may be added to a kind, and never renamed: e
 from __future__ import annotations
 
 from ..core.effects import BEGUN, DONE, FAILED, IN_DOUBT, SET_ASIDE
-from ..core.units import UNITS
+from ..core.units import METERED, UNITS
 from .chain import pack
 
 TYPE_CHECKING = False
@@ -133,11 +133,16 @@ USAGE = EntryKind(
     "used" + "".join(f"[ {unit}={{{unit}}}]" for unit in UNITS) + "[ for {item}][, model {model}]",
     tells=RUN, often=True, run=" ".join(UNITS) + " model kind source item tag agent id",
 )  # fmt: skip
+NOTED = EntryKind(
+    "noted", "it reported" + "".join(f"[ {unit}={{{unit}}}]" for unit in METERED) + ", which the gateway has counted",
+    run=" ".join(METERED),
+)  # fmt: skip
 
 # ── what people decide of a run, and observers see ──
 
 OPENED_AGAIN = EntryKind("opened-again", "opened again[ on {host}]; it was {was} before", job=f"{_DECIDED} host")
 CANCEL_REQUESTED = EntryKind("cancel-requested", "{by} asked for its end", job="run by")
+BUDGET = EntryKind("budget", "{by} set its budget to {caps}", job="run caps by")
 CANCELLED = EntryKind("cancelled", "{by} cancelled it", job=_DECIDED)
 RESOLVED = EntryKind("resolved", "{by} resolved it as {status}", job=_DECIDED)
 RESOLVED_ELSEWHERE = EntryKind(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..core import advice, statuses
 from ..errors import RunEnded, StaleToken, StoreUnreachable, UsageError
 from ..system import clock
-from . import decisions, kinds, opening, sealing, step_chain, tally
+from . import budgets, decisions, kinds, opening, sealing, step_chain, tally
 from .chain import job_chain
 from .records import ATTEMPT, ENTRY, RUN
 from .tables import Tables
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .step_log import StepLog, StepWriter
     from .writer import Writer
 
+_MOMENT = 2.0  # seconds that a supervisor waits for a look
 _SHORT = 4  # characters that a run may be named by
 _RUN = f"SELECT {RUN.names} FROM {{prefix}}run WHERE id = :id"
 _BEGINNING = f"SELECT {RUN.names} FROM {{prefix}}run WHERE id LIKE :beginning ORDER BY id LIMIT 2"
@@ -193,6 +194,14 @@ class Ledger:
     def request_cancel(self, run_id: str, by: str) -> RunRow:
         """Ask for a run's end. What nobody has begun is cancelled at once; a running one's holder finds the word."""
         return self._decided(run_id, lambda run: decisions.cancel(self._tables, run, by))
+
+    def set_budget(self, run: RunRow, caps: str, by: str) -> None:
+        """A person sets a run's budget; its supervisor finds it within seconds."""
+        budgets.put(self._tables, run, caps, by)
+
+    def budget_of(self, run_id: str) -> str:
+        """The budget that a person has set for a run; "" if nobody has."""
+        return budgets.find(self._watching, run_id, patience=_MOMENT)
 
     def resolve(self, run_id: str, outcome: str, by: str) -> RunRow:
         """A person says how a run ended that is in doubt or needs attention: succeeded, failed or cancelled."""

@@ -74,7 +74,7 @@ class _DryRun(Preflight):
         self.partial, self.steps_done = False, 0
         self.known = self.ledger.find(job.name, key)
         self.watch = RunWatch(
-            now=started, stall=job.stall, paths=list(job.watched), caps=job.budget, used=self.reported.used,
+            now=started, stall=job.stall, paths=list(job.watched), caps=lambda: job.budget, used=self.reported.used,
             spent_before=self.spending.before, cancelled_by=lambda: None,
         )  # fmt: skip
         with tempfile.TemporaryDirectory(prefix="nightlatch-") as self.folder:

@@ -28,7 +28,6 @@ def open_door(
     from .accounts import Accounts
     from .door import Door
 
-    accounts = Accounts(
-        job.budget, listener.item_caps, (), ledger, writer, before=spending.before, used=listener.metered
-    )
+    accounts = Accounts(spending, listener.item_caps, lease, ledger, writer, used=listener.metered)
+    listener.is_metered = lambda: accounts.metered > 0
     return Door(accounts, environment, lease=lease, settings={"prices": {}, "ceiling": None, "allow": {}})

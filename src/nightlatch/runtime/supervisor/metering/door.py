@@ -160,7 +160,7 @@ class Door:
     def overdue(self, now: float, grace: float) -> tuple[str, str, float] | None:
         """(status, reason, grace) if the command has to end: its budget is spent, and it does not stop calling."""
         accounts = self._accounts
-        if not accounts.refused or (accounts.refusals <= _MORE and now < accounts.refused_at + _MOMENT):
+        if not accounts.refused or (accounts.defied < _MORE and now < accounts.refused_at + _MOMENT):
             return None
         return statuses.OVER_BUDGET, accounts.refused, grace
 

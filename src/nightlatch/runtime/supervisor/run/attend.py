@@ -58,16 +58,17 @@ class Attendance:
     ) -> None:
         """`folder`: where its standard output and error are kept. `variables`: for the command, besides ours. `where`:
         the store's URL."""
+        self._writer, self._spending = writer, spending
         self._job, self._lease, self._ending, self._delivery = job, lease, ending, delivery
         self._supervision, self._command = supervision, command
         self._watch = watch.RunWatch(
             now=clock.now(),
             stall=job.stall,
             paths=[os.path.join(delivery.path, path) if delivery else path for path in job.watched],
-            caps=job.budget,
+            caps=lambda: spending.caps,
             used=reported.used,
             spent_before=spending.before,
-            cancelled_by=writer.cancel_requested,
+            cancelled_by=self._wishes,
         )
         self.began = False  # from here on the command may act
         self._kept = output.KeptOutput(folder)
@@ -97,7 +98,7 @@ class Attendance:
             self._environment[url.ENV] = f"{PREFIX}{self._socket.path}"
         self._listener.hidden = hidden = redaction.secrets(self._environment)
         self._door: Door | None = None
-        if job.metered_by == GATEWAY:
+        if spending.metered_by(job) == GATEWAY:
             from .. import metering
 
             self._door = metering.open_door(job, lease, ledger, writer, spending, self._environment, self._listener)
@@ -188,7 +189,14 @@ class Attendance:
                 self._door.serve()
             self._socket.serve(asking)
 
+    def _wishes(self) -> str | None:
+        """What people want of the run: another budget; its end, and then who."""
+        self._spending.refresh(self._writer.run.id)
+        return self._writer.cancel_requested()
+
     def _judge(self, now: float) -> None:
+        if self._door and self._lease.lost:
+            self._door.cut()  # a stream under a lost lease goes no further
         if self._ending.over or self._ending.decided:
             return
         late = self._listener.overdue(now) or (self._door.overdue(now, self._job.grace) if self._door else None)

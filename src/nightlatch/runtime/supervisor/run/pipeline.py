@@ -413,6 +413,8 @@ class Pipeline(Preflight):
         """Seconds until the next try; None: there is none."""
         if self.number > self.job.retries or not retry.worth_another(status, exit_code):
             return None
+        if self.is_spent(self.writer.run):
+            return None
         return pause_seconds(self.number, base=self.job.backoff, at_least=self.reported.retry_after)
 
     def _end_begun(self, lease: Lease, run: RunRow) -> None:

@@ -97,14 +97,17 @@ class Preflight:
     def _given_up(self, known: RunRow) -> Verdict | None:
         """How the run of a slot ended, if it has had its attempts: a cron line that fires every quarter of an hour
         would try for ever. The next slot is the next try."""
-        most = max(retry.STARTS, self.job.retries + 1)
-        if not self.job.due or self.job.again or self.after or known.status not in statuses.AGAIN:
+        if self.job.again or self.after or known.status not in statuses.AGAIN or not self.is_spent(known):
             return None
-        if (made := self.ledger.attempts_since_retry(known)) < most:
-            return None
+        made = self.ledger.attempts_since_retry(known)
         reason = f"{made} attempts were made at this slot; allow another: {advice.command('retry', known.id)}"
         code = statuses.exit_code(known.status, known.exit_code)
         return replace(verdict.of(known, exit_code=code, host=self.host, at=clock.wall()), reason=reason)
+
+    def is_spent(self, run: RunRow) -> bool:
+        """Has a slot had all the attempts that are made at it unless a person asks for more?"""
+        most = max(retry.STARTS, self.job.retries + 1)
+        return bool(self.job.due) and self.ledger.attempts_since_retry(run) >= most
 
     def check_due(self, run: RunRow) -> None:
         """Raise `Busy` while the next try of a waiting run is not due. For one whose tries are ours we have waited, by

@@ -32,7 +32,7 @@ class RunWatch:
         now: float,
         stall: float | None,
         paths: list[str],
-        caps: tuple[Cap, ...],
+        caps: Callable[[], tuple[Cap, ...]],
         used: dict[str, float],
         spent_before: Callable[[str, str], float],
         cancelled_by: Callable[[], str | None],
@@ -54,7 +54,7 @@ class RunWatch:
 
     def judge(self, now: float) -> tuple[str, str] | None:
         """(status, reason) if the run has to end now."""
-        mine = tuple(cap for cap in self._caps if cap.period == "run") if self._weigh else ()
+        mine = tuple(cap for cap in self._caps() if cap.period == "run") if self._weigh else ()
         cap = budget.exceeded(mine, self._used, self._spent_before)  # the run's own, which needs no ledger
         if cap:
             return OVER_BUDGET, f"the budget {cap} is spent"
@@ -74,7 +74,7 @@ class RunWatch:
         return None
 
     def _by_ledger(self, now: float) -> tuple[str, str] | None:
-        cap = budget.exceeded(self._caps, self._used, self._spent_before) if self._weigh else None
+        cap = budget.exceeded(self._caps(), self._used, self._spent_before) if self._weigh else None
         self._weigh = False
         if cap:
             return OVER_BUDGET, f"the budget {cap} is spent"

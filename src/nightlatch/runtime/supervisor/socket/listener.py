@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from ....core import budget
+from ....core.units import METERED
 from ....errors import Error, Stop, StoreUnreachable
 from ....ledger import kinds
 from ....system import clock
@@ -55,6 +56,7 @@ class Listener:
         self._batch = batch
         self.warm = False
         self.unwritten = Unwritten(writer, folder, reported.unwritten)
+        self.is_metered: Callable[[], bool] = bool  # has the gateway counted a call?
         self.passed = ""  # the store's URL, if the command may have it with its password
         self._folder = folder
         self._effects: EffectRequests | None = None
@@ -174,7 +176,14 @@ class Listener:
 
     def do_spend(self, request: dict[str, Any]) -> dict[str, Any]:
         reported, item = self._reported_by(request), str(request.pop("item", ""))
+        extra = bool(request.pop("extra", False))
         amounts = budget.amounts(f"{unit}={amount}" for unit, amount in request.items())
+        counted = amounts if extra or not self.is_metered() else {u: n for u, n in amounts.items() if u not in METERED}
+        if counted != amounts:  # the gateway has counted that already, from the calls themselves
+            self._writer.event(kinds.NOTED, **{unit: n for unit, n in amounts.items() if unit in METERED})
+            if not counted:
+                return {"used": reported.used}
+            amounts = counted
         kept = self.spend(amounts, source="report", item=item)
         if reported is not self.reported:
             reported.add(amounts)
