@@ -14,6 +14,7 @@ from nightlatch.core.model import Holder
 from nightlatch.database.sqlite import SqliteDatabase
 from nightlatch.errors import StoreUnreachable
 from nightlatch.ledger.items import ITEM
+from nightlatch.ledger.writer import Verb
 from nightlatch.system import durable
 from tests.support.programs import python
 
@@ -64,9 +65,7 @@ def test_what_the_ledger_acknowledged_is_there_after_the_power_failed(disk, sqli
     assert ledger.open_for(disk.url()).usage()[0].usd == 0.5
     writer.record("steps", [(ITEM, [("job", "d", "k", "done", 1, run.id, 1, 0, "", "", 0)])], done="k")
     assert list(ledger.open_for(disk.url()).items.digests("job", "done")) == ["d"]
-    with writer.together():
-        writer.event("one")
-        writer.event("two")
+    writer.take(Verb("one", {}), Verb("two", {}))
     assert [entry.kind for entry in ledger.open_for(disk.url()).entries(run.id)][-2:] == ["one", "two"]
     ended = writer.finish("succeeded", exit_code=0)
     assert ledger.open_for(disk.url()).run(run.id) == ended

@@ -38,9 +38,9 @@ def paint(text: str, *styles: str) -> str:
 
 
 def width() -> int:
-    given = os.environ.get("COLUMNS", "")
-    if given.isdigit() and int(given):
-        return int(given)
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdigit() and int(columns):
+        return int(columns)
     try:
         return os.get_terminal_size(sys.stdout.fileno()).columns or _PIPED
     except (OSError, ValueError):

@@ -55,7 +55,7 @@ def judge(store: str, run: RunRow, token: int, grant: str) -> None:
 
 def stale(store: str, run: RunRow, token: int, grant: str) -> StaleToken:
     return StaleToken(
-        f"{title(run)} refused token {token}: attempt {run.attempt} with token {run.token} by {run.holder} stands "
+        f"{title(run)} refused token {token}: attempt {run.attempt} with token {run.token} by {run.holder} is newer "
         f"there. Nothing was written. A newer holder has taken over; stop this one",
         offered=Mark(store=store, name=run.job, token=token, grant=grant),
         stands=Mark(store=store, name=run.job, token=run.token, grant=run.grant),
@@ -73,7 +73,7 @@ def closed(run: RunRow) -> str:
 def take(
     tables: Tables, run: RunRow, token: int, grant: str, holder: Holder, command: str, definition: str, at: int
 ) -> RunRow | None:
-    """Begin the next attempt, if the run still stands as it was seen; None if not."""
+    """Begin the next attempt, if the run is still as it was seen; None if not."""
     next_ = _Next(run, token, grant, holder, command, definition)
     if run.status == statuses.RUNNING and run.grant != grant:
         return _take_over(tables, run, next_)
@@ -84,7 +84,7 @@ def take(
 
 
 def _take_over(tables: Tables, run: RunRow, next_: _Next) -> RunRow | None:
-    """The attempt before it was left behind by its holder: that is told on the job's chain too."""
+    """The attempt before it was left behind by its holder: that goes on the job's chain too."""
     with tables.on_chain(run.job) as chain:
         entries = _Entries(run, chain.at)
         link = entries.lose(run, head_of(chain, run.id))

@@ -48,7 +48,7 @@ class Summary:
             words = effects.typed(self.waiting[0][0], "done", by=("--batch", self.name))
             lines.append(f"  look, then: {advice.command('resolve', *words)}   (or failed, or again)")
             if len(self.waiting) > 1:
-                every = advice.command("batch", self.name, "--resolve", "done")
+                every = advice.command("resolve", "--all", "done", "--batch", self.name)
                 lines.append(f"  or for all that wait: {every}   (or failed, or again)")
         if self.failed or self.doubts or self.stopped or self.unrecorded:
             lines.append(f"  go on with what is unfinished{self.items_too}: {self.again}")
