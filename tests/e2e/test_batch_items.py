@@ -102,7 +102,7 @@ def test_a_batch_killed_while_it_published_does_not_publish_twice(sqlite_url, tm
 
 @pytest.mark.parametrize(
     ("publish", "said"),
-    [("page.md=out.md", "every item would replace the one before it"), ("git", "items push to no branch"),
+    [("page.md=out.md", "every item would replace the one before it"), ("git", "items cannot push to a branch"),
      ("page.md", "write FROM=TO")],
 )  # fmt: skip
 def test_a_publish_that_makes_no_sense_is_refused_at_once(sqlite_url, tmp_path, publish, said):

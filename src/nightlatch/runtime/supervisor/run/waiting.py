@@ -1,4 +1,4 @@
-"""Between two tries of a run: nothing is held, and whatever a person says meanwhile counts."""
+"""Between two tries of a run: nothing is held, and a person may cancel or retry it."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class Signals:
     """Signals that ask us to end from the moment that the run waits; `asked` has them in their order."""
 
     def __init__(self, supervision: Supervision) -> None:
-        # One that came before, too late for the command, counts too.
+        # One that came earlier, too late for the command, counts too.
         self.received = [supervision.end_signal] if supervision.end_signal else []
         self._before = supervision.collect_signals(self.received)
 
     def back(self) -> int:
-        """They mean this process again. Returns the first that came meanwhile; 0: none."""
+        """Restore the handlers. Returns the first signal that came meanwhile; 0: none."""
         for signum, handler in self._before.items():
             signal.signal(signum, handler)
         return self.received[0] if self.received else 0
@@ -87,7 +87,7 @@ def _wait(run_id: str, ledger: Ledger, signals: Signals) -> tuple[RunRow, RunRow
         try:
             run = _existing(ledger, run_id)
         except StoreUnreachable:
-            continue  # away for a moment; the next try needs it, not we
+            continue  # only the next try needs it
     return before, run
 
 
