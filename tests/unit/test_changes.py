@@ -37,7 +37,7 @@ def night(book, monkeypatch, day: int, *, model: str = "small", facts: dict[str,
         execute(
             book._tables.sql("UPDATE {prefix}run SET changed = :at WHERE id = :id"), at=round(moment * 1000), id=run.id
         )
-    return run.id
+    return str(run.id)
 
 
 def test_the_first_dear_run_is_named_with_what_changed_and_how_much_each_part_is(book, reader, monkeypatch):

@@ -12,7 +12,7 @@ from ..observe import figures
 from ..observe.changes import job_changes
 from ..observe.levels import FEWEST
 from . import screen
-from .decisions import who
+from .decisions import current_user
 from .json_out import print_json
 from .reading import existing, open_reader
 
@@ -55,7 +55,9 @@ def accept(args: Namespace) -> int:
     if not current:
         raise UsageError(f"{printable(args.job)} is at its usual level: there is nothing to accept")
     what = " ".join(change.what for change in current)
-    open_for(existing(args.store)).note(args.job, kinds.USUAL, what=what, by=who(), run=current[0].shift.first.run)
+    open_for(existing(args.store)).note(
+        args.job, kinds.USUAL, what=what, by=current_user(), run=current[0].shift.first.run
+    )
     levels = ", ".join(f"{_amount(change.what, change.shift.now)} ({change.what})" for change in current)
     print(f"the usual level of {printable(args.job)} is now {levels}")
     return 0
