@@ -26,8 +26,8 @@ def test_items_in_flight_when_the_batch_died_follow_lost(sqlite_url, tmp_path, a
         assert "nightlatch resolve 2 done --batch b " in again.stderr
 
 
-@pytest.mark.parametrize("who", ["driver", "supervisor", "warden"])
-def test_when_any_of_them_is_killed_no_item_works_on(sqlite_url, tmp_path, acts, who):
+@pytest.mark.parametrize("victim", ["driver", "supervisor", "warden"])
+def test_when_any_of_them_is_killed_no_item_works_on(sqlite_url, tmp_path, acts, victim):
     items = jsonl(tmp_path, *ids(1, 2))
     mark, script = os.urandom(8).hex(), 'echo "$1" >> "$0"; sleep 600'
     words = ("batch", "b", items, "--key", "{id}", "-j", "2", "--", "sh", "-c", script, str(acts), "{id}")
@@ -35,7 +35,7 @@ def test_when_any_of_them_is_killed_no_item_works_on(sqlite_url, tmp_path, acts,
     until(lambda: len(acts.read_text().split()) == 2)
     (warden,) = children(batch.pid)
     (driver,) = children(warden)
-    os.kill({"driver": driver, "supervisor": batch.pid, "warden": warden}[who], signal.SIGKILL)
+    os.kill({"driver": driver, "supervisor": batch.pid, "warden": warden}[victim], signal.SIGKILL)
     assert batch.wait(60) != 0
     until(lambda: not carrying(mark), timeout=60)
     again = nightlatch(sqlite_url, "batch", "b", items, "--key", "{id}", "--", "true")

@@ -172,18 +172,18 @@ from nightlatch.core.model import Holder
 me = Holder(incarnation="i", user="ann", host="here")
 store = connect()
 store.acquire("parent", "p", me, 30.0)
-go, told = os.pipe(), os.pipe()
+go, replied = os.pipe(), os.pipe()
 if not os.fork():
     store.acquire("child", "c", me, 30.0)
-    os.write(told[1], b"x")
+    os.write(replied[1], b"x")
     os.read(go[0], 1)
     store.acquire("child-again", "c", me, 30.0)
-    os.write(told[1], b"y")
+    os.write(replied[1], b"y")
     os._exit(0)
-assert os.read(told[0], 1) == b"x"
+assert os.read(replied[0], 1) == b"x"
 store.close()  # as the last one, it would take SQLite's log with it
 os.write(go[1], b"x")
-assert os.read(told[0], 1) == b"y"
+assert os.read(replied[0], 1) == b"y"
 os.wait()
 print(*sorted(record.name for record in connect().records()))
 """

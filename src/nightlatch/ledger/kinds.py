@@ -142,7 +142,7 @@ NOTED = EntryKind(
 # ── what people decide of a run, and observers see ──
 
 OPENED_AGAIN = EntryKind("opened-again", "opened again[ on {host}]; it was {was} before", job=f"{_DECIDED} host")
-CANCEL_REQUESTED = EntryKind("cancel-requested", "{by} asked for its end", job="run by")
+CANCEL_REQUESTED = EntryKind("cancel-requested", "{by} requested its end", job="run by")
 BUDGET = EntryKind("budget", "{by} set its budget to {caps}", job="run caps by")
 CANCELLED = EntryKind("cancelled", "{by} cancelled it", job=_DECIDED)
 RESOLVED = EntryKind("resolved", "{by} resolved it as {status}", job=_DECIDED)

@@ -12,7 +12,7 @@ import os
 from ....core.passwords import without_password
 from ....core.value import value
 from ....errors import GateUnreachable, UsageError
-from ....gates import guarded
+from ....gates import git_guard
 from ....gates.worktree import Worktree
 from ....store.git import names
 from ....store.git.remote import resolve
@@ -82,7 +82,7 @@ def into(path: str, source: Source) -> str:
         for name, text in _settings(url, source.branch, here, tracked):
             _must(work, "config", name, text)
         with open(os.path.join(path, ".git", "config"), "rb") as file:
-            guarded.make(path, guard_of(path), file.read())
+            git_guard.make(path, guard_of(path), file.read())
         code, _, stderr = work.fetch_into(url, here, tracked, timeout=_TIMEOUT)
         if code and "couldn't find remote ref" in stderr:
             return ""  # nobody has pushed to it yet: the first commit is the command's
@@ -116,7 +116,7 @@ def guard_inside(workspace: str, repository: str) -> str:
     guard = os.path.join(durable.private_folder(guard_of(workspace)), digest)
     lines = ["[core]", "repositoryformatversion = 0", "bare = false", "[gc]", "auto = 0", "[user]"]
     lines += [f"{name.partition('.')[2]} = {_quoted(text)}" for name, text in _identity().items() if "user." in name]
-    guarded.make(repository, guard, "\n".join([*lines, ""]).encode(errors="surrogateescape"))
+    git_guard.make(repository, guard, "\n".join([*lines, ""]).encode(errors="surrogateescape"))
     return guard
 
 
