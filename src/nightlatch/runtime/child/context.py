@@ -150,13 +150,13 @@ class Run:
         fails that run and is raised here; the key's next `handle` is its next attempt. All nested runs share the
         lease and the bounds of this process. Await the result if `function` is a coroutine function.
         """
-        from .steps.drive import Call, drive, drive_async, is_async
+        from .steps.drive import UserCall, drive, drive_async, is_async
         from .steps.nested_run import handle
 
         if checks.text(key, "key") != key[:1000]:
             raise UsageError(f"{checks.shown(key)} cannot be a key: use up to 1000 characters")
         checks.function(function, "what handles it")
-        work = handle(self, key, Call(function, args, kwargs))
+        work = handle(self, key, UserCall(function, args, kwargs))
         return drive_async(work) if is_async(function) else drive(work)
 
     def _nested(self, run: str, key: str, attempt: int) -> _NestedScope:
