@@ -33,7 +33,7 @@ OWN = Exit(
     -1,
     "the command's, when it ran to its end",
     "run lock",
-    once="the command's, when it surely did nothing",
+    once="the command's, when it certainly did nothing",
     tick="of a run that did not succeed",
 )
 DONE = Exit(
@@ -64,9 +64,9 @@ USAGE = Exit(
     retry="there is no such run, or nothing to retry",
     resolve="there is no such thing, several, or nothing to resolve",
     show="there is no such run, plan or store",
-    status="invalid usage, or the store that is named is not there",
-    runs="invalid usage, or the store that is named is not there",
-    usage="invalid usage, or the store that is named is not there",
+    status="invalid usage, or there is no such store",
+    runs="invalid usage, or there is no such store",
+    usage="invalid usage, or there is no such store",
 )
 INPUT_CHANGED = Exit(65, "a key was used again with other input", "once")
 UNREACHABLE = Exit(
@@ -83,9 +83,9 @@ UNREACHABLE = Exit(
 PERMANENT = Exit(70, "`nightlatch fail --permanent`: another try would fail too", "fail")
 STALE = Exit(
     73,
-    "a stale token was refused, since a newer holder stands there; nothing was written",
+    "a stale token was refused, since a newer holder has taken over; nothing was written",
     "publish push",
-    run="a gate refused its result, since a newer holder stands there",
+    run="a gate refused its result, since a newer holder has taken over",
 )
 HELD = Exit(
     75,
@@ -130,9 +130,9 @@ INTERRUPTED = Exit(
 )
 TERMINATED = Exit(
     143,
-    "told to end by SIGTERM; 128 + N when signal N ended the command",
+    "ended by SIGTERM; 128 + N when signal N ended the command",
     "run lock once",
-    batch="told to end by a signal, as at a shutdown: what was in flight is ended, and failed",
+    batch="ended by a signal, as at a shutdown: items in flight are ended, and failed",
 )
 
 
