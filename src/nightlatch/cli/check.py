@@ -27,7 +27,7 @@ from ..store import url
 from ..system import clock, crontab, identity, services, zone
 from . import screen
 from .arguments import Parser
-from .decisions import who
+from .decisions import current_user
 from .json_out import print_json
 
 TYPE_CHECKING = False
@@ -214,7 +214,7 @@ def _apply(config: Config, store: str | None) -> int:
             continue
         last = served(the_store.folder).get(name, "")
         standing = definitions.judge(row, mine, last, shared=url.ledger_of(where) != url.BESIDE)
-        JobSlots(the_store, ledger, name, who()).define(mine)
+        JobSlots(the_store, ledger, name, current_user()).define(mine)
         applied += 1
         was = "an older one of this file" if standing == definitions.OLD else "another"
         print(printable(f"{name}: in force as this file has it; it is {was} for the other machines: git pull there"))
