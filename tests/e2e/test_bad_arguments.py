@@ -114,7 +114,7 @@ PATHS: dict[str, Callable[[Any], Any]] = {"gates.at": gates.at, "gates.File": ga
 
 
 @pytest.mark.parametrize("what", OUTSIDE)
-def test_what_is_wrong_is_told_in_one_line(what, sqlite_url, tmp_path, monkeypatch):
+def test_what_is_wrong_is_said_in_one_line(what, sqlite_url, tmp_path, monkeypatch):
     monkeypatch.setenv("NIGHTLATCH_STORE", sqlite_url)
     call, more = OUTSIDE[what]
     for wrong in [*WRONG, *more]:
@@ -191,9 +191,9 @@ for what, (call, more) in TRIED.items():
         try:
             call(wrong)
         except nightlatch.Error as error:
-            told = str(error)
-            if type(error).__name__ != "UsageError" or "\\n" in told or told.startswith("not understood"):
-                print(what, repr(wrong), type(error).__name__, told)
+            message = str(error)
+            if type(error).__name__ != "UsageError" or "\\n" in message or message.startswith("not understood"):
+                print(what, repr(wrong), type(error).__name__, message)
         except Exception as error:
             print(what, repr(wrong), type(error).__name__, error)
         else:

@@ -102,7 +102,7 @@ def test_a_batch_killed_while_it_published_does_not_publish_twice(sqlite_url, tm
 
 @pytest.mark.parametrize(
     ("publish", "said"),
-    [("page.md=out.md", "every item would replace the one before it"), ("git", "items push to no branch"),
+    [("page.md=out.md", "every item would replace the one before it"), ("git", "items cannot push to a branch"),
      ("page.md", "write FROM=TO")],
 )  # fmt: skip
 def test_a_publish_that_makes_no_sense_is_refused_at_once(sqlite_url, tmp_path, publish, said):
@@ -192,7 +192,7 @@ def test_what_fails_for_good_is_set_aside_until_somebody_says_otherwise(sqlite_u
     assert acts.read_text().split() == ["1", "2", "3", "2"]
     nightlatch(sqlite_url, "batch", "--retry-failed", *words)
     assert acts.read_text().split() == ["1", "2", "3", "2", "1", "2"]
-    assert nightlatch(sqlite_url, "batch", "b", "--resolve", "done", "1").returncode == 0
+    assert nightlatch(sqlite_url, "resolve", "1", "done", "--batch", "b").returncode == 0
     last = nightlatch(sqlite_url, "batch", *words)
     assert "0 done, 2 skipped, 1 failed, 0 in doubt\n" in last.stderr
 

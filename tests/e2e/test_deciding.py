@@ -124,7 +124,7 @@ def test_there_is_nothing_to_resolve_in_a_run_that_ended(sqlite_url):
     run(sqlite_url, "a", "exit 1")
     found = one(sqlite_url, "a")["run"]
     assert "nothing to resolve" in said(nightlatch(sqlite_url, "resolve", found, "done"), 64)
-    assert "none of done" in said(nightlatch(sqlite_url, "resolve", found, "maybe"), 64)
+    assert "use one of done" in said(nightlatch(sqlite_url, "resolve", found, "maybe"), 64)
 
 
 def test_what_a_command_says_of_its_failure_does_not_make_it_a_run_that_never_started(sqlite_url):

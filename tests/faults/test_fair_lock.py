@@ -17,7 +17,7 @@ from nightlatch.system.process import start_of
 from tests.support.programs import until
 
 
-@pytest.fixture(params=["told by the kernel", "signed"], autouse=True)
+@pytest.fixture(params=["known from the kernel", "signed"], autouse=True)
 def known(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "signed":  # as on macOS, and where /proc/locks names other devices than stat does
         monkeypatch.setattr(filelock, "_lines", lambda _: [])

@@ -115,7 +115,7 @@ def test_every_machine_shows_it_until_a_person_resolves_it_on_one_of_them(
     assert posted(a) == before + (outcome != "done"), "done by nobody again, or by one of them"
 
 
-# A person who has looked, and then waits for the lease: what they saw is in `run`.
+# A person has looked, and then waits for the lease: what they saw is in `run`.
 LATE = """
 import sys
 from nightlatch.cli.reading import open_reader

@@ -8,7 +8,7 @@ from ..core import advice, budget, statuses
 from ..errors import NotAllowed, UsageError
 from ..ledger import open_for
 from .arguments import Parser
-from .decisions import title, who
+from .decisions import current_user, title
 from .reading import open_reader
 
 _PURPOSE = """\
@@ -36,6 +36,6 @@ def main(argv: list[str]) -> int:
         raise UsageError(f"{title(run)} has succeeded: it makes no more calls")
     before = budget.parse(found) if (found := open_for(reader.url).budget_of(run.id)) else ()
     text = ",".join(map(str, budget.changed(before, caps)))
-    open_for(reader.url).set_budget(run, text, who())
+    open_for(reader.url).set_budget(run, text, current_user())
     print(f"{title(run)} has the budget {text}: {advice.command('show', run.id)}")
     return 0

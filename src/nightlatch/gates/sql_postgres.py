@@ -16,9 +16,9 @@ from ..core import duration
 from ..core.model import Mark
 from ..database import dsn
 from ..errors import GateUnreachable, UsageError
+from . import sql_marks
 from . import sql_postgres_address as address
 from . import sql_postgres_schema as schema
-from . import sql_rows
 from .sql_postgres_transaction import PostgresTransaction, one_line
 from .sql_postgres_watch import SEAL, SealWatch
 
@@ -198,10 +198,10 @@ class PostgresMarks:
 
     def read(self) -> dict[str, KeptMark]:
         rows = self.connection.execute(
-            f"SELECT {sql_rows.MARK} FROM {schema.SCHEMA}.mark WHERE gate = %s ORDER BY lease",
+            f"SELECT {sql_marks.MARK} FROM {schema.SCHEMA}.mark WHERE gate = %s ORDER BY lease",
             (self._gate,),
         )
-        return sql_rows.marks(rows)
+        return sql_marks.marks(rows)
 
     def write(self, kept: KeptMark) -> None:
         mark = kept.mark
@@ -253,10 +253,10 @@ class PostgresMarks:
 
     def recorded(self) -> list[Refusal]:
         rows = self.connection.execute(
-            f"SELECT {sql_rows.REFUSAL} FROM {schema.SCHEMA}.refusal WHERE gate = %s ORDER BY id",
+            f"SELECT {sql_marks.REFUSAL} FROM {schema.SCHEMA}.refusal WHERE gate = %s ORDER BY id",
             (self._gate,),
         )
-        return sql_rows.refusals(rows)
+        return sql_marks.refusals(rows)
 
 
 def _modes(connection: psycopg.Connection[Any]) -> str:

@@ -14,7 +14,7 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 from ..core.model import Mark
 from ..errors import GateUnreachable, UsageError
 from ..system import filelock, identity, presence, storage
-from . import sql_rows
+from . import sql_marks
 from . import sql_sqlite_triggers as triggers
 from .sql_sqlite_transaction import SqliteTransaction
 
@@ -242,10 +242,10 @@ class SqliteMarks:
 
     def read(self) -> dict[str, KeptMark]:
         rows = self.connection.execute(
-            f"SELECT {sql_rows.MARK} FROM nightlatch_mark WHERE gate = ? ORDER BY lease",
+            f"SELECT {sql_marks.MARK} FROM nightlatch_mark WHERE gate = ? ORDER BY lease",
             (self._gate,),
         )
-        return sql_rows.marks(rows)
+        return sql_marks.marks(rows)
 
     def write(self, kept: KeptMark) -> None:
         mark = kept.mark
@@ -271,10 +271,10 @@ class SqliteMarks:
 
     def recorded(self) -> list[Refusal]:
         rows = self.connection.execute(
-            f"SELECT {sql_rows.REFUSAL} FROM nightlatch_refusal WHERE gate = ? ORDER BY id",
+            f"SELECT {sql_marks.REFUSAL} FROM nightlatch_refusal WHERE gate = ? ORDER BY id",
             (self._gate,),
         )
-        return sql_rows.refusals(rows)
+        return sql_marks.refusals(rows)
 
 
 def _path_of(connection: sqlite3.Connection) -> str:

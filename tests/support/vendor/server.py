@@ -82,7 +82,7 @@ class Vendor:
     cost: Callable[[str, str, Counts], int] = tariff.listed
     counts: bool = True  # it has counting endpoints
     calls: list[Charge] = field(default_factory=list)
-    others: list[tuple[str, str]] = field(default_factory=list)  # (method, path) of what is no metered call
+    others: list[tuple[str, str]] = field(default_factory=list)  # (method, path) of requests that are not metered calls
     url: str = ""
 
     def __post_init__(self) -> None:

@@ -45,20 +45,20 @@ PATIENCE = 90.0  # seconds more for a machine on which hardly anything has happe
 # A worker
 
 
-def work(folder: Path, who: str) -> None:
+def work(folder: Path, worker: str) -> None:
     """Add elements until ended. Every line of the log is written in one call, so kill -9 tears none."""
     options = json.loads((folder / "setup.json").read_text())
     setup = Setup(**options)
     store, shared = nightlatch.connect(setup.url), setup.open(folder)
-    chance = random.Random(f"{setup.seed} {who}")
-    log = os.open(folder / f"log.{who}", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    chance = random.Random(f"{setup.seed} {worker}")
+    log = os.open(folder / f"log.{worker}", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def note(*words: object) -> None:
         os.write(log, (" ".join(map(str, words)) + "\n").encode())
 
     count = 0
     while True:
-        asked, element = clock.now(), f"{who}.{count}"
+        asked, element = clock.now(), f"{worker}.{count}"
         count += 1  # tried or not: a name is used once, so that an unknown outcome differs from a repetition
         try:
             with nightlatch.lease(NAME, ttl=f"{setup.ttl}s", wait="60s", store=store, gates=shared.gates) as lease:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from .begun import KeysBegun
-from .case import StoreCase
 from .connections import Connections
 from .cursors import Cursors
 from .done_keys import DoneKeys
 from .fencing import Fencing
 from .gate_registry import GateRegistry
+from .keys_begun import KeysBegun
 from .leases import Leases
 from .lost_replies import LostReplies
 from .names import Names
 from .races import Races
+from .store_case import StoreCase
 from .takeover import Takeovers
 from .tokens import Tokens
 

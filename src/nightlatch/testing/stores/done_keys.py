@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...core.model import Done
 from ...errors import InputChanged, LeaseLost
 from ..expect import raises, together
-from .case import StoreCase
+from .store_case import StoreCase
 
 
 class DoneKeys(StoreCase):

@@ -8,7 +8,7 @@ from ...core.model import Record
 from ...errors import LeaseLost
 from ...system import identity
 from ..expect import raises
-from .case import LONG, StoreCase
+from .store_case import LONG, StoreCase
 
 
 class Fencing(StoreCase):

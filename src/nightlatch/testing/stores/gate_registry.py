@@ -8,7 +8,7 @@ from ...core.protocols import Store
 from ...errors import Busy, LeaseLost
 from ...system import clock, identity
 from ..expect import moments, timed, together
-from .case import LONG, StoreCase
+from .store_case import LONG, StoreCase
 
 
 class GateRegistry(StoreCase):

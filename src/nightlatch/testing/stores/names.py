@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...core.model import Holder, check_name
 from ...runtime.shared.leases.acquire import acquire
 from ...system import identity
-from .case import LONG, StoreCase
+from .store_case import LONG, StoreCase
 
 # Each is a trap for some store: a folder that is a file too, two files on a disk that ignores case,
 # what git allows in no ref.

@@ -10,8 +10,8 @@ from ...core.protocols import Store
 from ...errors import Busy
 from ...system import clock
 from ..expect import together
-from .case import StoreCase
 from .racer import race
+from .store_case import StoreCase
 
 
 class Races(StoreCase):

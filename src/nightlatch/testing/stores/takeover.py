@@ -7,7 +7,7 @@ from ...errors import Busy
 from ...runtime.shared.leases.acquire import acquire
 from ...system import identity
 from ..expect import raises, wall_clock
-from .case import LONG, StoreCase
+from .store_case import LONG, StoreCase
 
 HOUR = 3600.0
 

@@ -337,9 +337,7 @@ class Accounts:
         if not self._unwritten:
             return
         verbs = self._unwritten
-        with self._writer.together():
-            for verb in verbs:
-                self._writer.take(verb)
+        self._writer.take(*verbs)
         self._unwritten.clear()
         self._landed.clear()
 

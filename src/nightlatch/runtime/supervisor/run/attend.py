@@ -1,4 +1,4 @@
-"""Start a command and serve it: its words, its output, its bounds, until its tree is proven empty."""
+"""Start a command and serve it (requests, output, bounds) until its tree is proven empty."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from .ending import Ending
     from .spending import Spending
 
-_IDLE = 0.2  # seconds without a word after which there is time to import what may be needed later
+_IDLE = 0.2  # seconds without a request, after which there is time to import what may be needed later
 
 
 class Attendance:
-    """One attempt's command. `ending` tells how it came out."""
+    """One attempt's command. `ending` says how it ended."""
 
     def __init__(
         self,
@@ -90,8 +90,8 @@ class Attendance:
         if delivery:
             self._environment = delivery.environment(self._environment)
         else:
-            self._environment.pop("NIGHTLATCH_WORKSPACE", None)  # of a run that this one is started in
-        self._environment.pop(url.ENV, None)  # the store's password is not the agent's business
+            self._environment.pop("NIGHTLATCH_WORKSPACE", None)  # of a run around this one
+        self._environment.pop(url.ENV, None)  # the command must not get the store's password
         if job.pass_store:
             from ....store.via_supervisor import PREFIX
 
@@ -145,7 +145,7 @@ class Attendance:
             self._ending.complained(self._reported, usage.complaint(tail))
 
     def show_rest(self) -> None:
-        """What the screen has not taken yet, however long it takes: the run is over."""
+        """Show the output that the screen has not taken yet, however long that takes: the run has ended."""
         for stream in self._streams.values():
             stream.finish()
 
@@ -192,7 +192,7 @@ class Attendance:
             self._socket.serve(asking)
 
     def _wishes(self) -> str | None:
-        """What people want of the run: another budget; its end, and then who."""
+        """What people want of the run: another budget; or its end, and who wants it."""
         self._spending.refresh(self._writer.run.id)
         return self._writer.cancel_requested()
 

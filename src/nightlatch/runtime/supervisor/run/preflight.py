@@ -31,7 +31,7 @@ class Preflight:
         """`after`: the run as it was left by the try before this one, if that was ours too."""
         self.job, self.where, self.after = job, url.resolve(store), after
         self.host, self.reported = identity.host(), Reported()
-        # The warden does without a large driver: it is forked before that is loaded.
+        # A large database driver is loaded after the warden is forked, which does not need it.
         scheme = url.scheme_of(self.where)
         self.large = scheme is not None and scheme.large
         if not self.large:
@@ -43,7 +43,7 @@ class Preflight:
         self.spending = Spending(self.job, self.ledger, self.reported)
 
     def look_only(self) -> str | Verdict:
-        """As `look`, for who will not claim it next: the lease would tell that another works on it, or has left it."""
+        """As `look`, without claiming afterwards: so also raise if another works on it, or left it in doubt."""
         key = self.look()
         known = self.ledger.find(self.job.name, key) if isinstance(key, str) else None
         if known and known.status == statuses.RUNNING:
@@ -117,8 +117,8 @@ class Preflight:
         return bool(self.job.due) and self.ledger.attempts_since_retry(run) >= most
 
     def check_due(self, run: RunRow) -> None:
-        """Raise `Busy` while the next try of a waiting run is not due. For one whose tries are ours we have waited, by
-        a clock that nobody sets."""
+        """Raise `Busy` while the next try of a waiting run is not due. Between our own tries we have already
+        waited, by a clock that nobody sets."""
         if self.after or retry.is_due(run.due, now := self.ledger.clock()):
             return
         left = duration.show(int((run.due or now) - now) + 1)

@@ -1,4 +1,4 @@
-"""Bounds from outside: what may end a run besides its own end. The child is never asked."""
+"""Bounds imposed from outside, without the child: what may end a run before its own end."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _AWAY = 10.0  # seconds until the next look at a ledger that does not answer: a 
 
 
 class RunWatch:
-    """Judges a run whenever it is asked, by the suspend-proof clock.
+    """Judges a run, by the suspend-proof clock, whenever `judge` is called.
 
-    *Progress* must advance: a report, a finished step, or a change of a watched file or folder. That
-    the process lives, or prints, is no progress: an agent that hangs does both all night.
+    *Progress* must advance: a report, a finished step, or a change of a watched file or folder. Output
+    and a living process are not progress: an agent that hangs does both all night.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class RunWatch:
         spent_before: Callable[[str, str], float],
         cancelled_by: Callable[[], str | None],
     ) -> None:
-        """`used`: by this attempt, so far; whoever counts that says `spent`."""
+        """`used`: by this attempt so far; call `spent` when it changes."""
         self._stall, self._paths, self._caps, self._used = stall, paths, caps, used
         self._spent_before, self._cancelled_by = spent_before, cancelled_by
         self._moved_at = now
@@ -78,8 +78,8 @@ class RunWatch:
         self._weigh = False
         if cap:
             return OVER_BUDGET, f"the budget {cap} is spent"
-        who = self._cancelled_by() if now >= self._look_at else None
-        return (CANCELLED, f"cancelled by {who}") if who else None
+        canceller = self._cancelled_by() if now >= self._look_at else None
+        return (CANCELLED, f"cancelled by {canceller}") if canceller else None
 
     def next_at(self, now: float) -> float:
         """When to judge again, at the latest."""

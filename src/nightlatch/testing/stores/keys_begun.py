@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...core.model import Begun, Granted
 from ...system import identity
-from .case import LONG, StoreCase
+from .store_case import LONG, StoreCase
 
 
 class KeysBegun(StoreCase):

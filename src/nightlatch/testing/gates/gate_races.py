@@ -10,7 +10,7 @@ from typing import Any
 from ...core.model import Mark
 from ...errors import StaleToken
 from ..expect import moments, raises, timed, together
-from .case import BY, GateCase
+from .gate_case import BY, GateCase
 
 
 class GateRaces(GateCase):
