@@ -156,6 +156,12 @@ class BadConfig(Error):
     exit_code: int = exits.CONFIG
 
 
+class ServiceTrouble(Error):
+    """This machine's service manager did not do what was asked."""
+
+    exit_code: int = exits.UNREACHABLE
+
+
 class OverBudget(Error):
     """A cap for the day or the month is reached; the run was not started."""
 

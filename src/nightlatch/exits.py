@@ -54,6 +54,7 @@ FAILED = Exit(
     batch="some items failed",
     doctor="with --prove: a promise did not hold",
     audit="the journal is not whole, or a head is not in it",
+    service="status: it does not run",
 )
 USAGE = Exit(
     64,
@@ -77,6 +78,7 @@ UNREACHABLE = Exit(
     push="the remote or the store cannot be reached",
     gate="the target cannot be reached",
     doctor="something fails",
+    service="install: it does not serve; its log's last lines are printed",
 )
 PERMANENT = Exit(70, "`nightlatch fail --permanent`: another try would fail too", "fail")
 STALE = Exit(
@@ -106,7 +108,7 @@ NEEDS_PERSON = Exit(
     retry="it is in doubt: nightlatch resolve decides",
     resolve="without an outcome: it needs one",
 )
-CONFIG = Exit(78, "bad configuration", "serve tick")
+CONFIG = Exit(78, "bad configuration", "run retry check serve tick service")
 CANCELLED = Exit(120, "cancelled", "run")
 OVER_BUDGET = Exit(121, "over budget", "run batch")
 STALLED = Exit(122, "stalled", "run")

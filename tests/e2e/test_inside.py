@@ -184,7 +184,7 @@ def test_coroutines_are_handled_side_by_side(jobs):
 
 
 def test_the_key_of_the_run_itself_is_refused(tmp_path, sqlite_url):
-    assert "is already being worked on in this run" in Jobs(tmp_path, sqlite_url).run("itself.run()")
+    assert "in this very run" in Jobs(tmp_path, sqlite_url).run("itself.run()")
 
 
 def test_one_that_takes_a_while_is_seen_before_its_first_step(tmp_path, ledger_url, monkeypatch):

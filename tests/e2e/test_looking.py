@@ -221,8 +221,32 @@ def test_usage_by_job_and_by_day(sqlite_url):
     for key, spend in (("1", "usd=0.5 tokens=100"), ("2", "usd=0.25 calls=2")):
         run(sqlite_url, "a", f"{TOOL} spend {spend}", key=key)
     (report,) = map(json.loads, nightlatch(sqlite_url, "usage", "--json").stdout.splitlines())
-    assert report == {"version": 1, "job": "a", "usd": 0.75, "tokens": 100, "calls": 2, "units": 0}
+    assert report.pop("seconds") > 0
+    assert report == {
+        "version": 1, "job": "a", "usd": 0.75, "tokens": 100, "calls": 2, "units": 0, "doubt": 0, "runs": 2, "failed": 0,
+        "items": 0, "share": 1.0,
+    }  # fmt: skip
     days = [json.loads(line) for line in nightlatch(sqlite_url, "usage", "--by", "day", "--json").stdout.splitlines()]
     assert sum(day["usd"] for day in days) == 0.75 and all(len(day["day"]) == 10 for day in days)
-    assert "0.7500" in nightlatch(sqlite_url, "usage", "--job", "a").stdout
-    assert "nothing was used" in nightlatch(sqlite_url, "usage", "--job", "b").stdout
+    assert "0.7500" in nightlatch(sqlite_url, "usage", "a").stdout
+    assert "nothing was used" in nightlatch(sqlite_url, "usage", "b").stdout
+
+
+def test_usage_by_model_and_tag_as_a_table_and_for_a_spreadsheet(sqlite_url):
+    run(sqlite_url, "a", f"{TOOL} spend usd=0.5 --model large --tag site=x && {TOOL} spend usd=1 --tag '=cmd()'")
+    shown = nightlatch(sqlite_url, "usage", "--by", "model,tag").stdout
+    assert [line.split()[:3] for line in shown.splitlines()[1:4]] == [
+        ["-", "=cmd()", "1.0000"], ["large", "site=x", "0.5000"], ["total", "1.5000", "100"],
+    ]  # fmt: skip
+    assert "ends at $" in shown
+    header, *rows = nightlatch(sqlite_url, "usage", "--by", "tag", "--csv").stdout.splitlines()
+    assert header.startswith("tag,usd,") and [row.split(",")[0] for row in rows] == ["'=cmd()", "site=x"]
+    assert "use job, day" in said(nightlatch(sqlite_url, "usage", "--by", "colour"), 64)
+    assert "or write a day" in said(nightlatch(sqlite_url, "usage", "--since", "yesterday"), 64)
+
+
+def test_usage_of_a_job_says_from_when_on_changes_are_known(sqlite_url):
+    run(sqlite_url, "a", f"{TOOL} spend usd=0.5")
+    assert "1 runs that succeeded" in nightlatch(sqlite_url, "usage", "a", "--changes").stdout
+    assert "nothing to accept" in said(nightlatch(sqlite_url, "usage", "a", "--usual"), 64)
+    assert "are about one job" in said(nightlatch(sqlite_url, "usage", "--changes"), 64)

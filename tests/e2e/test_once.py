@@ -165,7 +165,7 @@ def test_who_waits_for_a_probe_is_told_so_and_ends_when_asked(sqlite_url, acts, 
     waiting.send_signal(signum)
     _, said = waiting.communicate(timeout=60)
     assert waiting.returncode == 76
-    assert "told to end while it waited" in said and "nightlatch resolve k done" in said
+    assert "asked to end while it waited" in said and "nightlatch resolve k done" in said
     assert count(acts) == 1
 
 

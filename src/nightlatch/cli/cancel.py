@@ -13,7 +13,7 @@ _PURPOSE = """\
 Ask for the end of a run, from any machine that shares its ledger.
 
 A run that has not begun, or that waits for its next try, is cancelled at once. The supervisor of a running one
-finds the request within seconds, ends the command after its grace time (10s unless --grace was given), and exits
+finds the request within seconds, ends the command after its grace time (--grace, 10s by default), and exits
 with 120. The key is not done: the next start makes another attempt. Asking twice changes nothing."""
 
 

@@ -67,7 +67,7 @@ class AuditResult:
 
 
 @value(frozen=True, kw_only=True)
-class Cut:
+class RetentionCut:
     """What one entry says was removed by retention."""
 
     seq: int
@@ -102,8 +102,8 @@ class _Audit:
         self._tables, self._kept, self._keep = tables, kept, keep
         self._bare = {head.hash for head in kept if not head.chain}
         self._points: dict[str, dict[int, list[tuple[str, str]]]] = {}  # chain → seq → (hash it must have, its source)
-        self._cuts: dict[str, list[Cut]] = {}  # by job's chain
-        self._cut: dict[str, Cut] = {}  # job's chain → the one that took the most of it away
+        self._cuts: dict[str, list[RetentionCut]] = {}  # by job's chain
+        self._cut: dict[str, RetentionCut] = {}  # job's chain → the one that took the most of it away
         for chain, seq, at, body in cuts:
             try:
                 self._note_cut(chain, seq, at, unpack(body))
@@ -265,7 +265,7 @@ class _Audit:
             self._expect(*parse_head(head), "its run's chain")
 
     def _note_cut(self, chain: str, seq: int, at: int, facts: dict[str, str]) -> None:
-        cut = Cut(
+        cut = RetentionCut(
             seq=seq,
             runs=frozenset(facts.get("runs", "").split()),
             before=int(facts.get("before", at)),

@@ -105,7 +105,8 @@ OPENED = EntryKind(
 )  # fmt: skip
 STARTED = EntryKind(
     "started", "attempt {attempt} started[ on {host}] (token {token})[command? , with another command]", tells=RUN,
-    run="attempt token grant holder host command definition",
+    run="attempt token grant holder host command definition bounds program program_size program_time program_version"
+    " commit nightlatch",
 )  # fmt: skip
 LOST = EntryKind(
     "lost", "attempt {attempt} was lost: its holder {holder} is gone[; the run is {status}]", tells=RUN,
@@ -142,7 +143,7 @@ NOTED = EntryKind(
 # ── what people decide of a run, and observers see ──
 
 OPENED_AGAIN = EntryKind("opened-again", "opened again[ on {host}]; it was {was} before", job=f"{_DECIDED} host")
-CANCEL_REQUESTED = EntryKind("cancel-requested", "{by} asked for its end", job="run by")
+CANCEL_REQUESTED = EntryKind("cancel-requested", "{by} requested its end", job="run by")
 BUDGET = EntryKind("budget", "{by} set its budget to {caps}", job="run caps by")
 CANCELLED = EntryKind("cancelled", "{by} cancelled it", job=_DECIDED)
 RESOLVED = EntryKind("resolved", "{by} resolved it as {status}", job=_DECIDED)
@@ -158,6 +159,7 @@ REFUSED = EntryKind(
     " (attempt {attempt}, token {token})[: {what}][. {reason}]",
     job="run attempt what token stands reason",
 )  # fmt: skip
+USUAL = EntryKind("usual", "{by} accepted the new level of {what} as the usual one", job="what by run")
 PLAN = EntryKind(
     "plan", "a dry-run for the key {key}: {status}[ ({reason})]",
     job="key status exit_code reason effects steps elapsed left_out",

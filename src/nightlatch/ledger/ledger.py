@@ -8,12 +8,13 @@ from ..system import clock
 from . import budgets, decisions, kinds, opening, sealing, step_chain, tally
 from .chain import job_chain
 from .records import ATTEMPT, ENTRY, RUN
+from .sealing import NO_FACTS
 from .tables import Tables
 from .typed_table import where
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from ..core.model import Holder
     from ..database.postgres import PostgresDatabase
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from ..errors import LeaseLost
     from .audit import AuditResult
     from .effects import Effects
+    from .history import History
     from .holds import Holds
     from .items import Items
     from .nested import NestedLedger
@@ -90,6 +92,7 @@ class Ledger:
         lost: str = "again",
         command: str = "",
         definition: str = "",
+        facts: Mapping[str, str] = NO_FACTS,
     ) -> Writer:
         """Begin the next attempt, as the run's one writer: older grants are refused from now on.
 
@@ -97,6 +100,7 @@ class Ledger:
         not open (any more): done, cancelled, or waiting for a person. An attempt that its holder left
         behind is marked lost; with lost="doubt" the run is in doubt then, and that raises `RunEnded`.
         Sealing again with the same grant, after a lost reply or with a raised token, begins no other attempt.
+        `facts`: what else went in, for the entry of its start.
         """
         from .writer import Writer
 
@@ -112,7 +116,9 @@ class Ledger:
             mine = run.status == statuses.RUNNING and (run.token, run.grant) == (token, grant)
             at = self._tables.now()
             skew = at / 1000 - clock.wall()
-            sealed = run if mine else sealing.take(self._tables, run, token, grant, holder, command, definition, at)
+            sealed = (
+                run if mine else sealing.take(self._tables, run, token, grant, holder, command, definition, at, facts)
+            )
             if sealed:
                 return Writer(self._tables, self._watching, sealed, lost=left_behind, skew=skew)
 
@@ -310,6 +316,13 @@ class Ledger:
         from .slots import Slots
 
         return Slots(self._tables)
+
+    @property
+    def history(self) -> History:
+        """What observers ask of many runs at once."""
+        from .history import History
+
+        return History(self._tables)
 
     @property
     def effects(self) -> Effects:

@@ -66,6 +66,7 @@ class Writer:
     def __init__(self, tables: Tables, watching: Tables, run: RunRow, *, lost: bool, skew: float) -> None:
         self.run = run  # as it was sealed
         self.lost = lost  # the attempt before this one was left behind by its holder: it may have acted
+        self.tag = ""  # of usage that is reported without one
         self._tables, self._watching = tables, watching
         self._fence = RunFence(tables, run, skew)
         self._commits = GroupCommit(self._write)
@@ -94,7 +95,7 @@ class Writer:
 
     def used(self, amounts: Mapping[str, float], about: Mapping[str, str] = NOTHING, **facts: object) -> Verb:
         """What `usage` writes, to be written with `take`."""
-        known = {name: clean(text) for name, text in about.items() if text}
+        known = {name: clean(text) for name, text in ({"tag": self.tag} | dict(about)).items() if text}
         parts = counts(amounts)
         verb = Verb(kinds.USAGE, {**amounts, **known, **facts})
         verb.counts, verb.about = parts, known

@@ -19,7 +19,7 @@ from ...errors import UsageError
 from ..shared.job import here
 from ..shared.plan import Plan
 from ..shared.verdict import Verdict
-from .start import signature, supervised, supervised_dry_run
+from .supervised import signature, supervised, supervised_dry_run
 
 if TYPE_CHECKING:
     from ...core.keywords import JobOptions

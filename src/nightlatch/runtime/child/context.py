@@ -150,13 +150,13 @@ class Run:
         fails that run and is raised here; the key's next `handle` is its next attempt. All nested runs share the
         lease and the bounds of this process. Await the result if `function` is a coroutine function.
         """
-        from .steps.drive import Call, drive, drive_async, is_async
+        from .steps.drive import UserCall, drive, drive_async, is_async
         from .steps.nested_run import handle
 
         if checks.text(key, "key") != key[:1000]:
             raise UsageError(f"{checks.shown(key)} cannot be a key: use up to 1000 characters")
         checks.function(function, "what handles it")
-        work = handle(self, key, Call(function, args, kwargs))
+        work = handle(self, key, UserCall(function, args, kwargs))
         return drive_async(work) if is_async(function) else drive(work)
 
     def _nested(self, run: str, key: str, attempt: int) -> _NestedScope:
@@ -261,12 +261,16 @@ class Run:
         checks.text(message, "message", empty=True)
         send(do="progress", done=done, total=total, message=message)
 
-    def spend(self, **amounts: float) -> dict[str, float]:
-        """Report usage: usd, tokens, calls, units. Returns what this run has used so far; beyond its budget it is
-        ended from outside."""
+    def spend(self, *, model: str = "", tag: str = "", **amounts: float) -> dict[str, float]:
+        """Report usage: usd, tokens, calls, units; of this model, counted under this tag, such as
+        tag="site=example.org". Returns what this run has used so far; beyond its budget it is ended from
+        outside."""
+        checks.text(model, "model", empty=True)
+        checks.text(tag, "tag", empty=True)
         for unit, amount in amounts.items():
             checks.number(amount, unit)
-        return dict(send(do="spend", **amounts)["used"])
+        about = {word: text for word, text in (("model", model), ("tag", tag)) if text}
+        return dict(send(do="spend", **about, **amounts)["used"])
 
     def check(self) -> None:
         """Return while the lease is certainly held; raise `LeaseLost` otherwise. Call it before a step that must not

@@ -12,7 +12,7 @@ from ...core.keys import key as derive
 from ...errors import Error, NotDone, UsageError
 from ...system import clock
 from .planned import Planned, holds
-from .steps.drive import Call, Pause, SupervisorRequest, Work
+from .steps.drive import Sleep, SupervisorRequest, UserCall, Work
 from .steps.step import Retry, StepMemory, as_recorded, pause_after, reason_of, serialised
 
 Proof = type[BaseException] | int  # an exception's class, or an HTTP status
@@ -73,18 +73,18 @@ def effect(memory: StepMemory, wanted: EffectRequest, retry: Retry) -> Work[Any]
             if unsettled:
                 until = clock.now() + min(unsettled, patience)
                 while (left := until - clock.now()) > 0:
-                    yield Pause(min(left, _REPORT_EVERY))
+                    yield Sleep(min(left, _REPORT_EVERY))
                     yield memory.ask("moved")
                 patience = min(2 * patience, LONGEST_PAUSE)
             elif failure is not None:
                 pause = pause_after(retry, failure, tries)
                 if pause is None:
                     raise NotDone(f"the effect {wanted.key} was not done, its probe says") from failure
-                yield Pause(pause)
+                yield Sleep(pause)
             continue
         tries += 1
         try:
-            result = yield Call(wanted.do)
+            result = yield UserCall(wanted.do)
         except Exception as error:
             proven = wanted.proven(error)
             # Without a probe this raises InDoubt: only a person can tell.
@@ -96,7 +96,7 @@ def effect(memory: StepMemory, wanted: EffectRequest, retry: Retry) -> Work[Any]
                 pause = pause_after(retry, error, tries)
                 if pause is None:
                     raise
-                yield Pause(pause)
+                yield Sleep(pause)
             continue
         except BaseException as stop:  # stopped in the middle of it
             try:
@@ -166,7 +166,7 @@ def _probe(memory: StepMemory, wanted: EffectRequest, named: dict[str, str]) -> 
     how many seconds that may still change."""
     assert wanted.probe
     try:
-        found = yield Call(wanted.probe)
+        found = yield UserCall(wanted.probe)
     except Exception as error:  # noqa: BLE001 - whatever it is, the probe does not know
         reply = yield memory.ask("effect-probed", **named, outcome="unknown", reason=reason_of(error))
         return None, reply["seconds"]  # too early to give up: it may know later

@@ -15,6 +15,7 @@ from ...config import place
 from ...core import advice, budget, statuses
 from ...core import effects as rules
 from ...core.effects import BEGUN, DONE, IN_DOUBT, PLANNED
+from ...core.units import CAPPED
 from ...errors import InDoubt
 from ...ledger import kinds
 from ...store import url
@@ -182,7 +183,7 @@ class _DryRun(Preflight):
         return {}
 
     def do_spend(self, request: dict[str, Any]) -> dict[str, Any]:
-        self.reported.add(budget.amounts(f"{unit}={amount}" for unit, amount in request.items() if unit != "item"))
+        self.reported.add(budget.amounts(f"{unit}={amount}" for unit, amount in request.items() if unit in CAPPED))
         self.watch.spent()
         return {"used": self.reported.used}
 

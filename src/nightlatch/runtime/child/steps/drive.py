@@ -1,6 +1,6 @@
 """Work that is written once and driven either by plain calls or by an event loop.
 
-It is a generator that yields what it needs done (a `SupervisorRequest`, a `Call` or a `Pause`) and receives the result.
+It is a generator that yields a `SupervisorRequest`, a `UserCall` or a `Sleep`, and receives the result.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ...shared.client import send
 T = TypeVar("T")
 _COROUTINE = 0x80  # as inspect.CO_COROUTINE
 
-Work = Generator["SupervisorRequest | Call | Pause", Any, T]
+Work = Generator["SupervisorRequest | UserCall | Sleep", Any, T]
 
 
 class SupervisorRequest:
@@ -36,7 +36,7 @@ class SupervisorRequest:
         return await client_async.send(self.request)
 
 
-class Call:
+class UserCall:
     """The user's function."""
 
     __slots__ = ("args", "function", "kwargs")
@@ -74,7 +74,7 @@ def _unawaited(function: object, result: Any) -> Exception:
     return NotDone(message)
 
 
-class Pause:
+class Sleep:
     __slots__ = ("seconds",)
 
     def __init__(self, seconds: float) -> None:

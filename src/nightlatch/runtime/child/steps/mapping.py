@@ -20,7 +20,7 @@ from ....core.printable import printable
 from ....errors import Error, InDoubt, MapFailed, UsageError
 from ...shared.batches.template import BadItem, Template
 from ..planned import loads
-from .drive import Call, Pause, Work
+from .drive import Sleep, UserCall, Work
 from .step import Retry, StepMemory, as_recorded, pause_after, reason_of, serialised
 
 Key = str | Callable[[Any], Any] | None
@@ -164,16 +164,16 @@ class Map:
         while True:
             tries += 1
             try:
-                result = yield Call(self._function, (item,))
+                result = yield UserCall(self._function, (item,))
                 text = serialised("item", key, result)
             except BaseException as raised:
                 error = raised if isinstance(raised, Exception) else _cancelled_await(raised)
                 if error is None:
-                    self.stop("it was told to stop")
+                    self.stop("it was stopped")
                     raise
                 pause = None if isinstance(error, InDoubt) else pause_after(self._retry, error, tries)
                 if pause is not None and not self.results.stopped:
-                    yield Pause(pause)
+                    yield Sleep(pause)
                     continue
                 reason = reason_of(error)
                 with self._lock:
@@ -225,7 +225,7 @@ def run_threads(work: Map, concurrency: int, drive: Callable[[Work[None]], None]
         try:
             drive(work.worker())
         except BaseException as error:  # noqa: BLE001 - raised below, in the caller's thread
-            work.stop("it was told to stop")
+            work.stop("it was stopped")
             errors.append(error)
 
     threads = [Thread(target=contextvars.copy_context().run, args=(one,), daemon=True) for _ in range(concurrency)]
@@ -235,7 +235,7 @@ def run_threads(work: Map, concurrency: int, drive: Callable[[Work[None]], None]
         for thread in threads:
             thread.join()
     except BaseException:
-        work.stop("it was told to stop")
+        work.stop("it was stopped")
         raise
     if errors:
         raise errors[0]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ....core import statuses
 from ..planned import loads
 from .direct import RecordRequest
-from .drive import Call, Work
+from .drive import UserCall, Work
 from .mapping import needs_person
 from .step import as_recorded, reason_of, serialised
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..context import Run
 
 
-def handle(run: Run, key: str, call: Call) -> Work[Any]:
+def handle(run: Run, key: str, call: UserCall) -> Work[Any]:
     reply = yield RecordRequest(do="open", key=key)
     if reply["status"] == "done":
         return loads(reply["result"]) if reply["result"] else None

@@ -17,7 +17,7 @@ from ....errors import Busy, UsageError
 from ....system import clock
 from ..planned import loads, plain
 from .direct import RecordRequest
-from .drive import Call, Pause, SupervisorRequest, Work, drive, drive_async, is_async
+from .drive import Sleep, SupervisorRequest, UserCall, Work, drive, drive_async, is_async
 
 # How many more tries a transient failure gets; or a function of (error, tries so far) that returns the seconds to
 # wait before the next try, None for no other try.
@@ -71,10 +71,10 @@ class StepMemory:
         """What `Run.step` does, without an import in every call."""
         checks.function(function, "what a step calls")
         check_retry(retry)
-        work = step(self, key, Call(function, args, kwargs), retry)
+        work = step(self, key, UserCall(function, args, kwargs), retry)
         return drive_async(work) if is_async(function) else drive(work)
 
-    def use(self, key: str, digest: str, call: Call) -> None:
+    def use(self, key: str, digest: str, call: UserCall) -> None:
         """Refuse a key used for two pieces of work: with another function or arguments the result would be wrong."""
         function = call.function
         mine = (getattr(function, "__qualname__", repr(function)), (call.args, call.kwargs, _captured(function)))
@@ -86,7 +86,7 @@ class StepMemory:
             )
 
 
-def step(memory: StepMemory, key: str, call: Call, retry: Retry) -> Work[Any]:
+def step(memory: StepMemory, key: str, call: UserCall, retry: Retry) -> Work[Any]:
     """Call the function unless its result is recorded, and record the result."""
     digest = digest_of(key, memory.item)
     yield from memory.load()
@@ -105,7 +105,7 @@ def step(memory: StepMemory, key: str, call: Call, retry: Retry) -> Work[Any]:
             pause = pause_after(retry, error, tries)
             if pause is None:
                 raise
-            yield Pause(pause)
+            yield Sleep(pause)
             continue
         yield memory.record([[digest, key, DONE, tries, text, ""]])
         memory.done[digest] = text

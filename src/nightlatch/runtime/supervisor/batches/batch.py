@@ -226,12 +226,14 @@ class Checkpoints:
         return budget.exceeded(self._batch.item_caps, reported.used, lambda *_: 0.0)
 
     def _publish(self, digest: str, key: str, tries: int, targets: list[str], workspace: str) -> dict[str, Any]:
-        assert self._publishing
+        if self._publishing is None:
+            raise ValueError("this batch publishes nothing")
+        publishing = self._publishing
 
         def intend(what: str) -> None:
             self._write(kinds.ITEMS_PUBLISHING, [(digest, key, BEGUN, tries, None, what, "publishing")])
 
-        return self._publishing.publish(digest, key, targets, workspace, intend)
+        return publishing.publish(digest, key, targets, workspace, intend)
 
     def _write(self, kind: str, items: Sequence[tuple[str, str, str, int, int | None, str, str]]) -> None:
         run, at = self._writer.run, clock.wall()

@@ -168,7 +168,7 @@ class _Once:
             with Interruptible() as signals:
                 code, unknown = self._await_belief(lease, known, signals)
         except KeyboardInterrupt:
-            raise self._doubt(known, "told to end while it waited for the probe") from None
+            raise self._doubt(known, "asked to end while it waited for the probe") from None
         if unknown:
             raise self._doubt(known, unknown)
         lease.check()
@@ -269,7 +269,7 @@ class _Once:
             case NotStarted():
                 status, reason, exit_code, message = FAILED, report.reason, report.exit_code, report.reason
             case Ended(started=False):
-                exit_code, why = _NOT_STARTED.get(report.why, (report.exit_code, "told to end"))
+                exit_code, why = _NOT_STARTED.get(report.why, (report.exit_code, "asked to end"))
                 status, reason = FAILED, f"it was not started: {why}"
             case Ended():
                 exit_code = report.exit_code

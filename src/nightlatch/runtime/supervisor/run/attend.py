@@ -190,7 +190,7 @@ class Attendance:
             self._socket.serve(asking)
 
     def _wishes(self) -> str | None:
-        """What people want of the run: another budget; its end, and then who."""
+        """What people want of the run: another budget; or its end, and who wants it."""
         self._spending.refresh(self._writer.run.id)
         return self._writer.cancel_requested()
 

@@ -52,8 +52,8 @@ class Signals:
 
 
 def wait(verdict: Verdict, store: str | None, signals: Signals) -> RunRow | Verdict:
-    """Until the next try may be made: the run as it stands then. The verdict if somebody ended it, another made the
-    try, or a signal asked us to end."""
+    """Wait until the next try may be made; returns the run then. Or its verdict, if somebody ended it, another
+    supervisor made the try, or a signal asked us to end."""
     where = url.resolve(store)
     ledger = open_for(where)
     try:

@@ -78,8 +78,8 @@ class RunWatch:
         self._weigh = False
         if cap:
             return OVER_BUDGET, f"the budget {cap} is spent"
-        who = self._cancelled_by() if now >= self._look_at else None
-        return (CANCELLED, f"cancelled by {who}") if who else None
+        canceller = self._cancelled_by() if now >= self._look_at else None
+        return (CANCELLED, f"cancelled by {canceller}") if canceller else None
 
     def next_at(self, now: float) -> float:
         """When to judge again, at the latest."""

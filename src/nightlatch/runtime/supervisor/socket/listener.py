@@ -175,7 +175,8 @@ class Listener:
         return {"waiting": self._batch.waiting()} if self._batch else {}
 
     def do_spend(self, request: dict[str, Any]) -> dict[str, Any]:
-        reported, item = self._reported_by(request), str(request.pop("item", ""))
+        reported = self._reported_by(request)
+        about = {word: str(request.pop(word, "") or "")[:_LONGEST_NAME] for word in ("item", "model", "tag")}
         extra = bool(request.pop("extra", False))
         amounts = budget.amounts(f"{unit}={amount}" for unit, amount in request.items())
         counted = amounts if extra or not self.is_metered() else {u: n for u, n in amounts.items() if u not in METERED}
@@ -184,7 +185,7 @@ class Listener:
             if not counted:
                 return {"used": reported.used}
             amounts = counted
-        kept = self.spend(amounts, source="report", item=item)
+        kept = self.spend(amounts, source="report", **{word: self._redacted(text) for word, text in about.items()})
         if reported is not self.reported:
             reported.add(amounts)
         return {"used": reported.used} | ({"kept": kept} if kept else {})
@@ -328,6 +329,9 @@ class Listener:
 
     def _redacted(self, text: str) -> str:
         return self.hidden.text(text)
+
+
+_LONGEST_NAME = 200  # characters of a model or a tag
 
 
 def _count(given: object) -> int:
