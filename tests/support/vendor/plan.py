@@ -34,3 +34,4 @@ class Plan:
     tool: dict[str, object] | None = None  # the tool that the model calls: name and input
     model: str = ""  # that answers, if not the one asked for
     tier: str = ""
+    waits_for: str = ""  # a file: after its first event the stream goes on when that is there

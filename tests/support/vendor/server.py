@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import threading
 import time
@@ -98,6 +99,7 @@ class Vendor:
         self._thread = threading.Thread(target=lambda: asyncio.run(self._live()), daemon=True)
         self._thread.start()
         assert self._ready.wait(20)
+        self.cost("openai", "gpt-5.4", Counts())  # imports now what it needs
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -130,7 +132,10 @@ class Vendor:
 
     @property
     def charged(self) -> int:
-        """Billionths, so far."""
+        """Billionths, so far. A call that is being ended is waited for: it is charged at its end."""
+        deadline = time.monotonic() + 20
+        while self.open and time.monotonic() < deadline:
+            time.sleep(0.005)
         with self._lock:
             return sum(charge.usd for charge in self.calls)
 
@@ -231,6 +236,8 @@ class Vendor:
                 request.transport.abort()
                 return answer
             await answer.write(event)
+            while plan.waits_for and not os.path.exists(plan.waits_for):
+                await asyncio.sleep(0.01)
             if plan.pause:
                 await asyncio.sleep(plan.pause)
         await answer.write_eof()
