@@ -1,4 +1,4 @@
-"""The file gate: against the same publish with no gate, and against locks that no gate stands behind."""
+"""The file gate, compared with the same publish without a gate, and with locks that have no gate."""
 
 from __future__ import annotations
 

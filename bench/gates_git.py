@@ -101,8 +101,8 @@ class _Work:
         self.git("commit", "--quiet", "-m", f"page {self.number}")
 
     def git(self, *words: str) -> str:
-        who = ("-c", "user.name=bench", "-c", "user.email=bench@example.org")
-        done = subprocess.run(["git", "-C", self.folder, *who, *words], check=True, stdin=-3, stdout=-1, text=True)
+        author = ("-c", "user.name=bench", "-c", "user.email=bench@example.org")
+        done = subprocess.run(["git", "-C", self.folder, *author, *words], check=True, stdin=-3, stdout=-1, text=True)
         return done.stdout.strip()
 
 

@@ -20,6 +20,7 @@ from tests.support.servers.postgres import PostgresServer
 
 from nightlatch import ledger
 from nightlatch.ledger import kinds
+from nightlatch.ledger.writer import Verb
 from nightlatch.system import identity
 from nightlatch.system.filelock import FairLock
 
@@ -158,9 +159,7 @@ def _audit(title: str, url: str, entries: int = 100_000) -> None:
         run = book.open_run("bench", str(number))
         writer = book.seal(run.id, token=1, grant=identity.new_id(), holder=identity.holder(pid=0))
         for _ in range(entries // runs // 250):
-            with writer.together():
-                for step in range(250):
-                    writer.event(kinds.EFFECT_OF_RUN, key=step, reason="x" * 60)
+            writer.take(*(Verb(kinds.EFFECT_OF_RUN, {"key": step, "reason": "x" * 60}) for step in range(250)))
         writer.finish("succeeded", exit_code=0, elapsed=1.0)
     started = time.perf_counter()
     verdict = book.verify(book.heads())

@@ -1,6 +1,6 @@
 """What the contestants of the overnight trial run. Small and quick to start: `python -S -E`.
 
-post PORT NAME [NIGHTLATCH …]  one item: 0 done, 75 told to come later (reported), 56 the reply did not come
+post PORT NAME [NIGHTLATCH …]  one item: 0 done, 75 the server said to come later (reported), 56 no reply
 probe PORT NAME                was it done? 0 yes, 1 no, 2 not known
 naive PORT BATCH COUNT         all items, one after the other; the first error ends it
 retrying PORT BATCH COUNT      the same, each request tried up to six times, Retry-After honoured

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from tests.support.servers.http import QuietHandler
+
 # Chance that it happens to a batch, each on its own. Together about 12 % of the batches meet one.
 RATES = {
     "session timeout": 0.020,
@@ -36,7 +38,7 @@ class Fault:
 
 
 def faults(seed: int, batches: int, items: int, rate: float) -> list[list[Fault]]:
-    """What happens to each batch, whoever runs it."""
+    """The faults of each batch, the same for every contestant."""
     chance = random.Random(seed)
     return [
         [
@@ -113,7 +115,7 @@ class _Server(ThreadingHTTPServer):
 
 
 def _handler(night: Night) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_POST(self) -> None:
             status, after = night.post(self.path[1:], self.headers["Idempotency-Key"] or "")
             if status:
@@ -127,15 +129,6 @@ def _handler(night: Night) -> type[BaseHTTPRequestHandler]:
         def do_GET(self) -> None:
             self.send_response(200 if night.effects[self.path[1:]] else 404)
             self.end_headers()
-
-        def handle(self) -> None:
-            try:
-                super().handle()
-            except OSError:
-                pass  # its client was killed
-
-        def log_message(self, *_: object) -> None:
-            pass
 
     return Handler
 

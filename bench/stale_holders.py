@@ -100,7 +100,7 @@ def with_nightlatch(store: str) -> Hold:
 
         def write(content: bytes) -> None:
             lease.check()
-            mark = lease.mark  # bare: what stands between here and the file is the gate alone
+            mark = lease.mark  # only the mark: nothing but the gate protects the file
             pause()
             out.write(mark, content)
 

@@ -48,16 +48,16 @@ def _at_rest(env: dict[str, str], store: str) -> None:
                 time.sleep(0.05)
             time.sleep(2)  # what it does at its start is not what it does at rest
             both = {"supervisor": running.pid, "warden": _children(running.pid)[0]}
-            before = {who: _used(pid) for who, pid in both.items()}
+            before = {one: _used(pid) for one, pid in both.items()}
             time.sleep(_REST)
-            used = {who: _used(pid) - before[who] for who, pid in both.items()}
-            rows: dict[str, tuple[float, ...]] = {who: (*_memory(pid), used[who]) for who, pid in both.items()}
+            used = {one: _used(pid) - before[one] for one, pid in both.items()}
+            rows: dict[str, tuple[float, ...]] = {one: (*_memory(pid), used[one]) for one, pid in both.items()}
         finally:
             running.terminate()
     rows["together"] = tuple(a + b for a, b in zip(*rows.values(), strict=True))
     print(f"  {store}")
-    for who, (rss, pss, seconds) in rows.items():
-        print(f"    {who:<12} RSS {rss / 1000:6.1f} MB   PSS {pss / 1000:6.1f} MB   CPU {seconds / _REST * 100:6.3f} %")
+    for one, (rss, pss, seconds) in rows.items():
+        print(f"    {one:<12} RSS {rss / 1000:6.1f} MB   PSS {pss / 1000:6.1f} MB   CPU {seconds / _REST * 100:6.3f} %")
 
 
 def _used(pid: int) -> float:
@@ -71,7 +71,7 @@ def _used(pid: int) -> float:
 
 
 def _memory(pid: int) -> tuple[float, float]:
-    """(resident, the same with every page shared out among those who have it), in kB."""
+    """(resident memory, the same with each shared page divided among its processes), in kB."""
     lines = [line.split() for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()]
     sizes = {words[0]: float(words[1]) * 1.024 for words in lines if words[0] in ("Rss:", "Pss:")}
     return sizes["Rss:"], sizes["Pss:"]

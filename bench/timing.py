@@ -1,4 +1,4 @@
-"""Measuring: whole commands and loops, in turns, so that a busy moment hits everybody alike."""
+"""Measuring whole commands and loops, in turns, so that a busy moment hits all contestants alike."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parents[1] / "src"
 
 
 def precompile() -> None:
-    """A machine may forbid bytecode files; then every start would be timed with compiling."""
+    """Compile the source first: where bytecode files are not written, every start would include compiling."""
     compileall.compile_dir(SOURCE, quiet=2)
 
 

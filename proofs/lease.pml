@@ -1,11 +1,10 @@
 /*
  * Leases with fencing tokens, gates that verify them, and the list of registered gates.
  *
- * Clients want one lease. There is no clock in the model, and that makes it stronger: acquire has no
- * guard, so a lease can expire between any two steps, and a client can stand still between any two steps
- * for as long as the others like (a suspended laptop, a stopped process, a slow network). A client that
- * crashed is one that stands still for ever. What is one step here (`atomic`) must be one atomic
- * operation in the code.
+ * Clients compete for one lease. The model has no clock, which makes it stronger: acquire has no guard,
+ * so a lease can expire between any two steps, and a client can pause between any two steps for any time
+ * (a suspended laptop, a stopped process, a slow network). A client that crashed is one that pauses for
+ * ever. What is one step here (`atomic`) must be one atomic operation in the code.
  *
  * Without any -D this is the protocol. -DRESTORE, -DRESTORE_TWICE and -DREPEAT add trouble; each -D under
  * "What can be taken away" removes one measure, and proofs/check shows what breaks then.
@@ -138,7 +137,7 @@ bool write_refused, seal_refused, register_refused, needs_attention, released;
 #endif
 
 /* The wall clock in token = max(token + 1, unix_milliseconds). A sane one is past every token given so
- * far; the other one stands still, and tokens are a plain counter. */
+ * far; the other one has stopped, and tokens are a plain counter. */
 #ifdef SANE_CLOCK
 #define NOW (highest + 1)
 #else

@@ -1,7 +1,7 @@
-"""`python -m tests`: all tests, a worker for each core. What fails there is looked at once more, alone.
+"""`python -m tests`: all tests, one worker a core. Tests that fail there are run once more, alone.
 
-The tests stop, kill and time real processes, and all cores are busy with them. What fails beside the others and passes
-alone is named at the end: a machine that was too busy, or a race that is worth a look. What fails alone has failed.
+The tests stop, kill and time real processes, and all cores are busy with them. A test that fails beside the others and
+passes alone is named at the end: the machine was too busy, or it is a race that is worth a look.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 FAILED = 1  # pytest's exit code for tests that failed
-MOST = 3  # more than these are no accident
+MOST = 3  # more failures than these are not a coincidence
 LAST_FAILED = Path(__file__).parents[1] / ".pytest_cache/v/cache/lastfailed"
 
 
@@ -28,7 +28,7 @@ def main(words: list[str]) -> int:
     print(f"\nOnce more, alone: what failed beside the others ({len(failed)})", flush=True)
     code = pytest("--last-failed", *words)
     if code == 0:
-        print("\nPassed alone, and failed beside the others. Please report it, with what stands above:")
+        print("\nPassed alone, and failed beside the others. Please report it, with the output above:")
         print("".join(f"  {test}\n" for test in failed), end="", flush=True)
     return code
 

@@ -12,7 +12,7 @@ from tests.support import journal_kinds  # noqa: F401  declared for all tests
 from tests.support.servers.postgres import PostgresServer
 from tests.support.sql_target import Target
 
-# Who starts the tests may have these ignored (nohup, a script's `make test &`), and every process would inherit that.
+# These signals may be ignored where the tests are started (nohup, `make test &`), and every process would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 for _signum in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
     if signal.getsignal(_signum) == signal.SIG_IGN:
@@ -26,7 +26,7 @@ def sqlite_url(tmp_path: Path) -> str:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
-    """One server for all tests that leave it as it is; each store has a schema of its own."""
+    """One server for all tests that do not restart it; each store has its own schema."""
     server = PostgresServer()
     yield server
     server.remove()
@@ -34,7 +34,7 @@ def postgres() -> Iterator[PostgresServer]:
 
 @pytest.fixture
 def state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where stores that are not files keep lifetime locks, lines and sightings: not in this user's home."""
+    """A folder for the local files of stores that are not files, outside this user's home."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state-home"))
     return tmp_path / "state-home"
 
@@ -47,7 +47,7 @@ def postgres_url(postgres: PostgresServer, state_home: Path, request: pytest.Fix
 
 @pytest.fixture
 def postgres_target(postgres: PostgresServer) -> Target:
-    """In a schema that goes with the server: to drop it would wait for whoever a failed test left stopped."""
+    """In a schema that is never dropped: that would wait for sessions that a failed test left stopped."""
     name = f"site_{identity.new_id()}"
     postgres.psql(f"CREATE SCHEMA {name}")
     query = f"sslmode=disable&options=-csearch_path%3D{name}"
@@ -67,13 +67,13 @@ def target(request: pytest.FixtureRequest) -> Target:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def ledger_url(request: pytest.FixtureRequest) -> str:
-    """A store on each database that keeps the ledger itself."""
+    """A store on each database that also keeps the ledger."""
     return str(request.getfixturevalue(f"{request.param}_url"))
 
 
 @pytest.fixture
 def git_url(tmp_path: Path, state_home: Path) -> str:
-    """A store in a repository of its own."""
+    """A store in a new repository."""
     subprocess.run(["git", "init", "--quiet", "--bare", tmp_path / "store.git"], check=True)
     return f"git+{tmp_path}/store.git"
 

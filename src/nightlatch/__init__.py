@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         StoreUnreachable,
     )
     from .runtime.caller.decorator import job
-    from .runtime.caller.start import run
+    from .runtime.caller.supervised import run
     from .runtime.child.context import Run, current
     from .runtime.shared.leases.lease import Lease, lease
     from .runtime.shared.plan import Plan
@@ -58,7 +58,7 @@ _WHERE = {
     "job": "runtime.caller.decorator",
     "key": "core.keys",
     "lease": "runtime.shared.leases.lease",
-    "run": "runtime.caller.start",
+    "run": "runtime.caller.supervised",
 }
 
 __all__ = [

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 class Error(Exception):
-    """Something could not be done; the message tells a person what to do next."""
+    """Something could not be done; the message says what to do next."""
 
     exit_code: int = exits.OURS
 
 
 class UsageError(Error):
-    """The call's words are off: an unknown name, a bad duration, a missing value."""
+    """Invalid usage: an unknown name, a bad duration, a missing value."""
 
     exit_code: int = exits.USAGE
 
@@ -45,7 +45,7 @@ class InputChanged(Error):
 
 
 class StoreUnreachable(Error):
-    """The store did not answer, so nothing is known. What was asked may or may not have happened."""
+    """The store did not answer, so nothing is known. The request may or may not have taken effect."""
 
     exit_code: int = exits.UNREACHABLE
 
@@ -63,7 +63,7 @@ class NothingToPublish(Error):
 
 
 class StaleToken(Error):
-    """A gate refused a write: a newer holder stands there. Nothing was written."""
+    """A gate refused a write, since a newer holder has taken over. Nothing was written."""
 
     exit_code: int = exits.STALE
     offered: Mark | None = None
@@ -114,14 +114,20 @@ class InDoubt(Error):
     exit_code: int = exits.NEEDS_PERSON
 
 
+class NotAllowed(Error):
+    """A run may not decide that; a person outside of it may."""
+
+    exit_code: int = exits.NOT_ALLOWED
+
+
 class NotDone(Error):
-    """Raised by who acts: it is certain that nothing was done, so it may be tried again."""
+    """Raised by the function that acts: it is certain that nothing was done, so it may be tried again."""
 
     exit_code: int = exits.FAILED
 
 
 class OnlyPlanned(Error):
-    """In a dry-run: the result of an effect was read, which was not done. `planned` stands for that result."""
+    """In a dry-run: the result of an effect was used, and a dry-run does no effect. `planned` is its placeholder."""
 
     exit_code: int = exits.FAILED
 
@@ -145,15 +151,21 @@ class MapFailed(Error):
 
 
 class Conflict(Error):
-    """Two changes to the same thing, which only a person can bring together. Nothing was written, nothing lost."""
+    """Two changes to the same thing, which only a person can reconcile. Nothing was written, nothing is lost."""
 
     exit_code: int = exits.NEEDS_PERSON
 
 
 class BadConfig(Error):
-    """A setting cannot be used as it stands."""
+    """A setting cannot be used."""
 
     exit_code: int = exits.CONFIG
+
+
+class ServiceTrouble(Error):
+    """This machine's service manager did not do what was asked."""
+
+    exit_code: int = exits.UNREACHABLE
 
 
 class OverBudget(Error):
@@ -168,24 +180,12 @@ class Stop(BaseException):
     exit_code: int = exits.OURS
 
 
-class Cancelled(Stop):
-    """Somebody asked for the end of this run."""
-
-    exit_code: int = exits.CANCELLED
-
-
-class BudgetSpent(Stop):
-    """A cap was reached."""
-
-    exit_code: int = exits.OVER_BUDGET
-
-
 class LeaseLost(Stop):
     """The lease is no longer ours. `reason` is one of:
 
     taken     another holder has it, or somebody released it
     expired   it could not be renewed in time; another may have it
-    released  this handle was given back; it refuses everything since
+    released  this handle was released, and refuses everything since
     """
 
     exit_code: int = exits.LEASE_LOST
@@ -197,7 +197,7 @@ class LeaseLost(Stop):
 
 
 def kinds() -> dict[str, type[Error] | type[Stop]]:
-    """Every class of this module by its name: how an error is told to another process."""
+    """Every class of this module by its name: how an error is sent to another process."""
     return {
         name: found for name, found in globals().items() if isinstance(found, type) and issubclass(found, Error | Stop)
     }
@@ -210,9 +210,9 @@ def name_of(error: Error | Stop) -> str:
 
 
 def recreate(name: str, message: str, exit_code: int) -> Error | Stop:
-    """What another process has raised, on this side: the same class with the same words and exit code."""
+    """What another process has raised, in this one: the same class with the same message and exit code."""
     kind = kinds().get(name, Error)
-    error = kind.__new__(kind, message)  # without __init__: its fields are not words
+    error = kind.__new__(kind, message)  # without __init__: its other arguments are not known
     if exit_code != kind.exit_code:
         error.exit_code = exit_code
     return error

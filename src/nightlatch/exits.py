@@ -33,7 +33,7 @@ OWN = Exit(
     -1,
     "the command's, when it ran to its end",
     "run lock",
-    once="the command's, when it surely did nothing",
+    once="the command's, when it certainly did nothing",
     tick="of a run that did not succeed",
 )
 DONE = Exit(
@@ -54,36 +54,39 @@ FAILED = Exit(
     batch="some items failed",
     doctor="with --prove: a promise did not hold",
     audit="the journal is not whole, or a head is not in it",
+    service="status: it does not run",
 )
 USAGE = Exit(
     64,
     "invalid usage",
     _EVERY,
     cancel="there is no such run, or it has ended",
+    budget="there is no such run, or it has succeeded",
     retry="there is no such run, or nothing to retry",
     resolve="there is no such thing, several, or nothing to resolve",
     show="there is no such run, plan or store",
-    status="invalid usage, or the store that is named is not there",
-    runs="invalid usage, or the store that is named is not there",
-    usage="invalid usage, or the store that is named is not there",
+    status="invalid usage, or there is no such store",
+    runs="invalid usage, or there is no such store",
+    usage="invalid usage, or there is no such store",
 )
 INPUT_CHANGED = Exit(65, "a key was used again with other input", "once")
 UNREACHABLE = Exit(
     69,
     "the store, or a gate, cannot be reached or used",
-    "run batch once lock lease status runs show logs slots usage pause unpause cancel retry resolve audit prune "
+    "run batch once lock lease budget status runs show logs slots usage pause unpause cancel retry resolve audit prune "
     "migrate serve tick",
     publish="DST or the store cannot be reached",
     push="the remote or the store cannot be reached",
     gate="the target cannot be reached",
     doctor="something fails",
+    service="install: it does not serve; its log's last lines are printed",
 )
 PERMANENT = Exit(70, "`nightlatch fail --permanent`: another try would fail too", "fail")
 STALE = Exit(
     73,
-    "a stale token was refused, since a newer holder stands there; nothing was written",
+    "a stale token was refused, since a newer holder has taken over; nothing was written",
     "publish push",
-    run="a gate refused its result, since a newer holder stands there",
+    run="a gate refused its result, since a newer holder has taken over",
 )
 HELD = Exit(
     75,
@@ -106,7 +109,8 @@ NEEDS_PERSON = Exit(
     retry="it is in doubt: nightlatch resolve decides",
     resolve="without an outcome: it needs one",
 )
-CONFIG = Exit(78, "bad configuration", "serve tick")
+NOT_ALLOWED = Exit(77, "not allowed", budget="a run may not set budgets")
+CONFIG = Exit(78, "bad configuration", "run retry check serve tick service")
 CANCELLED = Exit(120, "cancelled", "run")
 OVER_BUDGET = Exit(121, "over budget", "run batch")
 STALLED = Exit(122, "stalled", "run")
@@ -128,9 +132,9 @@ INTERRUPTED = Exit(
 )
 TERMINATED = Exit(
     143,
-    "told to end by SIGTERM; 128 + N when signal N ended the command",
+    "ended by SIGTERM; 128 + N when signal N ended the command",
     "run lock once",
-    batch="told to end by a signal, as at a shutdown: what was in flight is ended, and failed",
+    batch="ended by a signal, as at a shutdown: items in flight are ended, and failed",
 )
 
 

@@ -18,7 +18,7 @@ from nightlatch.testing import GateConformance, run
 
 
 class Shelf:
-    """A file behind a gate: its marks stand in a file beside it, and one lock makes check and write one."""
+    """A file behind a gate: its marks are in a file beside it, and one lock makes check and write one step."""
 
     def __init__(self, path: str) -> None:
         self.path = path

@@ -17,7 +17,7 @@ def lapsed(sqlite_url: str, tmp_path: Path) -> str:
 @pytest.fixture
 def in_doubt(sqlite_url: str, lapsed: str) -> str:
     asked = run(sqlite_url, "crawl", "true")
-    assert asked.returncode == 76 and f"it waits for you: nightlatch show {lapsed}\n" in asked.stderr
+    assert asked.returncode == 76 and f"it needs your decision: nightlatch show {lapsed}\n" in asked.stderr
     assert one(sqlite_url, "crawl")["status"] == "in-doubt"
     return lapsed
 

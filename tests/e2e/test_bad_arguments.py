@@ -114,15 +114,15 @@ PATHS: dict[str, Callable[[Any], Any]] = {"gates.at": gates.at, "gates.File": ga
 
 
 @pytest.mark.parametrize("what", OUTSIDE)
-def test_what_is_wrong_is_told_in_one_line(what, sqlite_url, tmp_path, monkeypatch):
+def test_what_is_wrong_is_said_in_one_line(what, sqlite_url, tmp_path, monkeypatch):
     monkeypatch.setenv("NIGHTLATCH_STORE", sqlite_url)
     call, more = OUTSIDE[what]
     for wrong in [*WRONG, *more]:
         if any(what == there and wrong is right for there, right in RIGHT):
             continue
-        with pytest.raises(UsageError) as told:
+        with pytest.raises(UsageError) as error:
             call(wrong)
-        assert "\n" not in str(told.value), (wrong, str(told.value))
+        assert "\n" not in str(error.value), (wrong, str(error.value))
     assert not (tmp_path / "state").exists() or what == "use", "something was begun"
 
 
@@ -130,9 +130,9 @@ def test_what_is_wrong_is_told_in_one_line(what, sqlite_url, tmp_path, monkeypat
 def test_a_path_is_a_text_or_a_path(what):
     assert PATHS[what]("out").url == PATHS[what](Path("out")).url
     for wrong in (None, 5, b"out", ["out"], "", "o\0ut", Chunky()):
-        with pytest.raises(UsageError) as told:
+        with pytest.raises(UsageError) as error:
             PATHS[what](wrong)
-        assert "\n" not in str(told.value)
+        assert "\n" not in str(error.value)
 
 
 INSIDE = """
@@ -191,9 +191,9 @@ for what, (call, more) in TRIED.items():
         try:
             call(wrong)
         except nightlatch.Error as error:
-            told = str(error)
-            if type(error).__name__ != "UsageError" or "\\n" in told or told.startswith("not understood"):
-                print(what, repr(wrong), type(error).__name__, told)
+            message = str(error)
+            if type(error).__name__ != "UsageError" or "\\n" in message or message.startswith("not understood"):
+                print(what, repr(wrong), type(error).__name__, message)
         except Exception as error:
             print(what, repr(wrong), type(error).__name__, error)
         else:

@@ -34,7 +34,7 @@ from tests.support.programs import NIGHTLATCH, TOOL, environment, nightlatch, sa
         (["lease", "raise", "x", "--above", "-1"], "out of range"),
         (["lease", "acquire"], "which lease?"),
         (["key"], "PART is missing"),
-        (["run", "x", "true"], "a command goes behind --"),
+        (["run", "x", "true"], "put the command after --"),
         (["run", "x", "--key", "", "--", "true"], "--key is empty"),
         (["run", "x", "--key", "k" * 1001, "--", "true"], "up to 1000"),
         (["run", "x", "--key", b"\xe9".decode(errors="surrogateescape"), "--", "true"], "in UTF-8"),
@@ -48,10 +48,10 @@ from tests.support.programs import NIGHTLATCH, TOOL, environment, nightlatch, sa
         (["run", "x", "--ttl", "none", "--", "true"], "--ttl 'none' is not understood"),
         (["once", "x", "--timeout", "0", "--", "true"], "as in 30s or 10m"),
         (["run", "x", "--ttl", "10000000000w", "--", "true"], "longer than three centuries"),
-        (["run", "x", "--", ""], "the command behind -- is empty"),
-        (["once", "x", "--", ""], "the command behind -- is empty"),
-        (["lock", "x", "--", ""], "the command behind -- is empty"),
-        (["batch", "x", "/dev/null", "--", ""], "the command behind -- is empty"),
+        (["run", "x", "--", ""], "the command after -- is empty"),
+        (["once", "x", "--", ""], "the command after -- is empty"),
+        (["lock", "x", "--", ""], "the command after -- is empty"),
+        (["batch", "x", "/dev/null", "--", ""], "the command after -- is empty"),
         (["run", "x", "--verdict", "/", "--", "true"], "that is a folder"),
         (["run", "x", "--slot", "", "--", "true"], "--slot is empty"),
         (["run", "x", "--budget=", "--", "true"], "--budget is empty"),
@@ -69,7 +69,8 @@ from tests.support.programs import NIGHTLATCH, TOOL, environment, nightlatch, sa
         (["lease", "list", "x"], "nightlatch lease show x"),
         (["RUN"], "did you mean 'run'"),
         (["spend", "usd=x"], "as in usd=0.03"),
-        (["batch", "x", "k", "--resolve", "done"], "no item 'k' of the batch x"),
+        (["resolve", "--all", "done"], "--all again --batch NAME"),
+        (["resolve", "--all", "maybe", "--batch", "x"], "--all again --batch NAME"),
         (["run", "x", "--verdict", "/no/such/folder/v", "--", "true"], "no such folder"),
     ],
 )
@@ -77,10 +78,19 @@ def test_usage_is_64(sqlite_url, words, hint):
     assert hint in said(nightlatch(sqlite_url, *words), 64)
 
 
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [(["k", "done"], "no item k of the batch x"), (["--all", "done"], "no item of the batch x is in")],
+)
+def test_a_batch_without_such_items_is_64(sqlite_url, words, hint):
+    nightlatch(sqlite_url, "once", "e", "--", "true")
+    assert hint in said(nightlatch(sqlite_url, "resolve", "--batch", "x", *words), 64)
+
+
 @pytest.mark.parametrize("words", [["show", "\udcff"], ["runs", "--job", "\udcff"], ["resolve", "\udcff", "done"]])
 def test_a_word_that_is_not_utf8_names_nothing(sqlite_url, words):
     nightlatch(sqlite_url, "run", "x", "--timeout", "1m", "--", "true")
-    assert "not UTF-8" in said(nightlatch(sqlite_url, *words), 64)
+    assert "not valid UTF-8" in said(nightlatch(sqlite_url, *words), 64)
 
 
 def test_looking_at_a_file_that_is_no_store_is_69_and_makes_nothing_beside_it(tmp_path):
@@ -127,7 +137,7 @@ def test_items_that_are_no_csv_or_name_no_program_fail_by_line(sqlite_url, tmp_p
         assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
         assert "items.csv, line " in done.stderr
     (tmp_path / "items.csv").write_bytes(b"cmd,b\rc\xff\n")
-    assert "it is no CSV" in said(nightlatch(sqlite_url, *words), 64)
+    assert "it is not CSV" in said(nightlatch(sqlite_url, *words), 64)
 
 
 @pytest.mark.parametrize("url", ["mysql://x", "sqlite://", "sqlite:///", "sqlite::memory:", "leases.db"])

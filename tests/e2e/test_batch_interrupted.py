@@ -26,8 +26,8 @@ def test_items_in_flight_when_the_batch_died_follow_lost(sqlite_url, tmp_path, a
         assert "nightlatch resolve 2 done --batch b " in again.stderr
 
 
-@pytest.mark.parametrize("who", ["driver", "supervisor", "warden"])
-def test_whoever_of_them_is_killed_no_item_works_on(sqlite_url, tmp_path, acts, who):
+@pytest.mark.parametrize("victim", ["driver", "supervisor", "warden"])
+def test_when_any_of_them_is_killed_no_item_works_on(sqlite_url, tmp_path, acts, victim):
     items = jsonl(tmp_path, *ids(1, 2))
     mark, script = os.urandom(8).hex(), 'echo "$1" >> "$0"; sleep 600'
     words = ("batch", "b", items, "--key", "{id}", "-j", "2", "--", "sh", "-c", script, str(acts), "{id}")
@@ -35,7 +35,7 @@ def test_whoever_of_them_is_killed_no_item_works_on(sqlite_url, tmp_path, acts, 
     until(lambda: len(acts.read_text().split()) == 2)
     (warden,) = children(batch.pid)
     (driver,) = children(warden)
-    os.kill({"driver": driver, "supervisor": batch.pid, "warden": warden}[who], signal.SIGKILL)
+    os.kill({"driver": driver, "supervisor": batch.pid, "warden": warden}[victim], signal.SIGKILL)
     assert batch.wait(60) != 0
     until(lambda: not carrying(mark), timeout=60)
     again = nightlatch(sqlite_url, "batch", "b", items, "--key", "{id}", "--", "true")
@@ -59,8 +59,10 @@ def test_a_person_resolves_an_item_in_doubt(sqlite_url, tmp_path, acts, word, do
     items = killed_in_flight(sqlite_url, tmp_path, acts)
     command = ("batch", "b", items, "--key", "{id}", "--", *DO, str(acts), "{id}")
     assert nightlatch(sqlite_url, *command).returncode == 76
-    assert nightlatch(sqlite_url, "batch", "b", "--resolve", word, "2").stdout == f"2: {word}\n"
-    assert nightlatch(sqlite_url, "batch", "b", "--resolve", word).returncode == 64, "nothing is in doubt any more"
+    assert nightlatch(sqlite_url, "resolve", "--all", word, "--batch", "b").stdout == f"2: {word}\n"
+    assert nightlatch(sqlite_url, "resolve", "--all", word, "--batch", "b").returncode == 64, (
+        "nothing is in doubt any more"
+    )
     assert nightlatch(sqlite_url, *command).returncode == 0
     assert acts.read_text().split() == done.split()
 
@@ -118,7 +120,7 @@ def test_an_item_in_doubt_by_its_commands_word_is_asked_again(sqlite_url, tmp_pa
     command = ("batch", "b", items, "--key", "{id}", "--", *inner)
     assert [nightlatch(sqlite_url, *command).returncode for _ in range(2)] == [76, 76]
     assert acts.read_text().split() == ["1"]
-    nightlatch(sqlite_url, "once", "--resolve", "done", "post/1")
+    nightlatch(sqlite_url, "resolve", "post/1", "done")
     assert nightlatch(sqlite_url, *command).returncode == 0
     assert acts.read_text().split() == ["1"]
 
@@ -157,7 +159,7 @@ def test_on_postgresql(postgres_url, tmp_path, acts):
     items = killed_in_flight(postgres_url, tmp_path, acts)
     command = ("batch", "b", items, "--key", "{id}", "--", *DO, str(acts), "{id}")
     assert nightlatch(postgres_url, *command).returncode == 76
-    assert nightlatch(postgres_url, "batch", "b", "--resolve", "done").returncode == 0
+    assert nightlatch(postgres_url, "resolve", "--all", "done", "--batch", "b").returncode == 0
     assert nightlatch(postgres_url, *command).returncode == 0
     assert acts.read_text().split() == ["1", "2", "3"]
 

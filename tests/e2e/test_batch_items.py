@@ -62,7 +62,7 @@ def test_an_item_that_leaves_nothing_to_publish_is_not_done(sqlite_url, tmp_path
     assert done.returncode == 1
     assert "left no page.md in its workspace" in done.stderr and "1 done, 0 skipped, 1 failed" in done.stderr
     assert [path.name for path in (tmp_path / "out").glob("*.md")] == ["b.md"]
-    assert len(workspaces(sqlite_url)) == 1, "kept for whoever looks"
+    assert len(workspaces(sqlite_url)) == 1, "kept for a look"
     assert nightlatch(sqlite_url, *words, *WRITE, cwd=tmp_path).returncode == 0
     assert (tmp_path / "out" / "a.md").exists()
 
@@ -102,7 +102,7 @@ def test_a_batch_killed_while_it_published_does_not_publish_twice(sqlite_url, tm
 
 @pytest.mark.parametrize(
     ("publish", "said"),
-    [("page.md=out.md", "every item would replace the one before it"), ("git", "items push to no branch"),
+    [("page.md=out.md", "every item would replace the one before it"), ("git", "items cannot push to a branch"),
      ("page.md", "write FROM=TO")],
 )  # fmt: skip
 def test_a_publish_that_makes_no_sense_is_refused_at_once(sqlite_url, tmp_path, publish, said):
@@ -192,7 +192,7 @@ def test_what_fails_for_good_is_set_aside_until_somebody_says_otherwise(sqlite_u
     assert acts.read_text().split() == ["1", "2", "3", "2"]
     nightlatch(sqlite_url, "batch", "--retry-failed", *words)
     assert acts.read_text().split() == ["1", "2", "3", "2", "1", "2"]
-    assert nightlatch(sqlite_url, "batch", "b", "--resolve", "done", "1").returncode == 0
+    assert nightlatch(sqlite_url, "resolve", "1", "done", "--batch", "b").returncode == 0
     last = nightlatch(sqlite_url, "batch", *words)
     assert "0 done, 2 skipped, 1 failed, 0 in doubt\n" in last.stderr
 
@@ -217,13 +217,19 @@ def test_the_summary_as_json_has_standard_output_for_itself(sqlite_url, tmp_path
     items = jsonl(tmp_path, {"id": 1, "code": 0}, {"id": 2, "code": 3}, {"id": 3, "code": 70})
     words = ("batch", "b", items, "--key", "{id}", "--json", "--", "sh", "-c", "echo hello; exit {code}")
     done = nightlatch(sqlite_url, *words)
-    told = json.loads(done.stdout)
-    assert done.returncode == told["exit_code"] == 1 and told["version"] == 1
-    assert (told["batch"], told["done"], told["failed"], told["in_doubt"], told["set_aside"]) == ("b", 1, 1, 0, 1)
-    assert [(item["key"], item["status"]) for item in told["items"]] == [("2", "failed"), ("3", "needs-attention")]
+    report = json.loads(done.stdout)
+    assert done.returncode == report["exit_code"] == 1 and report["version"] == 1
+    assert (report["batch"], report["done"], report["failed"], report["in_doubt"], report["set_aside"]) == (
+        "b",
+        1,
+        1,
+        0,
+        1,
+    )
+    assert [(item["key"], item["status"]) for item in report["items"]] == [("2", "failed"), ("3", "needs-attention")]
     assert "hello" in done.stderr
     (run,) = open_for(sqlite_url).runs()
-    assert told["run"] == run.id and run.reason == "1 done, 0 skipped, 1 failed, 0 in doubt, 1 set aside"
+    assert report["run"] == run.id and run.reason == "1 done, 0 skipped, 1 failed, 0 in doubt, 1 set aside"
 
 
 def on_a_terminal(store: str, *words: str) -> str:
@@ -248,8 +254,8 @@ def test_the_reason_of_an_item_stays_with_it_at_the_next_start(request, store, t
     work = f'[ "$0" = refused ] && exec {refuse}; kill -9 $$'
     for _ in range(2):
         done = nightlatch(url, "batch", "b", items, "--key", "{slug}", "--json", "--", "sh", "-c", work, "{slug}")
-        told = {item["key"]: (item["status"], item["reason"]) for item in json.loads(done.stdout)["items"]}
-        assert told == {
+        report = {item["key"]: (item["status"], item["reason"]) for item in json.loads(done.stdout)["items"]}
+        assert report == {
             "killed": ("in-doubt", "killed from outside"),
             "refused": ("needs-attention", "the post was refused"),
         }

@@ -45,8 +45,8 @@ def test_retry_makes_it_pending_and_says_how_it_is_started(sqlite_url):
     assert "nightlatch run a --key 'a key' -- …" in done.stdout
     assert one(sqlite_url, "a")["status"] == "pending"
     assert run(sqlite_url, "a", "true", key="a key").returncode == 0
-    told = one(sqlite_url, "a")
-    assert (told["run"], told["status"], told["attempt"]) == (found, "succeeded", 2)
+    report = one(sqlite_url, "a")
+    assert (report["run"], report["status"], report["attempt"]) == (found, "succeeded", 2)
 
 
 def test_what_succeeded_is_not_retried(sqlite_url):
@@ -61,8 +61,8 @@ def test_what_is_in_doubt_is_not_retried_before_it_is_resolved(sqlite_url, in_do
 def test_resolve_without_an_outcome_lists_the_choices_each_ready_to_type(sqlite_url, in_doubt):
     done = nightlatch(sqlite_url, "resolve", in_doubt)
     assert done.returncode == 76 and "is in-doubt: " in done.stdout
-    told = nightlatch(sqlite_url, "resolve", in_doubt, "--json")
-    assert told.returncode == 76 and json.loads(told.stdout)["outcomes"] == ["done", "failed", "again"]
+    report = nightlatch(sqlite_url, "resolve", in_doubt, "--json")
+    assert report.returncode == 76 and json.loads(report.stdout)["outcomes"] == ["done", "failed", "again"]
     for outcome in ("done", "failed", "again"):
         assert f"nightlatch resolve {in_doubt} {outcome} " in done.stdout
     assert "|" not in done.stdout
@@ -71,10 +71,10 @@ def test_resolve_without_an_outcome_lists_the_choices_each_ready_to_type(sqlite_
 
 def test_resolved_as_done_is_not_done_again_on_any_machine(sqlite_url, in_doubt):
     assert nightlatch(sqlite_url, "resolve", in_doubt, "done", env={"LOGNAME": "ann"}).returncode == 0
-    told = json.loads(nightlatch(sqlite_url, "show", in_doubt, "--json").stdout)
-    assert told["status"] == "succeeded"
-    assert told["timeline"][-1]["kind"] == "resolved"
-    assert told["timeline"][-1]["facts"]["by"].startswith("ann@")
+    report = json.loads(nightlatch(sqlite_url, "show", in_doubt, "--json").stdout)
+    assert report["status"] == "succeeded"
+    assert report["timeline"][-1]["kind"] == "resolved"
+    assert report["timeline"][-1]["facts"]["by"].startswith("ann@")
     done = stores.connect(sqlite_url).look("crawl", "k")  # what machines share; the ledger may be each one's own
     assert done and done.value == in_doubt
     again = run(sqlite_url, "crawl", "echo ran")
@@ -94,9 +94,9 @@ def test_resolved_as_failed_or_again_it_is_attempted_again(sqlite_url, in_doubt,
 def test_a_lapsed_run_is_taken_over_and_decided(sqlite_url, lapsed, outcome, status):
     done = nightlatch(sqlite_url, "resolve", lapsed, outcome)
     assert done.returncode == 0, done.stderr
-    told = json.loads(nightlatch(sqlite_url, "show", lapsed, "--json").stdout)
-    assert told["status"] == status
-    (attempt,) = told["attempts"]
+    report = json.loads(nightlatch(sqlite_url, "show", lapsed, "--json").stdout)
+    assert report["status"] == status
+    (attempt,) = report["attempts"]
     assert attempt["status"] == ("succeeded" if outcome == "done" else "lost")
     assert attempt["reason"].startswith("its holder is gone") and ("resolved as" in attempt["reason"]) == (
         outcome == "done"
@@ -124,7 +124,7 @@ def test_there_is_nothing_to_resolve_in_a_run_that_ended(sqlite_url):
     run(sqlite_url, "a", "exit 1")
     found = one(sqlite_url, "a")["run"]
     assert "nothing to resolve" in said(nightlatch(sqlite_url, "resolve", found, "done"), 64)
-    assert "none of done" in said(nightlatch(sqlite_url, "resolve", found, "maybe"), 64)
+    assert "use one of done" in said(nightlatch(sqlite_url, "resolve", found, "maybe"), 64)
 
 
 def test_what_a_command_says_of_its_failure_does_not_make_it_a_run_that_never_started(sqlite_url):

@@ -107,7 +107,7 @@ def test_a_gate_that_is_gone_for_good_is_forgotten(sqlite_url, tmp_path):
     gone.parent.mkdir()
     assert nightlatch(sqlite_url, "lock", "x", "--gate", str(gone), "--", "true").returncode == 0
     subprocess.run(["rm", "-r", str(gone.parent)], check=True)
-    (tmp_path / "gone").write_text("a file stands there now")
+    (tmp_path / "gone").write_text("now it is a file")
     refused = nightlatch(sqlite_url, "lock", "x", "--", "true")
     assert refused.returncode == 69, refused.stderr
     assert "gate forget" in refused.stderr

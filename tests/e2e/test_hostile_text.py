@@ -43,7 +43,7 @@ def poison(file: str) -> None:
 
 @pytest.fixture
 def hostile(sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """A store in which all that can be looked at was made by somebody who means harm; names to call it by."""
+    """A store in which everything that can be shown is hostile text; returns the names to show it by."""
     (tmp_path / "items").write_text("one\n")
     script = 'nightlatch progress 1/2 x; printf "$1"; exit 3'.replace("nightlatch", " ".join(map(repr, NIGHTLATCH)))
     nightlatch(sqlite_url, "run", "a", "--key", "k", "--", "sh", "-c", script, "sh", r"\033[2Jx\n")

@@ -225,8 +225,8 @@ def test_a_key_that_somebody_starts_by_hand_meanwhile_is_still_handled_once(
 ):
     monkeypatch.setenv("STORE", ledger_url)
     jobs = Jobs(tmp_path, ledger_url)
-    told = jobs.run(f"by_hand.run('a', {steps}, {words})")
-    assert told.startswith("succeeded"), told
+    report = jobs.run(f"by_hand.run('a', {steps}, {words})")
+    assert report.startswith("succeeded"), report
     opened, *notes = jobs.notes
     assert opened in ("opened 0", "opened 1")  # 1: so busy is the machine that its beginning was recorded by then
     assert notes == [*(f"double {number}" for number in range(steps)), "worked"]

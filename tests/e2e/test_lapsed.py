@@ -1,4 +1,4 @@
-"""A run whose holder is gone: it is shown so, by whoever looks, and nothing is changed by looking."""
+"""A run whose holder is gone: every view shows it, and looking changes nothing."""
 
 from __future__ import annotations
 

@@ -61,8 +61,8 @@ def test_what_a_shutdown_ended_needs_you_and_what_ctrl_c_ended_does_not(sqlite_u
     running = Running(sqlite_url, tmp_path, "agent", "--grace", "1s", "--lost", "again")
     running.process.send_signal(signum)
     running.process.communicate(timeout=60)
-    told = json.loads(nightlatch(sqlite_url, "status", "--json").stdout)
-    assert [len(told[name]) for name in ("needs_you", "done")] == [needs, 1 - needs]
+    report = json.loads(nightlatch(sqlite_url, "status", "--json").stdout)
+    assert [len(report[name]) for name in ("needs_you", "done")] == [needs, 1 - needs]
     assert run(sqlite_url, "agent", "true").returncode == 0  # the next attempt
     assert "nothing needs you" in nightlatch(sqlite_url).stdout
 
@@ -89,11 +89,11 @@ def test_bare_shows_what_needs_you_first_and_each_row_ends_in_what_to_type(sqlit
 def test_status_as_json_is_one_object(sqlite_url):
     run(sqlite_url, "broken", "exit 3")
     run(sqlite_url, "report", "true")
-    told = json.loads(nightlatch(sqlite_url, "status", "--json").stdout)
-    assert told["version"] == 1
-    assert [found["job"] for found in told["needs_you"]] == ["broken"]
-    assert [found["job"] for found in told["done"]] == ["report"]
-    assert told["running"] == told["waiting"] == []
+    report = json.loads(nightlatch(sqlite_url, "status", "--json").stdout)
+    assert report["version"] == 1
+    assert [found["job"] for found in report["needs_you"]] == ["broken"]
+    assert [found["job"] for found in report["done"]] == ["report"]
+    assert report["running"] == report["waiting"] == []
 
 
 def test_a_failure_is_not_hidden_by_many_successes_after_it(sqlite_url, monkeypatch, capsys):
@@ -135,11 +135,11 @@ def test_a_long_reason_does_not_push_the_key_away(sqlite_url):
 
 def test_runs_as_json_have_the_glossarys_words_and_exact_times(sqlite_url):
     run(sqlite_url, "a", "exit 4")
-    told = one(sqlite_url, "a")
-    assert (told["version"], told["job"], told["key"], told["status"]) == (1, "a", "k", "failed")
-    assert (told["attempt"], told["exit_code"], told["reason"]) == (1, 4, "exit code 4")
-    assert told["created"] <= told["started"] <= told["ended"]
-    assert told["token"] > 0 and told["head"].startswith("job:a:")
+    report = one(sqlite_url, "a")
+    assert (report["version"], report["job"], report["key"], report["status"]) == (1, "a", "k", "failed")
+    assert (report["attempt"], report["exit_code"], report["reason"]) == (1, 4, "exit code 4")
+    assert report["created"] <= report["started"] <= report["ended"]
+    assert report["token"] > 0 and report["head"].startswith("job:a:")
 
 
 def test_a_state_that_does_not_exist_is_64_with_those_that_do(sqlite_url):
@@ -161,13 +161,13 @@ def test_show_has_attempts_timeline_usage_progress_and_the_end_of_the_output(sql
         "  used usd=0.25 tokens=900",
     ):  # fmt: skip
         assert sentence in shown
-    told = json.loads(nightlatch(sqlite_url, "show", found["run"], "--json").stdout)
-    assert [attempt["exit_code"] for attempt in told["attempts"]] == [1, 2]
-    assert told["attempts"][0]["token"] < told["attempts"][1]["token"]
-    assert told["tail"] == ["first", "second"]
-    kinds = [entry["kind"] for entry in told["timeline"]]
+    report = json.loads(nightlatch(sqlite_url, "show", found["run"], "--json").stdout)
+    assert [attempt["exit_code"] for attempt in report["attempts"]] == [1, 2]
+    assert report["attempts"][0]["token"] < report["attempts"][1]["token"]
+    assert report["tail"] == ["first", "second"]
+    kinds = [entry["kind"] for entry in report["timeline"]]
     assert kinds == ["opened", "started", "ended", "opened-again", "started", "progress", "usage", "ended"]
-    assert told["usage"]["usd"] == 0.25
+    assert report["usage"]["usd"] == 0.25
 
 
 def test_show_has_what_was_refused(sqlite_url):
@@ -220,9 +220,33 @@ def test_a_beginning_that_several_runs_have_is_64(sqlite_url, monkeypatch):
 def test_usage_by_job_and_by_day(sqlite_url):
     for key, spend in (("1", "usd=0.5 tokens=100"), ("2", "usd=0.25 calls=2")):
         run(sqlite_url, "a", f"{TOOL} spend {spend}", key=key)
-    (told,) = map(json.loads, nightlatch(sqlite_url, "usage", "--json").stdout.splitlines())
-    assert told == {"version": 1, "job": "a", "usd": 0.75, "tokens": 100, "calls": 2, "units": 0}
+    (report,) = map(json.loads, nightlatch(sqlite_url, "usage", "--json").stdout.splitlines())
+    assert report.pop("seconds") > 0
+    assert report == {
+        "version": 1, "job": "a", "usd": 0.75, "tokens": 100, "calls": 2, "units": 0, "doubt": 0, "runs": 2, "failed": 0,
+        "items": 0, "share": 1.0,
+    }  # fmt: skip
     days = [json.loads(line) for line in nightlatch(sqlite_url, "usage", "--by", "day", "--json").stdout.splitlines()]
     assert sum(day["usd"] for day in days) == 0.75 and all(len(day["day"]) == 10 for day in days)
-    assert "0.7500" in nightlatch(sqlite_url, "usage", "--job", "a").stdout
-    assert "nothing was used" in nightlatch(sqlite_url, "usage", "--job", "b").stdout
+    assert "0.7500" in nightlatch(sqlite_url, "usage", "a").stdout
+    assert "nothing was used" in nightlatch(sqlite_url, "usage", "b").stdout
+
+
+def test_usage_by_model_and_tag_as_a_table_and_for_a_spreadsheet(sqlite_url):
+    run(sqlite_url, "a", f"{TOOL} spend usd=0.5 --model large --tag site=x && {TOOL} spend usd=1 --tag '=cmd()'")
+    shown = nightlatch(sqlite_url, "usage", "--by", "model,tag").stdout
+    assert [line.split()[:3] for line in shown.splitlines()[1:4]] == [
+        ["-", "=cmd()", "1.0000"], ["large", "site=x", "0.5000"], ["total", "1.5000", "100"],
+    ]  # fmt: skip
+    assert "ends at $" in shown
+    header, *rows = nightlatch(sqlite_url, "usage", "--by", "tag", "--csv").stdout.splitlines()
+    assert header.startswith("tag,usd,") and [row.split(",")[0] for row in rows] == ["'=cmd()", "site=x"]
+    assert "use job, day" in said(nightlatch(sqlite_url, "usage", "--by", "colour"), 64)
+    assert "or write a day" in said(nightlatch(sqlite_url, "usage", "--since", "yesterday"), 64)
+
+
+def test_usage_of_a_job_says_from_when_on_changes_are_known(sqlite_url):
+    run(sqlite_url, "a", f"{TOOL} spend usd=0.5")
+    assert "1 runs that succeeded" in nightlatch(sqlite_url, "usage", "a", "--changes").stdout
+    assert "nothing to accept" in said(nightlatch(sqlite_url, "usage", "a", "--usual"), 64)
+    assert "are about one job" in said(nightlatch(sqlite_url, "usage", "--changes"), 64)

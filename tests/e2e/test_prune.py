@@ -49,9 +49,11 @@ def test_old_runs_go_with_output_and_workspace_and_the_journal_is_whole(nights):
     assert keys(nights) == {"old", "failed", "today"}
     said = nightlatch(nights, "prune", "--json")
     assert said.returncode == 0, said.stderr
-    told = json.loads(said.stdout)
-    assert {**dry, "dry_run": False} == told, "a dry run says what is done then"
-    assert (len(told["runs"]), len(told["outputs"]), len(told["workspaces"])) == (2, 2, 1) and told["entries"] > 4
+    report = json.loads(said.stdout)
+    assert {**dry, "dry_run": False} == report, "a dry run says what is done then"
+    assert (len(report["runs"]), len(report["outputs"]), len(report["workspaces"])) == (2, 2, 1) and report[
+        "entries"
+    ] > 4
     assert keys(nights) == {"today"}
     assert len(list((folder(nights) / "runs").iterdir())) == 1 and not list((folder(nights) / "workspaces").iterdir())
     whole(nights)
@@ -124,11 +126,11 @@ def test_output_of_runs_that_another_machine_pruned_goes_too(nights):
         place = folder(nights) / "runs" / run
         for path in (*place.iterdir(), place):
             os.utime(path, (0, time.time() - 100 * 86400))
-    told = json.loads(nightlatch(nights, "prune", "--json").stdout)
-    assert {os.path.basename(path) for path in told["outputs"]} == set(gone) and not told["runs"]
+    report = json.loads(nightlatch(nights, "prune", "--json").stdout)
+    assert {os.path.basename(path) for path in report["outputs"]} == set(gone) and not report["runs"]
 
 
-# It gives whoever has the log open more time than the moment that is enough for a process which does not wait for us.
+# It gives a process that has the log open more time than one needs that does not wait for us.
 PATIENT = "from nightlatch.runtime.supervisor.afterwards import pruning; pruning._WRITING = 3\nfrom nightlatch.cli.main import main; main()"
 
 

@@ -70,12 +70,12 @@ def everything(store: str, folder: Path, site: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert (place / "out.html").read_text() == "page\n" and (folder / "www" / "index").read_text() == "index\n"
     assert "NIGHTLATCH_STORE" not in (folder / "hook").read_text(), "its hooks need no password"
-    told = json.loads((place / "said").read_text())
-    assert (told["gate"], told["lease"]) == (f"file://{identity.machine()}{place}/out.html", "job")
+    report = json.loads((place / "said").read_text())
+    assert (report["gate"], report["lease"]) == (f"file://{identity.machine()}{place}/out.html", "job")
     assert git(site, "rev-parse", "origin/main") == git(site, "rev-parse", "HEAD"), "as after a push by git"
     message = git(folder / "remote.git", "log", "-1", "--format=%B", "main")
     run = open_for(store).find("job", "k")
-    assert run and f"Nightlatch-Run: {run.id}" in message and f"Nightlatch-Token: {told['token']}" in message
+    assert run and f"Nightlatch-Run: {run.id}" in message and f"Nightlatch-Token: {report['token']}" in message
     entries = journal(store, "publishing", "published")
     assert [entry["kind"] for entry in entries] == ["publishing", "published"] * 3
     assert {entry["by"] for entry in entries} == {"command"}
@@ -130,7 +130,7 @@ def test_a_mistyped_target_is_not_in_the_way_of_the_next_run(any_store, tmp_path
     assert done.stdout.split() == ["69", "0"], done.stderr
     assert "could not be sealed" in done.stderr and "is it the right target?" in done.stderr
     assert run(any_store, tmp_path, "true", key="l").returncode == 0, "it would have to seal the mistyped one first"
-    # One that was in use stays on the list, whoever fails to write to it then.
+    # One that was in use stays on the list, even if a later write to it fails.
     broken = "rm -rf .page.nightlatch; touch .page.nightlatch; me publish x page"
     failed = run(any_store, tmp_path, broken, key="m")
     assert failed.returncode == 69 and "is it the right target?" not in failed.stderr, failed.stderr

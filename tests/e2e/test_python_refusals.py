@@ -54,7 +54,7 @@ def test_a_bound_that_is_not_understood_is_refused_where_it_is_written(bounds, h
 
 @pytest.mark.parametrize(
     ("key", "hint"),
-    [("", "key is empty"), ("{", "cannot be made"), (lambda: None, "is None: return a text"), (5, "pass a string")],
+    [("", "key is empty"), ("{", "cannot be made"), (lambda: None, "is None: return a string"), (5, "pass a string")],
 )
 def test_a_key_that_cannot_be_made_starts_nothing(key, hint):
     with pytest.raises(UsageError, match=hint):

@@ -35,8 +35,8 @@ def test_an_effect_by_its_key(sqlite_url, word, done):
 
 def test_an_effect_in_a_scope_of_its_own(sqlite_url):
     doubtful_effect(sqlite_url, "k", "--scope", "mails")
-    told = json.loads(nightlatch(sqlite_url, "resolve", "k", "done", "--json").stdout)
-    assert (told["version"], told["scope"], told["key"], told["status"]) == (1, "mails", "k", "done")
+    report = json.loads(nightlatch(sqlite_url, "resolve", "k", "done", "--json").stdout)
+    assert (report["version"], report["scope"], report["key"], report["status"]) == (1, "mails", "k", "done")
 
 
 def test_an_item_by_its_key(sqlite_url, tmp_path):
@@ -101,9 +101,9 @@ def test_the_first_screen_shows_what_waits_until_somebody_decides(sqlite_url, tm
     assert effect.split()[0] == "in-doubt" and effect.endswith("nightlatch resolve invoice/7")
     (items,) = [line for line in shown if "2 items" in line]
     assert items.split()[:2] == ["needs-attention", "posts"] and items.endswith("nightlatch resolve a --batch posts")
-    told = json.loads(nightlatch(sqlite_url, "status", "--json").stdout)
-    assert [(one["key"], one["status"]) for one in told["effects"]] == [("invoice/7", "in-doubt")]
-    assert [(one["batch"], one["items"], one["reason"]) for one in told["items"]] == [("posts", 2, "exit code 70")]
+    report = json.loads(nightlatch(sqlite_url, "status", "--json").stdout)
+    assert [(one["key"], one["status"]) for one in report["effects"]] == [("invoice/7", "in-doubt")]
+    assert [(one["batch"], one["items"], one["reason"]) for one in report["items"]] == [("posts", 2, "exit code 70")]
     assert "as a: exit code 70" in items
     for key in ("invoice/7", "a", "b"):
         assert nightlatch(sqlite_url, "resolve", key, "done").returncode == 0
@@ -131,13 +131,13 @@ def test_once_as_json(sqlite_url):
         done = nightlatch(sqlite_url, "once", key, "--not-done", "7", "--json", "--", *command)
         return done.returncode, json.loads(done.stdout)
 
-    code, told = once("k", "echo", "posted")
-    assert (code, told["version"], told["status"], told["result"]) == (0, 1, "done", "posted\n")
+    code, report = once("k", "echo", "posted")
+    assert (code, report["version"], report["status"], report["result"]) == (0, 1, "done", "posted\n")
     assert once("k", "echo", "posted")[1]["status"] == "skipped"
     assert once("l", "sh", "-c", "exit 7")[1]["status"] == "failed"
-    code, told = once("m", "sh", "-c", "exit 5")
-    assert (code, told["status"], told["exit_code"]) == (76, "in-doubt", 76)
-    assert "nightlatch resolve m done" in str(told["reason"])
+    code, report = once("m", "sh", "-c", "exit 5")
+    assert (code, report["status"], report["exit_code"]) == (76, "in-doubt", 76)
+    assert "nightlatch resolve m done" in str(report["reason"])
 
 
 def test_retry_names_the_command_that_goes_on_with_a_batch(sqlite_url, tmp_path):

@@ -1,4 +1,4 @@
-"""`nightlatch run`, as somebody who starts an agent at 2 a.m. and goes to bed."""
+"""`nightlatch run`, as for an agent that starts at 2 a.m. while everybody sleeps."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ def test_kept_output_is_bounded(sqlite_url):
 def test_a_verdict_tells_a_childs_75_from_ours(sqlite_url, tmp_path):
     path = tmp_path / "verdict"
     assert run_job(sqlite_url, "--verdict", str(path), "--", "sh", "-c", "exit 75").returncode == 75
-    told = json.loads(path.read_text())
-    assert (told["status"], told["exit_code"], told["version"]) == ("failed", 75, 1)
+    report = json.loads(path.read_text())
+    assert (report["status"], report["exit_code"], report["version"]) == ("failed", 75, 1)
 
 
 def test_the_stores_url_is_not_the_commands_business(sqlite_url):

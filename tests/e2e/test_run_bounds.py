@@ -132,7 +132,7 @@ def test_an_agent_whose_result_says_is_error_has_failed_whatever_its_exit_code(s
         (["--env", "NIGHTLATCH_GRANT=x"], "another name"),
         (["--slot", "0 0 2 * * *"], "write five"),
         (["--timeout", "5"], "ambiguous"),
-        (["--lost", "perhaps"], "none of again, doubt"),
+        (["--lost", "perhaps"], "use one of again, doubt"),
     ],
 )
 def test_bad_bounds_are_refused_with_what_to_add(sqlite_url, words, hint):

@@ -58,7 +58,7 @@ me run nested -- true
 
 
 def tool(folder: Path) -> dict[str, str]:
-    """`me` on the PATH: called by a Python program, which closes whatever descriptors it was not told of."""
+    """`me` on the PATH: called by a Python program, which closes all descriptors that it was not given."""
     script = folder / "bin" / "me"
     script.parent.mkdir()
     call = "import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:]))"
@@ -106,9 +106,9 @@ def test_in_a_run_no_environment_has_the_password_and_the_socket_does_not_tell_i
     assert named.password not in done.stdout
     once = f"env; {TOOL} once post -- env"
     words = ("--pass-store", "--", "sh", "-c", once)
-    told = nightlatch(named.store, *named.option, "run", "other", *words, cwd=tmp_path, env=named.env)
-    assert told.returncode == 0 and "NIGHTLATCH_IDEMPOTENCY_KEY" in told.stdout, told.stderr
-    assert named.password not in told.stdout
+    ran = nightlatch(named.store, *named.option, "run", "other", *words, cwd=tmp_path, env=named.env)
+    assert ran.returncode == 0 and "NIGHTLATCH_IDEMPOTENCY_KEY" in ran.stdout, ran.stderr
+    assert named.password not in ran.stdout
     refused = nightlatch(
         named.store, *named.option, "run", "third", "--", "sh", "-c", once, cwd=tmp_path, env=named.env
     )

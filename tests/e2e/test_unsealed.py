@@ -1,4 +1,4 @@
-"""A gate that cannot be sealed: nothing is begun, it is tried again, and in the end a person is told what to type."""
+"""A gate that cannot be sealed: nothing is begun, it is tried again, and in the end a message says what to type."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Place:
         return hasty(self.store, *self.words(key), pause=pause)
 
     def block(self) -> None:
-        """The folder of the page is no folder any more."""
+        """The folder of the page is no longer a folder."""
         self.target.parent.rename(self.target.parent.with_suffix(".away"))
         self.target.parent.touch()
 
@@ -106,8 +106,8 @@ def test_an_attempt_that_was_left_behind_is_shown_as_lapsed_with_what_stands_in_
     assert place.run("k").returncode == 69
     run = open_for(place.store).find("job", "k")
     assert run
-    told = json.loads(nightlatch(place.store, "show", run.id, "--json").stdout)
-    assert told["status"] == "lapsed" and any(entry["kind"] == "unsealed" for entry in told["timeline"])
+    report = json.loads(nightlatch(place.store, "show", run.id, "--json").stdout)
+    assert report["status"] == "lapsed" and any(entry["kind"] == "unsealed" for entry in report["timeline"])
     place.mend()
     assert place.run("k").returncode == 0
 
@@ -129,7 +129,7 @@ def test_a_mistyped_target_is_not_in_the_way_of_the_right_one(any_store, tmp_pat
     waits = open_for(any_store).find("job", "k")
     assert waits and nightlatch(any_store, "retry", waits.id).returncode == 0
     assert run("k", right).returncode == 0 and right.exists()
-    # A target that was in use is remembered, whoever fails to name it: there an old holder may still want to write.
+    # A target that was in use is remembered even if nobody names it: an old holder may still want to write there.
     right.parent.rename(tmp_path / "away")
     right.parent.touch()
     blocked = run("l", wrong)

@@ -28,7 +28,7 @@ class Elsewhere:
     def __init__(self, *, goes_on: bool = False) -> None:
         self.goes_on = goes_on
         self.ends_under: tuple[Store, str] | None = None  # a lease that nobody else may have before this is over
-        self.told: list[object] = []
+        self.received: list[object] = []
         self.tenures: list[Tenure] = []
         self.environment: dict[str, str] = {}
 
@@ -53,23 +53,23 @@ class Elsewhere:
             word = os.read(self.reading_end, 1)
         except BlockingIOError:
             return None
-        return Started(pid=0) if word == b"s" else Ended(why=str(self.told[0]))
+        return Started(pid=0) if word == b"s" else Ended(why=str(self.received[0]))
 
     def keep(self, tenure: Tenure) -> None:
         self.tenures.append(tenure)
 
     def pass_on(self, signum: int) -> None:
-        self.told.append(signum)
+        self.received.append(signum)
 
     def ask_to_end(self, why: str, grace: float, signum: int) -> None:
-        self.told.append(why)
+        self.received.append(why)
         os.write(self.writing_end, b"e")
 
     def used(self, printed: bytes) -> dict[str, float]:
         return {"usd": 1.0}
 
     def end(self) -> None:
-        self.told.append("end")
+        self.received.append("end")
         if self.ends_under:
             with pytest.raises(Busy):
                 Lease(*self.ends_under, ttl=60.0, wait=0.0)
@@ -98,7 +98,7 @@ def test_work_that_is_no_command_is_kept_asked_to_end_and_ended_before_its_lease
         work.ends_under = store, "agent"
     supervision.close()
     assert isinstance(ended, Ended) and ended.why == warden.SIGNALLED
-    assert work.told == [warden.SIGNALLED, "end"] and supervision.end_signal == signal.SIGTERM
+    assert work.received == [warden.SIGNALLED, "end"] and supervision.end_signal == signal.SIGTERM
     Lease(store, "agent", ttl=60.0, wait=0.0).release()
     store.close()
 
@@ -119,7 +119,7 @@ def test_work_whose_lease_was_taken_is_asked_to_end_at_once(sqlite_url: str) -> 
         supervision.hold(store, "agent", ttl=1.0, wait=0.0)
         supervision.start(supervision.environment())
         store.evict("agent")
-        until(lambda: work.told)
+        until(lambda: work.received)
     supervision.close()
-    assert work.told[0] == warden.LOST and supervision.lost
+    assert work.received[0] == warden.LOST and supervision.lost
     store.close()

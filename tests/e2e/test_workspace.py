@@ -25,8 +25,8 @@ def test_a_scratch_workspace_is_empty_private_and_where_the_command_runs(sqlite_
     command = f'pwd > {shown}; echo "$NIGHTLATCH_WORKSPACE" >> {shown}; ls -A >> {shown}; stat -c %a . >> {shown}'
     ran = run(sqlite_url, "--workspace", "scratch", command=command)
     assert ran.returncode == 0, ran.stderr
-    place, told, mode = shown.read_text().split()
-    assert place == told and mode == "700"
+    place, named, mode = shown.read_text().split()
+    assert place == named and mode == "700"
 
 
 def test_it_is_removed_after_success(sqlite_url):

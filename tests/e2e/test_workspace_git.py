@@ -65,7 +65,7 @@ def test_commits_are_pushed_with_trailers(sqlite_url, remote, checkout, monkeypa
     for trailer in ("Nightlatch-Job: job", "Nightlatch-Run: ", "Nightlatch-Token: "):
         assert trailer in message
     assert git(remote, "rev-list", "--count", "main") == "2"
-    assert git(remote, "log", "-1", "--format=%an", "main") == "Ann", "who commits here commits there"
+    assert git(remote, "log", "-1", "--format=%an", "main") == "Ann", "the author here is the author there"
 
 
 def test_what_was_left_uncommitted_is_committed_and_pushed(sqlite_url, remote, checkout):

@@ -17,7 +17,7 @@ from nightlatch.system.process import start_of
 from tests.support.programs import until
 
 
-@pytest.fixture(params=["told by the kernel", "signed"], autouse=True)
+@pytest.fixture(params=["known from the kernel", "signed"], autouse=True)
 def known(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "signed":  # as on macOS, and where /proc/locks names other devices than stat does
         monkeypatch.setattr(filelock, "_lines", lambda _: [])
@@ -99,7 +99,7 @@ def test_a_waiter_that_is_interrupted_leaves_nothing_behind(tmp_path: Path, way:
     finally:
         signal.signal(signal.SIGALRM, before)
     first.release()
-    until(lambda: _thread._count() <= threads)  # whoever waited has had its turn; others may have ended meanwhile
+    until(lambda: _thread._count() <= threads)  # the waiters have had their turns; others may have ended meanwhile
     assert first.acquire(0)
     first.release()
     assert not done

@@ -113,7 +113,7 @@ def test_a_holder_stopped_before_its_write_is_refused_after_the_takeover(
 def test_a_gate_that_the_new_holder_has_not_touched_refuses_the_old_one(
     target: Target, holders: Any, sqlite_url: str
 ) -> None:
-    """It was registered under the lease; whoever acquires seals it before any work."""
+    """It was registered under the lease, so every later holder seals it before any work."""
     old = holders(target, "old", "stopped")
     until_stopped(old.pid)
     with nightlatch.lease("job", wait="60s", store=sqlite_url):
@@ -155,7 +155,7 @@ def test_a_store_restored_from_before_a_grant_stops_at_the_mark_until_a_person_r
     for _ in range(3):
         with pytest.raises(Forgotten, match=f"lease raise job --above {forgotten.token}"):
             nightlatch.lease("job", store=restored).acquire()
-        # The evidence stays, also for who comes later with a higher token.
+        # The evidence stays, also for a later holder with a higher token.
         assert target.gate().standing()["job"].mark == forgotten
     restored.raise_token("job", forgotten.token)
     with nightlatch.lease("job", store=restored) as lease:

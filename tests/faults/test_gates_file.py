@@ -133,7 +133,7 @@ def test_writers_of_an_object_are_killed_at_random_points_and_nothing_is_torn_st
 
 
 def test_a_write_to_an_object_whose_reply_is_lost_has_happened_once(endpoint):
-    """The client asks again by itself, and is told that it was overtaken: by itself."""
+    """The client repeats the request by itself, and finds that it was overtaken: by itself."""
     with s3.lossy(endpoint) as (lossy, lost):
         gate = gates.Object(f"s3://bucket/{identity.new_id()}?endpoint={lossy}")
         gate.seal(mark(1), "me")
@@ -190,7 +190,7 @@ os._exit(0)
 
 @pytest.mark.parametrize("by", ["lease", "lock", "lease acquire"])
 def test_a_gate_that_the_new_holder_does_not_know_of_is_sealed_for_it(by, tmp_path, sqlite_url, writers):
-    """It was registered under the lease; whoever acquires seals it before any work."""
+    """It was registered under the lease, so every later holder seals it before any work."""
     path = tmp_path / "out"
     old = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(path)], env=programs.environment(sqlite_url), text=True, process_group=0
@@ -229,7 +229,7 @@ def test_with_no_seal_an_acknowledged_update_is_lost_and_with_it_the_late_one_is
         write(gate, new, str(read + 1).encode())
         return acknowledged + 1, int(target.read() or b"")
 
-    assert trial(mark(1), mark(2), sealing=False) == (2, 1), "two were told it is done, one is there"
+    assert trial(mark(1), mark(2), sealing=False) == (2, 1), "two were acknowledged, one is there"
     assert trial(mark(3), mark(4), sealing=True) == (1, 1)
 
 
@@ -249,7 +249,7 @@ def test_a_token_is_raised_above_an_adopted_mark_and_every_gate_is_sealed_again(
 
 
 def test_a_holder_that_is_overtaken_while_it_seals_has_lost_its_lease(tmp_path, sqlite_url):
-    """It finds a newer mark there; that is no sign of a store that has forgotten anything."""
+    """It finds a newer mark there; that does not mean that the store has forgotten anything."""
 
     class Slow(gates.File):
         def seal(self, *given):

@@ -218,7 +218,7 @@ def test_with_no_seal_an_acknowledged_update_is_lost_and_with_it_the_late_one_is
         target.write(new, str(read + 1))
         return acknowledged + 1, int(target.read()[0])
 
-    assert trial(mark(1), mark(2), sealing=False) == (2, 1), "two were told it is done, one is there"
+    assert trial(mark(1), mark(2), sealing=False) == (2, 1), "two were acknowledged, one is there"
     assert trial(mark(3), mark(4), sealing=True) == (1, 1)
 
 

@@ -82,8 +82,8 @@ def test_with_lost_again_the_other_machine_goes_on(
     record = b.remote.connect().read("posts")
     assert record and record.begun == (), "what has ended is not listed"
     monkeypatch.setenv("XDG_STATE_HOME", b.env["XDG_STATE_HOME"])
-    told = [entry.kind for entry in open_for(b.remote.store_url).job_entries("posts")]
-    assert told == ["opened", "begun-elsewhere", "ended"], "whoever reads the job's chain hears of it"
+    entries = [entry.kind for entry in open_for(b.remote.store_url).job_entries("posts")]
+    assert entries == ["opened", "begun-elsewhere", "ended"], "the job's chain shows it"
 
 
 @pytest.mark.parametrize("resolving", ["a", "b"])
@@ -115,7 +115,7 @@ def test_every_machine_shows_it_until_a_person_resolves_it_on_one_of_them(
     assert posted(a) == before + (outcome != "done"), "done by nobody again, or by one of them"
 
 
-# A person who has looked, and then waits for the lease: what they saw is in `run`.
+# A person has looked, and then waits for the lease: what they saw is in `run`.
 LATE = """
 import sys
 from nightlatch.cli.reading import open_reader

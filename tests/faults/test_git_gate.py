@@ -1,4 +1,4 @@
-"""The git gate, with holders that are paused, late or cut off, and with people who push too."""
+"""The git gate, with holders that are paused, late or cut off, and with other users that push too."""
 
 from __future__ import annotations
 

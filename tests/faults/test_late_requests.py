@@ -1,4 +1,4 @@
-"""A client is gone, and its request still stands in the server's queue: what a probe does not see may still come."""
+"""A client is gone, and its request is still in the server's queue: what a probe does not see may still happen."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from nightlatch.core.model import Holder
 from nightlatch.errors import RunEnded, StaleToken
 from nightlatch.ledger.ledger import Ledger
 from nightlatch.ledger.records import RunRow
-from nightlatch.ledger.writer import Writer
+from nightlatch.ledger.writer import Verb, Writer
 from tests.support.programs import until
 
 ME = Holder(incarnation="i", user="ann", host="here")
@@ -44,7 +44,7 @@ def wait(pid: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def told(reading: int) -> int:
+def last_reported(reading: int) -> int:
     """How many acknowledgements came through the pipe before its writer was gone."""
     content = b""
     while more := os.read(reading, 65536):
@@ -95,7 +95,7 @@ def test_kill_9_loses_nothing_that_was_acknowledged(ledger_url):
         time.sleep(chance.random() * 0.02)
         os.kill(pid, signal.SIGKILL)
         assert wait(pid) == -signal.SIGKILL
-        acknowledged[key] = told(reading) + before
+        acknowledged[key] = last_reported(reading) + before
 
     book = ledger.open_for(ledger_url)
     for key, run in run_of.items():
@@ -114,9 +114,7 @@ def _write_for_ever(url: str, run: str, pipe: int) -> int:
     writer = ledger.open_for(url).seal(run, token=1, grant="killed", holder=ME)
     number = 0
     while True:
-        with writer.together():  # an entry and what it used: both or neither
-            writer.event("said", number=number)
-            writer.usage(calls=1)
+        writer.take(Verb("said", {"number": number}), writer.used({"calls": 1}))  # both or neither
         os.write(pipe, struct.pack("i", number))
         number += 1
 
@@ -231,10 +229,10 @@ def test_verbs_of_many_threads_go_to_the_disk_together(ledger_url):
     writer = book.seal(book.open_run("job", "k").id, token=1, grant="g", holder=ME)
     threads = [threading.Thread(target=writer.usage, kwargs={"calls": 1}) for _ in range(40)]
     before = commits(book, writer)
-    with writer._turns.alone():  # somebody else's commit is under way
+    with writer._commits.alone():  # somebody else's commit is under way
         for thread in threads:
             thread.start()
-        until(lambda: len(writer._turns._queue) == len(threads))
+        until(lambda: len(writer._commits._queue) == len(threads))
     for thread in threads:
         thread.join()
     assert commits(book, writer) == before + 1
@@ -244,24 +242,13 @@ def test_verbs_of_many_threads_go_to_the_disk_together(ledger_url):
     assert commits(book, writer) == before + 3
 
 
-def test_verbs_of_a_loop_go_to_the_disk_together(ledger_url):
+def test_verbs_of_one_call_go_to_the_disk_together(ledger_url):
     book = ledger.open_for(ledger_url)
     writer = book.seal(book.open_run("job", "k").id, token=1, grant="g", holder=ME)
     before = commits(book, writer)
-    with writer.together():
-        for number in range(40):
-            writer.event("said", number=number)
-        assert commits(book, writer) == before
+    writer.take(*(Verb("said", {"number": number}) for number in range(41)))
     assert commits(book, writer) == before + 1
-    with pytest.raises(ZeroDivisionError):
-        _failing_loop(writer)
     assert [entry.facts["number"] for entry in list(book.entries(writer.run.id))[2:]] == list(map(str, range(41)))
-
-
-def _failing_loop(writer: Writer) -> None:
-    with writer.together():
-        writer.event("said", number=40)
-        writer.event("said", number=1 // 0)
 
 
 def commits(book: Ledger, writer: Writer) -> int:

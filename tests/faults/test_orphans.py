@@ -37,7 +37,7 @@ class Victim:
         self.mark = f"VICTIM-{os.urandom(8).hex()}"
         self.ready = folder / self.mark
         command = ("--", "sh", "-c", RUNAWAY, "sh", str(self.ready))
-        # Not a pipe: who is left behind would hold it open.
+        # Not a pipe: a process that is left behind would hold it open.
         self.said = (folder / f"{self.mark}.said").open("w+")
         self.process = start(
             store, "lock", "job", *options, *command, env={"VICTIM": self.mark}, stdout=self.said, stderr=self.said
@@ -130,7 +130,7 @@ def test_a_command_that_ignores_term_is_killed_when_the_grace_is_over(sqlite_url
     victim = Victim(sqlite_url, tmp_path)
     until(victim.ready.exists)
     victim.process.terminate()
-    victim.process.terminate()  # who asks twice does not want to wait for the grace
+    victim.process.terminate()  # a second signal skips the grace period
     said = victim.ended()
     assert victim.process.returncode in (137, 143), said
     assert not victim.survivors()
@@ -199,8 +199,8 @@ def test_a_process_that_cannot_be_proven_gone_at_the_ttl_is_named(machine, kind)
         assert machine.next_holder(escaped, "--wait", "50s").stdout == "beside it\n"
         shown = machine.nightlatch("lease", "show", "job").stdout
         assert f"pid {escaped.command} (" in shown
-        told = json.loads(machine.nightlatch("lease", "show", "job", "--json").stdout)
-        assert any(f"pid {escaped.command} (" in each for each in told["unproven"])
+        report = json.loads(machine.nightlatch("lease", "show", "job", "--json").stdout)
+        assert any(f"pid {escaped.command} (" in each for each in report["unproven"])
     finally:
         os.kill(escaped.command, signal.SIGKILL)
 

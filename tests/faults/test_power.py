@@ -14,6 +14,7 @@ from nightlatch.core.model import Holder
 from nightlatch.database.sqlite import SqliteDatabase
 from nightlatch.errors import StoreUnreachable
 from nightlatch.ledger.items import ITEM
+from nightlatch.ledger.writer import Verb
 from nightlatch.system import durable
 from tests.support.programs import python
 
@@ -64,9 +65,7 @@ def test_what_the_ledger_acknowledged_is_there_after_the_power_failed(disk, sqli
     assert ledger.open_for(disk.url()).usage()[0].usd == 0.5
     writer.record("steps", [(ITEM, [("job", "d", "k", "done", 1, run.id, 1, 0, "", "", 0)])], done="k")
     assert list(ledger.open_for(disk.url()).items.digests("job", "done")) == ["d"]
-    with writer.together():
-        writer.event("one")
-        writer.event("two")
+    writer.take(Verb("one", {}), Verb("two", {}))
     assert [entry.kind for entry in ledger.open_for(disk.url()).entries(run.id)][-2:] == ["one", "two"]
     ended = writer.finish("succeeded", exit_code=0)
     assert ledger.open_for(disk.url()).run(run.id) == ended
@@ -92,7 +91,7 @@ def test_nothing_is_flushed_where_nothing_was_written(disk, sqlite_url):
 
 
 def test_a_checkpoint_between_a_commit_and_its_flush_loses_nothing(disk, sqlite_url):
-    """The log begins anew then: what was committed stands in the database, flushed by the checkpoint."""
+    """The log starts again then: what was committed is in the database, flushed by the checkpoint."""
     book, other = ledger.open_for(sqlite_url), ledger.open_for(sqlite_url)
     run = book.open_run("job", "k", command="true", host="here")
     writer = book.seal(run.id, token=1, grant="g", holder=ME)
@@ -127,7 +126,7 @@ def test_a_log_that_could_not_be_flushed_is_not_trusted_again(sqlite_url, monkey
 
 
 def test_others_write_while_one_flushes(sqlite_url, monkeypatch):
-    """The lock that writers queue for is free by then: a slow disk holds up nobody but who asked for it."""
+    """The lock that writers queue for is free by then: a slow disk delays only the writer that waits for it."""
     book, other = ledger.open_for(sqlite_url), ledger.open_for(sqlite_url)
     flush, seen = durable.flush, []
 
@@ -173,18 +172,18 @@ from nightlatch.core.model import Holder
 me = Holder(incarnation="i", user="ann", host="here")
 store = connect()
 store.acquire("parent", "p", me, 30.0)
-go, told = os.pipe(), os.pipe()
+go, replied = os.pipe(), os.pipe()
 if not os.fork():
     store.acquire("child", "c", me, 30.0)
-    os.write(told[1], b"x")
+    os.write(replied[1], b"x")
     os.read(go[0], 1)
     store.acquire("child-again", "c", me, 30.0)
-    os.write(told[1], b"y")
+    os.write(replied[1], b"y")
     os._exit(0)
-assert os.read(told[0], 1) == b"x"
+assert os.read(replied[0], 1) == b"x"
 store.close()  # as the last one, it would take SQLite's log with it
 os.write(go[1], b"x")
-assert os.read(told[0], 1) == b"y"
+assert os.read(replied[0], 1) == b"y"
 os.wait()
 print(*sorted(record.name for record in connect().records()))
 """

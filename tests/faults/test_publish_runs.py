@@ -150,7 +150,7 @@ def test_killed_while_the_push_lands_the_next_start_adopts_it(place, hook, befor
     place.judge("k")
 
 
-# At the remote, once: a push of the branch is met by a script. (What stands in the workspace's own hooks is not run.)
+# At the remote, once: a push of the branch is met by a script. (The workspace's own hooks are not run.)
 MEETING = """#!/bin/sh
 while read -r old new ref; do [ "$ref" = refs/heads/main ] && branch=1; done
 [ -n "$branch" ] && [ ! -e {folder}/met ] || exit 0

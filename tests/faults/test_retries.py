@@ -70,7 +70,7 @@ def test_between_two_tries_a_run_waits_for_its_due_time_and_holds_nothing(any_st
     assert (second.returncode, waits.attempts()) == (75, ["1"]), second.stderr
     assert f"nightlatch retry {run.id}" in second.stderr
     waits.killed()
-    assert waits.again().returncode == 75, "not due, whoever is to make it"
+    assert waits.again().returncode == 75, "not due, on any machine"
 
 
 def test_a_killed_supervisor_loses_no_retry(ledger_url: str, tmp_path: Path) -> None:
@@ -85,8 +85,8 @@ def test_a_killed_supervisor_loses_no_retry(ledger_url: str, tmp_path: Path) -> 
 
 def test_after_a_killed_supervisor_retry_makes_it_due_at_once(any_store: str, tmp_path: Path) -> None:
     waits = Between(any_store, tmp_path).killed()
-    told = nightlatch(any_store, "retry", waits.run().id)
-    assert told.returncode == 0 and "nightlatch run job --key k -- …" in told.stdout, told.stderr
+    report = nightlatch(any_store, "retry", waits.run().id)
+    assert report.returncode == 0 and "nightlatch run job --key k -- …" in report.stdout, report.stderr
     done = waits.again()
     assert (done.returncode, waits.attempts()) == (0, ["1", "2"]), done.stderr
 
@@ -101,8 +101,8 @@ def test_a_living_supervisor_makes_the_try_that_a_person_asks_for(sqlite_url: st
 
 def test_cancel_between_two_tries_ends_the_run(any_store: str, tmp_path: Path) -> None:
     waits = Between(any_store, tmp_path)
-    told = nightlatch(any_store, "cancel", waits.run().id, env={"LOGNAME": "ann"})
-    assert told.returncode == 0 and "is cancelled" in told.stdout, told.stderr
+    report = nightlatch(any_store, "cancel", waits.run().id, env={"LOGNAME": "ann"})
+    assert report.returncode == 0 and "is cancelled" in report.stdout, report.stderr
     code, said = waits.ended()
     assert (code, waits.attempts()) == (120, ["1"]), said
     assert json.loads(waits.verdict.read_text())["status"] == "cancelled"

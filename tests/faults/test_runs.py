@@ -120,8 +120,8 @@ def test_a_run_is_cancelled_through_the_ledger(sqlite_url, tmp_path):
     first = Running(sqlite_url, tmp_path)
     open_for(sqlite_url).request_cancel(first.run, "ann@laptop")
     assert first.process.wait(60) == 120
-    told = json.loads(first.verdict.read_text())
-    assert (told["status"], told["reason"]) == ("cancelled", "cancelled by ann@laptop")
+    report = json.loads(first.verdict.read_text())
+    assert (report["status"], report["reason"]) == ("cancelled", "cancelled by ann@laptop")
 
 
 # What is spent is acknowledged when `spend` returns.
@@ -158,11 +158,11 @@ def test_killed_anywhere_a_run_ends_and_nothing_acknowledged_is_lost(sqlite_url,
         ends[run.status] = ends.get(run.status, 0) + 1
         if run.status == statuses.SUCCEEDED:
             assert second.returncode == 0, second.stderr
-            assert (folder / "ran").exists(), "it is told to be done, and was not"
+            assert (folder / "ran").exists(), "it is reported as done, and was not"
         else:
             assert (run.status, second.returncode, lost) == (statuses.IN_DOUBT, 76, "doubt"), second.stderr
         if first.returncode == 0:
-            assert "status=skipped" in second.stderr, "what was told to be done is done again"
+            assert "status=skipped" in second.stderr, "what was reported as done is done again"
         acknowledged = folder / "acknowledged"
         assert run.usage.calls >= (acknowledged.read_text().count("x") if acknowledged.exists() else 0)
         assert not carrying(mark)

@@ -138,7 +138,7 @@ tokens = []
 while time.monotonic() < end:
     with nightlatch.lease(name, wait="60s") as lease:
         tokens.append(lease.token)
-print(*tokens)  # told at the end: a full pipe would hold up all but the one that is read first
+print(*tokens)  # printed at the end: a full pipe would hold up all but the one that is read first
 """
 
 SECONDS = float(os.environ.get("NIGHTLATCH_SECONDS", "10")) / 2

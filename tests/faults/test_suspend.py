@@ -29,7 +29,7 @@ class Machine:
         self.started: list[subprocess.Popen[str]] = []
 
     def start(self, *options: str, work: str = "exec sleep 600") -> subprocess.Popen[str]:
-        """A run that writes its page, says who it is, and goes on with `work`."""
+        """A run that writes its page, prints its pid, and continues with `work`."""
         script = f'echo $NIGHTLATCH_ATTEMPT > page; echo $$ > "$1.part"; mv "$1.part" "$1"; {work}'
         publish = ("--workspace", "scratch", "--publish", f"page={self.target}", "--grace", "1s")
         words = (
@@ -53,7 +53,7 @@ class Machine:
         return self.started[-1]
 
     def working(self) -> int:
-        """The pid of the command that has said who it is."""
+        """The pid that the command has printed."""
         until((self.folder / "said").exists)
         pid = int((self.folder / "said").read_text())
         (self.folder / "said").unlink()
@@ -123,7 +123,7 @@ def test_a_nap_shorter_than_all_its_bounds_is_no_matter(machine):
 
 @pytest.mark.parametrize("work", ["exec sleep 600", "exit 0"], ids=["at work", "about to publish"])
 def test_overtaken_in_its_sleep_it_writes_nothing_and_its_verdict_is_not_recorded(machine, work):
-    """Who took over has published and recorded; the sleeper's command is gone, and so is its right to either."""
+    """The new holder has published and recorded; the sleeper's command is gone, and so is its right to either."""
     gate = f"until [ -e {machine.go} ]; do sleep 0.05; done; {work}"
     running = machine.start("--timeout", "1h", "--ttl", "60s", work=gate)
     command = machine.working()

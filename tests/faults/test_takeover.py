@@ -1,4 +1,4 @@
-"""Who takes a lease from whom, and when: the holder is killed, stopped, half dead."""
+"""When a lease is taken over: its holder is killed, stopped, half dead."""
 
 from __future__ import annotations
 

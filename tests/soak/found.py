@@ -35,8 +35,8 @@ class Found:
 
     @staticmethod
     def load(path: Path) -> Found:
-        told = json.loads(path.read_text())
-        return Found(**{**told, "faults": Counter(told["faults"]), "notes": Counter(told["notes"])})
+        report = json.loads(path.read_text())
+        return Found(**{**report, "faults": Counter(report["faults"]), "notes": Counter(report["notes"])})
 
 
 def crashes(files: Iterable[Path]) -> list[str]:

@@ -62,7 +62,7 @@ class Weather:
                 if KINDS[kind] in self._in_use():
                     self._log.note(kind, seconds)
                     self.faults[kind] += self._strike(kind, seconds)
-        except BaseException as error:  # noqa: BLE001 - whoever started this looks at it
+        except BaseException as error:  # noqa: BLE001 - the starter looks at it
             self.trouble = error
 
     def _strike(self, kind: str, seconds: float) -> bool:

@@ -1,4 +1,4 @@
-"""Who may do what with a file."""
+"""The permissions of a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A branch behind a git gate, its holders, and somebody else who pushes to it."""
+"""A branch behind a git gate, its holders, and another user that pushes to it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Site:
         return set(git(self.remote, "ls-tree", "--name-only", "main").split())
 
     def honest_push(self, name: str, content: bytes = b"theirs\n") -> None:
-        """Somebody else, who knows nothing of gates."""
+        """Another user, without the gate."""
         git(self.theirs, "fetch", "--quiet", "origin")
         git(self.theirs, "reset", "--quiet", "--hard", "origin/main")
         commit(self.theirs, name, content)

@@ -133,7 +133,7 @@ def _started(argv: list[str], store: str, **more: Any) -> subprocess.Popen[str]:
 
 
 class Held:
-    """A `nightlatch lock` in the middle of its command, which has said who it is."""
+    """A `nightlatch lock` in the middle of its command, which has printed its pid."""
 
     COMMAND = 'echo "$$ $NIGHTLATCH_TOKEN $NIGHTLATCH_GRANT" > "$1.part"; mv "$1.part" "$1"; exec sleep 600'
 

@@ -1,4 +1,4 @@
-"""Programs that stop in the middle, and go on when they are told to."""
+"""Programs that stop in the middle, and continue on request."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def go_on(stopped: subprocess.Popen[str]) -> int:
 
 
 def sealed_after_a_look(seal: Callable[[], object], slow: subprocess.Popen[str]) -> None:
-    """Seal while `slow` is in the lock: whoever waits has had the time to look at it, and lets it come to its end."""
+    """Seal while `slow` is in the lock: the waiting seal has had time to look at it, and lets it finish."""
     sealing = threading.Thread(target=seal)
     sealing.start()
     time.sleep(filelock.LOOK_AFTER + 1)

@@ -1,4 +1,4 @@
-"""The command line on a machine whose clocks are ahead by what stands in a file, shared by all its processes."""
+"""The command line on a machine whose clocks are ahead by the seconds in a file, which all its processes share."""
 
 from __future__ import annotations
 

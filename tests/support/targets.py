@@ -28,7 +28,7 @@ class Target:
         return gates.open(self.url)
 
     def read(self) -> str | None:
-        """What stands there now."""
+        """The target's content now."""
         if self.kind in ("sqlite", "postgres"):
             with closing(sql_target.connect(self.gate())) as connection:
                 rows = connection.execute("SELECT body FROM article").fetchall()

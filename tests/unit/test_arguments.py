@@ -38,7 +38,7 @@ def test_what_is_not_given_has_its_default():
         (["x", "--ttl"], "needs a value"),
         (["x", "--above", "many"], "not a whole number"),
         (["x", "--force=yes"], "takes no value"),
-        (["x", "--grade", "middling"], "none of low, high"),
+        (["x", "--grade", "middling"], "use one of low, high"),
         (["x", "--tt", "5s"], "unknown option --tt"),
     ],
 )

@@ -186,7 +186,7 @@ def test_what_is_pruned_during_an_audit_is_not_missed(book, monkeypatch):
 
 @pytest.mark.parametrize("text", ["", "x", "job:job:3", "job:job:x:" + "0" * 64, "0" * 63, "job:" + "0" * 64])
 def test_what_is_no_head_is_refused(book, text):
-    with pytest.raises(UsageError, match="no head"):
+    with pytest.raises(UsageError, match="not a head"):
         book.verify([text])
 
 

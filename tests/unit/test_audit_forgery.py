@@ -1,4 +1,4 @@
-"""Somebody with the ledger's file in hand, who recomputes chains: heads kept from log lines find what was done.
+"""An owner of the ledger's file recomputes its chains: heads kept from log lines find what was done.
 
 The attacker's tools are SQL and the hash; nothing of the ledger's own verbs. On both databases.
 """
@@ -23,7 +23,7 @@ DAY = 86400.0
 
 
 def log_line(run: RunRow, at: float | None = None) -> str:
-    """As it stands in runs.log, which is kept elsewhere."""
+    """As in runs.log, which is kept elsewhere."""
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at or clock.wall()))
     return f"ts={stamp} job={run.job} run={run.id} status={run.status} head={run.anchor}"
 

@@ -50,8 +50,8 @@ def mistakes(text: str) -> list[str]:
     with pytest.raises(BadConfig) as found:
         read(text)
     assert found.value.exit_code == 78
-    told = str(found.value).splitlines()
-    return told if len(told) == 1 else told[1:]
+    lines = str(found.value).splitlines()
+    return lines if len(lines) == 1 else lines[1:]
 
 
 # ── which file counts ──
@@ -290,8 +290,8 @@ agent = "claude"
 """
 
 
-def test_all_mistakes_are_told_at_once_with_line_nearest_name_and_example() -> None:
-    told = mistakes(WRONG)
+def test_all_mistakes_are_listed_at_once_with_line_nearest_name_and_example() -> None:
+    found = mistakes(WRONG)
     wanted = [
         (1, 'Example: store = "git+origin"'),
         (2, "did you mean timezone?"),
@@ -311,8 +311,8 @@ def test_all_mistakes_are_told_at_once_with_line_nearest_name_and_example() -> N
         (34, "has no command"),
         (35, "agent is reserved"),
     ]
-    assert [line.split(": ")[0] for line in told] == [f"nightlatch.toml:{line}" for line, _ in wanted]
-    for line, (_, what) in zip(told, wanted, strict=True):
+    assert [line.split(": ")[0] for line in found] == [f"nightlatch.toml:{line}" for line, _ in wanted]
+    for line, (_, what) in zip(found, wanted, strict=True):
         assert what.lower() in line.lower(), line
 
 

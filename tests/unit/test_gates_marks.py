@@ -1,4 +1,4 @@
-"""The marks beside a file: where they stand, who may enter, what they remember of whom they refused."""
+"""The marks beside a file: where they are, which holders they admit, and which refusals they remember."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def test_a_rollback_and_a_seal_whose_replies_are_lost_happen_once(url, monkeypat
 
 
 def test_a_refusal_that_answers_our_own_repetition_is_no_refusal(url, monkeypatch):
-    """The client sent it twice, since the first reply was lost: the second one is told 412."""
+    """The client sent it twice, since the first reply was lost: the second one gets 412."""
     gate = gates.Object(url)
     gate.seal(mark(1), "me")
     swap = gate._bucket.swap

@@ -121,8 +121,8 @@ def test_what_a_script_wrote_is_not_called_rolled_back(sqlite_target):
         connection.execute("INSERT INTO article VALUES ('late', 1)")
 
     sqlite_target.gate().seal(MARK, "me")
-    told = pytest.raises(UsageError, match="rolled back, but for what a script wrote")
-    with closing(sqlite_target.connect()) as connection, told:
+    refused = pytest.raises(UsageError, match="rolled back, but for what a script wrote")
+    with closing(sqlite_target.connect()) as connection, refused:
         insert(sqlite_target, connection, then=script)
     assert "of the script" in sqlite_target.read() and "late" not in sqlite_target.read()
 

@@ -1,4 +1,4 @@
-"""Items: how they are named, how they get into a command, and when going on is no use."""
+"""Items: their names, how they get into a command, and when continuing is useless."""
 
 from __future__ import annotations
 
@@ -181,9 +181,9 @@ def test_a_line_that_cannot_be_read_is_named(tmp_path: Path, line, said):
 )  # fmt: skip
 def test_a_file_that_is_no_text_is_refused_as_a_whole(tmp_path: Path, content, said, format):
     (tmp_path / "items").write_bytes(content)
-    with pytest.raises(UsageError, match=said) as told:
+    with pytest.raises(UsageError, match=said) as error:
         ItemReader(str(tmp_path / "items"), format, "{a}")
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ EVERY: dict[str, Any] = {
     "env": {"A": "b=c", "B": ""}, "cwd": "there", "workspace": "git:/srv/site.git#main", "publish": ["git", "a=b"],
     "input": ["one", "two\udc80"], "lost": "again", "keep_awake": True, "retries": 2, "backoff": "1s", "again": True,
     "new": True, "pass_store": True, "schedule": ["0 2 * * *", "every 45m"], "overlap": "queue", "catch_up": "none",
-    "late": "2h", "jitter": "5m", "hosts": ["air", "mini"], "tags": {"site": "example.org"}, "env_file": ".env",
+    "late": "2h", "jitter": "5m", "hosts": ["air", "mini"], "tags": {"site": "example.org"}, "version": ["claude", "--version"], "env_file": ".env",
 }  # fmt: skip
 IN_CODE = [field for field, row in options.rows(Job).items() if CALL in row.where]
 
@@ -60,7 +60,7 @@ def test_what_another_version_has_packed_is_refused_and_not_half_read():
 
 def test_what_only_a_schedule_needs_is_valid_in_the_file_alone():
     only = [field for field, row in options.rows(Job).items() if row.where == (FILE,)]
-    assert only == ["schedule", "overlap", "catch_up", "late", "jitter", "hosts", "tags", "env_file"]
+    assert only == ["schedule", "overlap", "catch_up", "late", "jitter", "hosts", "tags", "version", "env_file"]
     assert [field for field in IN_CODE if FILE not in options.rows(Job)[field].where] == ["key", "slot", "again", "new"]
     with pytest.raises(BadOption, match="two runs of a job would write at once"):
         job(overlap="allow")
@@ -83,7 +83,7 @@ def test_python_and_the_command_line_take_every_option_of_the_table(field):
     written = [as_flag(field)] if row.flag else [f"{as_flag(field)}={word}" for word in words]
     parser = Parser("run", "")
     parser.add_options(run_command.OPTIONS.values())
-    given: dict[str, Any] = parser.parse_args(written).given(run_command.OPTIONS)
+    given: dict[str, Any] = parser.parse_args(written).present(run_command.OPTIONS)
     assert given.keys() == {field}
     assert job(where=RUN, **given) == job(**{field: value})
 
@@ -166,7 +166,7 @@ def test_a_definition_is_the_same_for_every_start_and_on_every_machine():
 
 def test_a_definition_changes_with_what_the_job_is():
     fields = [field for field, row in options.rows(Job).items() if row.defines]
-    assert set(EVERY) - set(fields) == {"key", "again", "new", "jitter", "hosts", "tags"}
+    assert set(EVERY) - set(fields) == {"key", "again", "new", "jitter", "hosts", "tags", "version"}
     found = {definition(job(**{field: EVERY[field]})) for field in fields}
     assert len(found | {definition(job()), definition(job(FUNCTION))}) == len(fields) + 2
 

@@ -128,8 +128,8 @@ def test_one_that_a_person_ended_before_ours_was_written_stays_so(ledger_url):
 
 
 def test_an_end_waits_for_the_jobs_chain_with_no_run_in_its_hands(postgres_url):
-    """As a person's verb takes the chain and then a run: who took them the other way round would be in its way, and it
-    in theirs, until the server looks for such (1 s)."""
+    """A person's command locks the chain and then a run. Locked the other way round, each would wait for the other
+    until the server detects the deadlock (1 s)."""
     holder = identity.holder(pid=0)
     book, person, looking = (open_for(postgres_url) for _ in range(3))
     around = book.seal(book.open_run("queue", "a").id, token=1, grant="1" * 32, holder=holder).run
@@ -201,7 +201,7 @@ def test_a_step_in_doubt_keeps_nothing_from_ending(ledger_url, monkeypatch):
 
 
 def test_steps_need_the_run_around_too(ledger_url):
-    """Sealed by the next holder, who has not come to what is inside: nothing of the old one is recorded there."""
+    """The next holder has sealed the outer run and not yet the nested ones: nothing of the old one is recorded there."""
     book, holder = open_for(ledger_url), identity.holder(pid=0)
     around = book.open_run("queue", "a")
     old = book.nested_runs(book.seal(around.id, token=1, grant="1" * 32, holder=holder).run)

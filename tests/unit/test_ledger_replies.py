@@ -78,7 +78,7 @@ def test_a_verb_that_did_not_happen_says_so_and_the_next_one_does(book, monkeypa
 
 
 def test_a_commit_that_landed_late_is_caught_up_with(book, monkeypatch):
-    """The server had it in its queue: whoever looked found nothing, and then it happened."""
+    """The server had it in its queue: a look found nothing, and then it happened."""
     writer, database = begun(book), book._tables.database
     real, late = database.guarded, []
 

@@ -1,4 +1,4 @@
-"""What an attempt writes to its run, entries and usage, and who may. On both databases."""
+"""What an attempt writes to its run, entries and usage, and which attempt may. On both databases."""
 
 from __future__ import annotations
 
@@ -8,17 +8,11 @@ import pytest
 
 from nightlatch.database.guarded import Table
 from nightlatch.errors import RunEnded, StaleToken, StoreUnreachable, UsageError
-from nightlatch.ledger.writer import Writer
+from nightlatch.ledger.writer import Verb
 from tests.support.ledgers import ME, OTHER, begun
 
 STEP = Table("usage", dict.fromkeys(["run", "job"], "TEXT") | dict.fromkeys(
     ["seq", "at", "usd", "tokens", "calls", "units"], "BIGINT"))  # fmt: skip
-
-
-def _together(writer: Writer) -> None:
-    with writer.together():
-        writer.event("one")
-        writer.event("two")
 
 
 VERBS = {
@@ -27,7 +21,7 @@ VERBS = {
     "usage": lambda writer: writer.usage(usd=1),
     "record": lambda writer: writer.record("said", [(STEP, [(writer.run.id, "job", 77, 1, 1, 1, 1, 1)])]),
     "finish": lambda writer: writer.finish("succeeded"),
-    "together": _together,
+    "take": lambda writer: writer.take(Verb("one", {}), Verb("two", {})),
 }
 
 

@@ -176,9 +176,13 @@ def test_usage_by_job_and_by_day(reader, book):
     writer = begun(book)
     writer.usage(usd=0.5, tokens=100)
     writer.usage(usd=0.25)
-    by_job, by_day = usage_report.report(reader), usage_report.report(reader, by_day=True)
-    assert by_job.facts() == [{"version": 1, "job": "job", "usd": 0.75, "tokens": 100, "calls": 0, "units": 0}]
-    assert sum(row.usd for row in by_day.rows) == 0.75 and all(len(str(fact["day"])) == 10 for fact in by_day.facts())
+    by_job, by_day = usage_report.report(reader), usage_report.report(reader, ("day", "job"))
+    assert {name: by_job.facts()[0][name] for name in ("version", "job", "usd", "tokens", "runs", "share")} == {
+        "version": 1, "job": "job", "usd": 0.75, "tokens": 100, "runs": 0, "share": 1.0,
+    }  # fmt: skip
+    assert sum(row.amounts.usd for row in by_day.rows) == 0.75 and all(
+        len(str(fact["day"])) == 10 for fact in by_day.facts()
+    )
     assert usage_report.report(reader, job="another").rows == ()
 
 
@@ -220,7 +224,7 @@ LOOKS = [
     lambda reader, run: overview(reader, None),
     lambda reader, run: recent(reader, limit=10),
     details,
-    lambda reader, run: usage_report.report(reader, by_day=True),
+    lambda reader, run: usage_report.report(reader, ("day", "job")),
     lambda reader, run: (lease_views.every(reader.store), lease_views.lease(reader.store, run.job)),
     lambda reader, run: open_decisions.named(reader, "k"),
 ]

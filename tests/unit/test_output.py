@@ -62,6 +62,6 @@ def test_output_that_cannot_be_kept_is_shown_all_the_same(tmp_path: Path, capfd:
     for said in (b"one\n", b"two\n"):
         os.write(into, said)
         assert stream.pump()
-    told = capfd.readouterr()
-    assert told.out == "one\ntwo\n"
-    assert told.err.count("not all of the output can be kept: No space left") == 1
+    shown = capfd.readouterr()
+    assert shown.out == "one\ntwo\n"
+    assert shown.err.count("not all of the output can be kept: No space left") == 1

@@ -49,9 +49,9 @@ def test_one_that_this_side_does_not_know_is_an_error_with_its_exit_code():
 def test_a_grant_is_not_told():
     known = KnownGrants(grants=frozenset({"secret-1"}), floor=0)
     record = replace(RECORD, grant="secret-2", known=known)
-    told = json.dumps(refusal(errors.Busy("held", record)))
-    assert "secret" not in told
-    arrived = raised(json.loads(told))
+    reply = json.dumps(refusal(errors.Busy("held", record)))
+    assert "secret" not in reply
+    arrived = raised(json.loads(reply))
     assert isinstance(arrived, errors.Busy) and arrived.record and arrived.record.holder == HOLDER
 
 

@@ -26,7 +26,7 @@ SET_FORWARD = {
 
 
 def slots(expression: str, name: str, changed: datetime.datetime) -> list[int]:
-    """The slots of two days around the change, as somebody finds them who looks every five minutes."""
+    """The slots of two days around the change, as found by looking every five minutes."""
     found: list[int] = []
     begin = changed - datetime.timedelta(hours=26)
     for minute in range(0, 52 * 60, 5):

@@ -54,7 +54,7 @@ NIGHTS = [
 
 @pytest.mark.parametrize(("seen", "sentence", "reasons", "tone"), NIGHTS)
 def test_a_night_in_a_sentence(seen, sentence, reasons, tone):
-    assert verdict.night(seen) == verdict.Verdict(sentence=sentence, reasons=reasons, tone=tone)
+    assert verdict.night(seen) == verdict.Headline(sentence=sentence, reasons=reasons, tone=tone)
 
 
 def test_a_night_in_short():

@@ -1,4 +1,4 @@
-"""Arguments of commands, declared as argparse has them, parsed in a tenth of its time.
+"""Arguments of commands, declared as with argparse, parsed in a tenth of the time.
 
 Importing argparse takes longer than taking a lease. What is here: options anywhere before `--`, with
 `--name VALUE` or `--name=VALUE`, positional words, a help text, and one clear line for what is wrong.
@@ -33,8 +33,8 @@ class Namespace:
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"there is no argument {name!r}")
 
-    def given(self, names: Iterable[str]) -> dict[str, object]:
-        """Of these options those that stand on the command line."""
+    def present(self, names: Iterable[str]) -> dict[str, object]:
+        """Those of these options that are on the command line."""
         found = {name: self.__dict__[name] for name in names}
         return {name: value for name, value in found.items() if not (value is None or value is False or value == [])}
 
@@ -66,8 +66,8 @@ class _Argument:
         self.empty, self.hidden = empty or self.positional, hidden
 
     def read(self, text: str) -> object:
-        if not text and not self.empty:  # "$STORE" that nobody has set is not the wish for the default store
-            raise UsageError(f"{self.name} is empty: give it a value, or leave it away")
+        if not text and not self.empty:  # an unset "$STORE" does not mean the default store
+            raise UsageError(f"{self.name} is empty: give it a value, or omit it")
         if self.choices and text not in self.choices:
             name = self.metavar if self.positional else self.name
             raise UsageError(f"{name} {text!r} is not known: use one of {', '.join(self.choices)}")
@@ -98,7 +98,7 @@ class Parser:
         self._arguments.append(_Argument(name, **how))
 
     def add_options(self, rows: Iterable[Option]) -> None:
-        """Those of the table in core/job.py. Which of them are given, `Namespace.given` says."""
+        """Options of the table in core/job.py. `Namespace.present` returns those that were used."""
         from ..core.options import as_flag  # not for `lock`, which has none of them
 
         for row in rows:
@@ -112,7 +112,7 @@ class Parser:
         try:
             return self._parse(argv)
         except UsageError as error:
-            raise UsageError(f"{error}. `{self.prog} --help` shows how it is used") from None
+            raise UsageError(f"{error}. See `{self.prog} --help`") from None
 
     def _parse(self, argv: list[str]) -> Namespace:
         options = {argument.name: argument for argument in self._arguments if not argument.positional}
@@ -167,8 +167,8 @@ class Parser:
             if missing:
                 raise UsageError(f"{argument.metavar} is missing")
         if words:
-            hint = "; a command goes behind --" if " -- CMD" in self.usage else ""
-            raise UsageError(f"{words[0]!r} is one word too many{hint}")
+            hint = "; put the command after --" if " -- CMD" in self.usage else ""
+            raise UsageError(f"unexpected argument {words[0]!r}{hint}")
 
     def help(self) -> str:
         shown = [(argument.shown, argument.help) for argument in self._arguments if not argument.hidden]
@@ -185,11 +185,11 @@ class Parser:
 
 
 def split_command(argv: list[str]) -> tuple[list[str], list[str]]:
-    """Our own arguments, and the command behind `--`, which is never looked into."""
+    """Our own arguments, and the command after `--`, which is never parsed."""
     if "--" in argv:
         at = argv.index("--")
         if argv[at + 1 : at + 2] == [""]:
-            raise UsageError("the command behind -- is empty: its first word names a program")
+            raise UsageError("the command after -- is empty: its first word must name a program")
         return argv[:at], argv[at + 1 :]
     return argv, []
 

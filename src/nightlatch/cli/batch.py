@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from ..core import effects, options
+from ..core import options
 from ..core.batch import Batch
 from ..core.model import check_name
 from ..core.options import BATCH
@@ -26,16 +26,16 @@ Run a command for each item, and only for those that are unfinished: an xargs th
 
 ITEMS is a file of JSON lines (.jsonl), CSV (.csv; names in its first line) or plain lines, or - for standard
 input (read to its end first). In CMD, {field} becomes the item's field and {} the item as a whole; each word
-stays one word, and no shell looks at it unless --shell is given. The item also comes as JSON on standard input
+stays one word, and no shell sees it without --shell. The item also comes as JSON on standard input
 and in NIGHTLATCH_ITEM, its key in NIGHTLATCH_KEY, and NIGHTLATCH_IDEMPOTENCY_KEY is for an API that knows one.
 
 An item is known by its key in the scope of NAME. Exit code 0 is done, and done for good: whatever the order,
 also when items were added or removed. Any other end is failed, and tried again by --retries and by the next
-start; but codes 64 to 78 without 69 and 75 say that trying is in vain (`nightlatch fail` picks one): such an
-item is set aside until --retry-failed or `nightlatch resolve KEY again --batch NAME`. An item whose command
-exits 76, as `nightlatch once` does, is in doubt: asked again by the next start. Items that were killed from
+start; but codes 64 to 78 without 69 and 75 mean that the failure is permanent (`nightlatch fail` picks one):
+such an item is set aside until --retry-failed or `nightlatch resolve KEY again --batch NAME`. An item whose command
+exits 76, as `nightlatch once` does, is in doubt: the next start runs its command again. Items that were killed from
 outside (SIGKILL), alone or with the whole batch, follow --lost: doubt (they wait for `nightlatch resolve`) or
-again. A key that stands there twice is done once. When most of the last ten items failed in the same way,
+again. A key that occurs twice is done once. When most of the last ten items failed in the same way,
 the batch pauses, unless --max-failures says how many may.
 
 With --publish an item runs in a fresh folder, and is done when its result has landed, through a gate: after a
@@ -51,7 +51,7 @@ _EXAMPLES = """\
       --budget usd/item=0.2,usd=10 --meter output -- claude -p --output-format json 'Write page.md about {title}'
   nightlatch batch posts posts.jsonl --key '{site}/{slug}' --dry-run -- ./write-post {slug}
   nightlatch resolve example.org/hello again --batch posts
-  nightlatch batch posts --resolve again              # every item that is in doubt or set aside"""
+  nightlatch resolve --all again --batch posts        # every item that is in doubt or set aside"""
 
 
 def main(argv: list[str]) -> int:
@@ -62,35 +62,26 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "name", metavar="NAME", help="the batch; what is done is known under it, and one start at a time"
     )
-    parser.add_argument(
-        "items",
-        metavar="ITEMS",
-        nargs="?",
-        help="a file, or -; with --resolve: the key of an item, or nothing for all that wait",
-    )
+    parser.add_argument("items", metavar="ITEMS", help="a file, or - for standard input")
     parser.add_options(OPTIONS.values())
     parser.add_argument("-j", metavar="N", type=int, help="as --jobs")
     parser.add_argument("--dry-run", action="store_true", help="show what would be done; claim and start nothing")
-    parser.add_argument("--resolve", metavar="OUTCOME", choices=list(effects.RESOLUTIONS),
-                        help="done, failed or again: what becomes of items in doubt or set aside")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print summary or plan as JSON; what items print on stderr")
     args = parser.parse_args(ours)
     check_name(args.name)
-    if args.resolve:
-        return _resolve(args, command)
     batch = _batch(args, command, argv)
     if args.dry_run:
         return _show(batch, args.store, args.json)
     from ..runtime.supervisor.batches.batch import run
 
-    told, summary = run(batch, store=args.store or store_of_run())
-    print(told.line(), file=sys.stderr)
+    verdict, summary = run(batch, store=args.store or store_of_run())
+    print(verdict.line(), file=sys.stderr)
     if args.json:
         from .json_out import print_json
 
-        print_json({"version": 1, "batch": batch.name, "run": told.run, "status": told.status} | summary
-                   | {"exit_code": told.exit_code})  # fmt: skip
-    return told.exit_code
+        print_json({"version": 1, "batch": batch.name, "run": verdict.run, "status": verdict.status} | summary
+                   | {"exit_code": verdict.exit_code})  # fmt: skip
+    return verdict.exit_code
 
 
 def _batch(args: Namespace, command: list[str], argv: list[str]) -> Batch:
@@ -106,14 +97,14 @@ def _batch(args: Namespace, command: list[str], argv: list[str]) -> Batch:
     if not command:
         raise UsageError(f"no command given: nightlatch batch {args.name} ITEMS -- CMD …")
     store = args.store or ""
-    given = args.given(OPTIONS) | ({} if args.j is None else {"jobs": args.j})
+    values = args.present(OPTIONS) | ({} if args.j is None else {"jobs": args.j})
     batch = Batch(
         name=args.name,
         items=args.items,
         command=command,
         json=args.json,
         continued_by=f"nightlatch batch {shlex.join(word.replace(store, without_password(store)) for word in argv)}",
-        **options.read(Batch, given, BATCH, options.as_flag),
+        **options.read(Batch, values, BATCH, options.as_flag),
     ).check()
     if batch.items == "-" or Path(batch.items).is_fifo():
         _keep(batch.items)
@@ -125,8 +116,8 @@ def _batch(args: Namespace, command: list[str], argv: list[str]) -> Batch:
 
 
 def _keep(items: str) -> None:
-    """Of standard input, or of a pipe as in <(seq 9): into a file without a name that becomes standard input. The
-    driver reads it in its own time, and twice."""
+    """Copy standard input, or a pipe such as <(seq 9), to an unnamed file that becomes standard input: the driver reads
+    it at its own pace, and twice."""
     import shutil
     import tempfile
 
@@ -155,7 +146,7 @@ def _show(batch: Batch, store: str | None, as_json: bool) -> int:
     try:
         seen = known(open_reader(store).ledger, batch)
     except NoStore:
-        seen = {}  # nothing was ever done, and to say so makes no store
+        seen = {}  # nothing was ever done; a dry run makes no store
     selection = Selection(reader, seen)
     command, workspaces, count = (
         CommandTemplate(batch.command, shell=batch.shell),
@@ -178,20 +169,10 @@ def _show(batch: Batch, store: str | None, as_json: bool) -> int:
     for bad in selection.bad:
         print(f"nightlatch: {bad}", file=sys.stderr)
     for double in selection.doubles:
-        print(f"nightlatch: line {double.line}: {double.key} stands there more than once", file=sys.stderr)
+        print(f"nightlatch: line {double.line}: {double.key} occurs more than once", file=sys.stderr)
     print(
         f"{count} to do, {selection.skipped} done, {len(selection.in_doubt)} in doubt, {selection.doubled} doubled, "
         f"{len(selection.bad)} unreadable" + (f", {len(selection.aside)} set aside" if selection.aside else ""),
         file=sys.stderr if as_json else sys.stdout,
     )
     return 1 if selection.bad else 0
-
-
-def _resolve(args: Namespace, command: list[str]) -> int:
-    from ..runtime.supervisor.batches.batch import resolve
-
-    if command:
-        raise UsageError("--resolve runs no command: leave away what stands behind --")
-    for key in resolve(args.name, args.items or "", args.resolve, store=args.store or store_of_run()):
-        print(f"{key}: {args.resolve}")
-    return 0

@@ -27,7 +27,7 @@ _OF_EVERY_START = ("key", "slot", "ttl", "wait", "grace", "env", "cwd", "keep_aw
 
 
 def configured(file: str, name: str, given: Mapping[str, object]) -> Job:
-    """The job of that name in a file, with the flags that were given before what the file says."""
+    """The job of that name in a file, with the command line's flags over the file's settings."""
     job = load(file).job(name)
     if isinstance(job.target, Each) and (other := [field for field in given if field not in _OF_EVERY_START]):
         raise BadOption(

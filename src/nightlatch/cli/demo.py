@@ -26,20 +26,20 @@ another takes over and writes, the first one thaws and writes too. Once with a l
 stale write lands; once through a gate, where it is refused. Then a holder is killed with kill -9, and
 its orphans are gone before the next one gets the lease.
 
-Uses a store of its own in a temporary folder and leaves nothing behind."""
+Uses a temporary store and leaves nothing behind."""
 
 # What both workers do. The lease is checked right before the write, as careful people do.
 _WORKER = """
 import sys, nightlatch
 from nightlatch import gates
-who, path, how = sys.argv[1:]
+worker, path, how = sys.argv[1:]
 gate = gates.File(path)
 with nightlatch.lease("report-" + how, ttl="2s", wait="30s", gates=[gate] if how == "gate" else []) as lease:
     lease.check()
     mark = lease.mark
     print(lease.token, flush=True)
     sys.stdin.readline()          # Ann is frozen here, between her check and her write
-    text = f"report by {who}\\n".encode()
+    text = f"report by {worker}\\n".encode()
     if how == "gate":
         gate.write(mark, text)
     else:
@@ -79,10 +79,10 @@ def _frozen(folder: str, how: str) -> dict[str, str]:
     _go_on(ben)
     _say(f"  her lease runs out; Ben takes over (token {ben_token}) and writes: {_content(path)!r}")
     ann.send_signal(signal.SIGCONT)
-    said = _go_on(ann)
-    refused = "StaleToken" in said
+    output = _go_on(ann)
+    refused = "StaleToken" in output
     if refused:
-        reason = said.strip().rpartition("StaleToken: ")[2].replace(f"{folder}/", "")
+        reason = output.strip().rpartition("StaleToken: ")[2].replace(f"{folder}/", "")
         _say("  Ann thaws and writes too:")
         _say(textwrap.indent(textwrap.fill(reason, 110), "    "))
     else:
@@ -98,11 +98,16 @@ def _frozen(folder: str, how: str) -> dict[str, str]:
 
 def _killed(folder: str) -> bool:
     """A holder killed with a minute left on its lease: is it followed at once, and is nothing left of it?"""
-    said = os.path.join(folder, "said")
+    pid = os.path.join(folder, "pid")
     _say("\nAnd kill -9, with 60 seconds left on the lease:")
-    ann = _lock("--", "sh", "-c", f'(setsid sleep 3600 &); echo "$$" > {said}.part; mv {said}.part {said}; sleep 3600')
-    _until(lambda: os.path.exists(said))
-    command = int(_content(said))
+    ann = _lock(
+        "--",
+        "sh",
+        "-c",
+        f'(setsid sleep 3600 &); echo "$$" > {pid}.part; mv {pid}.part {pid}; sleep 3600',
+    )
+    _until(lambda: os.path.exists(pid))
+    command = int(_content(pid))
     began = process.start_of(command) or 0
     ann.kill()
     ann.wait()
@@ -125,9 +130,9 @@ def _table(alone: dict[str, str], gated: dict[str, str]) -> None:
         _say("  " + "".join(f"{cell:<22}" for cell in row).rstrip())
 
 
-def _worker(who: str, path: str, how: str) -> subprocess.Popen[str]:
+def _worker(name: str, path: str, how: str) -> subprocess.Popen[str]:
     return _start(
-        [sys.executable, "-c", _WORKER, who, path, how],
+        [sys.executable, "-c", _WORKER, name, path, how],
         text=True,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -136,7 +141,7 @@ def _worker(who: str, path: str, how: str) -> subprocess.Popen[str]:
 
 
 def _start(words: list[str], **more: Any) -> subprocess.Popen[Any]:
-    """In a process group of its own: when a group has lost its shell and one process in it is stopped, the kernel hangs
+    """In a separate process group: when a group has lost its shell and one process in it is stopped, the kernel hangs
     up on all of them."""
     _started.append(subprocess.Popen(words, process_group=0, **more))
     return _started[-1]

@@ -32,7 +32,7 @@ Each finding is one line; what is not well says what to do.
 writes to this store and to each TARGET, another takes over and writes, the first one thaws and writes too, and must
 be refused. Then a holder is killed with kill -9, and its processes must be gone before the next one gets the lease.
 It says what was refused, how long each takeover took, and by what this machine can prove that processes are gone.
-It uses names and places of its own beside yours (a file or folder .nightlatch-prove-…, a table, a branch, an object)
+It uses separate names and places beside yours (a file or folder .nightlatch-prove-…, a table, a branch, an object)
 and removes them, also when it is interrupted. TARGET: a file, a folder/, sqlite:///FILE#NAME, postgresql://…#NAME,
 git+URL#BRANCH, s3://bucket/key."""
 

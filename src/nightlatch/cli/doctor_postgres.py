@@ -109,5 +109,5 @@ def _pooler(database: PostgresDatabase) -> Finding:
     finally:
         wire.close()
     if direct:
-        return "ok", "pooler", "none in between: waiters are told of a release at once", ""
-    return "ok", "pooler", f"one stands in between: waiters look every {database.poll_every * 1000:.0f} ms", ""
+        return "ok", "pooler", "none: waiters hear of a release at once", ""
+    return "ok", "pooler", f"there is one: waiters poll every {database.poll_every * 1000:.0f} ms", ""

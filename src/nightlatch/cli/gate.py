@@ -26,7 +26,7 @@ _PURPOSE = """\
 Look at what keeps stale holders from a write target: a path on this machine, a URL, or the gate of a
 database (postgresql://user@host/database#articles, sqlite:////path/to/file#articles).
 
-show      the marks that stand there, what was refused, and which tables have triggers
+show      the marks at the target, what was refused, and which tables have triggers
 adopt     make the marks of another store this store's, when this store replaces it for good. Holders of
           the other store are refused from then on; see first that none of them still works
 forget    take the gate off the list that every holder of --lease NAME seals, when it is gone for good: one
@@ -35,7 +35,7 @@ install   put triggers on tables of a database: SQL that comes without the newes
           there, from psql and the sqlite3 shell too
 remove    take them off again: from the --table named, else from all. The marks stay
 install-hook  TARGET is a bare git repository: a push to --branch B that does not bring its fence along is
-          refused there, whoever sends it. Optional: `nightlatch push` needs no hook"""
+          refused there, from every client. Optional: `nightlatch push` needs no hook"""
 
 _EXAMPLES = """\
   nightlatch gate show /srv/www/report.html
@@ -92,7 +92,7 @@ def _forget(args: Namespace) -> int:
     gate_url = args.target if "://" in args.target else at(args.target).url
     if not url.connect(args.store or store_of_run()).unregister(args.lease, gate_url):
         raise UsageError(f"{gate_url} is not registered under {args.lease}; the error that names it shows its URL")
-    print(f"{printable(gate_url)} is sealed no longer by holders of {args.lease}")
+    print(f"{printable(gate_url)} is no longer sealed by holders of {args.lease}")
     return 0
 
 
@@ -134,7 +134,7 @@ def _remove(gate: Sql, tables: list[str]) -> int:
 def _inspectable(target: str) -> Inspectable:
     gate = at(target)
     if not hasattr(gate, "standing"):
-        raise UsageError(f"{target} is a gate that cannot be looked into from here")
+        raise UsageError(f"{target} is a gate that cannot be inspected from here")
     return cast("Inspectable", gate)
 
 
@@ -145,19 +145,19 @@ def _show(seen: GateView) -> None:
         target = printable(seen.target)
         print(f"no mark  no holder of a lease has sealed or written {target} yet{there}: it keeps nobody out")
         print(f"         to have it fenced: {advice.text(seen.fence)}")
-    for name, stands in seen.marks.items():
+    for name, found in seen.marks.items():
         print(
-            f"mark     {printable(name)}  token {stands.mark.token}  {printable(stands.by)}  since {_time(stands.at)}  "
-            f"store {printable(stands.mark.store[:8])}"
+            f"mark     {printable(name)}  token {found.mark.token}  {printable(found.by)}  since {_time(found.at)}  "
+            f"store {printable(found.mark.store[:8])}"
         )
     for table in seen.tables:
         print(f"guards   {printable(table)}")
     for one in seen.unguarded:
         print(f"open     {printable(one.table)}  added since: {advice.text(one.install)}")
     for refusal in seen.refusals:
-        why = f"token {refusal.stands} stood there" if refusal.stands else "fenced from another store"
-        who = f"{printable(refusal.name)}  token {refusal.offered}  {printable(refusal.by)}"
-        print(f"refused  {who}  at {_time(refusal.at)}  ({why})")
+        why = f"the mark had token {refusal.stands}" if refusal.stands else "fenced from another store"
+        write = f"{printable(refusal.name)}  token {refusal.offered}  {printable(refusal.by)}"
+        print(f"refused  {write}  at {_time(refusal.at)}  ({why})")
 
 
 def _time(wall: float) -> str:

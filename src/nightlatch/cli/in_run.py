@@ -1,4 +1,4 @@
-"""What a command has to know when it is called from inside a run."""
+"""What a command does differently when it is called from inside a run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def store_of_run() -> str | None:
 
 
 def note_refusal(what: str, refused: StaleToken | LeaseLost) -> None:
-    """Inside a run: have it in the run's record that this came too late. Elsewhere there is no run to show it."""
+    """Inside a run: note in the run's record that this write came too late. Elsewhere do nothing."""
     if os.environ.get("NIGHTLATCH_RUN") and os.environ.get("NIGHTLATCH_SOCKET"):
         from ..runtime.child.publishing import note_refusal as tell_of
 

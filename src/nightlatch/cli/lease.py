@@ -30,8 +30,8 @@ Leases for scripts that span processes.
 acquire   take the lease; prints NIGHTLATCH_LEASE, _TOKEN and _GRANT for `eval`, or what makes eval fail. Nothing
           renews it: it lasts for its TTL. With --pid PID it ends early when that process ends. Seals the gates
           used under NAME.
-renew     give it another TTL               (name and grant from the environment unless given)
-release   give it back; --force takes it from whoever has it, on your word that the holder is gone
+renew     give it another TTL               (name and grant: arguments, else the environment)
+release   give it back; --force takes it from its holder: only if you know that the holder is gone
 show      one lease: token, holder, since, until; on a git store also keys that were begun and have not ended
 list      every lease there is
 raise     lift the token above N after the store was restored from an older backup"""
@@ -67,7 +67,7 @@ def _main(argv: list[str]) -> int:
         "--gate", metavar="TARGET", action="append", default=[], help="acquire: seal this path or URL too"
     )
     parser.add_argument("--grant", help="renew, release: the grant (default: $NIGHTLATCH_GRANT)")
-    parser.add_argument("--force", action="store_true", help="release: whoever holds it")
+    parser.add_argument("--force", action="store_true", help="release: also if another holds it")
     parser.add_argument("--above", metavar="N", type=int, help="raise: the highest token known to be out")
     parser.add_argument("--held-ok", action="store_true", help="acquire: exit 0, and quietly, when another holds it")
     parser.add_argument("--json", action="store_true", help="print JSON; a list is one object a line")
@@ -79,7 +79,7 @@ def _main(argv: list[str]) -> int:
         raise UsageError(f"which lease? nightlatch lease {args.verb} NAME")
     args.name = check_name(named) if args.verb != "list" else ""
     if args.verb in ("show", "list"):
-        from .reading import existing  # looking makes no store
+        from .reading import existing  # reading makes no store
 
         return _VERBS[args.verb](url.connect(existing(args.store, listing=args.verb == "list")), args)
     return _VERBS[args.verb](url.connect(args.store or store_of_run()), args)
@@ -107,7 +107,7 @@ def _acquire(store: Store, args: Namespace) -> int:
     if args.json:
         print_json({"version": 1, **facts})
     else:
-        facts |= {"store": args.store} if args.store else {}  # what asks for the lease must ask the same one
+        facts |= {"store": args.store} if args.store else {}  # the script's next commands must use the same store
         words = [f"NIGHTLATCH_{word.upper()}={shlex.quote(str(fact))}" for word, fact in facts.items()]
         printing.verbatim(f"export {' '.join(words)}\n")
     return 0

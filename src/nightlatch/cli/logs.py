@@ -67,7 +67,7 @@ def _explain(run: RunRow, follow: bool) -> None:
 
 
 class _Over:
-    """Has the run ended, or its holder gone? Asked often, it looks seldom."""
+    """Has the run ended, or its holder gone? Called often; reads the ledger rarely."""
 
     def __init__(self, reader: StoreReader, run: RunRow) -> None:
         self._reader, self._run, self._look_at = reader, run.id, 0.0

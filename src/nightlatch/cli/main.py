@@ -19,8 +19,11 @@ COMMANDS = {
     "run": "run a command once for its key, within bounds, recorded",
     "batch": "run a command for each item, and only for those that are unfinished (an xargs to run again)",
     "once": "do something to the outside world once: after a crash never repeated unasked",
+    "init": "write a commented nightlatch.toml, or one with the jobs of a crontab",
+    "check": "read nightlatch.toml: every mistake at once, or when each job is due and what could go wrong",
     "serve": "start the jobs of nightlatch.toml when they are due, on any number of machines",
     "tick": "start what is due now, and wait for it (for cron and CI)",
+    "service": "serve from login on: install, remove or look at a systemd user unit or launchd agent",
     "progress": "inside a run: report how far it is",
     "spend": "inside a run: report what was used",
     "fail": "inside a run: say what it failed of, and whether trying again may help",
@@ -30,9 +33,10 @@ COMMANDS = {
     "logs": "what a run's command printed; -f follows",
     "slots": "what became of every due time; skip one, or set a job's slots right after a wrong clock",
     "usage": "what was used, by job or by day",
+    "budget": "set the budget of a run, also of a running one",
     "cancel": "end a run, from any machine that shares the store",
-    "retry": "have another attempt made",
-    "resolve": "say what became of a run, an effect or an item that nobody knows about: done, failed or again",
+    "retry": "allow another attempt of a run",
+    "resolve": "decide the outcome of a run, an effect or an item in doubt: done, failed or again",
     "pause": "have a job's slots skipped until somebody ends that",
     "unpause": "end a job's pause; it goes on with its next slot",
     "lock": "run a command while holding a lease (flock with a fencing token)",
@@ -44,11 +48,11 @@ COMMANDS = {
     "prune": "remove runs that ended long ago, with their output; done keys stay",
     "key": "print the idempotency key of what is processed",
     "doctor": "check this machine and the store; each finding says what to do",
-    "migrate": "bring the store's tables up to date, or print the SQL for who may",
+    "migrate": "bring the store's tables up to date, or print the SQL for someone with permission",
     "demo": "a worker frozen in front of its write: with a lock alone, and through a gate",
 }
 
-_OBJECTS = 20_000  # until a look for garbage; at Python's 700, start-up has many looks and no garbage
+_OBJECTS = 20_000  # between garbage collections; with Python's 700, start-up has many collections and no garbage
 
 _HELP = """usage: nightlatch [--store URL] [COMMAND …]
 
@@ -77,7 +81,7 @@ examples:
 
 
 def main(argv: list[str] | None = None) -> NoReturn:
-    """The console script. Ends the process at once: nothing is left to tidy up, and tidying takes time."""
+    """The console script. Ends the process at once: interpreter shutdown takes time and has nothing to do."""
     gc.set_threshold(_OBJECTS)
     _open_standard()
     printing.install()
@@ -91,7 +95,7 @@ def main(argv: list[str] | None = None) -> NoReturn:
 
 
 def _open_standard() -> None:
-    """Who closes standard streams (`>&-`) must not have files of ours opened under their numbers, and printed to."""
+    """If fds 0–2 are closed (`>&-`), open /dev/null there, so that our files never get those numbers."""
     for fd in (0, 1, 2):
         try:
             os.fstat(fd)
@@ -117,7 +121,7 @@ def _run(argv: list[str]) -> int:
     except (Error, Stop) as error:
         from ..core.printable import printable
 
-        print(f"nightlatch: {printable(str(error))}", file=sys.stderr)  # it may quote what a command has said
+        print(f"nightlatch: {printable(str(error))}", file=sys.stderr)  # it may quote a command's output
         return error.exit_code
     except KeyboardInterrupt:
         return exits.INTERRUPTED
@@ -129,7 +133,7 @@ def _run(argv: list[str]) -> int:
         if isinstance(error, UnicodeEncodeError) and any(
             error.object[error.start : error.end] in word for word in argv
         ):
-            print("nightlatch: a word on the command line is not UTF-8, so nothing goes by that name", file=sys.stderr)
+            print("nightlatch: an argument is not valid UTF-8, so it names nothing", file=sys.stderr)
             return exits.USAGE
         if os.environ.get("NIGHTLATCH_DEBUG"):
             raise
@@ -171,7 +175,7 @@ def _dispatch(argv: list[str]) -> int:
 
 
 def _split(argv: list[str]) -> tuple[list[str], str | None, list[str]]:
-    """Options may stand before the command too: (those, the command, the rest)."""
+    """(options before the command, the command, the rest)"""
     options: list[str] = []
     words = iter(enumerate(argv))
     for index, word in words:
@@ -194,4 +198,4 @@ def _unknown(word: str) -> Error:
     near = difflib.get_close_matches(word.lower(), COMMANDS, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     kind = "option" if word.startswith("-") else "command"
-    return UsageError(f"unknown {kind} {word!r}: {hint}`nightlatch --help` lists what there is")
+    return UsageError(f"unknown {kind} {word!r}: {hint}see `nightlatch --help`")

@@ -25,12 +25,12 @@ is printed again.
 
 Exit code 0 of the command means done. A code listed in --not-done means that surely nothing was done: it may
 be tried again. Everything else is in doubt: another code, a timeout, a kill, a crash of the machine. It may
-have acted, so it is never done again unasked. Then either a probe looks, or a person does, and says so with
+have acted, so it is never repeated by itself. Then a probe decides, or a person does, with
 `nightlatch resolve KEY done`, or failed (it was not done), or again.
 
 --probe: exit 0 it is done, 1 it is not, anything else unknown. Its "done" is believed at once. Its "not done" is
 believed when --timeout (with up to 10s for the command to end) and --settle are over: until then the request of
-a client that is gone may still stand in a server's queue. So give a --timeout that fits what is done, and a
+a client that is gone may still be in a server's queue. So give a --timeout that fits what is done, and a
 --wait longer than both: then the call that ended in doubt finds out by itself; it says that it waits, and Ctrl-C
 ends that at once (76). After a crash --settle counts from when the old command was found gone, and is waited for.
 
@@ -69,16 +69,8 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--wait", metavar="TIME", default="0s", help="while another does it, or until a probe is believed (default 0s)"
     )
-    parser.add_argument(
-        "--resolve",
-        metavar="OUTCOME",
-        choices=list(effects.RESOLUTIONS),
-        help="as nightlatch resolve: done, failed or again",
-    )
     parser.add_argument("--json", action="store_true", help="print the outcome as JSON; what CMD prints, on stderr")
     args = parser.parse_args(ours)
-    if args.resolve:
-        return _resolve(args, command)
     if not command:
         raise UsageError("no command given: nightlatch once KEY -- CMD …")
     if args.json:
@@ -117,7 +109,7 @@ def _words(line: str) -> tuple[str, ...]:
         raise UsageError("--probe is empty: name a command")
     import shutil
 
-    if not shutil.which(words[0]):  # said now, not when it is needed
+    if not shutil.which(words[0]):  # fail now, not when it is needed
         raise UsageError(f"--probe {line!r}: there is no command {words[0]} here, or it cannot be executed (chmod +x)")
     return words
 
@@ -144,20 +136,20 @@ def _tell(outcome: EffectOutcome) -> int:
 
 
 def _tell_json(args: Namespace, command: list[str]) -> int:
-    """One object, also when it is in doubt or being done by another: whoever asked in JSON reads no sentences."""
+    """One object, also when it is in doubt or being done by another: a program reads it."""
     from .json_out import print_json
 
-    told: dict[str, object] = {"version": 1, "key": args.key, "scope": args.scope}
+    facts: dict[str, object] = {"version": 1, "key": args.key, "scope": args.scope}
     try:
         outcome = _do(args, command)
     except (InDoubt, Busy) as error:
         status = "in-doubt" if isinstance(error, InDoubt) else "busy"
-        print_json(told | {"status": status, "exit_code": error.exit_code, "reason": str(error), "result": ""})
+        print_json(facts | {"status": status, "exit_code": error.exit_code, "reason": str(error), "result": ""})
         return error.exit_code
     attempt = outcome.effect.attempt if outcome.effect else None
     reason = outcome.message if outcome.status != "skipped" else ""
     print_json(
-        told
+        facts
         | {
             "status": outcome.status,
             "exit_code": outcome.exit_code,
@@ -167,13 +159,3 @@ def _tell_json(args: Namespace, command: list[str]) -> int:
         }
     )
     return outcome.exit_code
-
-
-def _resolve(args: Namespace, command: list[str]) -> int:
-    from ..runtime.shared.effect_records import resolve
-
-    if command:
-        raise UsageError("--resolve runs no command: leave away what stands behind --")
-    effect = resolve(args.key, args.resolve, scope=args.scope, store=args.store or store_of_run())
-    print(f"{effect.key} is {effect.status}: {effect.reason}")
-    return 0

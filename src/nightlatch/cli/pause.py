@@ -9,7 +9,7 @@ from ..scheduler.people import JobSlots
 from ..store import url
 from . import screen
 from .arguments import Parser
-from .decisions import who
+from .decisions import current_user
 from .json_out import print_json
 from .reading import existing
 from .times import moment
@@ -29,12 +29,12 @@ def main(argv: list[str]) -> int:
     )
     parser.add_argument("job", metavar="JOB", help="the job")
     parser.add_argument("--until", metavar="TIME", help="it ends by itself then: 2d, or 2026-12-01T08:00")
-    parser.add_argument("--reason", metavar="TEXT", default="", help="why, for the next one who looks")
+    parser.add_argument("--reason", metavar="TEXT", default="", help="why, for other people")
     parser.add_argument("--json", action="store_true", help="print the job as JSON")
     args = parser.parse_args(argv)
     where = existing(args.store)
     until = moment(args.until, "--until") if args.until else 0.0
-    row = JobSlots(url.connect(where), open_for(where), args.job, who()).pause(until, args.reason)
+    row = JobSlots(url.connect(where), open_for(where), args.job, current_user()).pause(until, args.reason)
     if args.json:
         print_json(JobLine(row=row, last=None, overdue=False, skipped=0.0).facts())
         return 0

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..core.protocols import Store
     from .prove_places import TrialPlace
 
-_PATIENCE = 180.0  # seconds for what a worker has to say
+_PATIENCE = 180.0  # seconds to wait for a worker's next line
 _TTL = {"sqlite": 2.0, "postgresql": 3.0, "postgres": 3.0}
 _TTL_ELSEWHERE = 5.0  # git, where a renewal is a push
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -126,24 +126,24 @@ class _Trial:
         for place, (how, why), (mine, failed) in zip(self.places, anns["targets"], bens["targets"], strict=True):
             last = place.read()
             held = mine == LANDED and how == REFUSED and last == "Ben"
-            self.proof.add(place.target, held, _told(how, why, mine, failed, last))
+            self.proof.add(place.target, held, _finding(how, why, mine, failed, last))
         for what in (RENEWAL, DONE_KEY):
             how, why = anns["store"][what]
             mine, failed = bens["store"][what]
-            self.proof.add(f"store, {what}", how == REFUSED and mine == LANDED, _told(how, why, mine, failed, "Ben"))
+            self.proof.add(f"store, {what}", how == REFUSED and mine == LANDED, _finding(how, why, mine, failed, "Ben"))
         for worker in (ann, ben):
             worker.say()
             worker.finish()
 
-    def _holder(self, who: str) -> _Worker:
-        given = {
-            "who": who,
+    def _holder(self, worker: str) -> _Worker:
+        arguments = {
+            "worker": worker,
             "name": self.name,
             "number": self.number,
             "ttl": self.ttl,
             "targets": [place.target for place in self.places],
         }
-        return self._start("nightlatch.cli.prove_worker", json.dumps(given))
+        return self._start("nightlatch.cli.prove_worker", json.dumps(arguments))
 
     # ── a holder is killed ──
 
@@ -212,7 +212,7 @@ class _Trial:
 
 
 class _Worker:
-    """In a session of its own: the kernel hangs up on an orphaned process group as soon as one in it is stopped."""
+    """In a separate session: the kernel hangs up on an orphaned process group as soon as one in it is stopped."""
 
     def __init__(self, program: list[str], env: dict[str, str]) -> None:
         self._process = subprocess.Popen(
@@ -224,11 +224,11 @@ class _Worker:
         out = self._process.stdout
         assert out
         if not select.select([out], [], [], _PATIENCE)[0]:
-            raise StoreUnreachable(f"a holder has said nothing for {_PATIENCE:.0f} s: is the store very slow?")
+            raise StoreUnreachable(f"no word from a holder for {_PATIENCE:.0f} s: is the store very slow?")
         line = out.readline()
         if not line:
-            said = self._process.communicate()[1].strip().splitlines()
-            raise Error(f"a holder ended before its time: {said[-1] if said else self._process.returncode}")
+            errors = self._process.communicate()[1].strip().splitlines()
+            raise Error(f"a holder ended too early: {errors[-1] if errors else self._process.returncode}")
         return line
 
     def hear(self) -> dict[str, Any]:
@@ -250,9 +250,9 @@ class _Worker:
         self._process.send_signal(signal.SIGCONT)
 
     def finish(self) -> None:
-        said = self._process.communicate(timeout=_PATIENCE)[1].strip().splitlines()
+        errors = self._process.communicate(timeout=_PATIENCE)[1].strip().splitlines()
         if self._process.returncode:
-            raise Error(f"a holder failed: {said[-1] if said else self._process.returncode}")
+            raise Error(f"a holder failed: {errors[-1] if errors else self._process.returncode}")
 
     def kill(self) -> None:
         self._process.kill()
@@ -263,7 +263,7 @@ def _interrupted(_signum: int, _frame: object) -> None:
     raise KeyboardInterrupt
 
 
-def _told(how: str, why: str, mine: str, failed: str, last: str) -> str:
+def _finding(how: str, why: str, mine: str, failed: str, last: str) -> str:
     if mine != LANDED:
         return f"the new holder's own write {mine}: {failed}"
     if how == REFUSED:

@@ -1,4 +1,4 @@
-"""Places for `doctor --prove` to write to: each of its own, beside a target of yours, and removed afterwards."""
+"""Places for `doctor --prove` to write to: one beside each of your targets, removed afterwards."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def beside(target: str, number: str) -> TrialPlace:
         return _FolderPlace(target, os.path.dirname(os.path.abspath(gate.path)), number)
     if isinstance(gate, File):
         return _FilePlace(target, os.path.dirname(os.path.abspath(gate.path)), number)
-    raise UsageError(f"{target} is no target that can be tried: name a file, a folder, a database, a branch, an object")
+    raise UsageError(f"{target} cannot be tried: name a file, a folder, a database, a branch, an object")
 
 
 class TrialPlace:
@@ -57,11 +57,11 @@ class TrialPlace:
     def gate(self) -> Any:
         raise NotImplementedError
 
-    def write(self, gate: Any, mark: Mark, who: str) -> None:
+    def write(self, gate: Any, mark: Mark, worker: str) -> None:
         raise NotImplementedError
 
     def read(self) -> str:
-        """Who has written last; "" for nobody."""
+        """The worker that wrote last; "": none."""
         raise NotImplementedError
 
     def remove(self) -> None:
@@ -89,8 +89,8 @@ class _FilePlace(_OnDiskPlace):
 
         return File(os.path.join(self.folder, "file"))
 
-    def write(self, gate: Any, mark: Mark, who: str) -> None:
-        gate.write(mark, who.encode())
+    def write(self, gate: Any, mark: Mark, worker: str) -> None:
+        gate.write(mark, worker.encode())
 
     def read(self) -> str:
         return _content(os.path.join(self.folder, "file"))
@@ -102,10 +102,10 @@ class _FolderPlace(_OnDiskPlace):
 
         return Folder(os.path.join(self.folder, "folder"))
 
-    def write(self, gate: Any, mark: Mark, who: str) -> None:
+    def write(self, gate: Any, mark: Mark, worker: str) -> None:
         with tempfile.TemporaryDirectory(prefix=PREFIX) as made:
             with open(os.path.join(made, "file"), "w", encoding="utf-8") as file:
-                file.write(who)
+                file.write(worker)
             gate.publish(mark, made)
 
     def read(self) -> str:
@@ -116,20 +116,20 @@ class _SqlPlace(TrialPlace):
     def connect(self) -> Any:
         raise NotImplementedError
 
-    def write(self, gate: Any, mark: Mark, who: str) -> None:
+    def write(self, gate: Any, mark: Mark, worker: str) -> None:
         table = self.name.replace("-", "_")
         with closing(self.connect()) as connection, gate.transaction(connection, mark):
             connection.execute(f"DELETE FROM {table}")
-            connection.execute(f"INSERT INTO {table} VALUES ('{who}')")
+            connection.execute(f"INSERT INTO {table} VALUES ('{worker}')")
 
     def read(self) -> str:
         with closing(self.connect()) as connection:
-            rows = connection.execute(f"SELECT who FROM {self.name.replace('-', '_')}").fetchall()
+            rows = connection.execute(f"SELECT worker FROM {self.name.replace('-', '_')}").fetchall()
         return str(rows[0][0]) if rows else ""
 
     def _create(self) -> None:
         with closing(self.connect()) as connection:
-            connection.execute(f"CREATE TABLE {self.name.replace('-', '_')} (who TEXT)")
+            connection.execute(f"CREATE TABLE {self.name.replace('-', '_')} (worker TEXT)")
             connection.commit()
 
 
@@ -192,13 +192,13 @@ class _BranchPlace(TrialPlace):
 
         return Git(self.target.partition("#")[0], self.name)
 
-    def write(self, gate: Any, mark: Mark, who: str) -> None:
+    def write(self, gate: Any, mark: Mark, worker: str) -> None:
         with tempfile.TemporaryDirectory(prefix=PREFIX) as made:
             _git(made, "init", "--quiet")
             with open(os.path.join(made, "file"), "w", encoding="utf-8") as file:
-                file.write(who)
+                file.write(worker)
             _git(made, "add", "file")
-            _git(made, "commit", "--quiet", "--no-verify", "-m", who)
+            _git(made, "commit", "--quiet", "--no-verify", "-m", worker)
             gate.push(mark, folder=made)
 
     def read(self) -> str:
@@ -223,8 +223,8 @@ class _ObjectPlace(TrialPlace):
         plain, question, query = self.target.partition("?")
         return Object(f"{plain}.{self.name}{question}{query}")
 
-    def write(self, gate: Any, mark: Mark, who: str) -> None:
-        gate.write(mark, who.encode())
+    def write(self, gate: Any, mark: Mark, worker: str) -> None:
+        gate.write(mark, worker.encode())
 
     def read(self) -> str:
         gate = self.gate()
@@ -250,7 +250,7 @@ def _content(path: str) -> str:
 
 
 def _git(folder: str, *words: str) -> None:
-    who = ("-c", "user.name=nightlatch", "-c", "user.email=nightlatch@localhost", "-c", "commit.gpgSign=false")
-    done = subprocess.run(["git", "-C", folder, *who, *words], check=False, capture_output=True, text=True)
+    author = ("-c", "user.name=nightlatch", "-c", "user.email=nightlatch@localhost", "-c", "commit.gpgSign=false")
+    done = subprocess.run(["git", "-C", folder, *author, *words], check=False, capture_output=True, text=True)
     if done.returncode:
         raise GateUnreachable(f"git {words[0]} failed in a folder of our own: {done.stderr.strip()}")

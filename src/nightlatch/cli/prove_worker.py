@@ -1,4 +1,4 @@
-"""A holder of `doctor --prove`, in a process of its own: takes the lease, says so, waits for a word, and writes."""
+"""A holder of `doctor --prove`, in a separate process: takes the lease, reports it, waits for a line, and writes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LANDED, REFUSED, FAILED = "landed", "refused", "failed"
 RENEWAL, DONE_KEY = "its renewal", "its done key"  # what it writes to the store
 
 
-def work(who: str, name: str, number: str, ttl: float, targets: list[str]) -> None:
+def work(worker: str, name: str, number: str, ttl: float, targets: list[str]) -> None:
     store = url.connect()
     tried = places(targets, number)
     gates = [place.gate() for place in tried]
@@ -29,13 +29,13 @@ def work(who: str, name: str, number: str, ttl: float, targets: list[str]) -> No
         mark, grant = lease.mark, lease.grant
         _say({"token": mark.token})
         sys.stdin.readline()  # one of them is frozen here, between its check and its write
-        found = [_tried(partial(place.write, gate, mark, who)) for place, gate in zip(tried, gates, strict=True)]
+        found = [_tried(partial(place.write, gate, mark, worker)) for place, gate in zip(tried, gates, strict=True)]
         _say(
             {
                 "targets": found,
                 "store": {
                     RENEWAL: _tried(lambda: store.renew(name, grant, ttl)),
-                    DONE_KEY: _tried(lambda: store.settle(name, grant, name, who)),
+                    DONE_KEY: _tried(lambda: store.settle(name, grant, name, worker)),
                 },
             }
         )
@@ -47,7 +47,7 @@ def _tried(write: Callable[[], object]) -> tuple[str, str]:
         write()
     except (StaleToken, LeaseLost) as refused:
         return REFUSED, str(refused)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is reported
         return FAILED, f"{type(error).__name__}: {error}"
     return LANDED, ""
 
@@ -57,5 +57,4 @@ def _say(words: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    given = json.loads(sys.argv[1])
-    work(given["who"], given["name"], given["number"], given["ttl"], given["targets"])
+    work(**json.loads(sys.argv[1]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..errors import LeaseLost, StaleToken, UsageError
-from ..runtime.child import publishing as asking
+from ..runtime.child import publishing as run_publishing
 from .arguments import Parser
 from .in_run import note_refusal, store_of_run
 
@@ -46,8 +46,8 @@ def main(argv: list[str]) -> int:
     if args.keep is not None and args.keep < 1:
         raise UsageError("--keep needs a number of at least 1: what was just published is kept")
     source, target = (None if args.rollback else args.places[0]), args.places[-1]
-    told = _in_run if asking.uses_run_lease() and not args.store else _here
-    facts = told(source, target, args)
+    publish = _in_run if run_publishing.uses_run_lease() and not args.store else _here
+    facts = publish(source, target, args)
     if args.json:
         import json
 
@@ -57,7 +57,7 @@ def main(argv: list[str]) -> int:
 
 def _in_run(source: str | None, target: str, args: Namespace) -> dict[str, object]:
     """The supervisor does it: it has the store, and the run's record."""
-    done = asking.publish(source, target, keep=args.keep, adopt=args.adopt)
+    done = run_publishing.publish(source, target, keep=args.keep, adopt=args.adopt)
     return {word: done[word] for word in ("gate", "lease", "token")} | {"release": done["landed"] or None}
 
 

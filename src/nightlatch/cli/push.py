@@ -7,7 +7,7 @@ import os
 from ..errors import LeaseLost, StaleToken
 from ..gates.git import Git
 from ..gates.worktree import Worktree
-from ..runtime.child import publishing as asking
+from ..runtime.child import publishing as run_publishing
 from ..runtime.child.inherited import Inherited
 from .arguments import Parser
 from .in_run import note_refusal, store_of_run
@@ -46,7 +46,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--done", metavar="KEY", help="settle this key with the push")
     parser.add_argument("--scope", help="of the key (default: the lease's name)")
     args = parser.parse_args(argv)
-    branch, landed = (_in_run if asking.uses_run_lease() and not args.store else _here)(args)
+    branch, landed = (_in_run if run_publishing.uses_run_lease() and not args.store else _here)(args)
     if landed:
         Worktree(".").track(args.remote, branch, landed)
     print(f"{branch} {landed}" if landed else f"skipped: {args.done} is done")
@@ -55,13 +55,13 @@ def main(argv: list[str]) -> int:
 
 def _in_run(args: Namespace) -> tuple[str, str]:
     """The supervisor does it: it has the store, and the run's record."""
-    told = asking.push(args.remote, args.branch, key=args.done, scope=args.scope or "")
-    return str(told["gate"]).rpartition("#")[2], str(told["landed"])
+    reply = run_publishing.push(args.remote, args.branch, key=args.done, scope=args.scope or "")
+    return str(reply["gate"]).rpartition("#")[2], str(reply["landed"])
 
 
 def _here(args: Namespace) -> tuple[str, str]:
     gate = Git(args.remote, args.branch)
-    told = {
+    trailers = {
         trailer: os.environ[name]
         for trailer, name in (("Nightlatch-Job", "NIGHTLATCH_JOB"), ("Nightlatch-Run", "NIGHTLATCH_RUN"))
         if os.environ.get(name)
@@ -69,7 +69,7 @@ def _here(args: Namespace) -> tuple[str, str]:
     try:
         lease = Inherited.from_environment(args.store or store_of_run())
         done = (args.scope or lease.name, args.done) if args.done else None
-        return gate.branch, gate.push(lease, done=done, trailers=told)
+        return gate.branch, gate.push(lease, done=done, trailers=trailers)
     except (StaleToken, LeaseLost) as refused:
         note_refusal(gate.url, refused)
         raise

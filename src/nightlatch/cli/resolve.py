@@ -13,7 +13,7 @@ from ..observe.run_views import facts, start
 from ..runtime.supervisor.afterwards import decide
 from . import screen
 from .arguments import Parser
-from .decisions import title, who
+from .decisions import current_user, title
 from .json_out import print_json
 from .reading import open_reader
 
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from .arguments import Namespace
 
 _PURPOSE = """\
-Say what became of what nobody knows about: a run that is in doubt, needs attention or was left behind by its
+Decide the outcome of something in doubt: a run that is in doubt, needs attention or was left behind by its
 holder (lapsed), an effect in doubt (nightlatch once), or an item of a batch that is in doubt or was set aside.
-Look first: only the world outside knows what it did.
+Look first: only the outside world shows what it did.
 
 done     it did its work: no machine does it again
-failed   it did not: whoever names its key next makes another attempt
-again    the same, whatever became of it; a run is pending until then
+failed   it did not: the next start with its key makes another attempt
+again    as failed, whatever it did; a run is pending until then
 
 WHAT is a run, or the beginning of its id, or the key of an effect, an item, or a run that another machine began
 and this one has no record of. If several go by it, the commands that name each are printed. Without an outcome,
-what is known of it and the choices are. Who decided is in the journal. The lease is needed for a moment, of the
+what is known of it and the choices are. The journal records your name. The lease is needed for a moment, of the
 batch or the effect, and of the job for `done`, for a run that has lapsed, and for every run on a git store."""
 
 _EXAMPLES = """\
@@ -44,27 +44,34 @@ _EXAMPLES = """\
   nightlatch resolve 7k3f done
   nightlatch resolve 7k3f again --wait 10m
   nightlatch resolve invoice/2026-117 done
-  nightlatch resolve example.org/hello again --batch posts"""
+  nightlatch resolve example.org/hello again --batch posts
+  nightlatch resolve --all again --batch posts"""
 
 _CHOICES = (
     ("done", "it did its work"),
     ("failed", "it did not, and may be tried again"),
-    ("again", "the same, whatever became of it"),
+    ("again", "the same, whatever it did"),
 )
 
 
 def main(argv: list[str]) -> int:
     parser = Parser("resolve", _PURPOSE, _EXAMPLES)
+    parser.usage = "nightlatch resolve WHAT [OUTCOME] [options]\n       nightlatch resolve --all OUTCOME --batch NAME"
     parser.add_argument("what", metavar="WHAT", help="a run, or the key of an effect or of a batch's item")
     parser.add_argument("outcome", metavar="OUTCOME", nargs="?", choices=decide.OUTCOMES, help="done, failed or again")
     parser.add_argument("--batch", metavar="NAME", default="", help="the batch that has the item")
+    parser.add_argument("--all", action="store_true", help="with --batch, instead of WHAT: all its items that wait")
     parser.add_argument("--job", metavar="NAME", default="", help="the job whose run has the key")
     parser.add_argument("--scope", metavar="NAME", default="", help="the scope that has the effect")
     parser.add_argument("--wait", metavar="TIME", default="5s", help="for the lease, while it is held (default 5s)")
     parser.add_argument("--json", action="store_true", help="print what was decided as JSON")
     args = parser.parse_args(argv)
     args.__dict__.update(wait=duration.parse(args.wait, what="--wait"))
+    if args.all and (not args.batch or args.outcome or args.what not in decide.OUTCOMES):
+        raise UsageError(f"--all is used as in {advice.command('resolve', '--all', 'again', '--batch', 'NAME')}")
     reader = open_reader(args.store)
+    if args.all:
+        return _decide_all(reader, args)
     found = open_decisions.named(reader, args.what, scope=args.scope, batch=args.batch, job=args.job)
     run = None if args.batch or args.scope or args.job else reader.ledger.run(args.what)
     if args.job and not found:
@@ -81,11 +88,11 @@ def main(argv: list[str]) -> int:
 
 def _decide(reader: StoreReader, one: OpenDecision, args: Namespace) -> int:
     if not args.outcome:
-        why = printable(one.reason) or "only the world outside knows more"
+        why = printable(one.reason) or "only the outside world shows more"
         choices = [(one.resolve(word), what) for word, what in _CHOICES]
         waiting = sum(other.count for other in open_decisions.items(reader, batch=one.batch)) if one.batch else 0
         if waiting > 1:
-            all_items = advice.to("batch", one.batch, "--resolve", "again")
+            all_items = advice.to("resolve", "--all", "again", "--batch", one.batch)
             choices.append((all_items, f"all {waiting} of the batch that wait"))
         return _ask(f"{printable(one.title)} is {one.status}: {why}", choices, one.facts() if args.json else None)
     status = settle(one, args.outcome, reader, args.wait)
@@ -96,19 +103,31 @@ def _decide(reader: StoreReader, one: OpenDecision, args: Namespace) -> int:
     return 0
 
 
+def _decide_all(reader: StoreReader, args: Namespace) -> int:
+    from ..runtime.supervisor.batches.batch import resolve
+
+    outcome = args.what
+    for key in resolve(args.batch, "", outcome, by=current_user(), store=reader.url, wait=args.wait):
+        if args.json:
+            print_json({"version": 1, "batch": args.batch, "key": key, "status": effects.resolution(outcome)})
+        else:
+            print(f"{printable(key)}: {outcome}")
+    return 0
+
+
 def settle(one: OpenDecision, outcome: str, reader: StoreReader, wait: float) -> str:
     """The status it is in now."""
     if one.batch:
         from ..runtime.supervisor.batches.batch import resolve as resolve_items
 
-        resolve_items(one.batch, one.key, outcome, by=who(), store=reader.url, wait=wait)
+        resolve_items(one.batch, one.key, outcome, by=current_user(), store=reader.url, wait=wait)
         return effects.resolution(outcome)
     if one.job:
         decide.resolve_elsewhere(
             one.job,
             one.key,
             outcome,
-            who(),
+            current_user(),
             seen=one.changed,
             ledger=open_for(reader.url),
             store=reader.store,
@@ -117,7 +136,7 @@ def settle(one: OpenDecision, outcome: str, reader: StoreReader, wait: float) ->
         return effects.resolution(outcome)
     from ..runtime.shared.effect_records import resolve
 
-    return resolve(one.key, outcome, by=who(), scope=one.scope, store=reader.url, wait=wait).status
+    return resolve(one.key, outcome, by=current_user(), scope=one.scope, store=reader.url, wait=wait).status
 
 
 def _decide_elsewhere(reader: StoreReader, args: Namespace) -> int:
@@ -138,7 +157,7 @@ def _decide_elsewhere(reader: StoreReader, args: Namespace) -> int:
     from ..runtime.shared.effect_records import resolve
 
     try:
-        effect = resolve(what, args.outcome, by=who(), scope=scope, store=reader.url, wait=args.wait)
+        effect = resolve(what, args.outcome, by=current_user(), scope=scope, store=reader.url, wait=args.wait)
     except UsageError:
         raise UsageError(nothing) from None
     print(f"the effect {printable(what)} is {effect.status}")
@@ -165,21 +184,21 @@ def _decide_run(reader: StoreReader, run: RunRow, args: Namespace) -> int:
         return _ask(sentence, choices, facts(run, status) if args.json else None)
     try:
         decided = decide.resolve(
-            run, args.outcome, who(), ledger=open_for(reader.url), store=reader.store, wait=args.wait
+            run, args.outcome, current_user(), ledger=open_for(reader.url), store=reader.store, wait=args.wait
         )
     except RunEnded as ended:
         raise UsageError(str(ended)) from None  # another was faster
     if args.json:
         print_json(facts(decided, decided.status))
     elif args.outcome == decide.DONE:
-        print(f"{title(run)} is succeeded, and its key is done: nobody does it again")
+        print(f"{title(run)} is succeeded, and its key is done: it is not done again")
     else:
         print(f"{title(run)} is {decided.status}; the next attempt: {advice.text(start(reader, decided))}")
     return 0
 
 
 def _ask(sentence: str, choices: list[tuple[Advice, str]], known: dict[str, object] | None) -> int:
-    """Nothing is decided yet. Each choice is a line of its own: a | would be a pipe to a shell."""
+    """Nothing is decided yet. Each choice is on a separate line: a shell would take | for a pipe."""
     if known is not None:
         print_json({**known, "outcomes": list(decide.OUTCOMES)})
         return InDoubt.exit_code

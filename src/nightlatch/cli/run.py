@@ -26,7 +26,7 @@ options go before what the file says.
 
 Only one run of NAME works at a time, on every machine that shares the store. A key that is done is not
 done again (`skipped`, exit 0). The command is ended from outside when its time, its progress or its
-budget is over; it is never asked. Its output is shown and kept (nightlatch logs RUN), secrets taken out.
+budget is over; that needs no help from it. Its output is shown and kept (nightlatch logs RUN), secrets taken out.
 
 With --workspace it works in a fresh folder, kept if it fails; --publish then writes its result through gates,
 once: a copy that was overtaken is refused, and what a crashed one published is not published again."""
@@ -77,7 +77,7 @@ def _run(args: Namespace, command: list[str]) -> int:
             )
         from ..runtime.supervisor.start import start
 
-        told = start(job, store=args.store or store_of_run(), report=_print)
+        ended = start(job, store=args.store or store_of_run(), report=_print)
     except (Error, Stop) as error:
         if verdict_file:
             verdict.write_error(verdict_file, args.name, key, error)
@@ -87,15 +87,15 @@ def _run(args: Namespace, command: list[str]) -> int:
             print(f"nightlatch: {error}", file=sys.stderr)
         return 0
     if verdict_file:
-        verdict.write(verdict_file, told)
-    _print(told)
-    if (statuses.needs_person(told.status) or told.exit_code == InDoubt.exit_code) and told.run:
-        print(f"nightlatch: it waits for you: {advice.command('show', told.run)}", file=sys.stderr)
-    return told.exit_code
+        verdict.write(verdict_file, ended)
+    _print(ended)
+    if (statuses.needs_person(ended.status) or ended.exit_code == InDoubt.exit_code) and ended.run:
+        print(f"nightlatch: it needs your decision: {advice.command('show', ended.run)}", file=sys.stderr)
+    return ended.exit_code
 
 
-def _print(told: verdict.Verdict) -> None:
-    print(told.line(), file=sys.stderr)
+def _print(ended: verdict.Verdict) -> None:
+    print(ended.line(), file=sys.stderr)
 
 
 def _job(args: Namespace, command: list[str]) -> Job:
@@ -104,15 +104,15 @@ def _job(args: Namespace, command: list[str]) -> Job:
 
         with open(args.packed, encoding="utf-8") as file:
             return now(unpack(json.load(file)))
-    given = args.given(OPTIONS)
+    values = args.present(OPTIONS)
     if not command and (config := place.find()):
         from .configured import configured
 
-        return configured(config, args.name, given)
-    job = now(read(args.name, Command(words=tuple(command)), given, RUN))
-    if "timeout" not in given and not args.dry_run:
+        return configured(config, args.name, values)
+    job = now(read(args.name, Command(words=tuple(command)), values, RUN))
+    if "timeout" not in values and not args.dry_run:
         bound = OPTIONS["timeout"].written
-        print(f"nightlatch: {args.name} may run for {bound}, since no --timeout is given", file=sys.stderr)
+        print(f"nightlatch: {args.name} may run for {bound}, the default without --timeout", file=sys.stderr)
     return job
 
 
@@ -146,5 +146,5 @@ def _say(job: Job, store: str | None) -> int:
         print(f"would skip {job.name} (key {job.key}): {key.reason}, by {done}. With --again it would run")
         return 0
     bound = "none" if job.timeout is None else duration.show(job.timeout)
-    print(f"would run {job.name} (key {job.key or 'of its own'}, timeout {bound}): {job.target.shown}")
+    print(f"would run {job.name} (key {job.key or 'made at the start'}, timeout {bound}): {job.target.shown}")
     return 0

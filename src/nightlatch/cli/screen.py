@@ -16,7 +16,7 @@ from ..system.printing import ESCAPE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 RED, GREEN, YELLOW, CYAN, BOLD, DIM = "31", "32", "33", "36", "1", "2"
 
@@ -38,9 +38,9 @@ def paint(text: str, *styles: str) -> str:
 
 
 def width() -> int:
-    given = os.environ.get("COLUMNS", "")
-    if given.isdigit() and int(given):
-        return int(given)
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdigit() and int(columns):
+        return int(columns)
     try:
         return os.get_terminal_size(sys.stdout.fileno()).columns or _PIPED
     except (OSError, ValueError):
@@ -109,3 +109,21 @@ def _largest(seconds: float) -> str:
 
 def _coloured() -> bool:
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and sys.stdout.isatty()
+
+
+def figures(rows: Sequence[Sequence[str]], left: Iterable[int] = (0,)) -> list[str]:
+    """A table of figures: right-aligned, but for the columns in `left`. Never wider than the screen: names are cut."""
+    rows = [[printable(cell) for cell in row] for row in rows]
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    over = sum(widths) + len(_GAP) * len(widths) - width()
+    if over > 0:
+        widths[0] = max(widths[0] - over, _NARROWEST)
+    names = set(left)
+    return [
+        _GAP
+        + _GAP.join(
+            f"{cut(cell, size):<{size}}" if index in names else f"{cell:>{size}}"
+            for index, (cell, size) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]

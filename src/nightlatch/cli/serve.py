@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import sys
 
+from ..config import crontab as crontabs
 from ..config import place
 from ..config.load import load
+from ..core.printable import printable
 from ..errors import BadConfig
 from ..scheduler.serve import Server
+from ..system import crontab
 from .arguments import Parser
 
 TYPE_CHECKING = False
@@ -32,7 +35,11 @@ _EXAMPLES = """\
 def main(argv: list[str]) -> int:
     parser = Parser("serve", _PURPOSE, _EXAMPLES)
     args = parser.parse_args(argv)
-    return server(args.store).serve()
+    made = server(args.store)
+    for name, line in crontabs.still_there(load(place.find()).jobs, crontab.read() or "").items():
+        print(f"nightlatch: {name} runs twice: your crontab starts it too. Remove this line (crontab -e): "
+              f"{printable(line)}", file=sys.stderr)  # fmt: skip
+    return made.serve()
 
 
 def server(store: str | None) -> Server:

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 _PURPOSE = """\
 One run: what it is, its attempts, its timeline from the journal, what was refused, the end of its output,
-and what to type next. Of a job: its newest run. Looking changes nothing.
+and what to type next. Of a job: its newest run. Reading changes nothing.
 
 With --plan: what the job's newest dry-run found, effect by effect: `planned` would be done, `done` would not be
-done again, `in-doubt` and `begun` wait for a probe, a person, or whoever is doing it."""
+done again, `in-doubt` and `begun` wait for a probe, a person, or the run that is at it."""
 
 _EXAMPLES = """\
   nightlatch show 7k3f
@@ -155,7 +155,7 @@ def _lines(seen: Details) -> list[tuple[str, str]]:
         ("due", screen.moment(run.due) if run.due else ""),
         ("progress", seen.progress),
         ("usage", run.usage.show()),
-        ("cancel", f"asked for by {run.cancel}" if run.cancel else ""),
+        ("cancel", f"requested by {run.cancel}" if run.cancel else ""),
     ]
     return [(word, text) for word, text in lines if text]
 

@@ -12,7 +12,7 @@ from ..scheduler.people import JobSlots
 from ..system import clock
 from . import screen
 from .arguments import Parser
-from .decisions import who
+from .decisions import current_user
 from .json_out import print_json
 from .reading import open_reader, since_of
 from .times import moment
@@ -59,7 +59,7 @@ def main(argv: list[str]) -> int:
 
 
 def _decide(reader: StoreReader, job: str, skip: str | None, onward: str | None) -> int:
-    person = JobSlots(reader.store, open_for(reader.url), job, who())
+    person = JobSlots(reader.store, open_for(reader.url), job, current_user())
     if skip:
         slot = float(round(moment(skip, "--skip")))
         person.skip(slot)

@@ -13,11 +13,21 @@ _PURPOSE = f"""\
 Inside a run: report what was used, in {", ".join(CAPPED)}. A run that passes its budget is ended.
 While the store is away it is counted, and kept on this machine's disk until the store is back."""
 
+_EXAMPLES = """\
+  nightlatch spend usd=0.03 tokens=900 calls=1
+  nightlatch spend usd=0.12 --model claude-sonnet-4-5 --tag site=example.org"""
+
 
 def main(argv: list[str]) -> int:
-    parser = Parser("spend", _PURPOSE, "  nightlatch spend usd=0.03 tokens=900 calls=1")
+    parser = Parser("spend", _PURPOSE, _EXAMPLES)
     parser.add_argument("amounts", metavar="UNIT=AMOUNT", nargs="+")
-    told = send(do="spend", **budget.amounts(parser.parse_args(argv).amounts))
-    if told.get("kept"):
-        print(f"nightlatch: {told['kept']}", file=sys.stderr)
+    parser.add_argument("--model", metavar="NAME", help="the model that was called")
+    parser.add_argument("--tag", metavar="TAG", help="what it is counted under, as in site=example.org")
+    parser.add_argument("--extra", action="store_true",
+                        help="count it although calls to models are metered: it is for something else")  # fmt: skip
+    args = parser.parse_args(argv)
+    about = {word: text for word, text in (("model", args.model), ("tag", args.tag), ("extra", args.extra)) if text}
+    reply = send(do="spend", **about, **budget.amounts(args.amounts))
+    if reply.get("kept"):
+        print(f"nightlatch: {reply['kept']}", file=sys.stderr)
     return 0

@@ -23,7 +23,7 @@ _BEGUN = re.compile(
 )
 _RETURN = re.compile(rb"\r+\n?")
 _CONTROL = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]")
-_LONGEST = 1 << 16  # a sequence without an end is no reason to keep everything
+_LONGEST = 1 << 16  # a sequence without an end must not hold everything back
 
 
 class AnsiStripper:

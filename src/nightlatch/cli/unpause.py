@@ -9,7 +9,7 @@ from ..scheduler.people import JobSlots
 from ..store import url
 from . import screen
 from .arguments import Parser
-from .decisions import who
+from .decisions import current_user
 from .json_out import print_json
 from .reading import existing
 
@@ -23,7 +23,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print the job as JSON")
     args = parser.parse_args(argv)
     where = existing(args.store)
-    row = JobSlots(url.connect(where), open_for(where), args.job, who()).unpause()
+    row = JobSlots(url.connect(where), open_for(where), args.job, current_user()).unpause()
     if args.json:
         print_json(JobLine(row=row, last=None, overdue=False, skipped=0.0).facts())
     elif row.next_due < NEVER:

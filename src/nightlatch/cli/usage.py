@@ -2,49 +2,140 @@
 
 from __future__ import annotations
 
+import csv
+import io
+
+from ..core import duration
+from ..core.printable import printable
 from ..core.units import UNITS
-from ..observe.usage_report import report
-from . import screen
+from ..errors import UsageError
+from ..observe import figures
+from ..observe.usage_report import BY, UsageReport, UsageRow, report
+from ..system import clock
+from . import screen, usage_changes
 from .arguments import Parser
 from .json_out import print_json
-from .reading import open_reader, since_of
+from .reading import open_reader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..ledger.records import Usage
+    from ..observe.reader import StoreReader
+    from .arguments import Namespace
 
 _PURPOSE = f"""\
-What runs have used: {", ".join(UNITS)}. For each job, or for each job and day, in the time zone that the
-ledger was made in."""
+What runs have used: {", ".join(UNITS)}. By job (the default), or by any of {", ".join(BY)}, with shares, what a
+run takes and where the month ends at this pace. Days are of the time zone that the ledger was made in. Sums of days are
+kept for good; what single steps used is kept for as long as the runs.
+
+With --changes: has the job left its usual level of money, tokens, time or items, since which run, and what changed just
+before it? --usual accepts the new level."""
 
 _EXAMPLES = """\
   nightlatch usage
-  nightlatch usage --job articles --since 7d --by day
-  nightlatch usage --json"""
+  nightlatch usage articles --by day --since 7d
+  nightlatch usage --by model,tag --since 2026-11-01 --until 2026-11-30 --csv
+  nightlatch usage articles --changes
+  nightlatch usage articles --usual"""
 
 
 def main(argv: list[str]) -> int:
     parser = Parser("usage", _PURPOSE, _EXAMPLES)
-    parser.add_argument("--job", metavar="NAME", help="of this job only")
-    parser.add_argument("--since", metavar="TIME", default="30d", help="how far to look back (default 30d)")
-    parser.add_argument("--by", metavar="WHAT", choices=["job", "day"], default="job", help="job (default) or day")
+    parser.add_argument("job", metavar="JOB", nargs="?", help="of this job only")
+    parser.add_argument(
+        "--by", metavar="WHAT", default="job", help=f"{', '.join(BY)}; several with commas (default job)"
+    )
+    parser.add_argument("--since", metavar="TIME", default="30d", help="how far to look back, or a day (default 30d)")
+    parser.add_argument("--until", metavar="TIME", help="how long ago to stop, or a day (default: now)")
+    parser.add_argument("--csv", action="store_true", help="comma-separated values, with a header")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--changes", action="store_true", help="of a job: when it left its usual level, and why")
+    parser.add_argument("--usual", action="store_true", help="of a job: accept its new level as the usual one")
     args = parser.parse_args(argv)
     reader = open_reader(args.store, listing=True)
-    used = report(reader, job=args.job, since=since_of(args.since), by_day=args.by == "day")
+    if args.changes or args.usual:
+        if not args.job:
+            raise UsageError("--changes and --usual are about one job: nightlatch usage JOB --changes")
+        return usage_changes.accept(args) if args.usual else usage_changes.show(reader, args.job, json=args.json)
+    return _report(reader, args)
+
+
+def _report(reader: StoreReader, args: Namespace) -> int:
+    by = tuple(word.strip() for word in args.by.split(","))
+    if unknown := [word for word in by if word not in BY] or [word for word in by if by.count(word) > 1]:
+        raise UsageError(f"--by {unknown[0]!r}: use {', '.join(BY)}, each once, with commas between them")
+    if "step" in by and len(by) > 1:
+        raise UsageError("--by step goes alone: reports of steps are kept apart from the sums of days")
+    since, until = _day(reader, args.since, "--since"), _day(reader, args.until, "--until") if args.until else "9"
+    found = report(reader, by, job=args.job, since=since, until=until)
     if args.json:
-        for facts in used.facts():
+        for facts in found.facts():
             print_json(facts)
-        return 0
-    if not used.rows:
-        print(f"nothing was used in the last {args.since}")
-        return 0
-    head = ["day", "job"] if used.by_day else ["job"]
-    rows = [[*([one.day] if used.by_day else []), one.job, *_shown(one)] for one in used.rows]
-    for line in screen.columns([[*head, *UNITS], *rows], elastic=()):
-        print(line)
+    elif args.csv:
+        _csv(found)
+    elif not found.rows:
+        print(f"nothing was used since {since}")
+    else:
+        _table(found)
     return 0
 
 
-def _shown(usage: Usage) -> list[str]:
-    return [format(amount, UNITS[unit].table) for unit, amount in usage.by_unit().items()]
+def _day(reader: StoreReader, text: str, option: str) -> str:
+    """A day as it is written, or the one that is so long ago."""
+    if len(text) == 10 and text[4] == text[7] == "-" and text.replace("-", "").isdigit():
+        return text
+    try:
+        return reader.ledger.history.day(clock.wall() - duration.parse(text, what=option))
+    except UsageError as error:
+        raise UsageError(f"{error}; or write a day, as in 2026-11-01") from None
+
+
+def _csv(found: UsageReport) -> None:
+    facts = found.facts()
+    names = [*found.by, *UNITS, "runs", "failed", "seconds", "items", "share"]
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(names)
+    for row in facts:
+        writer.writerow([_harmless(row[name]) for name in names])
+    print(out.getvalue(), end="")
+
+
+def _harmless(cell: object) -> object:
+    """A spreadsheet takes a text that begins like this for a formula."""
+    return f"'{cell}" if isinstance(cell, str) and cell[:1] in ("=", "+", "-", "@", "\t", "\r") else cell
+
+
+def _table(found: UsageReport) -> None:
+    units, alone = found.units, len(found.by) == 1
+    by_job = alone and found.by == ("job",)
+    strip = any(row.daily for row in found.rows)
+    head = [
+        *found.by,
+        *units,
+        "share",
+        *(["a run"] if by_job else []),
+        "runs",
+        "failed",
+        *(["14 days"] if strip else []),
+    ]
+    rows = [_cells(row, found, by_job, strip) for row in found.rows]
+    if len(rows) > 1:
+        total = ["total", *[""] * (len(found.by) - 1)]
+        rows.append([*total, *_cells(found.total, found, by_job, strip)[len(found.by) :]])
+    left = {*range(len(found.by)), *([len(head) - 1] if strip else [])}
+    for number, line in enumerate(screen.figures([head, *rows], left=left)):
+        print(screen.paint(line, screen.DIM) if not number else line)
+    if found.pace:
+        print(f"\n{found.pace.month} ends at {figures.money(found.pace.expected)} at this pace; "
+              f"{figures.money(found.pace.used)} so far")  # fmt: skip
+
+
+def _cells(row: UsageRow, found: UsageReport, by_job: bool, strip: bool) -> list[str]:
+    cells = [printable(name) or "-" for name in row.by] or [""] * len(found.by)
+    cells += [format(getattr(row.amounts, unit), UNITS[unit].table) for unit in found.units]
+    cells.append(figures.percent(row.share))
+    if by_job:
+        usual = row.usual_run
+        cells.append(format(getattr(usual, found.unit), UNITS[found.unit].table) if usual else "")
+    cells += [figures.count(row.runs), figures.count(row.failed) if row.failed else ""]
+    return [*cells, *([figures.sparkline(row.daily)] if strip else [])]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import islice, pairwise
 
-from ..core import duration, options, schedule
+from ..core import duration, hosts, options, schedule
 from ..core.batch import Batch
 from ..core.job import Job
 from ..core.model import check_name
@@ -177,18 +177,13 @@ class Jobs:
             if batch and found:
                 section.mistake("a batch has one command on all machines: its items are done by it", "command")
                 found = None
-            if not same_host(host, self._host):
+            if not hosts.same(host, self._host):
                 continue
             if "env" in taken:
                 taken["env"] = tuple((dict(job.env) | dict(taken["env"])).items())
             job = replace(job, target=found.target if found else job.target, **taken)
             self.files += found.files if found else ()
         return job
-
-
-def same_host(written: str, host: str) -> bool:
-    """Whether a name in the file is a machine's: in full, or without its domain."""
-    return written.lower() in (host.lower(), host.lower().partition(".")[0])
 
 
 def _taken(table: Mapping[str, Option], given: dict[str, Any], section: Section) -> dict[str, Any]:

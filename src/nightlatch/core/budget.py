@@ -38,6 +38,24 @@ def parse(text: str, periods: tuple[str, ...] = PERIODS) -> tuple[Cap, ...]:
     return tuple(caps)
 
 
+def everything(text: str) -> tuple[Cap, ...]:
+    """Caps for all jobs of a ledger together, from $NIGHTLATCH_BUDGET: for a day or a month."""
+    if not text:
+        return ()
+    try:
+        return parse(text, ("day", "month"))
+    except UsageError:
+        raise UsageError(
+            f"NIGHTLATCH_BUDGET is {text!r}: it is for all jobs together, as in usd/day=20,tokens/month=5000000"
+        ) from None
+
+
+def changed(caps: tuple[Cap, ...], by: tuple[Cap, ...]) -> tuple[Cap, ...]:
+    """The caps, with those that a person has set in place of theirs."""
+    own = {(cap.unit, cap.period): cap for cap in caps}
+    return tuple((own | {(cap.unit, cap.period): cap for cap in by}).values())
+
+
 def amounts(words: Iterable[str]) -> dict[str, float]:
     """The usage in words such as usd=0.03 tokens=900."""
     used: dict[str, float] = {}

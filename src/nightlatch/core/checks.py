@@ -6,7 +6,7 @@ from ..errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from .protocols import Gate
 
@@ -72,10 +72,3 @@ def gates(value: Iterable[Gate]) -> tuple[Gate, ...]:
     for one in found:
         gate(one)
     return found
-
-
-def budget(value: str | Mapping[str, float] | None) -> None:
-    from collections.abc import Mapping
-
-    if not isinstance(value, str | Mapping | None):
-        raise UsageError(f'budget is {shown(value)}: write it as in {{"usd": 2, "usd/day": 10}}')

@@ -86,6 +86,12 @@ class Job:
     tags: tuple[tuple[str, str], ...] = options.pairs(
         'what usage is counted by, as in {site = "example.org"}', where=OF_THE_FILE, defines=False
     )
+    version: tuple[str, ...] = options.texts(
+        'prints the version of what it runs, as in ["claude", "--version"]; asked once for each change of the program',
+        metavar="CMD",
+        where=OF_THE_FILE,
+        defines=False,
+    )
     ttl: float | None = options.time("the lease's (default 60s)")
     wait: float = options.time("how long to wait while it is held", "0s")
     timeout: float | None = options.bound("wall clock, or none", "1h")

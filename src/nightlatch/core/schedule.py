@@ -168,10 +168,9 @@ class Cron:
             begin, longest = end, 2 * longest
 
     def _offset(self, at: int) -> int:
-        """By how much the walls are ahead of UTC."""
-        there = datetime.datetime.fromtimestamp(at, self._zone).utcoffset()
-        assert there is not None
-        return round(there.total_seconds())
+        """Seconds by which the zone's wall clock is ahead of UTC."""
+        ahead = datetime.datetime.fromtimestamp(at, self._zone).utcoffset()
+        return round(ahead.total_seconds()) if ahead else 0
 
 
 def parse(text: str | Sequence[str], zone: datetime.tzinfo) -> Schedule:

@@ -140,7 +140,8 @@ def _claimed(row: Row, claim: Claim, due: Due | None, policy: Policy, seen: Seen
             first=claim.slot, last=claim.slot, outcome=COLLAPSED, slot=due.newest, at=seen.now, era=claim.era
         )
         taken = _claim(row, due, policy, seen)
-        assert taken.claim
+        if taken.claim is None:
+            raise ValueError(f"a slot that may run was not claimed: {due.newest}")
         new = replace(taken.claim, missed=min(taken.claim.missed + claim.missed + 1, COUNTED + 1))
         return replace(taken, records=(last, *taken.records), claim=new)
     again = replace(claim, id="", at=seen.now, starts=claim.starts + 1, grant="", token=0, again_at=0.0)
@@ -154,13 +155,14 @@ def _waits(claim: Claim, now: float) -> bool:
 
 def _abandoned(claim: Claim, seen: Seen) -> bool:
     if seen.holder:
-        return False  # by its supervisor, or by another: whoever it is, nothing can be started now
+        return False  # whether that is its supervisor or another, nothing can be started now
     return bool(claim.grant and not claim.again_at) or seen.unchanged >= seen.patience or bool(claim.again_at)
 
 
 def _may_run(row: Row, due: Due, policy: Policy, seen: Seen) -> bool:
     """Can the newest due slot itself be started?"""
-    assert policy.delay is not None
+    if policy.delay is None:
+        return False
     lateness = seen.now - due.newest - policy.delay
     return (
         lateness >= 0

@@ -150,10 +150,6 @@ class Wire:
         """The server process's id, as the other end reported it; a pooler makes one up."""
         return self._connection.backend_pid
 
-    @property
-    def version(self) -> int:
-        return self._connection.server_version
-
     def notified(self, deadline: float) -> list[str]:
         """Wait for notifications until `deadline`; their payloads, or [] when none came."""
         try:

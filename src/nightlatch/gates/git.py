@@ -67,10 +67,10 @@ class Git:
         """Refuse every older grant from now on, by a push of the fence alone; returns the mark before."""
         before: Mark | None = None
 
-        def raised(standing: dict[str, KeptMark]) -> dict[str, KeptMark] | None:
+        def raised(marks: dict[str, KeptMark]) -> dict[str, KeptMark] | None:
             nonlocal before
-            before = standing[mark.name].mark if mark.name in standing else None
-            return self._fence.raised(standing, mark, by, known)
+            before = marks[mark.name].mark if mark.name in marks else None
+            return self._fence.raised(marks, mark, by, known)
 
         self._fence.change(raised)
         return before
@@ -143,10 +143,10 @@ class Git:
         """Make another store's marks this store's; returns how many there were."""
         foreign = 0
 
-        def rekeyed(standing: dict[str, KeptMark]) -> dict[str, KeptMark] | None:
+        def rekeyed(marks: dict[str, KeptMark]) -> dict[str, KeptMark] | None:
             nonlocal foreign
-            foreign = sum(stands.mark.store != store for stands in standing.values())
-            new = {name: replace(s, mark=replace(s.mark, store=store, grant="")) for name, s in standing.items()}
+            foreign = sum(kept.mark.store != store for kept in marks.values())
+            new = {name: replace(s, mark=replace(s.mark, store=store, grant="")) for name, s in marks.items()}
             return new if foreign else None
 
         self._fence.change(rekeyed)

@@ -50,18 +50,18 @@ class BranchFence:
         return self._known[1]
 
     def raised(
-        self, standing: dict[str, KeptMark], mark: Mark, by: str, known: KnownGrants | None = None
+        self, marks: dict[str, KeptMark], mark: Mark, by: str, known: KnownGrants | None = None
     ) -> dict[str, KeptMark] | None:
         """The marks with ours added; None if it is there already. A refusal is recorded on this machine."""
         try:
-            if not fence.admit(self.url, standing, mark, known):
+            if not fence.admit(self.url, marks, mark, known):
                 return None
         except StaleToken as refused:
             durable.private_folder(os.path.dirname(self._refusals))
             refusals.record(self._refusals, refused, by)
             raise
         here = fence.KeptMark(mark=mark, by=" ".join(by.split()), at=clock.wall())
-        return {**standing, mark.name: here}
+        return {**marks, mark.name: here}
 
     def refusals(self) -> list[Refusal]:
         """The refusals of writers on this machine, the oldest first."""
@@ -124,7 +124,7 @@ class BranchFence:
             found = self.repository.commits({self.ref: oid}, timeout=TIMEOUT)
         if not found:
             raise GateUnreachable(
-                f"the fence of {self.url} was set back by hand: {oid[:12]} is no longer in its history. Restore it"
+                f"the fence of {self.url} was set back: {oid[:12]} is no longer in its history. Restore {self.ref}"
             )
         return found[self.ref]
 

@@ -75,18 +75,18 @@ class Marks:
 
         A mark that is there already is not written again: that would double what a write has to flush.
         """
-        standing, landings = self._read()
-        if mark.name in self.expected and mark.name not in standing:
+        marks, landings = self._read()
+        if mark.name in self.expected and mark.name not in marks:
             raise self._moved(mark.name)
         try:
-            higher = fence.admit(self.target, standing, mark, known)
+            higher = fence.admit(self.target, marks, mark, known)
         except StaleToken as refused:
             refusals.record(self._refusals, refused, by)
             raise
-        before = standing.get(mark.name)
+        before = marks.get(mark.name)
         if higher:
             here = fence.KeptMark(mark=mark, by=" ".join(by.split()), at=clock.wall())
-            self._write({**standing, mark.name: here}, self._with_last(self._noted(), standing, landings))
+            self._write({**marks, mark.name: here}, self._with_last(self._noted(), marks, landings))
         self.expected.add(mark.name)
         return before.mark if before else None
 
@@ -103,10 +103,10 @@ class Marks:
             os.close(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
             return
         if old[1] != mark.grant:
-            standing, landings = self._read()
-            kept = self._with_last(old, standing, landings)
+            marks, landings = self._read()
+            kept = self._with_last(old, marks, landings)
             if kept != landings:  # another lease's landing: our seal did not write it down
-                self._write(standing, kept)
+                self._write(marks, kept)
         os.rename(os.path.join(self.folder, ".".join(old)), new)
 
     def landings(self) -> tuple[Landing, ...]:
@@ -122,13 +122,13 @@ class Marks:
         return next((name.split(".") for name in os.listdir(self.folder) if name.startswith("landing.")), None)
 
     def _with_last(
-        self, noted: list[str] | None, standing: dict[str, KeptMark], landings: tuple[Landing, ...]
+        self, noted: list[str] | None, marks: dict[str, KeptMark], landings: tuple[Landing, ...]
     ) -> tuple[Landing, ...]:
         """`landings` with the noted write, if it landed. A writer killed before its rename left only the note."""
         if noted is None:
             return landings
         _, grant, what, digest = noted
-        mark = next((s.mark for s in standing.values() if s.mark.grant == grant), None)
+        mark = next((s.mark for s in marks.values() if s.mark.grant == grant), None)
         known = landings and (landings[-1].mark.grant, landings[-1].digest) == (grant, digest)
         if mark is None or known or what != self._shown():
             return landings
@@ -140,11 +140,11 @@ class Marks:
         Tokens stay: a holder from this store needs a higher one, and raises its own if it is lower.
         """
         with self.locked():
-            standing, landings = self._read()
-            foreign = sum(s.mark.store != store for s in standing.values())
+            marks, landings = self._read()
+            foreign = sum(s.mark.store != store for s in marks.values())
             if foreign:
-                mine = {n: replace(s, mark=replace(s.mark, store=store, grant="")) for n, s in standing.items()}
-                landed = self._with_last(self._noted(), standing, landings)
+                mine = {n: replace(s, mark=replace(s.mark, store=store, grant="")) for n, s in marks.items()}
+                landed = self._with_last(self._noted(), marks, landings)
                 self._write(mine, tuple(replace(one, mark=replace(one.mark, store=store)) for one in landed))
         return foreign
 
@@ -227,8 +227,8 @@ class Marks:
                 + ". Check space, owner and permissions there, then try again"
             ) from error
 
-    def _write(self, standing: dict[str, KeptMark], landings: tuple[Landing, ...]) -> None:
-        durable.replace(self._marks, fence.pack(standing, landings).encode())
+    def _write(self, marks: dict[str, KeptMark], landings: tuple[Landing, ...]) -> None:
+        durable.replace(self._marks, fence.pack(marks, landings).encode())
 
 
 def new_name() -> str:

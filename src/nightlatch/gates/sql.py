@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         """The marks of one gate, in a transaction that excludes every other seal of that gate."""
 
         def read(self) -> dict[str, KeptMark]: ...
-        def write(self, standing: KeptMark) -> None: ...
+        def write(self, kept: KeptMark) -> None: ...
         def record(self, refusal: Refusal) -> None: ...
 
     class GatedTransaction(Protocol):
@@ -106,10 +106,10 @@ class Sql:
         before: KeptMark | None = None
         try:
             with self._known.exclusive(self.name, mark) as marks:
-                standing = marks.read()
-                before = standing.get(mark.name)
+                current = marks.read()
+                before = current.get(mark.name)
                 try:
-                    if fence.admit(self.url, standing, mark, known):
+                    if fence.admit(self.url, current, mark, known):
                         marks.write(fence.KeptMark(mark=mark, by=" ".join(by.split()), at=clock.wall()))
                 except StaleToken as stale:
                     refused = stale

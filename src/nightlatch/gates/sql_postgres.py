@@ -12,10 +12,11 @@ import psycopg
 from psycopg import pq, sql
 from psycopg.conninfo import make_conninfo
 
-from ..core import duration, fence
+from ..core import duration
 from ..core.model import Mark
 from ..database import dsn
 from ..errors import GateUnreachable, UsageError
+from . import sql_marks
 from . import sql_postgres_address as address
 from . import sql_postgres_schema as schema
 from .sql_postgres_transaction import PostgresTransaction, one_line
@@ -197,13 +198,10 @@ class PostgresMarks:
 
     def read(self) -> dict[str, KeptMark]:
         rows = self.connection.execute(
-            f"SELECT store, lease, token, grant_id, by, at FROM {schema.SCHEMA}.mark WHERE gate = %s ORDER BY lease",
+            f"SELECT {sql_marks.MARK} FROM {schema.SCHEMA}.mark WHERE gate = %s ORDER BY lease",
             (self._gate,),
         )
-        return {
-            lease: fence.KeptMark(mark=Mark(store=store, name=lease, token=token, grant=grant), by=by, at=at)
-            for store, lease, token, grant, by, at in rows
-        }
+        return sql_marks.marks(rows)
 
     def write(self, kept: KeptMark) -> None:
         mark = kept.mark
@@ -255,14 +253,10 @@ class PostgresMarks:
 
     def recorded(self) -> list[Refusal]:
         rows = self.connection.execute(
-            f"SELECT at, lease, offered, grant_id, store, stands, by FROM {schema.SCHEMA}.refusal "
-            "WHERE gate = %s ORDER BY id",
+            f"SELECT {sql_marks.REFUSAL} FROM {schema.SCHEMA}.refusal WHERE gate = %s ORDER BY id",
             (self._gate,),
         )
-        return [
-            fence.Refusal(at=at, name=name, offered=offered, grant=grant, store=store, stands=stands, by=by)
-            for at, name, offered, grant, store, stands, by in rows
-        ]
+        return sql_marks.refusals(rows)
 
 
 def _modes(connection: psycopg.Connection[Any]) -> str:

@@ -11,10 +11,10 @@ import sqlite3
 from contextlib import contextmanager
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
-from ..core import fence
 from ..core.model import Mark
 from ..errors import GateUnreachable, UsageError
 from ..system import filelock, identity, presence, storage
+from . import sql_marks
 from . import sql_sqlite_triggers as triggers
 from .sql_sqlite_transaction import SqliteTransaction
 
@@ -106,7 +106,7 @@ class Sqlite:
             with self._explain_errors():
                 connection.execute("BEGIN IMMEDIATE")
             entered = SqliteTransaction(connection, lock, gate, mark)
-            if entered.stands():
+            if entered.admitted():
                 return entered
             entered.rollback()
             return None
@@ -242,13 +242,10 @@ class SqliteMarks:
 
     def read(self) -> dict[str, KeptMark]:
         rows = self.connection.execute(
-            "SELECT store, lease, token, grant_id, by, at FROM nightlatch_mark WHERE gate = ? ORDER BY lease",
+            f"SELECT {sql_marks.MARK} FROM nightlatch_mark WHERE gate = ? ORDER BY lease",
             (self._gate,),
         )
-        return {
-            lease: fence.KeptMark(mark=Mark(store=store, name=lease, token=token, grant=grant), by=by, at=at)
-            for store, lease, token, grant, by, at in rows
-        }
+        return sql_marks.marks(rows)
 
     def write(self, kept: KeptMark) -> None:
         mark = kept.mark
@@ -274,13 +271,10 @@ class SqliteMarks:
 
     def recorded(self) -> list[Refusal]:
         rows = self.connection.execute(
-            "SELECT at, lease, offered, grant_id, store, stands, by FROM nightlatch_refusal WHERE gate = ? ORDER BY id",
+            f"SELECT {sql_marks.REFUSAL} FROM nightlatch_refusal WHERE gate = ? ORDER BY id",
             (self._gate,),
         )
-        return [
-            fence.Refusal(at=at, name=name, offered=offered, grant=grant, store=store, stands=stands, by=by)
-            for at, name, offered, grant, store, stands, by in rows
-        ]
+        return sql_marks.refusals(rows)
 
 
 def _path_of(connection: sqlite3.Connection) -> str:

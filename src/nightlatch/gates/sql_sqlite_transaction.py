@@ -33,7 +33,8 @@ class SqliteTransaction:
         self._gate, self._mark = gate, mark
         self._autocommit = False
 
-    def stands(self) -> bool:
+    def admitted(self) -> bool:
+        """Is the mark the gate's current one? Then the triggers admit it on this connection."""
         mark = self._mark
         values = (self._gate, mark.name, mark.token, mark.grant, mark.store)
         triggers.present(self._connection, self._gate, mark)

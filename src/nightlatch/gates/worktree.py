@@ -8,7 +8,7 @@ from ..errors import Conflict, GateUnreachable, UsageError
 from ..store import url as store_url
 from ..store.git.remote import environment
 from ..system import program, tree
-from . import guarded
+from . import git_guard
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,15 +25,16 @@ class Worktree:
 
     def __init__(self, folder: str, *, config: str = "", guard: str = "") -> None:
         """`config`: settings for talking to the remote that `folder` itself lacks, as a fresh clone does.
-        `guard`: a folder of `guarded.make`, for a repository whose own settings and hooks are not trusted."""
+        `guard`: a folder of `git_guard.make`, for a repository whose own settings and hooks are not trusted."""
         self.folder = os.path.abspath(folder)
         self._config = ("-c", f"include.path={config}") if config else ()
         # Unlike the store's pushes, these are the holder's work and end with it.
         self._env = {**environment(), **{name: os.environ[name] for name in (tree.LINEAGE,) if name in os.environ}}
         self._env.pop(store_url.ENV, None)  # the repository's hooks must not see the store's password
-        self._guard, self._settings = guard, [word for text in guarded.SETTINGS for word in ("-c", text)] * bool(guard)
+        self._guard = guard
+        self._settings = [word for text in git_guard.SETTINGS for word in ("-c", text)] if guard else []
         if guard:
-            self._env |= guarded.environment(self.folder, guard)
+            self._env |= git_guard.environment(self.folder, guard)
         # There is nobody to edit anything.
         self._env |= {"GIT_EDITOR": "true", "GIT_SEQUENCE_EDITOR": "true"}
 
@@ -147,7 +148,7 @@ class Worktree:
     ) -> tuple[int, str, str]:
         """(exit code, stdout, stderr). Raises `program.Unfinished` if it hangs."""
         if self._guard:
-            guarded.check(self.folder, self._guard)
+            git_guard.check(self.folder, self._guard)
         argv = ["git", "-C", self.folder, *self._settings, *words]
         fed = stdin.encode(errors="surrogateescape")  # a message may be in any encoding
         try:

@@ -47,9 +47,11 @@ class Pipe:
             for future in self._waiting.values():
                 future.cancel()
 
-    async def hold(self, call: Call, **about: str) -> dict[str, Any]:
-        """Ask for a call. The reply has `id` and the `output` to limit it to, `count` if the vendor's count is wanted
-        first, or says why it is `refused`. A call that fits only later waits here."""
+    async def hold(self, call: Call, **about: Any) -> dict[str, Any]:
+        """Ask for a call; `about` has when it arrived (`at`), its model, item and agent.
+
+        The reply has `id` and the `output` to limit it to, `count` if the vendor's count is wanted first, or says why
+        it is `refused`. A call that fits only later waits here."""
         self._last += 1
         number = self._last
         future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()

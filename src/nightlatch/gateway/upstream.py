@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _REUSED = 10.0  # seconds that an idle connection is kept: the death of an older one looks like a lost reply
 _CONNECT = 30.0
+_LONGEST = 3600.0  # seconds of a call; shared caps count on that (ledger/holds.py)
 # For one hop, not for the next; and what this hop decides by itself.
 _HOP = words(
     "connection keep-alive proxy-authenticate proxy-authorization te trailer transfer-encoding upgrade "
@@ -32,7 +33,7 @@ class Upstream:
         self._bases, self._keys, self._proxies = bases, keys, proxies
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_REUSED),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT),
+            timeout=aiohttp.ClientTimeout(total=_LONGEST, sock_connect=_CONNECT),
             cookie_jar=aiohttp.DummyCookieJar(),
             raise_for_status=False,
             skip_auto_headers=("User-Agent", "Accept", "Content-Type"),
@@ -52,6 +53,11 @@ class Upstream:
         hop = _HOP | {name.strip().lower() for name in given.get("Connection", "").split(",")}
         found = {name: self._keyed(text) for name, text in given.items() if name.lower() not in hop}
         return found | {"Accept-Encoding": "identity"}
+
+    def has_key(self, request: Any) -> bool:
+        """Does it carry one of the run's keys, and not a login of its client's own?"""
+        texts = [*request.headers.values(), request.query_string]
+        return any(instead in text for instead in self._keys for text in texts)
 
     def _keyed(self, text: str) -> str:
         for instead, key in self._keys.items():

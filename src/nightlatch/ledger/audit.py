@@ -3,8 +3,8 @@
 Every chain is read from its first entry to its head, every run is compared with its links in its job's chain, and
 rows with what follows from their entries (`replay`). The owner of the database can recompute all of it. So heads go out
 with log lines and alerts, and a head that was kept elsewhere is compared: what was rewritten or cut off behind it can
-no longer be hidden. Retention removes entries too, and says so in a `cut`; who forges one can name any retention, so it
-is held to the time of what it removes, and to the heads.
+no longer be hidden. Retention removes entries too, and records that in a `cut`. A forged cut could name any retention,
+so a cut is checked against the times of what it removes, and against the heads.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class AuditResult:
 
 
 @value(frozen=True, kw_only=True)
-class Cut:
+class RetentionCut:
     """What one entry says was removed by retention."""
 
     seq: int
@@ -101,14 +101,14 @@ class _Audit:
     def __init__(self, tables: Tables, kept: list[KeptHead], cuts: list[Row], keep: float | None) -> None:
         self._tables, self._kept, self._keep = tables, kept, keep
         self._bare = {head.hash for head in kept if not head.chain}
-        self._points: dict[str, dict[int, list[tuple[str, str]]]] = {}  # chain → seq → (hash it must have, who says so)
-        self._cuts: dict[str, list[Cut]] = {}  # by job's chain
-        self._cut: dict[str, Cut] = {}  # job's chain → the one that took the most of it away
+        self._points: dict[str, dict[int, list[tuple[str, str]]]] = {}  # chain → seq → (hash it must have, its source)
+        self._cuts: dict[str, list[RetentionCut]] = {}  # by job's chain
+        self._cut: dict[str, RetentionCut] = {}  # job's chain → the one that took the most of it away
         for chain, seq, at, body in cuts:
             try:
                 self._note_cut(chain, seq, at, unpack(body))
             except ValueError:
-                pass  # it is named where the chain is read
+                pass  # it is reported where the chain is read
         self._links: dict[str, Links] = {}  # by run
         self._linked_in: dict[str, str] = {}  # run → job's chain
         self._effects: dict[tuple[str, str], dict[str, Any]] = {}  # by scope and key
@@ -120,8 +120,8 @@ class _Audit:
 
     def run(self) -> AuditResult:
         # Before the entries: what is written meanwhile makes a chain longer than this, never shorter.
-        self._stand = Snapshot(self._tables)
-        for chain, (seq, head) in self._stand.heads.items():
+        self._snapshot = Snapshot(self._tables)
+        for chain, (seq, head) in self._snapshot.heads.items():
             self._expect(chain, seq, head, "its head in the ledger")
         for kept in self._kept:
             if kept.chain:
@@ -155,7 +155,7 @@ class _Audit:
                 chain, broken = name, False
                 seq, before = self._begin(name)
                 self._chains += 1
-                known = self._stand.heads.get(name, (0, ""))[0]
+                known = self._snapshot.heads.get(name, (0, ""))[0]
                 replay = self._replay(name) if sql is _RUNS else None
             self._entries += 1
             if hash_ in self._bare:
@@ -197,7 +197,7 @@ class _Audit:
         return cut.last, cut.hash
 
     def _end(self, chain: str, last: int, replay: Replay | None) -> None:
-        """The chain is over: nothing may be wanted of it any more, and nothing may stand behind its head."""
+        """The chain is over: all expected entries must have been met, and none may follow its head."""
         points = self._points.pop(chain, {})
         if not chain or chain in self._breaks:
             return
@@ -205,19 +205,19 @@ class _Audit:
             (_, says), *_ = points[max(points)]
             self._break(chain, last + 1, f"is missing: the chain goes on to entry {max(points)}, by {says}")
         elif chain.startswith(STEPS):
-            # Its head stands in no row while the run goes on: it may be longer than anybody knows, but not alone.
+            # While the run goes on its head is in no row: its length cannot be checked, but its run must exist.
             run = chain.removeprefix(STEPS).partition("#")[0]
-            if run not in self._stand.runs and not self._tables.read(_HEAD, chain=run):
+            if run not in self._snapshot.runs and not self._tables.read(_HEAD, chain=run):
                 self._break(chain, last, f"belongs to no run: the row of {run} was removed")
-        elif last > self._stand.heads.get(chain, (0, ""))[0]:
+        elif last > self._snapshot.heads.get(chain, (0, ""))[0]:
             now = self._tables.read(_HEAD, chain=chain)  # begun, or gone on, since the heads were read?
             if not now:
                 self._break(chain, last, "belongs to no run and no job: the row with its head was removed")
             elif now[0][0] < last:
-                self._break(chain, now[0][0] + 1, "was put there by no writer: it stands behind the chain's head")
+                self._break(chain, now[0][0] + 1, "was put there by no writer: it follows the chain's head")
         if replay and chain not in self._breaks:
             replay.finish()
-            self._named(row_checks.check_run(self._tables, self._stand, chain, replay))
+            self._report(row_checks.check_run(self._tables, self._snapshot, chain, replay))
 
     def _meet(self, chain: str, seq: int, hash_: str) -> None:
         for wanted, says in self._points.get(chain, {}).pop(seq, ()):
@@ -230,7 +230,7 @@ class _Audit:
     def _follow(
         self, chain: str, seq: int, at: int, kind: str, facts: dict[str, str], hash_: str, *, known: bool
     ) -> None:
-        """An entry of a job's chain may link to its run's chain as it stood then, tell of an effect, or cut."""
+        """An entry of a job's chain may link to the head of a run's chain, report an effect, or cut."""
         run = facts.get("run", "")
         if "head" in facts:
             self._expect(run, int(facts["seq"]), facts["head"], "its job's chain")
@@ -241,7 +241,7 @@ class _Audit:
             if known:
                 self._links.setdefault(run, Links()).add(at, kind, facts, head_text(chain, seq, hash_))
         elif known and kind in _EFFECT:
-            self._effects[facts["scope"], facts["key"]] = row_checks.effect_told(facts)
+            self._effects[facts["scope"], facts["key"]] = row_checks.effect_row(facts)
         elif kind in _ITEMS:
             self._items.say(chain.removeprefix("job:"), "", facts["status"], facts["keys"])
 
@@ -265,7 +265,7 @@ class _Audit:
             self._expect(*parse_head(head), "its run's chain")
 
     def _note_cut(self, chain: str, seq: int, at: int, facts: dict[str, str]) -> None:
-        cut = Cut(
+        cut = RetentionCut(
             seq=seq,
             runs=frozenset(facts.get("runs", "").split()),
             before=int(facts.get("before", at)),
@@ -278,7 +278,7 @@ class _Audit:
 
     def _replay(self, run: str) -> Replay | None:
         self._seen.add(run)
-        row = self._stand.runs.get(run)
+        row = self._snapshot.runs.get(run)
         if not row:
             return None
         links = self._links.get(run) or Links()
@@ -286,7 +286,7 @@ class _Audit:
 
     def _check_linked(self) -> None:
         """Every run is known to its job's chain: one inside another from its end on."""
-        for run, row in self._stand.runs.items():
+        for run, row in self._snapshot.runs.items():
             chain, begun_inside = job_chain(row["job"]), row["parent"] and row["status"] == "running"
             if not begun_inside and self._linked_in.get(run) != chain and chain not in self._breaks:
                 self._break(run, 1, f"is not linked in {chain}: that was rewritten")
@@ -294,12 +294,12 @@ class _Audit:
     def _check_rows(self) -> None:
         broken = set(self._breaks)
         cut = {chain.removeprefix("job:") for chain in (*self._cut, *broken)}
-        effects = {place: told for place, told in self._effects.items() if job_chain(place[0]) not in broken}
-        self._named(row_checks.check_effects(self._stand, effects, cut))
-        self._named(self._items.check(self._tables, self._stand, broken))
-        self._named(row_checks.check_tally(self._tables))
+        effects = {place: row for place, row in self._effects.items() if job_chain(place[0]) not in broken}
+        self._report(row_checks.check_effects(self._snapshot, effects, cut))
+        self._report(self._items.check(self._tables, self._snapshot, broken))
+        self._report(row_checks.check_tally(self._tables))
 
-    def _named(self, wrong: Iterator[tuple[str, str]]) -> None:
+    def _report(self, wrong: Iterator[tuple[str, str]]) -> None:
         for name, what in wrong:
             self._break(name, 0, what)
 
@@ -316,7 +316,7 @@ class _Audit:
         run = chain.removeprefix(STEPS).partition("#")[0]
         jobs = [self._linked_in[run]] if run in self._linked_in else list(self._cuts)
         named = any(run in cut.runs for job in jobs for cut in self._cuts.get(job, ()))
-        return named and not run.startswith("job:") and run not in self._stand.runs and run not in self._seen
+        return named and not run.startswith("job:") and run not in self._snapshot.runs and run not in self._seen
 
     def _judge_cuts(self) -> tuple[int, tuple[str, ...]]:
         """Of the heads kept elsewhere: how many are older than what is left, and chains of which they prove nothing."""
@@ -332,7 +332,7 @@ class _Audit:
             elif head.at >= max(cut.before for cut in cuts) + _SKEW:
                 what = f"removes entry {head.seq}, which is younger than the retention that it names: by its log line"
                 self._break(head.chain, cuts[-1].seq, what)
-        limit = float("-inf") if self._keep is None else self._stand.now - self._keep * 1000
+        limit = float("-inf") if self._keep is None else self._snapshot.now - self._keep * 1000
         for chain in {head.chain for head in self._kept}:
             for cut in self._cuts.get(chain, ()):
                 if cut.before > limit and cut.seq > self._found.get(chain, 0):

@@ -1,5 +1,5 @@
 """What people decide and observers see. No token: a compare-and-set on the run's status, on its job's chain,
-with who did it."""
+with the name of the person or machine."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ WHERE id = :id AND status = 'running' AND attempt = :was_attempt AND cancel = ''
 def change(
     tables: Tables, run: RunRow, status: str, kind: str, *, reason: str | None = None, cancel: str = "", **facts: object
 ) -> RunRow | None:
-    """Move the run to `status` if it still stands as it was seen; None, and nothing moved, if not. `cancel`: who asked
+    """Move the run to `status` if it is still as it was seen; None, and nothing moved, if not. `cancel`: who asked
     for its end."""
     assert statuses.may_follow(run.status, status), f"{status} cannot follow {run.status}"
     with tables.on_chain(run.job) as chain:
@@ -72,7 +72,7 @@ def change(
 
 
 def ask_to_end(tables: Tables, run: RunRow, by: str) -> RunRow | None:
-    """Leave word for the holder of a running run. None if it does not run any more, or was asked already."""
+    """Leave a request for the holder of a running run. None if it no longer runs, or has such a request."""
     with tables.on_chain(run.job) as chain:
         if not chain(_ASK, id=run.id, was_attempt=run.attempt, cancel=clean(by)):
             return None
@@ -91,7 +91,7 @@ def cancel(tables: Tables, run: RunRow, by: str) -> RunRow | None:
 
 
 def end(tables: Tables, run: RunRow, reason: str, by: str, *, person: bool) -> RunRow | None:
-    """Cancel what nobody works on. `person`: somebody asked for it."""
+    """Cancel what nobody works on. `person`: a person wants it."""
     cancel = by if person else ""
     return change(tables, run, statuses.CANCELLED, kinds.CANCELLED, reason=reason, cancel=cancel, by=by)
 

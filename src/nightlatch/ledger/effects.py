@@ -1,7 +1,7 @@
 """Effects in the ledger: each verb moves one row from the status it was seen in, and says so on its scope's chain.
 
-The row carries the token and the grant of who has begun it; every holder's verb compares them where it
-writes, so that one who was overtaken records nothing.
+The row carries the token and the grant of the holder that began it; every holder's verb compares them where it
+writes, so that a holder that was overtaken records nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @value(frozen=True, kw_only=True)
 class Effect:
-    """One effect as it stands. Times are wall clock, in seconds."""
+    """One effect. Times are wall clock, in seconds."""
 
     scope: str
     key: str
@@ -34,8 +34,8 @@ class Effect:
     grant: str
     holder: Holder
     command: str = ""
-    input: str = ""  # fingerprint; "" if none was given
-    deadline: float  # when its command has surely ended, and what it asked of a server is surely served, or refused
+    input: str = ""  # fingerprint; "": none
+    deadline: float  # by then its command has ended, and every request it sent has been served or refused
     exit_code: int | None = None
     result: str = ""  # the first of what it printed
     reason: str = ""
@@ -134,7 +134,7 @@ class Effects:
         )
 
     def reap(self, effect: Effect) -> Effect:
-        """Begun by a holder that is gone, as whoever holds its lease now can tell: it may have acted, until now."""
+        """Begun by a holder that is gone, which the lease's present holder knows: it may have acted, until now."""
         why = f"{effect.holder} was gone before it could say how it ended"
         return self._move(effect, BEGUN, IN_DOUBT, kinds.EFFECT_IN_DOUBT, reason=why, over=True)
 

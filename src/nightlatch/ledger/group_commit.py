@@ -1,12 +1,12 @@
 """Group commit: calls of several threads that come together are written together.
 
-Whoever gets the turn writes all that is queued by then; the others find theirs written when the turn
-comes to them. Nobody waits for company: a call that is alone is written alone.
+The thread that gets the turn writes all that is queued by then; the others find theirs written when the turn
+comes to them. No call waits for others to join: one that is alone is written alone.
 """
 
 from __future__ import annotations
 
-from _thread import allocate_lock, get_ident
+from _thread import allocate_lock
 
 from ..core.value import Generic, T
 from ..errors import StoreUnreachable
@@ -23,19 +23,14 @@ class GroupCommit(Generic[T]):
         self._write = write
         self._mutex = allocate_lock()  # for the two fields below; never held while writing
         self._queue: list[_QueuedWrites[T]] = []
-        self._taken = False  # somebody writes
-        self._gathered: dict[int, list[T]] = {}  # by thread
+        self._taken = False  # a thread writes
 
     def take(self, *whats: T) -> None:
         """Return when they are written, in one commit; raises what that raised."""
-        gathered = self._gathered.get(get_ident())
-        if gathered is not None:
-            gathered += whats
-            return
         with self._mutex:
             alone = not self._taken
             self._taken = True
-        if alone:  # nobody writes, so nobody waits: no queue is needed
+        if alone:  # no other thread writes or waits: no queue is needed
             try:
                 self._write(whats)
             finally:
@@ -47,10 +42,6 @@ class GroupCommit(Generic[T]):
             self._write_queued(call)
         if call.error is not None:
             raise call.error
-
-    def together(self) -> _Together[T]:
-        """`with turns.together():` what this thread takes inside is written when it ends, in one commit."""
-        return _Together(self)
 
     def alone(self) -> _Alone[T]:
         """`with turns.alone():` all that was queued before is written, and nothing until this ends."""
@@ -66,7 +57,7 @@ class GroupCommit(Generic[T]):
         call.wake.acquire()
 
     def _leave(self) -> None:
-        """Give the turn to whoever has waited longest."""
+        """Give the turn to the thread that has waited longest."""
         with self._mutex:
             if self._queue:
                 self._queue[0].wake.release()
@@ -104,20 +95,6 @@ class _QueuedWrites(Generic[T]):
         self.error: Exception | None = None
         self.wake = allocate_lock()  # released when it is written, or when it has the turn
         self.wake.acquire()
-
-
-class _Together(Generic[T]):
-    def __init__(self, turns: GroupCommit[T]) -> None:
-        self._turns = turns
-
-    def __enter__(self) -> None:
-        self._turns._gathered.setdefault(get_ident(), [])
-
-    def __exit__(self, *_: object) -> None:
-        # Also when the work inside failed: what was reported before that has happened.
-        gathered = self._turns._gathered.pop(get_ident(), None)
-        if gathered:
-            self._turns.take(*gathered)
 
 
 class _Alone(Generic[T]):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 EVERYTHING = ""  # in place of a job: all jobs of the ledger
+LONGEST = 3_600_000  # ms that a call may take; one that was held before that is charged to the period it was held in
 HELD_UNITS = ("usd", "tokens", "calls")
 
 
@@ -76,7 +77,7 @@ SELECT CAST(COALESCE(SUM({unit}), 0) AS BIGINT) FROM (
   UNION ALL SELECT {used} FROM {{prefix}}run AS run
     JOIN {{prefix}}usage AS used ON used.run = run.id AND used.attempt = run.attempt AND used.at >= :since
     WHERE run.status = 'running'{run_job}
-  UNION ALL SELECT {held} FROM {{prefix}}held WHERE 1 = 1{job}
+  UNION ALL SELECT {held} FROM {{prefix}}held WHERE at >= :since - {longest}{job}
 ) AS taken
 """
 
@@ -87,6 +88,7 @@ def _taken_sql(unit: str, job: str) -> str:
         unit=unit,
         counted=counted,
         used=" + ".join(f"used.{part.strip()}" for part in counted.split("+")),
+        longest=LONGEST,
         held=unit if unit in HELD_UNITS else "0",
         job=" AND job = :job" if job else "",
         run_job=" AND run.job = :job" if job else "",

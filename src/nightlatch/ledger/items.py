@@ -26,7 +26,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 @value(frozen=True, kw_only=True)
 class ItemRow:
-    """One item as it stands. `changed` is wall clock, in seconds."""
+    """One item. `changed` is wall clock, in seconds."""
 
     scope: str
     digest: str
@@ -41,11 +41,11 @@ class ItemRow:
     changed: float
 
 
-_IS = ("scope", "digest", "key")  # what an item is; the rest is how it stands
+_IS = ("scope", "digest", "key")  # what identifies an item; the rest may change
 ITEM = TypedTable(
     "item",
     ItemRow,
-    # What is done stays done, whatever is said of it later.
+    # What is done stays done, whatever is reported later.
     "ON CONFLICT (scope, digest) DO UPDATE SET "
     + ", ".join(f"{name} = excluded.{name}" for name in ItemRow.__annotations__ if name not in _IS)
     + " WHERE item.status <> 'done'",
@@ -65,7 +65,7 @@ WHERE scope = :scope AND status IN ('in-doubt', 'needs-attention'){this} RETURNI
 """
 _COUNTS = "SELECT status, COUNT(*) FROM {prefix}item WHERE scope = :scope GROUP BY status"
 # From scope to scope by the index: a million items that are done are not looked at.
-_ASKING = """
+_NEEDING_DECISION = """
 WITH RECURSIVE seen (scope) AS (
   SELECT MIN(scope) FROM {prefix}item
   UNION ALL SELECT (SELECT MIN(scope) FROM {prefix}item WHERE scope > seen.scope) FROM seen WHERE seen.scope IS NOT NULL
@@ -97,17 +97,17 @@ class Items:
             after = page[-1][0]
 
     def reasons(self, scope: str, digests: list[str]) -> dict[str, str]:
-        """Why each of these stands as it does: of 676 at most, in one question."""
-        given = {"".join(name): digest for name, digest in zip(product(_LETTERS, repeat=2), digests, strict=False)}
-        places = ", ".join(f":{name}" for name in given)
-        return dict(self._tables.read(_REASONS + f"({places})", scope=scope, **given)) if given else {}
+        """The reason of each: of 676 at most, in one query."""
+        values = {"".join(name): digest for name, digest in zip(product(_LETTERS, repeat=2), digests, strict=False)}
+        places = ", ".join(f":{name}" for name in values)
+        return dict(self._tables.read(_REASONS + f"({places})", scope=scope, **values)) if values else {}
 
     def every(self, scope: str, status: str, limit: int = 1_000_000) -> list[ItemRow]:
         rows = self._tables.read(_SOME, scope=scope, status=status, most=limit)
         return list(map(ITEM.read, rows))
 
     def in_flight(self, scope: str) -> list[ItemRow]:
-        """Begun and not ended: whoever holds the batch's lease now knows that nobody works on them."""
+        """Begun and not ended. For the holder of the batch's lease: nobody works on them any more."""
         return self.every(scope, BEGUN)
 
     def in_doubt(self, scope: str) -> list[ItemRow]:
@@ -118,9 +118,9 @@ class Items:
         return dict(self._tables.read(_COUNTS, scope=scope))
 
     def needing_decision(self, key: str = "") -> list[tuple[str, str, int, str, float, str]]:
-        """(batch, status, how many, one of their keys, last change, why that one) of all items that wait for a person,
+        """(batch, status, how many, one of their keys, last change, why that one) of all items that need a decision,
         or of those with this key."""
-        rows = self._tables.read(_ASKING.replace("{this}", "WHERE item.key = :key" if key else ""), key=key)
+        rows = self._tables.read(_NEEDING_DECISION.replace("{this}", "WHERE item.key = :key" if key else ""), key=key)
         return [(scope, status, count, key, at / 1000, reason) for scope, status, count, key, at, reason in rows]
 
     def resolve(self, scope: str, key: str, status: str, *, reason: str) -> list[str]:

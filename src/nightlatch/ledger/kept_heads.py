@@ -1,4 +1,4 @@
-"""Heads that were kept elsewhere, as people give them: from `audit head`, or in log lines."""
+"""Heads that were kept elsewhere, as people pass them in: from `audit head`, or in log lines."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def parse_head(text: str) -> tuple[str, int, str]:
     chain, _, seq = rest.rpartition(":")
     if len(hash_) == 64 and not hash_.strip("0123456789abcdef") and (not rest or (chain and seq.isdecimal())):
         return chain, int(seq or 0), hash_
-    raise UsageError(f"{text!r} is no head: take one from `nightlatch audit head`, or head=… of a log line")
+    raise UsageError(f"{text!r} is not a head: take one from `nightlatch audit head`, or head=… of a log line")
 
 
 def _moment(text: str) -> int | None:

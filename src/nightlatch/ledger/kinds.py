@@ -1,13 +1,14 @@
 """Every kind of journal entry is one row: its name, the sentence that people read, and its fields on each chain.
 
-A kind on both chains stands whole on the run's, and the job's has a link to it. A kind, or a field of one, that has no
-row here cannot be written. A field may be added to a kind, and never renamed: entries are kept as they were written.
+A kind on both chains is whole on the run's, and the job's has a link to it. A kind, or a field of one, that has no row
+here cannot be written. A field may be added to a kind. One that is renamed stays readable under its old name
+(`chain.unpack`): entries are kept as they were written.
 """
 
 from __future__ import annotations
 
 from ..core.effects import BEGUN, DONE, FAILED, IN_DOUBT, SET_ASIDE
-from ..core.units import UNITS
+from ..core.units import METERED, UNITS
 from .chain import pack
 
 TYPE_CHECKING = False
@@ -24,14 +25,14 @@ RARE = """kind NOT IN ('opened', 'started', 'ended', 'progress', 'usage',
   'steps', 'effect', 'effect-begun', 'effect-done', 'step-begun', 'step-done', 'input', 'workspace', 'publishing',
   'published', 'batch', 'lent')"""
 
-_LINK = "run seq head"  # on a job's chain: how the run's own chain stood
+_LINK = "run seq head"  # on a job's chain: the head of the run's chain then
 _DECIDED = f"{_LINK} was status reason by cancel"
 
 
 class EntryKind(str):
     """The name of a kind, and what is declared of it."""
 
-    fields: dict[str, frozenset[str]]  # by the chain that it may stand on
+    fields: dict[str, frozenset[str]]  # by the chain that it may be on
     sentence: str
     tells: str  # of which rows the audit takes its word: RUN, ITEMS, EFFECT; "" of none
     often: bool  # of several in a row the last one says all
@@ -76,16 +77,16 @@ def body(kind: str, chain: str, facts: Mapping[str, object]) -> str:
 
 
 def telling(*of: str) -> frozenset[str]:
-    """The kinds that rows of these follow from."""
+    """The kinds that the audit compares these rows with."""
     return frozenset(str(kind) for kind in ROWS.values() if kind.tells in of)
 
 
 def _filled(text: str, facts: Mapping[str, str], missing: str = "") -> str:
-    """With its facts; "" if one is not there, and nothing may stand for it."""
-    needed, asked, rest = text.partition("? ")
-    if asked and not facts.get(needed):
+    """With its facts; "" if one is absent and has no replacement."""
+    needed, conditional, rest = text.partition("? ")
+    if conditional and not facts.get(needed):
         return ""
-    first, *parts = (rest if asked else text).split("{")
+    first, *parts = (rest if conditional else text).split("{")
     found = [first]
     for part in parts:
         name, _, behind = part.partition("}")
@@ -104,7 +105,8 @@ OPENED = EntryKind(
 )  # fmt: skip
 STARTED = EntryKind(
     "started", "attempt {attempt} started[ on {host}] (token {token})[command? , with another command]", tells=RUN,
-    run="attempt token grant holder host command definition",
+    run="attempt token grant holder host command definition bounds program program_size program_time program_version"
+    " commit nightlatch",
 )  # fmt: skip
 LOST = EntryKind(
     "lost", "attempt {attempt} was lost: its holder {holder} is gone[; the run is {status}]", tells=RUN,
@@ -118,7 +120,7 @@ ENDED = EntryKind(
 )  # fmt: skip
 BEGUN_ELSEWHERE = EntryKind(
     "begun-elsewhere",
-    "attempt {attempt} was begun on {host} (token {token}), which has not said how it ended",
+    "attempt {attempt} was begun on {host} (token {token}), which has not reported its end",
     run="attempt host token", job="run attempt host token",
 )  # fmt: skip
 INPUT = EntryKind("input", "its input is {path}", run="path sha256")
@@ -133,11 +135,16 @@ USAGE = EntryKind(
     "used" + "".join(f"[ {unit}={{{unit}}}]" for unit in UNITS) + "[ for {item}][, model {model}]",
     tells=RUN, often=True, run=" ".join(UNITS) + " model kind source item tag agent id",
 )  # fmt: skip
+NOTED = EntryKind(
+    "noted", "it reported" + "".join(f"[ {unit}={{{unit}}}]" for unit in METERED) + ", which the gateway has counted",
+    run=" ".join(METERED),
+)  # fmt: skip
 
 # ── what people decide of a run, and observers see ──
 
 OPENED_AGAIN = EntryKind("opened-again", "opened again[ on {host}]; it was {was} before", job=f"{_DECIDED} host")
-CANCEL_REQUESTED = EntryKind("cancel-requested", "{by} asked for its end", job="run by")
+CANCEL_REQUESTED = EntryKind("cancel-requested", "{by} requested its end", job="run by")
+BUDGET = EntryKind("budget", "{by} set its budget to {caps}", job="run caps by")
 CANCELLED = EntryKind("cancelled", "{by} cancelled it", job=_DECIDED)
 RESOLVED = EntryKind("resolved", "{by} resolved it as {status}", job=_DECIDED)
 RESOLVED_ELSEWHERE = EntryKind(
@@ -152,6 +159,7 @@ REFUSED = EntryKind(
     " (attempt {attempt}, token {token})[: {what}][. {reason}]",
     job="run attempt what token stands reason",
 )  # fmt: skip
+USUAL = EntryKind("usual", "{by} accepted the new level of {what} as the usual one", job="what by run")
 PLAN = EntryKind(
     "plan", "a dry-run for the key {key}: {status}[ ({reason})]",
     job="key status exit_code reason effects steps elapsed left_out",
@@ -211,7 +219,7 @@ ITEMS_RESOLVED = EntryKind(
     "steps-resolved", "items resolved as {status}: {keys}", tells=ITEMS, job="status keys reason"
 )
 
-# ── a run's steps, on a chain of their own ──
+# ── a run's steps, on a separate chain ──
 
 _OF_STEP = "digest tries attempt key reason result"
 STEP_BEGUN = EntryKind("step-begun", "step {key} begun", steps=_OF_STEP)

@@ -5,15 +5,16 @@ from __future__ import annotations
 from ..core import advice, statuses
 from ..errors import RunEnded, StaleToken, StoreUnreachable, UsageError
 from ..system import clock
-from . import decisions, kinds, opening, sealing, step_chain, tally
+from . import budgets, decisions, kinds, opening, sealing, step_chain, tally
 from .chain import job_chain
 from .records import ATTEMPT, ENTRY, RUN
+from .sealing import NO_FACTS
 from .tables import Tables
 from .typed_table import where
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from ..core.model import Holder
     from ..database.postgres import PostgresDatabase
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from ..errors import LeaseLost
     from .audit import AuditResult
     from .effects import Effects
+    from .history import History
     from .holds import Holds
     from .items import Items
     from .nested import NestedLedger
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from .step_log import StepLog, StepWriter
     from .writer import Writer
 
+_MOMENT = 2.0  # seconds that a supervisor waits for a look
 _SHORT = 4  # characters that a run may be named by
 _RUN = f"SELECT {RUN.names} FROM {{prefix}}run WHERE id = :id"
 _BEGINNING = f"SELECT {RUN.names} FROM {{prefix}}run WHERE id LIKE :beginning ORDER BY id LIMIT 2"
@@ -73,7 +76,7 @@ class Ledger:
         """The run of (job, key): a new one, pending, or the one there is.
 
         One that ended without success becomes pending again, for its next attempt; with `again` also
-        one that succeeded. All others are returned as they stand.
+        one that succeeded. All others are returned unchanged.
         """
         return opening.open_run(
             self._tables, job, key, slot=slot, command=command, definition=definition, host=host, again=again
@@ -89,13 +92,15 @@ class Ledger:
         lost: str = "again",
         command: str = "",
         definition: str = "",
+        facts: Mapping[str, str] = NO_FACTS,
     ) -> Writer:
         """Begin the next attempt, as the run's one writer: older grants are refused from now on.
 
-        Raises `StaleToken` if a newer token stands there; `RunEnded`, with the run as it is, if it is
+        Raises `StaleToken` if the run has a newer token; `RunEnded`, with the run as it is, if it is
         not open (any more): done, cancelled, or waiting for a person. An attempt that its holder left
         behind is marked lost; with lost="doubt" the run is in doubt then, and that raises `RunEnded`.
         Sealing again with the same grant, after a lost reply or with a raised token, begins no other attempt.
+        `facts`: what else went in, for the entry of its start.
         """
         from .writer import Writer
 
@@ -111,14 +116,16 @@ class Ledger:
             mine = run.status == statuses.RUNNING and (run.token, run.grant) == (token, grant)
             at = self._tables.now()
             skew = at / 1000 - clock.wall()
-            sealed = run if mine else sealing.take(self._tables, run, token, grant, holder, command, definition, at)
+            sealed = (
+                run if mine else sealing.take(self._tables, run, token, grant, holder, command, definition, at, facts)
+            )
             if sealed:
                 return Writer(self._tables, self._watching, sealed, lost=left_behind, skew=skew)
 
     def reap(self, run_id: str, *, token: int, grant: str, doubt: bool = False) -> RunRow:
         """End an attempt that its holder left behind, as lost or in doubt, and start none.
 
-        For whoever holds the lease: `token` and `grant` are the new holder's. Raises as `seal` does.
+        For the lease's holder: `token` and `grant` are the new holder's. Raises as `seal` does.
         """
         status = statuses.IN_DOUBT if doubt else statuses.LOST
         while True:
@@ -191,8 +198,16 @@ class Ledger:
         return tally.own(self._tables, run, unit, period)
 
     def request_cancel(self, run_id: str, by: str) -> RunRow:
-        """Ask for a run's end. What nobody has begun is cancelled at once; a running one's holder finds the word."""
+        """Ask for a run's end. What has not begun is cancelled at once; a running one's holder finds the request."""
         return self._decided(run_id, lambda run: decisions.cancel(self._tables, run, by))
+
+    def set_budget(self, run: RunRow, caps: str, by: str) -> None:
+        """A person sets a run's budget; its supervisor finds it within seconds."""
+        budgets.put(self._tables, run, caps, by)
+
+    def budget_of(self, run_id: str) -> str:
+        """The budget that a person has set for a run; "" if nobody has."""
+        return budgets.find(self._watching, run_id, patience=_MOMENT)
 
     def resolve(self, run_id: str, outcome: str, by: str) -> RunRow:
         """A person says how a run ended that is in doubt or needs attention: succeeded, failed or cancelled."""
@@ -203,9 +218,9 @@ class Ledger:
         return self._decided(run_id, lambda run: decisions.retry(self._tables, run, by))
 
     def end_waiting(self, run: RunRow, reason: str, by: str, *, person: bool) -> RunRow | None:
-        """Cancel a run that waits for its next try, if it still stands as it was seen; None, and nothing done, if not.
+        """Cancel a run that waits for its next try, if it is still as it was seen; None, and nothing done, if not.
 
-        `person`: somebody wants it, and knows; otherwise nobody may know that it is not done.
+        `person`: a person wants it, and knows; otherwise perhaps nobody knows that it is not done.
         """
         return decisions.end(self._tables, run, reason, by, person=person)
 
@@ -214,7 +229,7 @@ class Ledger:
         return self._decided(run_id, lambda run: decisions.attention(self._tables, run, reason, by))
 
     def note(self, job: str, kind: str, /, **facts: object) -> str:
-        """What somebody saw without holding anything: a refusal, a lapse. Returns the head of the job's chain."""
+        """An observation by somebody without a lease: a refusal, a lapse. Returns the head of the job's chain."""
         with self._tables.on_chain(job) as chain:
             return chain.append(kind, **facts)
 
@@ -274,13 +289,13 @@ class Ledger:
 
     @property
     def step_log(self) -> StepLog:
-        """Runs' steps, each run's on a chain of its own."""
+        """Runs' steps, a chain for each run."""
         from .step_log import StepLog
 
         return StepLog(self._tables)
 
     def step_writer(self, run: RunRow) -> StepWriter:
-        """For a process of the run that was lent the ledger: appends steps behind the run's own fence."""
+        """For a process of the run that writes to the ledger directly: appends steps behind the run's fence."""
         from .step_log import StepWriter
 
         return StepWriter(self._tables, run, skew=0.0)
@@ -301,6 +316,13 @@ class Ledger:
         from .slots import Slots
 
         return Slots(self._tables)
+
+    @property
+    def history(self) -> History:
+        """What observers ask of many runs at once."""
+        from .history import History
+
+        return History(self._tables)
 
     @property
     def effects(self) -> Effects:
@@ -369,7 +391,7 @@ class Ledger:
         return run
 
     def _decided(self, run_id: str, decide: Callable[[RunRow], RunRow | None]) -> RunRow:
-        while True:  # until nobody moved the run between the look and the decision
+        while True:  # until nobody moved the run between the read and the decision
             decided = decide(self._existing(run_id))
             if decided:
                 return decided

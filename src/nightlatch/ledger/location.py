@@ -1,4 +1,4 @@
-"""Where a store's ledger stands."""
+"""Where a store's ledger is kept."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class NestedLedger:
             try:
                 hit, begun = self._write(dues, lazy), False
             except StoreUnreachable:
-                hit = self._stands(dues)  # only the reply may have been lost
+                hit = self._is_written(dues)  # only the reply may have been lost
                 begun = not hit and (self._has_begun(dues) or self._was_opened(dues))
                 if not hit and not begun:
                     raise
@@ -137,14 +137,14 @@ class NestedLedger:
             values |= {f"{word}{number}": what for word, what in {"id": due.run.id, **was}.items()}
         counted = list(map(TALLY.row, tally.together(ended)))
         tables = ((_ROW, rows), (ATTEMPT, list(map(ATTEMPT.row, attempts))), (ENTRY, journal), (TALLY, counted))
-        inserts = [(table, given) for table, given in tables if given]
+        inserts = [(table, new) for table, new in tables if new]
         guard = (_GUARDS if seq == self._seq else _ADVANCES)[len(seen)]
         hit = bool(self._tables.guarded(guard, values, inserts, lazy=lazy))
         if hit:
             self._seq, self._head = seq, head
         return hit
 
-    def _stands(self, dues: Sequence[PendingWrite]) -> bool:
+    def _is_written(self, dues: Sequence[PendingWrite]) -> bool:
         """Is the last entry of each there? All of a commit is, or nothing."""
         last = (dict(zip(ENTRY.columns, due.journal[-1], strict=True)) for due in dues)
         return all(
@@ -152,7 +152,7 @@ class NestedLedger:
         )
 
     def _has_begun(self, dues: Sequence[PendingWrite]) -> bool:
-        """Has a beginning landed after all, which nobody was told of? Then it is not written again."""
+        """Has a beginning landed after all, though the reply was lost? Then it is not written again."""
         found = False
         for inner in (due.of for due in dues if due.of.unwritten):
             now = self._found(inner.run)
@@ -208,7 +208,7 @@ class PendingWrite:
     def __init__(self, of: NestedRun, run: RunRow, was: RunRow, at: int) -> None:
         self.of, self.run, self.at = of, run, at
         self.was = was  # as it was seen
-        self.again: Callable[[], PendingWrite] = lambda: self  # composed anew, from where its run stands now
+        self.again: Callable[[], PendingWrite] = lambda: self  # composed anew, from its run as it is now
         self.links: list[tuple[str, dict[str, object]]] = []  # on the job's chain: kind, facts
         self.journal: list[Row] = []
         self.attempts: list[Attempt] = []

@@ -1,4 +1,4 @@
-"""A run for a job and a key: made, or begun again. One winner, however many ask at once."""
+"""A run for a job and a key: made, or begun again. One winner, however many try at once."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def open_run(
             return run
 
 
-def _create(tables: Tables, **given: str) -> RunRow | None:
-    facts: dict[str, Any] = {name: clean(text) for name, text in given.items()}
+def _create(tables: Tables, **values: str) -> RunRow | None:
+    facts: dict[str, Any] = {name: clean(text) for name, text in values.items()}
     kind = str(kinds.OPENED)
     body = kinds.body(kind, kinds.RUN, {name: text for name, text in facts.items() if text})
     run = new_id()
-    with tables.on_chain(given["job"]) as chain:
+    with tables.on_chain(values["job"]) as chain:
         head, at = link("", run, 1, chain.at, kind, body), chain.at / 1000
         if not chain(_CREATE, **RUN.by_column(RunRow(id=run, **facts, created=at, changed=at, seq=1, head=head))):
             return None  # another was faster

@@ -116,7 +116,7 @@ def _remove(tables: Tables, job: str, over: list[str], before: int, by: str) -> 
         gone, entries = [], 0
         for run in over:
             if chain(_REMOVE, run=run, before=before):
-                # Each by its name: what stands between two names depends on the database's collation.
+                # Each by its name: the order of names depends on the database's collation.
                 for name in (run, *chains_of(chain, run)):
                     entries += len(chain("DELETE FROM {prefix}journal WHERE chain = :name RETURNING seq", name=name))
                 chain("DELETE FROM {prefix}attempt WHERE run = :run", run=run)

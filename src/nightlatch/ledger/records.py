@@ -1,4 +1,4 @@
-"""What the ledger tells, as plain values. Times are wall clock, in seconds."""
+"""What the ledger returns, as plain values. Times are wall clock, in seconds."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class RunRow:
     token: int = 0  # of the newest attempt
     grant: str = ""
     holder: Holder = NOBODY
-    cancel: str = ""  # who asked for its end; "" if nobody did
+    cancel: str = ""  # the person that requested its end; "": none
     exit_code: int | None = None
     reason: str = ""
     created: float
@@ -51,7 +51,7 @@ class RunRow:
     seq: int = 0  # of its newest journal entry
     head: str = ""  # and that entry's hash
     anchor: str = ""  # its job's chain when it was last linked there: the head for log lines
-    parent: str = ""  # the run that it is handled in; "" for one with a supervisor of its own
+    parent: str = ""  # the run that it is nested in; "": none
 
 
 @value(frozen=True, kw_only=True)
@@ -85,7 +85,7 @@ class Entry:
 
 @value(frozen=True, kw_only=True)
 class Pruned:
-    """What retention removed; whoever keeps logs of these runs may remove those too."""
+    """What retention removed; logs of these runs may go too."""
 
     runs: tuple[str, ...]
     entries: int  # of the journal

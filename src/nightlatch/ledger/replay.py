@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-_GIVEN = ("job", "key", "slot", "command", "definition", "host", "parent")
+_OPENING = ("job", "key", "slot", "command", "definition", "host", "parent")
 _DECIDED = ("status", "reason", "cancel", "changed", "ended", "due", "anchor")  # columns that people's verbs change
 
 
@@ -39,14 +39,14 @@ class Links:
             self.changes.append((seq, at, facts))
 
     def carry(self, at: int, seq: int, status: str) -> None:
-        """A cut has taken its links away, and says where it stood."""
+        """A cut has removed its links, and has its last status."""
         self.at, self.whole = at, False
         self.changes.append((seq, at, {"carried": status}))
 
 
 class Replay:
     def __init__(self, links: Links, *, whole: bool) -> None:
-        self.row: dict[str, Any] = dict.fromkeys((*_GIVEN, "grant_id", "holder", "cancel", "reason", "message"), "")
+        self.row: dict[str, Any] = dict.fromkeys((*_OPENING, "grant_id", "holder", "cancel", "reason", "message"), "")
         self.row |= dict.fromkeys(("attempt", "token", "elapsed", "done", "total", *UNITS), 0)
         self.row |= dict.fromkeys(("exit_code", "started", "ended", "due"))
         self.row["anchor"] = links.anchor
@@ -62,11 +62,11 @@ class Replay:
         _FOLLOWS[kind](self, seq, at, unpack(body))
 
     def finish(self) -> None:
-        """There is no further entry."""
+        """Its last entry was read."""
         self._decide(None)
 
     def _open(self, seq: int, at: int, facts: dict[str, str]) -> None:
-        self.row |= {name: facts.get(name, "") for name in _GIVEN}
+        self.row |= {name: facts.get(name, "") for name in _OPENING}
         self.row |= {"status": statuses.PENDING, "created": at, "changed": at}
 
     def _start(self, seq: int, at: int, facts: dict[str, str]) -> None:

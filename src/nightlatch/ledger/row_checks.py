@@ -42,9 +42,9 @@ _PAGE = 5000
 _NOT = "is not what its journal says"
 
 
-def check_run(tables: Tables, stand: Snapshot, run: str, replay: Replay) -> Wrong:
+def check_run(tables: Tables, snapshot: Snapshot, run: str, replay: Replay) -> Wrong:
     """The run's row, its attempts and its usage."""
-    row, attempts = stand.runs[run], stand.attempts.get(run, {})
+    row, attempts = snapshot.runs[run], snapshot.attempts.get(run, {})
     yield from _differs(run, "its row", row, replay.row)
     for number in sorted(attempts.keys() | replay.attempts.keys()):
         if number not in attempts:
@@ -56,13 +56,13 @@ def check_run(tables: Tables, stand: Snapshot, run: str, replay: Replay) -> Wron
     names = ("job", "at", *UNITS)
     used = {seq: dict(zip(names, rest, strict=True)) for seq, *rest in tables.read(_USAGE, run=run, seq=row["seq"])}
     for seq in sorted(used.keys() | replay.usage.keys()):
-        told = replay.usage.get(seq)
-        if told is None:
+        reported = replay.usage.get(seq)
+        if reported is None:
             yield run, f"{_NOT}: the usage of entry {seq} is in no entry of it"
         elif seq in used:
-            said = dict(zip(names, (row["job"], *told), strict=True))
-            yield from _differs(run, f"the usage of entry {seq}", used[seq], said)
-        elif told[0] > stand.now - _MONTH:
+            expected = dict(zip(names, (row["job"], *reported), strict=True))
+            yield from _differs(run, f"the usage of entry {seq}", used[seq], expected)
+        elif reported[0] > snapshot.now - _MONTH:
             yield run, f"{_NOT}: the usage of entry {seq} has no row"
 
 
@@ -81,20 +81,20 @@ def check_tally(tables: Tables) -> Wrong:
                 yield f"the tally of {job} on {day}", f"has {unit} = {there[unit]}, by its usage {wanted}"
 
 
-def check_effects(stand: Snapshot, told: dict[tuple[str, str], dict[str, Any]], cut: set[str]) -> Wrong:
-    """`told` has the last word of each effect; scopes in `cut` may have had more than that."""
-    for (scope, key), said in told.items():
-        row = stand.effects.get((scope, key))
+def check_effects(snapshot: Snapshot, journal: dict[tuple[str, str], dict[str, Any]], cut: set[str]) -> Wrong:
+    """`journal` has the last entry of each effect; scopes in `cut` may have had more effects."""
+    for (scope, key), expected in journal.items():
+        row = snapshot.effects.get((scope, key))
         if row:
-            yield from _differs(f"the effect {key} of {scope}", "its row", row, said)
+            yield from _differs(f"the effect {key} of {scope}", "its row", row, expected)
         else:
             yield f"the effect {key} of {scope}", "is in the journal, and has no row"
-    for scope, key in stand.effects.keys() - told.keys():
+    for scope, key in snapshot.effects.keys() - journal.keys():
         if scope not in cut:
             yield f"the effect {key} of {scope}", "has a row, and is in no entry of the journal"
 
 
-def effect_told(facts: dict[str, str]) -> dict[str, Any]:
+def effect_row(facts: dict[str, str]) -> dict[str, Any]:
     """What an entry says that an effect's row is."""
     numbers = {name: int(facts[name]) for name in ("attempt", "token")}
     code = int(facts["exit_code"]) if "exit_code" in facts else None
@@ -102,10 +102,10 @@ def effect_told(facts: dict[str, str]) -> dict[str, Any]:
 
 
 class ItemChecks:
-    """A million of them may be told of: only hashes are remembered, and what was ever said of each."""
+    """There may be a million: only hashes are remembered, and every status the journal had for each."""
 
     def __init__(self) -> None:
-        self._told: dict[int, set[str]] = {}
+        self._recorded: dict[int, set[str]] = {}
         self._cut_short: set[str] = set()  # runs and scopes with an entry that was too long to be kept whole
         self._done: dict[int, str] = {}  # what must be there
 
@@ -120,21 +120,23 @@ class ItemChecks:
             self._cut_short.add(run or scope)
             names.pop()
         for key in names:
-            self._told.setdefault(hash((scope, run, key)), set()).add(status)
+            self._recorded.setdefault(hash((scope, run, key)), set()).add(status)
             if status == DONE:
                 self._done[hash((scope, key))] = f"the item {key} of {scope}"
 
-    def check(self, tables: Tables, stand: Snapshot, broken: set[str]) -> Wrong:
+    def check(self, tables: Tables, snapshot: Snapshot, broken: set[str]) -> Wrong:
         missing = dict(self._done)
         for scope, key, status, run in _every(tables):
             name = f"the item {key} of {scope}"
             missing.pop(hash((scope, key)), None)
             if status != DONE and hash((scope, key)) in self._done:
                 yield name, f"is {status} by its row, and done by the journal"
-            elif run in stand.runs and run not in broken and not self._cut_short & {run, scope}:
-                said = self._told.get(hash((scope, run, key)), set()) | self._told.get(hash((scope, "", key)), set())
-                if status not in said and tables.read(_SEQ, run=run) == [(stand.heads[run][0],)]:
-                    yield name, f"is {status} by its row, which no entry of the journal says"
+            elif run in snapshot.runs and run not in broken and not self._cut_short & {run, scope}:
+                recorded = self._recorded.get(hash((scope, run, key)), set()) | self._recorded.get(
+                    hash((scope, "", key)), set()
+                )
+                if status not in recorded and tables.read(_SEQ, run=run) == [(snapshot.heads[run][0],)]:
+                    yield name, f"is {status} by its row, which is in no entry of the journal"
         for name in missing.values():
             yield name, "is done by the journal, and has no row"
 
@@ -150,8 +152,8 @@ def _every(tables: Tables) -> Iterator[Row]:
         scope, digest = page[-1][:2]
 
 
-def _differs(name: str, what: str, row: dict[str, Any], told: dict[str, Any]) -> Wrong:
-    for column, wanted in told.items():
+def _differs(name: str, what: str, row: dict[str, Any], journal: dict[str, Any]) -> Wrong:
+    for column, wanted in journal.items():
         there = _holder(row[column]) if column == "holder" else row[column]
         if there != wanted:
             yield name, f"{_NOT}: {what} has {column} = {there!r}, by the journal {wanted!r}"

@@ -1,4 +1,4 @@
-"""Where a writer stands in its run: the token, the grant and the head that the run's row must still have."""
+"""A writer's position in its run: the token, the grant and the head that the run's row must still have."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     # From (seq, head) to the next ones, and what writes them: True if it hit.
     Compose = Callable[[int, str], tuple[int, str, Callable[[], bool]]]
 
-# For whoever advances the run's row. A people's verb leaves the head alone, so that it disturbs no writer.
+# For the writer that advances the run's row. A person's decision leaves the head alone, so it disturbs no writer.
 WHERE = "WHERE id = :id AND token = :token AND grant_id = :grant AND head = :was AND status = 'running'"
 
 _LOOK = f"SELECT {RUN.names} FROM {{prefix}}run WHERE id = :id"
@@ -50,7 +50,7 @@ class RunFence:
         return RUN.read(rows[0])
 
     def advance(self, compose: Compose) -> None:
-        """Write what `compose` makes of the place where the run stands; durable when this returns.
+        """Write what `compose` makes of the run's present head; durable when this returns.
 
         Raises StaleToken or RunEnded when nothing was written, StoreUnreachable when nobody knows.
         """
@@ -60,9 +60,9 @@ class RunFence:
                 hit = write()
             except StoreUnreachable:
                 self._unsure[head] = seq
-                stands = self.stands(self.look())
-                hit = stands == head  # only the reply may have been lost
-                if not hit and not self._taken(stands):
+                found = self.current_head(self.look())
+                hit = found == head  # only the reply may have been lost
+                if not hit and not self._taken(found):
                     raise
             except BaseException:
                 self._unsure[head] = seq
@@ -71,15 +71,15 @@ class RunFence:
                 self.seq, self.head = seq, head
                 self._unsure.clear()
                 return
-            # One of ours that was given up may have landed late; else it is over for this writer.
+            # One of our unconfirmed writes may have landed late; otherwise this writer is finished.
             self._go_on(self.check())
 
-    def stands(self, run: RunRow) -> str:
+    def current_head(self, run: RunRow) -> str:
         """The head, wherever it is kept."""
         return run.head
 
-    def _taken(self, stands: str) -> bool:
-        """Has another taken the place, or gone on from it? What was given up cannot land any more, or has landed."""
+    def _taken(self, found: str) -> bool:
+        """Has another write taken the place? Then an unconfirmed one has landed, or can no longer land."""
         return False
 
     def was_mine(self, run: RunRow) -> bool:
@@ -87,7 +87,7 @@ class RunFence:
         return run.head in self._unsure
 
     def check(self) -> RunRow:
-        """The run as it stands, if this writer is still the one it has; raises StaleToken or RunEnded."""
+        """The run, if this is still its writer; raises StaleToken or RunEnded."""
         run = self.look()
         if (run.token, run.grant) != (self._run.token, self._run.grant):
             raise stale(self._tables.database.identity(), run, self._run.token, self._run.grant)

@@ -13,6 +13,8 @@ from .step_chain import head_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..core.model import Holder
     from .records import RunRow
     from .tables import ChainTransaction, Row, Tables
@@ -41,6 +43,7 @@ UPDATE {prefix}attempt SET status = 'lost', reason = :reason, ended = :at, elaps
 WHERE run = :run AND attempt = :attempt
 """
 
+NO_FACTS: Mapping[str, str] = {}
 LEFT = "its holder is gone"
 
 
@@ -55,7 +58,7 @@ def judge(store: str, run: RunRow, token: int, grant: str) -> None:
 
 def stale(store: str, run: RunRow, token: int, grant: str) -> StaleToken:
     return StaleToken(
-        f"{title(run)} refused token {token}: attempt {run.attempt} with token {run.token} by {run.holder} stands "
+        f"{title(run)} refused token {token}: attempt {run.attempt} with token {run.token} by {run.holder} is newer "
         f"there. Nothing was written. A newer holder has taken over; stop this one",
         offered=Mark(store=store, name=run.job, token=token, grant=grant),
         stands=Mark(store=store, name=run.job, token=run.token, grant=run.grant),
@@ -71,10 +74,11 @@ def closed(run: RunRow) -> str:
 
 
 def take(
-    tables: Tables, run: RunRow, token: int, grant: str, holder: Holder, command: str, definition: str, at: int
-) -> RunRow | None:
-    """Begin the next attempt, if the run still stands as it was seen; None if not."""
-    next_ = _Next(run, token, grant, holder, command, definition)
+    tables: Tables, run: RunRow, token: int, grant: str, holder: Holder, command: str, definition: str, at: int,
+    facts: Mapping[str, str] = NO_FACTS,
+) -> RunRow | None:  # fmt: skip
+    """Begin the next attempt, if the run is still as it was seen; None if not."""
+    next_ = _Next(run, token, grant, holder, command, definition, facts)
     if run.status == statuses.RUNNING and run.grant != grant:
         return _take_over(tables, run, next_)
     entries = _Entries(run, at)
@@ -84,7 +88,7 @@ def take(
 
 
 def _take_over(tables: Tables, run: RunRow, next_: _Next) -> RunRow | None:
-    """The attempt before it was left behind by its holder: that is told on the job's chain too."""
+    """The attempt before it was left behind by its holder: that goes on the job's chain too."""
     with tables.on_chain(run.job) as chain:
         entries = _Entries(run, chain.at)
         link = entries.lose(run, head_of(chain, run.id))
@@ -128,8 +132,11 @@ def _close_lost(tables: Tables, chain: ChainTransaction, run: RunRow, entries: _
 class _Next:
     """The attempt that a seal begins."""
 
-    def __init__(self, run: RunRow, token: int, grant: str, holder: Holder, command: str, definition: str) -> None:
-        self._run, self._token, self._grant, self._holder = run, token, grant, holder
+    def __init__(
+        self, run: RunRow, token: int, grant: str, holder: Holder, command: str, definition: str,
+        facts: Mapping[str, str],
+    ) -> None:  # fmt: skip
+        self._run, self._token, self._grant, self._holder, self._facts = run, token, grant, holder, facts
         self._edited = {"command": clean(command), "definition": clean(definition)}
 
     def begin(self, entries: _Entries) -> tuple[dict[str, object], Attempt]:
@@ -138,7 +145,7 @@ class _Next:
         number = run.attempt + (run.grant != grant or run.status != statuses.RUNNING)
         facts = {"attempt": number, "token": token, "grant": grant, "holder": holder, "host": holder.host}
         facts |= {name: text for name, text in self._edited.items() if text and text != getattr(run, name)}
-        entries.add(kinds.STARTED, **facts)
+        entries.add(kinds.STARTED, **facts, **self._facts)
         values = _seen(run) | {
             "attempt": number,
             "token": token,

@@ -1,5 +1,5 @@
 """What became of slots, as ranges by (job, first). A record is inserted before the row that holds it moves on, by
-whoever moves it: no transaction spans store and ledger, so inserting one again changes nothing."""
+the machine that moves it: no transaction spans store and ledger, so inserting one again changes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a run's steps stand in the journal: a chain for each run, and another after each of its successes."""
+"""Where a run's steps are in the journal: a chain for each run, and another after each of its successes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A run's steps: a chain of the journal of its own, to which nothing but steps is appended.
+"""A run's steps: a separate chain of the journal, to which nothing but steps is appended.
 
 The entry is the step: no row is changed and no index kept for it, so that a checkpoint costs what an INSERT
 costs. The run's row is the fence, read in the statement that appends; and since a chain has one entry in each
-place, two writers cannot both go on from where it stood. The head goes into the run's own chain when it ends.
+place, two writers cannot both append the next one. The head goes into the run's own chain when it ends.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def step(digest: str, key: str, status: str, tries: int, result: str, reason: st
     if status not in kinds.STEP:
         raise ValueError(f"a step cannot be {status!r}")
     if len(digest) != 32 or not _HEX.issuperset(digest):
-        raise ValueError(f"{digest!r} is no digest: it takes 32 hexadecimal digits")
+        raise ValueError(f"{digest!r} is not a digest: 32 hexadecimal digits are needed")
     # A step is a line where the next attempt reads it, and JSON is the same without its line's ends.
     return digest, clean(key), status, int(tries), kept(str(result)).replace("\n", " "), clean(reason)
 
@@ -66,7 +66,7 @@ class StepLog:
         return step_chain.chain_of(self._tables.read, run, before=before)
 
     def facts(self, chain: str) -> Iterator[tuple[str, str, int, int, str]]:
-        """(digest, status, tries, attempt, result) of all that was said of steps, in its order, in pages."""
+        """(digest, status, tries, attempt, result) of every entry of steps, in order, in pages."""
         after, most = 0, _PAGE
         while True:
             page = self._tables.read(_SOME, chain=chain, after=after, most=most)
@@ -77,7 +77,7 @@ class StepLog:
             after = page[-1][0]
 
     def entries(self, run: str) -> Iterator[Entry]:
-        """All that was said of a run's steps, as entries of the journal."""
+        """Every entry of a run's steps."""
         for chain in step_chain.chains_of(self._tables.read, run):
             for name, seq, at, kind, body, hash_ in self._tables.read(_ALL, chain=chain):
                 words, _, result = body.partition(_RESULT)
@@ -115,7 +115,7 @@ class StepWriter:
             self._fence.advance(lambda seq, head: self._composed(seq, head, steps))
 
     def rows(self, steps: Sequence[Step], at: int) -> list[Row]:
-        """As rows of the journal, for a commit that has a fence of its own; tell `went_on` when it is done."""
+        """As rows of the journal, for a commit with another fence; call `went_on` when it is done."""
         self._fence.settle()
         return self._rows(self._fence.seq, self._fence.head, at, steps)
 
@@ -144,7 +144,7 @@ class StepWriter:
 class _Tail(RunFence):
     """A fence whose place is the last entry of a chain, and not the head in the run's row.
 
-    It may be appended to by the supervisor and by whoever in the run was lent a pen: all have the run's grant.
+    The supervisor appends to it, and so do processes of the run that write directly: all have the run's grant.
     """
 
     def __init__(self, tables: Tables, run: RunRow, skew: float, chain: str, around: RunRow) -> None:
@@ -152,16 +152,16 @@ class _Tail(RunFence):
         self._chain, self._around = chain, around
         self.seq, self.head = step_chain.tail(tables.read, chain) if run.attempt > 1 else (0, "")
 
-    def stands(self, run: RunRow) -> str:
+    def current_head(self, run: RunRow) -> str:
         return step_chain.tail(self._tables.read, self._chain)[1]
 
     def settle(self) -> None:
-        """Find out what became of a write that was given up."""
+        """Find out what became of a write that was not confirmed."""
         if self._unsure:
             self._go_on(self._run)
 
-    def _taken(self, stands: str) -> bool:
-        return stands != self.head
+    def _taken(self, found: str) -> bool:
+        return found != self.head
 
     def _go_on(self, run: RunRow) -> None:
         if self._around.id != run.id:
@@ -171,7 +171,7 @@ class _Tail(RunFence):
 
 
 def _place(rows: Sequence[Row]) -> tuple[int, str]:
-    """Where a chain stands after these rows of the journal."""
+    """The chain's head after these rows of the journal."""
     _, seq, _, _, _, hash_ = rows[-1]
     return seq, hash_
 

@@ -1,6 +1,6 @@
 """A database with the ledger's statements, written once for all of them, and transactions on a job's chain.
 
-`{prefix}` is the schema that the tables stand in, `{wall}` the clock that all users of the ledger share, `{share}`
+`{prefix}` is the schema of the tables, `{wall}` the clock that all users of the ledger share, `{share}`
 what it takes to read a row that must not change before we commit, `{lock}` one that we change ourselves.
 """
 
@@ -76,7 +76,7 @@ class Tables:
 class ChainTransaction:
     """One transaction that holds a job's chain: what it appends and what it changes happen together or not at all.
 
-    Whoever takes a chain and a run's row takes the chain first, so no two wait for each other.
+    A transaction that takes a chain and a run's row takes the chain first, so no two wait for each other.
     """
 
     at: int  # when it began, by the clock that all share

@@ -91,8 +91,8 @@ class TypedTable(Table, Generic[T]):
 
 
 def where(which: Iterable[str], *more: str) -> str:
-    """A WHERE for the columns that are asked for by value, and other conditions: what is not asked for is not in it, so
-    that the database can plan for what is."""
+    """A WHERE for these columns, each by its value, and other conditions. Only what is needed is in it, so that the
+    database can plan for it."""
     conditions = [*(f"{column} = :{column}" for column in which), *more]
     return f" WHERE {' AND '.join(conditions)}" if conditions else ""
 

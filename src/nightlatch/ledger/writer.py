@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from ..core.units import Amounts
     from ..database.guarded import Rows, Table
-    from .group_commit import _Together
     from .records import RunRow
     from .step_log import StepWriter
     from .tables import Tables
@@ -54,7 +53,7 @@ WHERE run = :id AND attempt = :attempt
 """
 
 
-_MOMENT = 2.0  # seconds that the run's other bounds may wait for a look at who has cancelled it
+_MOMENT = 2.0  # seconds that the run's other bounds may wait for the read of a cancel request
 
 
 class Writer:
@@ -67,9 +66,10 @@ class Writer:
     def __init__(self, tables: Tables, watching: Tables, run: RunRow, *, lost: bool, skew: float) -> None:
         self.run = run  # as it was sealed
         self.lost = lost  # the attempt before this one was left behind by its holder: it may have acted
+        self.tag = ""  # of usage that is reported without one
         self._tables, self._watching = tables, watching
         self._fence = RunFence(tables, run, skew)
-        self._turns = GroupCommit(self._write)
+        self._commits = GroupCommit(self._write)
         self._used = run.usage
         self._totals: tuple[int, ...] | None = None
         self._steps: StepWriter | None = None
@@ -77,13 +77,13 @@ class Writer:
 
     def event(self, kind: str, /, **facts: object) -> None:
         """Put an entry of a declared kind into the run's journal. Facts are kept as text; None is left out."""
-        self._turns.take(Verb(kind, facts))
+        self._commits.take(Verb(kind, facts))
 
     def progress(self, done: int, total: int = 0, message: str = "") -> None:
         """How far it is; a total of 0 is unknown."""
         verb = Verb(kinds.PROGRESS, {"done": done, "total": total or None, "message": message or None})
         verb.progress = {"done": done, "total": total, "message": clean(message)}
-        self._turns.take(verb)
+        self._commits.take(verb)
 
     def usage(self, about: Mapping[str, str] = NOTHING, /, **amounts: float) -> Amounts:
         """Something was used: so much of each unit. Returns what this run has used, all attempts together.
@@ -95,15 +95,15 @@ class Writer:
 
     def used(self, amounts: Mapping[str, float], about: Mapping[str, str] = NOTHING, **facts: object) -> Verb:
         """What `usage` writes, to be written with `take`."""
-        known = {name: clean(text) for name, text in about.items() if text}
+        known = {name: clean(text) for name, text in ({"tag": self.tag} | dict(about)).items() if text}
         parts = counts(amounts)
         verb = Verb(kinds.USAGE, {**amounts, **known, **facts})
         verb.counts, verb.about = parts, known
         return verb
 
-    def take(self, verb: Verb) -> None:
-        """Write it; after `StoreUnreachable` it may be called again, and is written once."""
-        self._turns.take(verb)
+    def take(self, *verbs: Verb) -> None:
+        """Write them in one commit; after `StoreUnreachable` this may be called again, and writes them once."""
+        self._commits.take(*verbs)
 
     def record(self, kind: str, records: Records, /, **facts: object) -> None:
         """Put rows into tables of the ledger, and an entry, in the commit that checks the token.
@@ -112,11 +112,11 @@ class Writer:
         """
         verb = Verb(kind, facts)
         verb.records = records
-        self._turns.take(verb)
+        self._commits.take(verb)
 
     @property
     def steps(self) -> StepWriter:
-        """The writer of the run's steps, on a chain of their own."""
+        """The writer of the run's steps, on their chain."""
         from .step_log import StepWriter
 
         if self._steps is None:
@@ -127,13 +127,6 @@ class Writer:
         """A process of the run writes its steps itself."""
         self.event(kinds.LENT)
         self._lent = True
-
-    def together(self) -> _Together[Verb]:
-        """`with writer.together(): …` verbs that this thread calls inside are written when it ends, in one commit.
-
-        For a loop that serves many: acknowledge what was asked for after that, not before.
-        """
-        return self._turns.together()
 
     def finish(
         self,
@@ -177,7 +170,7 @@ class Writer:
             "due": None if again_at is None else round(again_at * 1000),
         }
         to = statuses.WAITING if again_at is not None else statuses.IN_DOUBT if doubt else status
-        with self._turns.alone():
+        with self._commits.alone():
             try:
                 self._fence.advance(lambda seq, head: self._ending(seq + 1, head, status, to, body, values))
             except RunEnded as ended:
@@ -190,7 +183,7 @@ class Writer:
         return self._fence.now() / 1000
 
     def cancel_requested(self) -> str | None:
-        """Who asked for the run's end; None if nobody did. Reads one row, and waits for no writer."""
+        """The person that requested the run's end; None: nobody. Reads one row, and waits for no writer."""
         sql = "SELECT cancel FROM {prefix}run WHERE id = :id"
         rows = self._watching.read(sql, patience=_MOMENT, id=self.run.id)
         return rows[0][0] or None if rows else None
@@ -200,7 +193,7 @@ class Writer:
         self._totals = None
         self._fence.advance(lambda seq, head: self._composed(seq, head, batch))
         if any(verb.counts for verb in batch):
-            # From the row itself: a commit that was given up may have landed after all.
+            # From the row itself: an unconfirmed commit may have landed after all.
             totals = self._totals
             self._used = amounts_of(dict(zip(UNITS, totals, strict=True))) if totals else self._fence.look().usage
 

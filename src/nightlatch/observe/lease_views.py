@@ -1,4 +1,4 @@
-"""Leases as people see them: who holds one until when, and what was begun under it and has not ended."""
+"""Leases as people see them: holder, expiry, and what was begun under one and has not ended."""
 
 from __future__ import annotations
 

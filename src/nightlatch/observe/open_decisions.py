@@ -78,7 +78,7 @@ def here(reader: StoreReader) -> list[OpenDecision]:
     """Effects and items in this ledger; the items of a batch are one row for each status."""
     begun = reader.ledger.effects.every(BEGUN, limit=_MOST)
     now = reader.store.clock() if begun else 0.0
-    overdue = "its time is over, and nobody has said how it ended"
+    overdue = "its time is over, and its end was not reported"
     found = [_effect(each, overdue) for each in begun if each.deadline < now]
     found += [_effect(each, each.reason) for each in reader.ledger.effects.every(IN_DOUBT, limit=_MOST)]
     return [*found, *items(reader)]

@@ -21,7 +21,7 @@ NEEDS_DECISION = (*statuses.NEEDS_PERSON, lapse.LAPSED)
 
 
 class NoStore(UsageError):
-    """There is nothing to look at, and looking makes nothing."""
+    """There is nothing to read, and reading makes nothing."""
 
 
 def existing(url: str) -> set[str]:
@@ -45,7 +45,7 @@ class StoreReader:
         self.store = stores.connect(url)
         self.ledger = location.open_to_read(url) if "ledger" in areas else location.empty()
         self._begun: dict[str, tuple[Begun, ...]] | None = None  # by lease
-        self.unreachable = ""  # why the store could not be asked what other machines have begun
+        self.unreachable = ""  # why the store could not be read for what other machines have begun
 
     @property
     def ledger_is_per_machine(self) -> bool:

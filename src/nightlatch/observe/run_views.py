@@ -47,7 +47,7 @@ class RunView:
         if self.status == lapse.LAPSED:
             return f"its holder {run.holder} is gone"
         if run.status == statuses.RUNNING:
-            cancel = f"cancel asked by {run.cancel}" if run.cancel else ""
+            cancel = f"cancel requested by {run.cancel}" if run.cancel else ""
             return ", ".join(filter(None, (self.progress, cancel)))
         if run.status in statuses.OPEN:
             return f"before: {run.reason}" if run.reason else ""
@@ -89,7 +89,7 @@ def recent(
 
 
 def is_overdue(run: RunRow) -> bool:
-    """Should its next try have been made by now? Its supervisor is gone, or cannot: somebody has to start it."""
+    """Should its next try have been made by now? Its supervisor is gone or cannot make it: start it by hand."""
     return run.status == statuses.WAITING and retry.is_due(run.due, clock.wall() - _LATE)
 
 
@@ -138,7 +138,7 @@ def batch(reader: StoreReader, run: RunRow) -> Advice | None:
 
 
 def _typed(line: str, job: str) -> Advice:
-    """A recorded shell line as data, without its --store: whoever renders it names the store."""
+    """A recorded shell line as data, without its --store: the front end adds that."""
     import shlex
 
     try:
@@ -146,12 +146,12 @@ def _typed(line: str, job: str) -> Advice:
     except ValueError:  # a secret was taken out of it, with a quote
         return advice.to("batch", job, rest="…")
     kept: list[str] = []
-    given = iter(words)
-    for word in given:
+    rest = iter(words)
+    for word in rest:
         if word == "--":
-            kept += [word, *given]
+            kept += [word, *rest]
         elif word == "--store":
-            next(given, "")
+            next(rest, "")
         elif not word.startswith("--store="):
             kept.append(word)
     return advice.to(*kept)

@@ -21,7 +21,7 @@ OVERDUE = 600.0  # seconds after its time without a claim
 
 @value(frozen=True, kw_only=True)
 class JobLine:
-    """How one job's slots stand."""
+    """One job's slots."""
 
     row: Row
     last: SlotRecord | None

@@ -1,6 +1,6 @@
 """The verdict in a sentence, for a night and for a run: what the terminal, the pages and alerts begin with.
 
-Pure: from plain values to text. Only what is known is said. A reported text is made one printable line here; a front
+Pure: from plain values to text. Only what is known is in it. A reported text is made one printable line here; a front
 end that writes HTML still escapes it.
 """
 
@@ -28,7 +28,7 @@ _LONGEST = 200  # characters of a reported text
 
 
 @value(frozen=True, kw_only=True)
-class Verdict:
+class Headline:
     sentence: str  # the one that a reader can stop at
     reasons: str = ""  # a second, smaller paragraph
     tone: str = CALM
@@ -57,11 +57,11 @@ class Night:
     journal_broken_at: str = ""  # entry 812 of articles
 
 
-def night(seen: Night) -> Verdict:
+def night(seen: Night) -> Headline:
     """As a page begins."""
     broken = seen.journal_whole is False
     first = [f"The journal is broken at {_text(seen.journal_broken_at) or 'an unknown entry'}."] if broken else []
-    return Verdict(
+    return Headline(
         sentence=" ".join([*first, _ran(seen), _needs(seen.need_you)]),
         reasons=" ".join(filter(None, [_used(seen), _refused(seen.refused), _whole(seen.journal_whole)])),
         tone=ALARM if broken or seen.alarming else DECIDE if seen.need_you else CALM,
@@ -159,19 +159,19 @@ class RunFacts:
     timeout: float | None = None
     stall: float | None = None
     landed_on: str = ""  # a branch, a folder, an object
-    held_by: str = ""  # who has the lease that it waits for
+    held_by: str = ""  # the holder of the lease that it waits for
     held_until: float | None = None
     effect: str = ""  # the key of an effect in doubt
     writes_held: int = 0  # that wait for an approval
     host: str = ""
     gone_since: float | None = None  # of a lapsed run's holder
-    by: str = ""  # who cancelled it
+    by: str = ""  # the person that cancelled it
 
 
-def run(seen: RunFacts, at: Clock) -> Verdict:
+def run(seen: RunFacts, at: Clock) -> Headline:
     make = _SENTENCES.get(seen.status)
     sentence = make(seen, at) if make else f"{seen.status.capitalize()}."
-    return Verdict(sentence=sentence, tone=tone_of(seen.status))
+    return Headline(sentence=sentence, tone=tone_of(seen.status))
 
 
 def tone_of(status: str) -> str:
@@ -310,19 +310,19 @@ class Dearer:
     since: str  # Friday, or 3 November
 
 
-def job(name: str, *, runs: int, well: int, dearer: Dearer | None = None) -> Verdict:
+def job(name: str, *, runs: int, well: int, dearer: Dearer | None = None) -> Headline:
     went = f"{count(well)} of {count(runs)} runs went well" if runs else "no run has ended yet"
     costs = f"; it costs {figures.times(dearer.factor)} the usual since {dearer.since}" if dearer else ""
-    return Verdict(sentence=f"{_text(name)}: {went}{costs}.", tone=DECIDE if dearer or well < runs else CALM)
+    return Headline(sentence=f"{_text(name)}: {went}{costs}.", tone=DECIDE if dearer or well < runs else CALM)
 
 
-def usage(usd: float, within: str, *, dearer: Dearer | None = None) -> Verdict:
+def usage(usd: float, within: str, *, dearer: Dearer | None = None) -> Headline:
     """$139.42 in 30 days. articles has cost 2.9 × the usual since Friday."""
     first = f"{money(usd)} in {within}." if usd else f"Nothing was used in {within}."
     if not dearer:
-        return Verdict(sentence=first)
+        return Headline(sentence=first)
     rose = f"{_text(dearer.job)} has cost {figures.times(dearer.factor)} the usual since {dearer.since}."
-    return Verdict(sentence=f"{first} {rose}", tone=DECIDE)
+    return Headline(sentence=f"{first} {rose}", tone=DECIDE)
 
 
 def _text(reported: str) -> str:

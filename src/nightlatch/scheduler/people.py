@@ -3,7 +3,7 @@ the row, journaled with who made it."""
 
 from __future__ import annotations
 
-from ..core import advice, slots
+from ..core import advice, definition, slots
 from ..core.row import SKIPPED, Pause, SlotRecord
 from ..core.schedule import name_of
 from ..core.value import replace
@@ -89,6 +89,18 @@ class JobSlots:
 
         row = self._move(change)
         self._note(kinds.SET_BACK, to=name_of(int(time)), era=row.era, by=self._by)
+        return row
+
+    def define(self, mine: str) -> Row:
+        """A definition comes into force, whatever was in force before: a person's word, where machines differ."""
+        was: list[str] = []
+
+        def change(row: Row) -> Row:
+            was[:] = [row.definition]
+            return definition.renewed(row, mine)
+
+        row = self._move(change)
+        self._note(kinds.DEFINED, definition=mine[:12], was=was[0][:12], by=self._by)
         return row
 
     def _from(self, row: Row, now: float, reason: str) -> Row:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..core import schedule
+from ..core import hosts, schedule
 from ..core.row import NEVER
 from ..core.schedule import COUNTED
 from ..core.slots import TURN, UNATTENDED, Due, Policy
@@ -50,7 +50,7 @@ class Scheduled:
     def policy(self, host: str, newest: float | None) -> Policy:
         job = self.job
         put_off = schedule.jitter(job.name, int(newest), job.jitter) if newest else 0.0
-        turn = _turn(job.hosts, host)
+        turn = hosts.turn(job.hosts, host)
         return Policy(
             overlap=job.overlap,
             catch_up=job.catch_up,
@@ -62,12 +62,6 @@ class Scheduled:
     def start(self, claim: Claim) -> Job:
         """The job for the slot that was claimed."""
         return replace(self.job.at(schedule.name_of(claim.slot)), missed=claim.missed, since=claim.since)
-
-
-def _turn(hosts: tuple[str, ...], host: str) -> int | None:
-    if not hosts:
-        return 0
-    return hosts.index(host) if host in hosts else None
 
 
 def times_of(text: str) -> schedule.Schedule | None:

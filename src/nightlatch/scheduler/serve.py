@@ -56,7 +56,7 @@ class Server:
             say=say,
         )
         self._scheduler.shared = url.ledger_of(self._where) != url.BESIDE
-        self._scheduler.served = _read_served(self._store.folder)
+        self._scheduler.served = served(self._store.folder)
         self._stop = 0
         self._away = False
         self._take_up()
@@ -184,7 +184,8 @@ def _local(at: float) -> str:
     return time.strftime("%a %H:%M:%S" if at % 60 else "%a %H:%M", time.localtime(at))
 
 
-def _read_served(folder: str) -> dict[str, str]:
+def served(folder: str) -> dict[str, str]:
+    """The definitions that this machine has served last, by job."""
     try:
         with open(os.path.join(folder, _SERVED), encoding="utf-8") as file:
             found: dict[str, str] = json.load(file)

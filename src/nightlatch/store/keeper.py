@@ -51,6 +51,11 @@ class Keeper:
             self._expire()
         return self._lost
 
+    @property
+    def is_sure(self) -> bool:
+        """Was it confirmed lately? If not, the work stands still until it is."""
+        return not self.lost and self._now() < self._tenure.freeze_at
+
     def check(self) -> None:
         """Return if the lease is certainly held; raise LeaseLost if it is lost.
 

@@ -6,35 +6,12 @@ import os
 import sys
 
 _NETWORK = frozenset(
-    [
-        "nfs",
-        "nfs4",
-        "cifs",
-        "smb3",
-        "smbfs",
-        "afs",
-        "afpfs",
-        "webdav",
-        "9p",
-        "ceph",
-        "glusterfs",
-        "lustre",
-        "gpfs",
-        "ocfs2",
-        "gfs2",
-        "beegfs",
-        "davfs",
-        "fuse.sshfs",
-        "fuse.rclone",
-        "fuse.s3fs",
-        "fuse.gcsfuse",
-        "fuse.glusterfs",
-        "fuse.davfs2",
-        "fuse.onedriver",
-        "vboxsf",
-        "vmhgfs",
-    ]
-)
+    {
+        "nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "afpfs", "webdav", "9p", "ceph", "glusterfs", "lustre", "gpfs",
+        "ocfs2", "gfs2", "beegfs", "davfs", "vboxsf", "vmhgfs", "fuse.sshfs", "fuse.rclone", "fuse.s3fs",
+        "fuse.gcsfuse", "fuse.glusterfs", "fuse.davfs2", "fuse.onedriver",
+    }
+)  # fmt: skip
 _SYNCED = {
     "Mobile Documents": "iCloud",
     "iCloudDrive": "iCloud",

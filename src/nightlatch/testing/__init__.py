@@ -22,7 +22,7 @@ if "pytest" in sys.modules:
     pytest.register_assert_rewrite(f"{__name__}.stores", f"{__name__}.gates")
 
 from .gates import GateConformance
-from .run import Failure, run
+from .runner import Failure, run
 from .stores import StoreConformance
 
 __all__ = ["Failure", "GateConformance", "StoreConformance", "run"]

@@ -1,4 +1,4 @@
-"""What the suites share: waiting for a condition, expecting a refusal, doing things at once, another wall clock."""
+"""What the suites share: waiting for a condition, expecting an error, acting at the same time, another wall clock."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ P = ParamSpec("P")
 
 
 def raises(kind: type[E], call: Callable[P, object], *args: P.args, **named: P.kwargs) -> E:
-    """The refusal that the call is expected to end with. Anything else it raises is passed on."""
+    """Call it, and return the error that it must raise. Any other error is passed on."""
     try:
         result = call(*args, **named)
     except kind as refusal:
@@ -24,17 +24,17 @@ def raises(kind: type[E], call: Callable[P, object], *args: P.args, **named: P.k
 
 
 def until(condition: Callable[[], T], seconds: float, what: str) -> T:
-    """Wait for a condition; its first true value is returned."""
+    """Wait for a condition; returns its first true value."""
     deadline = time.monotonic() + seconds
     while True:
         if result := condition():
             return result
-        assert time.monotonic() < deadline, f"waited {seconds:.0f} s in vain until {what}"
+        assert time.monotonic() < deadline, f"waited {seconds:.0f} s, but not: {what}"
         time.sleep(0.01)
 
 
 def together(action: Callable[[A], T], actors: Sequence[A]) -> list[T | BaseException]:
-    """All act at once, each on a thread of its own. What each returned or raised, in their order."""
+    """All act at once, each in its own thread. Returns what each returned or raised, in their order."""
     outcomes: list[T | BaseException] = [AssertionError("it did not end")] * len(actors)
     start = threading.Barrier(len(actors))
 
@@ -61,13 +61,13 @@ def timed(call: Callable[[], object]) -> float:
 
 
 def moments(span: float, rounds: int) -> list[float]:
-    """Delays spread over `span`: a race that is run once for each meets the other side at every point of its way."""
+    """Delays spread over `span`, so that a race run once for each meets the other side at every stage of its work."""
     return [span * (turn + 0.5) / rounds for turn in range(rounds)]
 
 
 @contextmanager
 def wall_clock(offset: float) -> Iterator[None]:
-    """This process believes it is `offset` seconds later. Clocks that count from the boot go on as they are."""
+    """Make this process's wall clock `offset` seconds later. Clocks that count from boot do not change."""
     real, real_ns = time.time, time.time_ns
     time.time = lambda: real() + offset
     time.time_ns = lambda: real_ns() + int(offset * 1e9)

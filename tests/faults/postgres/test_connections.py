@@ -120,7 +120,7 @@ def test_a_forked_child_and_its_parent_do_not_share_a_connection(store: Store) -
 
 
 def test_a_session_that_forgot_its_prepared_statements_is_used_all_the_same(store: Store) -> None:
-    """A pooler that could not be told from a server may hand out another session at any time."""
+    """A pooler that looks like a server may switch to another session at any time."""
     for again in range(4):
         grant, _ = take(store, "job")
         if again == 2:

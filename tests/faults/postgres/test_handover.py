@@ -18,7 +18,7 @@ from tests.support.servers.postgres_proxy import Proxy
 def test_a_waiter_is_told_of_a_release_at_once(
     store: Store, url: str, server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Were it not told, it would look again after a minute."""
+    """Without the notification it would look again after a minute."""
     monkeypatch.setattr(release_waiter, "TRUST", 60.0)
     monkeypatch.setattr("nightlatch.database.postgres.PostgresDatabase.poll_every", 60.0)
     grant, token = take(store, "job")

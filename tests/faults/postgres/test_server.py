@@ -25,7 +25,7 @@ from tests.support.servers.postgres import PostgresServer
 def test_a_short_stop_of_the_server_kills_nobody(
     server: PostgresServer, store: Store, lock: Callable[..., subprocess.Popen[str]], tmp_path: Path
 ) -> None:
-    """For longer than lies between two renewals: the command goes on, and so does who waits for its lease."""
+    """For longer than lies between two renewals: the command continues, and so does a waiter for its lease."""
     pid, go_on = tmp_path / "pid", tmp_path / "go-on"
     script = f"echo $$ > {pid}.new; mv {pid}.new {pid}; until [ -e {go_on} ]; do sleep 0.05; done"
     holder = lock("job", "--ttl", "15s", "--", "sh", "-c", script)
@@ -49,7 +49,7 @@ def test_a_run_outlives_a_short_stop_of_the_server(server: PostgresServer, url: 
     long, ends = Running(url, tmp_path, "long"), Running(url, tmp_path, "ends", "--meter", "output")
     server.stop()
     ends.go.touch()
-    gone = clock.now() + 5  # more than lie between two looks at who has cancelled it
+    gone = clock.now() + 5  # more than between two looks for a cancellation
     until(lambda: not alive(ends.command) and clock.now() > gone)
     assert (long.process.poll(), ends.process.poll()) == (None, None)
     server.start()

@@ -11,7 +11,7 @@ from nightlatch.ledger import open_for
 from tests.support.programs import TOOL, children, nightlatch, start, until
 from tests.support.servers.postgres import PostgresServer
 
-# It spends when it is told to, says how that ended, and ends when it is told to.
+# It spends on request, prints how that ended, and exits on request.
 COMMAND = f"""
 touch ready
 while [ ! -e go ]; do sleep 0.02; done

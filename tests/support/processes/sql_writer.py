@@ -1,4 +1,4 @@
-"""A holder that writes once through a SQL gate, and stops itself where it is told to.
+"""A holder that writes once through a SQL gate, and stops itself at a given point.
 
 python sql_writer.py GATE STORE NAME TOKEN GRANT CONTENT POINT
 
@@ -6,7 +6,7 @@ POINT: inside   in the transaction, past the check, before the write
        written  in the transaction, after the write, before the commit
        copy     in the middle of COPY
        fetch    in the middle of a large result
-       slow     inside too, but it goes on when it is told a line
+       slow     inside too, but it continues when it reads a line
        never    it does not stop
 exit code: 0 acknowledged, 73 refused
 """

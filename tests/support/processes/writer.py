@@ -1,10 +1,10 @@
-"""A holder that writes once through a gate, and stops itself where it is told to.
+"""A holder that writes once through a gate, and stops itself at a given point.
 
 python writer.py GATE STORE NAME TOKEN GRANT CONTENT POINT
 
 POINT: inside   after the check, before the write
        unsigned the lock is taken, and nobody can read yet by whom
-       slow     inside too, but it goes on when it is told a line
+       slow     inside too, but it continues when it reads a line
        never    it does not stop
 exit code: 0 acknowledged, 73 refused
 """

@@ -7,11 +7,12 @@ import itertools
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote
 
+from tests.support.servers.http import QuietHandler, serving
 
-class _Blobs(BaseHTTPRequestHandler):
+
+class _Blobs(QuietHandler):
     protocol_version = "HTTP/1.1"
     objects: dict[str, tuple[int, bytes]]  # version and content
     numbers: Iterator[int]
@@ -42,16 +43,8 @@ class _Blobs(BaseHTTPRequestHandler):
 
     def _answer(self, code: int, body: bytes = b"") -> None:
         version = self.objects.get(unquote(self.path), (0, b""))[0]
-        self.send_response(code)
-        self.send_header("ETag", f'"{version}"')
-        self.send_header("x-goog-generation", str(version))
-        self.send_header("Last-Modified", "Thu, 01 Jan 2026 00:00:00 GMT")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        pass
+        headers = {"ETag": f'"{version}"', "x_goog_generation": str(version)}
+        self.answer(code, body, Last_Modified="Thu, 01 Jan 2026 00:00:00 GMT", **headers)
 
 
 @contextmanager
@@ -59,10 +52,5 @@ def server() -> Iterator[tuple[str, dict[str, tuple[int, bytes]]]]:
     """(endpoint, what it holds by path)"""
     objects: dict[str, tuple[int, bytes]] = {}
     shared = {"objects": objects, "numbers": itertools.count(1), "mutex": threading.Lock()}
-    serving = ThreadingHTTPServer(("127.0.0.1", 0), type("Blobs", (_Blobs,), shared))
-    threading.Thread(target=serving.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{serving.server_port}", objects
-    finally:
-        serving.shutdown()
-        serving.server_close()
+    with serving(type("Blobs", (_Blobs,), shared)) as endpoint:
+        yield endpoint, objects

@@ -7,9 +7,10 @@ import sys
 import threading
 import time
 from collections import Counter
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 
 from tests.support.processes import counting_client
+from tests.support.servers.http import QuietHandler
 
 LATENCY = 0.05  # seconds at most, before and after the effect: far below its deadline
 
@@ -31,7 +32,7 @@ class Counting:
         self._lock = threading.Lock()
         chance, counting_server = random.Random(), self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(QuietHandler):
             def do_POST(self) -> None:
                 counting_server.queued += 1
                 time.sleep(chance.uniform(0, counting_server.latency))
@@ -47,15 +48,6 @@ class Counting:
                 self.send_response(200 if counting_server.effects[self.path[1:]] else 404)
                 self.end_headers()
                 counting_server.looked += 1
-
-            def handle(self) -> None:
-                try:
-                    super().handle()
-                except OSError:
-                    pass  # its client was killed
-
-            def log_message(self, *_: object) -> None:
-                pass
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.port = str(self._server.server_address[1])

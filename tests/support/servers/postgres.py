@@ -1,4 +1,4 @@
-"""Real servers for tests, from wheels: started when first asked for, gone when the tests are over."""
+"""A real PostgreSQL server for tests, from a wheel: started at the first use, removed when the tests are over."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.programs import alive, children
 
 
 def free_port() -> int:
-    """Below those that the system hands out by itself: so nobody else gets it while its server is stopped."""
+    """Below the ephemeral ports, so that no other process gets it while its server is stopped."""
     while True:
         port = random.SystemRandom().randrange(10_000, 32_000)
         with socket.socket() as probe:
@@ -57,7 +57,7 @@ class PostgresServer:
         return f"postgresql://postgres@127.0.0.1:{port or self.port}/postgres?schema={schema}"
 
     def url_with_password(self, schema: str, role: str) -> str:
-        """For a role of its own that is let in with a password only."""
+        """A URL for a new role that has to give its password."""
         password = f"only-in-the-url-of-{role}"
         self.psql(f"CREATE ROLE {role} LOGIN PASSWORD '{password}'; GRANT CREATE ON DATABASE postgres TO {role}")
         self.ask_for_password(role)
@@ -87,7 +87,7 @@ class PostgresServer:
         assert process.poll() is None, f"PostgreSQL did not start:\n{(self.folder / 'log').read_text()}"
 
     def stop(self) -> None:
-        """End it as an administrator does who cannot wait: every session is cut off."""
+        """A fast shutdown: every session is cut off."""
         if self._process is not None:
             self._process.send_signal(signal.SIGINT)
             self._process.wait()
@@ -139,7 +139,7 @@ class PostgresServer:
 
     @contextmanager
     def follower(self) -> Iterator[None]:
-        """One who follows the write-ahead log, as an asynchronous standby does."""
+        """A process that follows the write-ahead log, as an asynchronous standby does."""
         words = ["-D", str(self.folder), "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres", "--no-loop"]
         process = subprocess.Popen([self._bin / "pg_receivewal", *words], cwd=self.folder, user=self._as_user)
         try:

@@ -1,4 +1,4 @@
-"""A network that misbehaves: a proxy in front of PostgreSQL that reads what the server says."""
+"""A network that misbehaves: a proxy in front of PostgreSQL that reads the server's messages."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from types import TracebackType
 
 
 class Proxy:
-    """Passes bytes on, until it is told otherwise. Speaks no TLS: put `sslmode=disable` into the URL.
+    """Passes bytes on, with faults to choose. Does not speak TLS: put `sslmode=disable` into the URL.
 
-    `lose_replies = N`: the next N answers to a statement do not arrive, and their connections break; what
-    was asked for has happened by then. `deaf`: notifications do not arrive. `pooler`: the server's process
-    is given another name, as poolers do. `silent`: nothing arrives any more, and nothing breaks.
+    `lose_replies = N`: the next N replies to a statement do not arrive, and their connections break; the
+    statement has been done by then. `deaf`: notifications do not arrive. `pooler`: the server's process gets
+    another number, as behind a pooler. `silent`: nothing arrives any more, and nothing breaks.
     """
 
     def __init__(self, port: int) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import http.client
 import logging
 import os
-import sys
 import threading
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+
+from tests.support.servers.http import QuietHandler, serving
 
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1"}
 _SIGNED = {"Authorization": "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/s3/aws4_request"}
@@ -39,7 +38,7 @@ def server() -> Iterator[str]:
             os.environ.pop(name) if text is None else os.environ.update({name: text})
 
 
-class _Careless(BaseHTTPRequestHandler):
+class _Careless(QuietHandler):
     """Stores what it is given, whatever the conditions: as some small servers do."""
 
     objects: dict[str, bytes]
@@ -59,15 +58,8 @@ class _Careless(BaseHTTPRequestHandler):
         self._answer(200, b"<DeleteResult></DeleteResult>")
 
     def _answer(self, code: int, body: bytes = b"") -> None:
-        self.send_response(code)
-        self.send_header("ETag", f'"{hash(self.objects.get(self.path))}"')
-        self.send_header("Last-Modified", "Thu, 01 Jan 2026 00:00:00 GMT")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        pass
+        etag = f'"{hash(self.objects.get(self.path))}"'
+        self.answer(code, body, ETag=etag, Last_Modified="Thu, 01 Jan 2026 00:00:00 GMT")
 
 
 @contextmanager
@@ -75,12 +67,12 @@ def careless_server() -> Iterator[tuple[str, dict[str, bytes]]]:
     """(endpoint, what it holds)"""
     objects: dict[str, bytes] = {}
     os.environ.update(CREDENTIALS)
-    with _serving(type("Careless", (_Careless,), {"objects": objects})) as endpoint:
+    with serving(type("Careless", (_Careless,), {"objects": objects})) as endpoint:
         yield endpoint, objects
 
 
-class _Lossy(BaseHTTPRequestHandler):
-    """Hands requests on to a real server, and loses the replies that it is told to."""
+class _Lossy(QuietHandler):
+    """Passes requests on to a real server, and loses replies on demand."""
 
     protocol_version = "HTTP/1.1"
     endpoint: str
@@ -113,35 +105,12 @@ class _Lossy(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
-    def log_message(self, *_: object) -> None:
-        pass
-
 
 @contextmanager
 def lossy(endpoint: str) -> Iterator[tuple[str, list[str]]]:
     """A network in front of a server: (endpoint, how the paths end whose next put happens and is not answered)"""
     lost: list[str] = []
-    with _serving(
+    with serving(
         type("Lossy", (_Lossy,), {"endpoint": endpoint, "lost": lost, "one_at_a_time": threading.Lock()})
     ) as in_front:
         yield in_front, lost
-
-
-class _Server(ThreadingHTTPServer):
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        if not isinstance(sys.exception(), ConnectionError):  # a client that was killed
-            super().handle_error(request, client_address)
-
-
-@contextmanager
-def _serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
-    """The endpoint."""
-    http = _Server(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=http.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{http.server_port}"
-    finally:
-        http.shutdown()
-        http.server_close()
-        thread.join()

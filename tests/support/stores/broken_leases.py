@@ -177,7 +177,7 @@ class AProofNeedsNoGrant(PageStore):
 
 @caught_by(stores.Takeovers)
 class ExpiredIsLostAtOnce(PageStore):
-    """A holder that was only slow is told that it lost a lease nobody took."""
+    """A holder that was only slow loses a lease that nobody took."""
 
     def _mine(self, page: Page, name: str, grant: str) -> Page:
         lease = super()._mine(page, name, grant)

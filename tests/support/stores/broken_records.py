@@ -178,7 +178,7 @@ class AGateStandsOnTheListTwice(PageStore):
 
 @caught_by(stores.GateRegistry)
 class RegisterChecksBeforeItIsLocked(PageStore):
-    """The lease moves between check and write: the taker is not told of a gate that the old holder believes in."""
+    """The lease moves between check and write: the new holder is not given a gate that the old one believes in."""
 
     def register(self, name: str, grant: str, gate: str) -> bool:
         with self._page() as page:

@@ -1,6 +1,6 @@
 """A whole store on one page of JSON, behind one lock: the smallest that keeps every promise.
 
-An example for whoever writes a store, and the body of the broken ones, which each differ in one line.
+An example for authors of stores, and the base of the broken ones, which each differ in one line.
 Not durable, and not fast.
 """
 

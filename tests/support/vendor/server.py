@@ -82,7 +82,7 @@ class Vendor:
     cost: Callable[[str, str, Counts], int] = tariff.listed
     counts: bool = True  # it has counting endpoints
     calls: list[Charge] = field(default_factory=list)
-    others: list[tuple[str, str]] = field(default_factory=list)  # (method, path) of what is no metered call
+    others: list[tuple[str, str]] = field(default_factory=list)  # (method, path) of requests that are not metered calls
     url: str = ""
 
     def __post_init__(self) -> None:
@@ -145,7 +145,15 @@ class Vendor:
         _, vendor, shape = route
         with self._lock:
             number = len(self.calls)
-            call = Received(vendor, path, dict(request.headers), json.loads(raw), len(raw), shape.__name__, number)
+            call = Received(
+                vendor,
+                path,
+                {name.lower(): text for name, text in request.headers.items()},
+                json.loads(raw),
+                len(raw),
+                shape.__name__,
+                number,
+            )
             plan = self.plan(call)
             charge = Charge(call, plan)
             self.calls.append(charge)

@@ -45,21 +45,21 @@ PATIENCE = 90.0  # seconds more for a machine on which hardly anything has happe
 # A worker
 
 
-def work(folder: Path, who: str) -> None:
+def work(folder: Path, worker: str) -> None:
     """Add elements until ended. Every line of the log is written in one call, so kill -9 tears none."""
-    told = json.loads((folder / "setup.json").read_text())
-    setup = Setup(**told)
+    options = json.loads((folder / "setup.json").read_text())
+    setup = Setup(**options)
     store, shared = nightlatch.connect(setup.url), setup.open(folder)
-    chance = random.Random(f"{setup.seed} {who}")
-    log = os.open(folder / f"log.{who}", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    chance = random.Random(f"{setup.seed} {worker}")
+    log = os.open(folder / f"log.{worker}", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def note(*words: object) -> None:
         os.write(log, (" ".join(map(str, words)) + "\n").encode())
 
     count = 0
     while True:
-        asked, element = clock.now(), f"{who}.{count}"
-        count += 1  # tried or not: a name is used once, so that an unknown outcome can be told from a repetition
+        asked, element = clock.now(), f"{worker}.{count}"
+        count += 1  # tried or not: a name is used once, so that an unknown outcome differs from a repetition
         try:
             with nightlatch.lease(NAME, ttl=f"{setup.ttl}s", wait="60s", store=store, gates=shared.gates) as lease:
                 note("granted", lease.token, asked, clock.now())
@@ -213,7 +213,7 @@ class Nemesis:
             self._stopped[place] = clock.now() + pause
 
     def _aim(self) -> int:
-        """Half of the time at whoever has the lease: that is where a stop hurts."""
+        """Half of the time the holder of the lease: that is where a stop hurts."""
         place = self._chance.randrange(WORKERS)
         if self._chance.random() < 0.5:
             return place

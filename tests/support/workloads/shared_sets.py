@@ -18,7 +18,7 @@ from tests.support import targets
 
 @dataclass(frozen=True)
 class Setup:
-    """What the workers are told: the store, where the set is, and whether its fence is used."""
+    """The workers' options: the store, where the set is, and whether its fence is used."""
 
     url: str
     ttl: float

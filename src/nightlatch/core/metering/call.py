@@ -95,10 +95,10 @@ def is_lowered(call: Call, output: int) -> bool:
     return output < call.wanted and call.output is not None
 
 
-def in_doubt(call: Call, output: int, seconds: float, known: int | None = None) -> int:
-    """Billionths that a call may have cost of which nobody saw the whole reply. `known`: what its input costs, if the
-    vendor reported that before the reply ended. Never more than was held for it."""
+def in_doubt(*, fixed: int, output_rate: int, output: int, most: int, seconds: float, known: int | None = None) -> int:
+    """Billionths that a call may have cost of which nobody saw the whole reply, after so many seconds.
+
+    `fixed`: for its input and fees; `known`: for its input, if the vendor reported that; `most`: what was held.
+    """
     made = min(output, BURST + int(SPEED * max(seconds, 0.0)))
-    began = min(known, call.fixed) if known is not None else call.fixed
-    return min(began + (call.fee if known is not None else 0) + up(call.output_rate * made * call.times),
-               call.bound(output)["usd"])  # fmt: skip
+    return min((fixed if known is None else known) + up(output_rate * made), most)

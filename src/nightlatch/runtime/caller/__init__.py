@@ -1,1 +1,1 @@
-"""The program that starts a run, and waits for its verdict."""
+"""The program that starts a run and waits for its verdict."""

@@ -1,4 +1,4 @@
-"""`@nightlatch.job`: a function that stays a plain function, and can be supervised."""
+"""`@nightlatch.job`: the function stays a plain function, and gets `.run()` and `.dry_run()`."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from ...errors import UsageError
 from ..shared.job import here
 from ..shared.plan import Plan
 from ..shared.verdict import Verdict
-from .start import signature, supervised, supervised_dry_run
+from .supervised import signature, supervised, supervised_dry_run
 
 if TYPE_CHECKING:
     from ...core.keywords import JobOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_LONGEST = 100_000  # characters of all arguments: they are one word of a command line
+_LONGEST = 100_000  # characters of all arguments: they are one argument of a command line
 
 
 class Supervisable(Protocol):
@@ -38,7 +38,7 @@ class Supervisable(Protocol):
         """Run it in a child process under a supervisor, and return how it ended."""
 
     def dry_run(self, *args: Any, **kwargs: Any) -> Plan:
-        """Run it in a child process, with effects that are only planned, and return the plan."""
+        """Run it in a child process that only plans its effects, and return the plan."""
 
 
 def job(
@@ -61,20 +61,20 @@ def job(
         verdict = article.run("example.org", "first")  # supervised, in a child process
         plan = article.dry_run("example.org", "first")  # which effects would it have?
 
-    `name` is the function's own if it is not given. `key` is made from the arguments: a text with their names in
-    braces, or a function of them. `stall` counts from the last `progress`. The other options are those of `nightlatch
+    `name`: default is the function's own. `key` is made from the arguments: a string with their names in braces, or
+    a function of them. `stall` counts from the last `progress`. The other options are those of `nightlatch
     run`, under the same names: `keep_awake=True` is `--keep-awake`.
 
     `.run()` takes arguments that JSON can carry and returns the verdict, not what the function returned: a result
     is published, or written through a gate. An exception fails the run and is recorded with its traceback. The
-    function is imported again in the child, so it has to stand at the top of a module, and what starts it in a
-    script under `if __name__ == "__main__":`.
+    child imports the function again, so define it at the top of a module, and in a script start it under
+    `if __name__ == "__main__":`.
 
-    `.dry_run()` takes the same and claims nothing: steps are computed and not recorded, effects are not done but
-    planned. It returns the plan, which `nightlatch show NAME --plan` prints.
+    `.dry_run()` takes the same arguments and claims nothing: steps are computed and not recorded, effects are not
+    done but planned. It returns the plan, which `nightlatch show NAME --plan` prints.
     """
     if function:
-        raise UsageError("write @nightlatch.job(), with parentheses; what it is to be told goes there by its name")
+        raise UsageError("write @nightlatch.job(), with parentheses; options go there by name")
 
     def decorate(function: F) -> Supervisable:
         checks.function(function, "a job")
@@ -88,7 +88,7 @@ def job(
         def start(args: Any, kwargs: Any) -> Job:
             made = _key(key, function, args, kwargs)
             if made == "":
-                raise UsageError(f"the key of {job_name} is empty: return a text that names what is processed")
+                raise UsageError(f"the key of {job_name} is empty: return a string that names what is processed")
             job = replace(declared, key=made or "", target=_target(function, args, kwargs))
             return here(job.check(as_keyword), as_keyword)
 
@@ -109,7 +109,7 @@ job.__signature__ = signature(job, DECORATOR)  # type: ignore[attr-defined]
 
 
 def _declared(name: str, key: object, store: str | None, options: Mapping[str, object]) -> Job:
-    """The job without its arguments, checked where it is written and not at night."""
+    """The job without its arguments, checked at import and not at night."""
     if store is not None:
         checks.text(store, "store", empty=True)
     if key is not None and not callable(key):
@@ -123,7 +123,7 @@ def _declared(name: str, key: object, store: str | None, options: Mapping[str, o
 
         from ...core import schedule
 
-        schedule.parse(made.slot, UTC)  # its zone is the business of the machine that runs it
+        schedule.parse(made.slot, UTC)  # the machine that runs it checks its time zone
     return made
 
 
@@ -131,7 +131,9 @@ def _key(key: str | Callable[..., str] | None, function: Any, args: Any, kwargs:
     if callable(key):
         made = key(*args, **kwargs)
         if not isinstance(made, str):
-            raise UsageError(f"the key of {function.__name__} is {made!r}: return a text that names what is processed")
+            raise UsageError(
+                f"the key of {function.__name__} is {made!r}: return a string that names what is processed"
+            )
         return made
     if key is None:
         return None
@@ -140,7 +142,7 @@ def _key(key: str | Callable[..., str] | None, function: Any, args: Any, kwargs:
     try:
         return key.format(**bound.arguments)
     except (KeyError, IndexError) as error:
-        raise UsageError(f"the key {key!r} names {error}, which is no argument of {function.__name__}") from None
+        raise UsageError(f"the key {key!r} names {error}, which is not an argument of {function.__name__}") from None
     except (ValueError, AttributeError) as error:
         raise UsageError(f"the key {key!r} of {function.__name__} cannot be made: {error}") from None
 
@@ -155,7 +157,7 @@ def _target(function: Any, args: Any, kwargs: Any) -> Function:
     try:
         given = json.dumps({"args": args, "kwargs": kwargs}, allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise UsageError(f"the arguments of {function.__name__} must be plain, as JSON has them: {error}") from None
+        raise UsageError(f"the arguments of {function.__name__} must be plain JSON values: {error}") from None
     if len(given) + sum(map(len, paths)) > _LONGEST:
         raise UsageError(f"the arguments of {function.__name__} are too long for a command line: pass a file's path")
     where = f"{_module(function)}:{function.__qualname__}"
@@ -171,5 +173,7 @@ def _module(function: Any) -> str:
         return str(main.__spec__.name)  # python -m
     file = getattr(main, "__file__", None)
     if not file:
-        raise UsageError(f"{function.__name__} stands in no file, so another process cannot find it: put it into one")
+        raise UsageError(
+            f"{function.__name__} is not defined in a file, so another process cannot find it: put it into one"
+        )
     return os.path.abspath(str(file))

@@ -1,1 +1,1 @@
-"""The command's side: speaks to its supervisor through the socket."""
+"""The command's side: sends requests to its supervisor through the socket."""

@@ -1,4 +1,4 @@
-"""Speaking to the run's supervisor from an event loop: one line for each loop, on which many may ask at once."""
+"""Requests to the run's supervisor from an event loop: one connection for each loop, many requests at once."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _connections: WeakKeyDictionary[asyncio.AbstractEventLoop, _AsyncConnection] = W
 
 
 async def send(request: dict[str, Any]) -> dict[str, Any]:
-    """As `tell.tell`, without keeping the loop waiting."""
+    """As `client.send`, without blocking the loop."""
     loop = asyncio.get_running_loop()
-    line = _connections.get(loop)
-    if line is None or line.made_for != peer() or line.is_cut:
-        line = _connections[loop] = _AsyncConnection()
+    connection = _connections.get(loop)
+    if connection is None or connection.made_for != peer() or connection.is_cut:
+        connection = _connections[loop] = _AsyncConnection()
     try:
-        return checked(await line.ask(request))
+        return checked(await connection.ask(request))
     except OSError as error:
         _connections.pop(loop, None)
         raise no_reply(error) from error
@@ -39,7 +39,7 @@ class _AsyncConnection(asyncio.Protocol):
         return self._transport is not None and self._transport.is_closing()
 
     async def ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Requests carry a number: answers may come in another order."""
+        """Requests carry a number: replies may come in another order."""
         if self._transport is None:
             if self._connecting is None:
                 self._connecting = self._loop.create_task(
@@ -64,10 +64,10 @@ class _AsyncConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         *lines, self._unread = (self._unread + data).split(b"\n")
         for line in lines:
-            answer = json.loads(line)
-            future = self._waiting.get(answer.get("id"))
+            reply = json.loads(line)
+            future = self._waiting.get(reply.get("id"))
             if future and not future.done():
-                future.set_result(answer)
+                future.set_result(reply)
 
     def connection_lost(self, _error: Exception | None) -> None:
         for future in self._waiting.values():

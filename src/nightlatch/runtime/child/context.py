@@ -1,4 +1,4 @@
-"""What the user's code sees of the run it works in: `nightlatch.current()`."""
+"""`nightlatch.current()`: the run, for the code that runs in it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from .steps.step import Retry, StepMemory
 
 _current: Run | None = None
-_nested_run: ContextVar[Run] = ContextVar("nightlatch run inside a run")
+_nested_run: ContextVar[Run] = ContextVar("nested nightlatch run")
 
 
 class Run:
-    """The run this process was started in. Words go to its supervisor, who has the lease and writes the record.
+    """The run this process was started in. Requests go to its supervisor, which has the lease and writes the record.
 
-    What is said here is recorded when the call returns. Everything raises `UsageError` outside of a run,
-    and `LeaseLost`, which no `except Exception` swallows, when the lease is gone.
+    Everything is recorded when the call returns. Every method raises `UsageError` outside of a run, and
+    `LeaseLost`, which no `except Exception` swallows, when the lease is gone.
     """
 
     def __init__(self) -> None:
@@ -77,8 +77,8 @@ class Run:
         The key belongs to this run: its next attempt gets the result without calling the function. The result is
         what JSON can carry; a tuple comes back as a list, in the first attempt too. An exception is recorded and
         raised; `retry=3` tries up to three more times what may pass (a connection, a timeout, HTTP 429 and 503;
-        Retry-After is heeded). A step that an attempt died in is done again: what must not happen twice is an
-        `effect`.
+        Retry-After is honoured). If an attempt dies in a step, the next one does the step again: what must not
+        happen twice is an `effect`.
         """
         return self._remembered().step(key, function, args, kwargs, retry)
 
@@ -100,10 +100,10 @@ class Run:
 
         `key` names an item by its fields, or is a function of it; without one the item is its own key. The next
         attempt does what is unfinished, whatever the order, also when items were added or removed. Items that share
-        a key are done once. One that fails does not stop the others: when all are through, `MapFailed` is raised,
-        which names the failed; with failures="return" they stand in `.failed` of what is returned. When most items
-        fail in the same way it stops early. An item that three attempts died on is set aside for a person.
-        `name` keeps two maps of one run apart; it is the function's own if it is not given.
+        a key are done once. A failed item does not stop the others: when all are through, `MapFailed` is raised,
+        which names the failed items; with failures="return" they are in `.failed` of the returned list. When most
+        items fail in the same way it stops early. An item that three attempts died on is set aside for a person.
+        `name` tells two maps of one run apart; the default is the function's name.
         """
         from .steps.drive import drive, is_async
         from .steps.mapping import Map, run_threads
@@ -134,29 +134,29 @@ class Run:
             async with asyncio.TaskGroup() as group:
                 workers = [group.create_task(drive_async(work.worker())) for _ in range(min(concurrency, max(todo, 1)))]
         except BaseExceptionGroup as several:
-            raise several.exceptions[0] from None  # as with threads: the first thing that stops one stops all
+            raise several.exceptions[0] from None  # as with threads: what stops one worker first stops all
         if any(worker.cancelled() for worker in workers):
-            raise asyncio.CancelledError("a worker of the map was cancelled")  # a group says nothing of it
+            raise asyncio.CancelledError("a worker of the map was cancelled")  # a TaskGroup does not raise it
         return work.result(failures)
 
     def handle(self, key: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Handle one piece of work of many, a message of a queue say, as a run of its own; returns its result.
+        """Handle one piece of work, such as a message from a queue, as a nested run; returns its result.
 
             for message in queue:
                 run.handle(message.id, post, message)
 
-        It has the same job, a key of its own, and in `function` `nightlatch.current()` gives it, with steps of its
-        own. A key that is done is not handled again: its recorded result is returned, as long as the run is kept.
-        An exception fails that run and is raised here; the key's next `handle` is its next attempt. All of them work
-        under the one lease and the bounds of this process. A coroutine function is to be awaited.
+        It has the same job and its own key and steps; inside `function`, `nightlatch.current()` returns it. A key
+        that is done is not handled again: its recorded result is returned, as long as the run is kept. An exception
+        fails that run and is raised here; the key's next `handle` is its next attempt. All nested runs share the
+        lease and the bounds of this process. Await the result if `function` is a coroutine function.
         """
-        from .steps.drive import Call, drive, drive_async, is_async
+        from .steps.drive import UserCall, drive, drive_async, is_async
         from .steps.nested_run import handle
 
         if checks.text(key, "key") != key[:1000]:
             raise UsageError(f"{checks.shown(key)} cannot be a key: use up to 1000 characters")
         checks.function(function, "what handles it")
-        work = handle(self, key, Call(function, args, kwargs))
+        work = handle(self, key, UserCall(function, args, kwargs))
         return drive_async(work) if is_async(function) else drive(work)
 
     def _nested(self, run: str, key: str, attempt: int) -> _NestedScope:
@@ -185,19 +185,19 @@ class Run:
 
             run.effect("post", key=slug, do=lambda: post(text), probe=lambda: find_post(slug))
 
-        `name` and `key` (together `post/the-slug`) are known in the whole store, or in `scope`. The intent is
-        recorded, `do` is called, and its result is recorded; who asks for the same effect later gets that. With
-        another `input` than the first time it is refused (`InputChanged`).
+        `name` and `key` (together `post/the-slug`) identify the effect in the whole store, or in `scope`. The intent
+        is recorded, `do` is called, and its result is recorded; a later call of the same effect returns that. With
+        another `input` than the first time the effect is refused (`InputChanged`).
 
-        What `do` raises means that it was not done if that is certain: `NotDone`, a refused connection, a class or
-        an HTTP status listed in `not_done`. Then it may be tried again, and `retry` says how often. Anything else
-        leaves it in doubt, and so does a crash. Then `probe` is asked: it returns the result, or True, if it was
-        done, and None or False if not. The latter is believed when `deadline` and `settle` are over; until then the
-        request may be under way, and the probe is asked again. Without one `InDoubt` is raised, and the run waits
-        for a person. An effect that is not over at its `deadline` is ended, with the run.
+        If `do` raises, the effect counts as not done where that is certain: `NotDone`, a refused connection, a class
+        or an HTTP status listed in `not_done`. Then it may be tried again, as often as `retry` says. Anything else
+        leaves it in doubt, and so does a crash. Then `probe` is called: it returns the result, or True, if the
+        effect was done, and None or False if not. The latter counts only after `deadline` and `settle` have passed;
+        until then a request may be under way, and the probe is called again. Without a probe `InDoubt` is raised,
+        and the run waits for a person. An effect that is not over at its `deadline` is ended, with the run.
 
-        In a dry-run nothing is called. An effect that is done returns its result, every other one a `Planned`,
-        which raises `OnlyPlanned` when it is read.
+        In a dry-run nothing is called. An effect that is done returns its result, any other a `Planned`, which
+        raises `OnlyPlanned` when it is read.
         """
         from ...core import duration
         from ...core.effects import STORE_WIDE
@@ -229,9 +229,10 @@ class Run:
 
             run.publish("build", "/srv/www/site")
 
-        The supervisor does it, through the gate there. Durable when it returns. What an earlier attempt of this run
-        has published just so is not published again. Returns the release, "" for a file; in a dry-run nothing is
-        done. `StaleToken`: a newer holder stands there; `nightlatch show` of the run lists it.
+        The supervisor does it, through the gate there. Durable when it returns. If an earlier attempt of this run has
+        published the same content, it is not published again. Returns the release, "" for a file; in a dry-run
+        nothing is done. Raises `StaleToken` if a newer holder has written there; `nightlatch show` of the run
+        lists it.
         """
         from .publishing import publish
 
@@ -242,8 +243,8 @@ class Run:
     def push(self, remote: str = "origin", branch: str = "", *, folder: str = ".", done: str = "") -> str:
         """Push HEAD of the repository in `folder` to a branch that only the newest holder can move; returns the commit.
 
-        `branch` "": the one checked out. `done` is a key of this job that is settled with the push; if it is done,
-        or an earlier attempt has pushed for it, nothing is pushed, and "" is returned.
+        `branch` "": the one checked out. `done`: a key of this job that the push marks done; if it is already
+        done, or an earlier attempt has pushed for it, nothing is pushed, and "" is returned.
         """
         from .publishing import push
 
@@ -254,22 +255,26 @@ class Run:
         return str(push(remote, branch, folder=folder, key=done or None, scope=self.job if done else "")["landed"])
 
     def progress(self, done: int, total: int = 0, message: str = "") -> None:
-        """How far it is; a total of 0 is unknown. What advances is not stalled."""
+        """Report how far it is; a total of 0 means unknown. A run that advances is not stalled."""
         checks.number(done, "done")
         checks.number(total, "total")
         checks.text(message, "message", empty=True)
         send(do="progress", done=done, total=total, message=message)
 
-    def spend(self, **amounts: float) -> dict[str, float]:
-        """Something was used: usd, tokens, calls, units. Returns what this run has used; beyond its budget it is
-        ended from outside."""
+    def spend(self, *, model: str = "", tag: str = "", **amounts: float) -> dict[str, float]:
+        """Report usage: usd, tokens, calls, units; of this model, counted under this tag, such as
+        tag="site=example.org". Returns what this run has used so far; beyond its budget it is ended from
+        outside."""
+        checks.text(model, "model", empty=True)
+        checks.text(tag, "tag", empty=True)
         for unit, amount in amounts.items():
             checks.number(amount, unit)
-        return dict(send(do="spend", **amounts)["used"])
+        about = {word: text for word, text in (("model", model), ("tag", tag)) if text}
+        return dict(send(do="spend", **about, **amounts)["used"])
 
     def check(self) -> None:
-        """Return while the lease is surely held; raise `LeaseLost` otherwise. Before a step that must not happen
-        twice; between the check and the step only a gate can tell."""
+        """Return while the lease is certainly held; raise `LeaseLost` otherwise. Call it before a step that must not
+        happen twice; between the check and the step only a gate can tell."""
         send(do="check")
 
     def _remembered(self) -> StepMemory:
@@ -284,7 +289,7 @@ class Run:
 
 
 class _NestedScope:
-    """While it lasts, `current()` is the run inside."""
+    """Inside the block, `current()` is the nested run."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -297,10 +302,10 @@ class _NestedScope:
 
 
 def current() -> Run:
-    """The run this process works in, or the one that it handles right now. Raises `UsageError` if there is none."""
-    inside = _nested_run.get(None)
-    if inside is not None:
-        return inside
+    """The run this process works in, or the nested run it handles right now. Raises `UsageError` if there is none."""
+    nested = _nested_run.get(None)
+    if nested is not None:
+        return nested
     global _current  # noqa: PLW0603 - a process is started in one run, and stays in it
     if _current is None or _current.run != os.environ.get("NIGHTLATCH_RUN"):
         _current = Run()

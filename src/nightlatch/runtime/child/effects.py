@@ -1,4 +1,4 @@
-"""An effect, on the child's side: intent, act, confirm. What failed without proof that nothing happened is in doubt."""
+"""An effect, in the child: intent, act, confirm. Without proof that nothing happened, a failure leaves it in doubt."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from ...core.keys import key as derive
 from ...errors import Error, NotDone, UsageError
 from ...system import clock
 from .planned import Planned, holds
-from .steps.drive import Call, Pause, SupervisorRequest, Work
+from .steps.drive import Sleep, SupervisorRequest, UserCall, Work
 from .steps.step import Retry, StepMemory, as_recorded, pause_after, reason_of, serialised
 
 Proof = type[BaseException] | int  # an exception's class, or an HTTP status
 
 _LONGEST_RESULT = 60_000  # characters of JSON
-_A_WORD = 1.0  # and between two words to the supervisor meanwhile: this is no stall
+_REPORT_EVERY = 1.0  # seconds between two reports to the supervisor while waiting, so that it is not a stall
 
 
 class EffectRequest:
-    """What is to be done once. Times are seconds."""
+    """An effect to be done once. Times are seconds."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class EffectRequest:
         self.input = "" if unknown else derive("input", input.encode() if isinstance(input, str) else input)
 
     def proven(self, error: Exception) -> bool:
-        """Does the error say that nothing was done?"""
+        """Does the error prove that nothing was done?"""
         kinds = tuple(one for one in self.not_done if isinstance(one, type))
         if isinstance(error, (NotDone, *kinds)) or transient.status(error) in self.not_done:
             return True
@@ -73,21 +73,21 @@ def effect(memory: StepMemory, wanted: EffectRequest, retry: Retry) -> Work[Any]
             if unsettled:
                 until = clock.now() + min(unsettled, patience)
                 while (left := until - clock.now()) > 0:
-                    yield Pause(min(left, _A_WORD))
+                    yield Sleep(min(left, _REPORT_EVERY))
                     yield memory.ask("moved")
                 patience = min(2 * patience, LONGEST_PAUSE)
             elif failure is not None:
                 pause = pause_after(retry, failure, tries)
                 if pause is None:
                     raise NotDone(f"the effect {wanted.key} was not done, its probe says") from failure
-                yield Pause(pause)
+                yield Sleep(pause)
             continue
         tries += 1
         try:
-            result = yield Call(wanted.do)
+            result = yield UserCall(wanted.do)
         except Exception as error:
             proven = wanted.proven(error)
-            # Without a probe a doubt is raised by this: nobody but a person can tell.
+            # Without a probe this raises InDoubt: only a person can tell.
             yield memory.ask(
                 "effect-ended", **named, status=FAILED if proven else IN_DOUBT, reason=_why(error, proven)
             )  # fmt: skip
@@ -96,20 +96,20 @@ def effect(memory: StepMemory, wanted: EffectRequest, retry: Retry) -> Work[Any]
                 pause = pause_after(retry, error, tries)
                 if pause is None:
                     raise
-                yield Pause(pause)
+                yield Sleep(pause)
             continue
-        except BaseException as stop:  # told to stop in the middle of it
+        except BaseException as stop:  # stopped in the middle of it
             try:
                 yield memory.ask("effect-ended", **named, status=IN_DOUBT, reason=_why(stop, False))
             except Error:
-                pass  # what matters is that it stops; its supervisor says the same when it is gone
+                pass  # it must stop; the supervisor records the same when this process is gone
             raise
         text = ""
         try:
             text = serialised("effect", wanted.key, result)
             if len(text) > _LONGEST_RESULT:
                 raise UsageError(f"the result of the effect {wanted.key!r} is too long to be recorded: return an id")
-        finally:  # what is done is done, also if what it returned cannot be kept
+        finally:  # it is done, even if its result cannot be recorded
             yield memory.ask("effect-ended", **named, status=DONE, result=text if len(text) <= _LONGEST_RESULT else "")
         return as_recorded(result, text)
 
@@ -124,7 +124,7 @@ def _begin(memory: StepMemory, wanted: EffectRequest, named: dict[str, str]) -> 
     try:
         return (yield beginning)  # type: ignore[no-any-return]
     except BaseException as stop:
-        if beginning.answer == "begun":  # for nobody
+        if beginning.answer == "begun":  # and nobody will do it
             yield memory.ask("effect-ended", **named, status=FAILED, reason=f"{reason_of(stop)} before it was done")
         elif beginning.answer == "probe":
             yield from _unknown(memory, named, stop)
@@ -132,13 +132,13 @@ def _begin(memory: StepMemory, wanted: EffectRequest, named: dict[str, str]) -> 
 
 
 class _Begin(SupervisorRequest):
-    """Asked to its end, also where an event loop cancels whoever asks: what was begun has to be let go."""
+    """Waits for the reply even when the event loop cancels the caller: an effect that was begun must be ended."""
 
     __slots__ = ("answer",)
 
     def __init__(self, ask: SupervisorRequest) -> None:
         super().__init__(**ask.request)
-        self.answer = ""  # that came too late
+        self.answer = ""  # the status in a reply that came too late
 
     async def later(self) -> Any:
         import asyncio
@@ -154,22 +154,22 @@ class _Begin(SupervisorRequest):
 
 
 def _unknown(memory: StepMemory, named: dict[str, str], stop: BaseException) -> Work[None]:
-    """The probe did not come to its end."""
+    """The probe was interrupted."""
     try:
         yield memory.ask("effect-probed", **named, outcome="unknown", reason=reason_of(stop))
     except Error:
-        pass  # what matters is that it stops
+        pass  # it must stop
 
 
 def _probe(memory: StepMemory, wanted: EffectRequest, named: dict[str, str]) -> Work[tuple[Any, float]]:
-    """What the probe says: the result, True for done without one, None or False for not done. With the latter the
-    seconds for which that is not to be believed."""
+    """What the probe found: the result, True for done without one, None or False for not done. And, if not done, for
+    how many seconds that may still change."""
     assert wanted.probe
     try:
-        found = yield Call(wanted.probe)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it does not tell
+        found = yield UserCall(wanted.probe)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the probe does not know
         reply = yield memory.ask("effect-probed", **named, outcome="unknown", reason=reason_of(error))
-        return None, reply["seconds"]  # too early to give up: later it may know
+        return None, reply["seconds"]  # too early to give up: it may know later
     except BaseException as stop:
         yield from _unknown(memory, named, stop)
         raise
@@ -179,7 +179,7 @@ def _probe(memory: StepMemory, wanted: EffectRequest, named: dict[str, str]) -> 
     text = ""
     try:
         text = "" if found is True else serialised("probe of", wanted.key, found)
-    finally:  # it is done, also if what was found cannot be kept
+    finally:  # it is done, even if the result cannot be recorded
         yield memory.ask("effect-probed", **named, outcome=DONE, result=text)
     return found, 0.0
 
@@ -189,7 +189,7 @@ def _why(error: BaseException, proven: bool) -> str:
 
 
 def _read(result: str) -> Any:
-    """As JSON; else as the text that a command has printed. None where only that it is done is known."""
+    """From JSON, or the text that a command printed. None if nothing is known but that it is done."""
     if not result:
         return None
     try:

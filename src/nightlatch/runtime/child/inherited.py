@@ -1,4 +1,4 @@
-"""A lease that another process holds for this one: `publish` and `push` in a command under `nightlatch lock`,
+"""A lease that another process holds: for `publish` and `push` in a command under `nightlatch lock`,
 or in a script after `eval "$(nightlatch lease acquire …)"`."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Inherited:
-    """A grant that stands in the store under `name`; used like a `Lease`, but neither renewed nor released here.
+    """A grant that the store has under `name`; used like a `Lease`, but neither renewed nor released here.
 
     Raises `LeaseLost` if the store shows another grant, or none.
     """
@@ -25,14 +25,14 @@ class Inherited:
         self.store = store
         self.name = check_name(name)
         self.grant = grant
-        self.token, self.holder, self.known = self._ask()
+        self.token, self.holder, self.known = self._read()
 
     @classmethod
     def from_environment(cls, store: str | None = None) -> Inherited:
         """The lease named by NIGHTLATCH_LEASE and NIGHTLATCH_GRANT.
 
-        NIGHTLATCH_TOKEN is for people and for targets that compare tokens by themselves: the store is
-        asked for the grant's token, since a seal may have raised it after this process was started.
+        NIGHTLATCH_TOKEN is for people and for targets that compare tokens themselves. Here the token is
+        read from the store, since a seal may have raised it after this process was started.
         """
         name, grant = os.environ.get("NIGHTLATCH_LEASE", ""), os.environ.get("NIGHTLATCH_GRANT", "")
         if not name or not grant:
@@ -49,19 +49,19 @@ class Inherited:
 
     def check(self) -> None:
         """Return if the store still shows our grant; raise `LeaseLost` otherwise."""
-        self.token, self.holder, self.known = self._ask()
+        self.token, self.holder, self.known = self._read()
 
     def use(self, gate: Gate) -> None:
-        """Register a gate under this lease, for every holder after us too, and seal it."""
+        """Seal a gate and register it under this lease, for every later holder too."""
         from ..shared.leases.seal import seal_in_work
 
         seal_in_work(self, gate)
 
     def raise_above(self, token: int) -> None:
-        """Lift the grant's token above one that a gate has seen; before any work is begun under it."""
+        """Raise the grant's token above one that a gate has seen; before any work begins under it."""
         self.token = self.store.raise_token(self.name, token, self.grant)
 
-    def _ask(self) -> tuple[int, Holder, KnownGrants | None]:
+    def _read(self) -> tuple[int, Holder, KnownGrants | None]:
         record = self.store.read(self.name)
         if record is None or record.grant != self.grant:
             raise LeaseLost(held.lost_sentence(record, self.name), reason="taken")

@@ -1,4 +1,4 @@
-"""What an effect returns in a dry-run: it stands for a result that there is not, and cannot be read."""
+"""What an effect returns in a dry-run: a placeholder for a result that does not exist, so it cannot be read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _READING = (
 
 
 class Planned:
-    """It may be passed on and returned. Whatever else is done with it raises `OnlyPlanned`; only repr() is safe."""
+    """It may be passed on and returned. Any other use raises `OnlyPlanned`; only repr() is safe."""
 
     __slots__ = ("_effect",)
 
@@ -44,14 +44,14 @@ for _name in _READING.split():
 
 
 def holds(value: object) -> bool:
-    """Is it a plan, or has it one in it?"""
+    """Is it a placeholder, or does it contain one?"""
     if isinstance(value, dict | list | tuple):
         return any(map(holds, value.values() if isinstance(value, dict) else value))
     return isinstance(value, Planned)
 
 
 def plain(value: object) -> dict[str, str]:
-    """For the JSON of a step's result: a plan in it is not read, it is handed on."""
+    """For the JSON of a step's result: a placeholder is passed on unread."""
     if isinstance(value, Planned):
         return {_MARK: value._effect}
     raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
@@ -61,5 +61,5 @@ def _revived(found: dict[str, Any]) -> object:
     return Planned(found[_MARK]) if _MARK in found else found
 
 
-# A result from its JSON. In a dry-run, and only there, a plan may be in it.
+# A result from its JSON. Only in a dry-run it may contain a placeholder.
 loads = partial(json.loads, object_hook=_revived) if os.environ.get(DRY_RUN) else json.loads

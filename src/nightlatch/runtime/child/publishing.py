@@ -1,4 +1,4 @@
-"""Publish and push from inside a run: its supervisor does it, under the run's lease."""
+"""Publish and push from inside a run: the supervisor does it, under the run's lease."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 def uses_run_lease() -> bool:
-    """Is the lease in the environment the run's, not one that was taken inside it?"""
+    """Is the lease in the environment the run's own, not one that was acquired inside the run?"""
     path, grant = os.environ.get("NIGHTLATCH_SOCKET", ""), os.environ.get("NIGHTLATCH_GRANT", "")
     return bool(path) and grant.startswith(os.path.basename(path))
 
 
 def publish(source: str | None, target: str, *, keep: int | None = None, adopt: bool = False) -> dict[str, Any]:
-    """`source` None: go back to the release before. Paths are seen from here."""
+    """`source` None: go back to the previous release. Paths are relative to this process."""
     path, workspace = (None, "") if source is None else _seen(source)
     return send(
         do="publish",
@@ -34,13 +34,13 @@ def publish(source: str | None, target: str, *, keep: int | None = None, adopt: 
 
 
 def _seen(source: str) -> tuple[str, str]:
-    """The path, and the workspace that it is in: there the supervisor follows links by itself, none that leads out."""
+    """The path, and the workspace it is in: there the supervisor follows links itself, and none that leads out."""
     path = os.path.normpath(os.path.join(os.getcwd(), source))
     workspace = os.environ.get("NIGHTLATCH_WORKSPACE", "")
     for root in (workspace, os.path.realpath(workspace)) if workspace else ():
         if path.startswith(f"{root}/"):
             return path, root
-    return os.path.realpath(source), ""  # /dev/stdin is the supervisor's own there
+    return os.path.realpath(source), ""  # resolved here: in the supervisor /dev/stdin is another file
 
 
 def push(remote: str, branch: str, *, folder: str = ".", key: str | None = None, scope: str = "") -> dict[str, Any]:
@@ -48,10 +48,10 @@ def push(remote: str, branch: str, *, folder: str = ".", key: str | None = None,
 
 
 def note_refusal(what: str, refused: StaleToken | LeaseLost) -> None:
-    """A gate has refused a lease that was taken inside the run: `nightlatch show` of the run has it too."""
+    """Record that a gate refused a lease acquired inside the run, for `nightlatch show` of the run."""
     marks = (refused.offered, refused.stands) if isinstance(refused, StaleToken) else (None, None)
     token, stands = (mark.token if mark else None for mark in marks)
     try:
         send(do="refused", what=what, reason=str(refused), token=token, stands=stands)
     except Error:
-        pass  # it must not hide what was refused
+        pass  # it must not hide the refusal

@@ -1,8 +1,8 @@
 """The child of a Python job: python -m nightlatch.runtime.child.python_job MODULE:QUALNAME ARGUMENTS
 
 MODULE is a module's name or a file. ARGUMENTS is a JSON object: `args`, `kwargs`, and the `path` that modules
-are imported from. What the function raises is reported with its traceback, and the exit code is 1, or
-that of an error of Nightlatch's own: 76 if a person has to look.
+are imported from. An exception of the function is reported with its traceback, and the exit code is 1, or
+that of a Nightlatch error: 76 if a person has to look.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def main(argv: list[str]) -> int:
     except Exception as error:  # noqa: BLE001 - whatever it is, it is recorded
         code = error.exit_code if isinstance(error, Error) else 1
         if isinstance(error, StaleToken) and error.offered:
-            note_refusal(error.offered.name, error)  # by a gate, of a lease that was taken in here
+            note_refusal(error.offered.name, error)  # by a gate, for a lease acquired in this process
         _report(error, attention=code == InDoubt.exit_code)
         return code
 
@@ -55,7 +55,7 @@ def _find(name: str) -> Any:
 
 
 def _from_file(path: str) -> Any:
-    """A script, under another name than `__main__`: what it does when it is started must not be done here."""
+    """A script, under another name than `__main__`: its main part must not run here."""
     spec = importlib.util.spec_from_file_location("__nightlatch_job__", path)
     if spec is None or spec.loader is None:
         raise UsageError(f"{path} cannot be loaded as a Python module")
@@ -66,7 +66,7 @@ def _from_file(path: str) -> Any:
 
 
 def _planned_so_far(read: OnlyPlanned) -> int:
-    """A dry-run ends, not in vain, where it would need a result that there is not."""
+    """A dry-run ends where it needs a result that does not exist; what it planned so far counts."""
     frames = traceback.extract_tb(read.__traceback__)
     ours = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep  # the package
     theirs = [frame for frame in frames if not frame.filename.startswith(ours)]
@@ -76,7 +76,7 @@ def _planned_so_far(read: OnlyPlanned) -> int:
 
 
 def _report(error: Exception, *, attention: bool) -> None:
-    # The frames of this file tell nobody anything.
+    # Without the frames of this file, which help nobody.
     trace = error.__traceback__.tb_next if error.__traceback__ else None
     text = "".join(traceback.format_exception(type(error), error, trace))
     print(text, end="", file=sys.stderr)

@@ -1,1 +1,1 @@
-"""The process that keeps the lease, imposes bounds from outside, and is the run's one writer."""
+"""The process that keeps the lease, enforces the bounds from outside, and is the run's one writer."""

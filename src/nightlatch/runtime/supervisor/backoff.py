@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
 
 def pause_seconds(number: int, *, base: float, at_least: float = 0.0) -> float:
-    """How long to wait after try number `number`: full jitter over a doubling span, and never less than a server asked
-    for."""
+    """How long to wait after try `number`: full jitter over a doubling span, and never less than `at_least`."""
     import random
 
     # Not a secret: it only keeps machines that failed together from trying together.
@@ -26,15 +25,15 @@ def pause_seconds(number: int, *, base: float, at_least: float = 0.0) -> float:
 
 
 def pause(number: int, *, base: float) -> None:
-    """Wait so long."""
+    """Wait that long."""
     until = clock.now() + pause_seconds(number, base=base)
     while (left := until - clock.now()) > 0:
         clock.sleep(left)
 
 
 def patiently(lease: Lease, record: Callable[[], T]) -> T:
-    """The work is done: a store that is away for a moment must not make it look undone. Not for longer than the lease
-    is ours, or would be; then whoever looks next has to ask."""
+    """Retry while the store is unreachable: the work is done, and must not look undone. Not for longer than a TTL, when
+    the lease is no longer ours; then the next holder decides."""
     until = clock.now() + lease.ttl
     while True:
         try:

@@ -64,11 +64,11 @@ class CommandWork:
         self._warden.ask_to_end(why, grace, signum)
 
     def bound(self, at: float) -> None:
-        """By when what it does right now is over, or it is; inf when that is over."""
+        """By when its current effect must be over, or it is ended; inf for no such bound."""
         self._warden.bound(at)
 
     def beside(self, beside: bool) -> None:
-        """Does this process have something of its own at work under the grant? Then it must not outlive it either."""
+        """Does this process itself run something under the grant? Then that must not outlive the grant either."""
         self._warden.beside(beside)
 
     def used(self, printed: bytes) -> dict[str, float]:

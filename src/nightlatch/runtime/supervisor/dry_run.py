@@ -1,7 +1,7 @@
-"""The dry-run of a Python job: its function runs, so that its effects are found, and none of them is done.
+"""The dry-run of a Python job: the function runs and its effects are found, but none of them is done.
 
-No lease, no key, no gate, no run: only the plan is put down, on the job's journal. The function is told the
-same through the same socket as in a run; what it says of itself is answered and forgotten.
+No lease, no key, no gate, no run: only the plan is recorded, in the job's journal. The function uses the same socket as
+in a run; what it reports is answered and forgotten.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from ...config import place
 from ...core import advice, budget, statuses
 from ...core import effects as rules
 from ...core.effects import BEGUN, DONE, IN_DOUBT, PLANNED
+from ...core.units import CAPPED
 from ...errors import InDoubt
 from ...ledger import kinds
 from ...store import url
@@ -45,12 +46,12 @@ if TYPE_CHECKING:
 
 
 def dry_run(job: Job, *, store: str | None = None) -> Plan:
-    """Run it dry, within its bounds, and put the plan down. For a process of its own, as `tries.run`."""
+    """Run it dry, within its bounds, and record the plan. Needs its own process, as `tries.run` does."""
     return _DryRun(job, go_home(job, store)).dry_run()
 
 
 class _DryRun(Preflight):
-    """Looks as a run does, and goes no further."""
+    """Begins with a run's preflight, and claims nothing."""
 
     def __init__(self, job: Job, store: str | None) -> None:
         super().__init__(job, store)
@@ -59,14 +60,14 @@ class _DryRun(Preflight):
     def dry_run(self) -> Plan:
         self.command = CommandWork(self.job.command)
         with Supervision(self.command) as self.supervision:
-            self.grant = self.supervision.grant  # nobody grants it: it only names the socket and the tree
+            self.grant = self.supervision.grant  # not granted by a store: it only names the socket and the tree
             key = self.look()
             made = self._skipped(key) if isinstance(key, Verdict) else self._tried(key)
         self.ledger.note(self.job.name, kinds.PLAN, **made.entry())
         return made
 
-    def _skipped(self, told: Verdict) -> Plan:
-        return Plan(job=told.job, key=told.key, status=plan.SKIPPED, reason=told.reason, at=told.at)
+    def _skipped(self, verdict: Verdict) -> Plan:
+        return Plan(job=verdict.job, key=verdict.key, status=plan.SKIPPED, reason=verdict.reason, at=verdict.at)
 
     def _tried(self, key: str) -> Plan:
         job, started = self.job, clock.now()
@@ -74,7 +75,7 @@ class _DryRun(Preflight):
         self.partial, self.steps_done = False, 0
         self.known = self.ledger.find(job.name, key)
         self.watch = RunWatch(
-            now=started, stall=job.stall, paths=list(job.watched), caps=job.budget, used=self.reported.used,
+            now=started, stall=job.stall, paths=list(job.watched), caps=lambda: job.budget, used=self.reported.used,
             spent_before=self.spending.before, cancelled_by=lambda: None,
         )  # fmt: skip
         with tempfile.TemporaryDirectory(prefix="nightlatch-") as self.folder:
@@ -117,7 +118,7 @@ class _DryRun(Preflight):
         return Workspace.make(self.store.folder, f"dry-run-{self.grant}", wanted)
 
     def _environment(self, key: str, socket: str, workspace: Workspace | None) -> dict[str, str]:
-        # An outer run's lease is not this one's.
+        # Not the lease of a run around this one.
         hidden = {"NIGHTLATCH_LEASE", url.ENV}
         if self.job.workspace.startswith("git"):
             from .publishing.clone import ELSEWHERE
@@ -182,7 +183,7 @@ class _DryRun(Preflight):
         return {}
 
     def do_spend(self, request: dict[str, Any]) -> dict[str, Any]:
-        self.reported.add(budget.amounts(f"{unit}={amount}" for unit, amount in request.items() if unit != "item"))
+        self.reported.add(budget.amounts(f"{unit}={amount}" for unit, amount in request.items() if unit in CAPPED))
         self.watch.spent()
         return {"used": self.reported.used}
 
@@ -247,7 +248,7 @@ class _DryRun(Preflight):
         return log.result(log.chain_of(run.id, before=True), RESULT)
 
     def _left_by(self, run: str) -> str:
-        """A file with the steps that earlier attempts have done."""
+        """A file with the steps that earlier attempts finished."""
         log = self.ledger.step_log
         fd, path = tempfile.mkstemp(dir=self.folder)
         with open(fd, "w") as file:

@@ -1,8 +1,8 @@
-"""The one way to supervise: work, the lease that it is done under, and the signals that are meant for it.
+"""The one way to supervise: the work, its lease, and the signals for it.
 
     prepare (lifetime lock, warden) → hold (lease) → start → report … → end (work, then lease)
 
-`lock`, `once`, a run and a dry-run differ in what they look at before and record afterwards.
+`lock`, `once`, a run and a dry-run differ in what they check before and record afterwards.
 """
 
 from __future__ import annotations
@@ -31,38 +31,37 @@ if TYPE_CHECKING:
     from .leases.handle import Handle
     from .work import Work
 
-GRACE = 10.0  # seconds between asking a tree to end and ending it
+GRACE = 10.0  # seconds between SIGTERM and SIGKILL for the tree
 
-BY_HAND = (signal.SIGINT, signal.SIGQUIT)  # a person wants its end: Ctrl-C, Ctrl-\
+BY_HAND = (signal.SIGINT, signal.SIGQUIT)  # from a person at the terminal: Ctrl-C, Ctrl-\
 ENDING = (signal.SIGTERM, signal.SIGHUP, *BY_HAND)
 _PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
 
 
 class Supervision:
-    """Use it with `with`: at its end, however that comes about, nothing of the work is left, and the lease is given
-    back after that.
+    """Use it with `with`: however the block ends, nothing of the work is left, and then the lease is released.
 
-    For a process of its own: it forks, takes over signals, and becomes the parent of all orphans below.
+    Needs its own process: it forks, handles signals, and becomes the parent of all orphans below.
     """
 
     def __init__(self, work: Work, folder: str = "") -> None:
-        """`folder`: for the lock that proves our life; "" for one that will hold no lease."""
+        """`folder`: for the lock that proves that we live; "" if no lease will be held."""
         self.work = work
         self.lease: Lease | None = None
-        self.lost: LeaseLost | None = None  # once it is over: why the lease was not held to the end
-        self.end_signal = 0  # the signal that we were asked to end with
+        self.lost: LeaseLost | None = None  # afterwards: why the lease was not held to the end
+        self.end_signal = 0  # the first signal that asked us to end; 0: none
         self._handle: Handle | None = None
-        self._before: dict[int, Any] = {}  # what was done at a signal before it was passed on
+        self._before: dict[int, Any] = {}  # earlier signal handlers, to be restored
         self._lifetime = Lifetime(folder) if folder else None
         self.grant = self._lifetime.grant if self._lifetime else new_id()
-        # Before any thread or connection exists: a fork copies neither in a usable state.
+        # Before any thread or connection exists: neither survives a fork.
         work.prepare(self.grant, self._lifetime)
 
     def __enter__(self) -> Supervision:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.work.end()  # whatever went wrong: nothing works on when the lease is given back
+        self.work.end()  # whatever went wrong: nothing may go on working when the lease is released
         if self._handle:
             self._handle.close()
         if self.lease:
@@ -72,14 +71,14 @@ class Supervision:
             self._lifetime.end()
 
     def close(self) -> None:
-        """For a process that goes on: there is no work any more, a signal means this process again."""
+        """Restore the signal handlers, for a process that goes on: the work has ended."""
         while self._before:
             signal.signal(*self._before.popitem())
         self.work.close()
 
     def collect_signals(self, received: list[int]) -> dict[int, Any]:
-        """The work is over, and this process goes on: note who asks it to end. Returns what `close` would have set;
-        ours stays until somebody does."""
+        """The work has ended and this process goes on: collect signals that ask it to end. Returns the handlers that
+        `close` would restore; the caller has to restore them."""
         forwarded = [signum for signum in ENDING if signum in self._before]
         for signum in forwarded:
             signal.signal(signum, lambda signum, _: received.append(signum))
@@ -100,7 +99,7 @@ class Supervision:
         """Acquire the lease, and keep it. When it is lost, the work is ended."""
         from ..shared.leases.lease import Lease  # not before the fork: meanwhile the warden makes the tree's cgroup
 
-        lifetime, self._lifetime = self._lifetime, None  # the lease's from here on, whether it comes to one or not
+        lifetime, self._lifetime = self._lifetime, None  # from here on the lease ends it, even if acquiring fails
         self.lease = Lease(
             store,
             name,
@@ -110,13 +109,13 @@ class Supervision:
             lifetime=lifetime,
             begin=begin,
             on_tenure=self.work.keep,
-            # By its own clock the warden does the same; this is for a lease that was taken before its time.
+            # The warden does the same by its own clock; this is for a lease that was taken before it expired.
             on_lost=lambda _: self.work.ask_to_end(warden.LOST, ttl * 0.1, signal.SIGTERM),
         )
         return self.lease
 
     def environment(self) -> dict[str, str]:
-        """For the work: without the store's password; how to find the store is another question."""
+        """For the work, without the store's password. `store_environment` says how to find the store."""
         assert self.lease
         return {
             **without_password(dict(os.environ), self.lease.store.url),
@@ -126,8 +125,8 @@ class Supervision:
         }
 
     def store_environment(self, store: str | None) -> dict[str, str]:
-        """For the work's environment: commands of Nightlatch below it find the same store, until its end. `store`: as
-        it was named for us; the environment has it otherwise."""
+        """For the work's environment: Nightlatch commands in the work find the same store, until it ends. `store`: the
+        --store option; without one the environment names the store."""
         where = url.resolve(store)
         if not dsn.has_secret(where) and not dsn.needs_environment(where):
             named = store or ("" if os.environ.get(url.ENV) else place.store())
@@ -142,13 +141,13 @@ class Supervision:
     def start(
         self, environment: dict[str, str], *, cwd: str = "", grace: float = GRACE, limit: float | None = None
     ) -> None:
-        """As `Work.start`. From here on, signals that ask us to end are the work's."""
+        """As `Work.start`. From here on, signals that ask us to end go to the work."""
         self._forward_signals(grace)
         if not self.work.reattach():
             self.work.start(environment, cwd=cwd, grace=grace, limit=limit)
 
     def last_report(self) -> Report:
-        """Wait for it, where there is nothing else to attend to."""
+        """Wait for it, when there is nothing else to do."""
         while (report := self.work.report(clock.SLICE)) is None or isinstance(report, Started):
             pass
         return report
@@ -156,7 +155,7 @@ class Supervision:
     def _forward_signals(self, grace: float) -> None:
         def handle(signum: int, _frame: object) -> None:
             if signum in BY_HAND and _in_foreground():
-                return  # the terminal has sent it to the command as well; what it means is the command's to say
+                return  # the terminal has sent it to the command too, which decides what it means
             if signum in _PASSED_ON:
                 self.work.pass_on(signum)
             else:
@@ -164,7 +163,7 @@ class Supervision:
                 self.end_signal = self.end_signal or signum
 
         for signum in ENDING + _PASSED_ON:
-            if signal.getsignal(signum) != signal.SIG_IGN:  # nohup's wish
+            if signal.getsignal(signum) != signal.SIG_IGN:  # as under nohup
                 self._before[signum] = signal.signal(signum, handle)
 
 

@@ -48,13 +48,13 @@ def name_of(kind: str, content: bytes) -> str:
     return hashlib.sha1(b"%s %d\0" % (kind.encode(), len(content)) + content, usedforsecurity=False).hexdigest()
 
 
-def write(folder: str, oid: str, kind: str, content: bytes) -> bool:
-    """Write one object as a loose file among the objects in `folder`; False if it was there."""
+def write(folder: str, oid: str, kind: str, content: bytes) -> None:
+    """Write one object as a loose file among the objects in `folder`, unless it is there."""
     place = os.path.join(folder, oid[:2])
     path = os.path.join(place, oid[2:])
     try:
         os.utime(path)  # as git does: its age starts again, so that `git gc` does not remove it
-        return False
+        return
     except FileNotFoundError:
         os.makedirs(place, exist_ok=True)
     aside = os.path.join(place, f"tmp_obj_{os.urandom(8).hex()}")  # git removes files of this name after a kill
@@ -68,7 +68,6 @@ def write(folder: str, oid: str, kind: str, content: bytes) -> bool:
     except BaseException:
         os.unlink(aside)
         raise
-    return True
 
 
 def read(folder: str, oid: str, kind: str) -> bytes | None:

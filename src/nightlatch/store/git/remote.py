@@ -13,22 +13,13 @@ SCHEMES = ("https", "ssh", "http", "file", "git")
 
 # git sets these for hooks and for git commands that it starts; they would point our git at that repository, not ours.
 _NOT_OURS = (
-    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-    "GIT_COMMON_DIR",
-    "GIT_DIR",
-    "GIT_GRAFT_FILE",
-    "GIT_INDEX_FILE",
-    "GIT_NAMESPACE",
-    "GIT_OBJECT_DIRECTORY",
-    "GIT_PREFIX",
-    "GIT_QUARANTINE_PATH",
-    "GIT_SHALLOW_FILE",
-    "GIT_WORK_TREE",
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_COMMON_DIR", "GIT_DIR", "GIT_GRAFT_FILE", "GIT_INDEX_FILE",
+    "GIT_NAMESPACE", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX", "GIT_QUARANTINE_PATH", "GIT_SHALLOW_FILE", "GIT_WORK_TREE",
     "SSH_ASKPASS",
     # A challenger ends every process that carries a dead holder's grant. A push to the store is not that holder's work:
     # ended inside a local remote, it would leave a lock file behind, and all it can still do is a compare-and-swap.
     "NIGHTLATCH_LINEAGE",
-)
+)  # fmt: skip
 
 _HOST_AND_PATH = re.compile(r"[\w.-]+(@[\w.-]+)?:(?!:)[^:].*")  # user@host:path
 _REMOTE_NAME = re.compile(r"\w[\w.-]*")

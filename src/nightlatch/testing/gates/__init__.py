@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .races import GateRaces
+from .gate_races import GateRaces
 from .seals import Seals
 from .strangers import Strangers
 from .writes import Writes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...core.model import KnownGrants
 from ...errors import Forgotten, OtherStore, StaleToken
 from ..expect import raises
-from .case import BY, GateCase
+from .gate_case import BY, GateCase
 
 
 class Seals(GateCase):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...errors import StaleToken
 from ..expect import raises
-from .case import BY, GateCase
+from .gate_case import BY, GateCase
 
 
 class Writes(GateCase):

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from .begun import KeysBegun
-from .case import StoreCase
 from .connections import Connections
 from .cursors import Cursors
 from .done_keys import DoneKeys
 from .fencing import Fencing
 from .gate_registry import GateRegistry
+from .keys_begun import KeysBegun
 from .leases import Leases
 from .lost_replies import LostReplies
 from .names import Names
 from .races import Races
+from .store_case import StoreCase
 from .takeover import Takeovers
 from .tokens import Tokens
 
@@ -33,7 +33,7 @@ class StoreConformance(
 ):
     """Everything a store has to show. Derive from it, say how to `open` yours, and let pytest find it.
 
-    What else may be said of a store stands in `StoreCase`: whether it `has_clock`, which `ttl` suits
+    `StoreCase` has what else you can declare: whether the store `has_clock`, which `ttl` suits
     it, by what `factor` it is slower than a file, and how `elsewhere` another process opens it.
     """
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..expect import together
-from .case import LONG, StoreCase
 from .cursors import move
+from .store_case import LONG, StoreCase
 
 PAST = 1_700_000_000.0
 

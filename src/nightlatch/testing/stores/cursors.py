@@ -6,7 +6,7 @@ from ...core.row import Cursor, Move
 from ...core.value import replace
 from ...system import identity
 from ..expect import together
-from .case import StoreCase
+from .store_case import StoreCase
 
 PAST = 1_700_000_000.0
 FUTURE = 4_000_000_000.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...core.model import Done
 from ...errors import InputChanged, LeaseLost
 from ..expect import raises, together
-from .case import StoreCase
+from .store_case import StoreCase
 
 
 class DoneKeys(StoreCase):
@@ -87,7 +87,7 @@ class DoneKeys(StoreCase):
         assert [self.store.look(scope, key) for key in ("one", "two", "three")] == done
 
     def test_a_stale_holder_is_refused_though_the_key_is_done(self) -> None:
-        """Else it would believe that its own work is what stands there."""
+        """Else it would believe that its own work is what was recorded."""
         name, scope = self.name(), self.name("scope")
         old, _ = self.take(name)
         done = self.store.settle(name, old, scope, "key", value="first")

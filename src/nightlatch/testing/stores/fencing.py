@@ -8,7 +8,7 @@ from ...core.model import Record
 from ...errors import LeaseLost
 from ...system import identity
 from ..expect import raises
-from .case import LONG, StoreCase
+from .store_case import LONG, StoreCase
 
 
 class Fencing(StoreCase):
@@ -88,5 +88,5 @@ class Fencing(StoreCase):
 
 
 def _kept(record: Record | None) -> object:
-    """A record without what passes by itself."""
+    """A record without the fields that change with time."""
     return record and (record.token, record.grant, record.ttl, record.since, record.until, record.version)

@@ -8,7 +8,7 @@ from ...core.protocols import Store
 from ...errors import Busy, LeaseLost
 from ...system import clock, identity
 from ..expect import moments, timed, together
-from .case import LONG, StoreCase
+from .store_case import LONG, StoreCase
 
 
 class GateRegistry(StoreCase):
@@ -119,7 +119,7 @@ class GateRegistry(StoreCase):
     def _during_takeovers(
         self, verb: Callable[[Store, str, str], bool], gates: tuple[str, ...] = ()
     ) -> Iterator[tuple[object, object, tuple[str, ...]]]:
-        """What became of the old holder's verb, which gates the taker is told of, and which its successor."""
+        """How the old holder's request ended, and the gates that the next holder and the one after it are given."""
         mine, theirs, first = self.connect(), self.connect(), self.name()
         grant, _ = self.take(first)
         theirs.read(first)

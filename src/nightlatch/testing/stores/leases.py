@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...errors import Busy
 from ...system import clock, identity
 from ..expect import raises
-from .case import LONG, StoreCase
+from .store_case import LONG, StoreCase
 
 
 class Leases(StoreCase):

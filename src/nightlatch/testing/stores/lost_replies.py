@@ -1,10 +1,10 @@
-"""A reply that was lost is got by asking again: every verb is safe to send twice with the same arguments."""
+"""After a lost reply the request is sent again: every request is safe to send twice with the same arguments."""
 
 from __future__ import annotations
 
 from ...errors import LeaseLost
 from ...system import identity
-from .case import LONG, StoreCase
+from .store_case import LONG, StoreCase
 
 
 class LostReplies(StoreCase):

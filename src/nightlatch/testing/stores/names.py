@@ -1,11 +1,11 @@
-"""Whatever may name a lease names a lease of its own: in a table, in a folder, as a git ref."""
+"""Every valid name is a separate lease: in a table, in a folder, as a git ref."""
 
 from __future__ import annotations
 
 from ...core.model import Holder, check_name
 from ...runtime.shared.leases.acquire import acquire
 from ...system import identity
-from .case import LONG, StoreCase
+from .store_case import LONG, StoreCase
 
 # Each is a trap for some store: a folder that is a file too, two files on a disk that ignores case,
 # what git allows in no ref.

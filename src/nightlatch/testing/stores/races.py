@@ -10,8 +10,8 @@ from ...core.protocols import Store
 from ...errors import Busy
 from ...system import clock
 from ..expect import together
-from .case import StoreCase
 from .racer import race
+from .store_case import StoreCase
 
 
 class Races(StoreCase):
@@ -61,7 +61,7 @@ class Races(StoreCase):
         assert (record.grant, record.token) == (grant, granted.token)
 
     def _in_turn(self, stores: list[Store]) -> None:
-        """Everybody acquires and releases until it had its turns; whoever is inside is alone."""
+        """Each acquires and releases until it had its turns; the holder is always alone."""
         name, inside, tokens = self.name(), threading.Semaphore(1), list[int]()
         deadline = clock.now() + 60 * self.factor
 

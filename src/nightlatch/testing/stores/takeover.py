@@ -7,7 +7,7 @@ from ...errors import Busy
 from ...runtime.shared.leases.acquire import acquire
 from ...system import identity
 from ..expect import raises, wall_clock
-from .case import LONG, StoreCase
+from .store_case import LONG, StoreCase
 
 HOUR = 3600.0
 
@@ -28,7 +28,7 @@ class Takeovers(StoreCase):
         assert self.record(name).grant == mine
 
     def test_a_lapsed_lease_is_not_free_for_one_that_saw_nothing(self) -> None:
-        """It has not looked for survivors of the grant that stands there."""
+        """It has not looked for survivors of the current grant."""
         name = self.name()
         grant, _ = self.take(name, ttl=self.ttl)
         self.lapsed(name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...system import identity
 from ..expect import wall_clock
-from .case import LONG, StoreCase
+from .store_case import LONG, StoreCase
 
 HOUR = 3600.0
 

@@ -24,6 +24,11 @@ CREATE TABLE held (
   PRIMARY KEY (run, attempt, call)
 ) /* sqlite: WITHOUT ROWID */;
 CREATE INDEX held_job ON held (job);
+-- The budget that a person has set for a run, in place of the one it was started with.
+CREATE TABLE budget (
+  run  TEXT NOT NULL PRIMARY KEY,
+  caps TEXT NOT NULL
+);
 -- Two that hold under one shared cap take turns on its row.
 CREATE TABLE cap (
   name TEXT   NOT NULL PRIMARY KEY,

@@ -1,10 +1,10 @@
-"""The driver of a batch: starts items, ends them on time, tells the supervisor of each.
+"""The driver of a batch: starts items, ends them on time, reports each to the supervisor.
 
     python -m nightlatch.runtime.child.batches.driver NAME -- CMD …       inside a run only
 
-One thread, one loop. Nothing is started before the supervisor has it on the disk that it is begun; if the
-supervisor cannot write, nothing more is started. Items run in process groups of their own, so that Ctrl-C
-at the terminal reaches this program alone and it can finish what is in flight.
+One thread, one loop. No item starts before the supervisor has recorded on disk that it is begun; if the
+supervisor cannot write, nothing more is started. Each item has its own process group, so that Ctrl-C at the
+terminal reaches only this program, which can then finish the items in flight.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from .item_workspaces import ItemWorkspaces
 from .judge import Judge
 from .summary import LISTED, Summary
 
-_GRACE = 5.0  # seconds between asking an item to end and ending it
-_SAY_EVERY = 10.0
-_PATIENCE = 5.0  # seconds that a supervisor which cannot write is asked again
+_GRACE = 5.0  # seconds between SIGTERM and SIGKILL for an item
+_SAY_EVERY = 10.0  # seconds between two lines of progress
+_PATIENCE = 5.0  # seconds for which a supervisor that cannot write is tried again
 _MOST = 100  # records in one message
 _LOOK_EVERY = 0.25  # seconds between two looks at what the items have spent
 
@@ -58,7 +58,7 @@ class Driver:
         self.summary = Summary(self.plan["name"], self.plan["continued_by"], piped=self.plan["items"] == "-")
         self.judge = Judge(self.plan, client, self.workspaces, self.summary, self.total)
         self.signal = 0
-        self.asked_twice = self.heeded = False
+        self.second_signal = self.announced = False
         self.said_at = self.looked_at = clock.now()
         self.wake = self._listen()
 
@@ -101,7 +101,7 @@ class Driver:
             except BadItem as bad:
                 self.selection.bad.append(self.reader.bad(item.line, bad))
                 self._bad()
-            except OSError as error:  # nothing is begun: it is done by the next start
+            except OSError as error:  # nothing was begun: the next start does it
                 self.judge.stop(f"{item.key} cannot be started, there is no room to keep its output: {error.strerror}")
         return chosen
 
@@ -113,7 +113,7 @@ class Driver:
             "NIGHTLATCH_IDEMPOTENCY_KEY": idempotency_key(item.key, self.plan["name"]),
         }
         if self.workspaces:
-            self.workspaces.targets(item.content)  # what cannot be published is not begun
+            self.workspaces.targets(item.content)  # an item that cannot be published is not begun
             env["NIGHTLATCH_WORKSPACE"] = workspace = self.workspaces.make(item, tries)
             if "/" in argv[0]:
                 argv[0] = os.path.abspath(argv[0])
@@ -135,12 +135,12 @@ class Driver:
         item = None
         while item is None and not self.selection.over and not self.judge.stopping:
             item = self.selection.next()
-            self._bad()  # may have ended it
+            self._bad()  # may have stopped the batch
         self.exhausted = self.selection.over
         return item
 
     def _bad(self) -> None:
-        """Lines that could not be read: each is named at once, and counts as failed."""
+        """Report lines that could not be read; each counts as failed."""
         for bad in self.selection.bad:
             print(f"nightlatch: {printable(str(bad))}", file=sys.stderr)
             self.judge.unreadable(bad)
@@ -149,15 +149,15 @@ class Driver:
     # ── record ──
 
     def _record(self, ended: list[list[Any]], starting: list[ItemProcess]) -> None:
-        """One message, one commit: nothing starts before it is on the disk that it is begun."""
+        """One request, one commit: nothing starts before its beginning is on disk."""
         begun = [[child.item.digest.hex(), child.item.key, child.tries] for child in starting]
         while ended or begun:
-            self._tell(ended[:_MOST], begun[: max(_MOST - len(ended), 0)])
+            self._report(ended[:_MOST], begun[: max(_MOST - len(ended), 0)])
             begun = begun[max(_MOST - len(ended), 0) :]
             ended = ended[_MOST:]
 
-    def _tell(self, ended: list[list[Any]], begun: list[list[Any]]) -> None:
-        """What has ended is worth asking again for: it is known nowhere else. (A full disk may have room again.)"""
+    def _report(self, ended: list[list[Any]], begun: list[list[Any]]) -> None:
+        """Retry for a while if items have ended: no other process knows it. (A full disk may get room again.)"""
         until = clock.now() + (_PATIENCE if ended else 0.0)
         while True:
             try:
@@ -181,28 +181,28 @@ class Driver:
         signal.set_wakeup_fd(writes, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         for signum in END_SIGNALS:
-            if signal.getsignal(signum) != signal.SIG_IGN:  # nohup's wish
-                signal.signal(signum, self._asked)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, END_SIGNALS)  # what came since this program was started comes now
+            if signal.getsignal(signum) != signal.SIG_IGN:  # as under nohup
+                signal.signal(signum, self._note_signal)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, END_SIGNALS)  # delivers what arrived since this program was started
         return reads
 
-    def _asked(self, signum: int, _frame: object) -> None:
-        """Asked to end. Only noted here: it may come between the start of a child and the line that lists it."""
-        self.asked_twice = bool(self.signal)
+    def _note_signal(self, signum: int, _frame: object) -> None:
+        """Asked to end. Only note it: the signal may come between the start of an item and the line that lists it."""
+        self.second_signal = bool(self.signal)
         self.signal = self.signal or signum
         self.judge.stopping = self.judge.stopping or "interrupted"
 
-    def _heed(self) -> None:
-        """Asked to end: finish what is in flight; asked twice: end that too."""
-        if self.asked_twice:
+    def _obey_signals(self) -> None:
+        """After one signal finish the items in flight; after a second one end them too."""
+        if self.second_signal:
             for child in self.running:
                 child.end(f"ended by signal {self.signal} to the batch")
-        elif self.signal == signal.SIGINT and self.running and not self.heeded:
-            self.heeded = True
+        elif self.signal == signal.SIGINT and self.running and not self.announced:
+            self.announced = True
             print("nightlatch: finishing what is in flight; Ctrl-C again ends it", file=sys.stderr)
 
     def _wait(self, pausing: bool) -> None:
-        self._heed()
+        self._obey_signals()
         if self.judge.stopping and self.judge.waiting:
             self.judge.stop(self.judge.stopping)
         now = clock.now()
@@ -259,7 +259,9 @@ class Driver:
         summary.before = self._with_reasons(selection.aside)
         more = not self.exhausted and (self.selection.next() or not self.selection.over)
         unfinished = more or self.judge.waiting or summary.unfinished
-        summary.stopped = self.judge.stopping if unfinished else ""  # told to stop when there was no more to do
+        summary.stopped = (
+            self.judge.stopping if unfinished else ""
+        )  # if there was nothing left to do, the signal changed nothing
         code = summary.exit_code(self.signal if unfinished else 0)
         if self.home and not os.listdir(self.home):
             os.rmdir(self.home)
@@ -277,7 +279,7 @@ class Driver:
         return code
 
     def _with_reasons(self, found: list[tuple[str, bytes]]) -> list[tuple[str, str]]:
-        """What earlier starts have left: as many as are ever listed with why, as it was recorded."""
+        """Items that earlier starts left, with the recorded reason for as many as are ever listed."""
         reasons = {}
         try:
             if found:
@@ -289,7 +291,7 @@ class Driver:
 
 
 def _known(files: dict[str, str]) -> dict[bytes, int]:
-    """Digests of 16 bytes each, as the supervisor has put them into files: a million of them in about 110 MB."""
+    """Digests of 16 bytes, from files that the supervisor wrote: a million of them take about 110 MB."""
     known: dict[bytes, int] = {}
     for name, status in ((DONE, Selection.DONE), (IN_DOUBT, Selection.DOUBT), (SET_ASIDE, Selection.ASIDE)):
         with open(files[name], "rb") as file:

@@ -1,4 +1,4 @@
-"""One item's command: started, ended on time, its output kept until it is over."""
+"""One item's command: started, ended on time, its output kept until it has ended."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from typing import BinaryIO
 
 from ....core import duration
 from ....system import clock
+from ...shared import metered
 from ...shared.batches.items import BatchItem
 
 RESULT = 1024  # bytes of standard output that are kept as an item's result
 
-_FITS_PIPE = 4096  # bytes that a pipe takes without anybody reading
+_FITS_PIPE = 4096  # bytes that fit into a pipe before anything reads it
 _FITS_ENVIRONMENT = 100_000
 _TAIL = 4096
 _REPORT = 1 << 18
 
 
 class ItemProcess:
-    """In a process group of its own. Output of items that run side by side does not mix: it is shown at the end."""
+    """In its own process group. Its output is shown when it ends, so that items that run at once do not mix theirs."""
 
     def __init__(
         self,
@@ -40,24 +41,25 @@ class ItemProcess:
         self._argv, self._timeout, self._grace = argv, timeout, grace
         self.exit_code = 0  # 128 + N if signal N ended it
         self.timed_out = self.over_budget = False
-        self.killed = False  # by somebody else: a sweep of the whole batch, the kernel for want of memory
+        self.killed = False  # by somebody else: the end of the whole batch, or the kernel for lack of memory
         self._pid = 0
         self._why = ""
         self._end_at = self._kill_at = float("inf")
-        self._out: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the child
+        self._out: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the item runs
         self._err: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115
 
     def start(self) -> bool:
-        """False if it cannot be started; then `exit_code` and `complaint` say why."""
-        given = self.item.text.encode(errors="surrogateescape")
+        """Start it. False if it cannot be started; then `exit_code` and `complaint` say why."""
+        item_json = self.item.text.encode(errors="surrogateescape")
         env = {**os.environ, **self._env}
         env.pop("NIGHTLATCH_ITEM", None)
-        if len(given) <= _FITS_ENVIRONMENT and b"\0" not in given:
-            env["NIGHTLATCH_ITEM"] = os.fsdecode(given)
+        metered.for_item(env, self.item.digest.hex())
+        if len(item_json) <= _FITS_ENVIRONMENT and b"\0" not in item_json:
+            env["NIGHTLATCH_ITEM"] = os.fsdecode(item_json)
         stdin = -1
         here = os.open(".", os.O_RDONLY | os.O_CLOEXEC) if self.workspace else -1
         try:
-            stdin = _readable(given + b"\n")
+            stdin = _readable(item_json + b"\n")
             if self.workspace:
                 os.chdir(self.workspace)  # this program has one thread
             self._pid = self._spawn(self._argv, env, stdin)
@@ -92,10 +94,10 @@ class ItemProcess:
             return os.posix_spawn("/bin/sh", ["sh", found, *argv[1:]], env, file_actions=actions, setpgroup=0)
 
     def over(self) -> bool:
-        """Has it ended? Then nothing of its group is left."""
+        """Has it ended? If so, nothing of its process group is left."""
         if os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
             return False
-        self._signal(signal.SIGKILL)  # before it is collected: the group's number is still its own
+        self._signal(signal.SIGKILL)  # before it is reaped: the group's number cannot be reused yet
         _, status = os.waitpid(self._pid, 0)
         code = os.waitstatus_to_exitcode(status)
         self.exit_code = 128 - code if code < 0 else code
@@ -115,7 +117,7 @@ class ItemProcess:
             self.end(f"not done after {duration.show(self._timeout or 0)}")
 
     def end(self, why: str) -> None:
-        """Ask it to end; a second time does nothing."""
+        """Ask it to end (SIGTERM); a second call does nothing."""
         if self._kill_at != float("inf"):
             return
         self._why = self._why or why
@@ -123,13 +125,13 @@ class ItemProcess:
         self._signal(signal.SIGTERM)
 
     def spent(self, cap: str) -> None:
-        """It has used more than it may: ended from outside, never asked."""
+        """It has used more than its budget: end it."""
         if not self.over_budget:
             self.over_budget = True
             self.end(f"its budget {cap} is spent")
 
     def kill(self) -> None:
-        """At once; the warden proves that nothing is left."""
+        """End it at once; the warden proves that nothing is left."""
         self._why = self._why or "its batch was ended"
         self._signal(signal.SIGKILL)
 
@@ -148,17 +150,17 @@ class ItemProcess:
         return self._out.read(RESULT).decode(errors="backslashreplace")
 
     def tail(self) -> bytes:
-        """The last of what it printed, where an agent's usage stands."""
+        """The end of its standard output, where an agent reports its usage."""
         self._out.seek(max(self._out.seek(0, os.SEEK_END) - _REPORT, 0))
         return self._out.read()
 
     def complaint(self) -> str:
-        """The last of what it said on standard error."""
+        """The end of its standard error."""
         self._err.seek(max(self._err.seek(0, os.SEEK_END) - _TAIL, 0))
         return self._err.read().decode(errors="backslashreplace")
 
     def show(self, *, aside: bool = False) -> None:
-        """Pass on what it printed, and let go of it. `aside`: all of it to standard error."""
+        """Show what it printed, and close the files. `aside`: all of it on standard error."""
         for source, screen in ((self._out, sys.stderr if aside else sys.stdout), (self._err, sys.stderr)):
             source.seek(0)
             screen.flush()
@@ -167,15 +169,16 @@ class ItemProcess:
             source.close()
 
     def _signal(self, signum: int) -> None:
-        assert self._pid > 0, "0 would be our own group"
+        if self._pid <= 0:
+            raise ValueError("an item that was not started has no process group; 0 would be our own")
         try:
             os.killpg(self._pid, signum)
         except (ProcessLookupError, PermissionError):
-            pass  # nothing of it is left; macOS says "not permitted" of a group of zombies
+            pass  # nothing of it is left; macOS refuses to signal a group of zombies
 
 
 def _readable(data: bytes) -> int:
-    """A descriptor from which `data` can be read, with nobody needed to write it."""
+    """A descriptor from which `data` can be read, without a process that writes it."""
     if len(data) <= _FITS_PIPE:
         reads, writes = os.pipe()
         os.write(writes, data)

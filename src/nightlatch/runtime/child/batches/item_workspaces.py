@@ -1,4 +1,4 @@
-"""An item's own folder, and where its result goes: on the driver's side, which knows what an item holds."""
+"""An item's workspace, and where its result goes: in the driver, which knows the item's fields."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ItemWorkspaces:
         self._pairs = [_pair(text) for text in publish]
 
     def targets(self, content: Any) -> list[str]:
-        """What is to land where, as `FROM=TO` with everything filled in."""
+        """What is published where, as `FROM=TO` with the fields filled in."""
         return [f"{_fill(source, content, 'FROM')}={_place(to, content)}" for source, to in self._pairs]
 
     def make(self, item: BatchItem, tries: int) -> str:
@@ -29,7 +29,7 @@ class ItemWorkspaces:
         return path
 
     def remove(self, item: BatchItem, tries: int) -> None:
-        """It is done: nobody needs to look at what earlier tries left either."""
+        """Remove the workspaces of all its tries: it is done."""
         for number in range(1, tries + 1):
             treecopy.remove(self._path(item, number))
 
@@ -38,7 +38,7 @@ class ItemWorkspaces:
 
 
 def check(publish: list[str]) -> None:
-    """Says what is wrong with it before anything is claimed."""
+    """Raise what is wrong with it before anything is claimed."""
     for text in publish:
         _, to = _pair(text)
         if not to.fields:
@@ -51,7 +51,9 @@ def check(publish: list[str]) -> None:
 def _pair(text: str) -> tuple[Template, Template]:
     source, equals, to = text.partition("=")
     if not equals or not source or not to or to.startswith("git+"):
-        raise UsageError(f"--publish {text!r}: write FROM=TO, as in page.md=out/{{slug}}.md; items push to no branch")
+        raise UsageError(
+            f"--publish {text!r}: write FROM=TO, as in page.md=out/{{slug}}.md; items cannot push to a branch"
+        )
     return Template(source), Template(to)
 
 

@@ -1,4 +1,4 @@
-"""How an item ended, and what that means: for its record, for another try, for the batch."""
+"""How an item ended, and what follows: for its record, for another try, for the batch."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _NOT_THE_ITEMS_FAULT = (126, 127)  # its command cannot be started
 
 
 class Judge:
-    """Failed items are tried again while that may help and --retries allows it. One that says itself that trying is
-    in vain is set aside: it waits for a person, and no start runs into it again."""
+    """Failed items are tried again while that may help and --retries allows it. After a permanent failure the item
+    is set aside: it waits for a person, and no later start tries it."""
 
     def __init__(
         self,
@@ -37,26 +37,26 @@ class Judge:
         self.limit = breaker.Limit(plan["max_failures"]) if plan["max_failures"] else None
         self.breaker = breaker.Breaker()
         self.waiting: list[tuple[float, BatchItem, int]] = []  # (when, item, tries so far)
-        self.blamed: list[tuple[str, list[Any]]] = []  # (failure, record) of the last items that were set aside
-        self.not_before = 0.0  # a server has asked for patience: nothing is started sooner
+        self.recently_aside: list[tuple[str, list[Any]]] = []  # (failure, record) of the items set aside last
+        self.not_before = 0.0  # a server asked us to wait: nothing is started sooner
         self.stopping = ""  # why nothing more is started
 
     def verdicts(self, ended: list[ItemProcess]) -> list[list[Any]]:
-        return [self._judge(child) for child in ended] + self._heed_breaker()
+        return [self._judge(child) for child in ended] + self._obey_breaker()
 
     def unreadable(self, bad: BadItem) -> None:
         where = f"line {bad.line}"
         self.summary.failed.append((where, bad.what))
         self.breaker.add(where, breaker.alike(None, [bad.what]))
         self.failed()
-        self._heed_breaker()
+        self._obey_breaker()
 
-    def _heed_breaker(self) -> list[list[Any]]:
+    def _obey_breaker(self) -> list[list[Any]]:
         why = self.breaker.tripped
         if not why or self.limit or self.stopping:
             return []
-        # What most of them share is not this or that item's fault: none of them is set aside for it.
-        freed = [record for failure, record in self.blamed if failure == why]
+        # A failure that most items share is not the fault of a single item: none of them is set aside for it.
+        freed = [record for failure, record in self.recently_aside if failure == why]
         keys = {record[1] for record in freed}
         self.summary.failed += [entry for entry in self.summary.aside if entry[0] in keys]
         self.summary.aside = [entry for entry in self.summary.aside if entry[0] not in keys]
@@ -67,7 +67,7 @@ class Judge:
         return [[*record[:2], FAILED, *record[3:]] for record in freed]
 
     def _judge(self, child: ItemProcess) -> list[Any]:
-        """How an item ended, as it is recorded; and what that means for the batch."""
+        """The record of how an item ended; the batch is stopped if that requires it."""
         item, code = child.item, child.exit_code
         complaint = ""
         if self.plan["meter"] == "output":
@@ -88,7 +88,7 @@ class Judge:
             self.summary.doubts.append((item.key, child.complaint() or child.reason))
             return doubt
         if child.killed and self.plan["lost"] == "doubt":
-            # As one in flight when its batch dies: that may be happening now.
+            # As if its batch had died, which may be happening right now.
             self.summary.killed.append((item.key, child.reason))
             return doubt
         trying = child.tries <= self.plan["retries"] and not child.over_budget
@@ -97,7 +97,7 @@ class Judge:
         return self._fail(child, reply["failure"], reply, again=again)
 
     def _publish(self, child: ItemProcess) -> dict[str, Any]:
-        """An item is done when its result has landed. {}, or why it has not."""
+        """Publish its result: only then is an item done. Returns {}, or why it did not land."""
         if not self.workspaces:
             return {}
         item = child.item
@@ -118,13 +118,13 @@ class Judge:
         item, code, reason = child.item, child.exit_code, why or child.reason
         alike = breaker.alike(code, [why] if why else child.complaint().splitlines())
         self.breaker.add(item.key, alike)
-        at_least = reply.get("retry_after", 0.0)
-        if at_least:
-            self._hold(at_least, item.key)
+        retry_after = reply.get("retry_after", 0.0)
+        if retry_after:
+            self._pause_starts(retry_after, item.key)
         record = [item.digest.hex(), item.key, FAILED, child.tries, code, "", reason]
         if again and child.tries <= self.plan["retries"] and not self.stopping:
-            chance = random.random()  # noqa: S311 - jitter is no secret
-            pause = retry.pause(child.tries, base=self.plan["backoff"], chance=chance, at_least=at_least)
+            chance = random.random()  # noqa: S311 - jitter is not a secret
+            pause = retry.pause(child.tries, base=self.plan["backoff"], chance=chance, at_least=retry_after)
             self.waiting.append((clock.now() + pause, item, child.tries))
             return record
         last = "" if reason in child.complaint() else _last(child.complaint())
@@ -136,12 +136,12 @@ class Judge:
         else:
             record[2] = SET_ASIDE
             self.summary.aside.append(shown)
-            self.blamed = [*self.blamed[-9:], (alike, record)]
+            self.recently_aside = [*self.recently_aside[-9:], (alike, record)]
         self.failed()
         return record
 
-    def _hold(self, at_least: float, key: str) -> None:
-        until = clock.now() + min(at_least, retry.LONGEST)
+    def _pause_starts(self, retry_after: float, key: str) -> None:
+        until = clock.now() + min(retry_after, retry.LONGEST)
         if until > self.not_before + 1.0:
             wait = duration.show(until - clock.now())
             print(f"nightlatch: nothing is started for {wait}: {printable(key)} was asked to wait", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""What a batch tells at its end: how many of each, which ones failed, and what to type to go on."""
+"""The summary of a batch: how many items of each outcome, which ones failed, and the command that goes on."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Summary:
         self.items_too = ", with the items on standard input as before" if piped else ""
         self.done = self.skipped = self.doubled = 0
         self.failed: list[tuple[str, str]] = []  # (key, why): the next start does them again
-        self.aside: list[tuple[str, str]] = []  # it does not: trying them again is in vain, they say
+        self.aside: list[tuple[str, str]] = []  # the next start does not: their failure is permanent
         self.before: list[tuple[str, str]] = []  # set aside by an earlier start
-        self.doubts: list[tuple[str, str]] = []  # their command said so
-        self.killed: list[tuple[str, str]] = []  # from outside: nobody knows
-        self.waiting: list[tuple[str, str]] = []  # those that were killed and those in doubt of before: for a person
+        self.doubts: list[tuple[str, str]] = []  # by their command's own report
+        self.killed: list[tuple[str, str]] = []  # from outside: nobody knows whether they acted
+        self.waiting: list[tuple[str, str]] = []  # the killed ones and earlier ones in doubt: need a person
         self.doubles: list[str] = []
         self.unrecorded: list[str] = []
         self.stopped = ""
@@ -40,15 +40,15 @@ class Summary:
         lines += _listed("failed", _named(self.failed), len(self.failed))
         aside = [*self.aside, *self.before]
         lines += _listed("set aside, they failed for good", _named(aside), len(aside))
-        lines += _listed("in doubt, by their command's word", [key for key, _ in self.doubts])
+        lines += _listed("in doubt, as their command reported", [key for key, _ in self.doubts])
         lines += _listed("in doubt, not done again", _named(self.waiting), len(self.waiting))
-        lines += _listed("a key that stands there more than once was done once", self.doubles, self.doubled)
+        lines += _listed("done once, though their key occurs more than once", self.doubles, self.doubled)
         lines += _listed("ended, but not recorded: in doubt for the next start", self.unrecorded)
         if self.waiting:
             words = effects.typed(self.waiting[0][0], "done", by=("--batch", self.name))
             lines.append(f"  look, then: {advice.command('resolve', *words)}   (or failed, or again)")
             if len(self.waiting) > 1:
-                every = advice.command("batch", self.name, "--resolve", "done")
+                every = advice.command("resolve", "--all", "done", "--batch", self.name)
                 lines.append(f"  or for all that wait: {every}   (or failed, or again)")
         if self.failed or self.doubts or self.stopped or self.unrecorded:
             lines.append(f"  go on with what is unfinished{self.items_too}: {self.again}")
@@ -61,8 +61,8 @@ class Summary:
         return self.again if option in rest.split(" -- ")[0].split() else f"{command} batch {option} {rest}"
 
     def facts(self, exit_code: int) -> dict[str, Any]:
-        """As JSON has it."""
-        of = {
+        """For JSON."""
+        by_status = {
             "failed": self.failed,
             "in-doubt": [*self.doubts, *self.waiting, *((key, "ended, but not recorded") for key in self.unrecorded)],
             "needs-attention": [*self.aside, *self.before],
@@ -74,13 +74,13 @@ class Summary:
             "done": self.done,
             "skipped": self.skipped,
             "failed": len(self.failed),
-            "in_doubt": len(of["in-doubt"]),
-            "set_aside": len(of["needs-attention"]),
+            "in_doubt": len(by_status["in-doubt"]),
+            "set_aside": len(by_status["needs-attention"]),
             "doubled": self.doubled,
             "stopped": self.stopped,
             "items": [
                 {"key": key, "status": status, "reason": why.strip()[-500:]}
-                for status, found in of.items()
+                for status, found in by_status.items()
                 for key, why in found[:LISTED]
             ],
             "again": self.again,
@@ -95,7 +95,7 @@ class Summary:
 
 
 def _named(found: list[tuple[str, str]]) -> list[str]:
-    """The first of them; a reason that several have is said once."""
+    """The first of them; a shared reason is given once."""
     alike: dict[str, list[str]] = {}
     for key, why in found[:_NAMED]:
         alike.setdefault(why, []).append(key)

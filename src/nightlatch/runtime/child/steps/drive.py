@@ -1,6 +1,6 @@
-"""Work that is written once and driven in two ways: by plain calls, or by an event loop.
+"""Work that is written once and driven either by plain calls or by an event loop.
 
-It is a generator that yields what it needs done (a `SupervisorRequest`, a `Call` or a `Pause`) and receives the result.
+It is a generator that yields a `SupervisorRequest`, a `UserCall` or a `Sleep`, and receives the result.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ...shared.client import send
 T = TypeVar("T")
 _COROUTINE = 0x80  # as inspect.CO_COROUTINE
 
-Work = Generator["SupervisorRequest | Call | Pause", Any, T]
+Work = Generator["SupervisorRequest | UserCall | Sleep", Any, T]
 
 
 class SupervisorRequest:
@@ -36,7 +36,7 @@ class SupervisorRequest:
         return await client_async.send(self.request)
 
 
-class Call:
+class UserCall:
     """The user's function."""
 
     __slots__ = ("args", "function", "kwargs")
@@ -48,7 +48,7 @@ class Call:
         try:
             result = self.function(*self.args, **self.kwargs)
         except OnlyPlanned as read:
-            return read.planned  # in a dry-run: what is made of a result that is not known is not known either
+            return read.planned  # in a dry-run: a value made from an unknown result is unknown too
         if hasattr(type(result), "__await__"):
             raise _unawaited(self.function, result)
         return result
@@ -62,7 +62,7 @@ class Call:
 
 
 def _unawaited(function: object, result: Any) -> Exception:
-    """A plain function has returned what has to be awaited. A coroutine has not begun, so nothing was done."""
+    """The error for a plain function that returned an awaitable. A coroutine has not begun, so nothing was done."""
     name = getattr(function, "__qualname__", repr(function))
     message = (
         f"{name} is a plain function that returned a {type(result).__name__}, which nobody awaits. Give a coroutine "
@@ -74,7 +74,7 @@ def _unawaited(function: object, result: Any) -> Exception:
     return NotDone(message)
 
 
-class Pause:
+class Sleep:
     __slots__ = ("seconds",)
 
     def __init__(self, seconds: float) -> None:
@@ -99,7 +99,7 @@ def drive(work: Work[T]) -> T:
         while True:
             try:
                 result = wanted.now()
-            except BaseException as error:  # noqa: BLE001 - the work decides; what it does not take comes out of it
+            except BaseException as error:  # noqa: BLE001 - the work handles it, or raises it again
                 wanted = work.throw(error)
             else:
                 wanted = work.send(result)
@@ -124,7 +124,7 @@ async def drive_async(work: Work[T]) -> T:
 def is_async(function: object) -> bool:
     """Is it a coroutine function, or an object that is called like one?"""
     if type(function) is FunctionType:
-        return bool(function.__code__.co_flags & _COROUTINE)  # the plain case, of which there are many
+        return bool(function.__code__.co_flags & _COROUTINE)  # the common case, made fast
     import inspect
 
     while hasattr(function, "func"):  # functools.partial

@@ -1,7 +1,7 @@
-"""`run.map`: a function for each item, of which only the unfinished are done, several at a time.
+"""`run.map`: call a function for each unfinished item, several at a time.
 
-Workers share one list. A worker tells of the item that has ended and of the one it begins in one request, so
-that an item costs one commit; items of several workers that come together cost one commit for all.
+Workers share one list. A worker reports the item that has ended and the one it begins in one request, so that an item
+costs one commit; requests of several workers that come together cost one commit for all.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from ....core.printable import printable
 from ....errors import Error, InDoubt, MapFailed, UsageError
 from ...shared.batches.template import BadItem, Template
 from ..planned import loads
-from .drive import Call, Pause, Work
+from .drive import Sleep, UserCall, Work
 from .step import Retry, StepMemory, as_recorded, pause_after, reason_of, serialised
 
 Key = str | Callable[[Any], Any] | None
 
-_DEATHS = 3  # attempts that died while the same item ran: then it is set aside
-_NAMED = 5  # failures that an error names
+_DEATHS = 3  # attempts that died while the same item ran, after which it is set aside
+_NAMED = 5  # failures that the error lists
 
 
 class Failed:
@@ -34,14 +34,14 @@ class Failed:
 
     def __init__(self, key: str, item: Any, error: Exception | None, reason: str, *, aside: bool = False) -> None:
         self.key, self.item, self.error, self.reason = key, item, error, reason
-        self.aside = aside  # it waits for a person: in doubt, or set aside
+        self.aside = aside  # it needs a person: in doubt, or set aside
 
     def __repr__(self) -> str:
         return f"<Failed {self.key}: {self.reason}>"
 
 
 class Results(list[Any]):
-    """What the function returned for each item, in the order of the items; None in the place of one that failed."""
+    """What the function returned for each item, in the order of the items; None in place of one that failed."""
 
     def __init__(self, size: int) -> None:
         super().__init__([None] * size)
@@ -52,7 +52,7 @@ class Results(list[Any]):
 
 
 class Map:
-    """One call of `run.map`. `prepare`, then as many `worker` as wanted, then `result`."""
+    """One call of `run.map`: `prepare`, then any number of `worker`, then `result`."""
 
     def __init__(
         self, memory: StepMemory, function: Callable[[Any], Any], items: Iterable[Any], key: Key, name: str | None
@@ -66,31 +66,31 @@ class Map:
         self._retry: Retry = 0
         self._key = key
         self._lock = Lock()
-        self._places: list[tuple[int, str, str]] = []  # index, key, digest: what is to be done
+        self._todo: list[tuple[int, str, str]] = []  # index, key, digest of the items to do
         self._same: dict[str, list[int]] = {}  # digest → the items that have it
         self._breaker, self._ended = Breaker(), 0
         self.results = Results(len(self._items))
 
     def prepare(self, retry: Retry) -> Work[int]:
-        """Find out what is to be done; returns how much that is."""
+        """Find the items to do; returns how many there are."""
         self._retry = retry
         yield from self._memory.load()
         digest_of = _digests(self._key, self._name)
         for index, item in enumerate(self._items):
             try:
                 key, digest = digest_of(item)
-            except Exception as error:  # noqa: BLE001 - the key may be made by a function of the user's
+            except Exception as error:  # noqa: BLE001 - the user's function may make the key
                 why = str(error) if isinstance(error, BadItem | UsageError) else reason_of(error)
                 self._fail(Failed(f"item {index}", item, error, f"it has no key: {why}"))
                 continue
-            places = self._same.setdefault(digest, [])
-            places.append(index)
-            if len(places) > 1:
+            indexes = self._same.setdefault(digest, [])
+            indexes.append(index)
+            if len(indexes) > 1:
                 self.results.duplicates.append(key)
                 continue
             known = self._memory.recall(digest)
             if known is None:
-                self._places.append((index, key, digest))
+                self._todo.append((index, key, digest))
             else:
                 self.results[index] = loads(known)
                 self.results.resumed += 1
@@ -101,21 +101,21 @@ class Map:
                 f"once: {printable(names)}",
                 file=sys.stderr,
             )
-        self._places.reverse()
-        return len(self._places)
+        self._todo.reverse()
+        return len(self._todo)
 
     def worker(self) -> Work[None]:
         """Do items until there are no more."""
         ended: list[Any] = []
         while True:
             with self._lock:
-                place = None if self.results.stopped else self._places.pop() if self._places else None
+                place = None if self.results.stopped else self._todo.pop() if self._todo else None
                 begun = []
                 if place:
                     index, key, digest = place
                     deaths = self._memory.begun.get(digest, 0)
                     if deaths >= _DEATHS:
-                        # Counted anew: only a person starts the next attempt, and wants it tried.
+                        # The count starts again: only a person starts the next attempt, and wants the item tried.
                         why = f"set aside: {deaths} attempts died while it was worked on"
                         ended.append([digest, key, FAILED, 0, "", why])
                         self._fail(Failed(key, self._items[index], None, why, aside=True))
@@ -129,9 +129,9 @@ class Map:
             ended = [(yield from self._do(index, key, digest))]
 
     def result(self, failures: str) -> Results:
-        for places in self._same.values():
-            for index in places[1:]:
-                self.results[index] = self.results[places[0]]
+        for indexes in self._same.values():
+            for index in indexes[1:]:
+                self.results[index] = self.results[indexes[0]]
         if self.results.failed and failures == "raise":
             raise self._sum()
         return self.results
@@ -143,7 +143,7 @@ class Map:
         waiting = [one for one in self.results.failed if one.aside]
         listed = waiting or self.results.failed
         what, more = "wait for a person" if waiting else "failed", len(listed) - _NAMED
-        by_reason: dict[str, list[str]] = {}  # a reason that many have is said once
+        by_reason: dict[str, list[str]] = {}  # a shared reason is given once
         for one in listed[:_NAMED]:
             by_reason.setdefault(one.reason, []).append(one.key)
         failed = MapFailed(
@@ -159,25 +159,25 @@ class Map:
         return failed
 
     def _do(self, index: int, key: str, digest: str) -> Work[list[Any]]:
-        """One item, with its retries: its record."""
+        """Do one item, with its retries; returns its record."""
         item, tries = self._items[index], 0
         while True:
             tries += 1
             try:
-                result = yield Call(self._function, (item,))
+                result = yield UserCall(self._function, (item,))
                 text = serialised("item", key, result)
             except BaseException as raised:
-                error = raised if isinstance(raised, Exception) else _awaited_in_vain(raised)
+                error = raised if isinstance(raised, Exception) else _cancelled_await(raised)
                 if error is None:
-                    self.stop("it was told to stop")
+                    self.stop("it was stopped")
                     raise
                 pause = None if isinstance(error, InDoubt) else pause_after(self._retry, error, tries)
                 if pause is not None and not self.results.stopped:
-                    yield Pause(pause)
+                    yield Sleep(pause)
                     continue
                 reason = reason_of(error)
                 with self._lock:
-                    self._fail(Failed(key, item, error, reason, aside=error_waits(error)))
+                    self._fail(Failed(key, item, error, reason, aside=needs_person(error)))
                     self._breaker.add(digest, alike(1, [reason]))
                     if self._breaker.tripped:
                         self.stop(f"paused: most of the last items failed in the same way ({reason}). Put that right")
@@ -193,8 +193,8 @@ class Map:
         self.results.failed.append(failed)
 
 
-def _awaited_in_vain(raised: BaseException) -> Exception | None:
-    """What an item awaited was cancelled, and nobody cancels the map: this item failed. None: it is to stop."""
+def _cancelled_await(raised: BaseException) -> Exception | None:
+    """The item's failure, if what it awaited was cancelled and not the map itself. None: the map must stop."""
     asyncio = sys.modules.get("asyncio")
     if asyncio is None or not isinstance(raised, asyncio.CancelledError):
         return None
@@ -209,24 +209,24 @@ def _awaited_in_vain(raised: BaseException) -> Exception | None:
     return failed
 
 
-def error_waits(error: BaseException) -> bool:
-    """Does it wait for a person?"""
+def needs_person(error: BaseException) -> bool:
+    """Does it need a person?"""
     return isinstance(error, Error) and error.exit_code == InDoubt.exit_code
 
 
 def run_threads(work: Map, concurrency: int, drive: Callable[[Work[None]], None]) -> None:
-    """The workers, each in a thread that sees the caller's context; the first thing that stops one stops all."""
+    """Run the workers in threads that see the caller's context; what stops one first stops all."""
     import contextvars
     from threading import Thread
 
-    wrong: list[BaseException] = []
+    errors: list[BaseException] = []
 
     def one() -> None:
         try:
             drive(work.worker())
         except BaseException as error:  # noqa: BLE001 - raised below, in the caller's thread
-            work.stop("it was told to stop")
-            wrong.append(error)
+            work.stop("it was stopped")
+            errors.append(error)
 
     threads = [Thread(target=contextvars.copy_context().run, args=(one,), daemon=True) for _ in range(concurrency)]
     for thread in threads:
@@ -235,14 +235,14 @@ def run_threads(work: Map, concurrency: int, drive: Callable[[Work[None]], None]
         for thread in threads:
             thread.join()
     except BaseException:
-        work.stop("it was told to stop")
+        work.stop("it was stopped")
         raise
-    if wrong:
-        raise wrong[0]
+    if errors:
+        raise errors[0]
 
 
 def _digests(key: Key, name: str) -> Callable[[Any], tuple[str, str]]:
-    """From an item to its key, as people read it, and the key's digest."""
+    """A function from an item to its readable key and the key's digest."""
     if isinstance(key, str):
         template = Template(key)
         if not template.fields:
@@ -264,8 +264,8 @@ def _digests(key: Key, name: str) -> Callable[[Any], tuple[str, str]]:
 
 
 def _name(function: object) -> str:
-    """What keeps the items of two maps in one run apart. A lambda has no name to tell it from another one."""
+    """The name that tells two maps in one run apart. A lambda has none."""
     found = getattr(function, "__name__", "")
     if not found.isidentifier():
-        raise UsageError("give the map a name, as in run.map(…, name='articles'): its function has none of its own")
+        raise UsageError("give the map a name, as in run.map(…, name='articles'): its function has none")
     return str(found)

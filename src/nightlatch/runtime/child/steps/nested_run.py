@@ -1,4 +1,4 @@
-"""A piece of work as a run of its own, on the child's side."""
+"""`run.handle`: a piece of work as a nested run, in the child."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 from ....core import statuses
 from ..planned import loads
 from .direct import RecordRequest
-from .drive import Call, Work
-from .mapping import error_waits
+from .drive import UserCall, Work
+from .mapping import needs_person
 from .step import as_recorded, reason_of, serialised
 
 if TYPE_CHECKING:
     from ..context import Run
 
 
-def handle(run: Run, key: str, call: Call) -> Work[Any]:
+def handle(run: Run, key: str, call: UserCall) -> Work[Any]:
     reply = yield RecordRequest(do="open", key=key)
     if reply["status"] == "done":
         return loads(reply["result"]) if reply["result"] else None
@@ -26,7 +26,7 @@ def handle(run: Run, key: str, call: Call) -> Work[Any]:
             result = yield call
         text = serialised("run", key, result)
     except BaseException as error:
-        status = statuses.NEEDS_ATTENTION if error_waits(error) else statuses.FAILED
+        status = statuses.NEEDS_ATTENTION if needs_person(error) else statuses.FAILED
         trace = "".join(traceback.format_exception(error))
         yield RecordRequest(do="close", run=name, status=status, reason=reason_of(error), traceback=trace)
         raise

@@ -1,4 +1,4 @@
-"""Steps, on the child's side: a result that is recorded is returned, and its function is not called again."""
+"""Steps, in the child: if a step's result is recorded, return it without calling the function again."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from ....errors import Busy, UsageError
 from ....system import clock
 from ..planned import loads, plain
 from .direct import RecordRequest
-from .drive import Call, Pause, SupervisorRequest, Work, drive, drive_async, is_async
+from .drive import Sleep, SupervisorRequest, UserCall, Work, drive, drive_async, is_async
 
 # How many more tries a transient failure gets; or a function of (error, tries so far) that returns the seconds to
-# wait before the next one, None for no other.
+# wait before the next try, None for no other try.
 Retry = int | Callable[[Exception, int], float | None]
 
 LONGEST_RESULT = 1_000_000  # characters of JSON
-_LONGEST_PAUSE = 60.0  # seconds; only what a server asks for is longer
+_LONGEST_PAUSE = 60.0  # seconds; only a server may ask for more
 _encode = json.JSONEncoder(allow_nan=False, default=plain).encode  # made once: json.dumps makes one for each call
 _PLAIN = (str, int, bool, type(None))
 _DATA = (*_PLAIN, float, bytes, tuple, list, dict)
 
 
 class StepMemory:
-    """What is recorded of a scope's steps: read at the first use, all at once."""
+    """The recorded steps of a run or nested run: read all at once, at the first use."""
 
     def __init__(self, run: str, attempt: int) -> None:
-        self.run = run  # "" for the supervisor's own
-        self.item = os.environ.get("NIGHTLATCH_STEP")  # in a batch the items share a run, and have steps of their own
+        self.run = run  # a nested run's id; "" for the supervisor's run
+        self.item = os.environ.get("NIGHTLATCH_STEP")  # a batch's items share a run, and each has its own steps
         self.done: dict[str, str] = {}  # digest → the result as JSON
-        self.begun: dict[str, int] = {}  # begun and not ended when an earlier attempt died → how often
-        self._loaded = attempt <= 1  # nobody was here before
+        self.begun: dict[str, int] = {}  # digest → how many attempts died while it was begun
+        self._loaded = attempt <= 1  # the first attempt has nothing to load
         self._uses: dict[str, tuple[str, Any]] = {}
 
     def load(self) -> Work[None]:
@@ -71,13 +71,13 @@ class StepMemory:
         """What `Run.step` does, without an import in every call."""
         checks.function(function, "what a step calls")
         check_retry(retry)
-        work = step(self, key, Call(function, args, kwargs), retry)
+        work = step(self, key, UserCall(function, args, kwargs), retry)
         return drive_async(work) if is_async(function) else drive(work)
 
-    def use(self, key: str, digest: str, call: Call) -> None:
-        """A key names one piece of work: another function, or other arguments, would get what is not theirs."""
+    def use(self, key: str, digest: str, call: UserCall) -> None:
+        """Refuse a key used for two pieces of work: with another function or arguments the result would be wrong."""
         function = call.function
-        mine = (getattr(function, "__qualname__", repr(function)), (call.args, call.kwargs, _brought(function)))
+        mine = (getattr(function, "__qualname__", repr(function)), (call.args, call.kwargs, _captured(function)))
         before = self._uses.setdefault(digest, mine)
         if before is not mine and not _same(before, mine):
             raise UsageError(
@@ -86,7 +86,7 @@ class StepMemory:
             )
 
 
-def step(memory: StepMemory, key: str, call: Call, retry: Retry) -> Work[Any]:
+def step(memory: StepMemory, key: str, call: UserCall, retry: Retry) -> Work[Any]:
     """Call the function unless its result is recorded, and record the result."""
     digest = digest_of(key, memory.item)
     yield from memory.load()
@@ -105,7 +105,7 @@ def step(memory: StepMemory, key: str, call: Call, retry: Retry) -> Work[Any]:
             pause = pause_after(retry, error, tries)
             if pause is None:
                 raise
-            yield Pause(pause)
+            yield Sleep(pause)
             continue
         yield memory.record([[digest, key, DONE, tries, text, ""]])
         memory.done[digest] = text
@@ -126,7 +126,7 @@ def check_retry(retry: object) -> None:
 
 
 def serialised(what: str, key: str, result: Any) -> str:
-    """As JSON, all of it ASCII, so that every database keeps it as it is."""
+    """As ASCII JSON, which every database stores unchanged."""
     try:
         text = _encode(result)
     except (TypeError, ValueError, RecursionError) as error:
@@ -143,19 +143,19 @@ def serialised(what: str, key: str, result: Any) -> str:
 
 
 def as_recorded(result: Any, text: str) -> Any:
-    """What the next attempt would get: a tuple is a list by then, and code that sees both should see it now."""
+    """What the next attempt would get: JSON turns a tuple into a list, so this attempt returns a list too."""
     return result if isinstance(result, _PLAIN) else loads(text)
 
 
 def pause_after(retry: Retry, error: Exception, tries: int) -> float | None:
-    """Seconds before the next try; None: it is not tried again."""
+    """Seconds before the next try; None for no other try."""
     if isinstance(error, UsageError):
         return None
     if callable(retry):
         return retry(error, tries)
-    # Who is told to wait for another may; what is proven not done is as passing as what it was raised from.
-    passing = isinstance(error, Busy) or transient.transient(error.__cause__ or error)
-    if tries > retry or not passing:
+    # A busy lease is worth another try. An error raised from another is as transient as its cause.
+    is_transient = isinstance(error, Busy) or transient.transient(error.__cause__ or error)
+    if tries > retry or not is_transient:
         return None
     at_least = transient.retry_after(error.__cause__ or error, clock.wall())
     # Not a secret: it only keeps what failed together from trying together.
@@ -165,21 +165,21 @@ def pause_after(retry: Retry, error: Exception, tries: int) -> float | None:
 def reason_of(error: BaseException) -> str:
     try:
         first_line = str(error).strip().partition("\n")[0][:500]
-    except Exception:  # noqa: BLE001 - the user's own class may have a fault there: what failed is recorded all the same
+    except Exception:  # noqa: BLE001 - the user's __str__ may fail; the failure is recorded anyway
         first_line = ""
     return f"{type(error).__name__}: {first_line}" if first_line else type(error).__name__
 
 
-def _brought(function: Any) -> Any:
-    """What a function has with it besides its arguments: its object, and the data around a lambda in a loop."""
+def _captured(function: Any) -> Any:
+    """What a function uses besides its arguments: its object, and the variables that a lambda in a loop captured."""
     cells = getattr(function, "__closure__", None)
     if cells is None and type(function) is FunctionType:
-        return None  # the plain case, of which there are many
+        return None  # the common case, made fast
     around = []
     for cell in cells or ():
         try:
             found = cell.cell_contents
-        except ValueError:  # nothing is in it yet
+        except ValueError:  # not assigned yet
             continue
         if isinstance(found, _DATA):
             around.append(found)

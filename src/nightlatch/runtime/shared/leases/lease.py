@@ -114,6 +114,11 @@ class Lease:
         self._keeper.check()
 
     @property
+    def is_sure(self) -> bool:
+        """False while the work stands still, since no renewal was confirmed lately; and when the lease is lost."""
+        return not self._released and self._keeper.is_sure
+
+    @property
     def lost(self) -> LeaseLost | None:
         """Why the lease is no longer held; None while it is."""
         return self._released or self._keeper.lost

@@ -1,1 +1,1 @@
-"""What is left of a run: lapsed, decided by a person, pruned."""
+"""After a run: lapsed, decided by a person, pruned."""

@@ -1,4 +1,4 @@
-"""A person says how a run ended, or that it shall be done again."""
+"""A person decides how a run ended, or that it is done again."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def resolve(run: RunRow, outcome: str, by: str, *, ledger: Ledger, store: Store,
     """Decide a run that is in doubt, needs attention or was left behind by its holder.
 
     done    its key is settled in the store first, under the job's lease: no machine does it again. Where each machine
-            has a ledger of its own, the other outcomes stand in the store too
-    failed  the next who names its key makes another attempt
+            has its own ledger, the other outcomes are recorded in the store too
+    failed  the next start with its key makes another attempt
     again   the same, and the run is pending until then
 
-    Raises `RunEnded` when there is nothing to decide, and `Busy` when the job's lease is needed and
-    another run of the job has it for longer than `wait` seconds.
+    Raises `RunEnded` if there is nothing to decide, and `Busy` if the job's lease is needed and
+    another run of the job holds it for longer than `wait` seconds.
     """
     left_behind = lapse.status_of(run, ledger, store) == lapse.LAPSED
     if not left_behind and not statuses.needs_person(run.status):
@@ -38,15 +38,15 @@ def resolve(run: RunRow, outcome: str, by: str, *, ledger: Ledger, store: Store,
             before = begun.decision(store, ledger, run)
             word, _, decider = before.value.partition(" ") if before else (outcome, "", "")
             if word != outcome:
-                # What has been begun since, by that decision, nobody has looked at: it is not decided here.
+                # That decision may have led to new work that nobody has looked at: do not decide it here.
                 raise RunEnded(f"run {run.id} of {run.job} has been decided meanwhile: {word}, by {decider}", run)
             if left_behind:
                 ledger.reap(run.id, token=lease.token, grant=lease.grant, doubt=True)
             if outcome == DONE:
-                # Before the run says so: a crash in between leaves it asking, and asking twice does no harm.
+                # Before the run is marked done: after a crash in between it is decided again, which does no harm.
                 store.settle(lease.name, lease.grant, run.job, run.key, value=run.id)
             if before:
-                lease.ended |= begun.doubtful_tokens(ledger, run)  # by one that was killed before it could
+                lease.ended |= begun.doubtful_tokens(ledger, run)  # an earlier decider was killed before this
             elif store.lists_begun:
                 begun.decide(lease, run.job, run.key, outcome, by, begun.doubtful_tokens(ledger, run))
     if outcome == AGAIN:
@@ -60,9 +60,9 @@ def resolve(run: RunRow, outcome: str, by: str, *, ledger: Ledger, store: Store,
 def resolve_elsewhere(
     job: str, key: str, outcome: str, by: str, *, seen: float, ledger: Ledger, store: Store, wait: float
 ) -> None:
-    """Decide a run that another machine has begun and this ledger does not know; outcomes as for `resolve`.
+    """Decide a run that another machine began and this ledger does not know; outcomes as for `resolve`.
 
-    `seen`: when the attempt was begun that the decision is about.
+    `seen`: when the attempt began that the person looked at.
     """
     with Lease(store, job, ttl=store.default_ttl, wait=wait) as lease:
         listed = [one for one in lease.begun if one.key == key]

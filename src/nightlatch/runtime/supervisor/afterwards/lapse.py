@@ -1,6 +1,6 @@
-"""Has the holder of a running run left it behind? A look that changes nothing, takes nothing and ends nobody.
+"""Has the holder of a running run left it behind? Looking changes nothing, takes nothing and ends nothing.
 
-Whoever acts on it acquires the lease and seals; everybody else only shows it.
+To act on it, acquire the lease and seal; to show it, this is enough.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def status_of(run: RunRow, ledger: Ledger, store: Store) -> str:
     """
     if run.status != statuses.RUNNING or not (_process_gone(run.holder) or _lease_gone(run, store)):
         return run.status
-    # A run is finished before its lease is given back: what we saw may have been its end.
+    # A run is finished before its lease is released: we may have seen its regular end.
     now = ledger.run(run.id)
     if now is None or (now.status, now.grant) != (run.status, run.grant):
         return now.status if now else run.status
@@ -35,13 +35,13 @@ def status_of(run: RunRow, ledger: Ledger, store: Store) -> str:
 
 
 def left_behind(record: Record, now: float) -> tuple[Begun, ...]:
-    """Keys begun under a lease that its holder does not work on any more, as far as this machine can tell by `now`."""
+    """Keys begun under a lease whose holder no longer works on them, as far as this machine can tell at `now`."""
     held = record.grant and record.until >= now and not _process_gone(record.holder)
     return Begun.without(record.begun, {record.token} if held else ())
 
 
 def _process_gone(holder: Holder) -> bool:
-    """Is its supervisor surely gone? Known for this machine's own processes only."""
+    """Is its supervisor certainly gone? Only known for processes of this machine."""
     if not holder.pid or not identity.same_machine(holder):
         return False
     if not identity.same_boot(holder):

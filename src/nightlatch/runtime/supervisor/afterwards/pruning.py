@@ -1,9 +1,8 @@
-"""What is old and over goes: when somebody says `nightlatch prune`, and once a day by itself (`retention`).
+"""Removing old, finished runs: on `nightlatch prune`, and automatically once a day (`retention`).
 
-Done keys, effects and the steps of a batch stay for ever: with them "run it again" is safe. So does whatever waits
-for a person, and a run that succeeded and whose key is not marked done, since its holder died between the two. Output
-is kept on the machine it was printed on, so each machine removes its own, also of runs that another one has pruned in
-a ledger they share.
+Done keys, effects and the items of a batch stay for ever: they make "run it again" safe. So do runs that need a person,
+and succeeded runs whose key is not yet marked done, because their holder died between the two. Output is kept on the
+machine that printed it, so each machine removes its own, even if another one pruned the run from a shared ledger.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ if TYPE_CHECKING:
     from ....core.protocols import Store
     from ....ledger.ledger import Ledger
 
-_WRITING = 0.05  # seconds that one who has opened the log may take to write its line
+_WRITING = 0.05  # seconds that a run with the log open may take to write its line
 
 
 @value(frozen=True, kw_only=True)
 class Removed:
-    """What is gone, or with a dry run would be."""
+    """What was removed, or in a dry-run would be."""
 
     runs: tuple[str, ...]
     entries: int  # of the journal
@@ -42,7 +41,7 @@ def prune(
     folder = store.folder
 
     def done(job: str, key: str) -> bool:
-        # Where each machine has a ledger of its own, a key is marked done before its run says so.
+        # With a ledger per machine, a key is marked done before its run is.
         return ledger_is_per_machine(store, ledger) or store.look(job, key) is not None
 
     pruned = ledger.prunable(keep, done=done) if dry else ledger.prune(keep, by, within, done=done)
@@ -62,7 +61,7 @@ def prune(
 
 
 def _outputs(folder: str, ledger: Ledger, gone: frozenset[str], before: float) -> list[str]:
-    """Kept output of runs that are gone: by us, by another machine, or by one that was killed before it came here."""
+    """Output of runs that were removed: by us, by another machine, or by a pruner that was killed before this step."""
     home = os.path.join(folder, "runs")
     found = []
     for entry in os.scandir(home) if os.path.isdir(home) else ():
@@ -75,14 +74,14 @@ def _changed(path: str) -> float:
     try:
         return max(os.stat(place).st_mtime for place in (path, *(entry.path for entry in os.scandir(path))))
     except FileNotFoundError:
-        return clock.wall()  # somebody is at it
+        return clock.wall()  # just removed by another process
 
 
 def _shorten(log: str, before: float) -> None:
-    """Take old lines off the beginning of a log that others append to meanwhile.
+    """Remove old lines from the beginning of a log that other runs append to meanwhile.
 
-    Whoever opened it before the new one stood there may still write to the old one: what comes within a moment
-    is carried over. (A verdict is in the ledger; the log is a copy for people.)
+    A run that opened the old file may still write to it: what it writes within a moment is carried over. (The verdict
+    is in the ledger; the log is a copy for people.)
     """
     first = time.strftime("ts=%Y-%m-%dT%H:%M:%SZ", time.gmtime(before)).encode()
     try:

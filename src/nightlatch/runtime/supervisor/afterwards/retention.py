@@ -1,4 +1,4 @@
-"""Retention by itself: a run that has finished removes what is old and over, once a day on each machine."""
+"""Automatic retention: once a day on each machine, a finished run removes old ones."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ if TYPE_CHECKING:
 
 ENV, KEEP = "NIGHTLATCH_KEEP", "90d"
 
-_STAMP = "pruned"  # its time says when this machine has pruned last
+_STAMP = "pruned"  # its time is when this machine last pruned
 _DAY = 86400.0
-_MOMENT = 2.0  # seconds that a finished run may wait for it; the rest is the next one's
+_MOMENT = 2.0  # seconds that a finished run may spend on it; the next one does the rest
 
 
 def keep_seconds(text: str = "") -> float | None:
-    """How long runs are kept: as `text` says, else the environment, else 90 days. None: for ever."""
+    """How long runs are kept: by `text`, else the environment, else 90 days. None: for ever."""
     what, text = ("--keep", text) if text else (ENV, os.environ.get(ENV) or KEEP)
     return None if text == "none" else duration.parse(text, what=what)
 
 
 def daily(store: Store, ledger: Ledger, by: str) -> None:
-    """After a run: prune, unless this machine has within a day. What goes wrong is told, and fails nothing."""
+    """After a run: prune, unless this machine did so within a day. An error is printed, and fails nothing."""
     stamp = os.path.join(store.folder, _STAMP)
     try:
-        keep = keep_seconds()  # first: a setting that is not understood is told by every run, not once a day
+        keep = keep_seconds()  # first: every run, not one a day, complains about a bad setting
         try:
             if 0 <= clock.wall() - os.stat(stamp).st_mtime < _DAY:
                 return
@@ -39,8 +39,8 @@ def daily(store: Store, ledger: Ledger, by: str) -> None:
             return
         from . import pruning
 
-        cgroup.sweep(_DAY)  # a young one may be of a run that is just being started
-        _touch(stamp)  # before, not after: one run is enough to do it, and one that fails at it is enough for a day
+        cgroup.sweep(_DAY)  # a young one may belong to a run that is starting
+        _touch(stamp)  # before, not after: one run a day tries it, even if it fails
         if keep is not None and not pruning.prune(store, ledger, keep, by, within=_MOMENT).complete:
             os.utime(stamp, (0, 0))
     except Exception as error:  # noqa: BLE001 - the run is over, and nothing here may change how it ended

@@ -1,4 +1,4 @@
-"""How far a batch is, in one line that is drawn again and again: on a terminal only."""
+"""A batch's progress bar: one line that is redrawn, on a terminal only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _EVERY = 0.1  # seconds
 
 
 class Bar:
-    """Drawn by the supervisor on its own standard error, so that it stands in no kept output."""
+    """Drawn by the supervisor on its own standard error, so that it is not in the kept output."""
 
     def __init__(self, name: str, screen: int = 2) -> None:
         self._name, self._screen = name, screen
@@ -25,7 +25,7 @@ class Bar:
             self.draw()
 
     def wait(self, waiting: int) -> None:
-        """So many items wait for a probe to be believed."""
+        """How many items wait for a probe."""
         self.waiting = waiting
         self.draw()
 
@@ -54,12 +54,12 @@ class Bar:
         self._shown = True
 
     def close(self) -> None:
-        """It is over: what comes now is the summary."""
+        """The batch has ended: remove the bar; the summary follows."""
         self.clear()
         self._closed = True
 
     def clear(self) -> None:
-        """Before anything else is shown."""
+        """Remove the bar before other output."""
         if self._shown:
             self._write("\r\x1b[K")
             self._shown = False
@@ -68,7 +68,7 @@ class Bar:
         try:
             os.write(self._screen, text.encode(errors="replace"))
         except OSError:
-            pass  # nobody looks any more
+            pass  # the terminal is gone
 
 
 def wanted(screen: int = 2) -> bool:

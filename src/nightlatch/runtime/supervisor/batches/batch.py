@@ -1,8 +1,8 @@
-"""A batch, on the supervisor's side: what is known of its items, and the one writer of their checkpoints.
+"""A batch, in the supervisor: what is known of its items, and the one writer of their checkpoints.
 
-The batch is a run like any other, whose command is the driver, in the tree under the warden: what
-ends the run ends the driver and every item. The driver asks for its plan and tells of every item through the
-run's socket, before it starts one and after one has ended; what comes together is one commit.
+A batch is a run whose command is the driver, in the tree under the warden: what ends the run ends the driver and every
+item. Through the run's socket the driver asks for its plan and reports every item, before it starts and after it has
+ended; reports that come together are one commit.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ if TYPE_CHECKING:
 
 
 _WHOLE = "{}"  # the key where none is given: the item itself
-_WAITS = 3.0  # seconds for which an item waits that said so every second
-_HOMES = "batch-home"  # scope of the store's done keys that name the ledger which has a batch's items
+_WAITS = 3.0  # seconds for which an item counts as waiting after it last said so
+_HOMES = "batch-home"  # scope of the done keys that name the ledger with a batch's items
 
 
 def plan(batch: Batch) -> dict[str, object]:
-    """As the driver gets it."""
+    """The plan, for the driver."""
     items = batch.items if batch.items == "-" else os.path.abspath(batch.items)
     known = {name: fact for name, fact in batch.__dict__.items() if name != "budget"}
     known |= {"items": items, "lost": batch.when_lost, "caps": bool(batch.item_caps)}
@@ -57,9 +57,9 @@ def plan(batch: Batch) -> dict[str, object]:
 
 
 def run(batch: Batch, *, store: str | None = None) -> tuple[Verdict, dict[str, Any]]:
-    """Do what is unfinished: how the run ended, and the driver's summary ({} if it was ended before it had one).
+    """Do what is unfinished. Returns the verdict and the driver's summary ({} if the driver ended without one).
 
-    Raises Busy while another works on the batch. For a process of its own.
+    Raises Busy while another run works on the batch. Needs its own process.
     """
     from ..run import tries
 
@@ -80,7 +80,7 @@ def prepared(batch: Batch, store: str | None) -> Checkpoints:
 
 
 def known(ledger: Ledger, batch: Batch) -> dict[bytes, int]:
-    """Digests of the items that are not to be done, as `Selection` wants them; for a plan that is only shown."""
+    """Digests of the items that will not be done, for `Selection`; for a plan that is only shown."""
     from ...shared.batches.selection import Selection
 
     name, items = batch.name, ledger.items
@@ -96,8 +96,8 @@ def known(ledger: Ledger, batch: Batch) -> dict[bytes, int]:
 def resolve(
     name: str, key: str, outcome: str, *, by: str = "", store: str | None = None, wait: float = 0.0
 ) -> list[str]:
-    """A person's word on an item in doubt or set aside, or with key "" on all of them; returns their keys. Raises
-    Busy while the batch is worked on."""
+    """Decide an item that is in doubt or set aside, or with key "" all of them; returns their keys. Raises Busy while
+    the batch runs."""
     status, by = effects.resolution(outcome), by or identity.user()
     the_store = url.connect(store)
     with Lease(the_store, check_name(name), ttl=the_store.default_ttl, wait=wait):
@@ -109,30 +109,30 @@ def resolve(
 
 
 class Checkpoints:
-    """The items' side of a run: made before it, told of its writer when the attempt is sealed. Its verbs at the socket
-    are the driver's."""
+    """Records the items of a batch, and handles the driver's verbs at the socket. Made before the run; `prepare` gives
+    it the run's writer."""
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
         self._reported: dict[str, Reported] = {}
         self._publishing: Publishing | None = None
-        self._home: Workspace | None = None  # has a folder for each item that publishes
+        self._home: Workspace | None = None  # contains a folder for each item that publishes
         self.bar = bar.Bar(batch.name) if bar.wanted() else None
         self.summary: dict[str, Any] = {}
-        self.hidden = redaction.secrets(os.environ)  # of the items, once they are known
+        self.hidden = redaction.secrets(os.environ)  # replaced when the command's environment is known
 
     def close(self) -> None:
         if self.bar:
             self.bar.close()
 
     def waits(self, reported: Reported) -> None:
-        """An item says, again and again, that it waits for a probe."""
+        """An item reports, every second, that it waits for a probe."""
         reported.waited_at = clock.now()
         if self.bar:
             self.bar.wait(self.waiting())
 
     def waiting(self) -> int:
-        """How many items do."""
+        """How many items wait for a probe."""
         return sum(clock.now() - reported.waited_at < _WAITS for reported in self._reported.values())
 
     @property
@@ -140,11 +140,11 @@ class Checkpoints:
         return self._batch.item_caps
 
     def reported_by(self, item: str) -> Reported:
-        """What an item has said of itself, by its digest."""
+        """What an item has reported, by its digest."""
         return self._reported.setdefault(item, Reported())
 
     def prepare(self, store: Store, ledger: Ledger, lease: Lease, writer: Writer, folder: str) -> None:
-        """Before the driver starts: what the last one left in flight, and files with the digests of what is done."""
+        """Before the driver starts: settle what the last one left in flight, and write files with known digests."""
         self._writer, self._items = writer, ledger.items
         name = self._batch.name
         writer.event(kinds.BATCH, again=self.hidden.text(self._batch.continued_by))
@@ -168,7 +168,7 @@ class Checkpoints:
         _put(self._files[SET_ASIDE], () if self._batch.retry_failed else ledger.items.digests(name, SET_ASIDE))
 
     def _recover(self, lost: list[ItemRow]) -> None:
-        """What the last driver left in flight: what it had published is done, the rest follows --lost."""
+        """Settle what the last driver left in flight: published items are done, the rest follows --lost."""
         landed = {item.digest for item in lost if self._publishing and self._publishing.recover(item)}
         became = IN_DOUBT if self._batch.when_lost == "doubt" else FAILED, "in flight when its batch died"
         published = DONE, "published before its batch died"
@@ -187,12 +187,12 @@ class Checkpoints:
         return {"plan": plan(self._batch), "known": self._files, "home": home, "bar": self.bar is not None}
 
     def do_steps(self, request: dict[str, Any]) -> dict[str, Any]:
-        # The begun ones after the ended ones: a slot is free before it is filled.
+        # The ended ones first: a place is free before the next item takes it.
         begun = [(digest, key, BEGUN, tries, None, "", "") for digest, key, tries in request.get("begun", ())]
-        ended = [_ended(reported) for reported in request.get("ended", ())]
+        ended = [_ended(record) for record in request.get("ended", ())]
         self._write(kinds.ITEMS_MOVED, [*ended, *begun])
         for digest, _, status, *_ in ended:
-            if status != FAILED:  # no other try follows
+            if status != FAILED:  # it will not be tried again
                 self._reported.pop(digest, None)
             if status == DONE and self._publishing:
                 self._publishing.done(digest)
@@ -204,7 +204,7 @@ class Checkpoints:
     def do_item_report(self, request: dict[str, Any]) -> dict[str, Any]:
         reported = self._reported.pop(str(request["digest"]), Reported())
         if reported.used and request.get("again"):
-            self.reported_by(str(request["digest"])).add(reported.used)  # the cap is for all its tries
+            self.reported_by(str(request["digest"])).add(reported.used)  # the cap covers all its tries
         return {"failure": reported.failure, "retry_after": reported.retry_after, "used": reported.used}
 
     def do_land(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -226,12 +226,14 @@ class Checkpoints:
         return budget.exceeded(self._batch.item_caps, reported.used, lambda *_: 0.0)
 
     def _publish(self, digest: str, key: str, tries: int, targets: list[str], workspace: str) -> dict[str, Any]:
-        assert self._publishing
+        if self._publishing is None:
+            raise ValueError("this batch publishes nothing")
+        publishing = self._publishing
 
         def intend(what: str) -> None:
             self._write(kinds.ITEMS_PUBLISHING, [(digest, key, BEGUN, tries, None, what, "publishing")])
 
-        return self._publishing.publish(digest, key, targets, workspace, intend)
+        return publishing.publish(digest, key, targets, workspace, intend)
 
     def _write(self, kind: str, items: Sequence[tuple[str, str, str, int, int | None, str, str]]) -> None:
         run, at = self._writer.run, clock.wall()
@@ -247,15 +249,15 @@ class Checkpoints:
         self._writer.record(kind, [(ITEM, rows)], **{status: "\n".join(some) for status, some in keys.items()})
 
 
-def _ended(reported: list[Any]) -> tuple[str, str, str, int, int | None, str, str]:
-    digest, key, status, tries, exit_code, result, reason = reported
+def _ended(record: list[Any]) -> tuple[str, str, str, int, int | None, str, str]:
+    digest, key, status, tries, exit_code, result, reason = record
     if status not in (DONE, FAILED, IN_DOUBT, SET_ASIDE):
         raise ValueError(f"an item cannot end as {status!r}")
     return str(digest), str(key), status, int(tries), int(exit_code), str(result), str(reason)
 
 
 def _waiting(ledger: Ledger, name: str) -> list[Any]:
-    """Items in doubt that wait for a person. One whose command said so by itself is asked again."""
+    """Items in doubt that need a person. If the command itself reported the doubt, the next start runs it again."""
     return [item for item in ledger.items.in_doubt(name) if item.exit_code != IN_DOUBT_ITSELF]
 
 
@@ -267,13 +269,13 @@ def _put(path: str, digests: Iterable[str]) -> None:
 
 
 def _begun_with(ledger: Ledger, batch: Batch) -> str:
-    """The key by which the items were known that were done last; "" if nothing was started."""
+    """The key template that the batch was last started with; "" if it never was."""
     noted = ledger.noted(batch.name, kinds.BATCH_KEY)
     return str(noted.facts["key"]) if noted else ""
 
 
 def _same_key(ledger: Ledger, batch: Batch) -> None:
-    """An item is known by its key: by another one all of them would be new, and done again."""
+    """Refuse another key template: all items would look new, and be done again."""
     begun = _begun_with(ledger, batch)
     if begun and begun != clean(batch.key or _WHOLE) and ledger.items.counts(batch.name):
         raise UsageError(
@@ -283,8 +285,8 @@ def _same_key(ledger: Ledger, batch: Batch) -> None:
 
 
 def _at_home(store: Store, ledger: Ledger, name: str) -> None:
-    """Where ledgers are apart, a batch goes on where it was begun: elsewhere all of it would be done again. By the
-    ledger, not by the machine: two users of one machine have one each."""
+    """With a ledger per machine, a batch must go on where it began: elsewhere all items would be done again. Compares
+    ledgers, not machines: two users of one machine each have their own."""
     home = store.look(_HOMES, name) if ledger_is_per_machine(store, ledger) else None
     if home and home.value.split(" ")[0] != ledger.id:
         raise Busy(

@@ -1,9 +1,9 @@
-"""Publishing an item's result, once: on the supervisor's side, which alone has the lease.
+"""Publishing an item's result, once: in the supervisor, which alone has the lease.
 
-The intent (what is to land where, by its sha256) stands in the item's own row before anything is written;
-the gates of what is under way are registered under the batch's lease, so a successor seals them first of all.
-Then it asks each target whether the intended has landed, and adopts it. When an item is recorded as done its
-gates are forgotten: nobody writes there any more, and a million of them need not be sealed at every start.
+The intent (what is to land where, by its sha256) is recorded in the item's row before anything is written; the gates in
+use are registered under the batch's lease, so a successor seals them first. Then it checks at each target whether the
+intended content has landed, and adopts it. When an item is recorded as done, its gates are unregistered: nobody writes
+there any more, and a million gates need not be sealed at every start.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 class Publishing:
     def __init__(self, lease: Lease, run: str, job: str) -> None:
         self._lease, self._publisher = lease, Publisher(lease=lease, run=run, job=job, done=None)
-        self._under_way: dict[str, list[str]] = {}  # gates by the item's digest
+        self._under_way: dict[str, list[str]] = {}  # the gates by the item's digest
         self._taken: dict[str, str] = {}  # gate → the item that published there in this start
 
     def publish(self, digest: str, key: str, targets: list[str], path: str, intend: Intend) -> dict[str, Any]:
         """Make everything land. Returns {}, or why it did not, and whether another try may help.
 
-        A refusal is raised: then the batch is another's by now.
+        A gate's refusal is raised: another holder has the batch by now.
         """
         try:
             self._land(digest, key, [ReplaceTarget(text) for text in targets], path, intend)
@@ -62,7 +62,7 @@ class Publishing:
             workspace.close()
 
     def recover(self, item: ItemRow) -> bool:
-        """An item whose batch died while it was published. True: all of it is there (now). After the seal."""
+        """Finish publishing an item whose batch died meanwhile. True: all of it has landed. Call it after the seal."""
         intent = unpack(item.result)
         if intent is None:
             return False
@@ -87,7 +87,7 @@ class Publishing:
         return True
 
     def done(self, digest: str) -> None:
-        """It is recorded as done. A gate that stays on the list is sealed once more than needed, no harm."""
+        """Unregister the gates of an item that is done. One that stays registered is sealed once more, without harm."""
         for gate in self._under_way.pop(digest, ()):
             try:
                 self._lease.store.unregister(self._lease.name, gate, self._lease.grant)
@@ -100,5 +100,5 @@ def pack(path: str, targets: list[ReplaceTarget], facts: list[dict[str, str]]) -
 
 
 def unpack(text: str) -> dict[str, Any] | None:
-    """What stood in the row of an item that was under way; None: it had not come to publishing."""
+    """The intent in the row of an item in flight; None: publishing had not begun."""
     return dict(json.loads(text)) if text else None

@@ -1,8 +1,8 @@
-"""Effects of a run's command, on the supervisor's side: it holds the effect's lease, and records intent and end.
+"""Effects of a run's command, in the supervisor: it holds the effect's lease, and records intent and end.
 
-The lease of an effect's key is taken with the run's own grant and lifetime: it moves to another before its time
-only on the proof that this run's whole tree is gone. It lasts as long as the effect may take, and whoever takes
-longer is ended, so nobody else believes a probe, or acts, while something of this run still could.
+The lease of an effect's key is taken with the run's own grant and lifetime: before it expires it moves only on proof
+that this run's whole tree is gone. It lasts as long as the effect may take, and a command that takes longer is ended,
+so nobody else trusts a probe, or acts, while something of this run still could.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from ...shared.leases.lease import Lease
     from ..socket.reported import Reported
 
-GRACE = 2.0  # seconds for a command whose effect is not over in its time; then it is killed
-_MARGIN = 1.0  # until that is noticed, and done
+GRACE = 2.0  # seconds between SIGTERM and SIGKILL for a command whose effect is overdue
+_MARGIN = 1.0  # seconds until that is noticed and done
 
 
 class EffectLease:
@@ -43,7 +43,7 @@ class EffectLease:
         self.token = acquire(lease.store, name, lease.grant, lease.holder, ttl, 0.0)[0].token
 
     def release(self) -> None:
-        """Until it succeeds, or the store says that it is not ours: nobody should have to wait for its TTL."""
+        """Retry until it succeeds, or the store says that it is not ours: nobody should have to wait for its TTL."""
         for _ in range(5):
             try:
                 return self._store.release(self.name, self.grant)
@@ -62,17 +62,17 @@ class _OpenEffect:
         self.held: EffectLease | None = None
         self.effect: Effect | None = None
         self.began = False
-        self.settle = self.probed_at = 0.0  # of a probe, by the store's clock
+        self.settle = self.probed_at = 0.0  # of the probe; the time is by the store's clock
         self.until = float("inf")
 
     def unsettled(self) -> float:
-        """Seconds between the probe and when it can tell that nothing was done: a request may still be under way."""
+        """Seconds until the probe's "not done" is final: until then a request may be under way."""
         assert self.effect
         return self.effect.deadline + self.settle - self.probed_at
 
 
 class EffectRequests:
-    """For any thread; an effect is worked on by one at a time."""
+    """For any thread; one at a time works on an effect."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class EffectRequests:
         redacted: Callable[[str], str],
         bound: Callable[[float], None],
     ) -> None:
-        """`bound` is told by when the command must be over, so that it is although we may be stopped; inf for never."""
+        """`bound` gets the time by which the command must have ended, even if this process is stopped; or inf."""
         self._bound = bound
         self._lease, self._ledger, self._writer, self._reported = lease, ledger, writer, reported
         self._redacted = redacted
@@ -105,23 +105,23 @@ class EffectRequests:
         return self._ended(found, request)
 
     def overdue(self, now: float) -> tuple[str, str, float] | None:
-        """(status, reason, grace) if an effect takes longer than it said it may: by then it is in doubt."""
+        """(status, reason, grace) if an effect takes longer than its deadline: by then it is in doubt."""
         for one in list(self._open.values()):
             if now >= one.until:
-                # One that can be probed is found out by the next attempt.
+                # If it has a probe, the next attempt finds out.
                 status = statuses.STALLED if one.probes else statuses.NEEDS_ATTENTION
                 return status, f"the effect {one.records.key} was not over in its time, and is in doubt", GRACE
         return None
 
     def abandon(self) -> None:
-        """The tree is gone: what it had begun and not told the end of, it may have done."""
+        """The tree is gone: effects that it began without reporting the end may have been done."""
         for one in list(self._open.values()):
             if one.held and one.effect and one.began:
                 self._reported.abandoned = one.records.key
                 try:
                     self._finish(one, IN_DOUBT, reason="its process ended before it could say how it ended")
                 except (Error, LeaseLost):
-                    continue  # whoever has the key's lease next finds it begun, and says the same
+                    continue  # the next holder of the key's lease finds it begun, and records the same
             if one.held:
                 self._close(one)
 
@@ -135,7 +135,7 @@ class EffectRequests:
         one = _OpenEffect(records, probes)
         with self._mutex:
             if records.lease_name in self._open:
-                raise Busy(f"the effect {records.key} is being done by this very run: two of its steps share a key")
+                raise Busy(f"the effect {records.key} is already being done by this run: two of its steps share a key")
             self._open[records.lease_name] = one
         kept = False
         try:

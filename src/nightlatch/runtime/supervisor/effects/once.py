@@ -1,9 +1,9 @@
-"""An effect, from the first look to the last word:
+"""An effect, from the first look to its record:
 
     look → hold (the key's lease) → look again, probe → begin → act → judge and record
 
-Between begin and record nobody but the command knows whether it has acted. Whatever dies there leaves the
-effect in doubt, and an effect in doubt is never done again unasked.
+Between begin and record only the command knows whether it has acted. If any process dies there, the effect is in
+doubt, and an effect in doubt is never repeated without a decision.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _INTERRUPTED = 130  # by a person at the terminal, whose Ctrl-C the command gets
 
 @value(frozen=True, kw_only=True)
 class OnceRequest:
-    """An effect that is wanted. Times are seconds."""
+    """An effect to be done once by a command. Times are seconds."""
 
     key: str
     command: list[str]
@@ -53,7 +53,7 @@ class OnceRequest:
     not_done: frozenset[int] = frozenset()
     input: str = ""  # fingerprint
     timeout: float = 600.0
-    settling: float = 10.0  # after the deadline a killed client's request may still stand in a server's queue
+    settling: float = 10.0  # after the deadline a killed client's request may still be in a server's queue
     wait: float = 0.0
 
 
@@ -71,22 +71,22 @@ class EffectOutcome:
 def once(wanted: OnceRequest, *, store: str | None = None, screen: int = 1) -> EffectOutcome:
     """Do it unless it is done. Raises InDoubt when nobody knows whether it was done, Busy while another does it.
 
-    For a process of its own, as `Supervision` is.
+    Needs its own process, as `Supervision` does.
     """
     return _Once(wanted, store, screen).go()
 
 
 class _Once:
     def __init__(self, wanted: OnceRequest, store: str | None, screen: int) -> None:
-        self.wanted, self.screen = wanted, screen  # where what the command prints is shown
+        self.wanted, self.screen = wanted, screen  # `screen`: where the command's output is shown
         self.store = url.connect(store)
-        self.named = store  # what the command calls must ask the same one
+        self.named = store  # Nightlatch commands in the command must use the same store
         self.records = EffectRecords(self.store, open_for(url.resolve(store)), wanted.scope, wanted.key)
         self.started = clock.now()
         self.doubtful: Effect | None = None  # as it ended now
-        self.ended_by_request = False  # to end
+        self.ended_by_request = False  # it was asked to end
         self.grace = min(GRACE, wanted.timeout)
-        self.hidden = redaction.secrets(os.environ)  # all that is shown or recorded goes through it
+        self.hidden = redaction.secrets(os.environ)  # applied to all that is shown or recorded
 
     def go(self) -> EffectOutcome:
         self.command = CommandWork(self.wanted.command, captured=(1,))
@@ -101,12 +101,12 @@ class _Once:
     # ── look ──
 
     def _look(self) -> EffectOutcome | None:
-        """Before the lease: most calls of a batch that is run again end here, and disturb nobody."""
+        """Look before taking the lease: most calls of a repeated batch end here."""
         done, known = self.records.peek(self.wanted.input)
         if done:
             return _skipped(self.wanted.key, done.value, done.at)
         if known and known.status == IN_DOUBT and not self.wanted.probe and not self.records.ledger_is_per_machine:
-            raise self._doubt(known)  # a ledger of its own might be behind: what another machine judged, it must ask
+            raise self._doubt(known)  # (a ledger per machine may be out of date: there the store is asked first)
         return None
 
     def _hold(self) -> Lease:
@@ -124,8 +124,8 @@ class _Once:
             known = self._probe(lease, known)
         if known and known.status == DONE:
             return _skipped(self.wanted.key, known.result, known.changed, known)
-        # The command may act as late as its end is sure: its own time, and the grace of who ends it. Both count from
-        # here, however long the store takes.
+        # The command may act until its end is certain: its timeout, and then the grace before SIGKILL. Both count
+        # from here, however long the store takes.
         limit = clock.now() + self.wanted.timeout
         effect = self.records.begin(
             lease,
@@ -143,7 +143,7 @@ class _Once:
             return self._look_at_once(lease, self.doubtful)
 
     def _look_at_once(self, lease: Lease, doubtful: Effect) -> EffectOutcome:
-        """It has just ended in doubt, and there is a probe: with time to wait for it, nobody has to come back."""
+        """It has just ended in doubt, and there is a probe: if there is time to wait for it, decide now."""
         self.started = clock.now()
         decided, code = self._probe(lease, doubtful), doubtful.exit_code or 1
         if decided.status == DONE:
@@ -157,10 +157,10 @@ class _Once:
     # ── probe ──
 
     def _probe(self, lease: Lease, known: Effect) -> Effect:
-        """An effect in doubt, and what the probe says of it: done, or failed. Raises InDoubt if it cannot tell.
+        """Decide an effect in doubt by its probe: done, or failed. Raises InDoubt if the probe cannot tell.
 
-        A probe sees what has arrived. So its "done" holds at once, and its "not done" only when a killed client's
-        request cannot be under way any more.
+        A probe sees what has arrived. So its "done" counts at once, and its "not done" only when a killed client's
+        request can no longer be under way.
         """
         if not self.wanted.probe:
             raise self._doubt(known)
@@ -168,7 +168,7 @@ class _Once:
             with Interruptible() as signals:
                 code, unknown = self._await_belief(lease, known, signals)
         except KeyboardInterrupt:
-            raise self._doubt(known, "told to end while it waited for the probe") from None
+            raise self._doubt(known, "asked to end while it waited for the probe") from None
         if unknown:
             raise self._doubt(known, unknown)
         lease.check()
@@ -177,18 +177,18 @@ class _Once:
         return self.records.decide(lease, known, status, by=f"probed: {probe} said {code}")
 
     def _await_belief(self, lease: Lease, known: Effect, signals: Interruptible) -> tuple[int, str]:
-        """As `_look_with_probe`, once that can be believed. Raises InDoubt if it would take longer than we may wait."""
+        """As `_look_with_probe`, once its answer is final. Raises InDoubt if that takes longer than we may wait."""
         pause, until = FIRST_PAUSE, self.started + self.wanted.wait
-        if known.deadline == known.changed:  # that its command is over was found out late, mostly just now
+        if known.deadline == known.changed:  # the end of its command was noticed late, mostly just now
             until = max(until, clock.now() + self.wanted.settling)
         while True:
-            ended_by_request = clock.now()
+            probed_at = clock.now()
             unsettled = known.deadline + self.wanted.settling - self.store.clock()
             code, unknown = self._look_with_probe(lease, signals)
             if code == _DONE_BY_PROBE or unsettled <= 0:
                 return code, unknown
             seen, left = unknown or "the probe does not see it", duration.show(max(unsettled, 1.0))
-            if ended_by_request + unsettled > until + 0.1:
+            if probed_at + unsettled > until + 0.1:
                 early = f"{seen}, but its request may be under way for another {left}"
                 raise self._doubt(known, f"{early}: run it again then, or with --wait")
             if pause == FIRST_PAUSE:
@@ -201,7 +201,7 @@ class _Once:
             pause = min(2 * pause, LONGEST_PAUSE)
 
     def _look_with_probe(self, lease: Lease, signals: Interruptible) -> tuple[int, str]:
-        """Its exit code, and why that tells nothing, if so."""
+        """The probe's exit code, and why that decides nothing, if so."""
         lease.check()
         env = self.supervision.environment() | self._environment()
         signals.postpone()
@@ -229,13 +229,13 @@ class _Once:
     # ── act ──
 
     def _environment(self) -> dict[str, str]:
-        """The idempotency key is made of scope and key alone: a server sees the same one at every try."""
+        """The idempotency key depends only on scope and key: a server sees the same one at every try."""
         key, scope = self.wanted.key, self.wanted.scope
-        told = {"NIGHTLATCH_KEY": key, "NIGHTLATCH_IDEMPOTENCY_KEY": rules.idempotency_key(key, scope)}
-        return self.store_env | told
+        own = {"NIGHTLATCH_KEY": key, "NIGHTLATCH_IDEMPOTENCY_KEY": rules.idempotency_key(key, scope)}
+        return self.store_env | own
 
     def _act(self, limit: float) -> tuple[Report, bytes]:
-        """Run the command under the warden: its last report, and the first of what it printed."""
+        """Run the command under the warden; returns its last report, and the beginning of its output."""
         self.supervision.start(self.supervision.environment() | self._environment(), grace=self.grace, limit=limit)
         last: Report | None = None
         kept, screen, output = b"", self.screen, redaction.Redacted(self.hidden)
@@ -257,7 +257,7 @@ class _Once:
             if report and not isinstance(report, Started):
                 last = report
                 heard -= {*self.command.descriptors}
-                self.command.end()  # its warden has the other end of the command's output too
+                self.command.end()  # the warden holds the command's output open too
         assert last
         return last, kept
 
@@ -269,7 +269,7 @@ class _Once:
             case NotStarted():
                 status, reason, exit_code, message = FAILED, report.reason, report.exit_code, report.reason
             case Ended(started=False):
-                exit_code, why = _NOT_STARTED.get(report.why, (report.exit_code, "told to end"))
+                exit_code, why = _NOT_STARTED.get(report.why, (report.exit_code, "asked to end"))
                 status, reason = FAILED, f"it was not started: {why}"
             case Ended():
                 exit_code = report.exit_code
@@ -309,7 +309,7 @@ def _skipped(key: str, result: str, at: float, effect: Effect | None = None) -> 
 
 
 def _show(screen: int, data: bytes) -> int:
-    """Pass output on; returns where the next of it goes. Nobody looking any more ends nothing."""
+    """Show output; returns where the next of it goes. A closed screen does not end the command."""
     view = memoryview(data)
     try:
         while view:

@@ -1,4 +1,4 @@
-"""The time until a probe is believed: spent looking now and then, and over at once for who does not want to wait."""
+"""Waiting until a probe's answer is final; a signal ends the wait at once."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class Interruptible:
-    """While it lasts, every signal that asks us to end raises KeyboardInterrupt, the first time.
+    """Inside the block, the first signal that asks us to end raises KeyboardInterrupt.
 
-    Between `deafen` and `hear` it is only remembered: who starts a process must get to know its pid.
+    Between `postpone` and `resume` it is only remembered: a process being started must become known first.
     """
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Interruptible:
             raise KeyboardInterrupt
 
     def __enter__(self) -> Interruptible:
-        handled = (signum for signum in ENDING if signal.getsignal(signum) != signal.SIG_IGN)  # nohup's wish
+        handled = (signum for signum in ENDING if signal.getsignal(signum) != signal.SIG_IGN)  # as under nohup
         self._before: dict[int, Any] = {signum: signal.signal(signum, self._interrupt) for signum in handled}
         return self
 
@@ -49,7 +49,7 @@ class Interruptible:
 
 
 def rest(seconds: float) -> None:
-    """Pause. A run around us hears that this is no stall."""
+    """Pause, and report to a run around us that this is not a stall."""
     until = clock.now() + seconds
     while (left := until - clock.now()) > 0:
         if "NIGHTLATCH_SOCKET" in os.environ:
@@ -58,5 +58,5 @@ def rest(seconds: float) -> None:
             try:
                 send(do="moved", waits=True)
             except Error:
-                pass  # it says the same to whoever tells it more than that
+                pass  # a later request meets the same error
         clock.sleep(left)

@@ -1,5 +1,5 @@
-"""How commands of Nightlatch below a supervisor find a store that takes a password: by asking the supervisor, so that
-the password stands in no environment."""
+"""How Nightlatch commands below a supervisor find a store with a password: they ask the supervisor, so that no
+environment contains the password."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def answer(where: str) -> dict[str, Any]:
-    """What is told to those who may have the password."""
+    """The reply for a command that may have the password."""
     return {"url": where} | ({"password": os.environ[dsn.PASSWORD]} if dsn.needs_environment(where) else {})
 
 
@@ -42,7 +42,7 @@ class Handle:
             try:
                 line.connect(self._socket.path)  # wakes it
             except OSError:
-                pass  # its file was removed: it ends at its next look
+                pass  # its file was removed: the thread ends at its next poll
             line.close()
             self._ended.acquire()
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class CommandOutcome:
     """How a supervised command ended."""
 
-    exit_code: int  # the command's own, 128 + N if signal N ended it, or Nightlatch's own word
+    exit_code: int  # the command's, 128 + N if signal N ended it, or one of Nightlatch's
     message: str = ""  # what a person should know beyond the exit code
 
 
@@ -36,11 +36,11 @@ def supervise(
     wait: str = "0s",
     gates: Collection[str] = (),
 ) -> CommandOutcome:
-    """Run `argv` under the lease `name`; returns when nothing of it is left. Raises Busy if it is held.
+    """Run `argv` under the lease `name`; returns when nothing of it is left. Raises Busy if the lease is held.
 
     `gates` are paths or URLs; they are sealed before the command starts, with those used under the name before.
 
-    For a process of its own, as `Supervision` is.
+    Needs its own process, as `Supervision` does.
     """
     check_name(name)
     where, patience = url.resolve(store), duration.parse(wait, what="wait")
@@ -52,7 +52,7 @@ def supervise(
         the_store = the_store or url.connect(where)
         seconds, declared = ttl_seconds(ttl, the_store), _gates(gates)
         supervision.hold(the_store, name, ttl=seconds, wait=patience, gates=declared)
-        # What the command calls must ask the same store.
+        # Nightlatch commands in the command must use the same store.
         supervision.start(supervision.environment() | supervision.store_environment(store))
         report = supervision.last_report()
     if supervision.lost:

@@ -1,5 +1,5 @@
-"""A gate that cannot be sealed means no lease: it is given back, asked for again after a while, and when that was in
-vain too the run waits for a person, who sees which gate it is and what to type."""
+"""A gate that cannot be sealed means no lease: it is released and tried again a few times. If that fails too, the run
+needs a person, and says which gate it is and what to type."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAUSE = 1.0  # seconds at most before the second try; doubles, so that a server 
 
 
 def waits(ledger: Ledger, run: RunRow) -> bool:
-    """Does it wait for its gate to be mended? Its work has not begun, so there is nothing to decide about."""
+    """Does it wait for its gate to be repaired? Its work has not begun, so there is nothing to decide."""
     if run.status != statuses.NEEDS_ATTENTION:
         return False
     last = ledger.last_link(run)
@@ -28,7 +28,7 @@ def waits(ledger: Ledger, run: RunRow) -> bool:
 
 
 def back_off(number: int, why: Error) -> bool:
-    """Wait for the next try, while whoever reaches the gate may take the lease; False: there is no point in one."""
+    """Wait for the next try without the lease, which a machine that reaches the gate may take. False: give up."""
     if number == TRIES or not isinstance(why, GateUnreachable):
         return False
     from .. import backoff
@@ -39,10 +39,10 @@ def back_off(number: int, why: Error) -> bool:
 
 
 def record(ledger: Ledger, run: RunRow, why: Error, by: str) -> RunRow:
-    """Have the run wait for a person.
+    """Record that the run needs a person.
 
-    One whose holder is gone in mid-work cannot: only who has sealed may end its attempt. It is shown as lapsed, with
-    what was seen here in its timeline, and `why` is raised.
+    If an earlier holder died in the middle of the work, only a holder that has sealed may end that attempt: the run is
+    shown as lapsed, with a note in its timeline, and `why` is raised.
     """
     try:
         return ledger.attention(run.id, f"not started: {why}", by)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from ....core.budget import Cap
     from ....ledger.ledger import Ledger
     from ....ledger.writer import Verb, Writer
+    from ...shared.leases.lease import Lease
+    from ..run.spending import Spending
 
     Shared = tuple[str, str, str]  # job (or EVERYTHING), period, unit
 
@@ -43,23 +45,24 @@ class Accounts:
 
     def __init__(
         self,
-        caps: Iterable[Cap],
+        spending: Spending,
         item_caps: Iterable[Cap],
-        everything: Iterable[Cap],
+        lease: Lease,
         ledger: Ledger,
         writer: Writer,
-        before: Callable[[str, str], float],
         used: Callable[[dict[str, float], str], None],
     ) -> None:
-        """`before(unit, "run")`: by earlier attempts. `used`: hears of every amount, and of which item."""
-        self._caps = [cap for cap in caps if cap.unit in METERED]
+        """`used`: hears of every amount, and of which item."""
+        self._spending, self._lease = spending, lease
         self._item_caps = [cap for cap in item_caps if cap.unit in METERED]
-        self._everything = [cap for cap in everything if cap.unit in METERED]
+        self._everything = [cap for cap in spending.everything if cap.unit in METERED]
         self._ledger, self._writer, self._run, self._report = ledger, writer, writer.run, used
+        before = spending.before
         self._taken = {unit: _parts(unit, before(unit, "run")) for unit in METERED}  # by the run, all attempts
         self._taken["usd"] += _parts("doubt", before("doubt", "run"))
         self._by_item: dict[str, dict[str, int]] = {}
         self._flying: dict[int, _InFlight] = {}
+        self._landed: list[_InFlight] = []  # settled, and not written yet: what was held for them is not free before
         self._waiting: deque[dict[str, Any]] = deque()
         self._unwritten: list[Verb] = []
         self._write_at = self._look_at = float("inf")
@@ -67,11 +70,29 @@ class Accounts:
         self._numbers: dict[int, int] = {}  # the gateway's → ours: a gateway that is started again begins at 1
         self.answers: list[dict[str, Any]] = []
         self.metered = 0  # calls
+        self.has_login = False  # a client has used a login of its own, not a key that we know
         self.refusals = 0
+        self.defied = 0  # of those: calls that were made after the first refusal
         self.refused_at = 0.0
         self.refused = ""  # why the first one was; for people
         self.unpriced = ""  # why a call was refused that no cap refused
         self.is_capped = bool(self._caps or self._item_caps or self._everything)
+        self._seen = self._caps
+        self._recover()
+
+    @property
+    def _caps(self) -> list[Cap]:
+        return [cap for cap in self._spending.caps if cap.unit in METERED]
+
+    def _recover(self) -> None:
+        """Calls that earlier attempts of the run have left in flight: nobody saw their end."""
+        for hold in self._ledger.holds.of_run(self._run):
+            seconds = self._writer.now() - hold.at
+            usd = in_doubt(fixed=hold.fixed, output_rate=hold.output_rate, output=hold.output, most=hold.usd,
+                           seconds=seconds)  # fmt: skip
+            self._gather(hold, [{"kind": "doubt", "tokens": hold.tokens, "doubt": usd, "calls": 1}])
+        self.write()
+        self.metered = 0
 
     # ── what the gateway says ──
 
@@ -91,38 +112,54 @@ class Accounts:
         self.serve()
 
     def _do_free(self, message: dict[str, Any]) -> None:
-        flying = self._landed(message["id"])
+        flying = self._land(message["id"])
         if flying:
-            self._gather(flying, [])
+            self._gather(flying.hold, [])
 
     def _do_settle(self, message: dict[str, Any]) -> None:
-        flying = self._landed(message["id"])
+        flying = self._land(message["id"])
         if flying:
-            self._gather(flying, message["rows"])
+            self._gather(flying.hold, message["rows"])
 
     def _do_doubt(self, message: dict[str, Any]) -> None:
-        flying = self._landed(message["id"])
+        flying = self._land(message["id"])
         if flying:
             self._doubt(flying, message["known"])
 
     def _do_refused(self, message: dict[str, Any]) -> None:
         self.unpriced = self.unpriced or str(message["why"])
 
-    def _refuse(self, why: str) -> None:
+    def _refuse(self, why: str, at: float) -> None:
         self.refusals += 1
         if not self.refused:
             self.refused, self.refused_at = why, clock.now()
+        elif at > self.refused_at:
+            self.defied += 1
 
     # ── hold ──
 
     def serve(self) -> None:
         """Calls that wait, in turn: one that does not fit yet keeps the later ones waiting too."""
+        if self._caps != self._seen:  # a person has set them anew
+            self._seen, self.refused, self.refusals, self.defied = self._caps, "", 0, 0
         while self._waiting:
-            message = self._waiting[0]
-            answer = self._decide(message)
-            if answer is None:
-                self._look_at = clock.now() + _AGAIN if self._shared() else float("inf")
+            if not self._lease.is_sure:  # as the command would be, calls are frozen until a renewal is confirmed
+                self._look_at = clock.now() + _AGAIN / 5
                 return
+            message = self._waiting[0]
+            try:
+                answer = self._decide(message)
+                if self._landed and (answer is None or "output" not in answer):
+                    self.write()  # what was held for calls that are settled is free then
+                    answer = self._decide(message)
+            except StoreUnreachable:
+                answer = None
+            if answer is None:
+                self._look_at = clock.now() + _AGAIN  # other runs settle too, and people set budgets
+                return
+            if "refused" in answer:
+                self._refuse(f"the budget {answer.pop('cap')} is spent: {answer['refused']}", message["at"])
+                answer["refused"] = f"the budget is spent: {answer['refused']}"
             self._waiting.popleft()
             self.answers.append({"id": message["id"], **answer})
 
@@ -142,14 +179,13 @@ class Accounts:
             elif (output is None or is_lowered(call, output)) and not call.counted:
                 made["answer"] = {"count": True}
             elif output is None:
-                made["answer"] = {"refused": self._explained(call, left, binding), "cap": str(binding)}
+                made["answer"] = {"refused": self._explained(call, left), "cap": str(binding)}
             else:
                 return self._made(call, output, message)
             return None
 
         shared = self._shared()
         if shared:
-            self.write()  # what is settled and not written would count as held
             hold = self._ledger.holds.put_within(shared, decide)
         else:
             hold = decide({})
@@ -158,10 +194,9 @@ class Accounts:
                 self._write_at = min(self._write_at, clock.now() + _TOGETHER)
         if hold is None:
             answer: dict[str, Any] | None = made["answer"]
-            if answer and "refused" in answer:
-                self._refuse(f"the budget {answer.pop('cap')} is spent: {answer['refused']}")
             return answer
         self._number = hold.call
+        self.has_login = self.has_login or bool(message.get("login"))
         self._numbers[message["id"]] = hold.call
         self._flying[hold.call] = _InFlight(call, hold, clock.now())
         return {"output": hold.output}
@@ -202,7 +237,8 @@ class Accounts:
         return left, binding[1] if binding else None
 
     def _used(self, item: str, taken: dict[Shared, int]) -> Iterable[tuple[Cap, int]]:
-        held = {unit: sum(one.amount(unit) for one in self._flying.values()) for unit in METERED}
+        flying = [*self._flying.values(), *self._landed]
+        held = {unit: sum(one.amount(unit) for one in flying) for unit in METERED}
         for cap in self._caps:
             if cap.period == "run":
                 yield cap, self._taken[cap.unit] + held[cap.unit]
@@ -211,7 +247,7 @@ class Accounts:
         for cap in self._everything:
             yield cap, taken[EVERYTHING, cap.period, cap.unit]
         for cap in self._item_caps if item else ():
-            own = [one.amount(cap.unit) for one in self._flying.values() if one.hold.item == item]
+            own = [one.amount(cap.unit) for one in flying if one.hold.item == item]
             yield cap, self._by_item.get(item, {}).get(cap.unit, 0) + sum(own)
 
     def _fits_later(self, call: Call, left: dict[str, int], item: str) -> bool:
@@ -219,36 +255,43 @@ class Accounts:
         later = {unit: rest + sum(one.amount(unit) for one in self._flying.values()) for unit, rest in left.items()}
         return fit(call, later) is not None
 
-    def _explained(self, call: Call, left: dict[str, int], binding: Cap | None) -> str:
+    def _explained(self, call: Call, left: dict[str, int]) -> str:
         least = call.bound(min(call.wanted, call.lowest))
         parts = [f"{_shown(unit, rest)} left" for unit, rest in left.items() if least[unit] > rest]
         needed = [_shown(unit, least[unit]) for unit, rest in left.items() if least[unit] > rest]
-        return f"the budget is spent: {', '.join(parts)}, and this call may take {', '.join(needed)}"
+        return f"{', '.join(parts)}, and a call may take {', '.join(needed)}"
 
     # ── settle ──
 
-    def _landed(self, number: int) -> _InFlight | None:
-        return self._flying.pop(self._numbers.pop(number, -1), None)
+    def _land(self, number: int) -> _InFlight | None:
+        flying = self._flying.pop(self._numbers.pop(number, -1), None)
+        if flying:
+            self._landed.append(flying)
+        return flying
 
     def _doubt(self, flying: _InFlight, known: int | None) -> None:
-        seconds = clock.now() - flying.began
-        usd = in_doubt(flying.call, flying.hold.output, seconds, known)
-        tokens = flying.hold.tokens  # a cap in tokens counts what may have been used
-        self._gather(flying, [{"kind": "doubt", "tokens": tokens, "doubt": usd, "calls": 1}])
+        hold, call = flying.hold, flying.call
+        usd = in_doubt(
+            fixed=hold.fixed,
+            output_rate=hold.output_rate,
+            output=hold.output,
+            most=hold.usd,
+            seconds=clock.now() - flying.began,
+            known=None if known is None else known + call.fee,
+        )
+        # A cap in tokens counts what may have been used.
+        self._gather(hold, [{"kind": "doubt", "tokens": hold.tokens, "doubt": usd, "calls": 1}])
 
-    def _gather(self, flying: _InFlight, rows: list[dict[str, Any]]) -> None:
+    def _gather(self, hold: Hold, rows: list[dict[str, Any]]) -> None:
         """Count it now, write it soon."""
-        hold = flying.hold
         key = (hold.run, hold.attempt, hold.call)
         if not rows:
             self._unwritten.append(self._freed(key))
         for place, row in enumerate(rows):
             counts = {unit: int(row.get(unit, 0)) for unit in (*METERED, "doubt")}
-            own = self._by_item.setdefault(hold.item, dict.fromkeys(METERED, 0)) if hold.item else {}
-            for taken in (self._taken, own) if hold.item else (self._taken,):
-                for unit in METERED:
-                    taken[unit] += counts[unit]
-                taken["usd"] += counts["doubt"]
+            self._count(self._taken, counts)
+            if hold.item:
+                self._count(self._by_item.setdefault(hold.item, dict.fromkeys(METERED, 0)), counts)
             amounts = {unit: count / UNITS[unit].scale for unit, count in counts.items() if count}
             about = {
                 "model": str(row.get("model") or hold.model), "kind": str(row["kind"]), "source": "gateway",
@@ -262,6 +305,12 @@ class Accounts:
         self.metered += bool(rows)
         self._write_at = min(self._write_at, clock.now() + _TOGETHER)
         self.serve()
+
+    @staticmethod
+    def _count(taken: dict[str, int], counts: dict[str, int]) -> None:
+        for unit in METERED:
+            taken[unit] += counts[unit]
+        taken["usd"] += counts["doubt"]
 
     def _freed(self, key: tuple[str, int, int]) -> Verb:
         verb = self._writer.used({}, {"source": "gateway"})
@@ -288,10 +337,9 @@ class Accounts:
         if not self._unwritten:
             return
         verbs = self._unwritten
-        with self._writer.together():
-            for verb in verbs:
-                self._writer.take(verb)
-        self._unwritten = self._unwritten[len(verbs) :]
+        self._writer.take(*verbs)
+        self._unwritten.clear()
+        self._landed.clear()
 
     def abandon(self) -> None:
         """The gateway is gone: what it had in flight may have been charged, up to now; what waits asks again."""
@@ -299,6 +347,7 @@ class Accounts:
         self._numbers.clear()
         for flying in list(self._flying.values()):
             del self._flying[flying.hold.call]
+            self._landed.append(flying)
             self._doubt(flying, None)
 
     @property

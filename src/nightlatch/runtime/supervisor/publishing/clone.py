@@ -12,7 +12,7 @@ import os
 from ....core.passwords import without_password
 from ....core.value import value
 from ....errors import GateUnreachable, UsageError
-from ....gates import guarded
+from ....gates import git_guard
 from ....gates.worktree import Worktree
 from ....store.git import names
 from ....store.git.remote import resolve
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # As a path: git then says that it "does not appear to be a git repository", with this sentence in it.
 PUSH_DISABLED = "/this workspace cannot push. Commit; nightlatch pushes when the run has succeeded (--publish git)"
 
-# Set for a git hook or by one git for another; they would point the command's git at that repository.
+# Set by git for hooks and for its own child processes; they would point the command's git at another repository.
 ELSEWHERE = (
     "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_COMMON_DIR", "GIT_DIR", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY",
     "GIT_PREFIX", "GIT_WORK_TREE",
@@ -41,7 +41,7 @@ class Source:
     """Which branch of which repository."""
 
     branch: str
-    remote: Remote | None  # None: a repository without one, which can be cloned but not pushed to
+    remote: Remote | None  # None: a repository without a remote, which can be cloned but not pushed to
     local: str  # the git folder of a repository on this machine that has its objects; "" if there is none
 
 
@@ -82,7 +82,7 @@ def into(path: str, source: Source) -> str:
         for name, text in _settings(url, source.branch, here, tracked):
             _must(work, "config", name, text)
         with open(os.path.join(path, ".git", "config"), "rb") as file:
-            guarded.make(path, guard_of(path), file.read())
+            git_guard.make(path, guard_of(path), file.read())
         code, _, stderr = work.fetch_into(url, here, tracked, timeout=_TIMEOUT)
         if code and "couldn't find remote ref" in stderr:
             return ""  # nobody has pushed to it yet: the first commit is the command's
@@ -108,7 +108,7 @@ def top(workspace: str, folder: str) -> str:
 
 
 def guard_inside(workspace: str, repository: str) -> str:
-    """For a repository that a command has inside its workspace, in whatever way: the settings of who runs this."""
+    """Settings for our git commands in a repository that a command made in its workspace: those of the current user."""
     cloned = os.path.isfile(os.path.join(guard_of(workspace), "config"))
     if cloned and os.path.realpath(repository) == os.path.realpath(workspace):
         return guard_of(workspace)
@@ -116,7 +116,7 @@ def guard_inside(workspace: str, repository: str) -> str:
     guard = os.path.join(durable.private_folder(guard_of(workspace)), digest)
     lines = ["[core]", "repositoryformatversion = 0", "bare = false", "[gc]", "auto = 0", "[user]"]
     lines += [f"{name.partition('.')[2]} = {_quoted(text)}" for name, text in _identity().items() if "user." in name]
-    guarded.make(repository, guard, "\n".join([*lines, ""]).encode(errors="surrogateescape"))
+    git_guard.make(repository, guard, "\n".join([*lines, ""]).encode(errors="surrogateescape"))
     return guard
 
 
@@ -125,14 +125,14 @@ def _quoted(text: str) -> str:
 
 
 def _identity() -> dict[str, str]:
-    """Who commits is who commits in the current folder."""
+    """The committer, and signing settings, of the current folder."""
     local = Worktree(".")
     known = {name: text for name in _COPIED if (text := local.run("config", name)[1])}
     return {"user.name": "Nightlatch", "user.email": f"nightlatch@{identity.host()}"} | known
 
 
 def _settings(url: str, branch: str, here: str, tracked: str) -> list[tuple[str, str]]:
-    """The password, if the URL has one, stays out of it."""
+    """Without the URL's password."""
     return [
         ("remote.origin.url", without_password(url)),
         ("remote.origin.pushurl", PUSH_DISABLED),

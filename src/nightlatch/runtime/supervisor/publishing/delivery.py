@@ -1,4 +1,4 @@
-"""One attempt's workspace, and what is published from it: what the pipeline of a run sees of both."""
+"""One attempt's workspace, and what is published from it, for the pipeline of a run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Delivery:
-    """Made before the lease is asked for, so that what cannot be published to is known before any work."""
+    """Made before the lease is acquired, so that a bad target is found before any work."""
 
     workspace: Workspace | None = None
     path = ""  # where the command runs; "" before `begin`
@@ -44,8 +44,8 @@ class Delivery:
         return self._publication.settled
 
     def begin(self, lease: Lease, ledger: Ledger, writer: Writer) -> str:
-        """Make the workspace. Returns how it came that there is nothing to do: an earlier attempt has done the
-        work, and it is published by now; "" if the work is to be done."""
+        """Make the workspace. Returns "" if the work is to be done; otherwise how an earlier attempt's work came to be
+        published, so that there is nothing to do."""
         run = writer.run
         self._writer = writer
         done = None if self._job.again else (self._job.name, run.key)
@@ -72,12 +72,12 @@ class Delivery:
         return environment
 
     def publish(self) -> None:
-        """After the command has succeeded and nothing of it is left. Raises at the first that does not land."""
+        """After the command has succeeded and nothing of it runs. Raises at the first target that fails."""
         assert self.workspace
         self._publication.publish(self.workspace, self._writer, self._publisher)
 
     def kept(self, reason: str) -> str:
-        """The reason of a run that did not succeed, with the place where to look."""
+        """The reason of an unsuccessful run, with the path of its workspace."""
         return f"{reason}. Its workspace: {self.workspace.path}" if self.workspace else reason
 
     def end(self, *, keep: bool) -> None:

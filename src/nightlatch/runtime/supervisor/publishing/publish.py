@@ -1,8 +1,8 @@
-"""Publishing what a run made, once: intent, write through the gate, outcome; and what a successor makes of that.
+"""Publishing what a run made, once: intent, write through the gate, outcome; and recovery by a successor.
 
-The intents of all targets are journaled before the first of them is written to. A successor, after it has
-sealed the gates, asks each target whether the intended is there, and adopts it; so a crash between the
-publish and the verdict makes no second article. A branch comes last: when a commit has landed, so has
+The intents of all targets are journaled before the first write. A successor, after it has sealed the gates, checks
+each target for the intended content and adopts it; so a crash between the publish and the verdict makes no second
+article. A branch comes last: when a commit has landed, so has
 everything else, and where the store is the same repository the done key lands in the same push.
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Publication:
-    """What is to be published where. Made before the lease is asked for: its gates are sealed with it."""
+    """What is to be published where. Made before the lease is acquired: its gates are sealed with it."""
 
     def __init__(self, targets: Iterable[str], source: Source | None) -> None:
         words = list(targets)
@@ -56,9 +56,9 @@ class Publication:
     def recover(self, ledger: Ledger, fresh: Workspace, writer: Writer, publisher: Publisher) -> str:
         """Finish what an earlier attempt had begun to publish. Returns how; "" if the work has to be done (again).
 
-        All of it has landed: adopted, also what another write has replaced since. Some is missing, and the earlier
-        workspace is here and as it was: published from there, unless something newer has landed where it is missing.
-        Else the work is done again, and what is replaced is replaced by that.
+        If all of it has landed, it is adopted, even where another write has replaced it since. If some is missing, and
+        the earlier workspace is here and unchanged, that is published from there, unless something newer has landed
+        at the missing targets. Otherwise the work is done again.
         """
         intents, outcomes = left(ledger, writer.run.id)
         if any(target.gate.url not in intents for target in self.targets):
@@ -106,7 +106,7 @@ def land(
 ) -> list[tuple[Target, Facts, str]]:
     """Make everything land, the intents of all of it journaled first. Returns what was to land, and what it is now.
 
-    Raises at the first that does not; what landed before it stays. `by`: who asked for it, if not the run itself.
+    Raises at the first that does not; what landed before it stays. `by`: what requested it, if not the run itself.
     """
     common = {"attempt": writer.run.attempt, "by": by}
     where = place.path if isinstance(place, Workspace) else None
@@ -119,7 +119,7 @@ def land(
         try:
             landed = target.land(place, facts, publisher)
         except StaleToken:
-            raise  # refused: the run is another's, and so is its journal
+            raise  # refused: another holder has the run and its journal
         except (Conflict, UsageError, NothingToPublish) as error:
             writer.event(kinds.NOT_PUBLISHED, **common, target=url, reason=error)
             raise
@@ -132,7 +132,7 @@ def left(ledger: Ledger, run: str, by: str | None = None) -> tuple[dict[str, Fac
     """The newest intent for each target since the run last succeeded, and what became of it."""
     intents: dict[str, Facts] = {}
     outcomes: dict[str, str] = {}
-    after = ledger.last_success(run)  # with --again all of it is wanted again
+    after = ledger.last_success(run)  # with --again everything is published again
     for entry in ledger.entries(run):
         facts = entry.facts
         if (

@@ -1,7 +1,7 @@
-"""Publishes and pushes of a run's command, on the supervisor's side: it has the lease, the store and the journal.
+"""Publishes and pushes that a run's command requests: the supervisor has the lease, the store and the journal.
 
-Each is an effect, as what a run publishes at its end is: the intent is journaled before the gate is written through,
-and the outcome after it. The next attempt that is asked for the very same looks first whether it is there.
+Each is an effect, like what a run publishes at its end: the intent is journaled before the write through the gate, and
+the outcome after it. If the next attempt gets the same request, it first checks whether it has landed.
 """
 
 from __future__ import annotations
@@ -30,11 +30,13 @@ if TYPE_CHECKING:
 
 BY = "command"
 
-_PATIENCE = 60.0  # seconds for what is under way when the command is gone; then it stays in doubt, for the next attempt
+_PATIENCE = (
+    60.0  # seconds to wait for unfinished writes after the command's end; then they are left to the next attempt
+)
 
 
 class PublishRequests:
-    """One target at a time is written by one thread: its intents and outcomes stand in turn in the journal."""
+    """One thread at a time writes to a target, so that its intents and outcomes alternate in the journal."""
 
     def __init__(self, lease: Lease, ledger: Ledger, writer: Writer) -> None:
         run = writer.run
@@ -43,7 +45,7 @@ class PublishRequests:
         self._mutex = allocate_lock()
         self._turns: dict[str, LockType] = {}  # by the gate's URL
         self._busy: set[LockType] = set()
-        self._pushed: dict[str, str | None] = {}  # the last commit that landed; None: nobody knows
+        self._pushed: dict[str, str | None] = {}  # the last commit that landed; None: unknown
         self._before: tuple[dict[str, Facts], dict[str, str]] | None = None
 
     def later(self, word: str, request: dict[str, Any]) -> DeferredReply:
@@ -61,7 +63,7 @@ class PublishRequests:
         return DeferredReply(make)
 
     def over(self) -> None:
-        """The command is gone: what it has asked for lands, or is refused, before the run is judged."""
+        """The command has ended: wait until its requests have landed or been refused, before the run is judged."""
         until = clock.now() + _PATIENCE
         for busy in tuple(self._busy):
             busy.acquire(timeout=max(until - clock.now(), 0.0))
@@ -85,7 +87,7 @@ class PublishRequests:
             raise
         except (Error, Stop):
             raise
-        except Exception as error:  # the command waits for an answer, whatever went wrong
+        except Exception as error:  # the command waits for a reply, whatever went wrong
             raise Error(f"{url} could not be written: {error}") from error
         return {"gate": url, "lease": self._lease.name, "token": self._lease.token, "landed": landed}
 
@@ -123,7 +125,7 @@ class PublishRequests:
             return None, ""
         with self._mutex:
             if self._before is None:
-                # Of this attempt nothing is among it: it is read before the first intent is written.
+                # Read before this attempt's first intent is written, so it has only earlier attempts.
                 self._before = left(self._ledger, self._writer.run.id, BY)
         intents, outcomes = self._before
         return intents.get(url), outcomes.get(url, "")

@@ -1,7 +1,7 @@
-"""What a run's command asks to be published by itself: `nightlatch publish` and `nightlatch push` inside a run.
+"""Targets that a run's command requests: `nightlatch publish` and `nightlatch push` inside a run.
 
-The same as what a run publishes at its end (`targets`), but named by paths of the command's own. `adopts` says
-whether an earlier attempt of the same run has published the very same already.
+Like those a run publishes to at its end (`targets`), but with the command's own paths. `adopts` says whether an earlier
+attempt of the same run has already published the same content.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def gate_for(source: str | int | None, target: str, keep: int | None) -> Any:
-    """By the target; on this machine's disk a folder is what a folder is published to, and what is rolled back."""
+    """The gate for the target. On disk, a folder is published to a folder, and only folders can be rolled back."""
     kind = kind_of(target)
     if kind and kind.published_to and not kind.on_disk:
         return kind.load()(target, keep=keep or KEEP)
@@ -99,7 +99,7 @@ class RequestedReplace(ReplaceTarget):
             return False
         how = self.landed(before, None)
         if how == REPLACED and self.gate.landings()[-1].mark.token == publisher.lease.token:
-            return False  # by this very attempt, which wants it there now
+            return False  # replaced by this attempt, which wants it there again
         return bool(how)
 
 
@@ -109,7 +109,7 @@ class RequestedPush(PushTarget):
     def __init__(
         self, folder: str, remote: str, branch: str, done: tuple[str, str] | None, workspace: str = ""
     ) -> None:
-        """`workspace`: the run's, if the folder is in it. Then nothing that stands in the repository there is run."""
+        """`workspace`: the run's, if the folder is in it. Then no hook or setting of that repository is used."""
         from ....gates.git import Git
 
         guard = ""
@@ -121,10 +121,10 @@ class RequestedPush(PushTarget):
         self.gate = Git(remote, branch, folder=folder, trusted=not workspace)
         self.folder, self.done, self.guard = folder, done, guard
         self.since = ""  # what this attempt has pushed there before
-        self.unsure = False  # this attempt has pushed there, and does not know whether that landed
+        self.unsure = False  # this attempt has pushed there, and it is unknown whether that landed
 
     def describe(self, workspace: Workspace | CommandFolder, publisher: Publisher) -> Facts:
-        """With its trailers, which are all that tells if it has to follow the branch on its way."""
+        """With its trailers: if the push has to rebase, they are all that identifies the commit."""
         work, token = self._work(CommandFolder(path=self.folder, guard=self.guard)), str(publisher.lease.token)
         tip = work.add_trailers(work.tip(), self._trailers(publisher) | {"Nightlatch-Token": token})
         facts = {"commit": tip, "base": self.since} | ({} if self.unsure else {"run": publisher.run, "token": token})

@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 # How something that an earlier attempt was about to publish has landed.
 THERE = "there"
-REPLACED = "replaced since"  # it landed, and then another write did
+REPLACED = "replaced since"  # it landed, and another write replaced it
 
 
 @value(frozen=True, kw_only=True)
 class CommandFolder:
-    """A folder of the command's own, seen as a workspace is."""
+    """A folder of the command, used like a workspace."""
 
     path: str
     commit: str = ""
@@ -47,7 +47,7 @@ class CommandFolder:
 
 @value(frozen=True, kw_only=True)
 class Publisher:
-    """For whom it is published."""
+    """The run that publishes."""
 
     lease: Lease
     run: str
@@ -71,7 +71,7 @@ class ReplaceTarget:
             )
         is_url = "://" in to
         if not is_url and os.path.isdir(to) and not os.path.islink(to.rstrip("/")):
-            # Now, not when the work is done.
+            # Refuse it now, not when the work is done.
             raise UsageError(
                 f"--publish {text!r}: {to} is a plain folder, and a folder cannot be switched in one step; a link can. "
                 f"Move it away: mv {to} {to.rstrip('/')}.before"
@@ -96,13 +96,13 @@ class ReplaceTarget:
         return {"token": str(publisher.lease.token), "over": str(landings[-1].mark.token) if landings else ""}
 
     def landed(self, facts: Facts, fresh: Workspace | CommandFolder | None) -> str:
-        """Did it land? Asked after the seal, so nothing older can still arrive. "": no."""
+        """Did it land? Called after the seal, so nothing older can still arrive. "": no."""
         if self._holds(facts["sha256"]):
             return THERE
         return REPLACED if any(_is(landing, facts) for landing in self.gate.landings()) else ""
 
     def overtaken(self, facts: Facts) -> bool:
-        """Of what did not land: has another write landed there since? Then it is older than what is there."""
+        """If it did not land: has another write landed there since, which is newer?"""
         landings = self.gate.landings()
         last = str(landings[-1].mark.token) if landings else ""
         return bool(last) and facts.get("over", last) != last
@@ -116,7 +116,7 @@ class ReplaceTarget:
         return os.path.exists(self.gate.path) and fingerprint.of(self.gate.path) == digest
 
     def intact(self, facts: Facts, left: Workspace) -> bool:
-        """Is it still there, in the workspace that an earlier attempt left?"""
+        """Is it unchanged in the workspace that an earlier attempt left?"""
         try:
             with _opened(left.path, facts["from"]) as made:
                 return fingerprint.of(made) == facts["sha256"]
@@ -214,7 +214,7 @@ class PushTarget:
 
 @contextmanager
 def _opened(workspace: str, source: str) -> Iterator[int]:
-    """What the command left there. A link of its making is followed inside the workspace only."""
+    """Open what the command left there. Its links are followed only inside the workspace."""
     try:
         fd = open_beneath(workspace, source)
     except FileNotFoundError as error:

@@ -1,7 +1,7 @@
 """A workspace: a fresh, private folder for each attempt, so that two attempts never write in one place.
 
-It is removed when the run succeeded. Otherwise it is kept for whoever looks, until it is old or all of
-them together are large; that is seen to when a later workspace is made.
+It is removed when the run succeeded. Otherwise it is kept for a person to look at, until it is old or all
+workspaces together are too large; making a new workspace cleans up.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 KEPT_FOR = 7 * 86400.0  # seconds
 KEPT_SIZE = 5 << 30  # bytes of all that are kept
 
-_YOUNG = 60.0  # seconds: one that is just being made is not locked yet
+_YOUNG = 60.0  # seconds: a workspace being made is not locked yet
 
 
 class Workspace:
-    """The folder at `path`, in use by this process as long as it has it open."""
+    """The folder at `path`; an open descriptor locks it for this process."""
 
     def __init__(self, path: str, commit: str = "") -> None:
         self.path = path
@@ -45,7 +45,7 @@ class Workspace:
         try:
             durable.private_folder(os.path.dirname(path))
             clean(folder)
-            # (run, attempt) is ours by the ledger's seal: what stands there was left by a ledger that was set back.
+            # The ledger's seal gave us (run, attempt): anything here is from before the ledger was restored.
             treecopy.remove(path)
             treecopy.remove(guard_of(path))
             os.mkdir(path, 0o700)
@@ -67,7 +67,7 @@ class Workspace:
             return None
 
     def remove(self) -> None:
-        """Remove it. What cannot be removed is told to whoever watches: it must not undo the run's success."""
+        """Remove it. A failure is only printed: it must not undo the run's success."""
         try:
             treecopy.remove(self.path)
             treecopy.remove(self.guard)
@@ -77,7 +77,7 @@ class Workspace:
         self.close()
 
     def close(self) -> None:
-        """Leave it where it is, to be looked at, and to be cleaned away some day."""
+        """Leave it for a person to look at; a later clean-up removes it."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -91,7 +91,7 @@ def enclosing(folder: str, path: str) -> str:
 
 
 def clean(folder: str, kept_for: float = KEPT_FOR, *, dry: bool = False) -> list[str]:
-    """Remove those that nobody uses and are old; then the oldest, until the rest is small enough. `dry`: only say."""
+    """Remove old unused workspaces; then the oldest, until the rest is small enough. `dry`: only list them."""
     home = os.path.join(folder, "workspaces")
     gone, rest = [], []
     for entry in os.scandir(home) if os.path.isdir(home) else ():
@@ -123,7 +123,7 @@ def _remove_unused(path: str, dry: bool) -> bool:
 
 
 def _size(path: str) -> int:
-    """Bytes on the disk. A file that has other names too (a clone shares its objects so) takes no room of its own."""
+    """Bytes on the disk. A hard-linked file (clones share objects so) counts nothing."""
     total = 0
     for base, _, names in os.walk(path):
         for name in names:

@@ -1,4 +1,4 @@
-"""Start a command and serve it: its words, its output, its bounds, until its tree is proven empty."""
+"""Start a command and serve it (requests, output, bounds) until its tree is proven empty."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from .ending import Ending
     from .spending import Spending
 
-_IDLE = 0.2  # seconds without a word after which there is time to import what may be needed later
+_IDLE = 0.2  # seconds without a request, after which there is time to import what may be needed later
 
 
 class Attendance:
-    """One attempt's command. `ending` tells how it came out."""
+    """One attempt's command. `ending` says how it ended."""
 
     def __init__(
         self,
@@ -58,16 +58,17 @@ class Attendance:
     ) -> None:
         """`folder`: where its standard output and error are kept. `variables`: for the command, besides ours. `where`:
         the store's URL."""
+        self._writer, self._spending = writer, spending
         self._job, self._lease, self._ending, self._delivery = job, lease, ending, delivery
         self._supervision, self._command = supervision, command
         self._watch = watch.RunWatch(
             now=clock.now(),
             stall=job.stall,
             paths=[os.path.join(delivery.path, path) if delivery else path for path in job.watched],
-            caps=job.budget,
+            caps=lambda: spending.caps,
             used=reported.used,
             spent_before=spending.before,
-            cancelled_by=writer.cancel_requested,
+            cancelled_by=self._wishes,
         )
         self.began = False  # from here on the command may act
         self._kept = output.KeptOutput(folder)
@@ -89,18 +90,20 @@ class Attendance:
         if delivery:
             self._environment = delivery.environment(self._environment)
         else:
-            self._environment.pop("NIGHTLATCH_WORKSPACE", None)  # of a run that this one is started in
-        self._environment.pop(url.ENV, None)  # the store's password is not the agent's business
+            self._environment.pop("NIGHTLATCH_WORKSPACE", None)  # of a run around this one
+        self._environment.pop(url.ENV, None)  # the command must not get the store's password
         if job.pass_store:
             from ....store.via_supervisor import PREFIX
 
             self._environment[url.ENV] = f"{PREFIX}{self._socket.path}"
         self._listener.hidden = hidden = redaction.secrets(self._environment)
         self._door: Door | None = None
-        if job.metered_by == GATEWAY:
+        if spending.metered_by(job) == GATEWAY:
             from .. import metering
 
-            self._door = metering.open_door(job, lease, ledger, writer, spending, self._environment, self._listener)
+            self._door = metering.open_door(
+                job, lease, ledger, writer, spending, self._environment, self._listener, folder
+            )
             self._environment = self._door.masked.environment  # its keys are hidden all the same
         if checkpoints:
             checkpoints.hidden = hidden
@@ -142,7 +145,7 @@ class Attendance:
             self._ending.complained(self._reported, usage.complaint(tail))
 
     def show_rest(self) -> None:
-        """What the screen has not taken yet, however long it takes: the run is over."""
+        """Show the output that the screen has not taken yet, however long that takes: the run has ended."""
         for stream in self._streams.values():
             stream.finish()
 
@@ -188,7 +191,14 @@ class Attendance:
                 self._door.serve()
             self._socket.serve(asking)
 
+    def _wishes(self) -> str | None:
+        """What people want of the run: another budget; or its end, and who wants it."""
+        self._spending.refresh(self._writer.run.id)
+        return self._writer.cancel_requested()
+
     def _judge(self, now: float) -> None:
+        if self._door and self._lease.lost:
+            self._door.cut()  # a stream under a lost lease goes no further
         if self._ending.over or self._ending.decided:
             return
         late = self._listener.overdue(now) or (self._door.overdue(now, self._job.grace) if self._door else None)

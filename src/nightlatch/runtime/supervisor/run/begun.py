@@ -1,7 +1,7 @@
-"""Keys that were begun and have not ended, where each machine has a ledger of its own (git).
+"""Keys that were begun and have not ended, where each machine has its own ledger (git).
 
 The lease's record lists them, so that no machine repeats silently what another began. The ledger of the machine
-that began a key knows the rest; a person's decision stands in the store for all of them, as a done key.
+that began a key knows the rest; a person's decision is in the store for all of them, as a done key.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _DONE = "done"
 
 
 def entry(ledger: Ledger, job: str, key: str) -> Begun:
-    """What an acquire puts on the list."""
+    """The entry that acquiring the lease puts on the list."""
     known = ledger.find(job, key)
     return Begun(key=key, attempt=known.attempt + 1 if known else 1)
 
 
 def elsewhere(lease: Lease, ledger: Ledger, run: RunRow) -> Begun | None:
-    """The newest attempt of this run that another machine has begun and not ended, and nobody has decided."""
+    """The newest attempt of this run that another machine began and did not end, and nobody has decided."""
     listed = [one for one in lease.begun if one.key == run.key]
     here = {attempt.token for attempt in ledger.attempts(run.id)} if listed else set()
     unknown = [one for one in listed if one.token not in here]
@@ -42,8 +42,8 @@ def sentence(one: Begun) -> str:
 
 
 def ended(lease: Lease, ledger: Ledger, key: str) -> set[int]:
-    """Which entries go when `key` has ended: its own, and those of other keys that this ledger saw end, whose holder
-    could not tell the store."""
+    """Which entries to remove when `key` has ended: its own, and those of other keys that ended in this ledger while
+    their holder could not reach the store."""
     ours = {lease.token, *(one.token for one in lease.begun if one.key == key)}
     return ours | {one.token for one in lease.begun if one.key != key and _ended_here(ledger, lease.name, one)}
 
@@ -63,7 +63,7 @@ def decision(store: Store, ledger: Ledger, run: RunRow) -> Done | None:
 
 
 def outcome(decided: Done) -> tuple[str, str]:
-    """The status that the run is in by the decision, and who decided."""
+    """The run's status by the decision, and the name of the person who decided."""
     word, _, by = decided.value.partition(" ")
     return statuses.SUCCEEDED if word == _DONE else statuses.FAILED, by
 
@@ -89,7 +89,7 @@ def _scope(job: str) -> str:
 
 
 def _doubtful_token(ledger: Ledger, run: RunRow) -> int:
-    """Of the attempt that may have acted: the run's last one, or the one that began elsewhere."""
+    """The token of the attempt that may have acted: the run's last one, or one begun on another machine."""
     token = 0
     for one in ledger.entries(run.id):
         if one.kind in (kinds.STARTED, kinds.LOST, kinds.BEGUN_ELSEWHERE):

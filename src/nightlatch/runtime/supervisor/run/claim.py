@@ -71,22 +71,24 @@ class Claimed:
 
     # ── at the end ──
 
-    def settle(self, store: Store, ledger: Ledger, told: Verdict) -> None:
+    def settle(self, store: Store, ledger: Ledger, verdict: Verdict) -> None:
         """What the verdict means for the claim: it ends, or it waits for the next try."""
-        if told.status == statuses.WAITING:
-            self.wait(store, ledger, told.due)
-        elif told.status == statuses.LOST and self.job.when_lost == "again":
+        if verdict.status == statuses.WAITING:
+            self.wait(store, ledger, verdict.due)
+        elif verdict.status == statuses.LOST and self.job.when_lost == "again":
             self.wait(store, ledger, store.clock())  # by the next one that finds it
-        elif told.status not in (statuses.RUNNING, statuses.PENDING):
-            made = told.attempt if not self.gives_up else self._attempts
-            status = statuses.SUCCEEDED if told.status == "skipped" else told.status
+        elif verdict.status not in (statuses.RUNNING, statuses.PENDING):
+            made = verdict.attempt if not self.gives_up else self._attempts
+            status = statuses.SUCCEEDED if verdict.status == "skipped" else verdict.status
             reason = "" if made else slots.NOT_STARTED
-            self.end(store, ledger, status, ran=bool(made) or status == statuses.SUCCEEDED, reason=reason, run=told.run)
+            self.end(
+                store, ledger, status, ran=bool(made) or status == statuses.SUCCEEDED, reason=reason, run=verdict.run
+            )
 
-    def settle_here(self, store: str | None, told: Verdict) -> None:
+    def settle_here(self, store: str | None, verdict: Verdict) -> None:
         """The same between two tries, when nothing is held or open."""
         where = url.resolve(store)
-        self.settle(url.connect(where), open_for(where), told)
+        self.settle(url.connect(where), open_for(where), verdict)
 
     def end(self, store: Store, ledger: Ledger, status: str, *, ran: bool, reason: str = "", run: str = "") -> None:
         now, host = store.clock(), identity.host()

@@ -20,11 +20,11 @@ class Ending:
         self.over = False
         self.decided: tuple[str, str] | None = None  # the status and reason that it is ended with from outside
         self.exit_code = 0  # the command's own; 128 + N if signal N ended it
-        self.why = ""  # the warden's word for who ended it
+        self.why = ""  # what ended it, in the warden's words
         self.left = 0  # how many processes it left behind
 
     def take(self, report: Report) -> None:
-        """The last report of the work. The first word counts."""
+        """Take the work's last report. The first one counts."""
         match report:
             case Ended() if not self.over:
                 self.over, self.exit_code, self.why, self.left = True, report.exit_code, report.why, report.left
@@ -34,21 +34,21 @@ class Ending:
                 self.decide(statuses.LOST, "its warden was killed; all it had started was ended", exits.OURS)
 
     def decide(self, status: str, reason: str, exit_code: int) -> None:
-        """It is over, whatever the command did."""
+        """End it with this status, whatever the command did."""
         self.decided, self.over, self.exit_code, self.why, self.left = (status, reason), True, exit_code, "", 0
 
     def was_interrupted(self, end_signal: int) -> bool:
-        """Did it end because its supervisor was asked to end? A shutdown may reach the command before us."""
+        """Did it end because a signal asked us to end? A shutdown may reach the command before us."""
         return not self.decided and (self.why == warden.SIGNALLED or bool(end_signal and self.exit_code))
 
     def abandoned(self, reported: Reported) -> None:
-        """A process that ended in the middle of an effect did not come to its end, whatever its exit code says."""
+        """A process that ended in the middle of an effect has failed, whatever its exit code."""
         if reported.abandoned and not self.exit_code:
             self.exit_code = 1
             reported.failure = reported.failure or f"its process ended in the middle of the effect {reported.abandoned}"
 
     def complained(self, reported: Reported, why: str) -> None:
-        """What it printed at its end says that it has failed, whatever its exit code says."""
+        """Its last output says that it has failed, whatever its exit code."""
         if why and not self.exit_code:
             self.exit_code, reported.failure = 1, reported.failure or why
 
@@ -79,7 +79,7 @@ class Ending:
             return statuses.SUCCEEDED, ""
         if reported.refused:
             return statuses.OVER_BUDGET, reported.refused
-        # What an effect in doubt, or an item set aside, leaves behind is for a person: no retry is spent on it.
+        # An effect in doubt, or an item set aside, needs a person: no retry is spent on it.
         doubts = ", ".join(sorted(reported.doubts))
         status = statuses.NEEDS_ATTENTION if reported.attention or doubts else statuses.FAILED
         return status, reported.failure or (f"in doubt: {doubts}" if doubts else f"exit code {self.exit_code}")

@@ -24,7 +24,7 @@ def exists(folder: str) -> bool:
 
 
 def tail(folder: str, lines: int) -> list[bytes]:
-    """The last lines, as far as they stand in the last few kilobytes."""
+    """The last lines, as far as the last few kilobytes contain them."""
     found = b""
     for name in ("output", "output.1"):
         if len(found) < _TAIL and found.count(b"\n") <= lines:
@@ -43,7 +43,7 @@ def follow(folder: str, over: Callable[[], bool]) -> Iterator[bytes]:
     A file that has become `output.1` meanwhile is read to its end first.
     """
     path = os.path.join(folder, "output")
-    fd, before = _open(path), _open(f"{path}.1")  # in this order: one that is moved in between is found twice
+    fd, before = _open(path), _open(f"{path}.1")  # in this order: a file moved in between is found twice, not missed
     try:
         if before >= 0:
             if fd < 0 or not os.path.sameopenfile(before, fd):
@@ -71,7 +71,7 @@ def follow(folder: str, over: Callable[[], bool]) -> Iterator[bytes]:
 
 
 def _moved(fd: int, path: str) -> bool:
-    """Is there another file by now? (Looked at before the rest is read: what is moved is not written any more.)"""
+    """Has the file been replaced? (Checked before the rest is read: a moved file is no longer written to.)"""
     try:
         return not os.path.samestat(os.fstat(fd), os.stat(path))
     except FileNotFoundError:

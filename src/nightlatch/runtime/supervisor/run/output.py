@@ -1,4 +1,4 @@
-"""What a command prints: shown live, kept for each run within a size, secrets taken out."""
+"""A command's output: shown live, kept for each run up to a size, secrets redacted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ....system.redaction import Redactor
     from ..batches.bar import Bar
 
-CAP = 16 << 20  # bytes of one file; then it becomes `output.1`, and the one before that goes
+CAP = 16 << 20  # bytes of one file; then it becomes `output.1`, and the previous one is dropped
 
 _CHUNK = 1 << 16
 _ROOM = 4096  # bytes that a pipe which has room takes at once
@@ -57,8 +57,8 @@ class KeptOutput:
 
 
 def _own(screen: int) -> int:
-    """A terminal is opened anew: it may have room and still make a writer wait, unless that has said that it will not;
-    and said of the one we were given, it would hold for everybody who has it."""
+    """Open the terminal again, non-blocking: it may have room and still block a writer. Setting that on the inherited
+    descriptor would change it for every process that has it."""
     try:
         return os.open(os.ttyname(screen), os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -72,7 +72,7 @@ class OutputStream:
         self.source, self.screen, self._kept, self._bar = source, _own(screen), kept, bar
         self._redacted = Redacted(hidden)
         self._unshown = memoryview(b"")
-        self.tail = b""  # the last of it, for whoever reads usage out of a final JSON
+        self.tail = b""  # the end of it, where usage may be found in a final JSON
 
     def pump(self) -> bool:
         """Read what there is; False at the end."""
@@ -91,11 +91,11 @@ class OutputStream:
 
     @property
     def unshown(self) -> bool:
-        """Does some of it wait for the screen?"""
+        """Is there output that the screen has not taken yet?"""
         return bool(self._unshown)
 
     def show(self, *, wait: bool = False) -> None:
-        """As much as the screen takes. Who has stopped it (Ctrl-S, a pager) must not stop the run's bounds with it."""
+        """Show as much as the screen takes. A stopped screen (Ctrl-S, a pager) must not stop the run's bounds."""
         if self._bar:
             self._bar.clear()
         last = bytes(self._unshown[-1:])
@@ -105,7 +105,7 @@ class OutputStream:
         except BlockingIOError:
             pass  # it has room for less than a character
         except OSError:
-            self.screen = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)  # nobody looks any more; the run goes on
+            self.screen = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)  # the screen is gone; the run goes on
             self._unshown = self._unshown[:0]
         if self._bar and last == b"\n" and not self._unshown:
             self._bar.draw()

@@ -36,7 +36,7 @@ from ..afterwards import retention
 from ..backoff import patiently, pause_seconds
 from ..command import CommandWork
 from ..supervision import Supervision
-from . import begun, unwritten
+from . import begun, unwritten, went_in
 from .attend import Attendance
 from .ending import Ending
 from .preflight import Preflight
@@ -84,7 +84,7 @@ def run(
         if pipeline.attendance:
             pipeline.attendance.show_rest()
         retention.daily(pipeline.store, pipeline.ledger, pipeline.host)
-        if pipeline.signals:  # else the process ends, which takes less time than to close them
+        if pipeline.signals:  # otherwise the process ends, which is faster than closing them
             pipeline.store.close()
             pipeline.ledger.close()
         return verdict, pipeline.signals
@@ -102,16 +102,16 @@ class Pipeline(Preflight):
         super().__init__(job, store, after)
         self.checkpoints, self.claim, self.ending = checkpoints, claim, Ending()
         self.delivery: Delivery | None = None
-        self.unsealed = ""  # the key that there is no lease for, since a gate could not be sealed
+        self.unsealed = ""  # the key whose lease could not be had, because a gate could not be sealed
         self.attendance: Attendance | None = None
         self.signals: Signals | None = None  # while the run waits for its next try
-        self.number = 1  # of this try; they are counted across supervisors
+        self.number = 1  # of this try, counted across supervisors
         self.variables = dict(job.env)  # for the command, with those of its env_file
         self.unusable: BadConfig | None = None  # why that file cannot be used
         self.recovered = ""  # how an earlier attempt's work came to be published
 
     def go(self) -> Verdict:
-        deaf = self.checkpoints is not None  # a batch's driver, which hears signals when it is ready
+        deaf = self.checkpoints is not None  # a batch's driver, which unblocks signals when it is ready
         meter = usage.from_output if self.job.meter == "output" else None
         self.command = CommandWork(self.job.command, captured=(1, 2), deaf=deaf, meter=meter)
         self.supervision = Supervision(self.command, url.folder_of(self.where) if self.large else self.store.folder)
@@ -119,7 +119,7 @@ class Pipeline(Preflight):
             with self.supervision:
                 return self._claimed() if self.claim else self._unclaimed()
         finally:
-            self.supervision.close()  # before the next attempt there is nobody to pass signals on to
+            self.supervision.close()  # until the next attempt there is no command to pass signals on to
 
     def _unclaimed(self) -> Verdict:
         key = self.look()
@@ -184,7 +184,7 @@ class Pipeline(Preflight):
         return self.store.lists_begun and self.checkpoints is None
 
     def give_up(self, why: Error) -> Verdict:
-        """No lease, nothing begun: a person has to see to the gate."""
+        """No lease, nothing begun: a person has to repair the gate."""
         from ..leases.unsealed import record
 
         waits = record(self.ledger, self._open(self.unsealed), why, self.host)
@@ -204,7 +204,7 @@ class Pipeline(Preflight):
         )
 
     def _command(self) -> str:
-        """As it is recorded, for reading."""
+        """The command as it is recorded, redacted."""
         try:
             self.variables = env_file.variables(self.job)
         except BadConfig as error:  # the attempt will end with it
@@ -228,9 +228,10 @@ class Pipeline(Preflight):
                 lost="again" if settled or decided else self.job.when_lost,
                 command=self._command(),
                 definition=definition(self.job),
+                facts=went_in.facts(self.job, self.store.folder),
             )
         except RunEnded as ended:
-            # Left behind by a holder that may have acted, or decided by a person while we waited for the lease.
+            # Its last holder may have acted, or a person decided it while we waited for the lease.
             return self._tell(ended.run, statuses.exit_code(ended.run.status))
         if self.claim and self.claim.gives_up and not settled:
             lost = writer.finish(statuses.NEEDS_ATTENTION, reason=f"{STARTS} starts of this slot came to nothing")
@@ -246,10 +247,13 @@ class Pipeline(Preflight):
             if self.job.when_lost == "doubt":
                 doubtful = writer.finish(statuses.IN_DOUBT, reason=begun.sentence(elsewhere))
                 return self._tell(doubtful, statuses.exit_code(doubtful.status))
-        lease.ended.clear()  # from here on it may act: only its end takes it off the list
+        lease.ended.clear()  # from here on the work may act: only its end takes it off the list
         self.writer, self.lease, self.opened = writer, lease, writer.run
+        writer.tag = went_in.tag(self.job)
         unwritten.recover(self._folder(), self.ledger, writer)
-        self.spending.begin(writer.run)  # counted again: another may have made an attempt while we waited for the lease
+        self.spending.begin(
+            writer.run
+        )  # counted again: another supervisor may have made an attempt while we waited for the lease
         started = clock.now()
         if self._prepare():
             self._guarded(lambda: self._work(started))
@@ -257,7 +261,7 @@ class Pipeline(Preflight):
         return self._settle(key, clock.now() - started)
 
     def _held_back(self, run: RunRow) -> Verdict | None:
-        """How it ended if no try is to be made of it; raises `Busy` if none may be made now."""
+        """The verdict if no further try is made; raises `Busy` if none may be made now."""
         if not self.after and run.status != statuses.WAITING:
             return None
         from . import waiting
@@ -276,7 +280,7 @@ class Pipeline(Preflight):
     # ── prepare ──
 
     def _prepare(self) -> bool:
-        """Record what goes in, make the workspace. False: there is nothing to start, and `ending` says why."""
+        """Record the inputs, make the workspace. False: there is nothing to start, and `ending` says why."""
 
         def steps() -> None:
             if self.unusable:
@@ -324,12 +328,12 @@ class Pipeline(Preflight):
     # ── publish ──
 
     def _publish(self) -> None:
-        """Let the result land, if there is one; nothing of the command is left that could still change it."""
+        """Publish the result, if there is one; nothing of the command is left that could still change it."""
         if self.delivery and self._judged()[0] == statuses.SUCCEEDED:
             self._guarded(self.delivery.publish)
 
     def _guarded(self, steps: Callable[[], None]) -> None:
-        """What goes wrong ends the run, with the reason. A refusal does not: the run is another's by now."""
+        """An error ends the run, with the reason. A refusal does not: another holder has the run by now."""
         try:
             steps()
         except StaleToken as refused:
@@ -341,14 +345,14 @@ class Pipeline(Preflight):
             status = statuses.NEEDS_ATTENTION if isinstance(error, Conflict) else self._broken_off()
             self.ending.decide(status, str(error), error.exit_code)
         except Exception as error:
-            # A full disk, a folder that somebody removed, a fault of ours: a run that nobody ends would ask a person.
+            # A full disk, a removed folder, a bug of ours: a run that nobody ends would need a person.
             if os.environ.get("NIGHTLATCH_DEBUG"):
                 raise
             reason = f"Nightlatch could not go on: {type(error).__name__}: {error}"
             self.ending.decide(self._broken_off(), reason, exits.OURS)
 
     def _broken_off(self) -> str:
-        """A fault of ours ends the attempt: what is at work may have acted."""
+        """Our own error ends the attempt: a command that was running may have acted."""
         at_work = self.attendance is not None and self.attendance.began and not self.ending.over
         self.command.end()
         return statuses.LOST if at_work else statuses.FAILED
@@ -356,7 +360,7 @@ class Pipeline(Preflight):
     # ── settle ──
 
     def _settle(self, key: str, elapsed: float) -> Verdict:
-        """Mark the key done, and record how it ended: never over the verdict of a holder that has overtaken us."""
+        """Mark the key done, and record how it ended: never over the verdict of a newer holder."""
         status, reason = self._judged()
         own, left = 0 if status == statuses.SUCCEEDED else self.ending.exit_code, self.ending.left
         if status == statuses.SUCCEEDED and not (self.delivery and self.delivery.settled):
@@ -366,7 +370,7 @@ class Pipeline(Preflight):
         if self.delivery and status != statuses.SUCCEEDED:
             reason = self.delivery.kept(reason)
         shown = self._exit_code(status, own)
-        # An attempt that was lost may have acted, whoever saw it.
+        # A lost attempt may have acted.
         doubt = status == statuses.LOST and self.job.when_lost == "doubt"
         pause = None if doubt else self._pause(status, shown)
         tries = None if pause is None else self.number
@@ -402,7 +406,7 @@ class Pipeline(Preflight):
             and not self.lease.lost
             and self.ending.was_interrupted(self._end_signal)
         ):
-            return own or 128 + self._end_signal  # it was interrupted, however well it took that
+            return own or 128 + self._end_signal  # it was interrupted, even if it exited with 0
         return own if status == statuses.LOST and self.ending.decided else statuses.exit_code(status)
 
     @property
@@ -410,13 +414,15 @@ class Pipeline(Preflight):
         return self.supervision.end_signal
 
     def _pause(self, status: str, exit_code: int) -> float | None:
-        """Seconds until the next try; None: there is none."""
+        """Seconds until the next try; None: no other try."""
         if self.number > self.job.retries or not retry.worth_another(status, exit_code):
+            return None
+        if self.is_spent(self.writer.run):
             return None
         return pause_seconds(self.number, base=self.job.backoff, at_least=self.reported.retry_after)
 
     def _end_begun(self, lease: Lease, run: RunRow) -> None:
-        """The run has ended, and every machine may know; one that needs a person stays on the list for all of them."""
+        """Take an ended run off the list of begun keys; one that needs a person stays on it, for all machines."""
         if self._lists_begun and not statuses.needs_person(run.status):
             lease.ended = begun.ended(lease, self.ledger, run.key)
 
@@ -431,11 +437,15 @@ class Pipeline(Preflight):
         status, reason = self.ending.judged(
             self.lease.lost, self.job.timeout, self.reported, end_signal=self._end_signal, done=done
         )
-        if status == statuses.LOST and self.ending.was_interrupted(self._end_signal) and (who := self._cancelled_by()):
-            return statuses.CANCELLED, f"cancelled by {who}"
+        if (
+            status == statuses.LOST
+            and self.ending.was_interrupted(self._end_signal)
+            and (canceller := self._cancelled_by())
+        ):
+            return statuses.CANCELLED, f"cancelled by {canceller}"
         if status != statuses.SUCCEEDED:
             return status, reason
-        # Usage that is only known at the end cannot undo what is done: failing it would do and pay it again.
+        # Usage that is known only at the end cannot undo the work: a failed run would be done, and paid for, again.
         cap = self.spending.over()
         over = f"passed its budget {cap}" if cap else self.reported.unmetered
         return status, self.recovered or over

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+
 from ....core import advice, duration, retry, statuses
-from ....core.job import BY_HAND
+from ....core.job import BY_HAND, GATEWAY
 from ....core.value import replace
 from ....errors import Busy, InDoubt
 from ....ledger import open_for
@@ -29,7 +31,7 @@ class Preflight:
         """`after`: the run as it was left by the try before this one, if that was ours too."""
         self.job, self.where, self.after = job, url.resolve(store), after
         self.host, self.reported = identity.host(), Reported()
-        # The warden does without a large driver: it is forked before that is loaded.
+        # A large database driver is loaded after the warden is forked, which does not need it.
         scheme = url.scheme_of(self.where)
         self.large = scheme is not None and scheme.large
         if not self.large:
@@ -38,10 +40,10 @@ class Preflight:
     def _name_store(self) -> None:
         self.store = url.connect(self.where)
         self.ledger: Ledger = open_for(self.where)
-        self.spending = Spending(self.job.name, self.job.budget, self.ledger, self.reported)
+        self.spending = Spending(self.job, self.ledger, self.reported)
 
     def look_only(self) -> str | Verdict:
-        """As `look`, for who will not claim it next: the lease would tell that another works on it, or has left it."""
+        """As `look`, without claiming afterwards: so also raise if another works on it, or left it in doubt."""
         key = self.look()
         known = self.ledger.find(self.job.name, key) if isinstance(key, str) else None
         if known and known.status == statuses.RUNNING:
@@ -92,23 +94,31 @@ class Preflight:
             return over
         self.spending.count_earlier(known)
         self.spending.afford()
+        if self.spending.metered_by(self.job) == GATEWAY:
+            from ..metering import environment
+
+            variables = {**os.environ, **dict(self.job.env)}
+            environment.check((*self.job.budget, *self.spending.everything), variables, self.job.command)
         return key
 
     def _given_up(self, known: RunRow) -> Verdict | None:
         """How the run of a slot ended, if it has had its attempts: a cron line that fires every quarter of an hour
         would try for ever. The next slot is the next try."""
-        most = max(retry.STARTS, self.job.retries + 1)
-        if not self.job.due or self.job.again or self.after or known.status not in statuses.AGAIN:
+        if self.job.again or self.after or known.status not in statuses.AGAIN or not self.is_spent(known):
             return None
-        if (made := self.ledger.attempts_since_retry(known)) < most:
-            return None
+        made = self.ledger.attempts_since_retry(known)
         reason = f"{made} attempts were made at this slot; allow another: {advice.command('retry', known.id)}"
         code = statuses.exit_code(known.status, known.exit_code)
         return replace(verdict.of(known, exit_code=code, host=self.host, at=clock.wall()), reason=reason)
 
+    def is_spent(self, run: RunRow) -> bool:
+        """Has a slot had all the attempts that are made at it unless a person asks for more?"""
+        most = max(retry.STARTS, self.job.retries + 1)
+        return bool(self.job.due) and self.ledger.attempts_since_retry(run) >= most
+
     def check_due(self, run: RunRow) -> None:
-        """Raise `Busy` while the next try of a waiting run is not due. For one whose tries are ours we have waited, by
-        a clock that nobody sets."""
+        """Raise `Busy` while the next try of a waiting run is not due. Between our own tries we have already
+        waited, by a clock that nobody sets."""
         if self.after or retry.is_due(run.due, now := self.ledger.clock()):
             return
         left = duration.show(int((run.due or now) - now) + 1)

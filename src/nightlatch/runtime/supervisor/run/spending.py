@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import os
+
+from ....config import place
 from ....core import budget
+from ....core.job import metering_of
+from ....core.units import UNITS
 from ....errors import OverBudget, StoreUnreachable
 from ...shared import usage
+
+EVERYTHING = ""  # in place of a job: all jobs of the ledger
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ....core.budget import Cap
+    from ....core.job import Job
     from ....ledger.ledger import Ledger
     from ....ledger.records import RunRow
     from ..socket.reported import Reported
 
 
 class Spending:
-    def __init__(self, job: str, caps: tuple[Cap, ...], ledger: Ledger, reported: Reported) -> None:
-        """`told`: what this attempt has used so far; it grows elsewhere."""
-        self._job, self._caps, self._ledger, self._reported = job, caps, ledger, reported
+    def __init__(self, job: Job, ledger: Ledger, reported: Reported) -> None:
+        """`reported`: what this attempt has used so far; it grows elsewhere."""
+        self._job, self._declared, self._ledger, self._reported = job.name, job.budget, ledger, reported
+        self.caps = job.budget  # a person may change them while the run goes on
+        self.everything = _of_all_jobs(job.file)
         self._known: dict[tuple[str, str], float] = {}  # as the ledger said when it last answered
         self._earlier: dict[str, float] = {}  # by earlier attempts of the run
         self._run: RunRow | None = None  # once this attempt has begun
@@ -27,19 +37,35 @@ class Spending:
         self._run = run
         self.count_earlier(run)
 
+    def metered_by(self, job: Job) -> str:
+        """Where its usage figures come from."""
+        return job.meter or metering_of((*self.caps, *self.everything))
+
+    def refresh(self, run: str) -> None:
+        """Take over what a person has set for the run meanwhile."""
+        if self._declared and (found := self._ledger.budget_of(run)):
+            self.caps = budget.changed(self._declared, budget.parse(found))
+
     def count_earlier(self, run: RunRow | None) -> None:
         """What earlier attempts have used of a cap for a run: a retried run does not spend it once more."""
-        if run and run.attempt and any(cap.period == "run" for cap in self._caps):
+        if run and run.attempt and any(cap.period == "run" for cap in self.caps):
+            self.refresh(run.id)
             self._earlier = usage.since_success(self._ledger.entries(run.id))
 
     def afford(self) -> None:
         """Raise `OverBudget` if there is nothing left to begin with."""
-        cap = budget.exceeded(self._caps, {}, self.before, starting=True)
+        cap = budget.exceeded(self.caps, {}, self.before, starting=True)
         if cap:
             until = "" if cap.period == "run" else f"when the {cap.period} is over, or "
             raise OverBudget(
                 f"{self._job} is not started: its budget {cap} is spent. It may again {until}with a higher --budget"
             )
+        for cap in self.everything:
+            if self._ledger.holds.taken(EVERYTHING, cap.period, cap.unit) >= cap.amount * UNITS[cap.unit].scale:
+                raise OverBudget(
+                    f"{self._job} is not started: what all jobs may use together, {cap}, is spent. It may again when "
+                    f"the {cap.period} is over, or with a higher NIGHTLATCH_BUDGET"
+                )
 
     def before(self, unit: str, period: str) -> float:
         """Before this attempt: what the run has used, or its job in the current day or month of the ledger."""
@@ -62,4 +88,11 @@ class Spending:
         return before + own + self._reported.unwritten.get(unit, 0.0) - self._reported.used.get(unit, 0.0)
 
     def over(self) -> Cap | None:
-        return budget.exceeded(self._caps, self._reported.used, self.before)
+        return budget.exceeded(self.caps, self._reported.used, self.before)
+
+
+def _of_all_jobs(file: str) -> tuple[Cap, ...]:
+    """Caps for all jobs together: from the environment, else from the file."""
+    text = os.environ.get("NIGHTLATCH_BUDGET", "")
+    found: tuple[Cap, ...] = budget.everything(text) if text else place.settings(file, "budget").get("budget", ())
+    return found

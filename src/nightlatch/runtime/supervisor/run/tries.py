@@ -29,9 +29,9 @@ def run(
     claim: str = "",
 ) -> Verdict:
     """Run a job, and try again as it says; or say why not: skipped when its key is done, Busy while another works on it
-    or its next try is not due, InDoubt when a person has to decide. For a process of its own, as `supervise` is.
+    or its next try is not due, InDoubt when a person has to decide. Needs its own process, as `supervise` does.
 
-    `report` hears of every try that is followed by another. `claim`: the one that it is started for.
+    `report` gets the verdict of every try that is followed by another. `claim`: the one that it is started for.
     """
     after: RunRow | None = None
     claimed: Claimed | None = None

@@ -25,13 +25,15 @@ _NAME = "unwritten"
 
 
 class Unwritten:
-    """For one thread that keeps, and its own that writes."""
+    """One thread keeps usage here, another writes it to the store."""
 
     def __init__(self, writer: Writer, folder: str, amounts: dict[str, float]) -> None:
         """`amounts`: the sum of what waits here; it is changed in place."""
         self._writer, self._path, self._amounts = writer, os.path.join(folder, _NAME), amounts
         self._mutex, self._turn = allocate_lock(), allocate_lock()  # for the fields below; for the one that writes
-        self._waiting: list[tuple[str, dict[str, float], Verb]] = []  # a line of the file, and what it stands for
+        self._waiting: list[
+            tuple[str, dict[str, float], Verb]
+        ] = []  # a line of the file, its amounts, and the verb to write
         self._working = False
 
     def __bool__(self) -> bool:
@@ -93,7 +95,7 @@ class Unwritten:
             except StoreUnreachable:
                 continue
             except (Error, Stop, OSError):
-                given_up = True  # another has the run by now: the file stays, and is for it
+                given_up = True  # another holder has the run: the file stays for it
             with self._mutex:
                 if given_up or not self._waiting:
                     self._working = False
@@ -101,8 +103,8 @@ class Unwritten:
 
 
 def recover(folder: str, ledger: Ledger, writer: Writer) -> None:
-    """Write what earlier attempts of the run have kept, unless it landed after all. A damaged file keeps no run from
-    being done: what is whole in it counts, and a person is told."""
+    """Write what earlier attempts of the run have kept, unless it landed after all. A damaged file does not stop the
+    run: its intact lines count, and the rest is reported."""
     path = os.path.join(folder, _NAME)
     try:
         lines = _lines(path)
@@ -134,7 +136,7 @@ def _lines(path: str) -> list[str]:
 
 
 def _verb(writer: Writer, line: str) -> tuple[Verb, set[str]]:
-    """What a line stands for, and by what one knows that it has landed."""
+    """The verb of a line, and the ids and hashes that show whether it has landed."""
     import json
 
     found = json.loads(line)

@@ -1,4 +1,4 @@
-"""Between two tries of a run: nothing is held, and whatever a person says meanwhile counts."""
+"""Between two tries of a run: nothing is held, and a person may cancel or retry it."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ class Signals:
     """Signals that ask us to end from the moment that the run waits; `asked` has them in their order."""
 
     def __init__(self, supervision: Supervision) -> None:
-        # One that came before, too late for the command, counts too.
+        # One that came earlier, too late for the command, counts too.
         self.received = [supervision.end_signal] if supervision.end_signal else []
         self._before = supervision.collect_signals(self.received)
 
     def back(self) -> int:
-        """They mean this process again. Returns the first that came meanwhile; 0: none."""
+        """Restore the handlers. Returns the first signal that came meanwhile; 0: none."""
         for signum, handler in self._before.items():
             signal.signal(signum, handler)
         return self.received[0] if self.received else 0
 
 
 def wait(verdict: Verdict, store: str | None, signals: Signals) -> RunRow | Verdict:
-    """Until the next try may be made: the run as it stands then. The verdict if somebody ended it, another made the
-    try, or a signal asked us to end."""
+    """Wait until the next try may be made; returns the run then. Or its verdict, if somebody ended it, another
+    supervisor made the try, or a signal asked us to end."""
     where = url.resolve(store)
     ledger = open_for(where)
     try:
@@ -87,7 +87,7 @@ def _wait(run_id: str, ledger: Ledger, signals: Signals) -> tuple[RunRow, RunRow
         try:
             run = _existing(ledger, run_id)
         except StoreUnreachable:
-            continue  # away for a moment; the next try needs it, not we
+            continue  # only the next try needs it
     return before, run
 
 

@@ -1,4 +1,4 @@
-"""Bounds from outside: what may end a run besides its own end. The child is never asked."""
+"""Bounds imposed from outside, without the child: what may end a run before its own end."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _AWAY = 10.0  # seconds until the next look at a ledger that does not answer: a 
 
 
 class RunWatch:
-    """Judges a run whenever it is asked, by the suspend-proof clock.
+    """Judges a run, by the suspend-proof clock, whenever `judge` is called.
 
-    *Progress* must advance: a report, a finished step, or a change of a watched file or folder. That
-    the process lives, or prints, is no progress: an agent that hangs does both all night.
+    *Progress* must advance: a report, a finished step, or a change of a watched file or folder. Output
+    and a living process are not progress: an agent that hangs does both all night.
     """
 
     def __init__(
@@ -32,12 +32,12 @@ class RunWatch:
         now: float,
         stall: float | None,
         paths: list[str],
-        caps: tuple[Cap, ...],
+        caps: Callable[[], tuple[Cap, ...]],
         used: dict[str, float],
         spent_before: Callable[[str, str], float],
         cancelled_by: Callable[[], str | None],
     ) -> None:
-        """`used`: by this attempt, so far; whoever counts that says `spent`."""
+        """`used`: by this attempt so far; call `spent` when it changes."""
         self._stall, self._paths, self._caps, self._used = stall, paths, caps, used
         self._spent_before, self._cancelled_by = spent_before, cancelled_by
         self._moved_at = now
@@ -54,7 +54,7 @@ class RunWatch:
 
     def judge(self, now: float) -> tuple[str, str] | None:
         """(status, reason) if the run has to end now."""
-        mine = tuple(cap for cap in self._caps if cap.period == "run") if self._weigh else ()
+        mine = tuple(cap for cap in self._caps() if cap.period == "run") if self._weigh else ()
         cap = budget.exceeded(mine, self._used, self._spent_before)  # the run's own, which needs no ledger
         if cap:
             return OVER_BUDGET, f"the budget {cap} is spent"
@@ -74,12 +74,12 @@ class RunWatch:
         return None
 
     def _by_ledger(self, now: float) -> tuple[str, str] | None:
-        cap = budget.exceeded(self._caps, self._used, self._spent_before) if self._weigh else None
+        cap = budget.exceeded(self._caps(), self._used, self._spent_before) if self._weigh else None
         self._weigh = False
         if cap:
             return OVER_BUDGET, f"the budget {cap} is spent"
-        who = self._cancelled_by() if now >= self._look_at else None
-        return (CANCELLED, f"cancelled by {who}") if who else None
+        canceller = self._cancelled_by() if now >= self._look_at else None
+        return (CANCELLED, f"cancelled by {canceller}") if canceller else None
 
     def next_at(self, now: float) -> float:
         """When to judge again, at the latest."""

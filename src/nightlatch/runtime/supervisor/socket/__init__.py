@@ -1,1 +1,1 @@
-"""The run's private socket: what the child asks for, and the answers."""
+"""The run's private socket: the child's requests and their replies."""

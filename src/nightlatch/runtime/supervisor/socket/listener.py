@@ -1,10 +1,11 @@
-"""What a command says to its supervisor through the socket, and what is made of it. A verb is a method (verbs.py)."""
+"""Handles a command's requests at the socket. Each verb is a method (verbs.py)."""
 
 from __future__ import annotations
 
 import sys
 
 from ....core import budget
+from ....core.units import METERED
 from ....errors import Error, Stop, StoreUnreachable
 from ....ledger import kinds
 from ....system import clock
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Listener:
-    """Answers requests; what it records goes through the run's one writer."""
+    """Replies to requests; records go through the run's one writer."""
 
     def __init__(
         self,
@@ -55,12 +56,13 @@ class Listener:
         self._batch = batch
         self.warm = False
         self.unwritten = Unwritten(writer, folder, reported.unwritten)
+        self.is_metered: Callable[[], bool] = bool  # has the gateway counted a call?
         self.passed = ""  # the store's URL, if the command may have it with its password
         self._folder = folder
         self._effects: EffectRequests | None = None
         self._published: PublishRequests | None = None
         self._nested_runs: NestedRuns | None = None
-        self._child_writes = False  # the command writes steps, and runs inside this one, itself
+        self._child_writes = False  # the command writes steps and nested runs itself
 
     def answers(self, requests: list[dict[str, Any]]) -> list[dict[str, Any] | DeferredReply]:
         """An answer for each. What is recorded together is answered first; the others one by one."""
@@ -100,11 +102,11 @@ class Listener:
             from ..effects import effect_requests  # noqa: F401
             from ..leases import handle  # noqa: F401
             from ..publishing import publish_requests  # noqa: F401
-        except Exception as error:  # noqa: BLE001 - whatever stands there now; what was imported before goes on
+        except Exception as error:  # noqa: BLE001 - whatever is there now; what is imported already still works
             print(f"nightlatch: the package was replaced as the run began ({error!r})", file=sys.stderr)
 
     def tick(self, now: float) -> float:
-        """Write what has waited for company; returns when to look again."""
+        """Write what waited to be written together; returns when to call this again."""
         return self._nested_runs.tick(now) if self._nested_runs else float("inf")
 
     def overdue(self, now: float) -> tuple[str, str, float] | None:
@@ -112,7 +114,7 @@ class Listener:
         return self._effects.overdue(now) if self._effects else None
 
     def over(self) -> None:
-        """Nothing of the command is left: what it has not told the end of is in doubt."""
+        """Nothing of the command is left: effects whose end it did not report are in doubt."""
         if self._effects:
             self._effects.abandon()
         if self._published:
@@ -158,7 +160,7 @@ class Listener:
         return [{"ok": True}] * len(requests)
 
     def _record_nested(self, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Steps and ends of runs inside this one."""
+        """Steps and ends of nested runs."""
         try:
             return self._nested.record(requests)
         except (Stop, Exception) as error:  # noqa: BLE001 - as above
@@ -173,9 +175,17 @@ class Listener:
         return {"waiting": self._batch.waiting()} if self._batch else {}
 
     def do_spend(self, request: dict[str, Any]) -> dict[str, Any]:
-        reported, item = self._reported_by(request), str(request.pop("item", ""))
+        reported = self._reported_by(request)
+        about = {word: str(request.pop(word, "") or "")[:_LONGEST_NAME] for word in ("item", "model", "tag")}
+        extra = bool(request.pop("extra", False))
         amounts = budget.amounts(f"{unit}={amount}" for unit, amount in request.items())
-        kept = self.spend(amounts, source="report", item=item)
+        counted = amounts if extra or not self.is_metered() else {u: n for u, n in amounts.items() if u not in METERED}
+        if counted != amounts:  # the gateway has counted that already, from the calls themselves
+            self._writer.event(kinds.NOTED, **{unit: n for unit, n in amounts.items() if unit in METERED})
+            if not counted:
+                return {"used": reported.used}
+            amounts = counted
+        kept = self.spend(amounts, source="report", **{word: self._redacted(text) for word, text in about.items()})
         if reported is not self.reported:
             reported.add(amounts)
         return {"used": reported.used} | ({"kept": kept} if kept else {})
@@ -254,7 +264,7 @@ class Listener:
         return self._publish("push", request)
 
     def do_refused(self, request: dict[str, Any]) -> DeferredReply:
-        """A gate has refused what the command wrote under a lease of its own."""
+        """A gate refused a write that the command made under another lease."""
 
         def note() -> dict[str, Any]:
             run, token, stands = self._writer.run, request.get("token"), request.get("stands")
@@ -285,7 +295,7 @@ class Listener:
         return self._published.later(verb, request)
 
     def _reported_by(self, request: dict[str, Any]) -> Reported:
-        """What the attempt, or the item of a batch that the request is about, has said so far."""
+        """What the attempt, or the batch item that the request is about, has reported so far."""
         item = str(request.get("item") or "")
         return self._batch.reported_by(item) if item and self._batch else self.reported
 
@@ -321,9 +331,12 @@ class Listener:
         return self.hidden.text(text)
 
 
+_LONGEST_NAME = 200  # characters of a model or a tag
+
+
 def _count(given: object) -> int:
-    """How far something is, as every database can count."""
+    """A count that every database can store."""
     found: int = int(given or 0)  # type: ignore[call-overload]
     if not 0 <= found < 1 << 63:
-        raise ValueError(f"{found} is no count")
+        raise ValueError(f"{found} is not a count")
     return found

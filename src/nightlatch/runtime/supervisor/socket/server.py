@@ -1,4 +1,4 @@
-"""The run's private socket: how a child, in any language, speaks to its supervisor.
+"""The run's private socket, through which a child in any language reaches its supervisor.
 
 One JSON object a line in, one a line out. The child needs no access to the store, and the run has one
 writer. The supervisor serves it from its own loop: all that has come in is read before any of it is
@@ -42,11 +42,11 @@ class _Client:
         self.unread = b""  # the beginning of a line
         self.unsent = b""  # answers that it has not taken yet
         self.pending = 0  # answers that are being made
-        self.ended = False  # it says no more; it may still wait for answers
+        self.ended = False  # it sends no more; it may still wait for replies
 
     @property
     def speaks(self) -> bool:
-        """May it be read from? What it was told, it has to take first."""
+        """May it be read from? It has to take its replies first."""
         return not self.unsent and not self.ended and self.pending < _MOST_PENDING
 
 
@@ -78,8 +78,8 @@ class Socket:
         return [fd for fd, one in self._clients.items() if one.unsent]
 
     def serve(self, fds: Iterable[int]) -> None:
-        """Take new connections; read what stands in the others, then answer it."""
-        # Whom they belong to is settled first: a number whose client is closed on the way is given to the next one.
+        """Accept connections; read all requests, then reply to them."""
+        # Look up the clients first: a descriptor that is closed on the way may be reused for the next one.
         ready = [(fd, self._clients.get(fd)) for fd in fds]
         received: list[tuple[_Client, object, Request]] = []
         for fd, client in ready:
@@ -111,7 +111,7 @@ class Socket:
             try:
                 remove(path)
             except OSError:
-                pass  # the command may remove, or put there, what it likes: it is its own
+                pass  # the command may have removed it, or put files there
 
     def _accept(self) -> None:
         if len(self._clients) >= self._most and not self._make_room():
@@ -152,8 +152,8 @@ class Socket:
         except BlockingIOError:
             return
         except OSError:
-            data = b""  # it is gone in the middle of a word
-        self._clients[client.fd] = self._clients.pop(client.fd)  # the last that has spoken
+            data = b""  # it is gone in the middle of a line
+        self._clients[client.fd] = self._clients.pop(client.fd)  # now the most recent one
         *lines, client.unread = (client.unread + data).split(b"\n")
         for line in lines:
             number = None

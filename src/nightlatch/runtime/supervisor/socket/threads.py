@@ -1,4 +1,4 @@
-"""Threads for answers that take a while, only so many at a time: the others wait for their turn."""
+"""Threads for replies that take a while; a limited number at a time, the rest wait."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST = 128
 
 
 class Threads:
-    """Each answer is for a client. `fd` can be read when some are made."""
+    """Each reply is for a client. `fd` is readable when some are ready."""
 
     def __init__(self) -> None:
         self.fd, self._wake = os.pipe()  # now: later there may be no descriptor left
@@ -50,7 +50,7 @@ class Threads:
         return done
 
     def close(self) -> None:
-        """Answers that are still being made are for nobody."""
+        """Replies that are still being made are dropped."""
         with self._mutex:
             self._closed = True
             self._todo.clear()

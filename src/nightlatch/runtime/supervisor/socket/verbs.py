@@ -1,4 +1,4 @@
-"""Each verb of the socket is a method of the one that answers: `do_effect_probed` answers `{"do": "effect-probed"}`."""
+"""Each verb of the socket is a method of its handler: `do_effect_probed` answers `{"do": "effect-probed"}`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def find(handler: object, verb: object, prefix: str = ONE) -> Any:
 
 
 def names(*handlers: object) -> list[str]:
-    """All that they know, as their classes have them."""
+    """All verbs of these handlers, in the order of their classes."""
     methods = (method for handler in handlers for method in vars(type(handler)))
     found = (method.partition("_")[2].replace("_", "-") for method in methods if method.startswith((ONE, MANY)))
     return list(dict.fromkeys(found))

@@ -12,7 +12,7 @@ from ..core.value import value
 
 @value(frozen=True, kw_only=True)
 class Failure:
-    topic: str  # the class that the test stands in
+    topic: str  # the class that the test is in
     test: str
     error: BaseException
     seconds: float
@@ -23,9 +23,9 @@ class Failure:
 
 
 def run(suite: type) -> Iterator[Failure]:
-    """Every test of the suite, each on an instance of its own; yields the failures as they come.
+    """Run every test of the suite, each on a new instance; yields the failures as they happen.
 
-    A test that does not apply (it raises `unittest.SkipTest`) is no failure.
+    A test that does not apply (it raises `unittest.SkipTest`) is not a failure.
     """
     for test in [word for word in dir(suite) if word.startswith("test_")]:
         case = suite()
@@ -40,7 +40,7 @@ def run(suite: type) -> Iterator[Failure]:
             pass
         except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException as error:  # noqa: BLE001  LeaseLost and its like are no Exceptions
+        except BaseException as error:  # noqa: BLE001  LeaseLost is not an Exception
             yield Failure(topic=_topic(suite, test), test=test, error=error, seconds=time.monotonic() - started)
 
 

@@ -1,4 +1,4 @@
-"""Starting a supervised run from Python: a supervisor process, and the verdict it leaves."""
+"""Starting a supervised run from Python: start a supervisor process, and read its verdict."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 
 def run(name: str, command: str | Sequence[str], *, store: str | None = None, **options: Unpack[RunOptions]) -> Verdict:
-    """Run a command once for its key, within bounds, recorded; as `nightlatch run NAME -- COMMAND` does.
+    """Run a command once for its key, bounded and recorded, as `nightlatch run NAME -- COMMAND` does.
 
         verdict = nightlatch.run("articles", ["./articles.sh", "--fast"], key="2026-11-16", timeout="30m")
 
-    A list is the command's words, a text a line for the shell. The options are those of `nightlatch run`, under the
+    A list is the command's words, a string a line for the shell. The options are those of `nightlatch run`, under the
     same names: `keep_awake=True` is `--keep-awake`. `slot` is a schedule, whose newest due time becomes the key.
     `budget` is "usd=2,usd/day=10" or {"usd": 2, "usd/day": 10}; calls to models are metered on their way, unless
     meter="report" (the command calls `nightlatch spend`) or meter="output". `env` is {"NAME": "value"}. Returns how it
-    ended, whatever that is; raises `Busy` while another holds the job, `InDoubt` if a person has to decide first, and
+    ended, good or bad; raises `Busy` while another run holds the job, `InDoubt` if a person has to decide first, and
     other errors if it could not be started.
 
     A supervisor process does the work: it goes on if this one is killed.
@@ -46,7 +46,7 @@ def run(name: str, command: str | Sequence[str], *, store: str | None = None, **
 
 
 def signature(function: Callable[..., Any], where: str) -> inspect.Signature:
-    """A function's own, with the options of the table in the place of `**options`."""
+    """The function's signature, with the options of the table in place of `**options`."""
     own = inspect.signature(function)
     kept = [one for one in own.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
     options = [
@@ -86,26 +86,27 @@ def _start(job: Job, how: Sequence[str], store: str | None) -> dict[str, Any]:
     if store is not None:
         checks.text(store, "store", empty=True)
 
-    # In the environment, not among the words: a store's URL may hold a password, and words are shown to everybody.
+    # In the environment, not on the command line: a store's URL may contain a password, and everybody can see
+    # command lines.
     env = {**os.environ, **({ENV: store} if store else {})}
     with tempfile.TemporaryDirectory(prefix="nightlatch-") as folder:
         packed, file = os.path.join(folder, "job"), os.path.join(folder, "verdict")
-        with open(packed, "w", encoding="utf-8") as opened:  # nobody else can read in that folder
+        with open(packed, "w", encoding="utf-8") as opened:  # the folder is private
             json.dump(job.pack(), opened)
         words = ["run", job.name, f"--packed={packed}", f"--verdict={file}", *how]
-        # -P: what lies in the current folder is not to be imported in the place of a module of the same name.
+        # -P: a file in the current folder must not shadow a module of the same name.
         code = _wait(subprocess.Popen([sys.executable, "-P", "-m", "nightlatch", *words], env=env))
         return _read(file, job.name, code)
 
 
 def _wait(supervisor: Popen[bytes]) -> int:
-    """Until it has ended, also when we are interrupted: it tidies up, and whoever killed it would lose the run."""
+    """Wait until it has ended, even when we are interrupted: it has to end the run in order."""
     try:
         return supervisor.wait()
     except BaseException as stop:
         import signal
 
-        # Ctrl-C at a terminal has reached its command already; then it does not heed this one.
+        # At a terminal, Ctrl-C has already reached its command; then the supervisor ignores this signal.
         supervisor.send_signal(signal.SIGINT if isinstance(stop, KeyboardInterrupt) else signal.SIGTERM)
         _wait(supervisor)
         raise

@@ -1,4 +1,4 @@
-"""What a test of a store has at hand, and what a store's author says of the store."""
+"""The base of the tests of a store: what its author declares, and helpers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class StoreCase:
         return store
 
     def connections(self) -> list[Store]:
-        """A connection for each racer, open already, so that opening is no part of the race."""
+        """A connection for each racer, already open, so that opening is not part of the race."""
         found = [self.connect() for _ in range(self.racers)]
         for store in found:
             store.read("conformance/open")
@@ -65,7 +65,7 @@ class StoreCase:
         return f"conformance/{word}-{identity.new_id()[:12]}"
 
     def holder(self) -> Holder:
-        """A holder that no process stands for: its TTL alone counts."""
+        """A holder without a process: only its TTL counts."""
         return identity.holder(pid=0)
 
     def take(
@@ -86,10 +86,10 @@ class StoreCase:
         return Takeover(grant=record.grant, version=record.version, proven=proven)
 
     def lapsed(self, name: str) -> Takeover:
-        """Wait until the grant that stands may be taken over, and say on what ground.
+        """Wait until the current grant may be taken over; returns the reason.
 
         Where the store has a clock, it must find the grant expired. Where it has none, the challenger
-        must have seen it stand still for longer than its TTL, by the challenger's own clock.
+        must have seen it unchanged for longer than its TTL, by the challenger's own clock.
         """
         seen, first = self.record(name), clock.now()
         if self.has_clock:

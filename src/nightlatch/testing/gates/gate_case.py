@@ -1,4 +1,4 @@
-"""What a test of a gate has at hand, and what a gate's author says of the gate."""
+"""The base of the tests of a gate: what its author declares, and helpers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class GateCase:
     rounds = 5  # how often a race is run
 
     def make_gate(self) -> Any:
-        """The gate on a target of this test's own. Called again in the same test: another handle on that target."""
+        """The gate on a target for this test. Called again in the same test: another handle on that target."""
         raise NotImplementedError("say how to make the gate: def make_gate(self): return MyGate(…)")
 
     def write(self, gate: Any, mark: Mark, content: bytes) -> None:
@@ -25,11 +25,11 @@ class GateCase:
         raise NotImplementedError("say how to write through the gate")
 
     def read(self) -> bytes | None:
-        """All that stands at the target now, as a reader sees it who knows nothing of gates."""
+        """The whole content of the target now, as a reader without the gate sees it."""
         raise NotImplementedError("say how to read the target")
 
     def reopen(self, url: str) -> Any:
-        """The gate as another machine makes it, that knows nothing but the URL in the store's registry."""
+        """The gate as another machine makes it, from nothing but the URL in the store's registry."""
         return gates.open(url)
 
     # At hand:

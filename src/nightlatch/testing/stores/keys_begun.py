@@ -1,10 +1,10 @@
-"""A key that was begun is told to every later holder until it has ended, where machines do not share a ledger."""
+"""Where machines do not share a ledger, every later holder is given the keys that were begun and have not ended."""
 
 from __future__ import annotations
 
 from ...core.model import Begun, Granted
 from ...system import identity
-from .case import LONG, StoreCase
+from .store_case import LONG, StoreCase
 
 
 class KeysBegun(StoreCase):
@@ -78,7 +78,7 @@ class KeysBegun(StoreCase):
         return grant, self.store.acquire(name, grant, self.holder(), LONG, None, Begun(key=key, attempt=attempt))
 
     def _listed(self, *entries: tuple[str, int, int]) -> list[tuple[str, int, int]]:
-        """What is expected: nothing, of a store whose machines share a ledger."""
+        """The expected keys: none, if machines that share the store also share a ledger."""
         return list(entries) if self.store.lists_begun else []
 
     def _entries(self, name: str) -> list[tuple[str, int, int]]:

@@ -1,4 +1,4 @@
-"""The check is one with the write: nothing slips in between them."""
+"""The check and the write are one step: nothing can happen between them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 from ...core.model import Mark
 from ...errors import StaleToken
 from ..expect import moments, raises, timed, together
-from .case import BY, GateCase
+from .gate_case import BY, GateCase
 
 
 class GateRaces(GateCase):
     def test_after_a_seal_has_returned_no_older_write_lands(self) -> None:
-        """The old holder writes as fast as it can; the new one seals, and what it then reads must stand."""
+        """The old holder writes as fast as it can; the new one seals, and what it then reads must not change."""
         first = self.sealed(1)
         span = timed(lambda: self.write(self.gate, first, b"first\n"))
         for turn, delay in enumerate(moments(span, self.rounds)):

@@ -1,0 +1,222 @@
+"""nightlatch check"""
+
+from __future__ import annotations
+
+import os
+
+from ..config import crontab as crontabs
+from ..config import forecast, place, programs
+from ..config.load import load
+from ..config.mistakes import shown
+from ..core import definition as definitions
+from ..core import duration, hosts
+from ..core import row as rows
+from ..core.job import NONE
+from ..core.passwords import hide_password
+from ..core.printable import printable
+from ..core.slots import TURN
+from ..core.value import value
+from ..errors import BadConfig, UsageError
+from ..ledger import open_for
+from ..runtime.shared.job import definition
+from ..scheduler import asleep
+from ..scheduler.people import JobSlots
+from ..scheduler.scheduled import Scheduled
+from ..scheduler.serve import served
+from ..store import url
+from ..system import clock, crontab, identity, services, zone
+from . import screen
+from .arguments import Parser
+from .decisions import current_user
+from .json_out import print_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..config.load import Config
+    from ..core.job import Job
+
+_PURPOSE = """\
+Read nightlatch.toml as a whole: every mistake at once, each with its line (exit code 78). If there is none, say of
+each job when it is due next, and around the next change of clocks; whether its program is found with the PATH of the
+service; which machines may run it; and what becomes of its slots while this machine sleeps.
+
+--asleep plays the slots of the next 30 days through the rules of the scheduler, as if this machine slept at those hours
+of every day and every run succeeded at once.
+
+--apply: where machines share a store, the job as this file has it comes into force, although another machine's is
+newer. The others then start nothing for it until they have the same file."""
+
+_EXAMPLES = """\
+  nightlatch check
+  nightlatch check --asleep 23:00-07:00
+  nightlatch check --apply
+  nightlatch check --json"""
+
+_START = " Start it: nightlatch serve; at every login: nightlatch service install"
+
+
+@value(frozen=True, kw_only=True)
+class Checked:
+    """What there is to say of one job."""
+
+    job: Job
+    forecast: forecast.Forecast | None
+    missing: str  # why its program cannot be started; "" if nothing is missing
+    machines: str
+    sleeping: str
+    crontab: str  # the line of the crontab that starts it too; "" if none does
+
+    def facts(self) -> dict[str, object]:
+        change = self.forecast.change if self.forecast else None
+        return {
+            "version": 1,
+            "job": self.job.name,
+            "schedule": list(self.job.schedule),
+            "tz": self.job.tz or None,
+            "next": [forecast.shown(slot, self.job.tz) for slot in self.forecast.slots] if self.forecast else [],
+            "around_change": [forecast.shown(slot, self.job.tz) for slot in change.slots] if change else [],
+            "missing": self.missing or None,
+            "machines": self.machines,
+            "asleep": self.sleeping,
+            "crontab": self.crontab or None,
+            "definition": definition(self.job),
+        }
+
+
+def main(argv: list[str]) -> int:
+    parser = Parser("check", _PURPOSE, _EXAMPLES)
+    parser.add_argument(
+        "--asleep", metavar="HOURS", help="play the next 30 days with this machine asleep at 23:00-07:00"
+    )
+    parser.add_argument("--apply", action="store_true", help="let the jobs as this file has them come into force")
+    parser.add_argument("--json", action="store_true", help="one JSON object a job")
+    args = parser.parse_args(argv)
+    file = place.find()
+    if not file:
+        raise BadConfig("there is no nightlatch.toml here, nor above, nor in the user's config folder: nightlatch init")
+    config = load(file)
+    if args.apply:
+        return _apply(config, args.store)
+    if args.asleep:
+        return _play(config, asleep.parse(args.asleep), args.json)
+    found = _checked(config, args.store)
+    if args.json:
+        for one in found:
+            print_json(one.facts())
+        return 0
+    _show(config, found, args.store)
+    return 0
+
+
+def _checked(config: Config, store: str | None) -> list[Checked]:
+    shared = url.ledger_of(url.resolve(store)) != url.BESIDE
+    path = services.path_of_service(config.path) or os.environ.get("PATH", os.defpath)
+    twice = crontabs.still_there(config.jobs, crontab.read() or "")
+    return [
+        Checked(
+            job=job,
+            forecast=forecast.forecast(job, clock.wall()),
+            missing=programs.missing(job, path),
+            machines=_machines(job, shared),
+            sleeping=_sleeping(job, shared),
+            crontab=twice.get(name, ""),
+        )
+        for name, job in config.jobs.items()
+    ]
+
+
+def _machines(job: Job, shared: bool) -> str:
+    here, place_of_this = identity.host(), hosts.turn(job.hosts, identity.host())
+    if not job.hosts:
+        return "any that serves this store" if shared else "this one: its store is a file here"
+    order = ", then ".join(job.hosts)
+    if place_of_this is None:
+        return f"{order}; not this one ({here})"
+    wait = f", {duration.show(place_of_this * TURN)} after the first" if place_of_this else ""
+    return f"{order}; this one is number {place_of_this + 1}{wait}"
+
+
+def _sleeping(job: Job, shared: bool) -> str:
+    if not job.schedule:
+        return "it has no schedule"
+    others = "" if len(job.hosts) == 1 or not shared else "another machine that is awake runs them; if none is, "
+    if job.catch_up == NONE:
+        return f"{others}slots are skipped"
+    bound = "" if job.late is None else f", unless that is more than {duration.show(job.late)} late"
+    return f"{others}the newest is run after the wake{bound}"
+
+
+def _show(config: Config, found: list[Checked], store: str | None) -> None:
+    where = url.resolve(store)
+    count = f"{len(found)} job{'' if len(found) == 1 else 's'}"
+    print(printable(f"{shown(config.path)}: {count}, store {hide_password(where)}, timezone {config.timezone}"))
+    for one in found:
+        print("\n" + screen.paint(printable(one.job.name), screen.BOLD) + printable(f"  {one.job.target.shown[:200]}"))
+        for about, what in _lines(one):
+            print(printable(f"  {about:<9}{what}"))
+    missing = sum(bool(one.missing) for one in found)
+    programs_missing = f"{missing} program{'' if missing == 1 else 's'} not found; the rest of the file is right."
+    start = "" if services.path_of_service(config.path) else _START
+    print(f"\n{programs_missing if missing else 'The file is right.'}{start}")
+
+
+def _lines(one: Checked) -> list[tuple[str, str]]:
+    tz, found = one.job.tz, [("next", "by hand only: nightlatch run " + one.job.name)]
+    if one.forecast:
+        found = [("next", ", ".join(forecast.shown(slot, tz) for slot in one.forecast.slots))]
+        if change := one.forecast.change:
+            way = f"clocks go {'forward' if change.by > 0 else 'back'} by {duration.show(abs(change.by))}"
+            around = ", ".join(forecast.shown(slot, tz) for slot in change.slots)
+            found.append(("change", f"{forecast.shown(change.at, tz)[4:14]} {way}: {around}"))
+    found.append(("program", one.missing or "found"))
+    if one.job.schedule:
+        found += [("machines", one.machines), ("asleep", one.sleeping)]
+    if one.crontab:
+        found.append(("twice", f"your crontab starts it too; remove this line (crontab -e): {one.crontab}"))
+    return found
+
+
+def _play(config: Config, nap: asleep.Nap, as_json: bool) -> int:
+    host, now, here = identity.host(), clock.wall(), zone.find()
+    scheduled = {name: Scheduled(job, definition(job)) for name, job in config.jobs.items()}
+    played = [asleep.play(one, nap, host, now, here) for one in scheduled.values()]
+    table = [["job", "slots", "on time", "late", "collapsed", "skipped", "for example"]]
+    for one in filter(None, played):
+        if as_json:
+            print_json({"version": 1, **one.__dict__, "skipped": dict(one.skipped)})
+        skipped = ", ".join(f"{count} {reason}" for reason, count in one.skipped) or "0"
+        tz = config.jobs[one.job].tz
+        example = (
+            f"{forecast.shown(one.example[0], tz)} at {forecast.shown(one.example[1], tz)[15:20]}"
+            if one.example
+            else ""
+        )
+        numbers = [str(number) for number in (one.slots, one.on_time, one.late, one.collapsed)]
+        table.append([one.job, *numbers, skipped, example])
+    if not as_json:
+        print("\n".join(screen.columns(table, (6, 5))))
+        rest = [name for name, one in zip(scheduled, played, strict=True) if one is None]
+        if rest:
+            print(printable(f"not shown, since nothing is due here: {', '.join(rest)}"))
+    return 0
+
+
+def _apply(config: Config, store: str | None) -> int:
+    if os.environ.get("NIGHTLATCH_RUN"):
+        raise UsageError("--apply is a person's decision, and this is called inside a run: nothing was changed")
+    where = url.resolve(store)
+    the_store, ledger = url.connect(where), open_for(where)
+    known = {cursor.job: rows.read(cursor) for cursor in the_store.cursors(list(config.jobs))}
+    applied = 0
+    for name, job in config.jobs.items():
+        mine, row = definition(job), known.get(name)
+        if row is None or row.definition == mine:
+            continue
+        last = served(the_store.folder).get(name, "")
+        standing = definitions.judge(row, mine, last, shared=url.ledger_of(where) != url.BESIDE)
+        JobSlots(the_store, ledger, name, current_user()).define(mine)
+        applied += 1
+        was = "an older one of this file" if standing == definitions.OLD else "another"
+        print(printable(f"{name}: in force as this file has it; it is {was} for the other machines: git pull there"))
+    print(f"{applied} job{'' if applied == 1 else 's'} changed" if applied else "every job is in force as it is here")
+    return 0

@@ -1,0 +1,107 @@
+"""nightlatch init"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from ..config import crontab as reading
+from ..config import template
+from ..config.load import load
+from ..config.mistakes import shown
+from ..config.place import NAME
+from ..config.settings import default_at_once
+from ..core.passwords import without_password
+from ..core.printable import printable
+from ..errors import UsageError
+from ..store import url
+from ..system import crontab, program, zone
+from .arguments import Parser
+
+_PURPOSE = """\
+Write a commented nightlatch.toml into this folder: this machine's time zone, the store that fits here (git+origin in
+a clone), and an example.
+
+With --from-crontab the jobs are those of your crontab, or of FILE (- is standard input): each line becomes a job, or a
+comment that says why not. The crontab is not touched: what to remove from it is printed, and `nightlatch check` and
+`nightlatch serve` name jobs whose line is still in it, since those would run twice."""
+
+_EXAMPLES = """\
+  nightlatch init && nightlatch check && nightlatch serve
+  nightlatch init --from-crontab
+  nightlatch init --from-crontab old-crontab.txt"""
+
+
+def main(argv: list[str]) -> int:
+    parser = Parser("init", _PURPOSE, _EXAMPLES)
+    parser.add_argument("file", metavar="FILE", nargs="?", help="with --from-crontab: a crontab (default: yours)")
+    parser.add_argument("--from-crontab", action="store_true", help="make jobs of the lines of a crontab")
+    args = parser.parse_args(argv)
+    if args.file and not args.from_crontab:
+        raise UsageError(f"unexpected argument {args.file!r}; did you mean --from-crontab {args.file}?")
+    path = os.path.abspath(args.config or NAME)
+    if os.path.exists(path):
+        raise UsageError(f"{shown(path)} is there already: edit it, then nightlatch check")
+    lines = _crontab(args.file, os.path.dirname(path)) if args.from_crontab else []
+    jobs = [text for line in lines for text in (*reading.toml(line), "")]
+    text = template.new(
+        store=without_password(args.store or "") or _remote(),
+        default=url.default(),
+        zone=zone.name(),
+        at_once=default_at_once(),
+        jobs=jobs,
+    )
+    with open(path, "x", encoding="utf-8") as file:
+        file.write(text)
+    load(path)  # what we write must be right
+    print(f"wrote {shown(path)}" + (f" with {_count(lines)}" if args.from_crontab else ""))
+    if args.from_crontab:
+        _explain(lines)
+    print("Edit it, then: nightlatch check; nightlatch serve")
+    return 0
+
+
+def _remote() -> str:
+    """The store of a clone: the remote that it pushes to anyway."""
+    try:
+        code, _, _ = program.run(["git", "remote", "get-url", "--push", "origin"], env=os.environ, timeout=10)
+    except (OSError, program.Unfinished):
+        return ""
+    return "" if code else "git+origin"
+
+
+def _crontab(file: str | None, folder: str) -> list[reading.Line]:
+    system = bool(file) and os.path.abspath(str(file)).startswith("/etc/cron")
+    if file == "-":
+        text: str | None = sys.stdin.read()
+    elif file:
+        try:
+            with open(file, encoding="utf-8", errors="surrogateescape") as opened:
+                text = opened.read()
+        except OSError as error:
+            raise UsageError(f"--from-crontab {file}: it cannot be read: {error.strerror}") from None
+    else:
+        text = crontab.read()
+    if text is None:
+        raise UsageError("there is no `crontab` here: name a file, nightlatch init --from-crontab FILE")
+    return reading.read(text, home=os.path.expanduser("~"), folder=folder, system=system)
+
+
+def _count(lines: list[reading.Line]) -> str:
+    jobs = sum(not line.why_not for line in lines)
+    rest = len(lines) - jobs
+    return f"{jobs} job{'' if jobs == 1 else 's'}" + (
+        f"; {rest} line{'' if rest == 1 else 's'} became a comment" * bool(rest)
+    )
+
+
+def _explain(lines: list[reading.Line]) -> None:
+    for line in lines:
+        if line.why_not:
+            print(printable(f"line {line.number} is not a job here: {line.why_not}"))
+            print(printable(f"  {line.text}"))
+    made = [line for line in lines if not line.why_not]
+    if made:
+        print("Remove these lines from the crontab before you serve (crontab -e), else they run twice:")
+        for line in made:
+            print(printable(f"  {line.text}"))

@@ -1,0 +1,109 @@
+"""nightlatch service"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from ..config import place
+from ..config.load import load
+from ..config.mistakes import shown
+from ..core.printable import printable
+from ..errors import BadConfig, UsageError
+from ..store import url
+from ..system import services
+from .arguments import Parser
+from .json_out import print_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..system.services import Service
+
+_PURPOSE = """\
+Let this machine serve the jobs of nightlatch.toml from login on (from boot on, where lingering is enabled): a systemd
+user unit, or a launchd agent on macOS. What is written is printed.
+
+install   write the service with this shell's PATH and store, start it, and wait for its word that it serves; if that
+          does not come, print the end of its log. Again after an edit of PATH, or when Nightlatch has moved
+uninstall stop and remove it; runs that are at work go on
+status    is it installed, does it run, and what did it say last?"""
+
+_EXAMPLES = """\
+  nightlatch service install
+  nightlatch service status
+  nightlatch service uninstall"""
+
+_VERBS = ("install", "uninstall", "status")
+_KEPT = ("PATH", url.ENV, "SSH_AUTH_SOCK", "LANG", "TZ")  # of this shell's environment
+_PATIENCE = 30.0  # seconds until it must have said that it serves
+_SERVING = "serving "  # how the word of `nightlatch serve` begins
+_SHOWN = 10  # lines of its log
+
+
+def main(argv: list[str]) -> int:
+    parser = Parser("service", _PURPOSE, _EXAMPLES)
+    parser.add_argument("verb", metavar="VERB", choices=list(_VERBS), help="install, uninstall or status")
+    parser.add_argument("--json", action="store_true", help="status: print one JSON object")
+    args = parser.parse_args(argv)
+    file = place.find()
+    if not file:
+        raise BadConfig("there is no nightlatch.toml here, nor above, nor in the user's config folder: nightlatch init")
+    service = services.of(file)
+    if args.verb == "status":
+        return _status(service, args.json)
+    if not services.is_there():
+        raise UsageError(
+            "this machine has no systemd and no launchd: start `nightlatch serve` as your system starts programs"
+        )
+    return _install(service, args.store) if args.verb == "install" else _uninstall(service)
+
+
+def _install(service: Service, store: str | None) -> int:
+    config = load(service.config)  # a service that cannot start is not installed
+    environment = {name: os.environ[name] for name in _KEPT if os.environ.get(name)}
+    if store:
+        environment[url.ENV] = store
+    service.write(environment)
+    print(f"wrote {shown(service.file)}:")
+    for line in service.text(environment).decode().splitlines():
+        print(printable(f"  {line}"))
+    since = time.time() - 1
+    service.start()
+    if warning := service.warning():
+        print(f"nightlatch: {warning}", file=sys.stderr)
+    if services.await_word(service, _SERVING, since, _PATIENCE):
+        last = next(line for line in service.log(since, 50) if _SERVING in line)
+        print(printable(f"{service.name} runs: {last.removeprefix('nightlatch: ')}"))
+        return 0
+    print(f"nightlatch: {service.name} does not serve {len(config.jobs)} jobs yet; its log ends with:", file=sys.stderr)
+    for line in service.log(since, _SHOWN) or ["(nothing)"]:
+        print(printable(f"  {line}"), file=sys.stderr)
+    return 69
+
+
+def _uninstall(service: Service) -> int:
+    if not os.path.exists(service.file):
+        print(f"{service.name} is not installed")
+        return 0
+    service.stop()
+    os.remove(service.file)
+    print(f"{service.name} is stopped and removed; runs that are at work go on")
+    return 0
+
+
+def _status(service: Service, as_json: bool) -> int:
+    installed = os.path.exists(service.file)
+    active = installed and service.is_active()
+    log = service.log(time.time() - 86400, _SHOWN) if installed else []
+    if as_json:
+        print_json({"version": 1, "service": service.name, "config": service.config, "file": service.file,
+                    "installed": installed, "active": active, "log": log})  # fmt: skip
+    else:
+        how = "runs" if active else "is installed and does not run" if installed else "is not installed"
+        print(f"{service.name} {how}" + ("" if installed else ": nightlatch service install"))
+        for line in log:
+            print(printable(f"  {line}"))
+    if installed and (warning := service.warning()):
+        print(f"nightlatch: {warning}", file=sys.stderr)
+    return 0 if active else 1

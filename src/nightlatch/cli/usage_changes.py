@@ -1,0 +1,104 @@
+"""`nightlatch usage JOB --changes` and `--usual`."""
+
+from __future__ import annotations
+
+import time
+
+from ..core import advice
+from ..core.printable import printable
+from ..errors import UsageError
+from ..ledger import kinds, open_for
+from ..observe import figures
+from ..observe.changes import job_changes
+from ..observe.levels import FEWEST
+from . import screen
+from .decisions import current_user
+from .json_out import print_json
+from .reading import existing, open_reader
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..observe.changes import Change, JobChanges
+    from ..observe.reader import StoreReader
+    from .arguments import Namespace
+
+_SHOWN = 12  # changes; --json has all of them
+_LONGEST = 60  # characters of a fact
+
+
+def show(reader: StoreReader, job: str, *, json: bool) -> int:
+    seen = job_changes(reader, job)
+    if json:
+        for change in seen.changes:
+            print_json({**change.facts(), "job": job})
+        return 0
+    if seen.runs < FEWEST:
+        print(f"{printable(job)} has {seen.runs} runs that succeeded: what is usual is known from {FEWEST} on")
+        return 0
+    _usual(seen)
+    for change in seen.changes[:_SHOWN]:
+        _change(change)
+    if not seen.changes:
+        print("it has not left its usual level")
+    for what, levels in seen.levels.items():
+        for wild in levels.wild[-3:]:
+            one = f"{_amount(what, wild.point.amount)}, {figures.times(wild.factor)} the usual"
+            print(f"one wild run {screen.local(wild.point.at)}: {one}   {advice.command('show', wild.point.run)}")
+    if seen.current:
+        print(f"\nIs that the new usual level? {advice.command('usage', job, '--usual')}")
+    return 0
+
+
+def accept(args: Namespace) -> int:
+    reader = open_reader(args.store)
+    current = job_changes(reader, args.job).current
+    if not current:
+        raise UsageError(f"{printable(args.job)} is at its usual level: there is nothing to accept")
+    what = " ".join(change.what for change in current)
+    open_for(existing(args.store)).note(
+        args.job, kinds.USUAL, what=what, by=current_user(), run=current[0].shift.first.run
+    )
+    levels = ", ".join(f"{_amount(change.what, change.shift.now)} ({change.what})" for change in current)
+    print(f"the usual level of {printable(args.job)} is now {levels}")
+    return 0
+
+
+def _usual(seen: JobChanges) -> None:
+    usual = [
+        f"{_amount(what, levels.usual)}" + ("" if what in ("usd", "seconds") else f" {what}")
+        for what, levels in seen.levels.items()
+        if levels.usual is not None
+    ]
+    print(f"{printable(seen.job)}: a usual run takes {', '.join(usual)}\n")
+
+
+def _change(change: Change) -> None:
+    shift = change.shift
+    when = time.strftime("%a %d %b %H:%M", time.localtime(shift.first.at))
+    end = ", over since" if shift.over else ""
+    end += time.strftime(" %d %b", time.localtime(shift.over.at)) if shift.over else ""
+    end += ", accepted as usual" if shift.settled else ""
+    went = f"{_amount(change.what, shift.usual)} → {_amount(change.what, shift.now)}"
+    colour = screen.DIM if end else screen.YELLOW
+    print(screen.paint(f"{change.what} {figures.times(shift.factor)} since {when}: {went}{end}", screen.BOLD, colour))
+    print(f"  first run      {shift.first.run}   {advice.command('show', shift.first.run)}")
+    print(f"  last usual one {shift.last_usual.run}   {advice.command('show', shift.last_usual.run)}")
+    for one in change.differences:
+        print(f"  {printable(one.fact)}: {_short(one.before)} → {_short(one.after)}")
+    if not change.differences:
+        print("  none of the recorded facts differs: command, inputs, program, commit, models, host")
+    if change.parts:
+        total = sum(change.parts.values())
+        more = ", ".join(f"{name} {figures.money(usd)}" for name, usd in change.parts.items())
+        print(f"  of {figures.money(abs(total))} {'more' if total > 0 else 'less'}: {more}")
+    print()
+
+
+def _amount(what: str, amount: float) -> str:
+    if what == "usd":
+        return figures.money(amount)
+    return figures.span(amount) if what == "seconds" else figures.count(amount)
+
+
+def _short(fact: str) -> str:
+    return screen.cut(printable(fact), _LONGEST) or "(none)"

@@ -1,0 +1,288 @@
+"""A crontab as jobs of nightlatch.toml: each line becomes one, or says why not. The crontab itself is never touched.
+
+What cron says in its own way becomes a key: `CRON_TZ` is tz, `flock -n` is what overlap does anyway, `flock` without -n
+is overlap = "queue", `timeout 30m` is timeout, and `nightlatch run NAME --slot …` has its keys in its flags.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import re
+import shlex
+
+from ..core import options, schedule
+from ..core.job import Job
+from ..core.options import FILE, RUN
+from ..core.value import value
+from ..errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+_VARIABLE = re.compile(r"""\s*(["']?)([A-Za-z_]\w*)\1\s*=\s*(.*?)\s*$""")
+_WORD = re.compile(r"""(?:[^\s'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+""")  # of a shell, with its quotes
+_NOT_IN_A_NAME = re.compile(r"[^a-z0-9]+")
+_FIRST = ("schedule", "tz", "command")  # of a job's keys
+_MAILS = ("MAILTO", "MAILFROM")
+_UNNAMED = (
+    "sh",
+    "bash",
+    "env",
+    "nice",
+    "ionice",
+    "sudo",
+    "python",
+    "python3",
+    "node",
+    "ruby",
+    "perl",
+    "cd",
+    "exec",
+    "source",
+    "printf",
+)
+
+
+@value(frozen=True, kw_only=True)
+class Line:
+    """One line of a crontab: the job that it becomes, or the reason why it becomes none."""
+
+    text: str
+    number: int
+    name: str = ""
+    keys: dict[str, Any] = {}  # noqa: RUF012 - a value is frozen
+    why_not: str = ""
+    notes: tuple[str, ...] = ()  # for the reader of the job
+
+
+def read(text: str, *, home: str, folder: str, system: bool = False) -> list[Line]:
+    """The lines of a crontab that mean something. `home`: where cron runs them; `folder`: where the file will be, so
+    that a job which must run elsewhere says so. `system`: each line names its user, as in /etc/crontab."""
+    found: list[Line] = []
+    env: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        if (variable := _VARIABLE.match(line)) and not line.lstrip()[:1].isdigit() and line.lstrip()[0] not in "*@":
+            env[variable[2]] = _unquoted(variable[3])
+            continue
+        found.append(_line(line.strip(), number, dict(env), home, folder, system, {one.name for one in found}))
+    return found
+
+
+def still_there(jobs: dict[str, Job], crontab: str) -> dict[str, str]:
+    """Jobs that a crontab starts too, with its line: they would run twice."""
+    found: dict[str, str] = {}
+    for line in read(crontab, home="", folder=""):
+        for name, job in jobs.items():
+            same = line.keys.get("command") and _said(line.keys["command"]) == job.target.shown
+            named = re.search(rf"\bnightlatch\b.*\brun\s+{re.escape(name)}(\s|$)", line.text)
+            if same or named:
+                found.setdefault(name, line.text)
+    return found
+
+
+def _said(command: str | list[str]) -> str:
+    return command if isinstance(command, str) else " ".join(command)
+
+
+def _line(text: str, number: int, env: dict[str, str], home: str, folder: str, system: bool, names: set[str]) -> Line:
+    fields = 1 if text.startswith("@") else 5
+    parts = text.split(None, fields + system)
+    if len(parts) <= fields + system:
+        return Line(text=text, number=number, why_not="it has no command")
+    when, rest = " ".join(parts[:fields]), parts[-1]
+    if system and parts[fields] != os.environ.get("USER", ""):
+        return Line(text=text, number=number, why_not=f"it runs as {parts[fields]}: add it to a file of that user")
+    try:
+        schedule.parse(when, datetime.UTC)
+    except UsageError as error:
+        return Line(text=text, number=number, why_not=str(error))
+    keys: dict[str, Any] = {"schedule": when, "timeout": "none"}
+    notes = ["cron knows no bound: give it a timeout"]
+    command, given = _percent(rest)
+    name, command = _unwrapped(command, keys, notes)
+    name = _unique(name or _named(command), names)
+    if given:
+        command = f"printf '%s\\n' {' '.join(map(shlex.quote, given))} | {{ {command}\n}}"
+    if keys["timeout"] != "none":
+        notes.remove("cron knows no bound: give it a timeout")
+    _environment(env, keys, notes)
+    if isinstance(command, str) and "/dev/null" in command:
+        notes.append("its output is kept anyway (nightlatch logs): what it sends to /dev/null is lost")
+    shell = env.get("SHELL", "/bin/sh")
+    keys.setdefault("command", command if shell in ("/bin/sh", "sh") else [shell, "-c", command])
+    if home and os.path.realpath(home) != os.path.realpath(folder):
+        keys.setdefault("cwd", home)
+    ordered = {key: keys[key] for key in (*_FIRST, *keys) if key in keys}
+    return Line(text=text, number=number, name=name, keys=ordered, notes=tuple(notes))
+
+
+def _percent(text: str) -> tuple[str, list[str]]:
+    """The command, and the lines of its standard input: behind the first %, where each % begins a line. \\% is a %."""
+    parts = re.split(r"(?<!\\)%", text)
+    command, *given = (part.replace("\\%", "%") for part in parts)
+    return command.rstrip(), given
+
+
+def _unwrapped(command: str, keys: dict[str, Any], notes: list[str]) -> tuple[str, str]:
+    """A name if it has one, and the command without what keys say."""
+    for _ in range(3):  # flock around timeout around nightlatch, in any order
+        raw = list(_WORD.finditer(command))
+        try:
+            words = [" ".join(shlex.split(word[0])) for word in raw]
+        except ValueError:
+            return "", command
+        program = os.path.basename(words[0]) if words else ""
+        if program == "nightlatch" and words[1:2] == ["run"]:
+            return _of_ours(shlex.split(command)[2:], keys, notes) or ("", command)
+        taken = _WRAPPERS[program](words, keys) if program in _WRAPPERS else 0
+        if not taken or taken >= len(words):
+            return "", command
+        # `flock FILE -c 'a line'`, or the rest of this line with its own quotes
+        command = words[taken] if words[taken - 1] in ("-c", "--command") else command[raw[taken].start() :]
+    return "", command
+
+
+def _flock(words: list[str], keys: dict[str, Any]) -> int:
+    """How many words it takes. -n: what is due while the last run is at work is skipped, as it is anyway; without it
+    slots queue. The lease is the lock."""
+    at, skips = 1, False
+    while at < len(words) and words[at].startswith("-"):
+        if words[at] in ("-n", "--nonblock", "--nb", "-xn", "-nx"):
+            skips = True
+        elif words[at] not in ("-x", "-e", "--exclusive", "-o", "--close"):
+            return 0
+        at += 1
+    if not skips:
+        keys["overlap"] = "queue"
+    at += 1  # the file
+    return at + 1 if words[at : at + 1] in (["-c"], ["--command"]) else at
+
+
+def _timeout(words: list[str], keys: dict[str, Any]) -> int:
+    at = 1
+    while at < len(words) and words[at].startswith("-"):
+        option, equals, text = words[at].partition("=")
+        if option not in ("-k", "--kill-after"):
+            return 0
+        keys["grace"] = _seconds(text if equals else "".join(words[at + 1 : at + 2]))
+        at += 1 if equals else 2
+    found = _seconds("".join(words[at : at + 1]))
+    if not found:
+        return 0
+    keys["timeout"] = found
+    return at + 1
+
+
+_WRAPPERS = {"flock": _flock, "timeout": _timeout}
+
+
+def _seconds(text: str) -> str:
+    """A time as timeout(1) has it, as ours."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text)
+    return f"{found[1]}{found[2] or 's'}" if found else ""
+
+
+def _of_ours(words: list[str], keys: dict[str, Any], notes: list[str]) -> tuple[str, str] | None:
+    """NAME [flags] -- CMD …, as keys."""
+    if "--" not in words:
+        return None
+    at = words.index("--")
+    name, flags, command = words[0], words[1:at], words[at + 1 :]
+    if name.startswith("-") or not command:
+        return None
+    rows = options.rows(Job, RUN)
+    taken: dict[str, Any] = {}
+    flags = [part for word in flags for part in (word.split("=", 1) if word.startswith("--") else [word])]
+    given = iter(flags)
+    for flag in given:
+        field = flag.removeprefix("--").replace("-", "_")
+        if field == "held_ok":
+            continue
+        if field in ("store", "config", "verdict"):
+            notes.append(f"{flag} {next(given, '')} of the line is left out: a file has one store for all")
+            continue
+        row = rows.get(field)
+        if row is None or (FILE not in row.where and field != "slot"):
+            return None
+        text: Any = True if row.flag else next(given, "")
+        if row.many:
+            taken.setdefault(field, []).append(text)
+        else:
+            taken[field] = int(text) if row.number and text.isdecimal() else text
+    if "env" in taken:
+        taken["env"] = dict(one.partition("=")[::2] for one in taken["env"])
+    if "budget" in taken:
+        caps = dict(cap.partition("=")[::2] for cap in taken["budget"].split(","))
+        taken["budget"] = {unit: float(amount) for unit, amount in caps.items()}
+    keys["schedule"] = taken.pop("slot", keys["schedule"])
+    keys.update({"timeout": "1h"} | taken)
+    keys["command"] = [f"@{word}" if word.startswith("@") else word for word in command]  # @ would be a file
+    return name, shlex.join(command)
+
+
+def _environment(env: dict[str, str], keys: dict[str, Any], notes: list[str]) -> None:
+    if env.get("CRON_TZ"):
+        keys.setdefault("tz", env["CRON_TZ"])
+    if env.get("HOME"):
+        keys.setdefault("cwd", env["HOME"])
+    if any(env.get(name) for name in _MAILS):
+        notes.append("cron mailed its output; here `nightlatch` shows what failed")
+    rest = {name: text for name, text in env.items() if name not in ("CRON_TZ", "HOME", "SHELL", *_MAILS)}
+    if rest:
+        keys["env"] = {**rest, **keys.get("env", {})}
+
+
+def _named(command: str) -> str:
+    """A name from the first word that says something."""
+    for word in re.split(r"[\s;&|()]+", command):
+        base = os.path.splitext(os.path.basename(word.strip("'\"")))[0].lower()
+        made = _NOT_IN_A_NAME.sub("-", base).strip("-")
+        if made and made not in _UNNAMED and not word.startswith(("-", "/dev/", "~")) and "=" not in word:
+            return made[:40]
+    return "job"
+
+
+def _unique(name: str, taken: set[str]) -> str:
+    if name not in taken:
+        return name
+    return next(f"{name}-{number}" for number in range(2, len(taken) + 3) if f"{name}-{number}" not in taken)
+
+
+def _unquoted(text: str) -> str:
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
+
+
+def toml(line: Line) -> Iterator[str]:
+    """A line as TOML: what it was, then the job or the reason why there is none."""
+    yield f"# {line.text}"
+    if line.why_not:
+        yield f"# line {line.number} of the crontab is not a job here: {line.why_not}"
+        return
+    yield f"[jobs.{_key(line.name)}]"
+    for note in line.notes:
+        yield f"# {note}"
+    for key, given in line.keys.items():
+        yield f"{key} = {_value(given)}"
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _value(name)
+
+
+def _value(given: Any) -> str:
+    if isinstance(given, bool):
+        return "true" if given else "false"
+    if isinstance(given, int | float):
+        return f"{given:g}"
+    if isinstance(given, list):
+        return f"[{', '.join(map(_value, given))}]"
+    if isinstance(given, dict):
+        return "{ " + ", ".join(f"{_key(name)} = {_value(text)}" for name, text in given.items()) + " }"
+    import json
+
+    return json.dumps(str(given), ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,78 @@
+"""When a job is due next, and what the next change of clocks does to that."""
+
+from __future__ import annotations
+
+import datetime
+
+from ..core import schedule
+from ..core.value import value
+from ..system import zone
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..core.job import Job
+
+SHOWN = 3  # slots that come next
+_AROUND = 2  # slots on each side of a change
+_DAY = 86400
+_YEAR = 366 * _DAY
+
+
+@value(frozen=True, kw_only=True)
+class Change:
+    """A change of clocks, and the slots around it."""
+
+    at: int
+    by: int  # seconds; above 0: forward
+    slots: tuple[int, ...]
+
+
+@value(frozen=True, kw_only=True)
+class Forecast:
+    slots: tuple[int, ...]
+    change: Change | None  # None: there is none within a year, or the schedule does not go by the wall
+
+
+def forecast(job: Job, now: float) -> Forecast | None:
+    """None for a job that is run by hand only."""
+    if not job.schedule:
+        return None
+    there = zone.find(job.tz)
+    times = schedule.parse(job.schedule, there)
+    coming: list[int] = []
+    while len(coming) < SHOWN:
+        coming.append(times.next(coming[-1] if coming else now))
+    at = _next_change(there, int(now))
+    if at is None or all(text.lower().startswith("every") for text in job.schedule):
+        return Forecast(slots=tuple(coming), change=None)
+    before = [times.newest(at - 1)]
+    before.insert(0, times.newest(before[0] - 1))
+    after = [times.next(at - 1)]
+    after.append(times.next(after[0]))
+    by = _offset(there, at) - _offset(there, at - 1)
+    return Forecast(slots=tuple(coming), change=Change(at=at, by=by, slots=(*before[-_AROUND:], *after[:_AROUND])))
+
+
+def shown(slot: float, tz: str) -> str:
+    """On the walls of the zone, with what they differ from UTC: 02:00 may come twice."""
+    there = datetime.datetime.fromtimestamp(slot, zone.find(tz))
+    offset = there.strftime("%z")
+    seconds = ":%S" if there.second else ""
+    return there.strftime(f"%a %Y-%m-%d %H:%M{seconds} ") + f"{offset[:3]}:{offset[3:5]}"
+
+
+def _next_change(there: datetime.tzinfo, now: int) -> int | None:
+    """When the zone's clocks are changed next, within a year."""
+    for begin in range(now, now + _YEAR, _DAY):
+        if _offset(there, begin) != _offset(there, begin + _DAY):
+            same, end = begin, begin + _DAY
+            while end - same > 1:
+                middle = (same + end) // 2
+                same, end = (middle, end) if _offset(there, middle) == _offset(there, begin) else (same, middle)
+            return end
+    return None
+
+
+def _offset(there: datetime.tzinfo, at: int) -> int:
+    found = datetime.datetime.fromtimestamp(at, there).utcoffset()
+    return round(found.total_seconds()) if found is not None else 0

@@ -1,0 +1,49 @@
+"""A new nightlatch.toml, for a person to edit."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_HEAD = """\
+# Jobs for `nightlatch serve`. After an edit: nightlatch check
+# Every key: docs/schedules.md of Nightlatch, or `nightlatch run --help`. Paths start at this file.
+
+{store}
+timezone = "{zone}"
+# at_once = {at_once}                        # how many runs this machine has at a time
+
+# [defaults]                         # for every job that does not say otherwise
+# timeout = "1h"
+"""
+
+_SHARED = 'store = "{store}"                # machines that share it run each slot once, together'
+
+_OWN = """\
+# store = "git+origin"               # so that several machines run each slot once, together; without it a file of
+                                     # this user on this machine: {default}"""
+
+_EXAMPLE = """
+[jobs.hello]
+schedule = "every 1m"                # or "0 2 * * *", "@daily", or a list of those; without it by hand only
+command = "echo good morning"        # a text is a line for the shell, a list the words of a command
+timeout = "5m"
+
+# [jobs.articles]
+# schedule = "0 2 * * *"
+# command = ["claude", "-p", "@prompts/article.md"]     # @file is read, and a change of it is a change of the job
+# workspace = "git"                  # in a fresh clone
+# publish = ["git"]                  # pushed when it has succeeded, once
+# overlap = "skip"                   # or "queue", "cancel": while the last run is still at work
+# catch_up = "one"                   # or "none": what was missed while this machine slept
+# late = "6h"                        # a slot that is older than this is not run
+"""
+
+
+def new(*, store: str, default: str, zone: str, at_once: int, jobs: Iterable[str] = ()) -> str:
+    """The text of the file. `store`: one that was found; "": none. `jobs`: tables for it, instead of an example."""
+    shown = _SHARED.format(store=store) if store else _OWN.format(default=default)
+    head = _HEAD.format(store=shown, zone=zone, at_once=at_once)
+    tables = "\n".join(jobs)
+    return f"{head}\n{tables}\n" if tables else head + _EXAMPLE

@@ -1,0 +1,111 @@
+"""What observers ask of many runs at once: each question is answered from an index or from the tally, so that it takes
+as long with a million runs as with ten thousand."""
+
+from __future__ import annotations
+
+from ..core.units import UNITS, Amounts
+from ..core.value import value
+from . import tally
+from .chain import job_chain
+from .kinds import RARE
+from .records import ENTRY
+from .typed_table import amounts
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .records import Entry
+    from .tables import Tables
+    from .tally import Tally
+
+_UNITS = ", ".join(UNITS)
+_SERIES = f"""
+SELECT id, changed, status, elapsed, done, {_UNITS} FROM {{prefix}}run
+WHERE job = :job AND parent = '' AND changed >= :since ORDER BY changed DESC LIMIT :most
+"""
+_STRIP = """
+SELECT changed, status, elapsed FROM {prefix}run WHERE job = :job AND parent = '' ORDER BY changed DESC LIMIT :most
+"""
+# The chain's condition is no plain comparison: without statistics a database would walk the whole chain of a busy job.
+_RARELY = f"""
+SELECT {ENTRY.names} FROM {{prefix}}journal WHERE at >= :since AND {RARE}{{{{which}}}} ORDER BY at DESC LIMIT :most
+"""
+_MODELS = "SELECT DISTINCT model FROM {prefix}usage WHERE run = :run AND model <> '' ORDER BY model"
+_STEPS = f"""
+SELECT item, {", ".join(f"CAST(SUM({unit}) AS BIGINT)" for unit in UNITS)} FROM {{prefix}}usage
+WHERE at >= :since AND at < :until{{{{which}}}} GROUP BY item
+"""
+_COUNTED = """
+SELECT COUNT(*) FROM (SELECT id FROM {prefix}run WHERE status = :status AND changed >= :since LIMIT :most) AS some
+"""
+_MOST = 10_000  # of what is counted: nobody reads how many more there are
+_JOBS = "SELECT name FROM {prefix}chain ORDER BY name"
+
+
+@value(frozen=True, kw_only=True)
+class RunPoint:
+    """One ended run, with the figures that may rise or fall."""
+
+    run: str
+    at: float
+    status: str
+    elapsed: float
+    items: int
+    amounts: Amounts
+
+
+class History:
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def day(self, at: float) -> str:
+        """The ledger's day of a moment, as in 2026-07-31."""
+        return self._tables.day(round(at * 1000))
+
+    def tallies(
+        self, by: Sequence[str], *, job: str | None = None, since: str = "", until: str = "9", running: bool = True
+    ) -> list[Tally]:
+        """Sums by these columns, of days from `since` to `until`, attempts at work too."""
+        return tally.report(self._tables, by, job=job, since=since, until=until, running=running)
+
+    def series(self, job: str, *, since: float = 0.0, most: int = 400) -> list[RunPoint]:
+        """A job's newest runs, the oldest of them first."""
+        rows = self._tables.read(_SERIES, job=job, since=round(since * 1000), most=most)
+        return [
+            RunPoint(run=run, at=at / 1000, status=status, elapsed=elapsed / 1000, items=done,
+                     amounts=amounts(dict(zip(UNITS, parts, strict=True))))
+            for run, at, status, elapsed, done, *parts in reversed(rows)
+        ]  # fmt: skip
+
+    def strip(self, job: str, most: int = 60) -> list[tuple[float, str, float]]:
+        """(when, status, seconds) of a job's newest runs, the oldest of them first: from the index alone."""
+        rows = self._tables.read(_STRIP, job=job, most=most)
+        return [(at / 1000, status, elapsed / 1000) for at, status, elapsed in reversed(rows)]
+
+    def rare(self, *kinds: str, job: str | None = None, since: float = 0.0, most: int = 1000) -> list[Entry]:
+        """What happens rarely, the newest first: refusals, what people decided. Of these kinds, or all."""
+        values: dict[str, object] = {f"kind{number}": kind for number, kind in enumerate(kinds)}
+        which = f" AND kind IN ({', '.join(f':{name}' for name in values)})" if kinds else ""
+        if job:
+            which, values = f"{which} AND chain || '' = :chain", values | {"chain": job_chain(job)}
+        sql = _RARELY.replace("{{which}}", which)
+        return list(map(ENTRY.read, self._tables.read(sql, **values, since=round(since * 1000), most=most)))
+
+    def counted(self, status: str, since: float) -> int:
+        """Runs with that status since then; at most 10,000."""
+        return int(self._tables.read(_COUNTED, status=status, since=round(since * 1000), most=_MOST)[0][0])
+
+    def models(self, run: str) -> list[str]:
+        return [model for (model,) in self._tables.read(_MODELS, run=run)]
+
+    def steps(self, since: float, until: float, job: str | None = None) -> list[tuple[str, Amounts]]:
+        """What each step or item used; as long as reports are kept."""
+        which, values = (" AND job = :job", {"job": job}) if job else ("", {})
+        sql = _STEPS.replace("{{which}}", which)
+        rows = self._tables.read(sql, **values, since=round(since * 1000), until=round(until * 1000))
+        return [(item, amounts(dict(zip(UNITS, parts, strict=True)))) for item, *parts in rows]
+
+    def jobs(self) -> list[str]:
+        """Every job that has ever had a run."""
+        return [name.removeprefix("job:") for (name,) in self._tables.read(_JOBS) if name.startswith("job:")]

@@ -1,0 +1,148 @@
+"""Has a job left its usual level, since which run, and what changed just before it?"""
+
+from __future__ import annotations
+
+from datetime import date
+from statistics import median
+
+from ..core import statuses
+from ..core.value import value
+from ..ledger import kinds
+from . import rise
+from .levels import Levels, Point, levels
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ..ledger.history import RunPoint
+    from .levels import Shift
+    from .reader import StoreReader
+
+_FIGURES: dict[str, Callable[[RunPoint], float]] = {
+    "usd": lambda point: point.amounts.usd,
+    "tokens": lambda point: point.amounts.tokens,
+    "seconds": lambda point: point.elapsed,
+    "items": lambda point: float(point.items),
+}
+_SIDE = 12  # runs that say what a run takes at a level
+_DAY = 86400.0
+# Facts of an attempt's start that money can hang on, and what they are called.
+_FACTS = {
+    "command": "command", "definition": "definition", "bounds": "bounds", "program": "program",
+    "program_size": "size of the program", "program_time": "time of the program",
+    "program_version": "version of the program", "commit": "commit", "nightlatch": "Nightlatch", "host": "host",
+}  # fmt: skip
+
+
+@value(frozen=True, kw_only=True)
+class Difference:
+    """A fact that was another one for the last usual run."""
+
+    fact: str
+    before: str
+    after: str
+
+
+@value(frozen=True, kw_only=True)
+class Change:
+    what: str  # usd, tokens, seconds, items
+    shift: Shift
+    differences: tuple[Difference, ...]
+    parts: dict[str, float]  # of the money: usd for each cause
+
+    def facts(self) -> dict[str, object]:
+        """As JSON has it."""
+        shift = self.shift
+        return {
+            "version": 1,
+            "what": self.what,
+            "usual": shift.usual,
+            "now": shift.now,
+            "factor": shift.factor,
+            "first_run": shift.first.run,
+            "since": shift.first.at,
+            "last_usual_run": shift.last_usual.run,
+            "status": "over" if shift.over else "accepted" if shift.settled else "lasts",
+            "differences": [one.__dict__ for one in self.differences],
+            "rise": self.parts,
+        }
+
+
+@value(frozen=True, kw_only=True)
+class JobChanges:
+    job: str
+    runs: int  # that were looked at
+    levels: dict[str, Levels]  # by what is measured, where there is something of it
+    changes: tuple[Change, ...]  # the newest first
+
+    @property
+    def current(self) -> list[Change]:
+        """Those that last."""
+        return [change for change in self.changes if change.shift == self.levels[change.what].current]
+
+
+def job_changes(reader: StoreReader, job: str) -> JobChanges:
+    """Of runs that succeeded: one that failed takes less, which is not a level."""
+    history = reader.ledger.history
+    points = [point for point in history.series(job) if point.status == statuses.SUCCEEDED]
+    days = {point.run: date.fromisoformat(history.day(point.at)).weekday() for point in points}
+    accepted: dict[str, list[float]] = {}
+    for entry in history.rare(kinds.USUAL, job=job):
+        for what in entry.facts.get("what", "").split():
+            accepted.setdefault(what, []).append(entry.at)
+    found: dict[str, Levels] = {}
+    changes: list[Change] = []
+    for what, figure in _FIGURES.items():
+        if not any(map(figure, points)):
+            continue
+        series = [Point(run=point.run, at=point.at, weekday=days[point.run], amount=figure(point)) for point in points]
+        found[what] = levels(series, accepted.get(what, ()))
+        changes += [_explained(reader, what, shift, points) for shift in found[what].shifts]
+    changes.sort(key=lambda change: -change.shift.first.at)
+    return JobChanges(job=job, runs=len(points), levels=found, changes=tuple(changes))
+
+
+def went_in(reader: StoreReader, run: str) -> dict[str, str]:
+    """What the newest attempt of a run was made of."""
+    found: dict[str, str] = {}
+    for entry in reader.ledger.entries(run):
+        if entry.kind in (kinds.OPENED, kinds.STARTED):
+            found |= {name: entry.facts[fact] for fact, name in _FACTS.items() if entry.facts.get(fact)}
+        elif entry.kind == kinds.INPUT:
+            found[f"input {entry.facts.get('path', '')}"] = entry.facts.get("sha256", "")
+        elif entry.kind == kinds.WORKSPACE and entry.facts.get("commit"):
+            found["commit"] = entry.facts["commit"]
+    if models := reader.ledger.history.models(run):
+        found["model"] = ", ".join(models)
+    return found
+
+
+def differences(before: dict[str, str], after: dict[str, str]) -> tuple[Difference, ...]:
+    """A program that was replaced is told by its version, if that is known, and not by its size and time too."""
+    names = [name for name in dict.fromkeys([*after, *before]) if before.get(name, "") != after.get(name, "")]
+    if "version of the program" in names or "program" in names:
+        names = [name for name in names if name not in ("size of the program", "time of the program")]
+    return tuple(Difference(fact=name, before=before.get(name, ""), after=after.get(name, "")) for name in names)
+
+
+def _explained(reader: StoreReader, what: str, shift: Shift, points: Sequence[RunPoint]) -> Change:
+    end = shift.over.at if shift.over else float("inf")
+    before = [point for point in points if point.at < shift.first.at][-_SIDE:]
+    after = [point for point in points if shift.first.at <= point.at < end][:_SIDE]
+    return Change(
+        what=what,
+        shift=shift,
+        differences=differences(went_in(reader, shift.last_usual.run), went_in(reader, shift.first.run)),
+        parts=rise.parts(_level(before), _level(after)) if what == "usd" else {},
+    )
+
+
+def _level(points: Sequence[RunPoint]) -> rise.Level:
+    days = (points[-1].at - points[0].at) / _DAY
+    return rise.Level(
+        usd=median(point.amounts.usd for point in points),
+        tokens=median(point.amounts.tokens for point in points),
+        calls=median(point.amounts.calls for point in points),
+        runs_a_day=(len(points) - 1) / days if days > 0 and len(points) >= _SIDE else 0.0,
+    )

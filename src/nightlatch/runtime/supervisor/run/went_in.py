@@ -1,0 +1,38 @@
+"""What goes into an attempt, for the entry of its start: when a job costs more from one run on, these facts say what
+changed before it. Its command, definition and inputs are recorded beside them."""
+
+from __future__ import annotations
+
+import os
+
+from .... import __version__
+from ....core import duration
+from ....system import provenance
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ....core.job import Job
+
+
+def facts(job: Job, folder: str) -> dict[str, str]:
+    """`folder`: the store's, where a program's version is remembered."""
+    where = job.cwd or os.getcwd()
+    path = dict(job.env).get("PATH") or os.environ.get("PATH", os.defpath)
+    found = {"bounds": _bounds(job), "nightlatch": __version__}
+    found |= provenance.program(job.command[0], where, path)
+    if not job.workspace and (commit := provenance.commit(where)):
+        found["commit"] = commit  # a workspace's own is recorded when it is made
+    if job.version and (version := provenance.version(job.version, found, folder)):
+        found["program_version"] = version
+    return found
+
+
+def tag(job: Job) -> str:
+    """What its usage is counted by, unless a report says otherwise."""
+    return ",".join(f"{name}={text}" for name, text in job.tags)
+
+
+def _bounds(job: Job) -> str:
+    times = {"timeout": job.timeout, "stall": job.stall}
+    bounds = [f"{name}={duration.show(limit)}" for name, limit in times.items() if limit is not None]
+    return " ".join([*bounds, *(str(cap) for cap in job.budget), f"retries={job.retries}"])
