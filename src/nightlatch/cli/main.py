@@ -33,6 +33,7 @@ COMMANDS = {
     "logs": "what a run's command printed; -f follows",
     "slots": "what became of every due time; skip one, or set a job's slots right after a wrong clock",
     "usage": "what was used, by job or by day",
+    "budget": "set the budget of a run, also of a running one",
     "cancel": "end a run, from any machine that shares the store",
     "retry": "allow another attempt of a run",
     "resolve": "decide the outcome of a run, an effect or an item in doubt: done, failed or again",

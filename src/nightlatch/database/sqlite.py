@@ -15,7 +15,7 @@ from _thread import RLock
 
 from ..errors import StoreUnreachable
 from ..system import clock, durable, filelock, identity, storage
-from ..system.light import WeakSet, sqlite3
+from ..system.light import ref, sqlite3
 from . import schema, sqlite_presence
 from .sqlite_errors import ExplainedSqliteErrors
 from .sqlite_log import Log
@@ -33,7 +33,7 @@ MEMORY = ":memory:"
 PATIENCE = 30.0  # seconds a writer waits for its turn unless it says otherwise
 
 _inherited: list[sqlite3.Connection] = []
-_used: WeakSet[SqliteDatabase] = WeakSet()  # by this process
+_used: set[ref[SqliteDatabase]] = set()  # by this process
 
 
 class SqliteDatabase:
@@ -171,7 +171,7 @@ class SqliteDatabase:
     def _connect(self) -> sqlite3.Connection:
         self._log.catch_up()
         if self._connection is None:
-            _used.add(self)
+            _used.add(ref(self, _used.discard))
             self._connection = self._open() if self.path != MEMORY else self._open_empty()
             if self._read_only:
                 self._connection.execute("PRAGMA query_only = ON")
@@ -275,21 +275,25 @@ class SqliteDatabase:
         return {"now": int(clock.now() * 1000), "wall": int(clock.wall() * 1000), **values}
 
 
+def _databases() -> list[SqliteDatabase]:
+    return [database for reference in list(_used) if (database := reference()) is not None]
+
+
 def _before_fork() -> None:
-    for database in list(_used):
+    for database in _databases():
         database._thread.acquire()  # wait for another thread's statement
         if database._connection is None or not database._connection.in_transaction:
             database.close()
 
 
 def _after_fork() -> None:
-    for database in list(_used):
+    for database in _databases():
         database._thread.release()
     _used.clear()
 
 
 def _in_child() -> None:
-    for database in list(_used):
+    for database in _databases():
         if database._connection is not None:
             _inherited.append(database._connection)  # closing it would harm the parent's transaction
             database._connection = None

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import sqlite3
     from hashlib import sha256
     from typing import Any
-    from weakref import WeakSet
+    from weakref import ref
 
     sockets: Any
 
@@ -32,10 +32,10 @@ else:
             import _socket
 
             return _socket
-        if name == "WeakSet":
-            from _weakrefset import WeakSet
+        if name == "ref":
+            from _weakref import ref
 
-            return WeakSet
+            return ref
         if name == "sha256":
             return _sha256()
         raise AttributeError(name)
@@ -75,4 +75,4 @@ else:
         raise ImportError("this Python has no sha256")
 
 
-__all__ = ["WeakSet", "prctl", "sha256", "signal", "sockets", "sqlite3"]
+__all__ = ["prctl", "ref", "sha256", "signal", "sockets", "sqlite3"]
