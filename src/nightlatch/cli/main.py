@@ -123,7 +123,8 @@ def _run(argv: list[str]) -> int:
 
         # It may quote a command's output, so it is one line; but of a file that is ours, each mistake has its own.
         lines = str(error).splitlines() if isinstance(error, BadConfig) else [str(error)]
-        print("\n".join(["nightlatch: " + printable(lines[0]), *map(printable, lines[1:])]), file=sys.stderr)
+        for line in [f"nightlatch: {lines[0]}", *lines[1:]]:
+            print(printable(line), file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         return exits.INTERRUPTED
