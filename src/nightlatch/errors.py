@@ -157,7 +157,7 @@ class Conflict(Error):
 
 
 class BadConfig(Error):
-    """A setting cannot be used."""
+    """A setting cannot be used. Of a file, the text has a line for each mistake."""
 
     exit_code: int = exits.CONFIG
 
