@@ -43,7 +43,7 @@ $(CLIENTS)/.ready: $(READY) tests/clients/requirements.txt tests/clients/package
 	@touch $@
 
 test-clients: $(CLIENTS)/.ready ## the large clients (claude, codex, gemini-cli, antigravity) behind the gateway
-	@$(BIN)/python -m pytest -o timeout=600 tests/clients -rA
+	@NIGHTLATCH_CLIENTS=1 $(BIN)/python -m pytest -o timeout=600 tests/clients -rA
 
 lint: $(READY) ## ruff check and format, mypy --strict
 	@$(BIN)/ruff check -q . && $(BIN)/ruff format --check . && $(BIN)/mypy
