@@ -256,10 +256,10 @@ class Scheduler:
     def _set_back(self, row: Row, job: Scheduled, now: float) -> Row:
         """The row was moved by a clock that was ahead. What ran stays, and its slots are passed."""
         known = [*self._ledger.slots.of(row.job, now), *row.records]
-        ran = {record.first for record in known if record.run and record.first > now}
+        ran = {record.first for record in known if record.ran and record.first > now}
         if row.claim and row.claim.slot > now:
             ran.add(row.claim.slot)
-        kept = tuple(_cut(record, job, now) for record in row.records if record.run or record.first <= now)
+        kept = tuple(_cut(record, job, now) for record in row.records if record.ran or record.first <= now)
         era, begin = row.era + 1, float(int(now))
         return replace(
             row, slot=begin, next_due=job.next(begin), era=era, strike=(begin, era), passed=tuple(sorted(ran)[:PASSED]),
@@ -328,7 +328,7 @@ class _Plan:
 
 
 def _cut(record: SlotRecord, job: Scheduled, time: float) -> SlotRecord:
-    if record.run or record.last <= time:
+    if record.ran or record.last <= time:
         return record
     last, count = job.cut(record.first, time)
     return replace(record, last=last, count=count)
