@@ -7,7 +7,7 @@ import os
 import sys
 
 from .. import exits
-from ..errors import Error, Stop
+from ..errors import BadConfig, Error, Stop
 from ..system import printing
 
 TYPE_CHECKING = False
@@ -121,7 +121,10 @@ def _run(argv: list[str]) -> int:
     except (Error, Stop) as error:
         from ..core.printable import printable
 
-        print(f"nightlatch: {printable(str(error))}", file=sys.stderr)  # it may quote a command's output
+        # It may quote a command's output, so it is one line; of a file each mistake has its own.
+        first, *others = (isinstance(error, BadConfig) and error.lines) or (str(error),)
+        for line in [f"nightlatch: {first}", *others]:
+            print(printable(line), file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         return exits.INTERRUPTED

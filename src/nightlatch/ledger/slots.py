@@ -4,7 +4,7 @@ the machine that moves it: no transaction spans store and ledger, so inserting o
 from __future__ import annotations
 
 from ..core.row import SlotRecord
-from ..core.value import replace, value
+from ..core.value import value
 from . import kinds
 from .typed_table import TypedTable
 
@@ -46,7 +46,7 @@ _RECORD = TypedTable(
 )
 _OF = f"SELECT {_RECORD.names} FROM {{prefix}}slot_record WHERE job = :job AND last >= :since ORDER BY first"
 _BEYOND = f"""
-SELECT {_RECORD.names} FROM {{prefix}}slot_record WHERE job = :job AND last > :time AND era < :era AND run = ''
+SELECT {_RECORD.names} FROM {{prefix}}slot_record WHERE job = :job AND last > :time AND era < :era AND outcome <> 'ran'
 """
 _REMOVE = "DELETE FROM {prefix}slot_record WHERE job = :job AND first = :first"
 _CUT = "UPDATE {prefix}slot_record SET last = :last, count = :count WHERE job = :job AND first = :first"
@@ -72,7 +72,7 @@ class Slots:
         return (_RECORD.read(row).record for row in rows)
 
     def strike(self, job: str, time: float, era: int, newest: Callable[[SlotRecord], tuple[float, int]]) -> None:
-        """Records beyond `time`, of an era before, do not count: the clock was ahead. Those that name a run stay.
+        """Records beyond `time`, of an era before, do not count: the clock was ahead. What ran stays.
 
         `newest` says of a record where it ends and how many slots it has, if it is cut at that time.
         """
@@ -98,4 +98,4 @@ def merged(ledger: Iterable[SlotRecord], row: Iterable[SlotRecord]) -> list[Slot
         there = found.get(record.first)
         if there is None or (there.era, there.last) < (record.era, record.last):
             found[record.first] = record
-    return [replace(found[first]) for first in sorted(found)]
+    return [found[first] for first in sorted(found)]
