@@ -122,9 +122,9 @@ def _run(argv: list[str]) -> int:
     except (Error, Stop) as error:
         from ..core.printable import printable
 
-        # It may quote a command's output, so it is one line; but of a file that is ours, each mistake has its own.
-        lines = str(error).splitlines() if isinstance(error, BadConfig) else [str(error)]
-        for line in [f"nightlatch: {lines[0]}", *lines[1:]]:
+        # It may quote a command's output, so it is one line; of a file each mistake has its own.
+        first, *others = (isinstance(error, BadConfig) and error.lines) or (str(error),)
+        for line in [f"nightlatch: {first}", *others]:
             print(printable(line), file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import islice, pairwise
 
 from ..core import duration, hosts, options, schedule
@@ -90,7 +91,7 @@ class Jobs:
         batch = self._batch(name, given["items"], of_the_batch, found, section) if is_batch and found else None
         if len(section.mistakes) > before or found is None:
             return None
-        job = batch.job(self._interpreter, **taken) if batch else Job(name=name, target=found.target, **taken)
+        job = batch.job(sys.executable, **taken) if batch else Job(name=name, target=found.target, **taken)
         target = (*job.target.definition, *found.defined_as) if batch else found.defined_as
         job = replace(job, file=self._file, defined_as=options.definition(job, target=target))
         self.files += found.files
