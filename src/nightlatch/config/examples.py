@@ -38,7 +38,6 @@ EXAMPLES = {
     "input": 'input = ["prices.csv"]',
     "lost": 'lost = "again"',
     "pass_store": "pass_store = true",
-    "version": 'version = ["claude", "--version"]',
     "keep_awake": "keep_awake = true",
     "retries": "retries = 2",
     "backoff": 'backoff = "1m"',
