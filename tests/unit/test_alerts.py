@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 
@@ -25,8 +26,8 @@ class Receiver:
     """A transport whose answers are given."""
 
     def __init__(self) -> None:
-        self.messages: list = []
-        self.answers: list = []
+        self.messages: list[Any] = []
+        self.answers: list[Any] = []
 
     def send(self, settings, message) -> None:
         answer = self.answers.pop(0) if self.answers else None
