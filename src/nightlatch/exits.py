@@ -55,6 +55,7 @@ FAILED = Exit(
     doctor="with --prove: a promise did not hold",
     audit="the journal is not whole, or a head is not in it",
     service="status: it does not run",
+    status="with --exit-code: something needs you",
 )
 USAGE = Exit(
     64,

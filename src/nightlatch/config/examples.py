@@ -11,6 +11,7 @@ EXAMPLES = {
     "jitter": 'jitter = "5m"',
     "hosts": 'hosts = ["mini", "air"]',
     "tags": 'tags = { site = "example.org" }',
+    "version": 'version = ["claude", "--version"]',
     "command": 'command = ["claude", "-p", "@prompts/article.md"]',
     "python": 'python = "reports.nightly:main"',
     "args": 'args = ["sales", 30]',

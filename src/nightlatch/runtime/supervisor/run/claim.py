@@ -187,7 +187,7 @@ def _counted(row: Row, claim: Claim, status: str, now: float) -> Row:
     counters[status] = counters.get(status, 0) + 1
     row = replace(row, counters=counters, counted=(claim.id, *row.counted)[: rows.ENDS])
     if status == statuses.SUCCEEDED:
-        return replace(row, failures=0, failed_at=0.0, last_success=max(row.last_success, name_of(claim.slot)))
+        return replace(row, failures=0, failed_at=0.0, last_success=name_of(claim.slot))
     if status in _FAILED:
         return replace(row, failures=row.failures + 1, failed_at=now)
     return row
