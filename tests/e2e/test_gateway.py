@@ -28,7 +28,7 @@ for _ in range(int(sys.argv[1])):
 
 @pytest.mark.parametrize("how", ["json", "sse"])
 def test_what_a_run_used_is_what_the_vendor_charged(sqlite_url, how):
-    with Vendor(plan=lambda _: Plan(output=300, cache_read=10, cache_write=7, cache_write_1h=5)) as vendor:
+    with Vendor(plan=lambda _: Plan(input=100, output=300, cache_read=10, cache_write=7, cache_write_1h=5)) as vendor:
         done = nightlatch(sqlite_url, "run", "night", "--budget", "usd=2", "--",
                           sys.executable, "-c", ANTHROPIC, "3", how, env=vendor.environment)  # fmt: skip
         assert done.returncode == 0, done.stderr
