@@ -50,7 +50,7 @@ LAZY = {
     "core": 1,
     "database": 3,
     "gates": 4,
-    "ledger": 21,
+    "ledger": 23,
     "runtime": 96,
     "store": 11,
     "system": 2,
