@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 RAN, COLLAPSED, SKIPPED = "ran", "collapsed", "skipped"  # every slot ends as one of them
 BEFORE = 64  # definitions that a row remembers besides the one in force
-ENDS = 12  # that a row remembers as counted
 NEVER = 32_503_680_000.0  # the due time of a job that is only run by hand
 
 
@@ -113,7 +112,10 @@ class Row:
     records: tuple[SlotRecord, ...] = ()  # the newest last; the ledger has all but those of the last move
     paused: Pause | None = None
     stage: str = ""  # "": where the job's own setting says
-    counters: dict[str, int] | None = None
+    counters: dict[str, int] | None = None  # ends, by their status
+    clean: int = 0  # runs since it came to its stage, under the definition in force
+    strikes: int = 0  # stalls, or own caps passed, in a row
+    change: dict[str, Any] | None = None  # the last one of its stage: id, stage, was, by, why, at
     failures: int = 0  # in a row
     failed_at: float = 0.0
     last_success: str = ""  # slot

@@ -11,13 +11,12 @@ from __future__ import annotations
 from .job import CANCEL, NONE, ONE, SKIP
 from .row import COLLAPSED, SKIPPED, Claim, SlotRecord
 from .schedule import COUNTED
+from .stage import MANUAL, UNATTENDED
 from .value import replace, value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .row import Row
-
-MANUAL, SUPERVISED, UNATTENDED = "manual", "supervised", "unattended"  # stages
 
 TURN = 30.0  # seconds between the turns of two hosts
 UNBEGUN = 30.0  # seconds after which a claim that nobody began is taken over, where the store has a clock
