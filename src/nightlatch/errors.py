@@ -114,6 +114,12 @@ class InDoubt(Error):
     exit_code: int = exits.NEEDS_PERSON
 
 
+class NotAllowed(Error):
+    """A run may not decide that; a person outside of it may."""
+
+    exit_code: int = exits.NOT_ALLOWED
+
+
 class NotDone(Error):
     """Raised by the function that acts: it is certain that nothing was done, so it may be tried again."""
 
@@ -151,7 +157,7 @@ class Conflict(Error):
 
 
 class BadConfig(Error):
-    """A setting cannot be used."""
+    """A setting cannot be used. Of a file, the text has a line for each mistake."""
 
     exit_code: int = exits.CONFIG
 

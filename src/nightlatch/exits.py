@@ -61,6 +61,7 @@ USAGE = Exit(
     "invalid usage",
     _EVERY,
     cancel="there is no such run, or it has ended",
+    budget="there is no such run, or it has succeeded",
     retry="there is no such run, or nothing to retry",
     resolve="there is no such thing, several, or nothing to resolve",
     show="there is no such run, plan or store",
@@ -72,7 +73,7 @@ INPUT_CHANGED = Exit(65, "a key was used again with other input", "once")
 UNREACHABLE = Exit(
     69,
     "the store, or a gate, cannot be reached or used",
-    "run batch once lock lease status runs show logs slots usage pause unpause cancel retry resolve audit prune "
+    "run batch once lock lease budget status runs show logs slots usage pause unpause cancel retry resolve audit prune "
     "migrate serve tick",
     publish="DST or the store cannot be reached",
     push="the remote or the store cannot be reached",
@@ -108,6 +109,7 @@ NEEDS_PERSON = Exit(
     retry="it is in doubt: nightlatch resolve decides",
     resolve="without an outcome: it needs one",
 )
+NOT_ALLOWED = Exit(77, "not allowed", budget="a run may not set budgets")
 CONFIG = Exit(78, "bad configuration", "run retry check serve tick service")
 CANCELLED = Exit(120, "cancelled", "run")
 OVER_BUDGET = Exit(121, "over budget", "run batch")

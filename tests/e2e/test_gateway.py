@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import pytest
 
-from tests.support.budgets import spent
-from tests.support.programs import nightlatch
+from tests.support.budgets import gateways, spent
+from tests.support.programs import TOOL, midday, nightlatch, start, until
+from tests.support.runs import listed
 from tests.support.vendor import Plan, Vendor
 
 ANTHROPIC = """
@@ -47,3 +49,199 @@ def test_a_call_that_the_budget_cannot_pay_is_refused_and_the_run_is_over_budget
         assert (found.status, found.held) == ("over-budget", 0)
         assert "the budget usd=0.2 is spent" in found.reason
         assert len([one for one in vendor.calls]) == found.calls  # a refusal stops the client: no call after it
+
+
+TALK = """
+import json, os, sys, urllib.error, urllib.request
+def call(model="claude-opus-5-5", path="/v1/messages", base="ANTHROPIC_BASE_URL", **more):
+    body = {"model": model, "max_tokens": 100, "messages": [{"role": "user", "content": "hi"}], **more}
+    headers = {"x-api-key": os.environ.get("ANTHROPIC_API_KEY", ""), "content-type": "application/json"}
+    request = urllib.request.Request(os.environ[base] + path, json.dumps(body).encode(), headers)
+    try:
+        with urllib.request.urlopen(request) as reply:
+            return reply.status, json.load(reply)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+"""
+
+
+def talk(url, vendor, code, *options, **more):
+    words = ["run", "night", *(options or ("--budget", "usd=2")), "--", sys.executable, "-c", TALK + code]
+    return nightlatch(url, *words, env={**vendor.environment, **more})
+
+
+def test_what_cannot_be_metered_is_refused_and_named(sqlite_url):
+    with Vendor() as vendor:
+        done = talk(sqlite_url, vendor, 'print(call(path="/v1/messages/batches")); sys.exit(3)')
+        assert done.returncode == 3 and "403" in done.stdout
+        assert "cannot be metered" in done.stderr
+        assert not vendor.calls and not vendor.others
+
+
+def test_a_model_without_a_price_is_refused_with_the_line_to_add(sqlite_url, tmp_path):
+    with Vendor() as vendor:
+        done = talk(sqlite_url, vendor, 'print(call(model="my-model")); sys.exit(1)')
+        assert done.returncode == 1 and "402" in done.stdout
+        assert "no price is known for the model my-model: add [prices." in done.stderr
+        assert not vendor.calls
+
+
+def test_stated_prices_count_and_a_free_model_is_never_refused_for_money(sqlite_url, tmp_path):
+    config = tmp_path / "nightlatch.toml"
+    config.write_text('prices."my-model" = { input = 2, output = 10 }\nprices.free = { input = 0, output = 0 }\n')
+    with Vendor(plan=lambda _: Plan(input=100, output=50), cost=lambda *_: 0) as vendor:
+        code = 'print(call(model="my-model")[0]); print([call(model="free")[0] for _ in range(5)]); print(call(model="my-model")[0])'
+        done = talk(sqlite_url, vendor, code, "--budget", "usd=0.0015", NIGHTLATCH_CONFIG=str(config))
+        assert "200\n[200, 200, 200, 200, 200]\n" in done.stdout, done.stdout + done.stderr
+        assert spent(sqlite_url, "night").usd == (100 * 2 + 50 * 10) * 1000
+
+
+def test_an_opened_path_costs_its_price(sqlite_url, tmp_path):
+    config = tmp_path / "nightlatch.toml"
+    config.write_text('[gateway]\nallow = { "v1/audio/speech" = 0.05 }\n')
+    with Vendor() as vendor:
+        code = 'print([call(path="/v1/audio/speech")[0] for _ in range(2)])'
+        done = talk(sqlite_url, vendor, code, "--budget", "usd=0.06", NIGHTLATCH_CONFIG=str(config))
+        assert "[404, 404]" in done.stdout, done.stdout + done.stderr  # a 4xx costs nothing
+        assert spent(sqlite_url, "night").usd == 0
+
+
+def test_a_stale_run_key_gets_401(sqlite_url):
+    with Vendor() as vendor:
+        code = """
+base = os.environ["ANTHROPIC_BASE_URL"]
+os.environ["OLD"] = base.replace(base.split("/")[3], "0" * 40)
+print(call(base="OLD")[0])
+"""
+        assert "401" in talk(sqlite_url, vendor, code).stdout
+        assert not vendor.calls
+
+
+def test_what_the_command_reports_is_noted_once_calls_are_metered(sqlite_url):
+    with Vendor() as vendor:
+        code = f"""
+import subprocess
+tool = {TOOL!r}
+call()
+subprocess.run(f"{{tool}} spend usd=0.5 units=3; {{tool}} spend --extra usd=0.25", shell=True, check=True)
+"""
+        done = talk(sqlite_url, vendor, code)
+        assert done.returncode == 0, done.stderr
+        assert spent(sqlite_url, "night").usd == vendor.charged + 250_000_000
+        assert "units=3" in done.stderr
+
+
+def test_a_person_raises_the_budget_of_a_running_run(sqlite_url, tmp_path):
+    """A call that is refused is made again when there is more."""
+    with Vendor(plan=lambda _: Plan(output=100)) as vendor:
+        code = f"""
+import time
+came = [call()[0]]
+while came[-1] == 200:
+    came.append(call()[0])
+open({str(tmp_path / "refused")!r}, "w").close()
+while call(max_tokens=100)[0] != 200:
+    time.sleep(0.2)
+"""
+        words = ["run", "night", "--budget", "usd=0.05", "--", sys.executable, "-c", TALK + code]
+        running = start(sqlite_url, *words, env=vendor.environment)
+        until(lambda: (tmp_path / "refused").exists() or running.poll() is not None)
+        run = listed(sqlite_url, "--job", "night")[0]["run"]
+        inside = nightlatch(sqlite_url, "budget", run, "usd=4", env={"NIGHTLATCH_RUN": run})
+        assert inside.returncode == 77
+        assert nightlatch(sqlite_url, "budget", run, "usd=4").returncode == 0
+        out, err = running.communicate(timeout=60)
+        assert running.returncode == 0, (out, err)
+        found = spent(sqlite_url, "night")
+        assert 0 < found.usd == vendor.charged
+
+
+def test_a_killed_gateway_comes_back_behind_the_same_address(sqlite_url, tmp_path):
+    with Vendor(plan=lambda call: Plan(delay=30.0 if call.number == 1 else 0.0)) as vendor:
+        code = """
+import threading
+print(call()[0])
+def lost():
+    try: call()
+    except Exception as error: print("lost", type(error).__name__)
+thread = threading.Thread(target=lost); thread.start(); thread.join()
+print(call()[0])
+"""
+        words = ["run", "night", "--budget", "usd=2", "--", sys.executable, "-c", TALK + code]
+        running = start(sqlite_url, *words, env=vendor.environment)
+        until(lambda: len(vendor.calls) == 2)
+        (gateway,) = gateways(running.pid)
+        os.kill(gateway, 9)
+        out, err = running.communicate(timeout=60)
+        assert (running.returncode, out.split()[0], out.split()[-1]) == (0, "200", "200"), (out, err)
+        found = spent(sqlite_url, "night")
+        assert found.calls == 3 and found.doubt > 0 and f"doubt={found.doubt / 10**9:g}" in err
+
+
+def test_an_item_of_a_batch_has_a_cap_of_its_own(sqlite_url, tmp_path):
+    items = tmp_path / "items"
+    items.write_text("a\nb\n")
+    with Vendor(plan=lambda _: Plan(output=100)) as vendor:
+        code = TALK + "came = [call()[0] for _ in range(4)]; sys.exit(came != [200, 200, 402, 402])"
+        done = nightlatch(sqlite_url, "batch", "night", str(items), "--budget", "calls/item=2,usd=2", "--",
+                          sys.executable, "-c", code, env=vendor.environment)  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert len(vendor.calls) == 4 and spent(sqlite_url, "night").usd == vendor.charged
+
+
+@pytest.mark.parametrize("store", ["sqlite_url", "postgres_url"])
+def test_caps_of_a_day_are_shared_by_runs_at_once(request, store):
+    """Four jobs under one cap for all jobs; one of them is killed with its gateway."""
+    url = request.getfixturevalue(store)
+    cap = 0.4
+    with Vendor(plan=lambda _: Plan(output=1000, delay=0.05)) as vendor:
+        code = TALK + "while call(max_tokens=1000)[0] == 200: pass"
+        env = {**vendor.environment, **midday(), "NIGHTLATCH_BUDGET": f"usd/day={cap}"}
+        running = [start(url, "run", f"job{n}", "--", sys.executable, "-c", code, env=env) for n in range(4)]
+        until(lambda: len(vendor.calls) >= 6)
+        for pid in (*gateways(running[0].pid), running[0].pid):
+            os.kill(pid, 9)
+        for one in running:
+            one.communicate(timeout=100)
+        until(lambda: not vendor.open)
+        assert vendor.charged <= cap * 10**9
+        held = 60_000_000  # at most what the killed one had in flight cannot be used
+        assert vendor.charged >= 0.85 * cap * 10**9 - held
+        refused = nightlatch(
+            url, "run", "other", "--", sys.executable, "-c", TALK + "sys.exit(call(max_tokens=9000)[0])", env=env
+        )
+        assert refused.returncode in (121, 402 % 256)
+
+
+def test_eight_subagents_at_once_share_a_cap_that_pays_for_twenty_calls(sqlite_url):
+    with Vendor(plan=lambda _: Plan(input=1000, output=1000, delay=0.05)) as vendor:
+        one = 1000 * 4_000 + 1000 * 20_000  # billionths
+        bound = (3000 * 8_000) + 1000 * 20_000  # by the size of its body, at the dearest price
+        code = """
+from concurrent.futures import ThreadPoolExecutor
+def agent(_):
+    came = []
+    while (status := call(max_tokens=1000)[0]) == 200:
+        came.append(status)
+    return len(came)
+with ThreadPoolExecutor(8) as pool:
+    print("answered", sum(pool.map(agent, range(8))))
+"""
+        cap = (19 * one + bound) / 10**9
+        done = talk(sqlite_url, vendor, code, "--budget", f"usd={cap}")
+        assert "answered 20" in done.stdout, done.stdout + done.stderr
+        assert len(vendor.calls) == 20 and vendor.charged == 20 * one <= cap * 10**9
+
+
+def test_nothing_leaks_from_calls_that_fail_before_they_are_charged(sqlite_url):
+    calls = int(os.environ.get("NIGHTLATCH_LEAKS", "300"))
+    with Vendor(plan=lambda call: Plan(fault=("refused", "overloaded")[call.number % 2])) as vendor:
+        code = f"""
+from concurrent.futures import ThreadPoolExecutor
+with ThreadPoolExecutor(16) as pool:
+    print(sorted(set(pool.map(lambda _: call(max_tokens=1000)[0], range({calls})))))
+"""
+        done = talk(sqlite_url, vendor, code, "--budget", "usd=0.3")
+        assert "[429, 529]" in done.stdout, done.stdout + done.stderr
+        found = spent(sqlite_url, "night")
+        assert (found.usd, found.doubt, found.held, len(vendor.calls)) == (0, 0, 0, calls)

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.budgets import spent
-from tests.support.programs import children, nightlatch, start, until
+from tests.support.budgets import gateways, spent
+from tests.support.programs import nightlatch, start, until
 from tests.support.vendor import Plan, Received, Vendor
 from tests.support.vendor.plan import FAULTS
 
@@ -35,16 +35,6 @@ def plans(seed: int, faults: float):
         )  # fmt: skip
 
     return plan
-
-
-def gateways(supervisor: int) -> list[int]:
-    def is_gateway(pid: int) -> bool:
-        try:
-            return b"nightlatch.gateway" in Path(f"/proc/{pid}/cmdline").read_bytes()
-        except OSError:
-            return False
-
-    return [pid for pid in children(supervisor) if is_gateway(pid)]
 
 
 def words(cap: float, seed: int, *, faults: bool) -> list[str]:

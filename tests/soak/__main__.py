@@ -127,7 +127,8 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="print the names of all courses")
     given = parser.parse_args()
     patterns = given.only.split(",")
-    names = [name for name in course.NAMES if any(fnmatch.fnmatch(name, pattern) for pattern in patterns)]
+    wanted = [pattern if "/" in pattern or "*" in pattern else f"{pattern}/*" for pattern in patterns]
+    names = [name for name in course.NAMES if any(fnmatch.fnmatch(name, pattern) for pattern in wanted)]
     if given.list or not names:
         print("\n".join(course.NAMES))
         return 0 if given.list else 64

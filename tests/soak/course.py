@@ -10,22 +10,27 @@ from __future__ import annotations
 import os
 import random
 import sys
+import time
 import traceback
 from pathlib import Path
 
 from tests.soak import commands
 from tests.soak.found import Found, crashes
 from tests.soak.places import GATES, STORES, TTL, Place, place
+from tests.support.scheduling import simulation
 from tests.support.workloads import guarded_set
 from tests.support.workloads.shared_sets import Setup
 
+SCHEDULER = "scheduler"  # simulated: one seed after another
+
 NAMES = [f"{store}/{gate}" for store in STORES for gate in GATES]
 NAMES += [f"{kind}/{store}" for kind in commands.KINDS for store in STORES]
+NAMES += [f"{SCHEDULER}/{kind}" for kind in simulation.KINDS]
 
 
 def needs(name: str) -> set[str]:
     """The shared servers that it uses."""
-    return set(name.split("/")) & {"postgres", "object"}
+    return set() if name.startswith(f"{SCHEDULER}/") else set(name.split("/")) & {"postgres", "object"}
 
 
 def guarded(store: str, gate: str, where: Place, seconds: float, seed: str, *, fenced: bool) -> Found:
@@ -45,6 +50,24 @@ def guarded(store: str, gate: str, where: Place, seconds: float, seed: str, *, f
     return found
 
 
+def simulated(kind: str, seconds: float, seed: str) -> Found:
+    """Seeds of the scheduler's simulator, each a course of two virtual days or of thirty, until the time is over."""
+    found, chance, over = Found(), random.Random(seed), time.monotonic() + seconds
+    while time.monotonic() < over and not found.violations:
+        number, days = chance.randrange(10**9), chance.choice((2.0, 2.0, 2.0, 30.0))
+        try:
+            world = simulation.Simulation(number, kind, days=days, machines=chance.choice((2, 3))).run()
+        except simulation.Violation as violation:
+            found.violations.append(f"days={days} {violation}")
+            break
+        found.faults.update(
+            word for line in world.course for word in ("kill", "froze", "sleep", "clock") if word in line
+        )
+        found.acknowledged += sum(world.acts.values())
+        found.notes["seeds"] += 1
+    return found
+
+
 def main() -> None:
     name, folder, seconds, seed = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3]), sys.argv[4]
     broken = sys.argv[5] if len(sys.argv) > 5 else ""
@@ -54,7 +77,9 @@ def main() -> None:
         os.environ[name] = str(folder / part)
     try:
         with place(folder) as where:
-            if first in commands.KINDS:
+            if first == SCHEDULER:
+                found = simulated(second, seconds, seed)
+            elif first in commands.KINDS:
                 found = commands.Course(first, second, where, seed, forgetful=broken == "memory").run(seconds)
             else:
                 found = guarded(first, second, where, seconds, seed, fenced=broken != "fence")

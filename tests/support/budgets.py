@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from nightlatch.ledger import open_for
+from tests.support.programs import children
 
 
 @dataclass(frozen=True)
@@ -35,3 +37,15 @@ def spent(url: str, job: str) -> Spent:
         )
     finally:
         ledger.close()
+
+
+def gateways(supervisor: int) -> list[int]:
+    """The gateway's process, while there is one."""
+
+    def is_gateway(pid: int) -> bool:
+        try:
+            return b"nightlatch.gateway" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            return False
+
+    return [pid for pid in children(supervisor) if is_gateway(pid)]

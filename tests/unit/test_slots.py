@@ -167,7 +167,7 @@ def test_what_was_attempted_is_never_superseded() -> None:
 
 def test_between_two_tries_nobody_takes_over_until_it_is_overdue() -> None:
     waiting = row(claim=replace(OPEN, grant="", again_at=NOW + 100))
-    assert decide(waiting, None, Policy(), Seen(now=NOW, unchanged=9999.0)).look_at == NOW + 100
+    assert decide(waiting, None, Policy(), Seen(now=NOW, unchanged=9999.0)).look_at == NOW + 130
     assert word(decide(waiting, None, Policy(), Seen(now=NOW + 129))) == "wait"
     assert word(decide(waiting, None, Policy(), Seen(now=NOW + 131))) == "claim"
 

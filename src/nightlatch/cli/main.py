@@ -7,7 +7,7 @@ import os
 import sys
 
 from .. import exits
-from ..errors import Error, Stop
+from ..errors import BadConfig, Error, Stop
 from ..system import printing
 
 TYPE_CHECKING = False
@@ -33,6 +33,7 @@ COMMANDS = {
     "logs": "what a run's command printed; -f follows",
     "slots": "what became of every due time; skip one, or set a job's slots right after a wrong clock",
     "usage": "what was used, by job or by day",
+    "budget": "set the budget of a run, also of a running one",
     "cancel": "end a run, from any machine that shares the store",
     "retry": "allow another attempt of a run",
     "resolve": "decide the outcome of a run, an effect or an item in doubt: done, failed or again",
@@ -120,7 +121,10 @@ def _run(argv: list[str]) -> int:
     except (Error, Stop) as error:
         from ..core.printable import printable
 
-        print(f"nightlatch: {printable(str(error))}", file=sys.stderr)  # it may quote a command's output
+        # It may quote a command's output, so it is one line; but of a file that is ours, each mistake has its own.
+        lines = str(error).splitlines() if isinstance(error, BadConfig) else [str(error)]
+        for line in [f"nightlatch: {lines[0]}", *lines[1:]]:
+            print(printable(line), file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         return exits.INTERRUPTED

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..core.job import Job
 
 TABLES = ("defaults", "jobs")
-RESERVED = ("budget", "keep", "log", "gateway", "prices", "alerts", "pages")
+RESERVED = ("keep", "log", "alerts", "pages")
 
 
 @value(frozen=True, kw_only=True)
@@ -101,14 +101,20 @@ def load(path: str, *, host: str = "") -> Config:
 
 def store_of(path: str) -> str:
     """Only the store, which every command needs: mistakes elsewhere in the file do not count for them."""
+    return str(settings_of(path, "store").get("store", ""))
+
+
+def settings_of(path: str, *names: str) -> dict[str, Any]:
+    """Some keys of the top, those that the file has: mistakes elsewhere in it do not count."""
     text, document = _parse(path)
-    if "store" not in document:
-        return ""
     mistakes = Mistakes(path, lines.find(text))
-    row = next(row for row in SETTINGS if row.name == "store")
-    found = row.read(Section(document["store"], ("store",), os.path.dirname(path), mistakes))
+    found = {
+        row.name: row.read(Section(document[row.name], (row.name,), os.path.dirname(path), mistakes))
+        for row in SETTINGS
+        if row.name in names and row.name in document
+    }
     mistakes.raise_any()
-    return str(found)
+    return found
 
 
 def _parse(path: str) -> tuple[str, dict[str, Any]]:

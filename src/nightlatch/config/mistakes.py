@@ -36,7 +36,7 @@ class Mistakes:
     def raise_any(self) -> None:
         if self._found:
             told = [f"{self._file}:{line}: {what}" for line, what in sorted(self._found)]
-            raise BadConfig("\n".join(told if len(told) == 1 else [f"{len(told)} mistakes", *told]))
+            raise BadConfig("\n".join(told if len(told) == 1 else [f"{len(told)} mistakes:", *told]))
 
 
 def shown(path: str) -> str:

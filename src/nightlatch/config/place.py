@@ -10,6 +10,10 @@ import sys
 
 from ..errors import BadConfig
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 ENV = "NIGHTLATCH_CONFIG"
 NAME = "nightlatch.toml"
 
@@ -46,6 +50,16 @@ def of_a_run(file: str) -> str:
         return file or find()
     except BadConfig:  # what does not count here does not count there
         return ""
+
+
+def settings(file: str, *names: str) -> dict[str, Any]:
+    """Some keys of the file that a run's job is in, else of the one that counts here."""
+    path = of_a_run(file)
+    if not path:
+        return {}
+    from .load import settings_of
+
+    return settings_of(path, *names)
 
 
 def store() -> str:

@@ -142,4 +142,25 @@ SETTINGS = [
         default="`.venv` beside the file, else Nightlatch's own",
         example='interpreter = ".venv/bin/python"',
     ),
+    Setting(
+        "budget",
+        "config.metering:read_budget",
+        "what all jobs together may use in a day or a month",
+        default="none",
+        example='budget = { "usd/day" = 20 }',
+    ),
+    Setting(
+        "prices",
+        "config.metering:read_prices",
+        "of a model, in usd for a million tokens, in place of the listed ones",
+        default="genai-prices",
+        example='prices."my-model" = { input = 1.5, output = 6, cache_read = 0.15 }',
+    ),
+    Setting(
+        "gateway",
+        "config.metering:read_gateway",
+        "`ceiling`: the price of models that have none; `allow`: paths that may be called, at so many usd each",
+        default="such calls are refused",
+        example='gateway = { ceiling = { input = 30, output = 150 }, allow = { "v1/audio/speech" = 0.05 } }',
+    ),
 ]

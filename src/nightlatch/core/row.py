@@ -82,6 +82,7 @@ class Claim:
     again_at: float = 0.0  # it waits for its next try
     held: dict[str, Any] | None = None  # it waits for an approval: run, host, until, head
     cancel: str = ""  # the word that it shall end, for a holder whose ledger is elsewhere
+    era: int = 0  # of the row when it was claimed
     ended: str = ""  # how
 
     @property

@@ -127,14 +127,16 @@ def _claimed(row: Row, claim: Claim, due: Due | None, policy: Policy, seen: Seen
     if claim.held is not None:
         return _skip(row, due, seen, WAITS) if due else Decision(look_at=row.next_due)
     if _waits(claim, seen.now) or not _abandoned(claim, seen):
-        return _overlapping(row, due, policy, seen) if due else Decision(look_at=claim.again_at or row.next_due)
+        if due:
+            return _overlapping(row, due, policy, seen)
+        return Decision(look_at=claim.again_at + OVERDUE_TRY if claim.again_at else row.next_due)
     # Its supervisor is gone, or never came.
     if policy.delay is None or not seen.room:
         return Decision()
     lost_start = not claim.grant and not claim.attempted
     if lost_start and due and policy.catch_up == ONE and _may_run(row, due, policy, seen):
         last = SlotRecord(
-            first=claim.slot, last=claim.slot, outcome=COLLAPSED, reason="", slot=due.newest, at=seen.now, era=row.era
+            first=claim.slot, last=claim.slot, outcome=COLLAPSED, slot=due.newest, at=seen.now, era=claim.era
         )
         taken = _claim(row, due, policy, seen)
         if taken.claim is None:
@@ -176,14 +178,14 @@ def _may_run(row: Row, due: Due, policy: Policy, seen: Seen) -> bool:
 def _overlapping(row: Row, due: Due, policy: Policy, seen: Seen) -> Decision:
     if policy.overlap == SKIP:
         return _skip(row, due, seen, OVERLAP)
-    return Decision(cancel=policy.overlap == CANCEL, look_at=seen.now + 2.0)
+    return Decision(cancel=policy.overlap == CANCEL)
 
 
 def _claim(row: Row, due: Due, policy: Policy, seen: Seen) -> Decision:
     catch_up = policy.catch_up == ONE
     older = _older(row, due, seen, COLLAPSED if catch_up else SKIPPED, into=due.newest if catch_up else 0.0)
     missed = sum(record.count for record in older) if catch_up else 0
-    claim = Claim(id="", slot=due.newest, at=seen.now, missed=missed, since=row.last_success)
+    claim = Claim(id="", slot=due.newest, at=seen.now, missed=missed, since=row.last_success, era=row.era)
     return Decision(records=older, slot=due.newest, claim=claim)
 
 

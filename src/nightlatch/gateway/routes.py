@@ -33,8 +33,11 @@ _COUNTING = (
     r"(v1/)?messages/count_tokens|(v1/)?responses/input_tokens|v1\w*/models/[^/:]+:countTokens"  # free of charge
 )
 _MODELS = r"((v1\w*)/)?models(/[^:]*)?"
+_METERED["chatgpt"] = _METERED["openai"]
 # A dialect's refusal for all that it does not know.
-PLAIN: dict[str, Dialect] = {"anthropic": MESSAGES, "openai": RESPONSES, "google": GENERATE}
+PLAIN: dict[str, Dialect] = {
+    "anthropic": MESSAGES, "openai": RESPONSES, "chatgpt": RESPONSES, "google": GENERATE,
+}  # fmt: skip
 
 
 def metered(vendor: str, path: str) -> Dialect | None:

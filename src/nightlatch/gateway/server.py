@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .prices import Prices
     from .upstream import Upstream
 
-_VENDORS = ("anthropic", "openai", "google")
+_VENDORS = ("anthropic", "openai", "google", "chatgpt")  # the last: codex with a login
 _AGENT = "x-claude-code-agent-id"
 _MARGIN = 50  # a count of the vendor's may be off by one part in so many
 _COUNT_WITHIN = 20.0  # seconds
@@ -51,7 +51,7 @@ class Door:
             return _stale(plain)
         path = re.sub("/+", "/", path).rstrip("/")
         if request.method == "POST" and (dialect := routes.metered(vendor, path)) is not None:
-            return await self._metered(request, dialect, path, item)
+            return await self._metered(request, vendor, dialect, path, item)
         if routes.is_free(request.method, path):
             return await self._pass(request, vendor, path)
         if (stated := self._allow.get(path)) is not None and request.method == "POST":
@@ -60,7 +60,9 @@ class Door:
         self._pipe.refused(why)
         return _refuse(plain, why, status=403)
 
-    async def _metered(self, request: web.BaseRequest, dialect: Dialect, path: str, item: str) -> web.StreamResponse:
+    async def _metered(
+        self, request: web.BaseRequest, vendor: str, dialect: Dialect, path: str, item: str
+    ) -> web.StreamResponse:
         arrived = clock.now()
         try:
             body = Body(await request.content.read())
@@ -75,9 +77,15 @@ class Door:
             self._pipe.refused(why)
             return _refuse(dialect, why)
         headers = self._upstream.headers(request.headers)
-        call = await self._bounded(request, dialect, body, path, asked, prices, headers)
-        about = {"model": asked.models[0], "item": item, "agent": request.headers.get(_AGENT, ""), "at": arrived}
-        reply = await self._hold(call, asked, prices, about, lambda: self._count(dialect, body, path, headers))
+        call = await self._bounded(vendor, dialect, body, path, asked, prices, headers)
+        about = {
+            "model": asked.models[0],
+            "item": item,
+            "agent": request.headers.get(_AGENT, ""),
+            "at": arrived,
+            "login": not self._upstream.has_key(request),
+        }
+        reply = await self._hold(call, asked, prices, about, lambda: self._count(vendor, dialect, body, path, headers))
         if "refused" in reply:
             return _refuse(dialect, reply["refused"])
         output, uses = reply["output"], reply.get("uses", asked.uses)
@@ -87,7 +95,7 @@ class Door:
             dialect.allow_uses(body, uses)
         drop = dialect.prepare(body, asked)
         forward = Forward(dialect, self._pipe, reply["id"], self._prices, asked, drop_ours=drop)
-        going = self._upstream.request(dialect.vendor, "POST", path, request.query_string, headers, body.data)
+        going = self._upstream.request(vendor, "POST", path, request.query_string, headers, body.data)
         answer = await forward.run(request, going)
         if forward.seen.id and asked.has_output:
             self._remember(forward.seen.id, forward.seen.total)
@@ -95,7 +103,7 @@ class Door:
 
     async def _bounded(
         self,
-        request: web.BaseRequest,
+        vendor: str,
         dialect: Dialect,
         body: Body,
         path: str,
@@ -109,7 +117,7 @@ class Door:
         if asked.after:
             tokens = min(self._turns.get(asked.after, window) + tokens, max(window, tokens))
         if asked.uncounted:
-            found = await self._count(dialect, body, path, headers)
+            found = await self._count(vendor, dialect, body, path, headers)
             tokens, counted = (window, False) if found is None else (found, True)
         call = Call(
             input=tokens,
@@ -137,7 +145,7 @@ class Door:
             reply = await self._pipe.hold(_with_uses(call, asked, prices, uses), **about)
         return reply | {"uses": uses}
 
-    async def _count(self, dialect: Dialect, body: Body, path: str, headers: dict[str, str]) -> int | None:
+    async def _count(self, vendor: str, dialect: Dialect, body: Body, path: str, headers: dict[str, str]) -> int | None:
         """Tokens of input by the vendor's own count, with a margin; None if it does not say."""
         counting = dialect.counting(body, path)
         if counting is None:
@@ -146,7 +154,7 @@ class Door:
         data = json.dumps(asked).encode()
         try:
             async with asyncio.timeout(_COUNT_WITHIN):
-                async with self._upstream.request(dialect.vendor, "POST", there, "", headers, data) as reply:
+                async with self._upstream.request(vendor, "POST", there, "", headers, data) as reply:
                     found = parsed(await reply.read()) if reply.status == 200 else None
         except (ClientError, TimeoutError, OSError):
             return None
@@ -195,7 +203,7 @@ def _with_uses(call: Call, asked: Asked, prices: list[Price], uses: int) -> Call
 
 def _unpriced(asked: Asked) -> str:
     name = f"{asked.models[0]}:{asked.tier}" if asked.tier else asked.models[0]
-    return f"no price is known for the model {name!r}, so the call is not made"
+    return f'no price is known for the model {name}: add [prices."{name}"] with input and output to nightlatch.toml'
 
 
 def _refuse(dialect: Dialect, message: str, *, status: int = 0) -> web.Response:

@@ -54,6 +54,11 @@ class Upstream:
         found = {name: self._keyed(text) for name, text in given.items() if name.lower() not in hop}
         return found | {"Accept-Encoding": "identity"}
 
+    def has_key(self, request: Any) -> bool:
+        """Does it carry one of the run's keys, and not a login of its client's own?"""
+        texts = [*request.headers.values(), request.query_string]
+        return any(instead in text for instead in self._keys for text in texts)
+
     def _keyed(self, text: str) -> str:
         for instead, key in self._keys.items():
             text = text.replace(instead, key)

@@ -4,7 +4,7 @@ the machine that moves it: no transaction spans store and ledger, so inserting o
 from __future__ import annotations
 
 from ..core.row import SlotRecord
-from ..core.value import replace, value
+from ..core.value import value
 from . import kinds
 from .typed_table import TypedTable
 
@@ -98,4 +98,4 @@ def merged(ledger: Iterable[SlotRecord], row: Iterable[SlotRecord]) -> list[Slot
         there = found.get(record.first)
         if there is None or (there.era, there.last) < (record.era, record.last):
             found[record.first] = record
-    return [replace(found[first]) for first in sorted(found)]
+    return [found[first] for first in sorted(found)]

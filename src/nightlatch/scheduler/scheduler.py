@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .scheduled import Scheduled
 
 POLL = 2.0  # seconds: pauses, retries and edits of others count by then
+PASSED = 1000  # slots that a row lists as run before it was set back; beyond them done keys tell
 POLL_CLAIMED, POLL_IDLE = (
     60.0,
     300.0,
@@ -63,6 +64,7 @@ class Scheduler:
         self._unsynced: set[str] = set()
         self._seen: dict[str, tuple[object, float]] = {}  # job → its claim, and since when it is as it is
         self._struck: set[tuple[str, int]] = set()
+        self._copied: dict[str, str] = {}  # job → the move whose records this ledger has
         self._next: dict[str, float] = {}  # job → when it is worth a look
         self.old: dict[str, str] = {}  # job → the definition in force, where ours is old
         self._others_claims = False
@@ -91,9 +93,10 @@ class Scheduler:
         moves: list[tuple[_Plan, Move]] = []
         for plan in sorted(plans, key=lambda plan: (plan.row or plan.new).next_due):
             if plan.decision is None and plan.row is not None:
-                self._decide(plan, now, room > 0)
+                counted = self._takes_room(plan.row)  # a claim of ours that is taken over has its place already
+                self._decide(plan, now, room > 0 or (counted and claims))
                 self.short_of_room |= room <= 0 and plan.waits
-                room -= plan.claims
+                room -= plan.claims and not counted
             if plan.new != plan.row:
                 old = plan.row or replace(plan.new, id="")
                 facts = {name: text for name, text in plan.new.__dict__.items() if name not in ("job", "id", "by")}
@@ -109,10 +112,18 @@ class Scheduler:
         found = [rows.read(cursor) for cursor in cursors if cursor.job in self.jobs]
         self._others_claims = any(row.claim and row.claim.is_open and row.claim.by != self._host for row in found)
         self._leases.look([row.job for row in found if self._needs_lease(row, now)])
+        if self._apart:
+            self._copy(found)
         for row in found:
             if row.strike and (row.job, row.era) not in self._struck:
                 self._strike(row)
         return found
+
+    def _copy(self, found: Iterable[Row]) -> None:
+        """What other machines recorded is in the rows only: their ledgers are their own."""
+        new = [row for row in found if self._copied.get(row.job) != row.id]
+        self._ledger.slots.put((row.job, record) for row in new for record in row.records)
+        self._copied |= {row.job: row.id for row in new}
 
     def _needs_lease(self, row: Row, now: float) -> bool:
         return row.next_due <= now or (row.claim is not None and row.claim.is_open)
@@ -127,8 +138,12 @@ class Scheduler:
 
     def _room(self, found: Iterable[Row]) -> int:
         """How many runs may be started here: what runs is known by its claim, also after a restart."""
-        at_work = [row.claim for row in found if row.claim and row.claim.is_open and row.claim.by == self._host]
-        return self.at_once - sum(not claim.again_at and claim.held is None for claim in at_work)
+        return self.at_once - sum(self._takes_room(row) for row in found)
+
+    def _takes_room(self, row: Row) -> bool:
+        claim = row.claim
+        at_work = claim is not None and claim.is_open and not claim.again_at and claim.held is None
+        return at_work and claim is not None and claim.by == self._host
 
     # ── deciding ──
 
@@ -247,7 +262,7 @@ class Scheduler:
         kept = tuple(_cut(record, job, now) for record in row.records if record.run or record.first <= now)
         era, begin = row.era + 1, float(int(now))
         return replace(
-            row, slot=begin, next_due=job.next(begin), era=era, strike=(begin, era), passed=tuple(sorted(ran)),
+            row, slot=begin, next_due=job.next(begin), era=era, strike=(begin, era), passed=tuple(sorted(ran)[:PASSED]),
             records=kept,
         )  # fmt: skip
 
@@ -290,7 +305,7 @@ class Scheduler:
     def _pause(self, now: float) -> float:
         """Until the next look: the next due time, or the next poll."""
         poll = POLL if not self._apart else POLL_CLAIMED if self._others_claims else POLL_IDLE
-        known = [at for job in self.jobs if (at := self._next.get(job))]
+        known = [at for job in self.jobs if (at := self._next.get(job, 0.0)) > now]
         return max(min([poll, *(at - now for at in known)]), 0.01)
 
 

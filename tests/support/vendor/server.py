@@ -145,7 +145,15 @@ class Vendor:
         _, vendor, shape = route
         with self._lock:
             number = len(self.calls)
-            call = Received(vendor, path, dict(request.headers), json.loads(raw), len(raw), shape.__name__, number)
+            call = Received(
+                vendor,
+                path,
+                {name.lower(): text for name, text in request.headers.items()},
+                json.loads(raw),
+                len(raw),
+                shape.__name__,
+                number,
+            )
             plan = self.plan(call)
             charge = Charge(call, plan)
             self.calls.append(charge)

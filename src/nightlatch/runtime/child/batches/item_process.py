@@ -12,6 +12,7 @@ from typing import BinaryIO
 
 from ....core import duration
 from ....system import clock
+from ...shared import metered
 from ...shared.batches.items import BatchItem
 
 RESULT = 1024  # bytes of standard output that are kept as an item's result
@@ -52,6 +53,7 @@ class ItemProcess:
         item_json = self.item.text.encode(errors="surrogateescape")
         env = {**os.environ, **self._env}
         env.pop("NIGHTLATCH_ITEM", None)
+        metered.for_item(env, self.item.digest.hex())
         if len(item_json) <= _FITS_ENVIRONMENT and b"\0" not in item_json:
             env["NIGHTLATCH_ITEM"] = os.fsdecode(item_json)
         stdin = -1

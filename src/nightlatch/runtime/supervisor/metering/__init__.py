@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from ....config import place
+from ....core.metering.price import DOLLAR
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,11 +26,19 @@ def open_door(
     spending: Spending,
     environment: Mapping[str, str],
     listener: Listener,
+    folder: str,
 ) -> Door:
-    """Start the gateway for one attempt. `environment`: as the command would have it without."""
+    """Start the gateway for one attempt. `environment`: as the command would have it without. `folder`: the run's."""
     from .accounts import Accounts
     from .door import Door
 
     accounts = Accounts(spending, listener.item_caps, lease, ledger, writer, used=listener.metered)
     listener.is_metered = lambda: accounts.metered > 0
-    return Door(accounts, environment, lease=lease, settings={"prices": {}, "ceiling": None, "allow": {}})
+    found = place.settings(job.file, "prices", "gateway")
+    stated = found.get("gateway", {})
+    settings = {
+        "prices": found.get("prices", {}),
+        "ceiling": stated.get("ceiling"),
+        "allow": {path: round(usd * DOLLAR) for path, usd in stated.get("allow", {}).items()},
+    }
+    return Door(accounts, environment, lease=lease, folder=folder, settings=settings)

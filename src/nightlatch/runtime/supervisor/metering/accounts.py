@@ -70,6 +70,7 @@ class Accounts:
         self._numbers: dict[int, int] = {}  # the gateway's → ours: a gateway that is started again begins at 1
         self.answers: list[dict[str, Any]] = []
         self.metered = 0  # calls
+        self.has_login = False  # a client has used a login of its own, not a key that we know
         self.refusals = 0
         self.defied = 0  # of those: calls that were made after the first refusal
         self.refused_at = 0.0
@@ -195,6 +196,7 @@ class Accounts:
             answer: dict[str, Any] | None = made["answer"]
             return answer
         self._number = hold.call
+        self.has_login = self.has_login or bool(message.get("login"))
         self._numbers[message["id"]] = hold.call
         self._flying[hold.call] = _InFlight(call, hold, clock.now())
         return {"output": hold.output}

@@ -38,14 +38,14 @@ class Door:
     """Opened before the command starts; `serve` when a descriptor is ready; `close` when the command has ended."""
 
     def __init__(
-        self, accounts: Accounts, given: Mapping[str, str], *, lease: Lease, settings: Mapping[str, Any]
+        self, accounts: Accounts, given: Mapping[str, str], *, lease: Lease, folder: str, settings: Mapping[str, Any]
     ) -> None:
         self._accounts, self._lease = accounts, lease
         self._listening = socket.socket()
         self._listening.bind(("127.0.0.1", 0))
         self._listening.listen(1024)
         key = identity.new_id() + identity.new_id()[:8]
-        self.masked = environment.mask(given, self._listening.getsockname()[1], key)
+        self.masked = environment.mask(given, self._listening.getsockname()[1], key, folder)
         self._settings = {
             "key": key,
             "bases": self.masked.bases,
@@ -176,6 +176,8 @@ class Door:
         elif accounts.unpriced:
             reported.failure = reported.failure or accounts.unpriced
             reported.unmetered = accounts.unpriced
+        elif accounts.has_login:
+            reported.unmetered = "metered at list price: the client has a login of its own"
         elif accounts.is_capped and not reported.used:
             reported.unmetered = "no call to a model was metered: its budget was not counted"
 

@@ -1,12 +1,23 @@
-"""What the command gets instead of the vendors: addresses of the door, and run keys in place of its keys."""
+"""What the command gets instead of the vendors: addresses of the door, run keys in place of its keys, and programs that
+would not find the door by themselves."""
 
 from __future__ import annotations
 
+import os
+import sys
+
+from ....core.units import METERED
 from ....core.value import value
+from ....errors import UsageError
+from ....system.durable import private_folder
+from ...shared.metered import ADDRESS, FOLDER, PROGRAMS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+    from ....core.budget import Cap
 
 # The variables of each vendor: base URL, where it is without one, and the variables that hold a key for it.
 VENDORS = {
@@ -18,8 +29,16 @@ VENDORS = {
         ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
     ),
 }
+CHATGPT = "https://chatgpt.com/backend-api/codex"  # where codex is with a login in place of a key
 _LOOPBACK = "127.0.0.1"
 _PROXIES = ("http", "https", "all", "no")
+_ELSEWHERE = {  # what sends calls past any gateway
+    "CLAUDE_CODE_USE_BEDROCK": "Bedrock",
+    "CLAUDE_CODE_USE_VERTEX": "Vertex AI",
+    "CLAUDE_CODE_USE_FOUNDRY": "Azure",
+    "GOOGLE_GENAI_USE_VERTEXAI": "Vertex AI",
+}
+_NO = ("", "0", "false", "no", "off")
 
 
 @value(frozen=True, kw_only=True)
@@ -32,18 +51,22 @@ class Masked:
     proxies: dict[str, str]
 
 
-def mask(given: Mapping[str, str], port: int, key: str) -> Masked:
-    """`key`: the run's, random; it stands in the addresses."""
+def mask(given: Mapping[str, str], port: int, key: str, folder: str) -> Masked:
+    """`key`: the run's, random; it is part of the addresses. `folder`: the run's, for the programs."""
     environment = dict(given)
+    address = f"http://{_LOOPBACK}:{port}/{key}"
     bases: dict[str, str] = {}
     keys: dict[str, str] = {}
     for vendor, (base, default, names) in VENDORS.items():
-        bases[vendor] = given.get(base) or default
-        environment[base] = f"http://{_LOOPBACK}:{port}/{key}/{vendor}"
+        bases[vendor] = (
+            given.get(base) or (_claude_settings(given).get(base) if vendor == "anthropic" else "") or default
+        )
+        environment[base] = f"{address}/{vendor}"
         for name in names:
             if given.get(name):  # where none is, none is put: it would replace a login of the client's own
                 instead = f"{key}-{len(keys)}"
                 keys[instead], environment[name] = given[name], instead
+    bases["chatgpt"] = given.get("OPENAI_BASE_URL") or CHATGPT
     proxies = {}
     for kind in _PROXIES:
         found = given.get(f"{kind}_proxy") or given.get(f"{kind.upper()}_PROXY")
@@ -52,4 +75,56 @@ def mask(given: Mapping[str, str], port: int, key: str) -> Masked:
     for name in ("NO_PROXY", "no_proxy"):
         others = given.get(name, "")
         environment[name] = f"{others},{_LOOPBACK},localhost" if others else f"{_LOOPBACK},localhost"
+    programs = _programs(folder)
+    environment |= {
+        ADDRESS: address,
+        FOLDER: programs,
+        "PATH": f"{programs}{os.pathsep}{given.get('PATH', os.defpath)}",
+    }
     return Masked(environment=environment, bases=bases, keys=keys, proxies=proxies)
+
+
+def _programs(folder: str) -> str:
+    """A private folder with a script for each."""
+    place = private_folder(os.path.join(folder, "programs"))
+    for name in PROGRAMS:
+        path = os.path.join(place, name)
+        script = f"#!/bin/sh\nexec '{sys.executable}' -P -m nightlatch.runtime.shared.metered {name} \"$@\"\n"
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o700)
+        with open(fd, "w", encoding="utf-8") as file:
+            file.write(script)
+    return place
+
+
+def check(caps: Iterable[Cap], given: Mapping[str, str], command: list[str]) -> None:
+    """Raise `UsageError` if the command's calls are known to go past the gateway, and a cap counts on it."""
+    if not any(cap.unit in METERED and cap.unit != "calls" for cap in caps):
+        return
+    variables = {**_claude_settings(given), **given}
+    name, where = next(
+        ((name, where) for name, where in _ELSEWHERE.items() if variables.get(name, "").lower() not in _NO), ("", "")
+    )
+    if where:
+        raise UsageError(
+            f"calls to models on {where} cannot be metered, and a budget in usd or tokens needs that: unset {name}, or "
+            f"cap something else with --meter report or --meter output"
+        )
+    if os.path.basename(command[0]) == "agy":
+        raise UsageError(
+            "agy cannot be metered (it has a login of its own, and no base URL), and a budget in usd or tokens needs "
+            "that: use the google-antigravity SDK, or drop --budget"
+        )
+
+
+def _claude_settings(given: Mapping[str, str]) -> dict[str, Any]:
+    """The `env` of claude's own settings, which beats the environment."""
+    import json
+
+    home = given.get("CLAUDE_CONFIG_DIR") or os.path.join(given.get("HOME", ""), ".claude")
+    try:
+        with open(os.path.join(home, "settings.json"), encoding="utf-8") as file:
+            found = json.load(file)
+    except (OSError, ValueError):
+        return {}
+    env = found.get("env") if isinstance(found, dict) else None
+    return {str(name): str(text) for name, text in env.items()} if isinstance(env, dict) else {}

@@ -101,7 +101,9 @@ class Attendance:
         if spending.metered_by(job) == GATEWAY:
             from .. import metering
 
-            self._door = metering.open_door(job, lease, ledger, writer, spending, self._environment, self._listener)
+            self._door = metering.open_door(
+                job, lease, ledger, writer, spending, self._environment, self._listener, folder
+            )
             self._environment = self._door.masked.environment  # its keys are hidden all the same
         if checkpoints:
             checkpoints.hidden = hidden

@@ -96,7 +96,7 @@ class Claimed:
         def ended(row: Row, claim: Claim) -> Row:
             record = SlotRecord(
                 first=claim.slot, last=claim.slot, outcome=RAN if ran else SKIPPED, reason=reason, run=run, host=host,
-                at=now, era=row.era,
+                at=now, era=claim.era,
             )  # fmt: skip
             keep = KEPT if store.lists_begun else 0
             return replace(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+
 from ....core import advice, duration, retry, statuses
-from ....core.job import BY_HAND
+from ....core.job import BY_HAND, GATEWAY
 from ....core.value import replace
 from ....errors import Busy, InDoubt
 from ....ledger import open_for
@@ -38,7 +40,7 @@ class Preflight:
     def _name_store(self) -> None:
         self.store = url.connect(self.where)
         self.ledger: Ledger = open_for(self.where)
-        self.spending = Spending(self.job.name, self.job.budget, self.ledger, self.reported)
+        self.spending = Spending(self.job, self.ledger, self.reported)
 
     def look_only(self) -> str | Verdict:
         """As `look`, without claiming afterwards: so also raise if another works on it, or left it in doubt."""
@@ -92,6 +94,11 @@ class Preflight:
             return over
         self.spending.count_earlier(known)
         self.spending.afford()
+        if self.spending.metered_by(self.job) == GATEWAY:
+            from ..metering import environment
+
+            variables = {**os.environ, **dict(self.job.env)}
+            environment.check((*self.job.budget, *self.spending.everything), variables, self.job.command)
         return key
 
     def _given_up(self, known: RunRow) -> Verdict | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from ....config import place
 from ....core import budget
 from ....core.job import metering_of
 from ....core.units import UNITS
@@ -22,11 +23,11 @@ if TYPE_CHECKING:
 
 
 class Spending:
-    def __init__(self, job: str, caps: tuple[Cap, ...], ledger: Ledger, reported: Reported) -> None:
+    def __init__(self, job: Job, ledger: Ledger, reported: Reported) -> None:
         """`reported`: what this attempt has used so far; it grows elsewhere."""
-        self._job, self._declared, self._ledger, self._reported = job, caps, ledger, reported
-        self.caps = caps  # a person may change them while the run goes on
-        self.everything = budget.everything(os.environ.get("NIGHTLATCH_BUDGET", ""))  # of all jobs together
+        self._job, self._declared, self._ledger, self._reported = job.name, job.budget, ledger, reported
+        self.caps = job.budget  # a person may change them while the run goes on
+        self.everything = _of_all_jobs(job.file)
         self._known: dict[tuple[str, str], float] = {}  # as the ledger said when it last answered
         self._earlier: dict[str, float] = {}  # by earlier attempts of the run
         self._run: RunRow | None = None  # once this attempt has begun
@@ -88,3 +89,10 @@ class Spending:
 
     def over(self) -> Cap | None:
         return budget.exceeded(self.caps, self._reported.used, self.before)
+
+
+def _of_all_jobs(file: str) -> tuple[Cap, ...]:
+    """Caps for all jobs together: from the environment, else from the file."""
+    text = os.environ.get("NIGHTLATCH_BUDGET", "")
+    found: tuple[Cap, ...] = budget.everything(text) if text else place.settings(file, "budget").get("budget", ())
+    return found

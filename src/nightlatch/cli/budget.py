@@ -1,0 +1,41 @@
+"""nightlatch budget"""
+
+from __future__ import annotations
+
+import os
+
+from ..core import advice, budget, statuses
+from ..errors import NotAllowed, UsageError
+from ..ledger import open_for
+from .arguments import Parser
+from .decisions import current_user, title
+from .reading import open_reader
+
+_PURPOSE = """\
+Set the budget of a run, from any machine that shares its ledger.
+
+The supervisor of a running one finds it within seconds: calls that would have been refused are made again. What is not
+named stays as it was. The next attempts of the run have it too; the job itself keeps its own."""
+
+_EXAMPLES = """\
+  nightlatch budget 7k3f usd=4
+  nightlatch budget 7k3f usd=4 tokens=2000000"""
+
+
+def main(argv: list[str]) -> int:
+    parser = Parser("budget", _PURPOSE, _EXAMPLES)
+    parser.add_argument("run", metavar="RUN", help="the run, or the beginning of its id")
+    parser.add_argument("caps", metavar="CAP", nargs="+", help="as in usd=4 or tokens/day=500000")
+    args = parser.parse_args(argv)
+    caps = budget.parse(",".join(args.caps))
+    if os.environ.get("NIGHTLATCH_RUN"):
+        raise NotAllowed("a run may not set budgets: type it outside of it")
+    reader = open_reader(args.store)
+    run = reader.run(args.run)
+    if run.status in statuses.TERMINAL and run.status == statuses.SUCCEEDED:
+        raise UsageError(f"{title(run)} has succeeded: it makes no more calls")
+    before = budget.parse(found) if (found := open_for(reader.url).budget_of(run.id)) else ()
+    text = ",".join(map(str, budget.changed(before, caps)))
+    open_for(reader.url).set_budget(run, text, current_user())
+    print(f"{title(run)} has the budget {text}: {advice.command('show', run.id)}")
+    return 0

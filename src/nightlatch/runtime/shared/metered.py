@@ -1,0 +1,123 @@
+"""`claude` and `codex` as a metered command finds them: the real program, pointed at the gateway.
+
+Both ignore the environment where their own settings say otherwise. A folder that comes first in PATH has a script for
+each, which starts this; it finds the real one behind that folder and adds what it needs:
+
+- claude: `--settings` with the address, since `env` in settings.json beats the environment.
+- codex: a provider of its own, since it ignores OPENAI_BASE_URL; without retries, which would repeat a refusal.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any, NoReturn
+
+ADDRESS = "NIGHTLATCH_GATEWAY"  # of the run, or of the item
+FOLDER = "NIGHTLATCH_PROGRAMS"  # where the scripts are
+
+_ELSEWHERE = ("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY")
+_PROVIDER = "nightlatch"
+
+
+def for_item(environment: dict[str, str], digest: str) -> None:
+    """The addresses of the run become those of an item of a batch: by them the gateway knows whose call it is."""
+    address = environment.get(ADDRESS, "")
+    for name, text in environment.items() if address else ():
+        if text.startswith(address):
+            environment[name] = f"{address}.{digest}{text.removeprefix(address)}"
+
+
+def claude(words: list[str], environment: Mapping[str, str]) -> list[str]:
+    """With the address in its settings; those that were given go on, ours on top."""
+    address = f"{environment[ADDRESS]}/anthropic"
+    given, rest = _taken(words, "--settings")
+    settings = _settings(given)
+    ours = {"ANTHROPIC_BASE_URL": address, **dict.fromkeys(_ELSEWHERE, "0")}
+    settings["env"] = {**(settings.get("env") or {}), **ours}
+    return ["--settings", json.dumps(settings), *rest]
+
+
+def codex(words: list[str], environment: Mapping[str, str]) -> list[str]:
+    """With a provider that is the gateway."""
+    key = next((name for name in ("CODEX_API_KEY", "OPENAI_API_KEY") if environment.get(name)), "")
+    place, who = ("openai", f'env_key="{key}"') if key else ("chatgpt", "requires_openai_auth=true")
+    provider = (
+        f'{{name="{_PROVIDER}",base_url="{environment[ADDRESS]}/{place}",{who},wire_api="responses",'
+        f"request_max_retries=0,stream_max_retries=0}}"
+    )
+    rest = words
+    for option in ("-c", "--config"):
+        rest = _without(rest, option, "model_provider")
+    return ["-c", f'model_provider="{_PROVIDER}"', "-c", f"model_providers.{_PROVIDER}={provider}", *rest]
+
+
+PROGRAMS = {"claude": claude, "codex": codex}
+
+
+def main(name: str, words: list[str]) -> NoReturn:
+    real = _behind(name, os.environ)
+    if not real:
+        print(f"{name}: not found", file=sys.stderr)
+        sys.exit(127)
+    os.execv(real, [real, *PROGRAMS[name](words, os.environ)])  # noqa: S606 - what the command asked for
+
+
+def _behind(name: str, environment: Mapping[str, str]) -> str:
+    """The program itself, where PATH has it besides our folder."""
+    ours = environment.get(FOLDER, "")
+    for folder in environment.get("PATH", os.defpath).split(os.pathsep):
+        path = os.path.join(folder or ".", name)
+        if folder != ours and os.access(path, os.X_OK) and os.path.isfile(path):
+            return path
+    return ""
+
+
+def _taken(words: list[str], option: str) -> tuple[str, list[str]]:
+    """The value of an option, and the words without it."""
+    given, at = "", 0
+    rest: list[str] = []
+    while at < len(words):
+        if words[at] == "--":
+            return given, rest + words[at:]
+        if words[at] == option and at + 1 < len(words):
+            given, at = words[at + 1], at + 2
+        elif words[at].startswith(f"{option}="):
+            given, at = words[at].partition("=")[2], at + 1
+        else:
+            rest.append(words[at])
+            at += 1
+    return given, rest
+
+
+def _without(words: list[str], option: str, setting: str) -> list[str]:
+    at = 0
+    rest: list[str] = []
+    while at < len(words):
+        if words[at] == option and at + 1 < len(words) and words[at + 1].startswith(setting):
+            at += 2
+        else:
+            rest.append(words[at])
+            at += 1
+    return rest
+
+
+def _settings(given: str) -> dict[str, Any]:
+    """A file, or JSON itself. What is neither claude complains about by itself: not here."""
+    try:
+        if given and not given.lstrip().startswith("{"):
+            with open(given, encoding="utf-8") as file:
+                given = file.read()
+        found = json.loads(given) if given else {}
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])

@@ -1,0 +1,139 @@
+"""The scheduler through seeded courses of faults, on each kind of store; and each measure of its protocol taken away.
+
+`make soak ONLY=scheduler` runs thousands of seeds; NIGHTLATCH_ROUNDS says how many here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from nightlatch.core import slots
+from nightlatch.core.row import Row
+from nightlatch.core.value import replace
+from nightlatch.runtime.supervisor.run.claim import Claimed
+from nightlatch.scheduler.scheduler import Scheduler
+from tests.support.scheduling.sim_store import SimSlots
+from tests.support.scheduling.simulation import KINDS, POSTGRES, SQLITE, Simulation, Violation
+
+ROUNDS = int(os.environ.get("NIGHTLATCH_ROUNDS", "4"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(ROUNDS))
+def test_each_slot_has_one_outcome_whatever_happens(kind: str, seed: int) -> None:
+    Simulation(seed, kind).run()
+
+
+def test_a_seed_replays() -> None:
+    assert Simulation(7, POSTGRES, days=0.5).run().course == Simulation(7, POSTGRES, days=0.5).run().course
+
+
+# ── each measure taken away ──
+
+Measure = Callable[[Simulation], object]
+MEASURES: dict[str, tuple[str, Measure]] = {}
+
+
+def measure(kind: str) -> Callable[[Measure], Measure]:
+    def note(take_away: Measure) -> Measure:
+        MEASURES[take_away.__name__] = kind, take_away
+        return take_away
+
+    return note
+
+
+@measure(SQLITE)
+def the_record_that_a_move_drops_is_written_first(world: Simulation) -> object:
+    return mock.patch.object(SimSlots, "put")
+
+
+@measure(POSTGRES)
+def a_supervisor_begins_its_claim(world: Simulation) -> object:
+    return mock.patch.object(Claimed, "begin")
+
+
+@measure(SQLITE)
+def a_claim_that_nobody_began_is_taken_over(world: Simulation) -> object:
+    return mock.patch.object(slots, "_abandoned", lambda claim, seen: bool(claim.grant) and not seen.holder)
+
+
+@measure(SQLITE)
+def what_was_begun_and_lost_is_taken_over(world: Simulation) -> object:
+    real = slots._abandoned
+    return mock.patch.object(slots, "_abandoned", lambda claim, seen: not claim.grant and real(claim, seen))
+
+
+@measure(SQLITE)
+def a_try_that_is_overdue_is_made_by_another(world: Simulation) -> object:
+    return mock.patch.object(slots, "_waits", lambda claim, now: bool(claim.again_at))
+
+
+@measure(SQLITE)
+def a_row_ahead_of_the_clock_is_set_back(world: Simulation) -> object:
+    return mock.patch.object(slots, "_ahead", lambda seen: slots.Decision(look_at=seen.now + 60))
+
+
+@measure(POSTGRES)
+def no_slot_past_the_stores_clock_is_passed(world: Simulation) -> object:
+    """A fast machine decides by its own clock, and nobody refuses."""
+    world.shared.ignores_clock = True
+    world.shared.server = None
+    return None
+
+
+@measure(SQLITE)
+def what_is_struck_out_leaves_the_ledger(world: Simulation) -> object:
+    return mock.patch.object(Scheduler, "_strike")
+
+
+@measure(SQLITE)
+def records_grow_only_with_their_neighbours(world: Simulation) -> object:
+    real = Row.with_records
+    return mock.patch.object(
+        Row,
+        "with_records",
+        lambda self, *new, keep=0: real(
+            replace(self, slot=self.records[-1].last if self.records else 0.0), *new, keep=keep
+        ),
+    )
+
+
+@measure(SQLITE)
+def a_claim_of_this_host_that_was_lost_needs_no_more_room(world: Simulation) -> object:
+    real = Scheduler._decide
+
+    def decide(self: Scheduler, plan: Any, now: float, room: bool) -> None:
+        real(self, plan, now, room and not self._takes_room(plan.row))
+
+    return mock.patch.object(Scheduler, "_decide", decide)
+
+
+# Seeds that show it soon; any other does, sooner or later.
+FIRST = {
+    "a_supervisor_begins_its_claim": 58,
+    "a_row_ahead_of_the_clock_is_set_back": 41,
+    "no_slot_past_the_stores_clock_is_passed": 18,
+}
+
+
+@pytest.mark.parametrize("name", sorted(MEASURES))
+def test_a_measure_that_is_taken_away_is_missed(name: str) -> None:
+    kind, take_away = MEASURES[name]
+    first = FIRST.get(name, 0)
+    for seed in range(first, first + 60):
+        world = Simulation(seed, kind, days=1.0)
+        patch = take_away(world)
+        try:
+            if patch is None:
+                world.run()
+            else:
+                with patch:  # type: ignore[attr-defined]
+                    world.run()
+        except Violation:
+            return
+    raise AssertionError(f"nobody noticed that it is not so: {name}")

@@ -1,0 +1,205 @@
+"""The store and the ledger of the simulator: what they promise, in memory, with faults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from nightlatch.core import statuses
+from nightlatch.core.model import Holder, Record
+from nightlatch.core.row import Cursor, Move, SlotRecord
+from nightlatch.core.value import replace
+from nightlatch.errors import Busy, StoreUnreachable
+
+TTL = 60.0
+
+
+class Shared:
+    """What all machines agree on."""
+
+    def __init__(self, *, clockless: bool, server: Callable[[], float] | None) -> None:
+        self.rows: dict[str, Cursor] = {}
+        self.leases: dict[str, SimpleNamespace] = {}
+        self.done: set[tuple[str, str]] = set()
+        self.clockless, self.server = clockless, server
+        self.token = 0
+        self.forgets_ids = False  # a measure that is taken away: a move that is sent again has lost
+        self.ignores_clock = False  # another: slots may be passed that are still to come
+
+
+class SimStore:
+    """One process's way to it. `fault` may raise before an act, or after it: then only the reply is lost."""
+
+    def __init__(self, shared: Shared, wall: Callable[[], float], fault: Callable[[str], None]) -> None:
+        self._shared, self._wall, self._fault = shared, wall, fault
+        self.lists_begun = shared.clockless
+        self.folder = ""
+
+    def clock(self) -> float:
+        return self._shared.server() if self._shared.server else self._wall()
+
+    def cursors(self, jobs: Collection[str] | None = None, *, due: float | None = None) -> list[Cursor]:
+        self._fault("before")
+        rows = (
+            self._shared.rows.values()
+            if jobs is None
+            else [self._shared.rows[job] for job in jobs if job in self._shared.rows]
+        )
+        return [row for row in rows if due is None or row.wake <= due]
+
+    def advance(self, moves: Sequence[Move]) -> list[bool]:
+        self._fault("stall")
+        self._fault("before")
+        won = [self._move(move) for move in moves]
+        self._fault("after")
+        return won
+
+    def _move(self, move: Move) -> bool:
+        row = self._shared.rows.get(move.job)
+        if row and row.id == move.id:
+            return not self._shared.forgets_ids
+        if (row.id if row else "") != move.seen:
+            return False
+        passes = move.slot > self.clock() and not (row and move.slot <= row.slot)
+        if passes and not self._shared.ignores_clock:
+            return False
+        facts = {name: value for name, value in move.__dict__.items() if name != "seen"}
+        self._shared.rows[move.job] = Cursor(**facts)
+        return True
+
+    # ── leases: by the true time, which no fault touches ──
+
+    def acquire(self, job: str, grant: str, holder: Any, now: float) -> int:
+        self._fault("before")
+        lease = self._shared.leases.setdefault(
+            job, SimpleNamespace(grant="", token=0, confirmed=0.0, holder=None, key="")
+        )
+        if lease.grant and lease.grant != grant and not self.is_over(job, holder.machine, now):
+            raise Busy(f"{job} is held", _record(job, lease))
+        self._shared.token += 1
+        lease.grant, lease.token, lease.confirmed, lease.holder, lease.key = (
+            grant, self._shared.token, now, holder, holder.key,
+        )  # fmt: skip
+        return int(lease.token)
+
+    def is_over(self, job: str, machine: Any, now: float) -> bool:
+        """Its holder is proven gone, which only its own machine can, or its time is over."""
+        lease = self._shared.leases.get(job)
+        if lease is None or not lease.grant:
+            return True
+        gone = lease.holder.machine is machine and lease.holder.gone
+        return bool(gone) or now > lease.confirmed + TTL * (1.25 if self._shared.clockless else 1.0)
+
+    def holds(self, job: str, grant: str) -> bool:
+        lease = self._shared.leases.get(job)
+        return lease is not None and lease.grant == grant
+
+    def renew(self, job: str, grant: str, now: float) -> bool:
+        if self.holds(job, grant):
+            self._shared.leases[job].confirmed = now
+            return True
+        return False
+
+    def release(self, job: str, grant: str) -> None:
+        if self.holds(job, grant):
+            self._shared.leases[job].grant = ""
+
+
+def _record(job: str, lease: SimpleNamespace) -> Record:
+    from nightlatch.core.model import Begun
+
+    begun = (Begun(key=lease.key, token=lease.token),) if lease.key else ()
+    return Record(
+        name=job, token=lease.token, grant=lease.grant, holder=Holder.unpack(""), ttl=TTL, since=0.0, until=0.0,
+        left=None, version="", begun=begun,
+    )  # fmt: skip
+
+
+class SimLeases:
+    """What one look of a daemon sees."""
+
+    def __init__(self, store: SimStore, machine: Any, now: Callable[[], float]) -> None:
+        self._store, self._machine, self._now = store, machine, now
+
+    def look(self, jobs: Collection[str]) -> None:
+        pass
+
+    def holder(self, job: str) -> str:
+        lease = self._store._shared.leases.get(job)
+        if lease is None or not lease.grant or self._store.is_over(job, self._machine, self._now()):
+            return ""
+        return str(lease.grant)
+
+
+class SimSlots:
+    def __init__(self, fault: Callable[[str], None]) -> None:
+        self.records: dict[str, dict[float, SlotRecord]] = {}
+        self.fault = fault
+
+    def put(self, records: Iterable[tuple[str, SlotRecord]]) -> None:
+        self.fault("before")
+        for job, record in records:
+            records_of = self.records.setdefault(job, {})
+            there = records_of.get(record.first)
+            if there is None or (there.era, there.last) < (record.era, record.last):
+                records_of[record.first] = record
+        self.fault("after")
+
+    def of(self, job: str, since: float = 0.0) -> Iterator[SlotRecord]:
+        found = self.records.get(job, {})
+        return (found[first] for first in sorted(found) if found[first].last >= since)
+
+    def strike(self, job: str, time: float, era: int, newest: Callable[[SlotRecord], tuple[float, int]]) -> None:
+        there = self.records.get(job, {})
+        for first, record in list(there.items()):
+            if record.last <= time or record.era >= era or record.run:
+                continue
+            if first > time:
+                del there[first]
+            else:
+                last, count = newest(record)
+                there[first] = replace(record, last=last, count=count)
+
+
+class SimLedger:
+    """Runs and slot records; of one machine, or of all."""
+
+    def __init__(self, fault: Callable[[str], None]) -> None:
+        self.table: dict[tuple[str, str], SimpleNamespace] = {}
+        self.slots = SimSlots(fault)
+
+    def find(self, job: str, key: str) -> Any:
+        return self.table.get((job, key))
+
+    def runs(self, *, job: str, status: str | None = None, limit: int = 0) -> list[Any]:
+        found = [run for (name, _), run in self.table.items() if name == job and run.status in statuses.OPEN]
+        return [run for run in found if status is None or run.status == status]
+
+    def open(self, job: str, key: str) -> Any:
+        new = SimpleNamespace(
+            id=f"{job} {key}",
+            job=job,
+            key=key,
+            status=statuses.PENDING,
+            attempt=0,
+            token=0,
+            grant="",
+            due=None,
+            cancel="",
+        )
+        return self.table.setdefault((job, key), new)
+
+    def request_cancel(self, run_id: str, by: str) -> None:
+        for run in self.table.values():
+            if run.id == run_id:
+                run.cancel = by
+                if run.status == statuses.WAITING:
+                    run.status = statuses.CANCELLED
+
+    def note(self, job: str, kind: str, **facts: object) -> None:
+        pass
+
+
+def unreachable() -> StoreUnreachable:
+    return StoreUnreachable("injected")
