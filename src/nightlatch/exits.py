@@ -109,7 +109,15 @@ NEEDS_PERSON = Exit(
     retry="it is in doubt: nightlatch resolve decides",
     resolve="without an outcome: it needs one",
 )
-NOT_ALLOWED = Exit(77, "not allowed", budget="a run may not set budgets")
+NOT_ALLOWED = Exit(
+    77,
+    "not allowed: at this stage, or from inside a run",
+    run="an effect or a write that the job's stage holds back",
+    once="the run that it is called in holds its writes for an approval",
+    publish="the run that it is called in holds its writes for an approval",
+    push="the run that it is called in holds its writes for an approval",
+    budget="a run may not set budgets",
+)
 CONFIG = Exit(78, "bad configuration", "run retry check serve tick service")
 CANCELLED = Exit(120, "cancelled", "run")
 OVER_BUDGET = Exit(121, "over budget", "run batch")

@@ -85,7 +85,7 @@ class Job:
         defines=False,
     )
     stage: str = options.text(
-        "manual, supervised or unattended: where a new job begins (default unattended); promotions and demotions move it",
+        "manual, supervised or unattended: where a new job begins (default unattended)",
         metavar="STAGE",
         choices=STAGES,
         where=OF_THE_FILE,
@@ -103,7 +103,10 @@ class Job:
         "how long it waits for that; then it is cancelled", "3d", where=OF_THE_FILE, defines=False
     )
     promote_after: tuple[int, ...] = options.wholes(
-        "clean runs that a promotion takes, as manual and as supervised", PROMOTE_AFTER, where=OF_THE_FILE, defines=False
+        "clean runs that a promotion takes, as manual and as supervised",
+        PROMOTE_AFTER,
+        where=OF_THE_FILE,
+        defines=False,
     )
     tags: tuple[tuple[str, str], ...] = options.pairs(
         'what usage is counted by, as in {site = "example.org"}', where=OF_THE_FILE, defines=False
@@ -207,8 +210,8 @@ class Job:
 
         if self.hold == WRITES and not (self.workspace and self.publish):
             yield BadOption(
-                f"{name('hold', WRITES)} holds what is published: add {name('workspace')} and {name('publish')}, or use "
-                f"{name('hold', START)}",
+                f"{name('hold', WRITES)} holds what is published: add {name('workspace')} and {name('publish')}, or "
+                f"use {name('hold', START)}",
                 "hold",
             )
         if len(self.promote_after) != len(PROMOTE_AFTER):

@@ -80,7 +80,8 @@ class Claim:
     attempted: bool = False  # it has begun before
     run: str = ""
     again_at: float = 0.0  # it waits for its next try
-    held: dict[str, Any] | None = None  # it waits for an approval: run, host, until, head
+    # It waits for an approval: run, host ("": any), until, head (of the plan), what, clean; approved: word (by whom)
+    held: dict[str, Any] | None = None
     cancel: str = ""  # the word that it shall end, for a holder whose ledger is elsewhere
     era: int = 0  # of the row when it was claimed
     ended: str = ""  # how

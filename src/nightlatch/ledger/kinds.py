@@ -117,7 +117,8 @@ ENDED = EntryKind(
     "attempt {attempt} ended: {status}[ ({reason})|, exit code {exit_code}][, after {elapsed}]"
     "[; the next one is due at {again_at}][doubt? ; it may have acted, and nobody knows]"
     "[held? ; nothing has left the workspace: it waits for an approval]",
-    tells=RUN, run="attempt status exit_code reason elapsed again_at doubt tries steps held", job=f"{_LINK} attempt status",
+    tells=RUN, run="attempt status exit_code reason elapsed again_at doubt tries steps held",
+    job=f"{_LINK} attempt status",
 )  # fmt: skip
 BEGUN_ELSEWHERE = EntryKind(
     "begun-elsewhere",
@@ -183,9 +184,7 @@ STRUCK = EntryKind("struck", "{slots} slots beyond {time} do not count: the cloc
 
 # ── a job's stage ──
 
-STAGED = EntryKind(
-    "staged", "{was} → {stage}, by {by}[forced? , forced][: {why}]", job="id stage was by why at forced"
-)
+STAGED = EntryKind("staged", "{was} → {stage}, by {by}[forced? , forced][: {why}]", job="id stage was by why at forced")
 COUNTED = EntryKind(
     "counted", "its end counted[: {clean} clean runs as {stage}]", job="id status stage clean strikes run"
 )
