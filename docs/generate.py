@@ -13,6 +13,7 @@ from nightlatch.core.job import Job
 from nightlatch.core.options import CALL, DECORATOR, rows
 
 PAGE = Path(__file__).parent / "commands.md"
+SCHEDULES = Path(__file__).parent / "schedules.md"
 KEYWORDS = Path(__file__).parents[1] / "src" / "nightlatch" / "core" / "keywords.py"
 
 _HEAD = """# Commands
@@ -28,7 +29,8 @@ one object, or one a line for a list, each with a `version`.
 
 ## Environment
 
-From you: `NIGHTLATCH_STORE` (the store), `NIGHTLATCH_KEEP` (how long runs are kept, default `90d`, or `none`),
+From you: `NIGHTLATCH_STORE` (the store), `NIGHTLATCH_CONFIG` (nightlatch.toml), `NIGHTLATCH_KEEP` (how long runs are
+kept, default `90d`, or `none`),
 `NIGHTLATCH_DEBUG=1` (tracebacks), `NO_COLOR`.
 To the command: `NIGHTLATCH_LEASE`, `NIGHTLATCH_TOKEN`, `NIGHTLATCH_GRANT`, `NIGHTLATCH_LINEAGE` (every grant it works
 under), and in a run `NIGHTLATCH_RUN`, `_JOB`, `_KEY`, `_SLOT`, `_MISSED` (how many older slots this start makes up
@@ -78,6 +80,50 @@ def keywords() -> str:
     return "".join(parts)
 
 
+_MADE = "<!-- made by `make docs` from the tables of options -->\n"
+
+
+def schedules(page: str) -> str:
+    """docs/schedules.md with its tables of keys."""
+    from nightlatch.config.examples import EXAMPLES
+    from nightlatch.config.jobs import KEYS, ONLY_OF_A_BATCH, PER_HOST
+    from nightlatch.config.settings import SETTINGS
+    from nightlatch.core import batch
+    from nightlatch.core.options import FILE
+
+    def code(text: str) -> str:
+        return f"`{text}`".replace("|", "\\|")
+
+    head = "| key | default | example | |\n|---|---|---|---|\n"
+    top = "".join(f"| `{row.name}` | {row.default} | {code(row.example)} | {row.help} |\n" for row in SETTINGS)
+    table = {**rows(batch.Batch), **rows(Job, FILE)}
+    jobs = []
+    for key in KEYS:
+        row = table.get(key)
+        appended = f" (default {row.written})" if row and row.written else "; may be repeated"
+        what = _TARGETS.get(key) or (row.help.removesuffix(appended) if row else "")
+        default = f"`{row.written}`" if row and row.written else ""
+        where = " (with `items`)" if key in ONLY_OF_A_BATCH and key != "items" else ""
+        jobs.append(f"| `{key}` | {default} | {code(EXAMPLES[key])} | {what.replace('|', chr(92) + '|')}{where} |\n")
+    on = ", ".join(f"`{key}`" for key in PER_HOST)
+    made = (
+        f"\nAt the top:\n\n{head}{top}\n"
+        f"In `[jobs.NAME]`, and in `[defaults]` for every job that does not say otherwise:\n\n{head}{''.join(jobs)}\n"
+        f"In `[jobs.NAME.on.HOST]`, for one machine: {on}.\n"
+    )
+    return page.partition(_MADE)[0] + _MADE + made
+
+
+_TARGETS = {
+    "command": "a list of words, or a line for the shell; `@file` is the content of a file",
+    "python": "a function: module:function, or file.py:function",
+    "args": "its arguments: a list, or a table of names and values",
+    "items": "a file of items: the command is run for each of them, as `nightlatch batch` does it",
+    "key": "the fields that name an item",
+}
+
+
 if __name__ == "__main__":
+    SCHEDULES.write_text(schedules(SCHEDULES.read_text(encoding="utf-8")), encoding="utf-8")
     KEYWORDS.write_text(keywords(), encoding="utf-8")
     PAGE.write_text(page(), encoding="utf-8")

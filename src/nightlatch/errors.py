@@ -157,9 +157,14 @@ class NotAllowed(Error):
 
 
 class BadConfig(Error):
-    """A setting cannot be used. Of a file, the text has a line for each mistake."""
+    """A setting cannot be used. `lines`: of a file that was read as a whole, one for each mistake."""
 
     exit_code: int = exits.CONFIG
+    lines: tuple[str, ...] = ()
+
+    def __init__(self, message: str, *lines: str) -> None:
+        super().__init__("\n".join((message, *lines)))
+        self.lines = (message, *lines)
 
 
 class ServiceTrouble(Error):

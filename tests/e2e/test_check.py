@@ -113,11 +113,15 @@ def test_programs_are_looked_for_as_the_service_will(home: Home) -> None:
         "[jobs.file]\ncommand = ['./night.sh']\n[jobs.function]\npython = 'nightly:main'\n"
         "[jobs.module]\npython = 'nowhere.at_all:main'\n[jobs.inside]\nworkspace = 'git'\ncommand = ['./in-the-clone']\n"
         "[jobs.shell]\ncommand = 'for i in 1 2; do x; done'\n[jobs.pathed]\ncommand = ['sort']\nenv.PATH = '/nowhere'\n"
+        "[jobs.files]\ncommand = ['sort']\ncwd = 'gone'\nenv_file = 'no.env'\nitems = 'no.jsonl'\n"
     )
-    found = {name: one["missing"] for name, one in facts(home("check", "--json")).items()}
+    found = {name: "; ".join(one["missing"]) for name, one in facts(home("check", "--json")).items()}
     assert "not found on the PATH" in found.pop("gone") and "not found on the PATH" in found.pop("pathed")
     assert "chmod +x" in found.pop("file") and "nowhere.at_all is not found" in found.pop("module")
-    assert set(found.values()) == {None}
+    assert found.pop("files") == "cwd: there is no gone; env_file: there is no no.env; items: there is no no.jsonl"
+    assert set(found.values()) == {""}
+    home.file.write_text("store = 'mysql://h/d'\n")
+    assert (home("check").returncode, "does not name a store" in home("check").stderr) == (78, True)
 
 
 def test_a_job_that_the_crontab_starts_too_is_named(home: Home) -> None:

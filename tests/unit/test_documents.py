@@ -27,6 +27,11 @@ def test_the_page_of_commands_is_what_the_commands_say():
     assert (ROOT / "docs" / "commands.md").read_text() == generator().page(), "run `make docs`"
 
 
+def test_every_key_of_the_file_is_documented():
+    page = (ROOT / "docs" / "schedules.md").read_text()
+    assert page == generator().schedules(page), "run `make docs`"
+
+
 def test_type_checkers_see_the_options_of_the_table():
     assert (ROOT / "src/nightlatch/core/keywords.py").read_text() == generator().keywords(), "run `make docs`"
 

@@ -18,7 +18,8 @@ Ask for the end of a run, from any machine that shares its ledger.
 
 A run that has not begun, or that waits for its next try or for an approval, is cancelled at once: a plan that is
 refused so never lands. The supervisor of a running one finds the request within seconds, ends the command after its
-grace time (--grace, 10s by default), and exits with 120. The key is not done: the next start makes another attempt. Asking twice changes nothing."""
+grace time (--grace, 10s by default), and exits with 120. The key is not done: the next start makes another attempt.
+Asking twice changes nothing."""
 
 
 def main(argv: list[str]) -> int:

@@ -32,6 +32,7 @@ COMMANDS = {
     "show": "one run: timeline, attempts, refusals, usage, the end of its output",
     "logs": "what a run's command printed; -f follows",
     "slots": "what became of every due time; skip one, or set a job's slots right after a wrong clock",
+    "alerts": "what was told to whom and what waits to be told; alerts test",
     "usage": "what was used, by job or by day",
     "budget": "set the budget of a run, also of a running one",
     "approve": "let what a supervised job holds back happen: publish it as you looked at it",
@@ -124,9 +125,9 @@ def _run(argv: list[str]) -> int:
     except (Error, Stop) as error:
         from ..core.printable import printable
 
-        # It may quote a command's output, so it is one line; but of a file that is ours, each mistake has its own.
-        lines = str(error).splitlines() if isinstance(error, BadConfig) else [str(error)]
-        for line in [f"nightlatch: {lines[0]}", *lines[1:]]:
+        # It may quote a command's output, so it is one line; of a file each mistake has its own.
+        first, *others = (isinstance(error, BadConfig) and error.lines) or (str(error),)
+        for line in [f"nightlatch: {first}", *others]:
             print(printable(line), file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:

@@ -15,6 +15,7 @@ EXAMPLES = {
     "expires": 'expires = "3d"',
     "promote_after": "promote_after = [1, 3]",
     "tags": 'tags = { site = "example.org" }',
+    "version": 'version = ["claude", "--version"]',
     "command": 'command = ["claude", "-p", "@prompts/article.md"]',
     "python": 'python = "reports.nightly:main"',
     "args": 'args = ["sales", 30]',

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 
+from ..core.printable import printable
 from ..errors import BadConfig
 
 TYPE_CHECKING = False
@@ -36,13 +37,13 @@ class Mistakes:
     def raise_any(self) -> None:
         if self._found:
             told = [f"{self._file}:{line}: {what}" for line, what in sorted(self._found)]
-            raise BadConfig("\n".join(told if len(told) == 1 else [f"{len(told)} mistakes:", *told]))
+            raise BadConfig(*(told if len(told) == 1 else [f"{len(told)} mistakes:", *told]))
 
 
 def shown(path: str) -> str:
-    """A path as short as it can be typed here."""
+    """A path for a message, as short as it can be typed here."""
     try:
         short = os.path.relpath(path)
     except OSError:  # the current folder was removed
-        return path
-    return path if short.startswith("..") else short
+        short = path
+    return printable(path if short.startswith("..") else short)

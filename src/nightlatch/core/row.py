@@ -56,10 +56,15 @@ class SlotRecord:
     at: float = 0.0
     era: int = 0  # how often the row had been set back
 
+    @property
+    def ran(self) -> bool:
+        """Then it stays, whatever becomes of the clock; its run may be known to another machine's ledger only."""
+        return self.outcome == RAN
+
     def grown(self, other: SlotRecord) -> SlotRecord | None:
-        """Both as one record, if they are neighbours and say the same; a record that names a run stays alone."""
+        """Both as one record, if they are neighbours and say the same; what ran stays alone."""
         alike = (self.outcome, self.reason, self.slot, self.era) == (other.outcome, other.reason, other.slot, other.era)
-        if not alike or self.run or other.run:
+        if not alike or self.ran:
             return None
         return replace(other, first=self.first, count=min(self.count + other.count, COUNTED + 1))
 

@@ -50,7 +50,7 @@ def counted(row: Row, end: End, now: float, configured: str = "") -> Row:
     counters[end.status] = counters.get(end.status, 0) + 1
     row = replace(row, counters=counters, counted=(end.id, *row.counted)[:ENDS])
     if end.slot and end.status == statuses.SUCCEEDED:
-        row = replace(row, failures=0, failed_at=0.0, last_success=max(row.last_success, end.slot))
+        row = replace(row, failures=0, failed_at=0.0, last_success=end.slot)
     elif end.slot and end.status in _FAILED:
         row = replace(row, failures=row.failures + 1, failed_at=now)
     return _judged(row, end, now, of(row, configured))

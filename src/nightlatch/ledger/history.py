@@ -39,6 +39,17 @@ WHERE at >= :since AND at < :until{{{{which}}}} GROUP BY item
 _COUNTED = """
 SELECT COUNT(*) FROM (SELECT id FROM {prefix}run WHERE status = :status AND changed >= :since LIMIT :most) AS some
 """
+_USED_SINCE = """
+SELECT CAST(COALESCE(SUM(usd), 0) AS BIGINT), COUNT(*) FROM (
+  SELECT usd FROM {prefix}run WHERE changed >= :since ORDER BY changed DESC LIMIT :most) AS some
+"""
+_SLOTS = "SELECT outcome, SUM(count) FROM {prefix}slot_record WHERE last >= :since GROUP BY outcome"
+_OUTCOMES = "SELECT job, outcome, SUM(count) FROM {prefix}slot_record GROUP BY job, outcome ORDER BY job, outcome"
+_LAST_SUCCESS = """
+SELECT substr(name, 5), (SELECT MAX(changed) FROM {prefix}run AS run
+  WHERE run.job = substr(chain.name, 5) AND run.parent = '' AND run.status = 'succeeded')
+FROM {prefix}chain AS chain WHERE name LIKE 'job:%'
+"""
 _MOST = 10_000  # of what is counted: nobody reads how many more there are
 _JOBS = "SELECT name FROM {prefix}chain ORDER BY name"
 
@@ -95,6 +106,24 @@ class History:
     def counted(self, status: str, since: float) -> int:
         """Runs with that status since then; at most 10,000."""
         return int(self._tables.read(_COUNTED, status=status, since=round(since * 1000), most=_MOST)[0][0])
+
+    def used_since(self, since: float) -> tuple[float, int]:
+        """(usd, runs) of runs that changed since then, all attempts of them."""
+        ((usd, runs),) = self._tables.read(_USED_SINCE, since=round(since * 1000), most=_MOST)
+        return usd / 10**9, int(runs)
+
+    def slots_since(self, since: float) -> tuple[int, int]:
+        """(slots that were due, those of them that ran) since then; (0, 0) without schedules."""
+        found = {outcome: int(count) for outcome, count in self._tables.read(_SLOTS, since=round(since * 1000))}
+        return sum(found.values()), found.get("ran", 0)
+
+    def slot_outcomes(self) -> list[tuple[str, str, int]]:
+        """(job, outcome, how many)."""
+        return [(job, outcome, int(count)) for job, outcome, count in self._tables.read(_OUTCOMES)]
+
+    def last_successes(self) -> list[tuple[str, float]]:
+        """(job, when it last succeeded), of what is kept."""
+        return [(job, at / 1000) for job, at in self._tables.read(_LAST_SUCCESS) if at is not None]
 
     def models(self, run: str) -> list[str]:
         return [model for (model,) in self._tables.read(_MODELS, run=run)]

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .holds import Holds
     from .items import Items
     from .nested import NestedLedger
+    from .outbox import Outbox
     from .records import Attempt, Entry, Pruned, RunRow, Usage
     from .slots import Slots
     from .step_log import StepLog, StepWriter
@@ -347,6 +348,13 @@ class Ledger:
         from .history import History
 
         return History(self._tables)
+
+    @property
+    def outbox(self) -> Outbox:
+        """Alerts: what is to be told, and who sends it."""
+        from .outbox import Outbox
+
+        return Outbox(self._tables)
 
     @property
     def effects(self) -> Effects:

@@ -46,7 +46,7 @@ _RECORD = TypedTable(
 )
 _OF = f"SELECT {_RECORD.names} FROM {{prefix}}slot_record WHERE job = :job AND last >= :since ORDER BY first"
 _BEYOND = f"""
-SELECT {_RECORD.names} FROM {{prefix}}slot_record WHERE job = :job AND last > :time AND era < :era AND run = ''
+SELECT {_RECORD.names} FROM {{prefix}}slot_record WHERE job = :job AND last > :time AND era < :era AND outcome <> 'ran'
 """
 _REMOVE = "DELETE FROM {prefix}slot_record WHERE job = :job AND first = :first"
 _CUT = "UPDATE {prefix}slot_record SET last = :last, count = :count WHERE job = :job AND first = :first"
@@ -72,7 +72,7 @@ class Slots:
         return (_RECORD.read(row).record for row in rows)
 
     def strike(self, job: str, time: float, era: int, newest: Callable[[SlotRecord], tuple[float, int]]) -> None:
-        """Records beyond `time`, of an era before, do not count: the clock was ahead. Those that name a run stay.
+        """Records beyond `time`, of an era before, do not count: the clock was ahead. What ran stays.
 
         `newest` says of a record where it ends and how many slots it has, if it is cut at that time.
         """

@@ -78,13 +78,13 @@ class JobSlots:
             if times is None:
                 raise UsageError(f"{self._job} has no schedule")
             known = [*self._ledger.slots.of(self._job, time), *row.records]
-            ran = {record.first for record in known if record.run and record.first >= time}
+            ran = {record.first for record in known if record.ran and record.first >= time}
             if row.claim and row.claim.slot >= time:
                 ran.add(row.claim.slot)
             begin, era = time - 1, row.era + 1
             return replace(
                 row, slot=begin, next_due=float(times.next(begin)), era=era, strike=(begin, era),
-                passed=tuple(sorted(ran)), records=tuple(one for one in row.records if one.run or one.last < time),
+                passed=tuple(sorted(ran)), records=tuple(one for one in row.records if one.ran or one.last < time),
             )  # fmt: skip
 
         row = self._move(change)

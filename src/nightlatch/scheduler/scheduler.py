@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .scheduled import Scheduled
 
 POLL = 2.0  # seconds: pauses, retries and edits of others count by then
+ALL = 600.0  # seconds between two looks at all rows: one that a wrong clock has moved ahead is not due
 PASSED = 1000  # slots that a row lists as run before it was set back; beyond them done keys tell
 POLL_CLAIMED, POLL_IDLE = (
     60.0,
@@ -73,6 +74,7 @@ class Scheduler:
         self._next: dict[str, float] = {}  # job → when it is worth a look
         self.old: dict[str, str] = {}  # job → the definition in force, where ours is old
         self._others_claims = False
+        self._looked_at_all = clocks.now()
         self.short_of_room = False  # something due waits for the end of a run
 
     def serve(self, jobs: Mapping[str, Scheduled]) -> None:
@@ -89,6 +91,8 @@ class Scheduler:
         """
         self._steadiness.look()
         now = self._store.clock()
+        if self._clocks.now() - self._looked_at_all > ALL:
+            self._unsynced = set(self.jobs)
         found = self._rows(now)
         plans = [plan for row in found if (plan := self._plan(row, now))]
         plans += [_Plan(None, self._new_row(self.jobs[job], now)) for job in sorted(self._missing(found))]
@@ -107,7 +111,9 @@ class Scheduler:
                 facts = {name: text for name, text in plan.new.__dict__.items() if name not in ("job", "id", "by")}
                 moves.append((plan, old.move(self._new_id(), by=self._host, **facts)))
         self._advance(moves)
-        self._unsynced.clear()
+        if self._unsynced:
+            self._unsynced.clear()
+            self._looked_at_all = self._clocks.now()
         return self._pause(now)
 
     # ── reading ──
@@ -235,7 +241,7 @@ class Scheduler:
     def _due(self, row: Row, job: Scheduled, now: float) -> Due | None:
         over = row.paused is not None and 0 < row.paused.until <= now
         until = min(now, row.paused.until) if over and row.paused else now
-        return job.due(row.slot, until)
+        return job.due(row.slot, until) if row.next_due <= until else None
 
     def _changed(self, row: Row, job: Scheduled, decision: Decision) -> Row:
         if decision.unpause:
@@ -278,10 +284,10 @@ class Scheduler:
     def _set_back(self, row: Row, job: Scheduled, now: float) -> Row:
         """The row was moved by a clock that was ahead. What ran stays, and its slots are passed."""
         known = [*self._ledger.slots.of(row.job, now), *row.records]
-        ran = {record.first for record in known if record.run and record.first > now}
+        ran = {record.first for record in known if record.ran and record.first > now}
         if row.claim and row.claim.slot > now:
             ran.add(row.claim.slot)
-        kept = tuple(_cut(record, job, now) for record in row.records if record.run or record.first <= now)
+        kept = tuple(_cut(record, job, now) for record in row.records if record.ran or record.first <= now)
         era, begin = row.era + 1, float(int(now))
         return replace(
             row, slot=begin, next_due=job.next(begin), era=era, strike=(begin, era), passed=tuple(sorted(ran)[:PASSED]),
@@ -350,7 +356,7 @@ class _Plan:
 
 
 def _cut(record: SlotRecord, job: Scheduled, time: float) -> SlotRecord:
-    if record.run or record.last <= time:
+    if record.ran or record.last <= time:
         return record
     last, count = job.cut(record.first, time)
     return replace(record, last=last, count=count)

@@ -153,7 +153,7 @@ class SimSlots:
     def strike(self, job: str, time: float, era: int, newest: Callable[[SlotRecord], tuple[float, int]]) -> None:
         there = self.records.get(job, {})
         for first, record in list(there.items()):
-            if record.last <= time or record.era >= era or record.run:
+            if record.last <= time or record.era >= era or record.ran:
                 continue
             if first > time:
                 del there[first]

@@ -274,8 +274,8 @@ class Simulation:
         for slot, all_of_it in found.items():
             records = all_of_it
             # A range that was made after a set-back may reach over slots that ran before it: their own records count.
-            own = [one for one in records if one.run]
-            if own and all(one.run or one.era > own[0].era for one in records):
+            own = [one for one in records if one.ran]
+            if own and all(one.ran or one.era > own[0].era for one in records):
                 found[slot] = records = own
             if len(records) > 1:
                 raise self._violation(f"{job}: {name_of(slot)} has {len(records)} outcomes: {records}")
@@ -296,9 +296,9 @@ class Simulation:
     def _check_alive(self, job: str, period: int, row: Any) -> None:
         now = EPOCH + self.time
         newest = int((now - period - 600) // period) * period
-        if row.slot < newest:
+        if not newest <= row.slot <= now:
             raise self._violation(f"{job} is silent: decided up to {name_of(row.slot)}, at {name_of(int(now))}")
-        if row.claim and row.claim.is_open and now - row.claim.at > 2 * period + 3600:
+        if row.claim and row.claim.is_open and now - row.claim.at > 2 * period + 3 * 3600:
             raise self._violation(f"{job}: the claim for {name_of(row.claim.slot)} does not end: {row.claim}")
 
     def _violation(self, what: str) -> Violation:

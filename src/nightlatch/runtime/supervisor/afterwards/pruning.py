@@ -50,8 +50,8 @@ def prune(
     if not dry:
         for path in outputs:
             treecopy.remove(path)
-        _shorten(os.path.join(folder, "runs.log"), clock.wall() - keep)
-    if not dry:
+        for log in ("runs.log.1", "runs.log"):
+            _shorten(os.path.join(folder, log), clock.wall() - keep)
         _unpin(folder, ledger)
     workspaces = workspace.clean(folder, min(keep, workspace.KEPT_FOR), dry=dry)
     return Removed(

@@ -32,7 +32,7 @@ from ....system.reports import Ended
 from ...shared import env_file, usage
 from ...shared import verdict as verdicts
 from ...shared.job import definition
-from ..afterwards import retention
+from ..afterwards import retention, telling
 from ..backoff import patiently, pause_seconds
 from ..command import CommandWork
 from ..supervision import Supervision
@@ -84,6 +84,7 @@ def run(
         if pipeline.attendance:
             pipeline.attendance.show_rest()
         retention.daily(pipeline.store, pipeline.ledger, pipeline.host)
+        telling.leave_behind(job.file, pipeline.where)
         if pipeline.signals:  # otherwise the process ends, which is faster than closing them
             pipeline.store.close()
             pipeline.ledger.close()

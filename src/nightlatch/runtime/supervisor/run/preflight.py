@@ -86,7 +86,7 @@ class Preflight:
         if settled and not (known and known.status in statuses.OPEN):
             return verdict.Verdict(
                 job=self.job.name, key=key, slot=self.job.due, status=verdict.SKIPPED, exit_code=0, host=self.host,
-                run=known.id if known else "", reason="its key is done", at=clock.wall(),
+                run=known.id if known else "", reason="its key is done", at=clock.wall(), tried=False,
             )  # fmt: skip
         if known and known.held is not None and not settled:
             return self._held(known)
@@ -119,7 +119,7 @@ class Preflight:
         made = self.ledger.attempts_since_retry(known)
         reason = f"{made} attempts were made at this slot; allow another: {advice.command('retry', known.id)}"
         code = statuses.exit_code(known.status, known.exit_code)
-        return replace(verdict.of(known, exit_code=code, host=self.host, at=clock.wall()), reason=reason)
+        return replace(verdict.of(known, exit_code=code, host=self.host, at=clock.wall()), reason=reason, tried=False)
 
     def is_spent(self, run: RunRow) -> bool:
         """Has a slot had all the attempts that are made at it unless a person asks for more?"""
