@@ -74,8 +74,8 @@ INPUT_CHANGED = Exit(65, "a key was used again with other input", "once")
 UNREACHABLE = Exit(
     69,
     "the store, or a gate, cannot be reached or used",
-    "run batch once lock lease budget status runs show logs slots usage pause unpause cancel retry resolve approve promote demote audit prune "
-    "migrate serve tick",
+    "run batch once lock lease budget status runs show logs slots usage pause unpause cancel retry resolve approve "
+    "promote demote audit prune migrate serve tick",
     publish="DST or the store cannot be reached",
     push="the remote or the store cannot be reached",
     gate="the target cannot be reached",

@@ -106,7 +106,7 @@ def test_the_stage_manual_skips_and_the_rows_stage_counts_before_the_files() -> 
 
 
 def test_a_plan_that_waits_for_approval_skips_slots() -> None:
-    held = replace(OPEN, held={"run": "r"})
+    held = replace(OPEN, held={"run": "r", "host": "", "until": NOW + HOUR, "head": "h", "what": "writes"})
     assert word(decide(row(claim=held), DUE, Policy(overlap=CANCEL), Seen(now=NOW))) == "skip waits"
 
 
