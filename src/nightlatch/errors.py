@@ -162,7 +162,7 @@ class BadConfig(Error):
     exit_code: int = exits.CONFIG
     lines: tuple[str, ...] = ()
 
-    def __init__(self, message: str, *lines: str) -> None:
+    def __init__(self, message: str, lines: tuple[str, ...] = ()) -> None:
         super().__init__("\n".join((message, *lines)))
         self.lines = (message, *lines)
 

@@ -33,6 +33,7 @@ COMMANDS = {
     "logs": "what a run's command printed; -f follows",
     "slots": "what became of every due time; skip one, or set a job's slots right after a wrong clock",
     "alerts": "what was told to whom and what waits to be told; alerts test",
+    "metrics": "runs, durations, usage, slots and budgets as Prometheus reads them",
     "usage": "what was used, by job or by day",
     "budget": "set the budget of a run, also of a running one",
     "approve": "let what a supervised job holds back happen: publish it as you looked at it",
