@@ -85,6 +85,21 @@ def test_a_beginner_writes_a_file_and_it_is_right(home: Home) -> None:
     assert again.returncode == 64 and "is there already" in again.stderr
 
 
+def test_a_beginner_serves_the_example_and_sees_its_first_run(home: Home) -> None:
+    """The file as it is written, but for the minute that a test need not wait."""
+    home("init")
+    home.file.write_text(home.file.read_text().replace("every 1m", "every 1s"))
+    log = open(home.home / "serve.log", "w")  # noqa: SIM115
+    serving = subprocess.Popen([*NIGHTLATCH, "serve"], cwd=home.site, env=home.env, stderr=log)
+    try:
+        until(lambda: '"status": "succeeded"' in home("runs", "--json").stdout)
+        assert "hello" in home("slots").stdout
+    finally:
+        serving.terminate()
+        assert serving.wait(60) == 0
+        log.close()
+
+
 def test_in_a_clone_the_store_is_its_remote(home: Home) -> None:
     subprocess.run(["git", "init", "-q", home.site], check=True)
     subprocess.run(["git", "-C", home.site, "remote", "add", "origin", "https://example.org/x.git"], check=True)

@@ -35,6 +35,7 @@ _NOT_OF_A_BATCH = ("stall", "progress", "workspace", "input")
 ONLY_OF_A_BATCH = ("items", *(name for name in _OF_A_BATCH if name not in _OF_A_JOB))
 KEYS = (*_OF_A_JOB, *TARGETS, "args", *ONLY_OF_A_BATCH)
 
+ALERTS = "alerts"  # of a job, read with those of all jobs
 _NOTHING = Command(words=())
 _SEEN = 50  # slots whose distances are compared with a job's jitter
 _FROM = 1_767_225_600  # when these begin: the same answer at any time of reading
@@ -46,6 +47,7 @@ class Jobs:
     def __init__(self, *, timezone: str, interpreter: str, file: str, host: str) -> None:
         self._timezone, self._interpreter, self._file, self._host = timezone, interpreter, file, host
         self.files: list[str] = []  # that commands were read from
+        self.alerts: dict[str, Section] = {}  # by job, as they are written
         self.need_a_zone = False  # a cron expression goes by the file's zone
         self._defaults: dict[str, Any] = {}
 
@@ -70,7 +72,9 @@ class Jobs:
             check_name(name)
         except UsageError as error:
             section.mistake(str(error))
-        own = section.table((*KEYS, "on", *RESERVED))
+        own = section.table((*KEYS, "on", ALERTS, *RESERVED))
+        if ALERTS in own:
+            self.alerts[name] = own.pop(ALERTS)
         for key in own.keys() & RESERVED.keys():
             section.mistake(f"{key} is reserved: {RESERVED[key]}", key)
         given = self._merged({key: at.value for key, at in own.items()})

@@ -10,11 +10,14 @@ from ..core import row as rows
 from ..core.row import COLLAPSED, SKIPPED, Row, SlotRecord
 from ..core.schedule import name_of
 from ..core.slots import Decision, Seen
+from ..core.stage import UNATTENDED
 from ..core.value import replace
 from ..errors import RunEnded, StoreUnreachable
 from ..ledger import kinds
-from ..runtime.supervisor.run.claim import KEPT
+from ..runtime.supervisor.run.counting import journal_stage
+from ..runtime.supervisor.run.rows import KEPT
 from .clocks import Steadiness
+from .held import HeldPlans
 from .leases import Leases
 from .scheduled import due_before
 
@@ -58,6 +61,8 @@ class Scheduler:
         self._clocks, self._new_id, self._start, self._say = clocks, new_id, start, say
         self._leases = leases or Leases(store)
         self._steadiness = Steadiness(clocks)
+        self._plans = HeldPlans(store, ledger, host)
+        self._staged: dict[str, object] = {}  # job → the change of its stage that this ledger has
         self._apart = store.lists_begun  # each machine has a ledger, and no clock is shared
         self.jobs: Mapping[str, Scheduled] = {}
         self.served: dict[str, str] = {}  # job → the definition that this machine last served
@@ -121,6 +126,10 @@ class Scheduler:
         if self._apart:
             self._copy(found)
         for row in found:
+            if row.change and self._staged.get(row.job) != row.change["id"]:
+                journal_stage(self._ledger, row)
+                self._staged[row.job] = row.change["id"]
+        for row in found:
             if row.strike and (row.job, row.era) not in self._struck:
                 self._strike(row)
         return found
@@ -140,7 +149,10 @@ class Scheduler:
     def _new_row(self, job: Scheduled, now: float) -> Row:
         """It begins with its next slot."""
         begin = float(int(now))
-        return Row(job=job.job.name, slot=begin, next_due=job.next(begin), schedule=job.text, definition=job.definition)
+        return Row(
+            job=job.job.name, slot=begin, next_due=job.next(begin), schedule=job.text, definition=job.definition,
+            stage=job.job.stage or UNATTENDED,
+        )  # fmt: skip
 
     def _room(self, found: Iterable[Row]) -> int:
         """How many runs may be started here: what runs is known by its claim, also after a restart."""
@@ -190,6 +202,7 @@ class Scheduler:
         return replace(row, slot=begin, next_due=job.next(begin), schedule=job.text, records=records)
 
     def _decide(self, plan: _Plan, now: float, room: bool) -> None:
+        plan.new = self._plans.agreed(plan.new)
         row, job = plan.new, self.jobs[plan.new.job]
         due = self._due(row, job, now)
         decision = slots.decide(
@@ -204,12 +217,21 @@ class Scheduler:
                 room=room,
                 steady=self._steadiness.steady,
                 may_set_back=not self._apart or row.by == self._host,
+                host=self._host,
+                stepped=self._steadiness.stepped,
+                may_expire=not self._apart or self._plans.may_expire(row, self._unchanged(row), job.job.expires),
             ),
         )
         plan.decision = decision
         if decision.set_back:
             plan.new = self._set_back(row, job, now)
             plan.notes.append((kinds.SET_BACK, {"was": row.slot, "to": now, "era": plan.new.era, "by": self._host}))
+            return
+        if decision.expire:
+            plan.new = self._plans.expired(row)
+            return
+        if decision.hold_until:
+            plan.new = self._plans.held_until(row, decision.hold_until)
             return
         if decision.cancel:
             self._cancel(row)
