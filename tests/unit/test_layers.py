@@ -51,7 +51,7 @@ LAZY = {
     "database": 3,
     "gates": 4,
     "ledger": 23,
-    "runtime": 96,
+    "runtime": 103,
     "store": 11,
     "system": 2,
     "testing": 5,

@@ -32,9 +32,9 @@ _RARELY = f"""
 SELECT {ENTRY.names} FROM {{prefix}}journal WHERE at >= :since AND {RARE}{{{{which}}}} ORDER BY at DESC LIMIT :most
 """
 _MODELS = "SELECT DISTINCT model FROM {prefix}usage WHERE run = :run AND model <> '' ORDER BY model"
-_STEPS = f"""
-SELECT item, {", ".join(f"CAST(SUM({unit}) AS BIGINT)" for unit in UNITS)} FROM {{prefix}}usage
-WHERE at >= :since AND at < :until{{{{which}}}} GROUP BY item
+_REPORTS = f"""
+SELECT {{{{columns}}}}, {", ".join(f"CAST(SUM({unit}) AS BIGINT)" for unit in UNITS)} FROM {{prefix}}usage
+WHERE at >= :since AND at < :until{{{{which}}}} GROUP BY {{{{columns}}}}
 """
 _COUNTED = """
 SELECT COUNT(*) FROM (SELECT id FROM {prefix}run WHERE status = :status AND changed >= :since LIMIT :most) AS some
@@ -128,12 +128,16 @@ class History:
     def models(self, run: str) -> list[str]:
         return [model for (model,) in self._tables.read(_MODELS, run=run)]
 
-    def steps(self, since: float, until: float, job: str | None = None) -> list[tuple[str, Amounts]]:
-        """What each step or item used; as long as reports are kept."""
+    def reports(
+        self, by: Sequence[str], since: float, until: float, job: str | None = None
+    ) -> list[tuple[tuple[str, ...], Amounts]]:
+        """What was used by step (or item), subagent, model, kind of token, job or tag; as long as reports are kept."""
         which, values = (" AND job = :job", {"job": job}) if job else ("", {})
-        sql = _STEPS.replace("{{which}}", which)
+        columns = ", ".join("item" if name == "step" else name for name in by)
+        sql = _REPORTS.replace("{{which}}", which).replace("{{columns}}", columns)
         rows = self._tables.read(sql, **values, since=round(since * 1000), until=round(until * 1000))
-        return [(item, amounts(dict(zip(UNITS, parts, strict=True)))) for item, *parts in rows]
+        size = len(by)
+        return [(row[:size], amounts(dict(zip(UNITS, row[size:], strict=True)))) for row in rows]
 
     def jobs(self) -> list[str]:
         """Every job that has ever had a run."""
