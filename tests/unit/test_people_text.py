@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nightlatch.cli import screen
-from nightlatch.cli.strip_ansi import AnsiStripper
+from nightlatch.system.strip_ansi import AnsiStripper
 from nightlatch.core import advice
 from nightlatch.core.printable import printable
 from nightlatch.runtime.supervisor.run import kept_output
