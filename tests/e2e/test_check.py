@@ -85,6 +85,21 @@ def test_a_beginner_writes_a_file_and_it_is_right(home: Home) -> None:
     assert again.returncode == 64 and "is there already" in again.stderr
 
 
+def test_a_beginner_serves_the_example_and_sees_its_first_run(home: Home) -> None:
+    """The file as it is written, but for the minute that a test need not wait."""
+    home("init")
+    home.file.write_text(home.file.read_text().replace("every 1m", "every 1s"))
+    log = open(home.home / "serve.log", "w")  # noqa: SIM115
+    serving = subprocess.Popen([*NIGHTLATCH, "serve"], cwd=home.site, env=home.env, stderr=log)
+    try:
+        until(lambda: '"status": "succeeded"' in home("runs", "--json").stdout)
+        assert "hello" in home("slots").stdout
+    finally:
+        serving.terminate()
+        assert serving.wait(60) == 0
+        log.close()
+
+
 def test_in_a_clone_the_store_is_its_remote(home: Home) -> None:
     subprocess.run(["git", "init", "-q", home.site], check=True)
     subprocess.run(["git", "-C", home.site, "remote", "add", "origin", "https://example.org/x.git"], check=True)
@@ -113,11 +128,15 @@ def test_programs_are_looked_for_as_the_service_will(home: Home) -> None:
         "[jobs.file]\ncommand = ['./night.sh']\n[jobs.function]\npython = 'nightly:main'\n"
         "[jobs.module]\npython = 'nowhere.at_all:main'\n[jobs.inside]\nworkspace = 'git'\ncommand = ['./in-the-clone']\n"
         "[jobs.shell]\ncommand = 'for i in 1 2; do x; done'\n[jobs.pathed]\ncommand = ['sort']\nenv.PATH = '/nowhere'\n"
+        "[jobs.files]\ncommand = ['sort']\ncwd = 'gone'\nenv_file = 'no.env'\nitems = 'no.jsonl'\n"
     )
-    found = {name: one["missing"] for name, one in facts(home("check", "--json")).items()}
+    found = {name: "; ".join(one["missing"]) for name, one in facts(home("check", "--json")).items()}
     assert "not found on the PATH" in found.pop("gone") and "not found on the PATH" in found.pop("pathed")
     assert "chmod +x" in found.pop("file") and "nowhere.at_all is not found" in found.pop("module")
-    assert set(found.values()) == {None}
+    assert found.pop("files") == "cwd: there is no gone; env_file: there is no no.env; items: there is no no.jsonl"
+    assert set(found.values()) == {""}
+    home.file.write_text("store = 'mysql://h/d'\n")
+    assert (home("check").returncode, "does not name a store" in home("check").stderr) == (78, True)
 
 
 def test_a_job_that_the_crontab_starts_too_is_named(home: Home) -> None:

@@ -178,3 +178,11 @@ def test_a_remote_is_that_of_the_repository_that_the_file_is_in(site: Site, tmp_
     assert done.stdout == "ran\n", done.stderr
     refs = subprocess.run(["git", "-C", tmp_path / "remote.git", "for-each-ref"], capture_output=True, text=True).stdout
     assert "refs/nightlatch/" in refs
+
+
+def test_what_to_type_next_names_the_file_that_was_named(site: Site) -> None:
+    site.write('[jobs.night]\nschedule = "@yearly"\ncommand = "exit 5"\n')
+    for _ in range(3):
+        site.nightlatch("run", "night", "--slot", "last", "--config", "../nightlatch.toml", cwd="deep")
+    done = site.nightlatch("run", "night", "--slot", "last", "--config", "../nightlatch.toml", cwd="deep")
+    assert "allow another: nightlatch --config ../nightlatch.toml retry " in done.stderr

@@ -28,7 +28,7 @@ for _ in range(int(sys.argv[1])):
 
 @pytest.mark.parametrize("how", ["json", "sse"])
 def test_what_a_run_used_is_what_the_vendor_charged(sqlite_url, how):
-    with Vendor(plan=lambda _: Plan(output=300, cache_read=10, cache_write=7, cache_write_1h=5)) as vendor:
+    with Vendor(plan=lambda _: Plan(input=100, output=300, cache_read=10, cache_write=7, cache_write_1h=5)) as vendor:
         done = nightlatch(sqlite_url, "run", "night", "--budget", "usd=2", "--",
                           sys.executable, "-c", ANTHROPIC, "3", how, env=vendor.environment)  # fmt: skip
         assert done.returncode == 0, done.stderr
@@ -214,9 +214,9 @@ def test_caps_of_a_day_are_shared_by_runs_at_once(request, store):
 
 
 def test_eight_subagents_at_once_share_a_cap_that_pays_for_twenty_calls(sqlite_url):
-    with Vendor(plan=lambda _: Plan(input=1000, output=1000, delay=0.05)) as vendor:
-        one = 1000 * 4_000 + 1000 * 20_000  # billionths
-        bound = (3000 * 8_000) + 1000 * 20_000  # by the size of its body, at the dearest price
+    with Vendor(plan=lambda _: Plan(input=20, output=1000, delay=0.05)) as vendor:
+        one = 20 * 4_000 + 1000 * 20_000  # billionths
+        bound = 100 * 4_000 + 1000 * 20_000  # by the vendor's count, at the dearest price
         code = """
 from concurrent.futures import ThreadPoolExecutor
 def agent(_):

@@ -159,6 +159,7 @@ def _proofs() -> Finding:
 
 
 def _folder(folder: str) -> Iterator[Finding]:
+    yield "ok", "folder", f"{folder}: runs.log, and the output of runs", ""
     live = os.path.join(folder, "live")
     names = [name for name in os.listdir(live) if not name.endswith(lifetime.TREE)] if os.path.isdir(live) else []
     over = sum(lifetime.is_over(os.path.join(live, name)) for name in names)

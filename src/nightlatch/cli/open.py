@@ -8,10 +8,10 @@ import urllib.error
 import urllib.request
 import webbrowser
 
-from ..errors import NotAllowed
 from ..store import url as stores
 from ..web.access import Access
 from .arguments import Parser
+from .only_people import require_person
 from .serve import pages_server
 
 _PURPOSE = """\
@@ -33,8 +33,8 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--print", action="store_true", help="print the address, and open no browser")
     parser.add_argument("--revoke", action="store_true", help="end every session, and open nothing")
     args = parser.parse_args(argv)
-    if os.environ.get("NIGHTLATCH_RUN") and not args.read_only:
-        raise NotAllowed("a run may not open the pages, where people decide: only with --read-only")
+    if not args.read_only:
+        require_person("open", os.environ.get("NIGHTLATCH_JOB", "") or "pages", args.store)
     where = stores.resolve(args.store)
     access = Access(stores.folder_of(where))
     if args.revoke:

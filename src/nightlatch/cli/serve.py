@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
+from contextlib import contextmanager
 
 from ..config import crontab as crontabs
 from ..config import place
-from ..config.load import load
+from ..config.load import alerts_of, load
 from ..config.settings import meant
 from ..core.printable import printable
 from ..errors import BadConfig
@@ -18,6 +20,8 @@ from .arguments import Parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ..config.load import Config
     from ..web.server import PagesServer
 
@@ -38,9 +42,7 @@ _EXAMPLES = """\
 
 def main(argv: list[str]) -> int:
     parser = Parser("serve", _PURPOSE, _EXAMPLES)
-    parser.add_argument(
-        "--only-pages", action="store_true", help="start nothing: show the pages, beside plain cron lines"
-    )
+    parser.add_argument("--only-pages", action="store_true", help="start nothing: only show the pages")
     parser.add_argument("--read-only", action="store_true", help="with --only-pages: they change nothing")
     parser.add_argument("--port", metavar="PORT", type=int, help="of the pages (default 4747, else the next free one)")
     args = parser.parse_args(argv)
@@ -50,7 +52,24 @@ def main(argv: list[str]) -> int:
     for name, line in crontabs.still_there(load(place.find()).jobs, crontab.read() or "").items():
         print(f"nightlatch: {name} runs twice: your crontab starts it too. Remove this line (crontab -e): "
               f"{printable(line)}", file=sys.stderr)  # fmt: skip
-    return made.serve()
+    with telling():
+        return made.serve()
+
+
+@contextmanager
+def telling() -> Iterator[None]:
+    """Beside the scheduler, a process that tells of what went wrong: a transport that hangs keeps no slot waiting. It
+    ends with this one, however this one ends: it reads from a pipe that only we have."""
+    if not alerts_of(place.find()):
+        yield
+        return
+    words = [sys.executable, "-m", "nightlatch", "alerts", "send", "--follow"]
+    process = subprocess.Popen(words, stdin=subprocess.PIPE, start_new_session=True)
+    try:
+        yield
+    finally:
+        assert process.stdin
+        process.stdin.close()
 
 
 def server(store: str | None) -> Server:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 RAN, COLLAPSED, SKIPPED = "ran", "collapsed", "skipped"  # every slot ends as one of them
 BEFORE = 64  # definitions that a row remembers besides the one in force
-ENDS = 12  # that a row remembers as counted
 NEVER = 32_503_680_000.0  # the due time of a job that is only run by hand
 
 
@@ -86,7 +85,8 @@ class Claim:
     attempted: bool = False  # it has begun before
     run: str = ""
     again_at: float = 0.0  # it waits for its next try
-    held: dict[str, Any] | None = None  # it waits for an approval: run, host, until, head
+    # It waits for an approval: run, host ("": any), until, head (of the plan), what, clean; approved: word (by whom)
+    held: dict[str, Any] | None = None
     cancel: str = ""  # the word that it shall end, for a holder whose ledger is elsewhere
     era: int = 0  # of the row when it was claimed
     ended: str = ""  # how
@@ -119,7 +119,10 @@ class Row:
     records: tuple[SlotRecord, ...] = ()  # the newest last; the ledger has all but those of the last move
     paused: Pause | None = None
     stage: str = ""  # "": where the job's own setting says
-    counters: dict[str, int] | None = None
+    counters: dict[str, int] | None = None  # ends, by their status
+    clean: int = 0  # runs since it came to its stage, under the definition in force
+    strikes: int = 0  # stalls, or own caps passed, in a row
+    change: dict[str, Any] | None = None  # the last one of its stage: id, stage, was, by, why, at
     failures: int = 0  # in a row
     failed_at: float = 0.0
     last_success: str = ""  # slot

@@ -129,7 +129,7 @@ class Cron:
         return slot
 
     def walk(self, after: float) -> Iterator[int]:
-        """Every slot after a time, without an end."""
+        """Every slot after a time, without an end; one at a change of clocks may come twice in a row."""
         begin = int(after // 1) - _DAY  # a change of clocks within the last day has a say in what is due
         shown = begin + self._offset(begin)  # the walls have shown every time before this one
         for start, end, offset in self._stretches(begin):
@@ -138,7 +138,6 @@ class Cron:
             if not self._follows_the_wall:
                 if start > after and next(self._matches(shown), wall) < wall:  # due at a time that was skipped
                     yield start
-                    first = max(first, wall + 1)
                 first = max(first, shown)
                 shown = max(shown, end + offset)
             for match in self._matches(first):

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .holds import Holds
     from .items import Items
     from .nested import NestedLedger
+    from .outbox import Outbox
     from .records import Attempt, Entry, Pruned, RunRow, Usage
     from .slots import Slots
     from .step_log import StepLog, StepWriter
@@ -41,6 +42,9 @@ _LAST = f"SELECT {ENTRY.names} FROM {{prefix}}journal WHERE chain = :chain AND k
 _LATEST = (
     f"SELECT {ENTRY.names} FROM {{prefix}}journal WHERE chain = :chain AND kind = :kind ORDER BY seq DESC LIMIT 50"
 )
+_HELD = f"SELECT {RUN.names} FROM {{prefix}}run WHERE job = :job AND held IS NOT NULL ORDER BY changed"
+_UNCOUNTED = f"SELECT {RUN.names} FROM {{prefix}}run WHERE job = :job AND uncounted <> '' ORDER BY changed"
+_COUNT = "UPDATE {prefix}run SET uncounted = '' WHERE id = :id"
 _LINKED = f"SELECT {ENTRY.names} FROM {{prefix}}journal WHERE chain = :chain AND seq = :seq"
 
 
@@ -225,6 +229,27 @@ class Ledger:
         """A person wants another attempt: the run is pending again."""
         return self._decided(run_id, lambda run: decisions.retry(self._tables, run, by), seen)
 
+    def hold(self, run_id: str, until: float) -> RunRow:
+        """A run that was not begun waits for an approval; one that was is returned as it is."""
+        return self._decided(run_id, lambda run: decisions.hold(self._tables, run, until))
+
+    def approve(self, run_id: str, head: str, by: str) -> RunRow:
+        """A person approves the plan that was seen, by its head: the run is pending, and carries the approval."""
+        return self._decided(run_id, lambda run: decisions.approve(self._tables, run, head, by))
+
+    def held(self, job: str) -> list[RunRow]:
+        """The runs of a job that wait for an approval."""
+        return list(map(RUN.read, self._tables.read(_HELD, job=job)))
+
+    def uncounted(self, job: str) -> list[RunRow]:
+        """Runs that ended, and whose job's row may not have counted that."""
+        return list(map(RUN.read, self._tables.read(_UNCOUNTED, job=job)))
+
+    def count(self, run_id: str) -> None:
+        """The job's row has counted the run's end."""
+        with self._tables.database.transaction() as execute:
+            execute(self._tables.sql(_COUNT), id=run_id)
+
     def end_waiting(self, run: RunRow, reason: str, by: str, *, person: bool) -> RunRow | None:
         """Cancel a run that waits for its next try, if it is still as it was seen; None, and nothing done, if not.
 
@@ -331,6 +356,13 @@ class Ledger:
         from .history import History
 
         return History(self._tables)
+
+    @property
+    def outbox(self) -> Outbox:
+        """Alerts: what is to be told, and who sends it."""
+        from .outbox import Outbox
+
+        return Outbox(self._tables)
 
     @property
     def effects(self) -> Effects:

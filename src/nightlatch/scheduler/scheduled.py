@@ -5,7 +5,8 @@ from __future__ import annotations
 from ..core import hosts, schedule
 from ..core.row import NEVER
 from ..core.schedule import COUNTED
-from ..core.slots import TURN, UNATTENDED, Due, Policy
+from ..core.slots import TURN, Due, Policy
+from ..core.stage import UNATTENDED
 from ..core.value import replace
 from ..errors import UsageError
 from ..system.zone import find
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 class Scheduled:
     """`definition`: the hash of what the job is. Parsing a schedule takes time, so one lives as long as its file."""
 
-    def __init__(self, job: Job, definition: str, *, stage: str = "") -> None:
-        self.job, self.definition, self.stage = job, definition, stage or UNATTENDED
+    def __init__(self, job: Job, definition: str) -> None:
+        self.job, self.definition = job, definition
         self.text = "\n".join((*job.schedule, job.tz)) if job.schedule else ""
         self._times = schedule.parse(job.schedule, find(job.tz)) if job.schedule else None
 
@@ -56,7 +57,8 @@ class Scheduled:
             catch_up=job.catch_up,
             late=job.late,
             delay=None if turn is None else turn * TURN + put_off,
-            stage=self.stage,
+            stage=self.job.stage or UNATTENDED,
+            expires=job.expires,
         )
 
     def start(self, claim: Claim) -> Job:

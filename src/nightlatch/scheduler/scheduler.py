@@ -10,11 +10,14 @@ from ..core import row as rows
 from ..core.row import COLLAPSED, SKIPPED, Row, SlotRecord
 from ..core.schedule import name_of
 from ..core.slots import Decision, Seen
+from ..core.stage import UNATTENDED
 from ..core.value import replace
 from ..errors import RunEnded, StoreUnreachable
 from ..ledger import kinds
-from ..runtime.supervisor.run.claim import KEPT
+from ..runtime.supervisor.run.counting import journal_stage
+from ..runtime.supervisor.run.rows import KEPT
 from .clocks import Steadiness
+from .held import HeldPlans
 from .leases import Leases
 from .scheduled import due_before
 
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from .scheduled import Scheduled
 
 POLL = 2.0  # seconds: pauses, retries and edits of others count by then
+ALL = 600.0  # seconds between two looks at all rows: one that a wrong clock has moved ahead is not due
 PASSED = 1000  # slots that a row lists as run before it was set back; beyond them done keys tell
 POLL_CLAIMED, POLL_IDLE = (
     60.0,
@@ -57,6 +61,8 @@ class Scheduler:
         self._clocks, self._new_id, self._start, self._say = clocks, new_id, start, say
         self._leases = leases or Leases(store)
         self._steadiness = Steadiness(clocks)
+        self._plans = HeldPlans(store, ledger, host)
+        self._staged: dict[str, object] = {}  # job → the change of its stage that this ledger has
         self._apart = store.lists_begun  # each machine has a ledger, and no clock is shared
         self.jobs: Mapping[str, Scheduled] = {}
         self.served: dict[str, str] = {}  # job → the definition that this machine last served
@@ -68,6 +74,7 @@ class Scheduler:
         self._next: dict[str, float] = {}  # job → when it is worth a look
         self.old: dict[str, str] = {}  # job → the definition in force, where ours is old
         self._others_claims = False
+        self._looked_at_all = clocks.now()
         self.short_of_room = False  # something due waits for the end of a run
 
     def serve(self, jobs: Mapping[str, Scheduled]) -> None:
@@ -84,6 +91,8 @@ class Scheduler:
         """
         self._steadiness.look()
         now = self._store.clock()
+        if self._clocks.now() - self._looked_at_all > ALL:
+            self._unsynced = set(self.jobs)
         found = self._rows(now)
         plans = [plan for row in found if (plan := self._plan(row, now))]
         plans += [_Plan(None, self._new_row(self.jobs[job], now)) for job in sorted(self._missing(found))]
@@ -102,7 +111,9 @@ class Scheduler:
                 facts = {name: text for name, text in plan.new.__dict__.items() if name not in ("job", "id", "by")}
                 moves.append((plan, old.move(self._new_id(), by=self._host, **facts)))
         self._advance(moves)
-        self._unsynced.clear()
+        if self._unsynced:
+            self._unsynced.clear()
+            self._looked_at_all = self._clocks.now()
         return self._pause(now)
 
     # ── reading ──
@@ -114,6 +125,10 @@ class Scheduler:
         self._leases.look([row.job for row in found if self._needs_lease(row, now)])
         if self._apart:
             self._copy(found)
+        for row in found:
+            if row.change and self._staged.get(row.job) != row.change["id"]:
+                journal_stage(self._ledger, row)
+                self._staged[row.job] = row.change["id"]
         for row in found:
             if row.strike and (row.job, row.era) not in self._struck:
                 self._strike(row)
@@ -134,7 +149,10 @@ class Scheduler:
     def _new_row(self, job: Scheduled, now: float) -> Row:
         """It begins with its next slot."""
         begin = float(int(now))
-        return Row(job=job.job.name, slot=begin, next_due=job.next(begin), schedule=job.text, definition=job.definition)
+        return Row(
+            job=job.job.name, slot=begin, next_due=job.next(begin), schedule=job.text, definition=job.definition,
+            stage=job.job.stage or UNATTENDED,
+        )  # fmt: skip
 
     def _room(self, found: Iterable[Row]) -> int:
         """How many runs may be started here: what runs is known by its claim, also after a restart."""
@@ -184,6 +202,7 @@ class Scheduler:
         return replace(row, slot=begin, next_due=job.next(begin), schedule=job.text, records=records)
 
     def _decide(self, plan: _Plan, now: float, room: bool) -> None:
+        plan.new = self._plans.agreed(plan.new)
         row, job = plan.new, self.jobs[plan.new.job]
         due = self._due(row, job, now)
         decision = slots.decide(
@@ -198,12 +217,21 @@ class Scheduler:
                 room=room,
                 steady=self._steadiness.steady,
                 may_set_back=not self._apart or row.by == self._host,
+                host=self._host,
+                stepped=self._steadiness.stepped,
+                may_expire=not self._apart or self._plans.may_expire(row, self._unchanged(row), job.job.expires),
             ),
         )
         plan.decision = decision
         if decision.set_back:
             plan.new = self._set_back(row, job, now)
             plan.notes.append((kinds.SET_BACK, {"was": row.slot, "to": now, "era": plan.new.era, "by": self._host}))
+            return
+        if decision.expire:
+            plan.new = self._plans.expired(row)
+            return
+        if decision.hold_until:
+            plan.new = self._plans.held_until(row, decision.hold_until)
             return
         if decision.cancel:
             self._cancel(row)
@@ -213,7 +241,7 @@ class Scheduler:
     def _due(self, row: Row, job: Scheduled, now: float) -> Due | None:
         over = row.paused is not None and 0 < row.paused.until <= now
         until = min(now, row.paused.until) if over and row.paused else now
-        return job.due(row.slot, until)
+        return job.due(row.slot, until) if row.next_due <= until else None
 
     def _changed(self, row: Row, job: Scheduled, decision: Decision) -> Row:
         if decision.unpause:

@@ -18,13 +18,13 @@ from ..core import advice
 from ..core.schedule import name_of
 from ..core.value import value
 from ..errors import Busy, Error, RunEnded, UsageError
-from ..ledger import open_for
+from ..ledger import kinds, open_for
 from ..ledger.decisions import seen
 from ..observe import open_decisions
 from ..runtime.shared import effect_records
 from ..runtime.supervisor.afterwards import decide
 from ..runtime.supervisor.batches import batch
-from ..runtime.supervisor.run.claim import read_row
+from ..runtime.supervisor.run.rows import read_row
 from ..scheduler.people import JobSlots
 from ..system import identity
 from . import words
@@ -47,9 +47,7 @@ class MovedOn(Exception):
 @value(frozen=True, kw_only=True)
 class Action:
     do: Callable[[StoreReader, dict[str, str]], str]  # returns where to go, below the prefix; "": back
-    ask: Callable[[dict[str, str]], tuple[str, str, str]] | None = (
-        None  # (title, text, button)
-    )
+    ask: Callable[[dict[str, str]], tuple[str, str, str]] | None = None  # (title, text, button)
 
 
 class Actions:
@@ -240,8 +238,6 @@ def _unpause(reader: StoreReader, form: dict[str, str]) -> str:
 
 def _usual(reader: StoreReader, form: dict[str, str]) -> str:
     """The new level of a job is the usual one."""
-    from ..ledger import kinds
-
     job, what, run = form.get("job", ""), form.get("what", ""), form.get("run", "")
     open_for(reader.url).note(job, kinds.USUAL, what=what, by=person(), run=run)
     return "usage"

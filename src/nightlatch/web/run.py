@@ -52,6 +52,18 @@ class Sentence:
     brass: bool = False
 
 
+@value(frozen=True, kw_only=True)
+class Fact:
+    """One field of the sheet."""
+
+    name: str
+    text: str = ""
+    code: str = ""  # instead of the text, as code
+    small: str = ""
+    meter: Any = ""
+    title: str = ""
+
+
 def page(
     reader: StoreReader,
     calendar: Calendar,
@@ -77,7 +89,7 @@ def page(
         "more": _more(seen, facts, calendar),
         "buttons": buttons.of_run(reader, run, seen.status),
         "twin": advice.text(seen.choices[0]) if seen.choices else advice.command("show", run.id),
-        "sheet": _sheet(reader, seen, facts, calendar),
+        "sheet": _sheet(reader, seen, facts),
         "live": run.status in statuses.OPEN,
         "fall": waterfall(seen, calendar, facts.now),
         "story": story[-_STORY:] if not whole_story else story,
@@ -123,62 +135,35 @@ def _more(seen: Details, facts: RunFacts, calendar: Calendar) -> str:
     return " ".join(parts)
 
 
-def _sheet(reader: StoreReader, seen: Details, facts: RunFacts, calendar: Calendar) -> list[dict[str, Any]]:
+def _sheet(reader: StoreReader, seen: Details, facts: RunFacts) -> list[Fact]:
     run = seen.run
     takes, usd = usual(reader, run.job)
     time, progress, paid = gauges(facts)
-    rows: list[dict[str, Any]] = [
-        {"name": "Key · slot" if run.slot else "Key", "text": seen.key, "small": run.slot},
-        {
-            "name": "Time",
-            "text": time.now,
-            "small": _with(time.bound, f"usually {span(takes)}" if takes else ""),
-            "meter": time.meter,
-        },
+    took = _with(time.bound, f"usually {span(takes)}" if takes else "")
+    rows = [
+        Fact(name="Key · slot" if run.slot else "Key", text=seen.key, small=run.slot),
+        Fact(name="Time", text=time.now, small=took, meter=time.meter),
     ]
     if facts.done or facts.total:
         note = f"“{words.short(run.message, 60)}”" if run.message else ""
-        rows.append(
-            {"name": "Progress", "text": progress.now, "small": _with(progress.bound, note), "meter": progress.meter}
-        )
+        rows.append(Fact(name="Progress", text=progress.now, small=_with(progress.bound, note), meter=progress.meter))
     tokens = f"{count(run.usage.tokens)} tokens" if run.usage.tokens else ""
-    cost = f"usually {money(usd)}" if usd else ""
-    rows.append(
-        {"name": "Used", "text": paid.now or "nothing", "small": _with(paid.bound, tokens, cost), "meter": paid.meter}
-    )
-    before = [one for one in seen.attempts[:-1] if one.holder.host != run.holder.host]
+    cost = _with(paid.bound, tokens, f"usually {money(usd)}" if usd else "")
+    rows.append(Fact(name="Used", text=paid.now or "nothing", small=cost, meter=paid.meter))
     if run.attempt:
-        rows.append(
-            {
-                "name": "Holder",
-                "text": run.holder.host,
-                "small": _with(
-                    f"{run.holder.user}, pid {run.holder.pid}" if run.holder.pid else run.holder.user,
-                    f"before it {before[-1].holder.host}" if before else "",
-                ),
-            }
-        )
+        before = [one for one in seen.attempts[:-1] if one.holder.host != run.holder.host]
+        pid = f", pid {run.holder.pid}" if run.holder.pid else ""
+        other = f"before it {before[-1].holder.host}" if before else ""
+        rows.append(Fact(name="Holder", text=run.holder.host, small=_with(f"{run.holder.user}{pid}", other)))
         earlier = seen.attempts[-2].token if len(seen.attempts) > 1 else 0
-        rows.append(
-            {
-                "name": "Token",
-                "code": words.tail_of(run.token),
-                "title": str(run.token),
-                "small": f"before it {words.tail_of(earlier)}" if earlier else _lease(reader, seen),
-            }
-        )
-    rows.append({"name": "Command", "code": words.short(run.command, 200) or "–"})
+        note = f"before it {words.tail_of(earlier)}" if earlier else _lease(reader, seen)
+        rows.append(Fact(name="Token", code=words.tail_of(run.token), title=str(run.token), small=note))
+    rows.append(Fact(name="Command", code=words.short(run.command, 200) or "–"))
     if run.definition:
-        rows.append({"name": "Definition", "code": words.hash_of(run.definition), "title": run.definition, "small": ""})
+        rows.append(Fact(name="Definition", code=words.hash_of(run.definition), title=run.definition))
     chain, _, head = run.anchor.rpartition(":")
-    rows.append(
-        {
-            "name": "Journal",
-            "text": f"{count(len(seen.entries))} entries",
-            "small": f"head {chain}:{head[:4]}…" if head else "",
-            "title": run.anchor,
-        }
-    )
+    entries, kept = f"{count(len(seen.entries))} entries", f"head {chain}:{head[:4]}…" if head else ""
+    rows.append(Fact(name="Journal", text=entries, small=kept, title=run.anchor))
     return rows
 
 

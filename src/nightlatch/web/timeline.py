@@ -8,6 +8,7 @@ from ..core import statuses
 from ..core.row import COLLAPSED, RAN
 from ..core.value import value
 from ..ledger import kinds
+from ..ledger.slots import merged
 from ..observe.figures import span
 from .svg import Track
 from .words import BAD, DOUBT, IDLE, OK, RUN, WAIT, look, used
@@ -124,8 +125,6 @@ class Drawing:
     def _records(self, job: str, row: Row | None) -> list[SlotRecord]:
         if row is None:
             return []
-        from ..ledger.slots import merged
-
         found = merged(self._reader.ledger.slots.of(job, self._begin), row.records)
         return [one for one in found if one.outcome != RAN and self._begin <= one.last < self._end]
 

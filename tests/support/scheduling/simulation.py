@@ -298,7 +298,7 @@ class Simulation:
         newest = int((now - period - 600) // period) * period
         if not newest <= row.slot <= now:
             raise self._violation(f"{job} is silent: decided up to {name_of(row.slot)}, at {name_of(int(now))}")
-        if row.claim and row.claim.is_open and now - row.claim.at > 2 * period + 3600:
+        if row.claim and row.claim.is_open and now - row.claim.at > 2 * period + 3 * 3600:
             raise self._violation(f"{job}: the claim for {name_of(row.claim.slot)} does not end: {row.claim}")
 
     def _violation(self, what: str) -> Violation:

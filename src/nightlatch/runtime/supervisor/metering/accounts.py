@@ -157,8 +157,8 @@ class Accounts:
             if answer is None:
                 self._look_at = clock.now() + _AGAIN  # other runs settle too, and people set budgets
                 return
-            if "refused" in answer:
-                self._refuse(f"the budget {answer.pop('cap')} is spent: {answer['refused']}", message["at"])
+            if "refused" in answer and not message.get("again"):
+                self._refuse(f"the budget {answer['cap']} is spent: {answer['refused']}", message["at"])
                 answer["refused"] = f"the budget is spent: {answer['refused']}"
             self._waiting.popleft()
             self.answers.append({"id": message["id"], **answer})

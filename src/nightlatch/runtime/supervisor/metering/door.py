@@ -170,9 +170,8 @@ class Door:
     def conclude(self, reported: Reported, ending: Ending) -> None:
         """The command has ended: what its calls mean for how it did."""
         accounts = self._accounts
-        reported.refused = accounts.refused
         if accounts.refused:
-            reported.unmetered = f"{accounts.refused} ({accounts.refusals} refused)"
+            reported.refused = reported.unmetered = f"{accounts.refused} ({accounts.refusals} refused)"
         elif accounts.unpriced:
             reported.failure = reported.failure or accounts.unpriced
             reported.unmetered = accounts.unpriced
