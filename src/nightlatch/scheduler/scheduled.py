@@ -31,16 +31,23 @@ class Scheduled:
 
     def due(self, after: float, until: float) -> Due | None:
         """The slots after one time, and at or before another."""
-        if self._times is None or (first := self._times.next(after)) > until:
-            return None
-        following = self._times.next(until)
+        first = self.next(after)
+        return self.due_from(first, until) if first <= until else None
+
+    def due_from(self, first: float, until: float) -> Due:
+        """The slots from the first one on, which is known, to a time."""
+        assert self._times
         second = self._times.next(first)
         if second > until:  # by far the most of all looks
-            return Due(first=first, newest=first, following=following)
+            return Due(first=first, newest=first, following=float(second))
         newest = self._times.newest(until)
-        previous = self._times.newest(newest - 1)
-        count = self._times.count(after, until)
-        return Due(first=first, newest=newest, previous=previous, count=count, following=following)
+        return Due(
+            first=first,
+            newest=float(newest),
+            previous=float(self._times.newest(newest - 1)),
+            count=self._times.count(first - 1, until),
+            following=float(self._times.next(until)),
+        )
 
     def cut(self, first: float, time: float) -> tuple[float, int]:
         """Where a range that begins at `first` ends, and how many slots it has, if it is cut at a time."""
