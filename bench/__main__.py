@@ -19,6 +19,7 @@ PARTS = [
     "steps",
     "caps",
     "gateway",
+    "scheduler",
     "dbos",
     "overnight",
 ]
