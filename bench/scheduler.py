@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sqlite3
 import statistics
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from nightlatch.cli.main import _OBJECTS
 from nightlatch.core.job import Job
 from nightlatch.core.row import RAN, SlotRecord
 from nightlatch.core.target import Command
@@ -32,6 +34,7 @@ _REST = float(os.environ.get("NIGHTLATCH_REST", "20"))
 
 
 def run() -> None:
+    gc.set_threshold(_OBJECTS)  # as the command line has it
     with tempfile.TemporaryDirectory(prefix="nightlatch-bench-") as folder:
         _due_at_once(folder)
         _to_the_last_verdict(folder)
@@ -108,7 +111,7 @@ def _apscheduler(database: str) -> float:
     LATE.clear()
     scheduler = BackgroundScheduler(jobstores=stores, timezone="UTC")
     scheduler.start(paused=True)
-    at = float(int(time.time()) + 3 + (DUE // 100 if database else 0))
+    at = float(int(time.time()) + 5 + (DUE // 25 if database else 0))  # to add a job takes a commit there
     when = datetime.datetime.fromtimestamp(at, datetime.UTC)
     for _ in range(DUE):
         scheduler.add_job(note, "interval", hours=1, start_date=when, args=[at], misfire_grace_time=600)
@@ -208,7 +211,7 @@ def _claim_after(path: str, slots: int) -> float:
     ]
     for begin in range(0, slots, 10_000):
         bench.ledger.slots.put(("job", record) for record in records[begin : begin + 10_000])
-    for _ in range(5):
+    for _ in range(11):
         time.sleep(1.0 - time.time() % 1)
         began = time.perf_counter()
         bench.scheduler.look()

@@ -23,6 +23,7 @@ class Scheduled:
     def __init__(self, job: Job, definition: str) -> None:
         self.job, self.definition = job, definition
         self.text = "\n".join((*job.schedule, job.tz)) if job.schedule else ""
+        self._policies: dict[tuple[str, float | None], Policy] = {}  # the last one
         self._times = schedule.parse(job.schedule, find(job.tz)) if job.schedule else None
 
     def next(self, after: float) -> float:
@@ -56,6 +57,15 @@ class Scheduled:
         return float(self._times.newest(time)), self._times.count(first - 1, time)
 
     def policy(self, host: str, newest: float | None) -> Policy:
+        if not self.job.jitter:
+            newest = None  # then it is the same for every slot
+        known = self._policies.get((host, newest))
+        if known is None:
+            known = self._policy(host, newest)
+            self._policies = {(host, newest): known}
+        return known
+
+    def _policy(self, host: str, newest: float | None) -> Policy:
         job = self.job
         put_off = schedule.jitter(job.name, int(newest), job.jitter) if newest else 0.0
         turn = hosts.turn(job.hosts, host)

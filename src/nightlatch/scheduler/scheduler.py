@@ -25,7 +25,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from ..core.job import Job
     from ..core.protocols import Store
     from ..core.row import Claim, Move
     from ..core.slots import Due
@@ -52,7 +51,7 @@ class Scheduler:
         at_once: int,
         clocks: Clocks,
         new_id: Callable[[], str],
-        start: Callable[[Job, Claim], None],
+        start: Callable[[Scheduled, Claim], None],
         say: Callable[[str], None] = lambda _: None,
         leases: Leases | None = None,
     ) -> None:
@@ -318,7 +317,7 @@ class Scheduler:
                 self._next[plan.new.job] = self.jobs[plan.new.job].next(self._store.clock())  # another was faster
                 continue
             if plan.claims and plan.new.claim:
-                self._start(self.jobs[plan.new.job].start(plan.new.claim), plan.new.claim)
+                self._start(self.jobs[plan.new.job], plan.new.claim)
             for kind, facts in plan.notes:
                 self._ledger.note(plan.new.job, kind, **facts)
             self._say_skipped(plan)

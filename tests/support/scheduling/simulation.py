@@ -328,7 +328,7 @@ class Daemon(Process):
             at_once=3,
             clocks=machine,  # type: ignore[arg-type]
             new_id=world.new_id,
-            start=lambda job, claim: world.start(machine, job, claim.id),
+            start=lambda job, claim: world.start(machine, job.start(claim), claim.id),
             leases=SimLeases(store, machine, lambda: world.time),  # type: ignore[arg-type]
         )
         self._scheduler.shared = False
