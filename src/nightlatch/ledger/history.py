@@ -51,6 +51,8 @@ SELECT substr(name, 5), (SELECT MAX(changed) FROM {prefix}run AS run
 FROM {prefix}chain AS chain WHERE name LIKE 'job:%'
 """
 _MOST = 10_000  # of what is counted: nobody reads how many more there are
+_BEFORE = "SELECT id FROM {prefix}run WHERE id < :run ORDER BY id DESC LIMIT 1"
+_AFTER = "SELECT id FROM {prefix}run WHERE id > :run ORDER BY id LIMIT 1"
 _JOBS = "SELECT name FROM {prefix}chain ORDER BY name"
 
 
@@ -138,6 +140,14 @@ class History:
         rows = self._tables.read(sql, **values, since=round(since * 1000), until=round(until * 1000))
         size = len(by)
         return [(row[:size], amounts(dict(zip(UNITS, row[size:], strict=True)))) for row in rows]
+
+    def short(self, run: str, least: int = 4) -> str:
+        """A run's id, cut to what no other one begins with."""
+        near = [other for sql in (_BEFORE, _AFTER) for (other,) in self._tables.read(sql, run=run)]
+        for length in range(least, len(run)):
+            if not any(other.startswith(run[:length]) for other in near):
+                return run[:length]
+        return run
 
     def jobs(self) -> list[str]:
         """Every job that has ever had a run."""
