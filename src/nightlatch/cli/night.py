@@ -23,7 +23,7 @@ _MARKS = {
     rows.DOUBT: ("?", "?", screen.MAGENTA), rows.PERSON: ("!", "!", screen.YELLOW), rows.BROKEN: ("✗", "x", screen.RED),
     rows.WORKS: ("●", "*", screen.CYAN), rows.WELL: ("✓", "+", screen.GREEN), rows.WAITS: ("◇", "-", screen.DIM),
 }  # fmt: skip
-_JOB = 24  # characters of a job's name
+_JOB, _JOB_NARROW = 24, 16  # characters of a job's name
 _REASON_LINES = 3
 _ASCII = str.maketrans("█░×…▁▂▃▄▅▆▇", "#.x._.,-=+*")
 
@@ -34,7 +34,7 @@ def lines(
     """`first`: the verdict in short. `plain`: ASCII only. `more`: what to type for what is not shown."""
     every = [row for part in parts for row in part.rows]
     sizes = (
-        min(max((len(printable(row.job)) for row in every), default=0), _JOB),
+        min(max((len(printable(row.job)) for row in every), default=0), _JOB if width >= WIDE else _JOB_NARROW),
         max((len(row.word) for row in every), default=0),
     )
     stamp = time.strftime("%a %d %b %H:%M", time.localtime(now))
@@ -44,7 +44,8 @@ def lines(
     for part in parts:
         found += ["", paint(part.title, screen.BOLD)]
         for row in part.rows:
-            found += _row(row, sizes, width, paint, plain, now)
+            shown = _row(row, sizes, width, paint, plain, now)
+            found += [line.translate(_ASCII) for line in shown] if plain else shown
         if part.more:
             found.append(f"  {'...' if plain else '…'} {part.more}{'+' if part.capped else ''} more: {more}")
     return found
@@ -53,10 +54,7 @@ def lines(
 def _row(row: NightRow, sizes: tuple[int, int], width: int, paint: Paint, plain: bool, now: float) -> list[str]:
     sign, ascii_sign, colour = _MARKS[row.mark]
     reason, command = printable(row.reason), row.next.shell().removeprefix("nightlatch ")
-    if plain:
-        reason = reason.translate(_ASCII)
-    mark = ascii_sign if plain else sign
-    word = row.word.replace("×", "x") if plain else row.word
+    mark, word = ascii_sign if plain else sign, row.word
     clock = _clock(row.at, now)
     name = f"{screen.cut(printable(row.job), sizes[0]):<{sizes[0]}}"
     left = f"  {mark} {name}  {word:<{sizes[1]}}  {clock:<6}"
