@@ -114,12 +114,6 @@ class InDoubt(Error):
     exit_code: int = exits.NEEDS_PERSON
 
 
-class NotAllowed(Error):
-    """A run may not decide that; a person outside of it may."""
-
-    exit_code: int = exits.NOT_ALLOWED
-
-
 class NotDone(Error):
     """Raised by the function that acts: it is certain that nothing was done, so it may be tried again."""
 
@@ -154,6 +148,12 @@ class Conflict(Error):
     """Two changes to the same thing, which only a person can reconcile. Nothing was written, nothing is lost."""
 
     exit_code: int = exits.NEEDS_PERSON
+
+
+class NotAllowed(Error):
+    """Only a person may do this; or the job's stage does not let it happen yet. Nothing was done."""
+
+    exit_code: int = exits.NOT_ALLOWED
 
 
 class BadConfig(Error):

@@ -30,6 +30,7 @@ LAYERS = [
     "gateway",
     "scheduler",
     "observe",
+    "web",
     "cli",
     "testing",
 ]
@@ -51,7 +52,7 @@ LAZY = {
     "database": 3,
     "gates": 4,
     "ledger": 23,
-    "runtime": 96,
+    "runtime": 103,
     "store": 11,
     "system": 2,
     "testing": 5,

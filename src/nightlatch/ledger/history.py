@@ -32,6 +32,10 @@ _RARELY = f"""
 SELECT {ENTRY.names} FROM {{prefix}}journal WHERE at >= :since AND {RARE}{{{{which}}}} ORDER BY at DESC LIMIT :most
 """
 _MODELS = "SELECT DISTINCT model FROM {prefix}usage WHERE run = :run AND model <> '' ORDER BY model"
+_CALLS = f"""
+SELECT model, agent, kind, {", ".join(f"CAST(SUM({unit}) AS BIGINT)" for unit in UNITS)} FROM {{prefix}}usage
+WHERE run = :run AND kind <> '' GROUP BY model, agent, kind ORDER BY model, agent, kind
+"""
 _REPORTS = f"""
 SELECT {{{{columns}}}}, {", ".join(f"CAST(SUM({unit}) AS BIGINT)" for unit in UNITS)} FROM {{prefix}}usage
 WHERE at >= :since AND at < :until{{{{which}}}} GROUP BY {{{{columns}}}}
@@ -71,6 +75,11 @@ class RunPoint:
 class History:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
+
+    @property
+    def zone(self) -> str:
+        """The ledger's time zone, by its name."""
+        return str(self._tables.database.facts()["ledger.zone"])
 
     def day(self, at: float) -> str:
         """The ledger's day of a moment, as in 2026-07-31."""
@@ -148,6 +157,13 @@ class History:
             if not any(other.startswith(run[:length]) for other in near):
                 return run[:length]
         return run
+
+    def calls_of(self, run: str) -> list[tuple[str, str, str, Amounts]]:
+        """What a run used, by model, subagent and kind of token, as far as its reports say."""
+        rows = self._tables.read(_CALLS, run=run)
+        return [
+            (model, agent, kind, amounts(dict(zip(UNITS, rest, strict=True)))) for model, agent, kind, *rest in rows
+        ]
 
     def jobs(self) -> list[str]:
         """Every job that has ever had a run."""
