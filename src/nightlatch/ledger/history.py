@@ -58,6 +58,8 @@ _CHAIN = f"""
 SELECT {ENTRY.names} FROM {{prefix}}journal WHERE chain = :chain AND seq < :before ORDER BY seq DESC LIMIT :most
 """
 _MOST = 10_000  # of what is counted: nobody reads how many more there are
+_BEFORE = "SELECT id FROM {prefix}run WHERE id < :run ORDER BY id DESC LIMIT 1"
+_AFTER = "SELECT id FROM {prefix}run WHERE id > :run ORDER BY id LIMIT 1"
 _JOBS = "SELECT name FROM {prefix}chain ORDER BY name"
 
 
@@ -154,6 +156,14 @@ class History:
         rows = self._tables.read(sql, **values, since=round(since * 1000), until=round(until * 1000))
         size = len(by)
         return [(row[:size], amounts(dict(zip(UNITS, row[size:], strict=True)))) for row in rows]
+
+    def short(self, run: str, least: int = 4) -> str:
+        """A run's id, cut to what no other one begins with."""
+        near = [other for sql in (_BEFORE, _AFTER) for (other,) in self._tables.read(sql, run=run)]
+        for length in range(least, len(run)):
+            if not any(other.startswith(run[:length]) for other in near):
+                return run[:length]
+        return run
 
     def calls_of(self, run: str) -> list[tuple[str, str, str, Amounts]]:
         """What a run used, by model, subagent and kind of token, as far as its reports say."""
