@@ -378,20 +378,20 @@ def test_whatever_a_key_has_it_is_read_or_refused_with_its_line(value: str) -> N
         f"{name} = {value}" for name in ("defaults", "jobs", "jobs.x", "jobs.x.on", "jobs.x.on.air", "pages", "x")
     ]
     for key in KEYS:
-        for rest in (
-            "command = 'x'",
-            "python = 'a:b'",
-            "command = 'x'\nitems = 'y'",
-            "command = 'x'\nschedule = '@daily'",
-        ):
+        for rest in ("command = 'x'\nitems = 'y'", "command = 'x'\nschedule = '@daily'"):
             others = "\n".join(line for line in rest.splitlines() if not line.startswith(f"{key} "))
             places.append(f"[jobs.x]\n{others}\n{key} = {value}")
         places += [
             f"[defaults]\n{key} = {value}\n[jobs.x]\ncommand = 'x'",
             f"[jobs.x]\ncommand = 'x'\non.air.{key} = {value}",
         ]
-    for text in places:
-        try:
-            read(text)
-        except BadConfig as error:
-            assert re.match(r"(\d+ mistakes:\n)?nightlatch\.toml:\d+: ", str(error)), (text, str(error))
+    refused = [message for text in places if (message := refusal(text))]
+    assert refused and [one for one in refused if not re.match(r"(\d+ mistakes:\n)?nightlatch\.toml:\d+: ", one)] == []
+
+
+def refusal(text: str) -> str:
+    try:
+        read(text)
+    except BadConfig as error:
+        return str(error)
+    return ""
