@@ -6,7 +6,7 @@ from ..core import advice, statuses
 from ..core.printable import printable
 from ..ledger.ledger import Ledger
 from ..observe.run_views import facts
-from .decisions import decide, named_run, title
+from .decisions import decide, named_run, run_parser, title
 from .json_out import print_json
 
 _PURPOSE = """\
@@ -16,9 +16,13 @@ A run that has not begun, or that waits for its next try, is cancelled at once. 
 finds the request within seconds, ends the command after its grace time (--grace, 10s by default), and exits
 with 120. The key is not done: the next start makes another attempt. Asking twice changes nothing."""
 
+_EXAMPLES = """\
+  nightlatch cancel 7k3f
+  nightlatch cancel articles     # the job's run that is open"""
+
 
 def main(argv: list[str]) -> int:
-    args, reader, run = named_run("cancel", _PURPOSE, argv)
+    args, reader, run = named_run(run_parser("cancel", _PURPOSE, _EXAMPLES), argv, statuses.OPEN)
     cancelled = decide(reader, run, Ledger.request_cancel)
     if args.json:
         print_json(facts(cancelled, cancelled.status))
