@@ -30,6 +30,7 @@ LAYERS = [
     "gateway",
     "scheduler",
     "observe",
+    "web",
     "cli",
     "testing",
 ]
@@ -50,8 +51,8 @@ LAZY = {
     "core": 1,
     "database": 3,
     "gates": 4,
-    "ledger": 21,
-    "runtime": 96,
+    "ledger": 23,
+    "runtime": 103,
     "store": 11,
     "system": 2,
     "testing": 5,

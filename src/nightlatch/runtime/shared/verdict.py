@@ -39,6 +39,7 @@ class Verdict(Amounts):
     at: float = 0.0
     retry_after: float = 0.0  # seconds that the command asked to wait
     due: float = 0.0  # when the next try of a waiting run may be made
+    held: float = 0.0  # until when it waits for an approval
     tried: bool = True  # False: nothing was begun, and this is how an earlier start ended
 
     def line(self) -> str:
@@ -55,6 +56,7 @@ class Verdict(Amounts):
                 "status": self.status,
                 "exit": self.exit_code,
                 "due": _moment(self.due) if self.due else None,
+                "held": _moment(self.held) if self.held else None,
                 "elapsed": f"{self.elapsed:.1f}s",
                 **{unit: amount or None for unit, amount in self.by_unit().items()},
                 "host": self.host,
@@ -89,6 +91,7 @@ def of(run: RunRow, *, exit_code: int, host: str, at: float, head: str = "", ret
         at=at,
         retry_after=retry_after,
         due=run.due or 0.0,
+        held=run.held or 0.0,
         tried=True,
     )
 

@@ -88,8 +88,12 @@ class Preflight:
                 job=self.job.name, key=key, slot=self.job.due, status=verdict.SKIPPED, exit_code=0, host=self.host,
                 run=known.id if known else "", reason="its key is done", at=clock.wall(), tried=False,
             )  # fmt: skip
+        if known and known.held is not None and not settled:
+            return self._held(known)
         if known and known.status == statuses.WAITING and not settled:
             self.check_due(known)
+        if known and known.approved:
+            return key  # what it made is paid for, and lands
         if known and (over := self._given_up(known)):
             return over
         self.spending.count_earlier(known)
@@ -100,6 +104,12 @@ class Preflight:
             variables = {**os.environ, **dict(self.job.env)}
             environment.check((*self.job.budget, *self.spending.everything), variables, self.job.command)
         return key
+
+    def _held(self, known: RunRow) -> Verdict:
+        """Only an approval begins it."""
+        from ....ledger.decisions import held_message
+
+        raise InDoubt(held_message(known))
 
     def _given_up(self, known: RunRow) -> Verdict | None:
         """How the run of a slot ended, if it has had its attempts: a cron line that fires every quarter of an hour
