@@ -7,9 +7,9 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	&& { echo $$p; break; }; done)
 
-.PHONY: help demo check test lint format bench soak proof docs clean
+.PHONY: help demo check test test-clients lint format bench soak proof docs clean
 help: ## this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
 $(READY): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "nightlatch needs Python 3.11 or newer; none was found on PATH" >&2; exit 1; }
@@ -34,6 +34,17 @@ check: lint ## for every edit: lint, unit and conformance tests on SQLite
 test: $(READY) ## all tests, with real processes and signals, one worker a core
 	@$(BIN)/python -m tests
 
+CLIENTS := .clients
+$(CLIENTS)/.ready: $(READY) tests/clients/requirements.txt tests/clients/package.json
+	@mkdir -p $(CLIENTS) && cp tests/clients/package.json $(CLIENTS)/
+	@$(BIN)/python -m venv $(CLIENTS)/venv && \
+		$(CLIENTS)/venv/bin/python -m pip install --quiet --disable-pip-version-check -r tests/clients/requirements.txt
+	@cd $(CLIENTS) && npm install --silent --no-audit --no-fund --no-package-lock
+	@touch $@
+
+test-clients: $(CLIENTS)/.ready ## the large clients (claude, codex, gemini-cli, antigravity) behind the gateway
+	@NIGHTLATCH_CLIENTS=1 $(BIN)/python -m pytest -o timeout=600 tests/clients -rA
+
 lint: $(READY) ## ruff check and format, mypy --strict
 	@$(BIN)/ruff check -q . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
@@ -53,4 +64,4 @@ docs: $(READY) ## write docs/commands.md from the commands' own help
 	@$(BIN)/python docs/generate.py
 
 clean: ## remove what the other targets made
-	rm -rf $(VENV) .mypy_cache .ruff_cache build dist
+	rm -rf $(VENV) $(CLIENTS) .mypy_cache .ruff_cache build dist

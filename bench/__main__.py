@@ -18,6 +18,8 @@ PARTS = [
     "ledger",
     "steps",
     "caps",
+    "gateway",
+    "scheduler",
     "dbos",
     "overnight",
 ]

@@ -114,12 +114,6 @@ class InDoubt(Error):
     exit_code: int = exits.NEEDS_PERSON
 
 
-class NotAllowed(Error):
-    """A run may not decide that; a person outside of it may."""
-
-    exit_code: int = exits.NOT_ALLOWED
-
-
 class NotDone(Error):
     """Raised by the function that acts: it is certain that nothing was done, so it may be tried again."""
 
@@ -156,13 +150,19 @@ class Conflict(Error):
     exit_code: int = exits.NEEDS_PERSON
 
 
+class NotAllowed(Error):
+    """Only a person may do this; or the job's stage does not let it happen yet. Nothing was done."""
+
+    exit_code: int = exits.NOT_ALLOWED
+
+
 class BadConfig(Error):
     """A setting cannot be used. `lines`: of a file that was read as a whole, one for each mistake."""
 
     exit_code: int = exits.CONFIG
     lines: tuple[str, ...] = ()
 
-    def __init__(self, message: str, *lines: str) -> None:
+    def __init__(self, message: str, lines: tuple[str, ...] = ()) -> None:
         super().__init__("\n".join((message, *lines)))
         self.lines = (message, *lines)
 

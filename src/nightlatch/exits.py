@@ -56,6 +56,7 @@ FAILED = Exit(
     doctor="with --prove: a promise did not hold",
     audit="the journal is not whole, or a head is not in it",
     service="status: it does not run",
+    status="with --exit-code: something needs you",
 )
 USAGE = Exit(
     64,
@@ -74,8 +75,8 @@ INPUT_CHANGED = Exit(65, "a key was used again with other input", "once")
 UNREACHABLE = Exit(
     69,
     "the store, or a gate, cannot be reached or used",
-    "run batch once lock lease budget status runs show logs slots usage pause unpause cancel retry resolve audit prune "
-    "migrate serve tick",
+    "run batch once lock lease budget status runs show logs slots usage pause unpause cancel retry resolve approve "
+    "promote demote audit prune migrate serve tick",
     publish="DST or the store cannot be reached",
     push="the remote or the store cannot be reached",
     gate="the target cannot be reached",
@@ -98,6 +99,7 @@ HELD = Exit(
     lock="held by another",
     lease="held by another",
     resolve="it is being worked on",
+    approve="another is publishing it",
     fail="another try may succeed",
 )
 NEEDS_PERSON = Exit(
@@ -109,8 +111,17 @@ NEEDS_PERSON = Exit(
     cancel="it needs a decision instead: nightlatch resolve",
     retry="it is in doubt: nightlatch resolve decides",
     resolve="without an outcome: it needs one",
+    approve="it is not as it was looked at, so nothing landed",
 )
-NOT_ALLOWED = Exit(77, "not allowed", budget="a run may not set budgets")
+NOT_ALLOWED = Exit(
+    77,
+    "not allowed: at this stage, or from inside a run",
+    run="an effect or a write that the job's stage holds back",
+    once="the run that it is called in holds its writes for an approval",
+    publish="the run that it is called in holds its writes for an approval",
+    push="the run that it is called in holds its writes for an approval",
+    budget="a run may not set budgets",
+)
 CONFIG = Exit(78, "bad configuration", "run retry check serve tick service")
 CANCELLED = Exit(120, "cancelled", "run")
 OVER_BUDGET = Exit(121, "over budget", "run batch")

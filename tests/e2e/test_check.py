@@ -85,6 +85,21 @@ def test_a_beginner_writes_a_file_and_it_is_right(home: Home) -> None:
     assert again.returncode == 64 and "is there already" in again.stderr
 
 
+def test_a_beginner_serves_the_example_and_sees_its_first_run(home: Home) -> None:
+    """The file as it is written, but for the minute that a test need not wait."""
+    home("init")
+    home.file.write_text(home.file.read_text().replace("every 1m", "every 1s"))
+    log = open(home.home / "serve.log", "w")  # noqa: SIM115
+    serving = subprocess.Popen([*NIGHTLATCH, "serve"], cwd=home.site, env=home.env, stderr=log)
+    try:
+        until(lambda: '"status": "succeeded"' in home("runs", "--json").stdout)
+        assert "hello" in home("slots").stdout
+    finally:
+        serving.terminate()
+        assert serving.wait(60) == 0
+        log.close()
+
+
 def test_in_a_clone_the_store_is_its_remote(home: Home) -> None:
     subprocess.run(["git", "init", "-q", home.site], check=True)
     subprocess.run(["git", "-C", home.site, "remote", "add", "origin", "https://example.org/x.git"], check=True)
@@ -113,11 +128,15 @@ def test_programs_are_looked_for_as_the_service_will(home: Home) -> None:
         "[jobs.file]\ncommand = ['./night.sh']\n[jobs.function]\npython = 'nightly:main'\n"
         "[jobs.module]\npython = 'nowhere.at_all:main'\n[jobs.inside]\nworkspace = 'git'\ncommand = ['./in-the-clone']\n"
         "[jobs.shell]\ncommand = 'for i in 1 2; do x; done'\n[jobs.pathed]\ncommand = ['sort']\nenv.PATH = '/nowhere'\n"
+        "[jobs.files]\ncommand = ['sort']\ncwd = 'gone'\nenv_file = 'no.env'\nitems = 'no.jsonl'\n"
     )
-    found = {name: one["missing"] for name, one in facts(home("check", "--json")).items()}
+    found = {name: "; ".join(one["missing"]) for name, one in facts(home("check", "--json")).items()}
     assert "not found on the PATH" in found.pop("gone") and "not found on the PATH" in found.pop("pathed")
     assert "chmod +x" in found.pop("file") and "nowhere.at_all is not found" in found.pop("module")
-    assert set(found.values()) == {None}
+    assert found.pop("files") == "cwd: there is no gone; env_file: there is no no.env; items: there is no no.jsonl"
+    assert set(found.values()) == {""}
+    home.file.write_text("store = 'mysql://h/d'\n")
+    assert (home("check").returncode, "does not name a store" in home("check").stderr) == (78, True)
 
 
 def test_a_job_that_the_crontab_starts_too_is_named(home: Home) -> None:
@@ -149,6 +168,34 @@ def test_apply_brings_this_files_job_into_force(home: Home) -> None:
     home.env["NIGHTLATCH_RUN"] = "7k3f"
     home.env["NIGHTLATCH_CONFIG"] = str(home.file)
     assert home("check", "--apply").returncode == 64
+
+
+def test_of_two_machines_the_one_with_the_older_file_starts_nothing_until_a_person_says_so(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", "--bare", tmp_path / "remote.git"], check=True)
+    homes = []
+    for name in ("air", "mini"):
+        (tmp_path / name).mkdir()
+        homes.append(Home(tmp_path / name))
+    air, mini = homes
+
+    def write(home: Home, command: str) -> None:
+        home.file.write_text(
+            f'store = "git+file://{tmp_path}/remote.git"\ntimezone = "UTC"\n'
+            f'[jobs.night]\nschedule = "@yearly"\ncommand = "{command}"\n'
+        )
+
+    old = "the definition here is old; nothing is started for it. git pull, or: nightlatch check --apply"
+    write(air, "one")
+    write(mini, "one")
+    assert (air("tick").returncode, mini("tick").returncode) == (0, 0)
+    write(air, "two")
+    assert old not in air("tick").stderr, "a definition that nobody has seen comes into force"
+    assert old in mini("tick").stderr, "the other machine's was in force before"
+    assert "in force as this file has it" in mini("check", "--apply").stdout
+    assert old not in mini("tick").stderr
+    assert old in air("tick").stderr
+    write(air, "one")
+    assert old not in air("tick").stderr, "it has pulled"
 
 
 def test_a_service_is_installed_and_proves_that_it_serves(home: Home) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +169,14 @@ def test_inside_a_run_its_own_store_and_file_count(site: Site) -> None:
     assert {run["job"] for run in site.runs()} == {"night", "other"}
 
 
+def test_inside_a_run_python_uses_the_runs_store(site: Site) -> None:
+    inside = "import nightlatch; print(nightlatch.connect().url)"
+    site.write(f"[jobs.night]\ncommand = ['{sys.executable}', '-c', '{inside}']\ncwd = 'deep'\n")
+    assert site.nightlatch("run", "night").stdout == f"sqlite:///{site.folder}/state/nightlatch.db\n"
+    chosen = site.nightlatch("run", "night", "--new", "--store", f"sqlite:///{site.folder}/other.db")
+    assert chosen.stdout == f"sqlite:///{site.folder}/other.db\n"
+
+
 def test_a_remote_is_that_of_the_repository_that_the_file_is_in(site: Site, tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", "--bare", tmp_path / "remote.git"], check=True)
     subprocess.run(["git", "init", "-q", site.folder], check=True)
@@ -178,3 +187,11 @@ def test_a_remote_is_that_of_the_repository_that_the_file_is_in(site: Site, tmp_
     assert done.stdout == "ran\n", done.stderr
     refs = subprocess.run(["git", "-C", tmp_path / "remote.git", "for-each-ref"], capture_output=True, text=True).stdout
     assert "refs/nightlatch/" in refs
+
+
+def test_what_to_type_next_names_the_file_that_was_named(site: Site) -> None:
+    site.write('[jobs.night]\nschedule = "@yearly"\ncommand = "exit 5"\n')
+    for _ in range(3):
+        site.nightlatch("run", "night", "--slot", "last", "--config", "../nightlatch.toml", cwd="deep")
+    done = site.nightlatch("run", "night", "--slot", "last", "--config", "../nightlatch.toml", cwd="deep")
+    assert "allow another: nightlatch --config ../nightlatch.toml retry " in done.stderr

@@ -55,7 +55,7 @@ for _ in range(calls):
         parts = client.models.generate_content_stream(model="gemini-3.6-flash", contents="Say", config=config)
         print("".join(part.text or "" for part in parts))
 """
-PLANNED = Plan(output=300, cache_read=10, reasoning=40)
+PLANNED = Plan(input=100, output=300, cache_read=10, reasoning=40)
 
 WAYS = [(OPENAI, api, how) for api in ("responses", "chat") for how in ("json", "sse")]
 WAYS += [(GOOGLE, api, how) for api in ("generate", "interactions") for how in ("json", "sse")]

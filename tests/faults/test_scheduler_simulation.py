@@ -13,8 +13,6 @@ from unittest import mock
 import pytest
 
 from nightlatch.core import slots
-from nightlatch.core.row import Row
-from nightlatch.core.value import replace
 from nightlatch.runtime.supervisor.run.claim import Claimed
 from nightlatch.scheduler.scheduler import Scheduler
 from tests.support.scheduling.sim_store import SimSlots
@@ -36,14 +34,12 @@ def test_a_seed_replays() -> None:
 # ── each measure taken away ──
 
 Measure = Callable[[Simulation], Any]
-MEASURES: dict[str, tuple[str, float, Measure]] = {}
+MEASURES: dict[str, tuple[str, Measure]] = {}
 
 
-def measure(kind: str, *, faults: float = 2.0) -> Callable[[Measure], Measure]:
-    """`faults`: how many of them, where it shows soon."""
-
+def measure(kind: str) -> Callable[[Measure], Measure]:
     def note(take_away: Measure) -> Measure:
-        MEASURES[take_away.__name__] = kind, faults, take_away
+        MEASURES[take_away.__name__] = kind, take_away
         return take_away
 
     return note
@@ -95,18 +91,6 @@ def what_is_struck_out_leaves_the_ledger(world: Simulation) -> Any:
     return mock.patch.object(Scheduler, "_strike")
 
 
-@measure(SQLITE, faults=1.0)
-def records_grow_only_with_their_neighbours(world: Simulation) -> Any:
-    real = Row.with_records
-    return mock.patch.object(
-        Row,
-        "with_records",
-        lambda self, *new, keep=0: real(
-            replace(self, slot=self.records[-1].last if self.records else 0.0), *new, keep=keep
-        ),
-    )
-
-
 @measure(SQLITE)
 def a_claim_of_this_host_that_was_lost_needs_no_more_room(world: Simulation) -> Any:
     real = Scheduler._decide
@@ -126,9 +110,9 @@ def _run_ahead(world: Simulation) -> None:
 
 @pytest.mark.parametrize("name", sorted(MEASURES))
 def test_a_measure_that_is_taken_away_is_missed(name: str) -> None:
-    kind, faults, take_away = MEASURES[name]
+    kind, take_away = MEASURES[name]
     for seed in range(60):
-        world = Simulation(seed, kind, days=1.0, faults=faults)
+        world = Simulation(seed, kind, days=1.0, faults=2.0)
         try:
             with take_away(world):
                 world.run()

@@ -15,9 +15,11 @@ from typing import Any
 
 import pytest
 
-from nightlatch.core.schedule import named
+from nightlatch.core import row as rows
+from nightlatch.core.schedule import name_of, named
 from nightlatch.system import clock
 from nightlatch.testing.expect import until
+from tests.support.git_remote import Remote
 from tests.support.programs import environment
 from tests.support.scheduling import accounts
 
@@ -30,10 +32,10 @@ class Daemons:
         self.store, self.folder, self._jobs = store, folder, jobs
         self.processes: list[subprocess.Popen[bytes]] = []
 
-    def start(self) -> subprocess.Popen[bytes]:
+    def start(self, **env: str) -> subprocess.Popen[bytes]:
         words = [sys.executable, "-m", "tests.support.scheduling.daemon", self.store, json.dumps(self._jobs)]
         with open(self.folder / f"daemon-{len(self.processes)}.log", "wb") as log:
-            process = subprocess.Popen(words, cwd=ROOT, env=environment(self.store), stderr=log, stdout=log)
+            process = subprocess.Popen(words, cwd=ROOT, env=environment(self.store, **env), stderr=log, stdout=log)
         self.processes.append(process)
         return process
 
@@ -109,9 +111,12 @@ def test_claude_code_94415_after_an_outage_one_run_makes_up_for_all_that_was_mis
     assert max(missed) >= 2, missed
 
 
-@pytest.mark.parametrize("number", [3])
-def test_daemons_that_are_killed_and_stopped(daemons: Any, tmp_path: Path, number: int) -> None:
+@pytest.mark.parametrize("store", ["sqlite_url", "postgres_url"])
+def test_daemons_that_are_killed_and_stopped(
+    daemons: Any, tmp_path: Path, store: str, request: pytest.FixtureRequest
+) -> None:
     """Random kill -9 and SIGSTOP of daemons, forking processes and supervisors."""
+    number = 3
     chance = random.Random(os.environ.get("NIGHTLATCH_SEED", "1"))
     jobs = [f"job-{place}" for place in range(int(os.environ.get("NIGHTLATCH_JOBS", "5")))]
     many = daemons(
@@ -181,3 +186,34 @@ def _ran_since(daemons: Daemons, job: str, moment: float) -> bool:
 
 def _settled(daemons: Daemons, jobs: list[str]) -> bool:
     return all(not accounts.open_slots(daemons.store, job) for job in jobs)
+
+
+def test_a_machine_that_is_frozen_after_its_claim_starts_nothing_when_it_thaws(
+    daemons: Any, tmp_path: Path, http_remote: Remote
+) -> None:
+    """Two state folders on one git remote: the second runs the slot."""
+    command = ["sh", "-c", f"echo $NIGHTLATCH_SLOT $WHO >> {tmp_path}/seen"]
+    pair = daemons(http_remote.store_url, job={"schedule": "every 15s", "command": command, "ttl": 30.0})
+    frozen = pair.start(FREEZE="1", WHO="first", XDG_STATE_HOME=str(tmp_path / "one"), PATIENCE="2")
+    until(lambda: _state(frozen.pid) == "T", 60, "the first one is stopped between its claim and the start")
+    store = http_remote.connect()
+    claimed = rows.read(store.cursors(["job"])[0]).claim
+    assert claimed
+    pair.start(WHO="second", XDG_STATE_HOME=str(tmp_path / "two"), PATIENCE="2")
+    until((tmp_path / "seen").exists, 90, "the second one has run it")
+    frozen.send_signal(signal.SIGCONT)
+    slot = name_of(claimed.slot)
+    until(lambda: slot in _log(tmp_path / "one"), 60, "the first one's supervisor finds that there is nothing to do")
+    pair.end()
+    ran = [line.split() for line in (tmp_path / "seen").read_text().splitlines()]
+    assert ran[0][1] == "second"
+    assert [slot, "first"] not in ran
+    assert len(ran) == len({slot for slot, _ in ran}), ran
+
+
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def _log(folder: Path) -> str:
+    return "".join(path.read_text() for path in folder.rglob("supervisors.log"))

@@ -97,9 +97,10 @@ def test_inside_a_run_the_runs_own_file_counts_and_none_that_an_agent_has_writte
 
 def test_a_file_of_another_user_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     path = write('store = "sqlite:///theirs.db"')
-    monkeypatch.setattr(os, "geteuid", lambda: os.stat(path).st_uid + 1)
-    if os.stat(path).st_uid == 0:
-        monkeypatch.setattr(os, "stat", lambda path: os.stat_result((0o100644, 0, 0, 1, 1000, 0, 0, 0, 0, 0)))
+    if os.geteuid() == 0:
+        os.chown(path, 12345, -1)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: os.stat(path).st_uid + 1)
     with pytest.raises(BadConfig, match="belongs to another user"):
         place.store()
 

@@ -33,6 +33,7 @@ EVERY: dict[str, Any] = {
     "input": ["one", "two\udc80"], "lost": "again", "keep_awake": True, "retries": 2, "backoff": "1s", "again": True,
     "new": True, "pass_store": True, "schedule": ["0 2 * * *", "every 45m"], "overlap": "queue", "catch_up": "none",
     "late": "2h", "jitter": "5m", "hosts": ["air", "mini"], "tags": {"site": "example.org"}, "version": ["claude", "--version"], "env_file": ".env",
+    "stage": "supervised", "hold": "start", "expires": "1d", "promote_after": [2, 5],
 }  # fmt: skip
 IN_CODE = [field for field, row in options.rows(Job).items() if CALL in row.where]
 
@@ -60,7 +61,21 @@ def test_what_another_version_has_packed_is_refused_and_not_half_read():
 
 def test_what_only_a_schedule_needs_is_valid_in_the_file_alone():
     only = [field for field, row in options.rows(Job).items() if row.where == (FILE,)]
-    assert only == ["schedule", "overlap", "catch_up", "late", "jitter", "hosts", "tags", "version", "env_file"]
+    assert only == [
+        "schedule",
+        "overlap",
+        "catch_up",
+        "late",
+        "jitter",
+        "hosts",
+        "stage",
+        "hold",
+        "expires",
+        "promote_after",
+        "tags",
+        "version",
+        "env_file",
+    ]
     assert [field for field in IN_CODE if FILE not in options.rows(Job)[field].where] == ["key", "slot", "again", "new"]
     with pytest.raises(BadOption, match="two runs of a job would write at once"):
         job(overlap="allow")
@@ -166,7 +181,9 @@ def test_a_definition_is_the_same_for_every_start_and_on_every_machine():
 
 def test_a_definition_changes_with_what_the_job_is():
     fields = [field for field, row in options.rows(Job).items() if row.defines]
-    assert set(EVERY) - set(fields) == {"key", "again", "new", "jitter", "hosts", "tags", "version"}
+    assert set(EVERY) - set(fields) == {
+        "key", "again", "new", "jitter", "hosts", "stage", "hold", "expires", "promote_after", "tags", "version",
+    }  # fmt: skip
     found = {definition(job(**{field: EVERY[field]})) for field in fields}
     assert len(found | {definition(job()), definition(job(FUNCTION))}) == len(fields) + 2
 

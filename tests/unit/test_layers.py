@@ -31,6 +31,7 @@ LAYERS = [
     "agents",
     "scheduler",
     "observe",
+    "web",
     "cli",
     "testing",
 ]
@@ -48,12 +49,12 @@ SIDES = {
 LAZY = {
     "agents": 2,
     "config": 2,
-    "cli": 68,
+    "cli": 75,
     "core": 1,
     "database": 3,
     "gates": 4,
-    "ledger": 22,
-    "runtime": 98,
+    "ledger": 24,
+    "runtime": 105,
     "store": 11,
     "system": 2,
     "testing": 5,

@@ -24,7 +24,15 @@ MARK = Mark(store="s", name="job", token=5, grant="-")
 @pytest.mark.parametrize("kind", errors.kinds().values(), ids=errors.kinds())
 def test_every_class_arrives_with_its_words_fields_and_exit_code(kind, sqlite_url):
     run = replace(open_for(sqlite_url).open_run("job", "k", host="here"), grant="-")
-    samples = {"message": "words", "record": RECORD, "offered": MARK, "stands": None, "reason": "expired", "run": run}
+    samples = {
+        "message": "words",
+        "lines": ("one", "two"),
+        "record": RECORD,
+        "offered": MARK,
+        "stands": None,
+        "reason": "expired",
+        "run": run,
+    }
     wanted = inspect.signature(kind.__init__).parameters if "__init__" in _own(kind) else ("self", "message")
     given = {name: samples.get(name, "plain") for name in wanted if name != "self"}
     error = kind(given.pop("message"), **given) if "message" in given else kind(**given)

@@ -11,6 +11,7 @@ from nightlatch.core import slots
 from nightlatch.core.job import CANCEL, NONE, ONE, QUEUE, SKIP
 from nightlatch.core.row import COLLAPSED, SKIPPED, Claim, Pause, Row, SlotRecord
 from nightlatch.core.slots import Decision, Due, Policy, Seen, decide
+from nightlatch.core.stage import MANUAL, UNATTENDED
 from nightlatch.core.value import replace
 
 HOUR = 3600.0
@@ -99,13 +100,13 @@ def test_hosts_take_turns_and_others_never_claim() -> None:
 
 
 def test_the_stage_manual_skips_and_the_rows_stage_counts_before_the_files() -> None:
-    assert word(decide(FREE, DUE, Policy(stage=slots.MANUAL), Seen(now=NOW))) == "skip stage"
-    assert word(decide(row(stage=slots.MANUAL), DUE, Policy(), Seen(now=NOW))) == "skip stage"
-    assert word(decide(row(stage=slots.UNATTENDED), DUE, Policy(stage=slots.MANUAL), Seen(now=NOW))) == "claim"
+    assert word(decide(FREE, DUE, Policy(stage=MANUAL), Seen(now=NOW))) == "skip stage"
+    assert word(decide(row(stage=MANUAL), DUE, Policy(), Seen(now=NOW))) == "skip stage"
+    assert word(decide(row(stage=UNATTENDED), DUE, Policy(stage=MANUAL), Seen(now=NOW))) == "claim"
 
 
 def test_a_plan_that_waits_for_approval_skips_slots() -> None:
-    held = replace(OPEN, held={"run": "r"})
+    held = replace(OPEN, held={"run": "r", "host": "", "until": NOW + HOUR, "head": "h", "what": "writes"})
     assert word(decide(row(claim=held), DUE, Policy(overlap=CANCEL), Seen(now=NOW))) == "skip waits"
 
 

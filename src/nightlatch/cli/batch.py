@@ -12,6 +12,7 @@ from ..core.options import BATCH
 from ..core.passwords import without_password
 from ..core.value import replace
 from ..errors import UsageError
+from . import verdict_line
 from .arguments import Parser, split_command
 from .in_run import store_of_run
 
@@ -48,7 +49,7 @@ _EXAMPLES = """\
   nightlatch batch mails people.csv --key '{email}' --lost again -- \\
       nightlatch once 'mail/{email}' --timeout 30s --wait 2m --probe './was-sent {email}' -- ./send {email}
   nightlatch batch pages pages.jsonl --key '{slug}' --publish page.md=out/{slug}.md \\
-      --budget usd/item=0.2,usd=10 --meter output -- claude -p --output-format json 'Write page.md about {title}'
+      --budget usd/item=0.2,usd=10 -- claude -p 'Write page.md about {title}'
   nightlatch batch posts posts.jsonl --key '{site}/{slug}' --dry-run -- ./write-post {slug}
   nightlatch resolve example.org/hello again --batch posts
   nightlatch resolve --all again --batch posts        # every item that is in doubt or set aside"""
@@ -65,6 +66,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("items", metavar="ITEMS", help="a file, or - for standard input")
     parser.add_options(OPTIONS.values())
     parser.add_argument("-j", metavar="N", type=int, help="as --jobs")
+    parser.add_argument("--quiet", action="store_true", help=verdict_line.QUIET)
     parser.add_argument("--dry-run", action="store_true", help="show what would be done; claim and start nothing")
     parser.add_argument("--json", action="store_true", help="print summary or plan as JSON; what items print on stderr")
     args = parser.parse_args(ours)
@@ -74,8 +76,13 @@ def main(argv: list[str]) -> int:
         return _show(batch, args.store, args.json)
     from ..runtime.supervisor.batches.batch import run
 
-    verdict, summary = run(batch, store=args.store or store_of_run())
-    print(verdict.line(), file=sys.stderr)
+    store = args.store or store_of_run()
+    if args.quiet:
+        verdict_line.hush()
+    verdict, summary = run(batch, store=store)
+    verdict_line.show(verdict, quiet=args.quiet)
+    if args.quiet:
+        verdict_line.show_tail(verdict, store)
     if args.json:
         from .json_out import print_json
 

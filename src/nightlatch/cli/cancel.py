@@ -4,22 +4,37 @@ from __future__ import annotations
 
 from ..core import advice, statuses
 from ..core.printable import printable
+from ..errors import UsageError
+from ..ledger import open_for
 from ..ledger.ledger import Ledger
 from ..observe.run_views import facts
+from ..runtime.supervisor.publishing.held import discard
+from ..runtime.supervisor.run import approval
 from .decisions import decide, named_run, title
 from .json_out import print_json
 
 _PURPOSE = """\
 Ask for the end of a run, from any machine that shares its ledger.
 
-A run that has not begun, or that waits for its next try, is cancelled at once. The supervisor of a running one
-finds the request within seconds, ends the command after its grace time (--grace, 10s by default), and exits
-with 120. The key is not done: the next start makes another attempt. Asking twice changes nothing."""
+A run that has not begun, or that waits for its next try or for an approval, is cancelled at once: a plan that is
+refused so never lands. The supervisor of a running one finds the request within seconds, ends the command after its
+grace time (--grace, 10s by default), and exits with 120. The key is not done: the next start makes another attempt.
+Asking twice changes nothing."""
 
 
 def main(argv: list[str]) -> int:
     args, reader, run = named_run("cancel", _PURPOSE, argv)
+    ledger = open_for(reader.url)
+    if (
+        run.held is not None
+        and reader.store.lists_begun
+        and not approval.refuse(reader.store, ledger, run, approved=False)
+    ):
+        raise UsageError(f"{title(run)} was approved in this moment. Look: {advice.command('show', run.id)}")
     cancelled = decide(reader, run, Ledger.request_cancel)
+    if (run.held is not None or run.approved) and cancelled.status == statuses.CANCELLED:
+        approval.refuse(reader.store, ledger, run)
+        discard(ledger, run.id)
     if args.json:
         print_json(facts(cancelled, cancelled.status))
         return 0
@@ -30,5 +45,7 @@ def main(argv: list[str]) -> int:
         )
     else:
         why = "no other try is made" if run.attempt else "it had not begun"
+        if run.held is not None or run.approved:
+            why = "nothing of its plan lands"
         print(f"{title(run)} is cancelled: {why}. Again: {advice.command('retry', run.id)}")
     return 0

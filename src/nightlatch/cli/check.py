@@ -61,7 +61,7 @@ class Checked:
 
     job: Job
     forecast: forecast.Forecast | None
-    missing: str  # why its program cannot be started; "" if nothing is missing
+    missing: list[str]  # program, folder, files
     machines: str
     sleeping: str
     crontab: str  # the line of the crontab that starts it too; "" if none does
@@ -75,7 +75,7 @@ class Checked:
             "tz": self.job.tz or None,
             "next": [forecast.shown(slot, self.job.tz) for slot in self.forecast.slots] if self.forecast else [],
             "around_change": [forecast.shown(slot, self.job.tz) for slot in change.slots] if change else [],
-            "missing": self.missing or None,
+            "missing": self.missing,
             "machines": self.machines,
             "asleep": self.sleeping,
             "crontab": self.crontab or None,
@@ -148,6 +148,10 @@ def _sleeping(job: Job, shared: bool) -> str:
 
 def _show(config: Config, found: list[Checked], store: str | None) -> None:
     where = url.resolve(store)
+    try:
+        url.connect(where)  # nothing is opened
+    except UsageError as error:
+        raise BadConfig(f"{shown(config.path)}: store: {error}") from None
     count = f"{len(found)} job{'' if len(found) == 1 else 's'}"
     print(printable(f"{shown(config.path)}: {count}, store {hide_password(where)}, timezone {config.timezone}"))
     for one in found:
@@ -155,9 +159,11 @@ def _show(config: Config, found: list[Checked], store: str | None) -> None:
         for about, what in _lines(one):
             print(printable(f"  {about:<9}{what}"))
     missing = sum(bool(one.missing) for one in found)
-    programs_missing = f"{missing} program{'' if missing == 1 else 's'} not found; the rest of the file is right."
+    some = (
+        f"{missing} job{'' if missing == 1 else 's'} would fail for what is not found; the rest of the file is right."
+    )
     start = "" if services.path_of_service(config.path) else _START
-    print(f"\n{programs_missing if missing else 'The file is right.'}{start}")
+    print(f"\n{some if missing else 'The file is right.'}{start}")
 
 
 def _lines(one: Checked) -> list[tuple[str, str]]:
@@ -168,7 +174,7 @@ def _lines(one: Checked) -> list[tuple[str, str]]:
             way = f"clocks go {'forward' if change.by > 0 else 'back'} by {duration.show(abs(change.by))}"
             around = ", ".join(forecast.shown(slot, tz) for slot in change.slots)
             found.append(("change", f"{forecast.shown(change.at, tz)[4:14]} {way}: {around}"))
-    found.append(("program", one.missing or "found"))
+    found.append(("needs", "; ".join(one.missing) or "all found"))
     if one.job.schedule:
         found += [("machines", one.machines), ("asleep", one.sleeping)]
     if one.crontab:

@@ -142,6 +142,21 @@ def _machine() -> Iterator[Finding]:
             "runaway children are found by their environment only",
         )
     yield _proofs()
+    yield _prices()
+
+
+def _prices() -> Finding:
+    """Budgets are counted with them."""
+    from datetime import date
+
+    from ..gateway import age
+
+    found, day = age.newest(date.today())
+    if day is None:
+        return "warn", "prices", "genai-prices is not installed", "pip install genai-prices: budgets in usd need it"
+    days = (date.today() - day).days
+    text = f"genai-prices {found}, whose newest price is of {day} ({days} days ago)"
+    return ("ok", "prices", text, "") if days <= age.OLD else ("warn", "prices", text, "pip install -U genai-prices")
 
 
 def _proofs() -> Finding:
@@ -159,6 +174,7 @@ def _proofs() -> Finding:
 
 
 def _folder(folder: str) -> Iterator[Finding]:
+    yield "ok", "folder", f"{folder}: runs.log, and the output of runs", ""
     live = os.path.join(folder, "live")
     names = [name for name in os.listdir(live) if not name.endswith(lifetime.TREE)] if os.path.isdir(live) else []
     over = sum(lifetime.is_over(os.path.join(live, name)) for name in names)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-
 from ..core import advice, statuses
 from ..core.printable import printable
 from ..ledger.ledger import Ledger
 from ..observe.run_views import facts, start
+from . import verdict_line
 from .configured import for_run as configured
 from .decisions import decide, named_run, title
 from .json_out import print_json
@@ -50,8 +49,8 @@ def main(argv: list[str]) -> int:
 def _start(job: Job, store: str, as_json: bool) -> int:
     from ..runtime.supervisor.start import start as start_run
 
-    ended = start_run(job, store=store, report=lambda tried: print(tried.line(), file=sys.stderr))
-    print(ended.line(), file=sys.stderr)
+    ended = start_run(job, store=store, report=verdict_line.show)
+    verdict_line.show(ended)
     if as_json:
         found = open_reader(store).run(ended.run)
         print_json(facts(found, found.status))

@@ -13,6 +13,7 @@ from ..core.target import Command, Function
 from ..errors import Busy, Error, InDoubt, Stop, UsageError
 from ..runtime.shared import verdict
 from ..runtime.shared.job import go_home, now, read
+from . import verdict_line
 from .arguments import Parser, split_command
 from .in_run import store_of_run
 
@@ -44,7 +45,7 @@ _EXAMPLES = """\
   nightlatch run crawl --stall 10m --progress ./out -- ./crawl.sh
   nightlatch run site --workspace git --publish git -- claude -p 'Write the next article and commit it'
   nightlatch run report --workspace scratch --publish out.html=/srv/www/report.html -- ./report.sh
-  nightlatch run agent --budget usd=2,usd/day=10 --meter output -- claude -p --output-format json 'Go'"""
+  nightlatch run agent --budget usd=2,usd/day=10 -- claude -p 'Go'"""
 
 
 def main(argv: list[str]) -> int:
@@ -64,6 +65,7 @@ def add_common(parser: Parser) -> None:
     parser.add_argument(
         "--held-ok", action="store_true", help="when another holds it: exit 0 instead of 75, and quietly"
     )
+    parser.add_argument("--quiet", action="store_true", help=verdict_line.QUIET)
     parser.add_argument("--dry-run", action="store_true",
                         help="say what would be done, or why nothing would; claim and start nothing")  # fmt: skip
     parser.add_argument("--packed", metavar="FILE", hidden=True)  # the job itself, from another process of ours
@@ -86,25 +88,26 @@ def run_job(args: Namespace, make: Callable[[], Job]) -> int:
             )
         from ..runtime.supervisor.start import start
 
-        ended = start(job, store=args.store or store_of_run(), report=_print)
+        store = args.store or store_of_run()
+        if args.quiet:
+            verdict_line.hush()
+        ended = start(job, store=store, report=lambda tried: verdict_line.show(tried, quiet=args.quiet))
     except (Error, Stop) as error:
         if verdict_file:
             verdict.write_error(verdict_file, args.name, key, error)
-        if not isinstance(error, Busy) or not args.held_ok:
+        if not isinstance(error, Busy) or not (args.held_ok or args.quiet):
             raise
-        if sys.stderr.isatty():  # cron mails whatever is printed
+        if sys.stderr.isatty() and not args.quiet:  # cron mails whatever is printed
             print(f"nightlatch: {error}", file=sys.stderr)
-        return 0
+        return 0 if args.held_ok else error.exit_code
     if verdict_file:
         verdict.write(verdict_file, ended)
-    _print(ended)
+    verdict_line.show(ended, quiet=args.quiet)
+    if args.quiet:
+        verdict_line.show_tail(ended, store)
     if (statuses.needs_person(ended.status) or ended.exit_code == InDoubt.exit_code) and ended.run:
         print(f"nightlatch: it needs your decision: {advice.command('show', ended.run)}", file=sys.stderr)
     return ended.exit_code
-
-
-def _print(ended: verdict.Verdict) -> None:
-    print(ended.line(), file=sys.stderr)
 
 
 def _job(args: Namespace, command: list[str]) -> Job:
@@ -125,7 +128,7 @@ def _job(args: Namespace, command: list[str]) -> Job:
 
 def name_timeout(args: Namespace, values: dict[str, object]) -> None:
     """Say which bound counts if none was given."""
-    if "timeout" not in values and not args.dry_run:
+    if "timeout" not in values and not args.dry_run and not args.quiet and sys.stderr.isatty():
         bound = OPTIONS["timeout"].written
         print(f"nightlatch: {args.name} may run for {bound}, the default without --timeout", file=sys.stderr)
 

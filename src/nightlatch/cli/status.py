@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from .. import exits
 from ..core import advice
 from ..observe.overview import Overview, overview
 from ..observe.reader import NoStore
@@ -19,12 +20,21 @@ Each row ends in the command to type. What is in doubt, needs attention or has l
 somebody decides; the rest is of the last 24 hours. Looking changes nothing, and makes
 no store."""
 
+_EXAMPLES = """\
+  nightlatch
+  nightlatch status --since 7d
+  nightlatch status --exit-code || notify-send 'Nightlatch: something needs you'
+  nightlatch status --json"""
+
 _SHOWN = {"needs you": 15, "running": 10, "waiting": 5, "done": 10}  # how many rows of each
 
 
 def main(argv: list[str]) -> int:
-    parser = Parser("status", _PURPOSE, "  nightlatch\n  nightlatch status --since 7d\n  nightlatch status --json")
+    parser = Parser("status", _PURPOSE, _EXAMPLES)
     parser.add_argument("--since", metavar="TIME", default="24h", help="how far to look back (default 24h)")
+    parser.add_argument(
+        "--exit-code", action="store_true", help="print nothing and exit with 0 unless something needs you: then 1"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     args = parser.parse_args(argv)
     since = since_of(args.since)
@@ -35,6 +45,9 @@ def main(argv: list[str]) -> int:
             print_json(Overview(since=since).facts())
         raise
     seen = overview(reader, since)
+    needed = args.exit_code and not seen.nothing_needs_you
+    if args.exit_code and not needed and not seen.unreachable and not args.json:
+        return 0
     if args.json:
         print_json(seen.facts())
     elif seen.empty:
@@ -43,7 +56,7 @@ def main(argv: list[str]) -> int:
         _show(seen, args.since)
     if seen.unreachable:
         print(f"nightlatch: what other machines have begun is not shown: {seen.unreachable}", file=sys.stderr)
-    return 0
+    return exits.FAILED if needed else 0
 
 
 def _show_nothing(since: str, ledger_is_per_machine: bool) -> None:

@@ -10,7 +10,7 @@ from ..core.printable import printable
 from ..core.units import UNITS
 from ..errors import UsageError
 from ..observe import figures
-from ..observe.usage_report import BY, UsageReport, UsageRow, report
+from ..observe.usage_report import BY, REPORTED, WITH_REPORTED, UsageReport, UsageRow, report
 from ..system import clock
 from . import screen, usage_changes
 from .arguments import Parser
@@ -34,6 +34,7 @@ _EXAMPLES = """\
   nightlatch usage
   nightlatch usage articles --by day --since 7d
   nightlatch usage --by model,tag --since 2026-11-01 --until 2026-11-30 --csv
+  nightlatch usage articles --by model,agent,kind
   nightlatch usage articles --changes
   nightlatch usage articles --usual"""
 
@@ -63,8 +64,8 @@ def _report(reader: StoreReader, args: Namespace) -> int:
     by = tuple(word.strip() for word in args.by.split(","))
     if unknown := [word for word in by if word not in BY] or [word for word in by if by.count(word) > 1]:
         raise UsageError(f"--by {unknown[0]!r}: use {', '.join(BY)}, each once, with commas between them")
-    if "step" in by and len(by) > 1:
-        raise UsageError("--by step goes alone: reports of steps are kept apart from the sums of days")
+    if any(word in REPORTED for word in by) and (apart := [word for word in by if word not in WITH_REPORTED]):
+        raise UsageError(f"--by {apart[0]} is by sums of days, and {', '.join(REPORTED)} by single reports: drop one")
     since, until = _day(reader, args.since, "--since"), _day(reader, args.until, "--until") if args.until else "9"
     found = report(reader, by, job=args.job, since=since, until=until)
     if args.json:

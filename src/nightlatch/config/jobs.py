@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import islice, pairwise
 
 from ..core import duration, hosts, options, schedule
@@ -34,6 +35,7 @@ _NOT_OF_A_BATCH = ("stall", "progress", "workspace", "input")
 ONLY_OF_A_BATCH = ("items", *(name for name in _OF_A_BATCH if name not in _OF_A_JOB))
 KEYS = (*_OF_A_JOB, *TARGETS, "args", *ONLY_OF_A_BATCH)
 
+ALERTS = "alerts"  # of a job, read with those of all jobs
 _NOTHING = Command(words=())
 _SEEN = 50  # slots whose distances are compared with a job's jitter
 _FROM = 1_767_225_600  # when these begin: the same answer at any time of reading
@@ -45,6 +47,7 @@ class Jobs:
     def __init__(self, *, timezone: str, interpreter: str, file: str, host: str) -> None:
         self._timezone, self._interpreter, self._file, self._host = timezone, interpreter, file, host
         self.files: list[str] = []  # that commands were read from
+        self.alerts: dict[str, Section] = {}  # by job, as they are written
         self.need_a_zone = False  # a cron expression goes by the file's zone
         self._defaults: dict[str, Any] = {}
 
@@ -69,7 +72,9 @@ class Jobs:
             check_name(name)
         except UsageError as error:
             section.mistake(str(error))
-        own = section.table((*KEYS, "on", *RESERVED))
+        own = section.table((*KEYS, "on", ALERTS, *RESERVED))
+        if ALERTS in own:
+            self.alerts[name] = own.pop(ALERTS)
         for key in own.keys() & RESERVED.keys():
             section.mistake(f"{key} is reserved: {RESERVED[key]}", key)
         given = self._merged({key: at.value for key, at in own.items()})
@@ -86,7 +91,7 @@ class Jobs:
         batch = self._batch(name, given["items"], of_the_batch, found, section) if is_batch and found else None
         if len(section.mistakes) > before or found is None:
             return None
-        job = batch.job(self._interpreter, **taken) if batch else Job(name=name, target=found.target, **taken)
+        job = batch.job(sys.executable, **taken) if batch else Job(name=name, target=found.target, **taken)
         target = (*job.target.definition, *found.defined_as) if batch else found.defined_as
         job = replace(job, file=self._file, defined_as=options.definition(job, target=target))
         self.files += found.files
@@ -159,11 +164,13 @@ class Jobs:
             section.mistake(f"{error}. Example: {EXAMPLES['tz']}", "tz")
             return
         try:
-            slots = list(islice(schedule.parse(taken["schedule"], there).between(_FROM, float("inf")), _SEEN))
+            found = schedule.parse(taken["schedule"], there)
         except UsageError as error:
             section.mistake(f"{error}. Example: {EXAMPLES['schedule']}", "schedule")
             return
-        jitter, shortest = taken.get("jitter") or 0.0, min(later - slot for slot, later in pairwise(slots))
+        if not (jitter := taken.get("jitter")):
+            return
+        shortest = min(later - slot for slot, later in pairwise(islice(found.between(_FROM, float("inf")), _SEEN)))
         if jitter >= shortest:
             shown = duration.show(shortest)
             section.mistake(f"jitter {duration.show(jitter)} must be less than the {shown} between two slots", "jitter")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import tomllib
 
-from ..core.value import value
+from ..core.value import replace, value
 from ..errors import BadConfig
 from ..system import identity, zone
 from . import lines
-from .jobs import Jobs
+from .jobs import ALERTS, Jobs
 from .mistakes import Mistakes, shown
 from .settings import SETTINGS, Section, default_at_once, default_interpreter
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..core.job import Job
 
 TABLES = ("defaults", "jobs")
-RESERVED = ("keep", "log", "alerts", "pages")
+RESERVED = ("keep", "log", "pages")
 
 
 @value(frozen=True, kw_only=True)
@@ -89,6 +89,8 @@ def load(path: str, *, host: str = "") -> Config:
             f'timezone is missing: machines that share a store must agree on it. Example: timezone = "{zone.name()}"',
             "store",
         )
+    if jobs.alerts or settings.get(ALERTS):
+        settings[ALERTS] = _with_jobs(settings.get(ALERTS), jobs.alerts)
     mistakes.raise_any()
     return Config(
         path=path,
@@ -97,6 +99,32 @@ def load(path: str, *, host: str = "") -> Config:
         jobs=found,
         stamp=_stamp([path, *jobs.files]),
     )
+
+
+def alerts_of(path: str) -> Any:
+    """What the file says of alerts, or None: mistakes elsewhere in it do not count for them."""
+    text, document = _parse(path)
+    mistakes = Mistakes(path, lines.find(text))
+    folder, row = os.path.dirname(path), next(row for row in SETTINGS if row.name == ALERTS)
+    found = row.read(Section(document[ALERTS], (ALERTS,), folder, mistakes)) if ALERTS in document else None
+    jobs = document.get("jobs")
+    tables = jobs.items() if isinstance(jobs, dict) else ()
+    own = {
+        name: Section(table[ALERTS], ("jobs", name, ALERTS), folder, mistakes)
+        for name, table in tables
+        if isinstance(table, dict) and ALERTS in table
+    }
+    mistakes.raise_any()
+    return _with_jobs(found, own) if found else None
+
+
+def _with_jobs(everywhere: Any, jobs: dict[str, Section]) -> Any:
+    """`[alerts]` with what each job says instead."""
+    from importlib import import_module
+
+    read_job = import_module("nightlatch.observe.alerts.settings").read_job
+    found = {name: read_job(section, everywhere) for name, section in jobs.items()}
+    return replace(everywhere, jobs=found) if everywhere and found else everywhere
 
 
 def store_of(path: str) -> str:

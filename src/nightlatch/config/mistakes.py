@@ -36,8 +36,8 @@ class Mistakes:
 
     def raise_any(self) -> None:
         if self._found:
-            told = [f"{self._file}:{line}: {what}" for line, what in sorted(self._found)]
-            raise BadConfig(*(told if len(told) == 1 else [f"{len(told)} mistakes:", *told]))
+            lines = tuple(f"{self._file}:{line}: {what}" for line, what in sorted(self._found))
+            raise BadConfig(lines[0]) if len(lines) == 1 else BadConfig(f"{len(lines)} mistakes:", lines)
 
 
 def shown(path: str) -> str:

@@ -1,4 +1,4 @@
-"""Whether the program of a job is found, as the service will look for it."""
+"""Whether what a job needs is found, as the service will look for it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import shlex
 import shutil
 
+from ..core.batch import unpack
 from ..core.target import Each, Function
 
 TYPE_CHECKING = False
@@ -76,9 +77,21 @@ _LOOK = (
 )
 
 
-def missing(job: Job, path: str) -> str:
-    """What cannot be found with this PATH, and what to do; "" if all is well, or nobody can tell before it runs."""
+def missing(job: Job, path: str) -> list[str]:
+    """What cannot be found, the program with this PATH, and what to do. What nobody can tell before it runs is left
+    out."""
     home = os.path.dirname(job.file)
+    items = unpack(job.target).items if isinstance(job.target, Each) else ""
+    needs = [("cwd", job.cwd if not job.workspace else ""), ("env_file", job.env_file), ("items", items)]
+    found = [f"{key}: there is no {name}" for key, name in needs if name and not _is_there(home, name)]
+    return [*filter(None, [_program(job, path, home)]), *found]
+
+
+def _is_there(home: str, name: str) -> bool:
+    return os.path.exists(os.path.join(home, os.path.expanduser(name)))
+
+
+def _program(job: Job, path: str, home: str) -> str:
     if isinstance(job.target, Function):
         return _function(job.target, home)
     words = list(job.target.command if isinstance(job.target, Each) else job.target.words)

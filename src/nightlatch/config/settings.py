@@ -143,6 +143,13 @@ SETTINGS = [
         example='interpreter = ".venv/bin/python"',
     ),
     Setting(
+        "alerts",
+        "observe.alerts.settings:read",
+        "who is told of what: see [alerts](alerts.md)",
+        default="nobody",
+        example='alerts = { webhook = { url = "https://example.org/hook" } }',
+    ),
+    Setting(
         "budget",
         "config.metering:read_budget",
         "what all jobs together may use in a day or a month",

@@ -10,7 +10,9 @@ from .passwords import without_password
 from .printable import printable
 from .value import value
 
-_chosen_store = ""  # by --store; one from the environment need not be named, since the user's next command finds it too
+# By --store and --config; those from the environment need not be named, since the user's next command finds them too.
+_chosen_store = ""
+_chosen_config = ""
 
 
 @value(frozen=True, kw_only=True)
@@ -20,9 +22,9 @@ class Advice:
     words: tuple[str, ...]  # unquoted, as in argv
     rest: str = ""  # what only the user can fill in: CMD …
 
-    def shell(self, store: str = "") -> str:
-        """As it is typed in a shell for this store; "": for the default one."""
-        named = ("--store", without_password(store)) if store else ()
+    def shell(self, store: str = "", config: str = "") -> str:
+        """As it is typed in a shell for this store and nightlatch.toml; "": for the default ones."""
+        named = (*(("--store", without_password(store)) if store else ()), *(("--config", config) if config else ()))
         return " ".join(["nightlatch", *map(quoted, (*named, *self.words)), *filter(None, [self.rest])])
 
 
@@ -30,10 +32,10 @@ def to(*words: str, rest: str = "") -> Advice:
     return Advice(words=words, rest=rest)
 
 
-def about(store: str | None) -> None:
-    """From now on commands name this store; None: they name none, and so use the default one."""
-    global _chosen_store  # noqa: PLW0603 - a process is started for one store, and messages are made everywhere
-    _chosen_store = without_password(store or "")
+def about(store: str | None, config: str = "") -> None:
+    """From now on commands name this store and file; without one they name none, and so use the default."""
+    global _chosen_store, _chosen_config
+    _chosen_store, _chosen_config = without_password(store or ""), config
 
 
 def chosen_store() -> str:
@@ -43,7 +45,7 @@ def chosen_store() -> str:
 
 def text(advice: Advice) -> str:
     """As the user of this process types it."""
-    return advice.shell(_chosen_store)
+    return advice.shell(_chosen_store, _chosen_config)
 
 
 def command(*words: str, rest: str = "") -> str:

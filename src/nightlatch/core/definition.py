@@ -26,6 +26,6 @@ def judge(row: Row, mine: str, last_served: str, *, shared: bool) -> str:
 
 
 def renewed(row: Row, mine: str) -> Row:
-    """The row with another definition in force."""
+    """The row with another definition in force: runs under the one before are no evidence for it."""
     before = tuple(one for one in (row.definition, *row.before) if one and one != mine)
-    return replace(row, definition=mine, before=before[:BEFORE])
+    return replace(row, definition=mine, before=before[:BEFORE], clean=0)

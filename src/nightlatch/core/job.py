@@ -11,6 +11,7 @@ from ..errors import BadOption, UsageError
 from . import duration, options, target
 from .model import check_name
 from .options import OF_A_START, OF_CODE, OF_THE_FILE, as_flag
+from .stage import HOLDS, PROMOTE_AFTER, STAGES, START, WRITES
 from .tenure import MINIMUM_TTL
 from .units import METERED
 from .value import replace, value
@@ -80,6 +81,30 @@ class Job:
     hosts: tuple[str, ...] = options.texts(
         "the machines that may run it, in this order; each waits 30s longer than the one before it",
         metavar="HOST",
+        where=OF_THE_FILE,
+        defines=False,
+    )
+    stage: str = options.text(
+        "manual, supervised or unattended: where a new job begins (default unattended)",
+        metavar="STAGE",
+        choices=STAGES,
+        where=OF_THE_FILE,
+        defines=False,
+    )
+    hold: str = options.text(
+        "what a supervised job's run waits with for `nightlatch approve`: writes (the default with publish), start "
+        "(without), or none",
+        metavar="WHAT",
+        choices=HOLDS,
+        where=OF_THE_FILE,
+        defines=False,
+    )
+    expires: float = options.time(
+        "how long it waits for that; then it is cancelled", "3d", where=OF_THE_FILE, defines=False
+    )
+    promote_after: tuple[int, ...] = options.wholes(
+        "clean runs that a promotion takes, as manual and as supervised",
+        PROMOTE_AFTER,
         where=OF_THE_FILE,
         defines=False,
     )
@@ -182,6 +207,22 @@ class Job:
                 f"{name('publish', 'git')} pushes what is committed in a clone: add {name('workspace', 'git')}",
                 "publish",
             )
+
+        if self.hold == WRITES and not (self.workspace and self.publish):
+            yield BadOption(
+                f"{name('hold', WRITES)} holds what is published: add {name('workspace')} and {name('publish')}, or "
+                f"use {name('hold', START)}",
+                "hold",
+            )
+        if len(self.promote_after) != len(PROMOTE_AFTER):
+            yield BadOption(
+                f"{name('promote_after')} needs two numbers: clean runs as manual, and as supervised", "promote_after"
+            )
+
+    @property
+    def holds(self) -> str:
+        """What its runs wait with while it is supervised."""
+        return self.hold or (WRITES if self.workspace and self.publish else START)
 
     @property
     def command(self) -> list[str]:

@@ -168,6 +168,11 @@ def whole(help: str, default: int = 0, **more: Any) -> Any:
     return Option(_whole, default, help, written=str(default), metavar="N", **more)
 
 
+def wholes(help: str, default: tuple[int, ...], **more: Any) -> Any:
+    """Several whole numbers."""
+    return Option(_wholes, default, help, written=", ".join(map(str, default)), metavar="N", **more)
+
+
 def flag(help: str, **more: Any) -> Any:
     return Option(_flag, False, help, **more)
 
@@ -220,6 +225,12 @@ def _whole(value: object, what: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise UsageError(f"{what} is {checks.shown(value)}: write a whole number, 0 or more")
     return value
+
+
+def _wholes(value: object, what: str) -> tuple[int, ...]:
+    if not isinstance(value, list | tuple):
+        raise UsageError(f"{what} is {checks.shown(value)}: write a list of whole numbers")
+    return tuple(_whole(one, what) for one in value)
 
 
 def _flag(value: object, what: str) -> bool:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 RAN, COLLAPSED, SKIPPED = "ran", "collapsed", "skipped"  # every slot ends as one of them
 BEFORE = 64  # definitions that a row remembers besides the one in force
-ENDS = 12  # that a row remembers as counted
 NEVER = 32_503_680_000.0  # the due time of a job that is only run by hand
 
 
@@ -86,7 +85,8 @@ class Claim:
     attempted: bool = False  # it has begun before
     run: str = ""
     again_at: float = 0.0  # it waits for its next try
-    held: dict[str, Any] | None = None  # it waits for an approval: run, host, until, head
+    # It waits for an approval: run, host ("": any), until, head (of the plan), what, clean; approved: word (by whom)
+    held: dict[str, Any] | None = None
     cancel: str = ""  # the word that it shall end, for a holder whose ledger is elsewhere
     era: int = 0  # of the row when it was claimed
     ended: str = ""  # how
@@ -119,7 +119,10 @@ class Row:
     records: tuple[SlotRecord, ...] = ()  # the newest last; the ledger has all but those of the last move
     paused: Pause | None = None
     stage: str = ""  # "": where the job's own setting says
-    counters: dict[str, int] | None = None
+    counters: dict[str, int] | None = None  # ends, by their status
+    clean: int = 0  # runs since it came to its stage, under the definition in force
+    strikes: int = 0  # stalls, or own caps passed, in a row
+    change: dict[str, Any] | None = None  # the last one of its stage: id, stage, was, by, why, at
     failures: int = 0  # in a row
     failed_at: float = 0.0
     last_success: str = ""  # slot
@@ -138,7 +141,10 @@ class Row:
 
     def move(self, new_id: str, **changes: Any) -> Move:
         """The move that changes the row so, made by the client under `new_id`."""
-        new = replace(self, **changes, id=new_id)
+        return self.move_to(replace(self, **changes), new_id)
+
+    def move_to(self, new: Row, new_id: str) -> Move:
+        """The move to what `new` says."""
         return Move(job=new.job, seen=self.id, id=new_id, slot=new.slot, wake=new.wake, body=new.pack())
 
     def with_records(self, *new: SlotRecord, keep: int = 0) -> tuple[SlotRecord, ...]:
@@ -154,14 +160,14 @@ class Row:
         return (*self.records, *new)[-max(keep, len(new)) :]
 
     def pack(self) -> str:
-        facts = _packed(self, _BLANK, {"job", "id", "slot", "claim", "records", "paused"})
+        facts = _packed(self, _BLANK, _APART)
         if self.claim:
             facts["claim"] = _packed(self.claim, _CLAIM)
         if self.records:
             facts["records"] = [_packed(record, _RECORD) for record in self.records]
         if self.paused:
             facts["paused"] = _packed(self.paused, _PAUSE)
-        return json.dumps(facts, separators=(",", ":"))
+        return _encode(facts)
 
 
 def read(cursor: Cursor) -> Row:
@@ -182,12 +188,14 @@ def read(cursor: Cursor) -> Row:
         ) from error
 
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 _BLANK = Row(job="", slot=-1.0, next_due=-1.0)
+_APART = frozenset({"job", "id", "slot", "claim", "records", "paused"})  # columns, and what is packed by itself
 _CLAIM = Claim(id="", slot=-1.0)
 _RECORD = SlotRecord(first=-1.0, last=-1.0, outcome="")
 _PAUSE = Pause(by="", at=-1.0)
 
 
-def _packed(one: object, blank: object, without: frozenset[str] | set[str] = frozenset()) -> dict[str, Any]:
+def _packed(one: object, blank: object, without: frozenset[str] = frozenset()) -> dict[str, Any]:
     plain = blank.__dict__
     return {name: value for name, value in one.__dict__.items() if name not in without and value != plain[name]}

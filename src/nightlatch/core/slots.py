@@ -11,13 +11,14 @@ from __future__ import annotations
 from .job import CANCEL, NONE, ONE, SKIP
 from .row import COLLAPSED, SKIPPED, Claim, SlotRecord
 from .schedule import COUNTED
+from .stage import MANUAL, UNATTENDED
 from .value import replace, value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .row import Row
+    from typing import Any
 
-MANUAL, SUPERVISED, UNATTENDED = "manual", "supervised", "unattended"  # stages
+    from .row import Row
 
 TURN = 30.0  # seconds between the turns of two hosts
 UNBEGUN = 30.0  # seconds after which a claim that nobody began is taken over, where the store has a clock
@@ -58,6 +59,7 @@ class Policy:
     late: float | None = None
     delay: float | None = 0.0  # this host's turn, and the jitter of the newest slot; None: never on this host
     stage: str = UNATTENDED  # where a job without one in its row is
+    expires: float = 3 * DAY  # how long what waits for an approval does so
 
 
 @value(frozen=True, kw_only=True)
@@ -71,6 +73,9 @@ class Seen:
     room: bool = True  # can it start a run now?
     steady: float = 0.0  # seconds for which the wall clock has agreed with the suspend-proof one
     may_set_back: bool = True  # on a store without a clock: only the machine that moved the row
+    host: str = ""  # the looker's
+    stepped: bool = False  # a clock was set within the last hour
+    may_expire: bool = True  # on a store without a clock: the host of a plan, or one that has seen it for long
 
 
 @value(frozen=True, kw_only=True)
@@ -83,6 +88,8 @@ class Decision:
     cancel: bool = False  # end the run that is at work; the slot waits for that
     set_back: bool = False
     unpause: bool = False
+    expire: bool = False  # nobody has approved what waits, and its time is over
+    hold_until: float = 0.0  # cut its time to this: it was set by a clock that was ahead
     look_at: float = 0.0  # when it is worth another look; 0: at the next one
 
 
@@ -126,7 +133,7 @@ def decide(row: Row, due: Due | None, policy: Policy, seen: Seen) -> Decision:
 
 def _claimed(row: Row, claim: Claim, due: Due | None, policy: Policy, seen: Seen) -> Decision:
     if claim.held is not None:
-        return _skip(row, due, seen, WAITS) if due else Decision(look_at=row.next_due)
+        return _held(row, claim, claim.held, due, policy, seen)
     if _waits(claim, seen.now) or not _abandoned(claim, seen):
         if due:
             return _overlapping(row, due, policy, seen)
@@ -146,6 +153,20 @@ def _claimed(row: Row, claim: Claim, due: Due | None, policy: Policy, seen: Seen
         return replace(taken, records=(last, *taken.records), claim=new)
     again = replace(claim, id="", at=seen.now, starts=claim.starts + 1, grant="", token=0, again_at=0.0)
     return Decision(claim=again)
+
+
+def _held(row: Row, claim: Claim, held: dict[str, Any], due: Due | None, policy: Policy, seen: Seen) -> Decision:
+    """It waits for an approval, or has it and lands: nothing is paid for twice, and the plan that is looked at is the
+    one that lands."""
+    if "word" in held:
+        here = not held["host"] or held["host"] == seen.host  # its workspace is there
+        if here and seen.room and not _waits(claim, seen.now) and _abandoned(claim, seen):
+            return Decision(claim=replace(claim, id="", at=seen.now, grant="", token=0, again_at=0.0))
+    elif held["until"] > seen.now + policy.expires + ON_TIME:
+        return Decision(hold_until=seen.now + policy.expires)
+    elif held["until"] <= seen.now and seen.may_expire and not seen.stepped:
+        return Decision(expire=True)
+    return _skip(row, due, seen, WAITS) if due else Decision(look_at=min(max(held["until"], seen.now), row.next_due))
 
 
 def _waits(claim: Claim, now: float) -> bool:
@@ -200,8 +221,10 @@ def _skip(row: Row, due: Due, seen: Seen, reason: str) -> Decision:
 
 def _older(row: Row, due: Due, seen: Seen, outcome: str, *, into: float) -> tuple[SlotRecord, ...]:
     """The due slots before the newest."""
+    if not due.previous:
+        return ()
     count = (due.count - 1 if due.count <= COUNTED else due.count) - _passed(row, due.first, due.previous)
-    if not due.previous or count <= 0:
+    if count <= 0:
         return ()
     reason = MISSED if outcome == SKIPPED else ""
     record = SlotRecord(

@@ -2,7 +2,7 @@
 
 pending ─seal→ running ─finish→ succeeded
    ↑ │            │ └─────────→ failed, timed-out, stalled, over-budget, cancelled, lost ─→ pending (next attempt)
-   │ └→ cancelled └──→ waiting ─seal→ running, or cancelled
+   │ └→ cancelled └──→ waiting ─seal→ running, or cancelled; held for an approval ─→ pending
    └── in-doubt, needs-attention: a person decides ─→ succeeded, failed, cancelled or pending
 """
 
@@ -41,11 +41,12 @@ OPEN = _of(_OPEN)
 AGAIN = _of(_AGAIN)  # ended, and another attempt may follow
 FAILURES = tuple(status for status in AGAIN if status != CANCELLED)
 NEEDS_PERSON = _of(_PERSON)  # a person has to decide
+TRIED_AGAIN = (LOST, FAILED)  # an approved plan that ended so may still land: its approval stays
 TERMINAL = (SUCCEEDED, *AGAIN)
 ALL = (*OPEN, *TERMINAL, *NEEDS_PERSON)
 
 _FOLLOWS = {
-    PENDING: (RUNNING, CANCELLED, NEEDS_ATTENTION),
+    PENDING: (RUNNING, WAITING, CANCELLED, NEEDS_ATTENTION),
     RUNNING: (WAITING, *TERMINAL, *NEEDS_PERSON),
     WAITING: (PENDING, RUNNING, CANCELLED, NEEDS_ATTENTION),
     SUCCEEDED: (PENDING,),  # only when somebody asks for it: --again

@@ -19,6 +19,7 @@ class Asked:
     models: tuple[str, ...]  # the first is asked for; one of the others may answer
     tier: str = ""  # a service tier or speed with prices of its own
     stream: bool = False
+    inputs: tuple[str, ...] = price.INPUTS  # kinds that its input may be charged as
     output: int | None = None  # tokens; None: it names no limit
     has_output: bool = True  # False: nothing is generated, as with embeddings
     lowest: int = LEAST

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _VENDORS = ("anthropic", "openai", "google", "chatgpt")  # the last: codex with a login
 _AGENT = "x-claude-code-agent-id"
-_MARGIN = 50  # a count of the vendor's may be off by one part in so many
+_MARGIN, _ROOM = 50, 64  # a count of the vendor's may be off by one part in so many, and a few tokens
 _COUNT_WITHIN = 20.0  # seconds
 _REMEMBERED = 10_000  # ids of earlier turns
 
@@ -121,7 +121,7 @@ class Door:
             tokens, counted = (window, False) if found is None else (found, True)
         call = Call(
             input=tokens,
-            input_rate=max(one.dearest(*price.INPUTS) for one in prices),
+            input_rate=max(one.dearest(*asked.inputs) for one in prices),
             output=asked.output if asked.has_output else 0,
             output_rate=max(one.dearest(*price.OUTPUTS) for one in prices) if asked.has_output else 0,
             lowest=asked.lowest if asked.has_output else 0,
@@ -134,16 +134,19 @@ class Door:
     async def _hold(
         self, call: Call, asked: Asked, prices: list[Price], about: dict[str, Any], count: Any
     ) -> dict[str, Any]:
-        reply = await self._pipe.hold(call, **about)
-        if reply.get("count"):  # it would be lowered, or refused, by the size of its body: ask how much it really is
-            found = await count()
-            call = replace(call, input=call.input if found is None else min(found, call.input), counted=True)
-            reply = await self._pipe.hold(call, **about)
+        """Held; with fewer uses of the vendor's tools if it does not fit otherwise."""
         uses = asked.uses
-        while "refused" in reply and uses > 1:
-            uses //= 2
-            reply = await self._pipe.hold(_with_uses(call, asked, prices, uses), **about)
-        return reply | {"uses": uses}
+        while True:
+            about["again"] = uses > 1  # a refusal is not the last word
+            reply = await self._pipe.hold(call, **about)
+            if reply.get("count"):  # it would be lowered, or refused, by its size: ask how much it really is
+                found = await count()
+                call = replace(call, input=call.input if found is None else min(found, call.input), counted=True)
+            elif "refused" in reply and uses > 1:
+                uses //= 2
+                call = _with_uses(call, asked, prices, uses)
+            else:
+                return reply | {"uses": uses}
 
     async def _count(self, vendor: str, dialect: Dialect, body: Body, path: str, headers: dict[str, str]) -> int | None:
         """Tokens of input by the vendor's own count, with a margin; None if it does not say."""
@@ -159,7 +162,7 @@ class Door:
         except (ClientError, TimeoutError, OSError):
             return None
         tokens = dialect.counted(found) if isinstance(found, dict) else None
-        return None if tokens is None else tokens + tokens // _MARGIN + 1
+        return None if tokens is None else tokens + tokens // _MARGIN + _ROOM
 
     def _remember(self, turn: str, tokens: int) -> None:
         self._turns[turn] = tokens

@@ -4,7 +4,7 @@ with the name of the person or machine."""
 from __future__ import annotations
 
 from ..core import advice, statuses
-from ..errors import RunEnded, UsageError
+from ..errors import InDoubt, RunEnded, UsageError
 from . import kinds
 from .chain import clean
 from .records import RUN
@@ -19,7 +19,7 @@ ANCHOR = f"UPDATE {{prefix}}run SET anchor = :anchor WHERE id = :id RETURNING {R
 # A holder's late verdict, another person's decision or a new attempt in between changes one of these three.
 _CHANGE = """
 UPDATE {prefix}run SET status = :status, cancel = :cancel, reason = :reason, changed = :at, due = NULL,
-  ended = CASE WHEN :ends = 1 THEN :at ELSE ended END
+  held = CAST(:held AS BIGINT), approved = :approved, ended = CASE WHEN :ends = 1 THEN :at ELSE ended END
 WHERE id = :id AND status = :was_status AND attempt = :was_attempt AND cancel = :was_cancel RETURNING id
 """
 # The attempt that a person calls a success is one: what is done `--again` begins after it, from the beginning.
@@ -34,11 +34,26 @@ WHERE id = :id AND status = 'running' AND attempt = :was_attempt AND cancel = ''
 """
 
 
+def seen(run: RunRow) -> str:
+    """What a person's decision about a run is drawn from. The run's own head moves with every report of progress."""
+    return f"{run.status} {run.attempt} {run.anchor}"
+
+
 def change(
-    tables: Tables, run: RunRow, status: str, kind: str, *, reason: str | None = None, cancel: str = "", **facts: object
+    tables: Tables,
+    run: RunRow,
+    status: str,
+    kind: str,
+    *,
+    reason: str | None = None,
+    cancel: str = "",
+    held: float | None = None,
+    approved: str = "",
+    **facts: object,
 ) -> RunRow | None:
     """Move the run to `status` if it is still as it was seen; None, and nothing moved, if not. `cancel`: who asked
-    for its end."""
+    for its end. `held`: until when it waits for an approval; `approved`: the head of the plan that got it."""
+    facts |= {name: fact for name, fact in (("held", held), ("approved", approved)) if fact}
     assert statuses.may_follow(run.status, status), f"{status} cannot follow {run.status}"
     with tables.on_chain(run.job) as chain:
         moved = chain(
@@ -50,6 +65,8 @@ def change(
             status=status,
             cancel="" if status == statuses.PENDING else clean(cancel) or run.cancel,
             reason=run.reason if reason is None else clean(reason),
+            held=None if held is None else round(held * 1000),
+            approved=approved or (run.approved if status in statuses.OPEN else ""),
             ends=int(status not in statuses.OPEN),
             at=chain.at,
         )
@@ -104,6 +121,31 @@ def resolve(tables: Tables, run: RunRow, outcome: str, by: str) -> RunRow | None
     return change(tables, run, outcome, kinds.RESOLVED, reason=f"resolved as {outcome} by {by}", by=by)
 
 
+def hold(tables: Tables, run: RunRow, until: float) -> RunRow | None:
+    """Have it wait, unstarted, for an approval."""
+    if run.status != statuses.PENDING:
+        return run
+    return change(tables, run, statuses.WAITING, kinds.HELD, held=until)
+
+
+def approve(tables: Tables, run: RunRow, head: str, by: str) -> RunRow | None:
+    """Let the plan that was seen, by its `head`, begin to land. Approved again, it is as it was."""
+    if run.approved and run.status not in (*statuses.NEEDS_PERSON, statuses.SUCCEEDED):
+        return run
+    if run.status != statuses.WAITING or run.held is None:
+        raise RunEnded(f"{title(run)} is {run.status}: it does not wait for an approval", run)
+    if head and run.head != head:
+        raise RunEnded(f"{title(run)} holds another plan by now. Look: {advice.command('show', run.id)}", run)
+    return change(tables, run, statuses.PENDING, kinds.APPROVED, approved=run.head, by=by)
+
+
+def held_message(run: RunRow) -> str:
+    return (
+        f"{title(run)} waits for your approval: {advice.command('approve', run.id)}; refuse it: "
+        f"{advice.command('cancel', run.id)}"
+    )
+
+
 def retry(tables: Tables, run: RunRow, by: str) -> RunRow | None:
     if run.status == statuses.IN_DOUBT:
         raise RunEnded(
@@ -115,6 +157,8 @@ def retry(tables: Tables, run: RunRow, by: str) -> RunRow | None:
         raise RunEnded(f"{title(run)} is running, by {run.holder}", run)
     if run.status == statuses.PENDING:
         return run
+    if run.held is not None:
+        raise InDoubt(held_message(run))
     return change(tables, run, statuses.PENDING, kinds.RETRIED, by=by, attempt=run.attempt)
 
 

@@ -32,12 +32,27 @@ _RARELY = f"""
 SELECT {ENTRY.names} FROM {{prefix}}journal WHERE at >= :since AND {RARE}{{{{which}}}} ORDER BY at DESC LIMIT :most
 """
 _MODELS = "SELECT DISTINCT model FROM {prefix}usage WHERE run = :run AND model <> '' ORDER BY model"
-_STEPS = f"""
-SELECT item, {", ".join(f"CAST(SUM({unit}) AS BIGINT)" for unit in UNITS)} FROM {{prefix}}usage
-WHERE at >= :since AND at < :until{{{{which}}}} GROUP BY item
+_CALLS = f"""
+SELECT model, agent, kind, {", ".join(f"CAST(SUM({unit}) AS BIGINT)" for unit in UNITS)} FROM {{prefix}}usage
+WHERE run = :run AND kind <> '' GROUP BY model, agent, kind ORDER BY model, agent, kind
+"""
+_REPORTS = f"""
+SELECT {{{{columns}}}}, {", ".join(f"CAST(SUM({unit}) AS BIGINT)" for unit in UNITS)} FROM {{prefix}}usage
+WHERE at >= :since AND at < :until{{{{which}}}} GROUP BY {{{{columns}}}}
 """
 _COUNTED = """
 SELECT COUNT(*) FROM (SELECT id FROM {prefix}run WHERE status = :status AND changed >= :since LIMIT :most) AS some
+"""
+_USED_SINCE = """
+SELECT CAST(COALESCE(SUM(usd), 0) AS BIGINT), COUNT(*) FROM (
+  SELECT usd FROM {prefix}run WHERE changed >= :since ORDER BY changed DESC LIMIT :most) AS some
+"""
+_SLOTS = "SELECT outcome, SUM(count) FROM {prefix}slot_record WHERE last >= :since GROUP BY outcome"
+_OUTCOMES = "SELECT job, outcome, SUM(count) FROM {prefix}slot_record GROUP BY job, outcome ORDER BY job, outcome"
+_LAST_SUCCESS = """
+SELECT substr(name, 5), (SELECT MAX(changed) FROM {prefix}run AS run
+  WHERE run.job = substr(chain.name, 5) AND run.parent = '' AND run.status = 'succeeded')
+FROM {prefix}chain AS chain WHERE name LIKE 'job:%'
 """
 _MOST = 10_000  # of what is counted: nobody reads how many more there are
 _JOBS = "SELECT name FROM {prefix}chain ORDER BY name"
@@ -58,6 +73,11 @@ class RunPoint:
 class History:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
+
+    @property
+    def zone(self) -> str:
+        """The ledger's time zone, by its name."""
+        return str(self._tables.database.facts()["ledger.zone"])
 
     def day(self, at: float) -> str:
         """The ledger's day of a moment, as in 2026-07-31."""
@@ -96,15 +116,44 @@ class History:
         """Runs with that status since then; at most 10,000."""
         return int(self._tables.read(_COUNTED, status=status, since=round(since * 1000), most=_MOST)[0][0])
 
+    def used_since(self, since: float) -> tuple[float, int]:
+        """(usd, runs) of runs that changed since then, all attempts of them."""
+        ((usd, runs),) = self._tables.read(_USED_SINCE, since=round(since * 1000), most=_MOST)
+        return usd / 10**9, int(runs)
+
+    def slots_since(self, since: float) -> tuple[int, int]:
+        """(slots that were due, those of them that ran) since then; (0, 0) without schedules."""
+        found = {outcome: int(count) for outcome, count in self._tables.read(_SLOTS, since=round(since * 1000))}
+        return sum(found.values()), found.get("ran", 0)
+
+    def slot_outcomes(self) -> list[tuple[str, str, int]]:
+        """(job, outcome, how many)."""
+        return [(job, outcome, int(count)) for job, outcome, count in self._tables.read(_OUTCOMES)]
+
+    def last_successes(self) -> list[tuple[str, float]]:
+        """(job, when it last succeeded), of what is kept."""
+        return [(job, at / 1000) for job, at in self._tables.read(_LAST_SUCCESS) if at is not None]
+
     def models(self, run: str) -> list[str]:
         return [model for (model,) in self._tables.read(_MODELS, run=run)]
 
-    def steps(self, since: float, until: float, job: str | None = None) -> list[tuple[str, Amounts]]:
-        """What each step or item used; as long as reports are kept."""
+    def reports(
+        self, by: Sequence[str], since: float, until: float, job: str | None = None
+    ) -> list[tuple[tuple[str, ...], Amounts]]:
+        """What was used by step (or item), subagent, model, kind of token, job or tag; as long as reports are kept."""
         which, values = (" AND job = :job", {"job": job}) if job else ("", {})
-        sql = _STEPS.replace("{{which}}", which)
+        columns = ", ".join("item" if name == "step" else name for name in by)
+        sql = _REPORTS.replace("{{which}}", which).replace("{{columns}}", columns)
         rows = self._tables.read(sql, **values, since=round(since * 1000), until=round(until * 1000))
-        return [(item, amounts(dict(zip(UNITS, parts, strict=True)))) for item, *parts in rows]
+        size = len(by)
+        return [(row[:size], amounts(dict(zip(UNITS, row[size:], strict=True)))) for row in rows]
+
+    def calls_of(self, run: str) -> list[tuple[str, str, str, Amounts]]:
+        """What a run used, by model, subagent and kind of token, as far as its reports say."""
+        rows = self._tables.read(_CALLS, run=run)
+        return [
+            (model, agent, kind, amounts(dict(zip(UNITS, rest, strict=True)))) for model, agent, kind, *rest in rows
+        ]
 
     def jobs(self) -> list[str]:
         """Every job that has ever had a run."""

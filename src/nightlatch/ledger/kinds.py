@@ -115,8 +115,10 @@ LOST = EntryKind(
 ENDED = EntryKind(
     "ended",
     "attempt {attempt} ended: {status}[ ({reason})|, exit code {exit_code}][, after {elapsed}]"
-    "[; the next one is due at {again_at}][doubt? ; it may have acted, and nobody knows]",
-    tells=RUN, run="attempt status exit_code reason elapsed again_at doubt tries steps", job=f"{_LINK} attempt status",
+    "[; the next one is due at {again_at}][doubt? ; it may have acted, and nobody knows]"
+    "[held? ; nothing has left the workspace: it waits for an approval]",
+    tells=RUN, run="attempt status exit_code reason elapsed again_at doubt tries steps held",
+    job=f"{_LINK} attempt status",
 )  # fmt: skip
 BEGUN_ELSEWHERE = EntryKind(
     "begun-elsewhere",
@@ -151,6 +153,11 @@ RESOLVED_ELSEWHERE = EntryKind(
     "resolved-elsewhere", "{by} decided about {key}, which another machine began: {outcome}", job="key outcome by"
 )
 RETRIED = EntryKind("retried", "{by} allowed another attempt", job=f"{_DECIDED} attempt")
+HELD = EntryKind("held", "it waits for an approval, and is not begun before", job=f"{_DECIDED} held")
+APPROVED = EntryKind("approved", "{by} approved it", job=f"{_DECIDED} approved")
+NOT_ALLOWED = EntryKind(
+    "not-allowed", "refused: a run asked for `nightlatch {what}`, which only a person may", job="what run by"
+)
 NEEDS_ATTENTION = EntryKind("needs-attention", "needs your attention: {reason}", job=_DECIDED)
 UNSEALED = EntryKind("unsealed", "not taken over by {by}: {reason}", job="run reason by")
 REFUSED = EntryKind(
@@ -175,7 +182,19 @@ SLOT_SKIPPED = EntryKind("slot-skipped", "{by} skipped the slot {slot}", job="sl
 SET_BACK = EntryKind("set-back", "its slots go on from {to}, not from {was}: the clock was ahead", job="was to era by")
 STRUCK = EntryKind("struck", "{slots} slots beyond {time} do not count: the clock was ahead", job="time era slots")
 
+# ── a job's stage ──
+
+STAGED = EntryKind("staged", "{was} → {stage}, by {by}[forced? , forced][: {why}]", job="id stage was by why at forced")
+COUNTED = EntryKind(
+    "counted", "its end counted[: {clean} clean runs as {stage}]", job="id status stage clean strikes run"
+)
+
 # ── publishing ──
+
+PLANNED = EntryKind(
+    "planned", "to be published to {target}, when it is approved",
+    run="attempt target workspace from sha256 size commit base over landed definition",
+)  # fmt: skip
 
 PUBLISHING = EntryKind(
     "publishing", "publishing to {target}",

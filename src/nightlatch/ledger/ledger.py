@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .holds import Holds
     from .items import Items
     from .nested import NestedLedger
+    from .outbox import Outbox
     from .records import Attempt, Entry, Pruned, RunRow, Usage
     from .slots import Slots
     from .step_log import StepLog, StepWriter
@@ -42,6 +43,9 @@ _LAST = f"SELECT {ENTRY.names} FROM {{prefix}}journal WHERE chain = :chain AND k
 _LATEST = (
     f"SELECT {ENTRY.names} FROM {{prefix}}journal WHERE chain = :chain AND kind = :kind ORDER BY seq DESC LIMIT 50"
 )
+_HELD = f"SELECT {RUN.names} FROM {{prefix}}run WHERE job = :job AND held IS NOT NULL ORDER BY changed"
+_UNCOUNTED = f"SELECT {RUN.names} FROM {{prefix}}run WHERE job = :job AND uncounted <> '' ORDER BY changed"
+_COUNT = "UPDATE {prefix}run SET uncounted = '' WHERE id = :id"
 _LINKED = f"SELECT {ENTRY.names} FROM {{prefix}}journal WHERE chain = :chain AND seq = :seq"
 
 
@@ -153,15 +157,19 @@ class Ledger:
         return opening.find(self._tables, job, key)
 
     def runs(
-        self, job: str | None = None, status: str | None = None, since: float | None = None, limit: int = 1000
+        self,
+        job: str | None = None,
+        status: str | None = None,
+        since: float | None = None,
+        until: float | None = None,
+        limit: int = 1000,
     ) -> Iterator[RunRow]:
-        """Runs whose status changed at or after `since`, the newest change first."""
+        """Runs whose status changed at or after `since`, and before `until`, the newest change first."""
         which = {name: text for name, text in (("job", job), ("status", status)) if text}
-        sql = (
-            f"SELECT {RUN.names} FROM {{prefix}}run{where(which, 'changed >= :since')} "
-            f"ORDER BY changed DESC, id LIMIT :most"
-        )
-        return map(RUN.read, self._tables.read(sql, **which, since=_ms(since), most=limit))
+        times = {"since": _ms(since)} | ({} if until is None else {"until": _ms(until)})
+        within = "changed >= :since" + ("" if until is None else " AND changed < :until")
+        sql = f"SELECT {RUN.names} FROM {{prefix}}run{where(which, within)} ORDER BY changed DESC, id LIMIT :most"
+        return map(RUN.read, self._tables.read(sql, **which, **times, most=limit))
 
     def newest(self, job: str) -> RunRow | None:
         """The run of a job that changed last, runs inside others left out."""
@@ -198,9 +206,13 @@ class Ledger:
         """What the newest attempt of a run has used in the current period; None: it began in it, so all of it."""
         return tally.own(self._tables, run, unit, period)
 
-    def request_cancel(self, run_id: str, by: str) -> RunRow:
-        """Ask for a run's end. What has not begun is cancelled at once; a running one's holder finds the request."""
-        return self._decided(run_id, lambda run: decisions.cancel(self._tables, run, by))
+    def request_cancel(self, run_id: str, by: str, *, seen: str = "") -> RunRow:
+        """Ask for a run's end. What has not begun is cancelled at once; a running one's holder finds the request.
+
+        `seen`, here and for `retry`: what the person decided from (`decisions.seen`). If that has moved on, nothing is
+        done, and `RunEnded` has the run as it is.
+        """
+        return self._decided(run_id, lambda run: decisions.cancel(self._tables, run, by), seen)
 
     def set_budget(self, run: RunRow, caps: str, by: str) -> None:
         """A person sets a run's budget; its supervisor finds it within seconds."""
@@ -214,9 +226,30 @@ class Ledger:
         """A person says how a run ended that is in doubt or needs attention: succeeded, failed or cancelled."""
         return self._decided(run_id, lambda run: decisions.resolve(self._tables, run, outcome, by))
 
-    def retry(self, run_id: str, by: str) -> RunRow:
+    def retry(self, run_id: str, by: str, *, seen: str = "") -> RunRow:
         """A person wants another attempt: the run is pending again."""
-        return self._decided(run_id, lambda run: decisions.retry(self._tables, run, by))
+        return self._decided(run_id, lambda run: decisions.retry(self._tables, run, by), seen)
+
+    def hold(self, run_id: str, until: float) -> RunRow:
+        """A run that was not begun waits for an approval; one that was is returned as it is."""
+        return self._decided(run_id, lambda run: decisions.hold(self._tables, run, until))
+
+    def approve(self, run_id: str, head: str, by: str) -> RunRow:
+        """A person approves the plan that was seen, by its head: the run is pending, and carries the approval."""
+        return self._decided(run_id, lambda run: decisions.approve(self._tables, run, head, by))
+
+    def held(self, job: str) -> list[RunRow]:
+        """The runs of a job that wait for an approval."""
+        return list(map(RUN.read, self._tables.read(_HELD, job=job)))
+
+    def uncounted(self, job: str) -> list[RunRow]:
+        """Runs that ended, and whose job's row may not have counted that."""
+        return list(map(RUN.read, self._tables.read(_UNCOUNTED, job=job)))
+
+    def count(self, run_id: str) -> None:
+        """The job's row has counted the run's end."""
+        with self._tables.database.transaction() as execute:
+            execute(self._tables.sql(_COUNT), id=run_id)
 
     def end_waiting(self, run: RunRow, reason: str, by: str, *, person: bool) -> RunRow | None:
         """Cancel a run that waits for its next try, if it is still as it was seen; None, and nothing done, if not.
@@ -326,6 +359,13 @@ class Ledger:
         return History(self._tables)
 
     @property
+    def outbox(self) -> Outbox:
+        """Alerts: what is to be told, and who sends it."""
+        from .outbox import Outbox
+
+        return Outbox(self._tables)
+
+    @property
     def effects(self) -> Effects:
         """What was done to the outside world, and what is in doubt."""
         from .effects import Effects
@@ -398,9 +438,12 @@ class Ledger:
             raise UsageError(f"there is no run {run_id!r}: {advice.command('runs')} lists them")
         return run
 
-    def _decided(self, run_id: str, decide: Callable[[RunRow], RunRow | None]) -> RunRow:
+    def _decided(self, run_id: str, decide: Callable[[RunRow], RunRow | None], seen: str = "") -> RunRow:
         while True:  # until nobody moved the run between the read and the decision
-            decided = decide(self._existing(run_id))
+            run = self._existing(run_id)
+            if seen and decisions.seen(run) != seen:
+                raise RunEnded(f"{decisions.title(run)} is {run.status} by now, at attempt {run.attempt}", run)
+            decided = decide(run)
             if decided:
                 return decided
 

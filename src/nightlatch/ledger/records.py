@@ -52,6 +52,9 @@ class RunRow:
     head: str = ""  # and that entry's hash
     anchor: str = ""  # its job's chain when it was last linked there: the head for log lines
     parent: str = ""  # the run that it is nested in; "": none
+    held: float | None = None  # until when it waits for an approval; None: it does not
+    approved: str = ""  # the plan's head that was approved, until it has ended
+    uncounted: str = ""  # how it ended, until its job's row has counted that; "": nothing to count
 
 
 @value(frozen=True, kw_only=True)

@@ -19,7 +19,17 @@ if TYPE_CHECKING:
     from typing import Any
 
 _OPENING = ("job", "key", "slot", "command", "definition", "host", "parent")
-_DECIDED = ("status", "reason", "cancel", "changed", "ended", "due", "anchor")  # columns that people's verbs change
+_DECIDED = (
+    "status",
+    "reason",
+    "cancel",
+    "changed",
+    "ended",
+    "due",
+    "held",
+    "approved",
+    "anchor",
+)  # columns that people's verbs change
 
 
 class Links:
@@ -48,7 +58,8 @@ class Replay:
     def __init__(self, links: Links, *, whole: bool) -> None:
         self.row: dict[str, Any] = dict.fromkeys((*_OPENING, "grant_id", "holder", "cancel", "reason", "message"), "")
         self.row |= dict.fromkeys(("attempt", "token", "elapsed", "done", "total", *UNITS), 0)
-        self.row |= dict.fromkeys(("exit_code", "started", "ended", "due"))
+        self.row |= dict.fromkeys(("exit_code", "started", "ended", "due", "held"))
+        self.row["approved"] = ""
         self.row["anchor"] = links.anchor
         self.attempts: dict[int, dict[str, Any]] = {}
         self.usage: dict[int, tuple[int, ...]] = {}  # entry → when, and how much of each unit
@@ -98,8 +109,11 @@ class Replay:
         end["elapsed"] = round(float(facts["elapsed"]) * 1000)
         self.attempts[int(facts["attempt"])] |= end
         due = round(float(facts["again_at"]) * 1000) if "again_at" in facts else None
-        self.row |= end | {"changed": at, "due": due}
-        if due is not None:
+        held = round(float(facts["held"]) * 1000) if "held" in facts else None
+        self.row |= end | {"changed": at, "due": due, "held": held}
+        if facts["status"] not in statuses.TRIED_AGAIN:
+            self.row["approved"] = ""
+        if due is not None or held is not None:
             self.row["status"] = statuses.WAITING
         elif "doubt" in facts:
             self.row["status"] = statuses.IN_DOUBT
@@ -130,7 +144,10 @@ class Replay:
         if self.row.get("status") != facts["was"]:
             self._forget()  # a decision before this one was removed
         status, reason = facts["status"], facts.get("reason")
-        self.row |= {"status": status, "changed": at, "due": None}
+        held = round(float(facts["held"]) * 1000) if "held" in facts else None
+        self.row |= {"status": status, "changed": at, "due": None, "held": held}
+        if "approved" in facts or status not in statuses.OPEN:
+            self.row["approved"] = facts.get("approved", "")
         if reason is not None:
             self.row["reason"] = reason
         if status not in statuses.OPEN:

@@ -7,7 +7,7 @@ from ..core.model import Mark
 from ..errors import RunEnded, StaleToken
 from . import kinds, tally
 from .chain import clean, link
-from .decisions import ANCHOR, title
+from .decisions import ANCHOR, held_message, title
 from .records import ATTEMPT, ENTRY, RUN, Attempt
 from .step_chain import head_of
 
@@ -52,7 +52,7 @@ def judge(store: str, run: RunRow, token: int, grant: str) -> None:
     newer = run.token > token or (run.token == token and run.grant != grant)
     if newer:
         raise stale(store, run, token, grant)
-    if not statuses.may_seal(run.status):
+    if not statuses.may_seal(run.status) or run.held is not None:
         raise RunEnded(closed(run), run)
 
 
@@ -68,6 +68,8 @@ def stale(store: str, run: RunRow, token: int, grant: str) -> StaleToken:
 def closed(run: RunRow) -> str:
     if run.status == statuses.SUCCEEDED:
         return f"{title(run)} succeeded already"
+    if run.held is not None:
+        return held_message(run)
     if statuses.needs_person(run.status):
         return f"{title(run)} is {run.status} ({run.reason}). Look, then: {advice.command('resolve', run.id)}"
     return f"{title(run)} has ended: {run.status}. To start it again: {advice.command('retry', run.id)}"

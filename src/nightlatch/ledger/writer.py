@@ -43,7 +43,8 @@ _ADVANCE = {  # by (there is progress, there is usage)
 
 _FINISH = f"""
 UPDATE {{prefix}}run SET seq = :seq, head = :head, status = :status, exit_code = CAST(:exit_code AS BIGINT),
-  reason = :reason, elapsed = :elapsed, changed = :at, ended = :at, due = CAST(:due AS BIGINT), anchor = :anchor
+  reason = :reason, elapsed = :elapsed, changed = :at, ended = :at, due = CAST(:due AS BIGINT), anchor = :anchor,
+  held = CAST(:held AS BIGINT), approved = CASE WHEN :keeps = 1 THEN approved ELSE '' END, uncounted = :uncounted
 {WHERE} RETURNING id, done
 """
 _END = """
@@ -138,9 +139,12 @@ class Writer:
         again_at: float | None = None,
         doubt: bool = False,
         tries: int | None = None,
+        held: float | None = None,
+        uncounted: str = "",
     ) -> RunRow:
         """End the attempt as `status`, and the run with it. With `again_at` the run waits for its next attempt, with
-        `doubt` it is in doubt: the attempt may have acted, and a person decides.
+        `held` for an approval, until then; with `doubt` it is in doubt: the attempt may have acted, and a person
+        decides. `uncounted`: what its job's row shall count of this end.
 
         The verdict of an ended run is never overwritten. Called again after `StoreUnreachable`, it settles
         what became of the first call.
@@ -160,6 +164,7 @@ class Writer:
                 "again_at": again_at,
                 "doubt": doubt or None,
                 "tries": tries,
+                "held": held,
                 "steps": head_of(self._tables.read, self.run.id) if self._steps or self._lent else None,
             },
         )
@@ -168,8 +173,11 @@ class Writer:
             "reason": clean(reason),
             "elapsed": round(elapsed * 1000),
             "due": None if again_at is None else round(again_at * 1000),
+            "held": None if held is None else round(held * 1000),
+            "keeps": int(status in statuses.TRIED_AGAIN),
+            "uncounted": uncounted,
         }
-        to = statuses.WAITING if again_at is not None else statuses.IN_DOUBT if doubt else status
+        to = statuses.WAITING if again_at is not None or held is not None else statuses.IN_DOUBT if doubt else status
         with self._commits.alone():
             try:
                 self._fence.advance(lambda seq, head: self._ending(seq + 1, head, status, to, body, values))

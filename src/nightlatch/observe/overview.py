@@ -92,7 +92,11 @@ def overview(reader: StoreReader, since: float | None) -> Overview:
         runs = list(reader.ledger.runs(status=status, since=within, limit=_MOST))
         for run in runs:
             seen = view(reader, run)
-            found["needs_you" if is_overdue(run) or _shut_down(reader, run) else _group(seen.status)].append(seen)
+            found[
+                "needs_you"
+                if run.held is not None or is_overdue(run) or _shut_down(reader, run)
+                else _group(seen.status)
+            ].append(seen)
         if len(runs) == _MOST:
             capped.add(_group(status))
     for seen_runs in found.values():

@@ -49,6 +49,8 @@ class RunView:
         if run.status == statuses.RUNNING:
             cancel = f"cancel requested by {run.cancel}" if run.cancel else ""
             return ", ".join(filter(None, (self.progress, cancel)))
+        if run.held is not None:
+            return "waits for your approval"
         if run.status in statuses.OPEN:
             return f"before: {run.reason}" if run.reason else ""
         return run.reason or run.usage.show()
@@ -90,7 +92,7 @@ def recent(
 
 def is_overdue(run: RunRow) -> bool:
     """Should its next try have been made by now? Its supervisor is gone or cannot make it: start it by hand."""
-    return run.status == statuses.WAITING and retry.is_due(run.due, clock.wall() - _LATE)
+    return run.status == statuses.WAITING and run.held is None and retry.is_due(run.due, clock.wall() - _LATE)
 
 
 def next_of(reader: StoreReader, run: RunRow, status: str) -> Advice:
@@ -102,6 +104,8 @@ def next_of(reader: StoreReader, run: RunRow, status: str) -> Advice:
         return (status == lapse.LAPSED and batch(reader, run)) or advice.to("resolve", run.id)
     if status == statuses.RUNNING:
         return advice.to("logs", "-f", run.id)
+    if run.held is not None or (run.approved and status in (statuses.PENDING, *statuses.TRIED_AGAIN)):
+        return advice.to("approve", run.id)
     if status == statuses.WAITING:
         return start(reader, run) if is_overdue(run) else advice.to("retry", run.id)
     return advice.to("show", run.id)
@@ -117,6 +121,8 @@ def choices(reader: StoreReader, run: RunRow, status: str) -> tuple[Advice, ...]
         return tuple(advice.to(verb, run.id) for verb in likeliest)
     if status == statuses.RUNNING:
         return advice.to("logs", "-f", run.id), advice.to("cancel", run.id)
+    if run.held is not None:
+        return advice.to("approve", run.id), advice.to("cancel", run.id)
     if status in statuses.OPEN:
         waits = status == statuses.WAITING and not is_overdue(run)
         return next_of(reader, run, status) if waits else start(reader, run), advice.to("cancel", run.id)
@@ -183,6 +189,8 @@ def facts(run: RunRow, status: str) -> dict[str, object]:
         "started": run.started,
         "ended": run.ended,
         "due": run.due,
+        "held": run.held,
+        "approved": bool(run.approved),
         "elapsed": run.elapsed,
         "progress": {"done": run.done, "total": run.total, "message": run.message},
         "usage": run.usage.by_unit(),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ..core import row as rows
-from ..core import slots
 from ..core.row import COLLAPSED, NEVER, RAN, SKIPPED
 from ..core.schedule import COUNTED, name_of
+from ..core.stage import MANUAL
 from ..core.value import value
 from ..ledger.slots import merged
 
@@ -71,7 +71,7 @@ def overdue(reader: StoreReader) -> list[Row]:
 
 def is_overdue(row: Row, now: float) -> bool:
     at_work = row.claim is not None and row.claim.is_open
-    return row.next_due < now - OVERDUE and not at_work and row.paused is None and row.stage != slots.MANUAL
+    return row.next_due < now - OVERDUE and not at_work and row.paused is None and row.stage != MANUAL
 
 
 def ranges(reader: StoreReader, job: str, since: float) -> tuple[Row | None, list[SlotRecord]]:

@@ -1,4 +1,4 @@
-"""What runs have used, by job, day, model, step, tag or host: sums, shares, a usual run, and where the month ends."""
+"""What runs have used, by job, day, model, step and so on: sums, shares, a usual run, and where the month ends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from ..ledger.tally import Tally
     from .reader import StoreReader
 
-BY = ("job", "day", "model", "step", "tag", "host")
+BY = ("job", "day", "model", "step", "agent", "kind", "tag", "host")
+REPORTED = ("step", "agent", "kind")  # of single reports, which are kept as long as their runs
+WITH_REPORTED = (*REPORTED, "job", "model", "tag")
 _DAYS = 14  # that a sparkline and a pace are made of
 _RUNS = 60  # that the median of a run is made of
 
@@ -81,12 +83,12 @@ def report(
     reader: StoreReader, by: Sequence[str] = ("job",), *, job: str | None = None, since: str = "", until: str = "9"
 ) -> UsageReport:
     """`since`, `until`: days of the ledger's zone, both counted in."""
-    found = _steps(reader, job, since, until) if "step" in by else _tallies(reader, by, job, since, until)
+    found = _reported(reader, by, job, since, until) if _is_reported(by) else _tallies(reader, by, job, since, until)
     total = _sum((), found)
     if "model" in by or "tag" in by:  # runs are counted apart from them
         found = [row for row in found if any(row.amounts.by_unit().values())]
     unit = next((name for name, amount in total.amounts.by_unit().items() if amount), "usd")
-    daily = _daily(reader, by, job, unit) if "day" not in by and "step" not in by else {}
+    daily = _daily(reader, by, job, unit) if "day" not in by and not _is_reported(by) else {}
     rows = [_finished(reader, row, by, total, unit, daily, job) for row in found]
     rows.sort(key=lambda row: (row.by if "day" in by else (), -row.share, -row.runs, row.by))
     return UsageReport(
@@ -123,10 +125,14 @@ def _tallies(reader: StoreReader, by: Sequence[str], job: str | None, since: str
     return list(rows.values())
 
 
-def _steps(reader: StoreReader, job: str | None, since: str, until: str) -> list[UsageRow]:
+def _is_reported(by: Sequence[str]) -> bool:
+    return any(name in REPORTED for name in by)
+
+
+def _reported(reader: StoreReader, by: Sequence[str], job: str | None, since: str, until: str) -> list[UsageRow]:
     begin = _moment(since) if since else 0.0
     end = _moment(until) + 86400 if until != "9" else clock.wall() + 86400
-    return [UsageRow(by=(item,), amounts=used) for item, used in reader.ledger.history.steps(begin, end, job)]
+    return [UsageRow(by=key, amounts=used) for key, used in reader.ledger.history.reports(by, begin, end, job)]
 
 
 def _daily(reader: StoreReader, by: Sequence[str], job: str | None, unit: str) -> dict[tuple[str, ...], list[float]]:
@@ -145,7 +151,7 @@ def _finished(
 ) -> UsageRow:  # fmt: skip
     whole = getattr(total.amounts, unit)
     named = row.by[by.index("job")] if "job" in by else job
-    usual = _usual_run(reader, named) if named and "day" not in by and "step" not in by and len(by) == 1 else None
+    usual = _usual_run(reader, named) if named and "day" not in by and not _is_reported(by) and len(by) == 1 else None
     return UsageRow(
         **row.__dict__ | {
             "share": getattr(row.amounts, unit) / whole if whole else 0.0,

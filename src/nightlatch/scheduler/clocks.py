@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from ..core.slots import AFTER_WAKE
+from ..core.slots import AFTER_WAKE, STEADY
 from ..system import clock
 
 _STEP = 5.0  # seconds by which the wall clock may drift from one look to the next
@@ -34,6 +34,7 @@ class Steadiness:
         self._since = clocks.now()
         self._last = self._read()
         self._woke: float | None = None
+        self._stepped: float | None = None
 
     def look(self) -> None:
         """At the beginning of every look."""
@@ -41,7 +42,7 @@ class Steadiness:
         before, wall_before, awake_before = self._last
         passed = now - before
         if abs(wall - wall_before - passed) > _STEP:
-            self._since = now
+            self._since = self._stepped = now
         if passed - (awake - awake_before) > _SLEPT:
             self._woke = now
         self._last = now, wall, awake
@@ -50,6 +51,11 @@ class Steadiness:
     def steady(self) -> float:
         """Seconds for which the clocks have agreed."""
         return self._last[0] - self._since
+
+    @property
+    def stepped(self) -> bool:
+        """Was a clock set while we looked, within the last hour?"""
+        return self._stepped is not None and self._last[0] - self._stepped < STEADY
 
     @property
     def just_woken(self) -> bool:

@@ -21,7 +21,7 @@ class Leases:
 
     def look(self, jobs: Collection[str]) -> None:
         """At these jobs' leases; all others count as free."""
-        if len(jobs) > _FEW:
+        if len(jobs) > _FEW or (jobs and self._store.lists_begun):  # there each read is a request
             wanted = set(jobs)
             found = [record for record in self._store.records() if record.name in wanted]
         else:

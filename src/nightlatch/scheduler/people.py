@@ -9,7 +9,7 @@ from ..core.schedule import name_of
 from ..core.value import replace
 from ..errors import UsageError
 from ..ledger import kinds
-from ..runtime.supervisor.run.claim import KEPT, move_row, read_row
+from ..runtime.supervisor.run.rows import KEPT, move_row, read_row
 from ..system import identity
 from .scheduled import due_before, times_of
 

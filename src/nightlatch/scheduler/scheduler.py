@@ -10,11 +10,14 @@ from ..core import row as rows
 from ..core.row import COLLAPSED, SKIPPED, Row, SlotRecord
 from ..core.schedule import name_of
 from ..core.slots import Decision, Seen
+from ..core.stage import UNATTENDED
 from ..core.value import replace
 from ..errors import RunEnded, StoreUnreachable
 from ..ledger import kinds
-from ..runtime.supervisor.run.claim import KEPT
+from ..runtime.supervisor.run.counting import journal_stage
+from ..runtime.supervisor.run.rows import KEPT
 from .clocks import Steadiness
+from .held import HeldPlans
 from .leases import Leases
 from .scheduled import due_before
 
@@ -22,7 +25,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from ..core.job import Job
     from ..core.protocols import Store
     from ..core.row import Claim, Move
     from ..core.slots import Due
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from .scheduled import Scheduled
 
 POLL = 2.0  # seconds: pauses, retries and edits of others count by then
+ALL = 600.0  # seconds between two looks at all rows: one that a wrong clock has moved ahead is not due
 PASSED = 1000  # slots that a row lists as run before it was set back; beyond them done keys tell
 POLL_CLAIMED, POLL_IDLE = (
     60.0,
@@ -48,7 +51,7 @@ class Scheduler:
         at_once: int,
         clocks: Clocks,
         new_id: Callable[[], str],
-        start: Callable[[Job, Claim], None],
+        start: Callable[[Scheduled, Claim], None],
         say: Callable[[str], None] = lambda _: None,
         leases: Leases | None = None,
     ) -> None:
@@ -57,6 +60,8 @@ class Scheduler:
         self._clocks, self._new_id, self._start, self._say = clocks, new_id, start, say
         self._leases = leases or Leases(store)
         self._steadiness = Steadiness(clocks)
+        self._plans = HeldPlans(store, ledger, host)
+        self._staged: dict[str, object] = {}  # job → the change of its stage that this ledger has
         self._apart = store.lists_begun  # each machine has a ledger, and no clock is shared
         self.jobs: Mapping[str, Scheduled] = {}
         self.served: dict[str, str] = {}  # job → the definition that this machine last served
@@ -68,6 +73,7 @@ class Scheduler:
         self._next: dict[str, float] = {}  # job → when it is worth a look
         self.old: dict[str, str] = {}  # job → the definition in force, where ours is old
         self._others_claims = False
+        self._looked_at_all = clocks.now()
         self.short_of_room = False  # something due waits for the end of a run
 
     def serve(self, jobs: Mapping[str, Scheduled]) -> None:
@@ -84,6 +90,8 @@ class Scheduler:
         """
         self._steadiness.look()
         now = self._store.clock()
+        if self._clocks.now() - self._looked_at_all > ALL:
+            self._unsynced = set(self.jobs)
         found = self._rows(now)
         plans = [plan for row in found if (plan := self._plan(row, now))]
         plans += [_Plan(None, self._new_row(self.jobs[job], now)) for job in sorted(self._missing(found))]
@@ -97,12 +105,14 @@ class Scheduler:
                 self._decide(plan, now, room > 0 or (counted and claims))
                 self.short_of_room |= room <= 0 and plan.waits
                 room -= plan.claims and not counted
-            if plan.new != plan.row:
-                old = plan.row or replace(plan.new, id="")
-                facts = {name: text for name, text in plan.new.__dict__.items() if name not in ("job", "id", "by")}
-                moves.append((plan, old.move(self._new_id(), by=self._host, **facts)))
+            if plan.new is not plan.row:
+                new_id = self._new_id()
+                plan.new = replace(plan.new, by=self._host, claim=plan.claim(new_id, self._host))
+                moves.append((plan, (plan.row or replace(plan.new, id="")).move_to(plan.new, new_id)))
         self._advance(moves)
-        self._unsynced.clear()
+        if self._unsynced:
+            self._unsynced.clear()
+            self._looked_at_all = self._clocks.now()
         return self._pause(now)
 
     # ── reading ──
@@ -114,6 +124,10 @@ class Scheduler:
         self._leases.look([row.job for row in found if self._needs_lease(row, now)])
         if self._apart:
             self._copy(found)
+        for row in found:
+            if row.change and self._staged.get(row.job) != row.change["id"]:
+                journal_stage(self._ledger, row)
+                self._staged[row.job] = row.change["id"]
         for row in found:
             if row.strike and (row.job, row.era) not in self._struck:
                 self._strike(row)
@@ -134,7 +148,10 @@ class Scheduler:
     def _new_row(self, job: Scheduled, now: float) -> Row:
         """It begins with its next slot."""
         begin = float(int(now))
-        return Row(job=job.job.name, slot=begin, next_due=job.next(begin), schedule=job.text, definition=job.definition)
+        return Row(
+            job=job.job.name, slot=begin, next_due=job.next(begin), schedule=job.text, definition=job.definition,
+            stage=job.job.stage or UNATTENDED,
+        )  # fmt: skip
 
     def _room(self, found: Iterable[Row]) -> int:
         """How many runs may be started here: what runs is known by its claim, also after a restart."""
@@ -184,6 +201,7 @@ class Scheduler:
         return replace(row, slot=begin, next_due=job.next(begin), schedule=job.text, records=records)
 
     def _decide(self, plan: _Plan, now: float, room: bool) -> None:
+        plan.new = self._plans.agreed(plan.new)
         row, job = plan.new, self.jobs[plan.new.job]
         due = self._due(row, job, now)
         decision = slots.decide(
@@ -198,6 +216,9 @@ class Scheduler:
                 room=room,
                 steady=self._steadiness.steady,
                 may_set_back=not self._apart or row.by == self._host,
+                host=self._host,
+                stepped=self._steadiness.stepped,
+                may_expire=not self._apart or self._plans.may_expire(row, self._unchanged(row), job.job.expires),
             ),
         )
         plan.decision = decision
@@ -205,17 +226,23 @@ class Scheduler:
             plan.new = self._set_back(row, job, now)
             plan.notes.append((kinds.SET_BACK, {"was": row.slot, "to": now, "era": plan.new.era, "by": self._host}))
             return
+        if decision.expire:
+            plan.new = self._plans.expired(row)
+            return
+        if decision.hold_until:
+            plan.new = self._plans.held_until(row, decision.hold_until)
+            return
         if decision.cancel:
             self._cancel(row)
         self._next[row.job] = decision.look_at
-        plan.new = self._changed(row, job, decision)
+        plan.new = self._changed(row, job, decision, due.following if due and decision.slot == due.newest else 0.0)
 
     def _due(self, row: Row, job: Scheduled, now: float) -> Due | None:
         over = row.paused is not None and 0 < row.paused.until <= now
         until = min(now, row.paused.until) if over and row.paused else now
-        return job.due(row.slot, until)
+        return job.due_from(row.next_due, until) if row.next_due <= until else None
 
-    def _changed(self, row: Row, job: Scheduled, decision: Decision) -> Row:
+    def _changed(self, row: Row, job: Scheduled, decision: Decision, following: float) -> Row:
         if decision.unpause:
             row = replace(row, paused=None)
         if decision.records:
@@ -223,11 +250,9 @@ class Scheduler:
             row = replace(row, records=row.with_records(*records, keep=KEPT if self._apart else 0))
         if decision.slot is not None:
             slot, passed = decision.slot, tuple(one for one in row.passed if one > decision.slot)
-            row = replace(row, slot=slot, next_due=job.next(slot), passed=passed)
+            row = replace(row, slot=slot, next_due=following if following else job.next(slot), passed=passed)
             self._next[row.job] = row.next_due
-        if decision.claim:
-            row = replace(row, claim=replace(decision.claim, id=self._new_id(), by=self._host))
-        return row
+        return replace(row) if decision.claim else row
 
     def _unchanged(self, row: Row) -> float:
         """For how long this looker has seen the claim as it is, by a clock that nobody sets."""
@@ -292,7 +317,7 @@ class Scheduler:
                 self._next[plan.new.job] = self.jobs[plan.new.job].next(self._store.clock())  # another was faster
                 continue
             if plan.claims and plan.new.claim:
-                self._start(self.jobs[plan.new.job].start(plan.new.claim), plan.new.claim)
+                self._start(self.jobs[plan.new.job], plan.new.claim)
             for kind, facts in plan.notes:
                 self._ledger.note(plan.new.job, kind, **facts)
             self._say_skipped(plan)
@@ -320,6 +345,12 @@ class _Plan:
     @property
     def claims(self) -> bool:
         return self.decision is not None and self.decision.claim is not None
+
+    def claim(self, move: str, host: str) -> Claim | None:
+        """That of the row after the move; a new one has the move's id."""
+        if self.decision is None or self.decision.claim is None:
+            return self.new.claim
+        return replace(self.decision.claim, id=move, by=host)
 
     @property
     def waits(self) -> bool:

@@ -109,7 +109,7 @@ class Server:
     def _take_up(self) -> None:
         self._scheduler.at_once = self._config.at_once
         jobs: dict[str, Job] = self._config.jobs
-        self._scheduler.serve({name: Scheduled(job, definition(job), stage=_stage(job)) for name, job in jobs.items()})
+        self._scheduler.serve({name: Scheduled(job, definition(job)) for name, job in jobs.items()})
 
     def _reload(self) -> None:
         if not self._config.changed:
@@ -174,10 +174,6 @@ class Server:
 
     def _asked(self, signum: int, _: object) -> None:
         self._stop = signum
-
-
-def _stage(job: Job) -> str:
-    return str(getattr(job, "stage", ""))
 
 
 def _local(at: float) -> str:

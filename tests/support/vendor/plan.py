@@ -19,7 +19,7 @@ FAULTS = (*ERRORS, RESET, PROXY, LOST, CUT, MUTE)
 
 @dataclass(frozen=True)
 class Plan:
-    input: int | None = None  # tokens; None: a quarter of the body's bytes
+    input: int | None = None  # tokens; None: by the length of what the model reads
     output: int = 20  # tokens, if the request allows so many
     cache_read: int = 0  # of the input
     cache_write: int = 0  # of the input
@@ -34,3 +34,4 @@ class Plan:
     tool: dict[str, object] | None = None  # the tool that the model calls: name and input
     model: str = ""  # that answers, if not the one asked for
     tier: str = ""
+    waits_for: str = ""  # a file: after its first event the stream goes on when that is there

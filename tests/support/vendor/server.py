@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import threading
 import time
@@ -98,6 +99,7 @@ class Vendor:
         self._thread = threading.Thread(target=lambda: asyncio.run(self._live()), daemon=True)
         self._thread.start()
         assert self._ready.wait(20)
+        self.cost("openai", "gpt-5.4", Counts())  # imports now what it needs
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -130,7 +132,10 @@ class Vendor:
 
     @property
     def charged(self) -> int:
-        """Billionths, so far."""
+        """Billionths, so far. A call that is being ended is waited for: it is charged at its end."""
+        deadline = time.monotonic() + 20
+        while self.open and time.monotonic() < deadline:
+            time.sleep(0.005)
         with self._lock:
             return sum(charge.usd for charge in self.calls)
 
@@ -169,7 +174,7 @@ class Vendor:
             self.others.append((request.method, request.path))
         raw = await request.content.read()
         if self.counts and request.path.endswith(("/count_tokens", "/input_tokens", ":countTokens")):
-            tokens = len(raw) // 4
+            tokens = prompt_tokens(json.loads(raw))
             name = "totalTokens" if request.path.endswith(":countTokens") else "input_tokens"
             return web.json_response({name: tokens})
         if request.method == "GET" and "/models" in request.path:
@@ -190,7 +195,7 @@ class Vendor:
             assert request.transport
             request.transport.abort()
             return web.Response()
-        tokens = call.size // 4 if plan.input is None else plan.input
+        tokens = prompt_tokens(call.body) if plan.input is None else plan.input
         output = 0 if call.shape == "embeddings" else min(plan.output, call.most)
         came = Came(f"{call.number:06d}", plan.model or call.model, tokens, output, plan, call.body)
         reply, events = shape(came)
@@ -231,10 +236,21 @@ class Vendor:
                 request.transport.abort()
                 return answer
             await answer.write(event)
+            while plan.waits_for and not os.path.exists(plan.waits_for):
+                await asyncio.sleep(0.01)
             if plan.pause:
                 await asyncio.sleep(plan.pause)
         await answer.write_eof()
         return answer
+
+
+_PROMPT = ("messages", "input", "contents", "system", "instructions", "systemInstruction", "tools")
+
+
+def prompt_tokens(body: dict[str, Any]) -> int:
+    """The same for a call and for the free count of it: a token for four characters of what the model reads."""
+    body = body.get("generateContentRequest") or body
+    return sum(len(json.dumps(body[name])) for name in _PROMPT if name in body) // 4
 
 
 def _counts(came: Came, output: int) -> Counts:

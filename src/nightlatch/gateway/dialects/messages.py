@@ -37,12 +37,19 @@ class Messages:
             models=(str(fields.get("model") or ""), *self._fallbacks(fields)),
             tier=speed if speed not in _STANDARD else "" if tier in _STANDARD else tier,
             stream=fields.get("stream") is True,
+            inputs=self._inputs(body),
             output=number(fields.get("max_tokens")),
             lowest=LEAST + thinking,
             tools=tuple(price.WEB_SEARCH if "search" in tool else price.CALL for tool in server),
             uses=sum(server.values()),
             uncounted=uncounted,
         )
+
+    def _inputs(self, body: Body) -> tuple[str, ...]:
+        """Nothing is written to a cache unless the request says so."""
+        cached = body.mentions("cache_control", "ephemeral")
+        hour = cached and body.mentions("1h")
+        return (price.INPUT, price.CACHE_READ, *[price.CACHE_WRITE] * cached, *[price.CACHE_WRITE_1H] * hour)
 
     def _fallbacks(self, fields: dict[str, Any]) -> list[str]:
         found = fields.get("fallbacks")

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .plan import Plan
 
 SKIPPED = "skipped"
+LOG_CAP = 8 << 20  # bytes of runs.log, of which there are at most two
 
 
 @value(frozen=True, kw_only=True)
@@ -38,6 +39,8 @@ class Verdict(Amounts):
     at: float = 0.0
     retry_after: float = 0.0  # seconds that the command asked to wait
     due: float = 0.0  # when the next try of a waiting run may be made
+    held: float = 0.0  # until when it waits for an approval
+    tried: bool = True  # False: nothing was begun, and this is how an earlier start ended
 
     def line(self) -> str:
         """The line that a finished run prints."""
@@ -53,6 +56,7 @@ class Verdict(Amounts):
                 "status": self.status,
                 "exit": self.exit_code,
                 "due": _moment(self.due) if self.due else None,
+                "held": _moment(self.held) if self.held else None,
                 "elapsed": f"{self.elapsed:.1f}s",
                 **{unit: amount or None for unit, amount in self.by_unit().items()},
                 "host": self.host,
@@ -87,17 +91,36 @@ def of(run: RunRow, *, exit_code: int, host: str, at: float, head: str = "", ret
         at=at,
         retry_after=retry_after,
         due=run.due or 0.0,
+        held=run.held or 0.0,
+        tried=True,
     )
 
 
 def append(folder: str, verdict: Verdict) -> None:
-    """Add a line to runs.log in one write, so that lines of runs that end together do not mix."""
+    """Add a line to runs.log in one write, so that lines of runs that end together do not mix. A log that has become
+    large is runs.log.1 from then on."""
     path = os.path.join(durable.private_folder(folder), "runs.log")
     fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         os.write(fd, (verdict.line() + "\n").encode())
+        if os.fstat(fd).st_size > LOG_CAP:
+            _rotate(fd, path)
     finally:
         os.close(fd)
+
+
+def _rotate(fd: int, path: str) -> None:
+    """Under a lock, and only while the path still names this file: of two runs that find it too large, the second must
+    not put the new, almost empty log in place of the old one."""
+    import fcntl
+
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    try:
+        named = os.stat(path)
+    except FileNotFoundError:
+        return
+    if os.path.samestat(named, os.fstat(fd)):
+        os.replace(path, f"{path}.1")
 
 
 def write(path: str, verdict: Verdict | Plan) -> None:

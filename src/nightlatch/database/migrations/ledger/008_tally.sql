@@ -34,4 +34,52 @@ CREATE INDEX run_status_changed ON run (status, changed);
 CREATE INDEX journal_rare ON journal (at, kind) WHERE kind NOT IN ('opened', 'started', 'ended', 'progress', 'usage',
   'steps', 'effect', 'effect-begun', 'effect-done', 'step-begun', 'step-done', 'input', 'workspace', 'publishing',
   'published', 'batch', 'lent');
+-- Alerts. Where each reader is in each job's chain; what is wrong with a job, and since when; what is to be told, once for
+-- each transport; and the messages that it goes out in. A message's claim is somebody's try to send it, until its time.
+CREATE TABLE alert_cursor (
+  reader TEXT   NOT NULL,
+  chain  TEXT   NOT NULL,
+  seq    BIGINT NOT NULL,
+  PRIMARY KEY (reader, chain)
+) /* sqlite: WITHOUT ROWID */;
+CREATE TABLE alert_problem (
+  job      TEXT   NOT NULL,
+  subject  TEXT   NOT NULL,
+  rule     TEXT   NOT NULL,
+  run      TEXT   NOT NULL,
+  since    BIGINT NOT NULL,
+  count    BIGINT NOT NULL,
+  reported BIGINT NOT NULL,
+  PRIMARY KEY (job, subject)
+) /* sqlite: WITHOUT ROWID */;
+CREATE TABLE alert (
+  id        TEXT   NOT NULL,
+  transport TEXT   NOT NULL,
+  rule      TEXT   NOT NULL,
+  job       TEXT   NOT NULL,
+  run       TEXT   NOT NULL,
+  at        BIGINT NOT NULL,
+  detail    TEXT   NOT NULL,
+  message   TEXT   NOT NULL,
+  PRIMARY KEY (id, transport)
+) /* sqlite: WITHOUT ROWID */;
+CREATE INDEX alert_message_of ON alert (message, transport, at);
+CREATE TABLE alert_route (
+  transport TEXT   NOT NULL PRIMARY KEY,
+  last      BIGINT NOT NULL,
+  count     BIGINT NOT NULL
+);
+CREATE TABLE alert_message (
+  id          TEXT   NOT NULL PRIMARY KEY,
+  transport   TEXT   NOT NULL,
+  status      TEXT   NOT NULL,
+  made        BIGINT NOT NULL,
+  due         BIGINT NOT NULL,
+  tries       BIGINT NOT NULL,
+  claim       TEXT   NOT NULL,
+  claim_until BIGINT NOT NULL,
+  changed     BIGINT NOT NULL,
+  reason      TEXT   NOT NULL
+);
+CREATE INDEX alert_message_status ON alert_message (status, transport, made);
 INSERT INTO meta (key, value) VALUES ('ledger.needs', '8') ON CONFLICT (key) DO UPDATE SET value = excluded.value

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 
+from ....core import statuses
 from ....core.value import value
 from ....system import clock, durable, treecopy
 from ...shared.effect_records import ledger_is_per_machine
@@ -49,7 +50,9 @@ def prune(
     if not dry:
         for path in outputs:
             treecopy.remove(path)
-        _shorten(os.path.join(folder, "runs.log"), clock.wall() - keep)
+        for log in ("runs.log.1", "runs.log"):
+            _shorten(os.path.join(folder, log), clock.wall() - keep)
+        _unpin(folder, ledger)
     workspaces = workspace.clean(folder, min(keep, workspace.KEPT_FOR), dry=dry)
     return Removed(
         runs=pruned.runs,
@@ -58,6 +61,14 @@ def prune(
         workspaces=tuple(workspaces),
         complete=pruned.complete,
     )
+
+
+def _unpin(folder: str, ledger: Ledger) -> None:
+    """Workspaces whose run was decided, by a process that was killed before it could say so here."""
+    for name in workspace.pins(folder):
+        run = ledger.run(name.rpartition("-")[0])
+        if run is None or (run.held is None and not run.approved and run.status != statuses.RUNNING):
+            workspace.unpin(os.path.join(folder, "workspaces", name))
 
 
 def _outputs(folder: str, ledger: Ledger, gone: frozenset[str], before: float) -> list[str]:

@@ -76,6 +76,22 @@ class Delivery:
         assert self.workspace
         self._publication.publish(self.workspace, self._writer, self._publisher)
 
+    def hold(self, definition: str) -> None:
+        """In place of `publish`: journal what would land, and keep the workspace until somebody has decided."""
+        from . import held
+
+        assert self.workspace
+        held.plan(self._publication, self.workspace, self._writer, self._publisher, definition)
+
+    def land_plan(self, lease: Lease, ledger: Ledger, writer: Writer, definition: str) -> str:
+        """Publish what was approved, from the workspace that an earlier attempt left; returns how."""
+        from . import held
+
+        run = writer.run
+        done = None if self._job.again else (self._job.name, run.key)
+        publisher = Publisher(lease=lease, run=run.id, job=self._job.name, done=done)
+        return held.land(self._publication, self._source, ledger, writer, publisher, definition)
+
     def kept(self, reason: str) -> str:
         """The reason of an unsuccessful run, with the path of its workspace."""
         return f"{reason}. Its workspace: {self.workspace.path}" if self.workspace else reason

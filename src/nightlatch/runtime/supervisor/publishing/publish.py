@@ -45,10 +45,13 @@ class Publication:
 
     def publish(self, workspace: Workspace, writer: Writer, publisher: Publisher) -> None:
         """Make everything land. Raises at the first that does not; what landed before it stays."""
-        self._publish(self.targets, workspace, writer, publisher)
+        self.land_rest(self.targets, workspace, writer, publisher)
 
-    def _publish(self, targets: Sequence[Target], workspace: Workspace, writer: Writer, publisher: Publisher) -> None:
-        for target, facts, _ in land(targets, workspace, writer, publisher):
+    def land_rest(
+        self, targets: Sequence[Target], workspace: Workspace, writer: Writer, publisher: Publisher,
+        stage: CommandFolder | None = None,
+    ) -> None:  # fmt: skip
+        for target, facts, _ in land(targets, workspace, writer, publisher, stage=stage):
             self.settled = (
                 isinstance(target, PushTarget) and publisher.done is not None and facts["commit"] != facts["base"]
             )
@@ -90,7 +93,7 @@ class Publication:
         try:
             if not all(target.intact(intents[target.gate.url], old) for target in missing):
                 return ""
-            self._publish(missing, old, writer, publisher)
+            self.land_rest(missing, old, writer, publisher)
             old.remove()
         finally:
             old.close()
@@ -103,21 +106,27 @@ def land(
     writer: Writer,
     publisher: Publisher,
     by: str | None = None,
+    stage: CommandFolder | None = None,
 ) -> list[tuple[Target, Facts, str]]:
     """Make everything land, the intents of all of it journaled first. Returns what was to land, and what it is now.
 
     Raises at the first that does not; what landed before it stays. `by`: what requested it, if not the run itself.
+    `stage`: where files and folders are taken from instead.
     """
+
+    def place_of(target: Target) -> Workspace | CommandFolder:
+        return stage if stage and isinstance(target, ReplaceTarget) else place
+
     common = {"attempt": writer.run.attempt, "by": by}
     where = place.path if isinstance(place, Workspace) else None
-    described = [(target, target.describe(place, publisher)) for target in targets]
+    described = [(target, target.describe(place_of(target), publisher)) for target in targets]
     for target, facts in described:
         writer.event(kinds.PUBLISHING, **common | {"target": target.gate.url, "workspace": where} | facts)
     done = []
     for target, facts in described:
         url = target.gate.url
         try:
-            landed = target.land(place, facts, publisher)
+            landed = target.land(place_of(target), facts, publisher)
         except StaleToken:
             raise  # refused: another holder has the run and its journal
         except (Conflict, UsageError, NothingToPublish) as error:

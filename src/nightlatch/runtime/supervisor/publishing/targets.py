@@ -14,7 +14,7 @@ from ....core.value import value
 from ....errors import GateUnreachable, NothingToPublish, UsageError
 from ....gates import at
 from ....gates.folder import Folder
-from ....system import fingerprint
+from ....system import fingerprint, treecopy
 from ....system.open_beneath import open_beneath
 
 TYPE_CHECKING = False
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 # How something that an earlier attempt was about to publish has landed.
 THERE = "there"
+_CHUNK = 1 << 20
 REPLACED = "replaced since"  # it landed, and another write replaced it
 
 
@@ -90,6 +91,36 @@ class ReplaceTarget:
                 raise NothingToPublish(f"nothing was published: {self.source} is a {what}. Write {hint}")
             return {"from": self.source, "sha256": fingerprint.of(made)} | self._placed(publisher)
 
+    def planned(self, workspace: Workspace, publisher: Publisher) -> Facts:
+        """What is to be published when it is approved, and what landed there last."""
+        facts = self.describe(workspace, publisher)
+        with _opened(workspace.path, self.source) as made:
+            size = _size(made)
+        return {"from": facts["from"], "sha256": facts["sha256"], "size": str(size)} | self._last()
+
+    def moved(self, plan: Facts) -> bool:
+        """Has another write landed there since the plan was made?"""
+        return self._last() != {name: plan[name] for name in ("over", "landed")}
+
+    def _last(self) -> Facts:
+        landings = self.gate.landings()
+        last = landings[-1] if landings else None
+        return {"over": str(last.mark.token) if last else "", "landed": last.digest if last else ""}
+
+    def staged(self, plan: Facts, left: Workspace, stage: str) -> bool:
+        """Copy it out of the reach of whatever can still write to the workspace; False if it is not the plan's."""
+        target = os.path.join(stage, self.source.rstrip("/"))
+        os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
+        try:
+            with _opened(left.path, plan["from"]) as made:
+                if os.path.isdir(made):
+                    treecopy.copy(made, target)
+                else:
+                    _copy_file(made, target)
+        except NothingToPublish:
+            return False
+        return fingerprint.of(target) == plan["sha256"]
+
     def _placed(self, publisher: Publisher) -> Facts:
         """Under which token it is to land, and what it is to replace: the token that landed there last."""
         landings = self.gate.landings()
@@ -128,6 +159,25 @@ class ReplaceTarget:
             return str(self.gate.publish(publisher.lease, made, digest=facts["sha256"]) or "")
 
 
+def _copy_file(source: int, target: str) -> None:
+    os.lseek(source, 0, os.SEEK_SET)
+    with open(target, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+        while chunk := os.read(source, _CHUNK):
+            file.write(chunk)
+        os.fchmod(file.fileno(), os.fstat(source).st_mode & 0o777)
+
+
+def _size(made: int) -> int:
+    """Bytes, of a file or of all files in a folder."""
+    if not os.path.isdir(made):
+        return os.fstat(made).st_size
+    return sum(
+        os.stat(name, dir_fd=folder, follow_symlinks=False).st_size
+        for _, _, names, folder in os.fwalk(".", dir_fd=made)
+        for name in names
+    )
+
+
 class PushTarget:
     """`git`: what is committed in the workspace is pushed to its branch. What is not is committed first."""
 
@@ -141,16 +191,44 @@ class PushTarget:
 
         self.gate: Git = Git(source.remote.url, source.branch)
 
-    def describe(self, workspace: Workspace | CommandFolder, publisher: Publisher) -> Facts:
-        """The commit at the tip, with its trailers: the gate changes it only if it has to follow the branch."""
+    def planned(self, workspace: Workspace, publisher: Publisher) -> Facts:
+        """The commit that is to be pushed when it is approved."""
+        return {"commit": self._committed(workspace, publisher), "base": workspace.commit}
+
+    def moved(self, plan: Facts) -> bool:
+        """A push replaces nothing: it follows the branch, or is a conflict."""
+        return False
+
+    def restored(self, plan: Facts, left: Workspace) -> bool:
+        """Is the plan's commit what the workspace has, but for trailers of a push that did not happen? It is the tip
+        again then."""
+        work = self._work(left)
+        left.commit = plan["base"]
+        if not plan["commit"]:
+            return True
+        trees = [work.run("rev-parse", "--verify", "--quiet", f"{one}^{{tree}}") for one in ("HEAD", plan["commit"])]
+        if trees[0] != trees[1] or trees[0][0] or work.run("status", "--porcelain")[1]:
+            return False
+        work.set_tip(plan["commit"])
+        return True
+
+    def _committed(self, workspace: Workspace | CommandFolder, publisher: Publisher) -> str:
+        """The tip, with all that the command left; "" if there is no commit at all."""
         work = self._work(workspace)
         if work.run("status", "--porcelain")[1]:
             self._must(work, "add", "--all")
             message = f"{publisher.job}: changes of run {publisher.run}\n\nThe command left them uncommitted."
             self._must(work, "commit", "--quiet", "-m", message)
         if not workspace.commit and work.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")[0]:
+            return ""
+        return str(work.tip())
+
+    def describe(self, workspace: Workspace | CommandFolder, publisher: Publisher) -> Facts:
+        """The commit at the tip, with its trailers: the gate changes it only if it has to follow the branch."""
+        tip = self._committed(workspace, publisher)
+        if not tip:
             return {"commit": "", "base": ""}
-        tip = work.tip()
+        work = self._work(workspace)
         if tip != workspace.commit:
             trailers = {
                 "Nightlatch-Job": publisher.lease.name,

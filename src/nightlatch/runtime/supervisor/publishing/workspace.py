@@ -94,7 +94,10 @@ def clean(folder: str, kept_for: float = KEPT_FOR, *, dry: bool = False) -> list
     """Remove old unused workspaces; then the oldest, until the rest is small enough. `dry`: only list them."""
     home = os.path.join(folder, "workspaces")
     gone, rest = [], []
+    pinned = pins(folder)
     for entry in os.scandir(home) if os.path.isdir(home) else ():
+        if entry.name in pinned:
+            continue
         try:
             age = clock.wall() - entry.stat(follow_symlinks=False).st_mtime
         except FileNotFoundError:
@@ -109,6 +112,31 @@ def clean(folder: str, kept_for: float = KEPT_FOR, *, dry: bool = False) -> list
         if total > KEPT_SIZE:
             gone.append(path)
     return [path for path in gone if _remove_unused(path, dry)]
+
+
+def pin(path: str) -> None:
+    """Keep a workspace, however old it gets and however large the others: somebody has to decide about it."""
+    durable.replace(_pin_of(path), b"")
+
+
+def unpin(path: str) -> None:
+    try:
+        os.unlink(_pin_of(path))
+    except FileNotFoundError:
+        pass
+
+
+def pins(folder: str) -> set[str]:
+    """The names of the workspaces that are kept so: each begins with its run."""
+    try:
+        return set(os.listdir(os.path.join(folder, "pins")))
+    except FileNotFoundError:
+        return set()
+
+
+def _pin_of(path: str) -> str:
+    home, name = os.path.split(path)
+    return os.path.join(durable.private_folder(os.path.join(os.path.dirname(home), "pins")), name)
 
 
 def _remove_unused(path: str, dry: bool) -> bool:

@@ -120,6 +120,10 @@ class Attendance:
             fd: output.OutputStream(fd, screen, self._kept, hidden, bar) for screen, fd in command.streams.items()
         }
 
+    def holds(self, holding: bool) -> None:
+        """What the command wants to do to the outside world is refused: its run holds its writes."""
+        self._listener.holding = holding
+
     def run(self, started: float) -> None:
         job = self._job
         if job.keep_awake:

@@ -8,22 +8,25 @@ meanwhile misses: then nothing is started.
 
 from __future__ import annotations
 
-from ....core import row as rows
 from ....core import slots, statuses
+from ....core import stage as stages
 from ....core.job import SKIP
 from ....core.retry import STARTS
-from ....core.row import RAN, SKIPPED, SlotRecord
 from ....core.schedule import name_of
+from ....core.stage import End
 from ....core.value import replace
 from ....errors import Busy, Error, InDoubt, StoreUnreachable
 from ....ledger import open_for
 from ....store import url
-from ....system import clock, identity
+from ....system import identity
+from ...shared.job import definition
+from . import counting
+from .approval import end_claim
+from .rows import move_row, read_row
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
     from ....core.job import Job
     from ....core.protocols import Store
@@ -34,8 +37,6 @@ if TYPE_CHECKING:
     from ...shared.verdict import Verdict
 
 LOOK_AGAIN = 10.0  # seconds until a claim that found the lease held is tried again
-KEPT = 50  # records that a row keeps where each machine has a ledger of its own
-_FAILED = (*statuses.FAILURES, *statuses.NEEDS_PERSON)
 
 
 class Claimed:
@@ -44,6 +45,9 @@ class Claimed:
         self.gives_up = False  # too many starts came to nothing: a person has to look
         self._attempts = 0  # of the run, before this start
         self.over = False  # ended, or another's by now
+        self.stage = ""  # the job's when it was begun
+        self.holding = False  # its writes wait for an approval
+        self.clean = self.own_cap = False  # as in `End`
 
     # ── before the lease ──
 
@@ -53,6 +57,8 @@ class Claimed:
         self._attempts = known.attempt if known else 0
         if known is None or not statuses.is_terminal(known.status):
             return False
+        if known.status == statuses.LOST and known.approved:
+            return False  # it only publishes, which is always tried again
         if known.status != statuses.LOST or self.job.when_lost == "doubt":
             return True
         return known.attempt >= max(STARTS, self.job.retries + 1)
@@ -62,6 +68,9 @@ class Claimed:
 
         def begun(row: Row, claim: Claim) -> Row:
             self.gives_up = claim.starts > STARTS
+            self.stage = stages.of(row, self.job.stage)
+            self.holding = self._holds(row, claim) == stages.WRITES
+            self.clean = bool(claim.held and claim.held.get("clean"))
             return replace(
                 row, claim=replace(claim, grant=lease.grant, token=lease.token, attempted=True, again_at=0.0)
             )
@@ -69,13 +78,31 @@ class Claimed:
         if not self._move(store, ledger, begun):
             raise Busy(f"{self.job.name} ({self.job.key}): the claim was taken over; nothing is started here")
 
+    def waits_unstarted(self, store: Store) -> bool:
+        """Is nothing of it begun before somebody approves it?"""
+        row = read_row(store, self.job.name)
+        claim = row.claim if row else None
+        return row is not None and claim is not None and self._holds(row, claim) == stages.START
+
+    def _is_approved(self, store: Store) -> bool:
+        row = read_row(store, self.job.name)
+        return bool(row and row.claim and row.claim.held and "word" in row.claim.held)
+
+    def _holds(self, row: Row, claim: Claim) -> str:
+        """What it waits with for an approval."""
+        if stages.of(row, self.job.stage) != stages.SUPERVISED or (claim.held and "word" in claim.held):
+            return stages.NOTHING
+        return self.job.holds
+
     # ── at the end ──
 
     def settle(self, store: Store, ledger: Ledger, verdict: Verdict) -> None:
         """What the verdict means for the claim: it ends, or it waits for the next try."""
-        if verdict.status == statuses.WAITING:
+        if verdict.held:
+            self.hold(store, ledger, verdict)
+        elif verdict.status == statuses.WAITING:
             self.wait(store, ledger, verdict.due)
-        elif verdict.status == statuses.LOST and self.job.when_lost == "again":
+        elif verdict.status == statuses.LOST and (self.job.when_lost == "again" or self._is_approved(store)):
             self.wait(store, ledger, store.clock())  # by the next one that finds it
         elif verdict.status not in (statuses.RUNNING, statuses.PENDING):
             made = verdict.attempt if not self.gives_up else self._attempts
@@ -94,19 +121,37 @@ class Claimed:
         now, host = store.clock(), identity.host()
 
         def ended(row: Row, claim: Claim) -> Row:
-            record = SlotRecord(
-                first=claim.slot, last=claim.slot, outcome=RAN if ran else SKIPPED, reason=reason, run=run, host=host,
-                at=now, era=claim.era,
+            return end_claim(
+                row, claim, self._end(claim, status), ran=ran, reason=reason, run=run, host=host, now=now, store=store,
+                configured=self.job.stage,
             )  # fmt: skip
-            keep = KEPT if store.lists_begun else 0
-            return replace(
-                _counted(row, claim, status, now),
-                claim=replace(claim, ended=status, run=run, again_at=0.0),
-                records=row.with_records(record, keep=keep),
-            )
 
-        self._move(store, ledger, ended)
+        moved = self._move(store, ledger, ended)
+        if moved:
+            before, after = moved
+            counting.journal(ledger, before, after, self._end(before.claim, status), self.job.stage, run)
         self.over = True
+
+    def _end(self, claim: Claim | None, status: str) -> End:
+        assert claim
+        return End(
+            id=claim.id, status=status, slot=name_of(claim.slot), definition=definition(self.job), stage=self.stage,
+            clean=self.clean and status == statuses.SUCCEEDED, own_cap=self.own_cap,
+        )  # fmt: skip
+
+    def hold(self, store: Store, ledger: Ledger, verdict: Verdict) -> None:
+        """It waits for an approval. Begun only by that: the host has its workspace, the head names its plan."""
+        run = ledger.run(verdict.run)
+        if run is None or run.held is None:
+            return  # decided meanwhile, which the next look at the row finds
+        what = stages.WRITES if run.attempt else stages.START
+        host = identity.host() if what == stages.WRITES or store.lists_begun else ""
+        held = {"run": run.id, "host": host, "until": run.held, "head": run.head, "what": what, "clean": self.clean}
+
+        def waiting(row: Row, claim: Claim) -> Row:
+            return replace(row, claim=replace(claim, held=held, run=run.id, grant="", token=0, starts=1, again_at=0.0))
+
+        self._move(store, ledger, waiting)
 
     def wait(self, store: Store, ledger: Ledger, until: float) -> None:
         """For the next try, by this supervisor or by the one that finds it overdue."""
@@ -136,6 +181,8 @@ class Claimed:
         known = ledger.find(self.job.name, self.job.key)
         if known and known.status == statuses.WAITING and known.due:
             return self.wait(store, ledger, known.due)
+        if self._is_approved(store):  # no overlap ends it
+            return self.wait(store, ledger, store.clock() + LOOK_AGAIN)
         holder = _key_of_holder(ledger, busy)
         if self._attempts or not holder or holder == self.job.key or self.job.overlap != SKIP:
             return self.wait(store, ledger, store.clock() + LOOK_AGAIN)
@@ -143,54 +190,17 @@ class Claimed:
 
     # ── moving the row ──
 
-    def _move(self, store: Store, ledger: Ledger, change: Callable[[Row, Claim], Row]) -> bool:
-        """Change the row as long as the claim is ours and open; False if it is not."""
+    def _move(self, store: Store, ledger: Ledger, change: Callable[[Row, Claim], Row]) -> tuple[Row, Row] | None:
+        """Change the row as long as the claim is ours and open; the row before and after. None if it is not."""
         while True:
             row = read_row(store, self.job.name)
             claim = row.claim if row else None
             if row is None or claim is None or claim.id != self.id or not claim.is_open:
                 self.over = True
-                return False
-            if move_row(store, ledger, row, change(row, claim)):
-                return True
-
-
-def read_row(store: Store, job: str) -> Row | None:
-    found = store.cursors([job])
-    return rows.read(found[0]) if found else None
-
-
-def move_row(store: Store, ledger: Ledger, row: Row, new: Row) -> bool:
-    """Move a row to what `new` says; False, and nothing moved, if somebody else has moved it since it was read.
-
-    The records that it drops are in the ledger before: nobody else might know of them.
-    """
-    if new.records != row.records:
-        ledger.slots.put((row.job, record) for record in row.records)
-    facts: dict[str, Any] = {name: value for name, value in new.__dict__.items() if name not in ("job", "id")}
-    move = row.move(identity.new_id(), **(facts | {"by": identity.host()}))
-    try:
-        won = store.advance([move])[0]
-    except StoreUnreachable:
-        clock.sleep(0.2)
-        won = store.advance([move])[0]  # only the reply may be lost: sent again, it finds its own id
-    if won and new.records != row.records:
-        ledger.slots.put((row.job, record) for record in new.records)
-    return won
-
-
-def _counted(row: Row, claim: Claim, status: str, now: float) -> Row:
-    """The row, with one end more."""
-    if claim.id in row.counted:
-        return row
-    counters = {**(row.counters or {})}
-    counters[status] = counters.get(status, 0) + 1
-    row = replace(row, counters=counters, counted=(claim.id, *row.counted)[: rows.ENDS])
-    if status == statuses.SUCCEEDED:
-        return replace(row, failures=0, failed_at=0.0, last_success=max(row.last_success, name_of(claim.slot)))
-    if status in _FAILED:
-        return replace(row, failures=row.failures + 1, failed_at=now)
-    return row
+                return None
+            new = change(row, claim)
+            if move_row(store, ledger, row, new):
+                return row, new
 
 
 def _key_of_holder(ledger: Ledger, busy: Busy) -> str:

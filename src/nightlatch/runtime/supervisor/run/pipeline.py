@@ -32,7 +32,7 @@ from ....system.reports import Ended
 from ...shared import env_file, usage
 from ...shared import verdict as verdicts
 from ...shared.job import definition
-from ..afterwards import retention
+from ..afterwards import retention, telling
 from ..backoff import patiently, pause_seconds
 from ..command import CommandWork
 from ..supervision import Supervision
@@ -84,6 +84,7 @@ def run(
         if pipeline.attendance:
             pipeline.attendance.show_rest()
         retention.daily(pipeline.store, pipeline.ledger, pipeline.host)
+        telling.leave_behind(job.file, pipeline.where)
         if pipeline.signals:  # otherwise the process ends, which is faster than closing them
             pipeline.store.close()
             pipeline.ledger.close()
@@ -110,6 +111,8 @@ class Pipeline(Preflight):
         self.unusable: BadConfig | None = None  # why that file cannot be used
         self.unended = ""  # the agent at a vendor that could not be ended
         self.recovered = ""  # how an earlier attempt's work came to be published
+        self.planned = False  # what it made waits for an approval
+        self.stage = ""  # of a job of a file, started by hand
 
     def go(self) -> Verdict:
         deaf = self.checkpoints is not None  # a batch's driver, which unblocks signals when it is ready
@@ -124,7 +127,23 @@ class Pipeline(Preflight):
 
     def _unclaimed(self) -> Verdict:
         key = self.look()
-        return key if isinstance(key, verdicts.Verdict) else self._attempt(self._take(key), key)
+        if isinstance(key, verdicts.Verdict):
+            return key
+        if not self.job.file:
+            return self._attempt(self._take(key), key)
+        from . import by_hand
+
+        self.claim = by_hand.approved_claim(self, key)
+        if self.claim:
+            return self._claimed()
+        self.stage = by_hand.stage(self)
+        verdict = self._attempt(self._take(key), key)
+        by_hand.count(self)
+        return verdict
+
+    def _held(self, known: RunRow) -> Verdict:
+        """The row of the one that finds it is made to say so; without a claim it is a mistake to start it."""
+        return self._tell(known, exits.DONE) if self.claim else super()._held(known)
 
     def _claimed(self) -> Verdict:
         """The same for a slot that was claimed: the claim is begun under the lease, and ended before its release."""
@@ -137,6 +156,13 @@ class Pipeline(Preflight):
                 claim.settle(self.store, self.ledger, verdict)
                 return verdict
             assert isinstance(key, str)
+            if claim.waits_unstarted(self.store):
+                held = self.ledger.hold(self._open(key).id, self.store.clock() + self.job.expires)
+                if held.held is not None:
+                    claim.clean = True  # once it is approved, its end decides
+                    verdict = self._tell(held, exits.DONE)
+                    claim.settle(self.store, self.ledger, verdict)
+                    return verdict
             lease = self._take(key)
             claim.begin(self.store, self.ledger, lease)
             verdict = self._attempt(lease, key)
@@ -226,7 +252,7 @@ class Pipeline(Preflight):
                 token=lease.token,
                 grant=lease.grant,
                 holder=lease.holder,
-                lost="again" if settled or decided else self.job.when_lost,
+                lost="again" if settled or decided or opened.approved else self.job.when_lost,
                 command=self._command(),
                 definition=definition(self.job),
                 facts=went_in.facts(self.job, self.store.folder),
@@ -256,11 +282,25 @@ class Pipeline(Preflight):
             writer.run
         )  # counted again: another supervisor may have made an attempt while we waited for the lease
         started = clock.now()
-        if self._prepare():
+        if writer.run.approved and self._has_plan():
+            self._guarded(self._land_plan)
+        elif self._prepare():
             self._guarded(lambda: self._work(started))
             self._guarded(self._end_agents)
             self._publish()
         return self._settle(key, clock.now() - started)
+
+    def _has_plan(self) -> bool:
+        from ..publishing import held
+
+        return bool(held.planned(self.ledger, self.opened.id))
+
+    def _land_plan(self) -> None:
+        """The command is not run again: what it made was approved, and lands."""
+        if self.delivery is None:
+            raise Conflict("the job was edited after its plan was made, and publishes nothing now: nothing lands")
+        self.recovered = self.delivery.land_plan(self.lease, self.ledger, self.writer, definition(self.job))
+        self.ending.take(Ended())
 
     def _held_back(self, run: RunRow) -> Verdict | None:
         """The verdict if no further try is made; raises `Busy` if none may be made now."""
@@ -325,6 +365,7 @@ class Pipeline(Preflight):
             checkpoints=self.checkpoints,
             where=self.where,
         )
+        self.attendance.holds(self.claim is not None and self.claim.holding)
         self.attendance.run(started)
 
     def _end_agents(self) -> None:
@@ -338,8 +379,17 @@ class Pipeline(Preflight):
 
     def _publish(self) -> None:
         """Publish the result, if there is one; nothing of the command is left that could still change it."""
-        if self.delivery and self._judged()[0] == statuses.SUCCEEDED:
+        if not self.delivery or self._judged()[0] != statuses.SUCCEEDED:
+            return
+        if self.claim and self.claim.holding and not self.recovered:
+            self._guarded(self._hold_writes)
+        else:
             self._guarded(self.delivery.publish)
+
+    def _hold_writes(self) -> None:
+        assert self.delivery
+        self.delivery.hold(definition(self.job))
+        self.planned = True
 
     def _guarded(self, steps: Callable[[], None]) -> None:
         """An error ends the run, with the reason. A refusal does not: another holder has the run by now."""
@@ -372,7 +422,7 @@ class Pipeline(Preflight):
         """Mark the key done, and record how it ended: never over the verdict of a newer holder."""
         status, reason = self._judged()
         own, left = 0 if status == statuses.SUCCEEDED else self.ending.exit_code, self.ending.left
-        if status == statuses.SUCCEEDED and not (self.delivery and self.delivery.settled):
+        if status == statuses.SUCCEEDED and not self.planned and not (self.delivery and self.delivery.settled):
             patiently(self.lease, lambda: self._mark_done(key))
         if left and not reason:
             reason = f"left {left} process{'es' if left > 1 else ''} behind; ended"
@@ -384,20 +434,28 @@ class Pipeline(Preflight):
         pause = None if doubt else self._pause(status, shown)
         tries = None if pause is None else self.number
         again_at = None if pause is None else self.writer.now() + pause
+        held = self.writer.now() + self.job.expires if self.planned and status == statuses.SUCCEEDED else None
+        uncounted = self._counts(status, reason)
         try:
             ended = patiently(
                 self.lease,
                 lambda: self.writer.finish(
-                    status, exit_code=own, reason=reason, elapsed=elapsed, again_at=again_at, doubt=doubt, tries=tries
+                    status, exit_code=own, reason=reason, elapsed=elapsed, again_at=again_at, doubt=doubt, tries=tries,
+                    held=held, uncounted="" if again_at else uncounted,
                 ),
-            )
-            if ended.status == statuses.WAITING:
+            )  # fmt: skip
+            if self.opened.approved and not ended.approved:
+                from ..publishing.held import release
+
+                release(self.ledger, ended.id)
+            if ended.status == statuses.WAITING and held is None:
                 from .waiting import Signals
 
                 self.signals = Signals(self.supervision)
-            self._end_begun(self.lease, ended)
+            if held is None:
+                self._end_begun(self.lease, ended)
             if self.delivery:
-                self.delivery.end(keep=status != statuses.SUCCEEDED)
+                self.delivery.end(keep=status != statuses.SUCCEEDED or self.planned)
             return self._tell(ended, shown)
         except (StaleToken, RunEnded) as refused:
             self._note_refusal(f"verdict {status}", refused)
@@ -406,6 +464,22 @@ class Pipeline(Preflight):
                 f"Look: {advice.command('show', self.opened.id)}",
                 reason="taken",
             ) from None
+
+    def _counts(self, status: str, reason: str) -> str:
+        """What this end is for its job's stage: that of a run by hand, as a text until it is counted."""
+        own_cap = status == statuses.OVER_BUDGET and any(
+            cap.period == "run" and f"budget {cap} " in f"{reason} " for cap in self.spending.caps
+        )
+        clean = status == statuses.SUCCEEDED and self.opened.attempt == 1 and not self.ending.left
+        if self.claim:
+            self.claim.own_cap = own_cap
+            self.claim.clean = clean or (self.claim.clean and bool(self.opened.approved))
+            return ""
+        if not self.stage:
+            return ""
+        from . import by_hand
+
+        return by_hand.uncounted(self, status, clean=clean, own_cap=own_cap)
 
     def _exit_code(self, status: str, own: int) -> int:
         if status in (statuses.SUCCEEDED, statuses.FAILED):

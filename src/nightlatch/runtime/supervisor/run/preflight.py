@@ -86,10 +86,14 @@ class Preflight:
         if settled and not (known and known.status in statuses.OPEN):
             return verdict.Verdict(
                 job=self.job.name, key=key, slot=self.job.due, status=verdict.SKIPPED, exit_code=0, host=self.host,
-                run=known.id if known else "", reason="its key is done", at=clock.wall(),
+                run=known.id if known else "", reason="its key is done", at=clock.wall(), tried=False,
             )  # fmt: skip
+        if known and known.held is not None and not settled:
+            return self._held(known)
         if known and known.status == statuses.WAITING and not settled:
             self.check_due(known)
+        if known and known.approved:
+            return key  # what it made is paid for, and lands
         if known and (over := self._given_up(known)):
             return over
         self.spending.count_earlier(known)
@@ -101,6 +105,12 @@ class Preflight:
             environment.check((*self.job.budget, *self.spending.everything), variables, self.job.command)
         return key
 
+    def _held(self, known: RunRow) -> Verdict:
+        """Only an approval begins it."""
+        from ....ledger.decisions import held_message
+
+        raise InDoubt(held_message(known))
+
     def _given_up(self, known: RunRow) -> Verdict | None:
         """How the run of a slot ended, if it has had its attempts: a cron line that fires every quarter of an hour
         would try for ever. The next slot is the next try."""
@@ -109,7 +119,7 @@ class Preflight:
         made = self.ledger.attempts_since_retry(known)
         reason = f"{made} attempts were made at this slot; allow another: {advice.command('retry', known.id)}"
         code = statuses.exit_code(known.status, known.exit_code)
-        return replace(verdict.of(known, exit_code=code, host=self.host, at=clock.wall()), reason=reason)
+        return replace(verdict.of(known, exit_code=code, host=self.host, at=clock.wall()), reason=reason, tried=False)
 
     def is_spent(self, run: RunRow) -> bool:
         """Has a slot had all the attempts that are made at it unless a person asks for more?"""

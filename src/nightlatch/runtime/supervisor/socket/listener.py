@@ -6,7 +6,7 @@ import sys
 
 from ....core import budget
 from ....core.units import METERED
-from ....errors import Error, Stop, StoreUnreachable
+from ....errors import Error, NotAllowed, Stop, StoreUnreachable
 from ....ledger import kinds
 from ....system import clock
 from ....system.redaction import Redactor
@@ -58,6 +58,7 @@ class Listener:
         self.warm = False
         self.unwritten = Unwritten(writer, folder, reported.unwritten)
         self.is_metered: Callable[[], bool] = bool  # has the gateway counted a call?
+        self.holding = False  # what it does to the outside world waits for an approval, so nothing may be done now
         self.passed = ""  # the store's URL, if the command may have it with its password
         self._folder = folder
         self._effects: EffectRequests | None = None
@@ -307,7 +308,15 @@ class Listener:
 
         return DeferredReply(note)
 
+    def _check_held(self) -> None:
+        if self.holding:
+            raise NotAllowed(
+                "nothing was done: this job is supervised, and what its runs write waits for an approval. An effect "
+                'cannot wait: hold its start instead (hold = "start" in nightlatch.toml)'
+            )
+
     def _effect(self, verb: str, request: dict[str, Any]) -> DeferredReply:
+        self._check_held()
         if self._effects is None:
             from ..effects.effect_requests import EffectRequests
 
@@ -319,6 +328,7 @@ class Listener:
         return DeferredReply(lambda: effects.answer(verb, request))
 
     def _publish(self, verb: str, request: dict[str, Any]) -> DeferredReply:
+        self._check_held()
         if self._published is None:
             from ..publishing.publish_requests import PublishRequests
 

@@ -1,0 +1,119 @@
+"""nightlatch alerts"""
+
+from __future__ import annotations
+
+import sys
+
+from ..config import place
+from ..config.load import alerts_of
+from ..core.printable import printable
+from ..errors import UsageError
+from ..ledger import open_for
+from ..ledger.outbox import UNDELIVERED, WAITS, Alert
+from ..observe.alerts import follow
+from ..observe.alerts.rules import RULES, TEST
+from ..observe.alerts.send import send
+from ..observe.alerts.transports import Failed, Refused
+from ..store import url
+from ..system import clock, identity
+from . import screen
+from .arguments import Parser
+from .json_out import print_json
+from .reading import existing, open_reader, since_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..ledger.outbox import Message
+    from ..observe.alerts.settings import AlertSettings
+
+_PURPOSE = """\
+What was told to whom, and what waits to be told, the newest first. Who is told of what stands in [alerts] and
+[jobs.NAME.alerts] of nightlatch.toml.
+
+`alerts test` sends a message by every transport, or by the one that is named, and says what became of it.
+`alerts send` tells what waits, and exits when nothing does: `serve`, `tick` and finished runs do that by themselves."""
+
+_EXAMPLES = """\
+  nightlatch alerts
+  nightlatch alerts --since 7d --json
+  nightlatch alerts test webhook"""
+
+
+def main(argv: list[str]) -> int:
+    parser = Parser("alerts", _PURPOSE, _EXAMPLES)
+    parser.usage = "nightlatch alerts [test [TRANSPORT] | send] [options]"
+    parser.add_argument("what", metavar="WHAT", nargs="?", help="test, send, or nothing: list them")
+    parser.add_argument("transport", metavar="TRANSPORT", nargs="?", help="to test only this one")
+    parser.add_argument("--since", metavar="TIME", default="7d", help="how far to look back (default 7d)")
+    parser.add_argument("--limit", metavar="N", type=int, default=50, help="at most so many (default 50)")
+    parser.add_argument("--follow", action="store_true", help="send: until standard input is closed")
+    parser.add_argument("--json", action="store_true", help="one JSON object an alert")
+    args = parser.parse_args(argv)
+    if args.what == "test":
+        return _test(args.store, args.transport)
+    if args.what == "send":
+        return _send(args.store, follow_on=args.follow)
+    if args.what:
+        raise UsageError(f"alerts {args.what!r}: use test, send, or nothing")
+    reader = open_reader(args.store, listing=True)
+    found = reader.ledger.outbox.recent(since_of(args.since) or 0.0, 100_000 if args.json else args.limit)
+    if args.json:
+        for alert, message in found:
+            print_json(_facts(alert, message))
+        return 0
+    cells = [_cells(alert, message) for alert, message in found]
+    colours = [screen.RED if row[0] == UNDELIVERED else screen.DIM if row[0] == "sent" else "" for row in cells]
+    print("\n".join(screen.columns(cells, elastic=(4, 5), colours=colours)) or "nobody was told of anything")
+    return 0
+
+
+def _settings() -> AlertSettings:
+    found: AlertSettings | None = alerts_of(place.find()) if place.find() else None
+    if not found or not found.transports:
+        raise UsageError("nightlatch.toml has no transport for alerts: add one, as in [alerts.desktop]")
+    return found
+
+
+def _test(store: str | None, only: str | None) -> int:
+    settings, reader = _settings(), open_reader(store)
+    if only and only not in settings.transports:
+        raise UsageError(f"there is no transport {only!r}: there is {', '.join(settings.transports)}")
+    failed = 0
+    for name in [only] if only else settings.transports:
+        id_ = f"{TEST}:{identity.new_id()[:12]}"
+        text = f"This is a test from {identity.host()}. Nothing is wrong."
+        try:
+            alert = Alert(id=id_, transport=name, rule=TEST, job="", at=clock.wall(), detail=text)
+            send(reader, settings, name, id_, [alert])
+            print(f"{name}: sent")
+        except (Failed, Refused, UsageError) as why:
+            failed = 1
+            lasting = "" if isinstance(why, Failed) else " (it would not be tried again)"
+            print(f"{name}: not sent: {printable(str(why))}{lasting}", file=sys.stderr)
+    return failed
+
+
+def _send(store: str | None, *, follow_on: bool) -> int:
+    where = existing(store) if not follow_on else url.resolve(store)
+    folder = url.connect(where).folder
+    if follow_on:
+        follow.forever(where, folder, lambda: alerts_of(place.find()) if place.find() else None, stop=0)
+    elif place.find() and (settings := alerts_of(place.find())):
+        open_for(where)
+        follow.until_idle(where, folder, settings)
+    return 0
+
+
+def _cells(alert: Alert, message: Message | None) -> list[str]:
+    status = message.status if message else WAITS
+    when = screen.ago(alert.at)
+    why = message.reason if message and status != "sent" else ""
+    title = RULES[alert.rule].title if alert.rule in RULES else alert.rule
+    return [status, alert.transport, when, alert.job, f"{title}{': ' + alert.detail if alert.detail else ''}", why]
+
+
+def _facts(alert: Alert, message: Message | None) -> dict[str, object]:
+    facts: dict[str, object] = {"version": 1, **alert.__dict__, "status": message.status if message else WAITS}
+    if message:
+        facts |= {"tries": message.tries, "changed": message.changed, "reason": message.reason}
+    return facts

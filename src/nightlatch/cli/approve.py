@@ -1,0 +1,135 @@
+"""nightlatch approve"""
+
+from __future__ import annotations
+
+import sys
+
+from ..core import advice, statuses
+from ..core import stage as stages
+from ..core.printable import printable
+from ..errors import RunEnded, UsageError
+from ..ledger import open_for
+from ..observe import plans
+from ..observe.run_views import facts
+from ..runtime.supervisor.run import approval
+from ..runtime.supervisor.run.rows import read_row
+from ..system import identity
+from . import screen
+from .arguments import Parser
+from .configured import for_run
+from .decisions import current_user, title
+from .json_out import print_json
+from .only_people import require_person
+from .reading import open_reader
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..core.job import Job
+    from ..ledger.records import RunRow
+    from ..observe.reader import StoreReader
+
+_PURPOSE = """\
+Let what a supervised job holds back happen: publish what a run has made, or start one that waits unstarted.
+
+It shows the job's stage, what the run has cost, what would land where, and for a branch what that changes (--diff: all
+of it), and asks. Then it is published from the run's workspace as it was looked at: the command is not run again. If
+a target was written to meanwhile, the job was edited, or the workspace is not as it was, nothing lands, and the run
+needs your attention. Refuse it: nightlatch cancel RUN.
+
+An approval that was killed half way goes on by another `approve`, by `serve`, by `tick`, or by a start of its key."""
+
+_EXAMPLES = """\
+  nightlatch approve articles
+  nightlatch approve 7k3f --diff
+  nightlatch approve 7k3f --yes"""
+
+
+def main(argv: list[str]) -> int:
+    parser = Parser("approve", _PURPOSE, _EXAMPLES)
+    parser.add_argument("what", metavar="RUN|JOB", help="the run, or the job whose run waits")
+    parser.add_argument("--diff", action="store_true", help="show all that a commit changes")
+    parser.add_argument("--yes", action="store_true", help="do not ask: for scripts")
+    parser.add_argument("--json", action="store_true", help="print the run as JSON, as it ended")
+    args = parser.parse_args(argv)
+    reader = open_reader(args.store)
+    run = plans.waiting(reader, args.what)
+    require_person(f"approve {args.what}", run.job, args.store)
+    if run.held is None and (not run.approved or run.status in (*statuses.NEEDS_PERSON, statuses.SUCCEEDED)):
+        look = advice.command("show", run.id)
+        raise UsageError(f"{title(run)} is {run.status}: it does not wait for an approval. Look: {look}")
+    job = for_run(run)
+    if job is None:
+        raise UsageError(
+            f"there is no job {printable(run.job)} in the nightlatch.toml that counts here: name its file with --config"
+        )
+    if not args.json:
+        _show(reader, run, job, whole=args.diff)
+    if run.held is not None and not args.yes and not _agrees():
+        print(f"nothing was published. Refuse it: {advice.command('cancel', run.id)}")
+        return 0
+    return _approve(reader, run, job, args.json)
+
+
+def _show(reader: StoreReader, run: RunRow, job: Job, *, whole: bool) -> None:
+    row = read_row(reader.store, run.job)
+    stage, used = stages.of(row, job.stage), run.usage.show()
+    print(f"{title(run)} ({printable(run.key)}), stage {stage}" + (f", used {used}" if used else ""))
+    writes = plans.writes(reader, run)
+    if not writes:
+        print(f"  it is not begun. It would run: {printable(job.target.shown)}")
+    for write in writes:
+        if not write.commit:
+            print(f"  {printable(write.source)} ({_bytes(write.size)}) → {printable(write.target)}")
+            continue
+        print(f"  commit {write.commit[:12]} → {printable(write.target)}")
+        for line in plans.changes(write, whole=whole).splitlines():
+            print(f"  {printable(line)}")
+    for path in sorted({write.workspace for write in writes}):
+        print(f"  look at it: {printable(path)}")
+    if run.held is not None:
+        print(f"  it waits until {screen.moment(run.held)}; then it is cancelled")
+
+
+def _bytes(size: int) -> str:
+    for unit in ("bytes", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1024  # type: ignore[assignment]
+    return f"{size:.1f} GiB"
+
+
+def _agrees() -> bool:
+    if not sys.stdin.isatty():
+        raise UsageError("there is nobody to ask: look at it, then approve it with --yes")
+    print("Let it happen? [y/N] ", end="", flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _approve(reader: StoreReader, run: RunRow, job: Job, as_json: bool) -> int:
+    from ..runtime.supervisor.start import start
+
+    ledger, store, by = open_for(reader.url), reader.store, current_user()
+    row = read_row(store, run.job)
+    held = row.claim.held if row and row.claim and approval.holds(row, run) else None
+    try:
+        if not store.lists_begun:
+            run = ledger.approve(run.id, run.head if run.held is not None else "", by)
+        if held and held["host"] not in ("", identity.host()):
+            approval.leave_word(store, ledger, run, by)
+            print(f"{title(run)} is approved: `nightlatch serve` on {printable(held['host'])} publishes it")
+            return 0
+        claim = approval.take_over(store, ledger, run, by)
+        if store.lists_begun:  # there the row decides
+            run = ledger.approve(run.id, run.head if run.held is not None else "", by)
+    except RunEnded as ended:
+        if statuses.needs_person(ended.run.status):
+            raise
+        raise UsageError(str(ended)) from None
+    verdict = start(job, store=reader.url, claim=claim, report=lambda tried: print(tried.line(), file=sys.stderr))
+    print(verdict.line(), file=sys.stderr)
+    if as_json:
+        found = open_reader(reader.url).run(run.id)
+        print_json(facts(found, found.status))
+    elif statuses.needs_person(verdict.status):
+        print(f"nightlatch: it needs your decision: {advice.command('show', run.id)}", file=sys.stderr)
+    return verdict.exit_code

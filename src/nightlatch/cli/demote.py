@@ -1,0 +1,33 @@
+"""nightlatch demote"""
+
+from __future__ import annotations
+
+from ..core import stage as stages
+from ..errors import UsageError
+from .arguments import Parser
+from .json_out import print_json
+from .stage_change import change, meaning, named_job
+
+_PURPOSE = """\
+One stage down: from unattended to supervised, from supervised to manual. What it has earned in this stage it has to
+earn again. A job is demoted by itself after a run in doubt, and when it has stalled or passed its own budget twice in a
+row."""
+
+
+def main(argv: list[str]) -> int:
+    parser = Parser("demote", _PURPOSE, "  nightlatch demote articles --reason 'the site has moved'")
+    parser.add_argument("job", metavar="JOB", help="the job")
+    parser.add_argument("--reason", metavar="TEXT", default="", help="why, for the journal")
+    parser.add_argument("--json", action="store_true", help="print the job's stage as JSON")
+    args = parser.parse_args(argv)
+    reader, job, row = named_job(args.store, args.job)
+    was = stages.of(row, job.stage)
+    if was == stages.MANUAL:
+        raise UsageError(f"{args.job} is manual: there is no stage below that")
+    stage = stages.down(was)
+    change(reader, job, was, stage, why=args.reason or "demoted by hand")
+    if args.json:
+        print_json({"version": 1, "job": args.job, "stage": stage, "was": was})
+    else:
+        print(f"{args.job} is {stage} now: {meaning(job, stage)}")
+    return 0

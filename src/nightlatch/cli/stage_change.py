@@ -1,0 +1,60 @@
+"""What `promote` and `demote` share."""
+
+from __future__ import annotations
+
+from ..config import place
+from ..config.load import load
+from ..core import stage as stages
+from ..core.printable import printable
+from ..errors import UsageError
+from ..ledger import open_for
+from ..runtime.supervisor.run import counting
+from .decisions import current_user
+from .reading import open_reader
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..core.job import Job
+    from ..core.row import Row
+    from ..observe.reader import StoreReader
+
+
+def named_job(store: str | None, name: str) -> tuple[StoreReader, Job, Row]:
+    """A job of the file that counts here, and its row, with every end counted."""
+    file = place.find()
+    job = load(file).jobs.get(name) if file else None
+    if job is None:
+        where = f"in {file}" if file else "here: there is no nightlatch.toml"
+        raise UsageError(f"there is no job {printable(name)} {where}")
+    reader = open_reader(store)
+    ledger = open_for(reader.url)
+    counting.known_row(reader.store, ledger, job)
+    counting.count_rest(reader.store, ledger, name, job.stage)
+    return reader, job, counting.known_row(reader.store, ledger, job)
+
+
+def change(reader: StoreReader, job: Job, was: str, stage: str, *, why: str, forced: bool = False) -> Row:
+    """Put it into a stage, journaled; raises if it is in another than `was` by now."""
+    store, by = reader.store, current_user()
+
+    def changed(row: Row) -> Row:
+        now = stages.of(row, job.stage)
+        if now != was:
+            raise UsageError(f"{job.name} is {now} by now: nothing was changed")
+        return stages.changed(
+            row, stage, was, by=by, why=why, at=store.clock(), id=counting.new_change_id(), forced=forced
+        )
+
+    return counting.change_stage(store, open_for(reader.url), job.name, changed)
+
+
+def meaning(job: Job, stage: str) -> str:
+    """What a due slot becomes in a stage, and what to type next."""
+    if stage == stages.MANUAL:
+        return f"its slots are skipped; run it by hand: nightlatch run {job.name}"
+    if stage == stages.UNATTENDED:
+        return "its slots run alone"
+    if job.holds == stages.NOTHING:
+        return "its slots run, and count as evidence"
+    what = "what a slot's run makes waits" if job.holds == stages.WRITES else "a slot waits, unstarted,"
+    return f"{what} for your word: nightlatch approve {job.name}"

@@ -1,0 +1,67 @@
+"""How a run ended, in one line: for people on a terminal, logfmt elsewhere."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from ..core import advice, duration, statuses
+from ..core.printable import printable
+from ..errors import InDoubt
+from ..observe import figures
+from ..system import printing
+from . import screen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..runtime.shared.verdict import Verdict
+
+QUIET = "print nothing unless it failed or needs you; its output is kept, and its end shown if it failed (for cron)"
+
+
+def show(ended: Verdict, *, quiet: bool = False) -> None:
+    """Print the line; if `quiet`, only one that a person should see."""
+    if quiet and not _matters(ended):
+        return
+    print(_for_people(ended) if sys.stderr.isatty() else ended.line(), file=sys.stderr)
+
+
+def hush() -> None:
+    """From now on the command's output goes nowhere but into its run; what Nightlatch says still goes to stderr."""
+    ours = os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    for fd in (1, 2):
+        os.dup2(nowhere, fd)
+    os.close(nowhere)
+    sys.stderr = printing.printing(open(ours, "w", buffering=1))  # noqa: SIM115 - open until the process ends
+
+
+def show_tail(ended: Verdict, store: str | None) -> None:
+    """The end of the hushed output of a run that failed, as a mail of cron should have it."""
+    if not (ended.run and ended.tried and _matters(ended)):
+        return
+    from ..observe.details import details
+    from .reading import open_reader
+
+    reader = open_reader(store)
+    for line in details(reader, reader.run(ended.run)).tail:
+        print(f"  | {line}", file=sys.stderr)
+
+
+def _matters(ended: Verdict) -> bool:
+    """Did this start fail, or does it need a person? How an earlier one ended was said then."""
+    bad = ended.status in statuses.FAILURES or statuses.needs_person(ended.status)
+    return ended.tried and (bad or ended.exit_code == InDoubt.exit_code)
+
+
+def _for_people(ended: Verdict) -> str:
+    """articles: succeeded in 14m, $0.83 · nightlatch show rjm6j1cnr8g3"""
+    parts = [f"{ended.status} in {duration.show(ended.elapsed)}" if ended.elapsed else ended.status]
+    if ended.usd:
+        parts.append(figures.money(ended.usd))
+    if ended.reason:
+        parts.append(screen.cut(printable(ended.reason), 200))
+    if ended.due:
+        parts.append(f"next try {screen.until(ended.due)}")
+    look = f" · {advice.command('show', ended.run)}" if ended.run else ""
+    return f"{ended.job}: {', '.join(parts)}{look}"

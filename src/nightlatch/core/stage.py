@@ -1,0 +1,107 @@
+"""Stages: a job earns its autonomy, and what it loses it has to earn again.
+
+    manual → supervised → unattended        up: a person promotes it, on evidence; down: a person, or what went wrong
+
+A job's stage is in its row of the store. What counts for it changes there too, once for each end of a run: by the
+claim's id or the attempt's grant, whoever counts it.
+"""
+
+from __future__ import annotations
+
+from . import statuses
+from .value import replace, value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .row import Row
+
+MANUAL, SUPERVISED, UNATTENDED = STAGES = ("manual", "supervised", "unattended")
+WRITES, START, NOTHING = HOLDS = ("writes", "start", "none")  # what a supervised job's run waits with
+PROMOTE_AFTER = (1, 3)  # clean runs: as manual, as supervised
+ENDS = 12  # that a row remembers as counted
+STRIKES = 2  # stalls, or own caps passed, in a row
+
+_FAILED = (*statuses.FAILURES, *statuses.NEEDS_PERSON)
+
+
+@value(frozen=True, kw_only=True)
+class End:
+    """How a run of a job ended, as far as its row is concerned."""
+
+    id: str  # of the claim, or the grant of a run by hand
+    status: str
+    slot: str = ""  # that it was for; "": a run by hand
+    definition: str = ""
+    stage: str = ""  # the job's when it began
+    clean: bool = False  # it succeeded at its first attempt and left nothing behind; approved, where it was held
+    own_cap: bool = False  # ended over its own budget, not one that it shares
+
+
+def of(row: Row | None, configured: str) -> str:
+    """A job's stage: its row's; without one, where a new job begins."""
+    return (row.stage if row else "") or configured or UNATTENDED
+
+
+def counted(row: Row, end: End, now: float, configured: str = "") -> Row:
+    """The row with this end counted; unchanged if it has been."""
+    if end.id in row.counted:
+        return row
+    counters = {**(row.counters or {})}
+    counters[end.status] = counters.get(end.status, 0) + 1
+    row = replace(row, counters=counters, counted=(end.id, *row.counted)[:ENDS])
+    if end.slot and end.status == statuses.SUCCEEDED:
+        row = replace(row, failures=0, failed_at=0.0, last_success=end.slot)
+    elif end.slot and end.status in _FAILED:
+        row = replace(row, failures=row.failures + 1, failed_at=now)
+    return _judged(row, end, now, of(row, configured))
+
+
+def _judged(row: Row, end: End, now: float, stage: str) -> Row:
+    is_strike = end.status == statuses.STALLED or end.own_cap
+    if is_strike:
+        row = replace(row, strikes=row.strikes + 1)
+    elif end.status == statuses.SUCCEEDED:
+        row = replace(row, strikes=0)
+    counts = end.clean and end.definition == row.definition and end.stage == stage
+    if counts and (stage == MANUAL or end.slot):  # once it has a schedule, only its slots show that it can be alone
+        row = replace(row, clean=row.clean + 1)
+    if stage == MANUAL:
+        return row
+    if end.status == statuses.IN_DOUBT:
+        return changed(row, down(stage), stage, by="nightlatch", why="a run is in doubt", at=now, id=end.id)
+    if is_strike and row.strikes >= STRIKES:
+        what = "stalled" if end.status == statuses.STALLED else "passed its own budget"
+        why = f"it {what}, the {_ordinal(row.strikes)} such end in a row"
+        return changed(row, down(stage), stage, by="nightlatch", why=why, at=now, id=end.id)
+    return row
+
+
+def changed(row: Row, stage: str, was: str, *, by: str, why: str, at: float, id: str, forced: bool = False) -> Row:
+    """The row in another stage: what counts begins anew. The change stays in the row until each ledger has it."""
+    change = {"id": id, "stage": stage, "was": was, "by": by, "why": why, "at": at}
+    if forced:
+        change["forced"] = True
+    return replace(row, stage=stage, clean=0, strikes=0, change=change)
+
+
+def up(stage: str) -> str:
+    return STAGES[min(STAGES.index(stage) + 1, len(STAGES) - 1)]
+
+
+def down(stage: str) -> str:
+    return STAGES[max(STAGES.index(stage) - 1, 0)]
+
+
+def needed(stage: str, promote_after: tuple[int, ...]) -> int:
+    """How many clean runs a promotion out of this stage takes."""
+    return (promote_after or PROMOTE_AFTER)[STAGES.index(stage)] if stage != UNATTENDED else 0
+
+
+def was_demoted(row: Row) -> str:
+    """Why it was demoted by what went wrong, and nobody has decided since; "" if it was not."""
+    change = row.change or {}
+    return str(change["why"]) if change.get("by") == "nightlatch" else ""
+
+
+def _ordinal(number: int) -> str:
+    return {2: "second", 3: "third"}.get(number, f"{number}th")

@@ -1,0 +1,255 @@
+"""The alerts' outbox: where readers are in the journal, what is wrong, what is to be told, and who sends it.
+
+A job's chain is read in the transaction that holds it: the cursor, what is wrong with the job, and what is to be told
+move together, so no entry is missed and none is told twice, however many read. A message is claimed by compare-and-set
+with a deadline, sent outside any transaction, and settled: at least once, always with the same id.
+"""
+
+from __future__ import annotations
+
+from ..core.value import value
+from ..system.light import sha256
+from .chain import clean, job_chain
+from .records import ENTRY
+from .typed_table import TypedTable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from .records import Entry
+    from .tables import ChainTransaction, Tables
+
+READER = "alerts"
+WAITS, SENT, UNDELIVERED = "waits", "sent", "undelivered"  # statuses of a message
+_EVERYTHING = ""  # in place of a chain: the reader has begun
+_MOST = 2000  # entries of a chain, or alerts of a message, at once
+
+
+@value(frozen=True, kw_only=True)
+class Problem:
+    """What is wrong with a job. `subject` is what it is about: its runs, an effect, an absence."""
+
+    job: str
+    subject: str
+    rule: str
+    run: str = ""
+    since: float
+    count: int = 1  # in a row
+    reported: float = 0.0  # when it was last told; 0: not yet
+
+
+@value(frozen=True, kw_only=True)
+class Alert:
+    """Something to be told, by one transport."""
+
+    id: str
+    transport: str
+    rule: str
+    job: str
+    run: str = ""
+    at: float
+    detail: str = ""
+    message: str = ""  # that it goes out in; "" while it waits for company
+
+
+@value(frozen=True, kw_only=True)
+class Message:
+    id: str
+    transport: str
+    status: str = WAITS
+    made: float
+    due: float
+    tries: int = 0
+    claim: str = ""
+    claim_until: float = 0.0
+    changed: float
+    reason: str = ""  # why the last try failed
+
+
+PROBLEM = TypedTable(
+    "alert_problem",
+    Problem,
+    "ON CONFLICT (job, subject) DO UPDATE SET rule = excluded.rule, run = excluded.run, since = excluded.since, "
+    "count = excluded.count, reported = excluded.reported",
+)
+ALERT = TypedTable("alert", Alert, "ON CONFLICT (id, transport) DO NOTHING")
+MESSAGE = TypedTable("alert_message", Message)
+
+_NEWS = """
+SELECT chain.name, COALESCE(known.seq, 0) FROM {prefix}chain AS chain
+LEFT JOIN {prefix}alert_cursor AS known ON known.reader = :reader AND known.chain = chain.name
+WHERE chain.seq > COALESCE(known.seq, 0) ORDER BY chain.name
+"""
+_CURSOR = "SELECT seq FROM {prefix}alert_cursor WHERE reader = :reader AND chain = :chain"
+_MOVE = """
+INSERT INTO {prefix}alert_cursor (reader, chain, seq) VALUES (:reader, :chain, :seq)
+ON CONFLICT (reader, chain) DO UPDATE SET seq = excluded.seq
+"""
+_SKIP = """
+INSERT INTO {prefix}alert_cursor (reader, chain, seq)
+SELECT CAST(:reader AS TEXT), name,
+  COALESCE((SELECT MAX(seq) FROM {prefix}journal WHERE chain = name AND at < :before), 0)
+FROM {prefix}chain WHERE 1 = 1 ON CONFLICT (reader, chain) DO NOTHING
+"""
+_RECENT = 600_000  # ms: what happened so shortly before the first reader is told
+_ENTRIES = f"SELECT {ENTRY.names} FROM {{prefix}}journal WHERE chain = :chain AND seq > :seq ORDER BY seq LIMIT :most"
+_PROBLEMS = f"SELECT {PROBLEM.names} FROM {{prefix}}alert_problem"
+_OVER = "DELETE FROM {prefix}alert_problem WHERE job = :job AND subject = :subject"
+_ROUTE = """
+INSERT INTO {prefix}alert_route (transport, last, count) VALUES (:transport, 0, 0)
+ON CONFLICT (transport) DO UPDATE SET last = alert_route.last RETURNING last, count, {wall}
+"""
+_PENDING = (
+    f"SELECT {ALERT.names} FROM {{prefix}}alert WHERE message = '' AND transport = :transport ORDER BY at LIMIT :most"
+)
+_ADDRESS = "UPDATE {prefix}alert SET message = :message WHERE id = :id AND transport = :transport"
+_ROUTED = "UPDATE {prefix}alert_route SET last = :last, count = :count WHERE transport = :transport"
+_WAITING = f"SELECT {MESSAGE.names} FROM {{prefix}}alert_message WHERE status = 'waits' ORDER BY transport, made, id"
+_CLAIM = f"""
+UPDATE {{prefix}}alert_message SET claim = :claim, claim_until = {{wall}} + :seconds, tries = tries + 1
+WHERE id = :id AND status = 'waits' AND due <= {{wall}} AND claim_until <= {{wall}} RETURNING {MESSAGE.names}
+"""
+_SETTLE = """
+UPDATE {prefix}alert_message SET status = :status, due = {wall} + :pause, claim_until = 0, claim = '',
+  changed = {wall}, reason = :reason
+WHERE id = :id AND claim = :claim RETURNING id
+"""
+
+
+class Outbox:
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def begin(self) -> None:
+        """What happened long before anybody asked for alerts is not told."""
+        if self._tables.read(_CURSOR, reader=READER, chain=_EVERYTHING):
+            return
+        with self._tables.database.transaction() as execute:
+            execute(self._tables.sql(_SKIP), reader=READER, before=self._tables.now() - _RECENT)
+            execute(self._tables.sql(_MOVE), reader=READER, chain=_EVERYTHING, seq=1)
+
+    def news(self) -> list[str]:
+        """The jobs whose chains have entries that were not read."""
+        return [
+            name.removeprefix("job:") for name, _ in self._tables.read(_NEWS, reader=READER) if name.startswith("job:")
+        ]
+
+    def peek(self, job: str) -> list[Entry]:
+        """Entries of a job's chain that were not read; they stay so."""
+        rows = self._tables.read(_CURSOR, reader=READER, chain=job_chain(job))
+        seq = rows[0][0] if rows else 0
+        return list(map(ENTRY.read, self._tables.read(_ENTRIES, chain=job_chain(job), seq=seq, most=_MOST)))
+
+    def read(self, job: str, judge: Callable[[list[Entry], dict[str, Problem]], Judged]) -> int:
+        """Judge what is new on a job's chain, together with what is wrong with the job; returns how much that was."""
+        name = job_chain(job)
+        with self._tables.on_chain(job) as chain:
+            rows = chain(_CURSOR, reader=READER, chain=name)
+            seq = rows[0][0] if rows else 0
+            entries = list(map(ENTRY.read, chain(_ENTRIES, chain=name, seq=seq, most=_MOST)))
+            if entries:
+                self._record(chain, judge(entries, self._problems(chain, job)))
+                chain(_MOVE, reader=READER, chain=name, seq=entries[-1].seq)
+        return len(entries)
+
+    def observe(self, job: str, judge: Callable[[dict[str, Problem], float], Judged]) -> None:
+        """The same for what no entry tells: an absence. `judge` is also given the time."""
+        with self._tables.on_chain(job) as chain:
+            self._record(chain, judge(self._problems(chain, job), chain.at / 1000))
+
+    def problems(self) -> list[Problem]:
+        """All that is wrong, as far as it was read."""
+        return list(map(PROBLEM.read, self._tables.read(_PROBLEMS)))
+
+    def put(self, alerts: Sequence[Alert]) -> None:
+        """To be told, of no job's chain; what was put before stays as it is."""
+        with self._tables.database.transaction() as execute:
+            for alert in alerts:
+                execute(self._tables.sql(ALERT.put), **ALERT.by_column(alert))
+
+    def compose(self, transport: str, ready: Callable[[list[Alert], float, int, float], bool]) -> str:
+        """Put what waits for a transport into one message, if `ready` says so of (alerts, time of the message before,
+        its number of alerts, time); returns the message's id."""
+        if not self._tables.read(_PENDING, transport=transport, most=1):
+            return ""
+        with self._tables.database.transaction() as execute:
+            sql = self._tables.sql
+            ((last, count, now),) = execute(sql(_ROUTE), transport=transport)
+            alerts = list(map(ALERT.read, execute(sql(_PENDING), transport=transport, most=_MOST)))
+            if not alerts or not ready(alerts, last / 1000, count, now / 1000):
+                return ""
+            message = sha256("\n".join([transport, *sorted(alert.id for alert in alerts)]).encode()).hexdigest()[:32]
+            for alert in alerts:
+                execute(sql(_ADDRESS), message=message, id=alert.id, transport=transport)
+            made = Message(id=message, transport=transport, made=now / 1000, due=now / 1000, changed=now / 1000)
+            execute(sql(MESSAGE.put), **MESSAGE.by_column(made))
+            execute(sql(_ROUTED), transport=transport, last=now, count=len(alerts))
+        return message
+
+    def waiting(self) -> list[Message]:
+        """The oldest message of each transport that is not sent: they go out in their order, so that nothing is called
+        well again before it was called broken."""
+        first: dict[str, Message] = {}
+        for message in map(MESSAGE.read, self._tables.read(_WAITING)):
+            first.setdefault(message.transport, message)
+        return list(first.values())
+
+    def claim(self, message: str, by: str, seconds: float) -> Message | None:
+        """For one try, which must be over by then; None if it is not due, or another tries."""
+        rows = self._tables.database.write(
+            self._tables.sql(_CLAIM), id=message, claim=by, seconds=round(seconds * 1000)
+        )
+        return MESSAGE.read(rows[0]) if rows else None
+
+    def settle(self, message: Message, status: str, *, pause: float = 0.0, reason: str = "") -> bool:
+        """How a try ended. False: its time was over, and another has tried since."""
+        return bool(
+            self._tables.database.write(
+                self._tables.sql(_SETTLE), id=message.id, claim=message.claim, status=status,
+                pause=round(pause * 1000), reason=clean(reason)[:500],
+            )
+        )  # fmt: skip
+
+    def alerts(self, message: str) -> list[Alert]:
+        """Those that go out in a message."""
+        sql = f"SELECT {ALERT.names} FROM {{prefix}}alert WHERE message = :message ORDER BY at, id"
+        return list(map(ALERT.read, self._tables.read(sql, message=message)))
+
+    def recent(self, since: float, most: int) -> list[tuple[Alert, Message | None]]:
+        """What was and is to be told, the newest first."""
+        sql = f"SELECT {ALERT.names} FROM {{prefix}}alert WHERE at >= :since ORDER BY at DESC LIMIT :most"
+        alerts = list(map(ALERT.read, self._tables.read(sql, since=round(since * 1000), most=most)))
+        messages = f"SELECT {MESSAGE.names} FROM {{prefix}}alert_message WHERE changed >= :since"
+        known = {one.id: one for one in map(MESSAGE.read, self._tables.read(messages, since=round(since * 1000)))}
+        return [(alert, known.get(alert.message)) for alert in alerts]
+
+    def counts(self) -> list[tuple[str, str, int]]:
+        """(transport, status of its messages, how many alerts)."""
+        sql = (
+            "SELECT alert.transport, COALESCE(message.status, 'waits'), COUNT(*) FROM {prefix}alert AS alert "
+            "LEFT JOIN {prefix}alert_message AS message ON message.id = alert.message GROUP BY 1, 2 ORDER BY 1, 2"
+        )
+        return [(transport, status, int(count)) for transport, status, count in self._tables.read(sql)]
+
+    def _problems(self, chain: ChainTransaction, job: str) -> dict[str, Problem]:
+        found = map(PROBLEM.read, chain(f"{_PROBLEMS} WHERE job = :job", job=job))
+        return {problem.subject: problem for problem in found}
+
+    @staticmethod
+    def _record(chain: ChainTransaction, judged: Judged) -> None:
+        for problem in judged.problems:
+            chain(PROBLEM.put, **PROBLEM.by_column(problem))
+        for job, subject in judged.over:
+            chain(_OVER, job=job, subject=subject)
+        for alert in judged.alerts:
+            chain(ALERT.put, **ALERT.by_column(alert))
+
+
+class Judged:
+    """What entries come to."""
+
+    def __init__(self) -> None:
+        self.alerts: list[Alert] = []
+        self.problems: list[Problem] = []  # as they are now
+        self.over: list[tuple[str, str]] = []  # (job, subject) of those that are gone

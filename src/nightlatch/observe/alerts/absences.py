@@ -1,0 +1,87 @@
+"""What no entry of the journal tells: a run whose holder is gone, a try or a slot that nobody has begun.
+
+Its id is made from what is missing, and it is told after two looks a minute apart, so that nothing is told in the
+moment between a death and the takeover.
+"""
+
+from __future__ import annotations
+
+from ...core import statuses
+from ...core.schedule import name_of
+from ...core.value import replace
+from ...ledger.chain import job_chain
+from ...ledger.outbox import Judged, Problem
+from ...runtime.supervisor.afterwards import lapse
+from .. import run_views, slots
+from .collect import alerts
+from .rules import LAPSED, OVERDUE, RECOVERED
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ...ledger.ledger import Ledger
+    from ..reader import StoreReader
+    from .settings import AlertSettings
+
+APART = 60.0  # seconds between the two looks: the default lease's time
+_MOST = 200
+
+
+def look(ledger: Ledger, reader: StoreReader, settings: AlertSettings) -> None:
+    missing = _missing(reader)
+    known = {(one.job, one.subject): one for one in ledger.outbox.problems() if one.rule in (LAPSED, OVERDUE)}
+    for job in {job for job, _ in (*missing, *known)}:
+        here = {subject: found for (name, subject), found in missing.items() if name == job}
+        gone = [subject for name, subject in known if name == job and (name, subject) not in missing]
+
+        def judge(
+            problems: dict[str, Problem],
+            now: float,
+            job: str = job,
+            here: dict[str, tuple[str, str]] = here,
+            gone: list[str] = gone,
+        ) -> Judged:
+            return _judged(settings, job, here, gone, problems, now)
+
+        ledger.outbox.observe(job, judge)
+
+
+def _missing(reader: StoreReader) -> dict[tuple[str, str], tuple[str, str]]:
+    """(job, what is missing) → its rule, and its run."""
+    found: dict[tuple[str, str], tuple[str, str]] = {}
+    for run in reader.ledger.runs(status=statuses.RUNNING, limit=_MOST):
+        if reader.status(run) == lapse.LAPSED:
+            found[run.job, f"{LAPSED}:{run.id}:{run.attempt}"] = LAPSED, run.id
+    for run in reader.ledger.runs(status=statuses.WAITING, limit=_MOST):
+        if run_views.is_overdue(run):
+            found[run.job, f"{OVERDUE}:{run.id}:{run.attempt}"] = OVERDUE, run.id
+    for row in slots.overdue(reader):
+        found[row.job, f"{OVERDUE}:slot:{name_of(row.next_due)}"] = OVERDUE, ""
+    return found
+
+
+def _detail(subject: str, run: str) -> str:
+    return "" if run else f"its slot {subject.rpartition(':slot:')[2]} is over, and no machine has begun it"
+
+
+def _judged(
+    settings: AlertSettings, job: str, here: dict[str, tuple[str, str]], gone: list[str],
+    problems: dict[str, Problem], now: float,
+) -> Judged:  # fmt: skip
+    judged = Judged()
+    for subject, (rule, run) in here.items():
+        before = problems.get(subject)
+        if before is None:
+            judged.problems.append(Problem(job=job, subject=subject, rule=rule, run=run, since=now))
+        elif not before.reported and now - before.since >= APART:
+            judged.problems.append(replace(before, reported=now))
+            judged.alerts += alerts(
+                settings, f"{job_chain(job)}:{subject}", rule, job, now, run=run, detail=_detail(subject, run)
+            )
+    for subject in gone:
+        before = problems.get(subject)
+        if before and before.reported:
+            id_ = f"{job_chain(job)}:{subject}:{RECOVERED}"
+            judged.alerts += alerts(settings, id_, RECOVERED, job, now, run=before.run)
+        if before:
+            judged.over.append((job, subject))
+    return judged

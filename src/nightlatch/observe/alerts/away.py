@@ -1,0 +1,87 @@
+"""The store does not answer: that cannot be told from the store, so it is told from a file of this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+
+from ...core.value import value
+from ...ledger.outbox import Alert
+from ...system import clock, durable
+from .message import Outgoing, Told, quiet
+from .rules import RECOVERED, RULES, STORE_AWAY
+from .transports import TRANSPORTS, Failed, Refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .settings import AlertSettings
+
+APART = 60.0  # seconds that it has to be away before anybody is told
+
+
+@value(frozen=True, kw_only=True)
+class _Spool:
+    since: float = 0.0  # 0: it answers
+    id: str = ""
+    told: tuple[str, ...] = ()  # transports that were told
+    recovered: tuple[str, ...] = ()  # and told that it is back
+
+
+class StoreWatch:
+    """Of one machine. `seen` is called after each round, with why the store did not answer."""
+
+    def __init__(self, folder: str, host: str, settings: AlertSettings) -> None:
+        self._path = os.path.join(durable.private_folder(folder), "store-away.json")
+        self._host, self._settings = host, settings
+
+    def seen(self, why: str) -> None:
+        spool = self._read()
+        now = clock.wall()
+        if why and not spool.since:
+            self._write(_Spool(since=now, id=f"store-away:{self._host}:{int(now)}"))
+        elif why and now - spool.since >= APART:
+            told = [*spool.told, *self._send(spool, STORE_AWAY, f"the store does not answer: {why}", spool.told)]
+            self._write(_Spool(since=spool.since, id=spool.id, told=tuple(told)))
+        elif not why and spool.since:
+            back = self._send(spool, RECOVERED, "the store answers again", spool.recovered, only=spool.told)
+            done = (*spool.recovered, *back)
+            left = set(spool.told) - set(done)
+            self._write(_Spool(since=spool.since, id=spool.id, told=spool.told, recovered=done) if left else _Spool())
+
+    def _send(
+        self, spool: _Spool, rule: str, sentence: str, done: tuple[str, ...], only: tuple[str, ...] | None = None
+    ) -> list[str]:
+        """By every transport that was not told yet; returns those that were now. The rest is tried again."""
+        sent = []
+        for name, own in self._settings.transports.items():
+            if name in done or (only is not None and name not in only) or rule in self._settings.defaults.mute:
+                continue
+            id_ = f"{spool.id}:{rule}"
+            alert = Alert(id=id_, transport=name, rule=rule, job="", at=clock.wall(), detail=sentence)
+            told = Told(id=id_, rule=rule, job="", run="", at=alert.at, sentence=f"{quiet(sentence)} (on {self._host})")
+            title = RULES[rule].title if rule == STORE_AWAY else "store answers again"
+            message = Outgoing(
+                id=id_, subject=f"Nightlatch: {title}", text=told.sentence, worst=RULES[rule].worst, alerts=(told,)
+            )
+            try:
+                TRANSPORTS[own["kind"]].send(own, message)
+            except Refused:
+                pass  # never: nor tried again
+            except Failed:
+                continue
+            sent.append(name)
+        return sent
+
+    def _read(self) -> _Spool:
+        try:
+            with open(self._path, encoding="utf-8") as file:
+                facts = json.load(file)
+            return _Spool(
+                since=float(facts["since"]), id=str(facts["id"]), told=tuple(facts["told"]),
+                recovered=tuple(facts["recovered"]),
+            )  # fmt: skip
+        except (OSError, ValueError, KeyError, TypeError):
+            return _Spool()
+
+    def _write(self, spool: _Spool) -> None:
+        durable.replace(self._path, json.dumps(spool.__dict__).encode(), mode=0o600)

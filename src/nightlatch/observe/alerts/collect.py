@@ -1,0 +1,175 @@
+"""From the journal to the outbox: what is new on a job's chain is judged by the rules, in one transaction with the
+reader's cursor. What takes longer (has the job left its level? is its budget nearly used?) is looked up before it."""
+
+from __future__ import annotations
+
+from ...core import budget, statuses
+from ...core.value import replace
+from ...ledger import kinds
+from ...ledger.chain import job_chain
+from ...ledger.outbox import Alert, Judged, Problem
+from .. import figures
+from ..changes import job_changes
+from .rules import (
+    BUDGET_80,
+    CHANGED,
+    DECIDED,
+    OF_KIND,
+    OF_STATUS,
+    RECOVERED,
+    REMINDER,
+    RULES,
+    RUNS,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ...ledger.ledger import Ledger
+    from ...ledger.records import Entry
+    from ..reader import StoreReader
+    from .settings import AlertSettings
+
+_NEARLY = 0.8  # of a cap
+
+
+def collect(ledger: Ledger, reader: StoreReader, settings: AlertSettings) -> int:
+    """Read every chain that has news; returns how many entries that were."""
+    outbox = ledger.outbox
+    outbox.begin()
+    return sum(_read(ledger, reader, settings, job) for job in outbox.news())
+
+
+def _read(ledger: Ledger, reader: StoreReader, settings: AlertSettings, job: str) -> int:
+    extra = _looked_up(reader, settings, job, ledger.outbox.peek(job))
+
+    def judge(entries: list[Entry], problems: dict[str, Problem]) -> Judged:
+        judge = _Judge(settings, job, problems)
+        for entry in entries:
+            judge.take(entry)
+        judge.judged.alerts += extra
+        return judge.judged
+
+    return ledger.outbox.read(job, judge)
+
+
+class _Judge:
+    def __init__(self, settings: AlertSettings, job: str, problems: dict[str, Problem]) -> None:
+        self._settings, self._job, self._problems = settings, job, problems
+        self.judged = Judged()
+
+    def take(self, entry: Entry) -> None:
+        run, status = entry.facts.get("run", ""), entry.facts.get("status", "")
+        if entry.kind == kinds.ENDED and status in OF_STATUS:
+            self._wrong(entry, RUNS, OF_STATUS[status], run)
+        elif entry.kind == kinds.ENDED and status == statuses.SUCCEEDED:
+            self._well(entry, RUNS, run)
+        elif entry.kind in OF_KIND:
+            rule = OF_KIND[entry.kind]
+            if rule == OF_STATUS.get(statuses.NEEDS_ATTENTION):
+                self._wrong(entry, RUNS, rule, run)
+            else:
+                self._tell(entry, rule, run, _detail(entry))
+        elif entry.kind in DECIDED and RUNS in self._problems:
+            self._over(RUNS)  # a person has seen to it
+
+    def _wrong(self, entry: Entry, subject: str, rule: str, run: str) -> None:
+        before = self._problems.get(subject)
+        problem = Problem(
+            job=self._job, subject=subject, rule=rule, run=run, since=before.since if before else entry.at,
+            count=before.count + 1 if before else 1, reported=before.reported if before else 0.0,
+        )  # fmt: skip
+        after = 1 if RULES[rule].at_once else self._settings.of(self._job).after
+        if problem.count >= after:
+            self._tell(entry, rule, run, "")
+            problem = replace(problem, reported=entry.at)
+        self._problems[subject] = problem
+        self.judged.problems.append(problem)
+
+    def _well(self, entry: Entry, subject: str, run: str) -> None:
+        """Told as recovered only after what was told."""
+        before = self._problems.get(subject)
+        if before and before.reported:
+            self._tell(entry, RECOVERED, run, "")
+        if before:
+            self._over(subject)
+
+    def _over(self, subject: str) -> None:
+        del self._problems[subject]
+        self.judged.problems = [problem for problem in self.judged.problems if problem.subject != subject]
+        self.judged.over.append((self._job, subject))
+
+    def _tell(self, entry: Entry, rule: str, run: str, detail: str) -> None:
+        id_ = f"{job_chain(self._job)}:{entry.seq}:{rule}"
+        self.judged.alerts += alerts(self._settings, id_, rule, self._job, entry.at, run=run, detail=detail)
+
+
+def alerts(
+    settings: AlertSettings, id_: str, rule: str, job: str, at: float, *, run: str = "", detail: str = ""
+) -> list[Alert]:
+    """One for each transport."""
+    return [
+        Alert(id=id_, transport=transport, rule=rule, job=job, run=run, at=at, detail=detail)
+        for transport in settings.routes(job, rule)
+    ]
+
+
+def remind(ledger: Ledger, settings: AlertSettings) -> None:
+    """What was told, and is still wrong."""
+    for problem in ledger.outbox.problems():
+        every = settings.of(problem.job).remind
+        if every is None or not problem.reported:
+            continue
+
+        def judge(problems: dict[str, Problem], now: float, was: Problem = problem, every: float = every) -> Judged:
+            judged, found = Judged(), problems.get(was.subject)
+            if found and found.reported and now - found.reported >= every:
+                count = f"{figures.ordinal(found.count)} time in a row, " if found.count > 1 else ""
+                detail = f"{RULES[found.rule].title}, {count}for {figures.span(now - found.since)}"
+                id_ = f"{job_chain(was.job)}:{was.subject}:{int(found.reported)}:{REMINDER}"
+                judged.alerts += alerts(settings, id_, REMINDER, was.job, now, run=found.run, detail=detail)
+                judged.problems.append(replace(found, reported=now))
+            return judged
+
+        ledger.outbox.observe(problem.job, judge)
+
+
+def _detail(entry: Entry) -> str:
+    kind = kinds.ROWS.get(entry.kind)
+    return kind.tell(entry.facts) if kind else entry.kind
+
+
+def _looked_up(reader: StoreReader, settings: AlertSettings, job: str, entries: list[Entry]) -> list[Alert]:
+    """What no single entry says."""
+    ended = [entry for entry in entries if entry.kind == kinds.ENDED]
+    if not ended:
+        return []
+    found = _budgets(reader, settings, job, ended[-1])
+    runs = {entry.facts.get("run") for entry in ended if entry.facts.get("status") == statuses.SUCCEEDED}
+    if runs and settings.routes(job, CHANGED):
+        for change in job_changes(reader, job).current:
+            if change.shift.found.run in runs:
+                what = f"{change.what} {figures.times(change.shift.factor)} the usual"
+                facts = ", ".join(one.fact for one in change.differences) or "none of the recorded facts"
+                id_ = f"{job_chain(job)}:{change.shift.first.run}:{change.what}:{CHANGED}"
+                detail = f"{what} since run {change.shift.first.run}; what differs: {facts}"
+                found += alerts(settings, id_, CHANGED, job, ended[-1].at, detail=detail)
+    return found
+
+
+def _budgets(reader: StoreReader, settings: AlertSettings, job: str, ended: Entry) -> list[Alert]:
+    """Caps of a day or a month that are nearly used, once in their period."""
+    started = [entry for entry in reader.ledger.entries(ended.facts.get("run", "")) if entry.kind == kinds.STARTED]
+    words = started[-1].facts.get("bounds", "").split() if started else []
+    found: list[Alert] = []
+    for word in words:
+        if "/day=" not in word and "/month=" not in word:
+            continue
+        (cap,) = budget.parse(word)
+        used = reader.ledger.used(job, cap.unit, cap.period)
+        if used >= cap.amount * _NEARLY:
+            day = reader.ledger.history.day(ended.at)
+            period = day if cap.period == "day" else day[:7]
+            detail = f"{used:g} of {cap.amount:g} {cap.unit} of its {cap.period} are used"
+            id_ = f"{job_chain(job)}:{cap.unit}/{cap.period}:{period}:{BUDGET_80}"
+            found += alerts(settings, id_, BUDGET_80, job, ended.at, detail=detail)
+    return found

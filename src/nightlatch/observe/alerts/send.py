@@ -1,0 +1,102 @@
+"""Composing and delivering: what happens within half a minute is one message, a storm one message in five minutes for
+each transport; a message is tried until it is delivered, refused, or three days old."""
+
+from __future__ import annotations
+
+from ...errors import Error, UsageError
+from ...ledger.outbox import SENT, UNDELIVERED, WAITS
+from ...system import clock, identity
+from . import collect
+from .message import build
+from .rules import TEST
+from .rules import UNDELIVERED as NOT_DELIVERED
+from .transports import TRANSPORTS, Failed, Refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ...ledger.ledger import Ledger
+    from ...ledger.outbox import Alert, Message
+    from ..reader import StoreReader
+    from .settings import AlertSettings
+
+GROUP = 30.0  # seconds that an alert waits for company
+STORM = 300.0  # seconds between two messages of a storm
+MANY = 10  # alerts in one message, and it is a storm
+_CLAIM = 60.0  # seconds for one try; a transport gives up long before
+_PAUSES = (2.0, 5.0, 10.0, 20.0, 30.0)  # between two tries; the last one from then on
+_GIVE_UP = 3 * 86400.0
+
+
+class Sender:
+    def __init__(self, ledger: Ledger, reader: StoreReader, settings: AlertSettings) -> None:
+        self._ledger, self._reader, self.settings = ledger, reader, settings
+        self._me = f"{identity.host()}:{identity.new_id()[:12]}"
+
+    def round(self) -> bool:
+        """Collect, compose, deliver what is due. True if something was delivered or put off."""
+        collect.collect(self._ledger, self._reader, self.settings)
+        return self.deliver()
+
+    def deliver(self) -> bool:
+        moved = False
+        for transport in self.settings.transports:
+            moved |= bool(self._ledger.outbox.compose(transport, ready))
+        for message in self._ledger.outbox.waiting():
+            if message.transport in self.settings.transports:  # another machine may know the others
+                claimed = self._ledger.outbox.claim(message.id, self._me, _CLAIM)
+                if claimed:
+                    self._try(claimed)
+                    moved = True
+        return moved
+
+    def is_idle(self) -> bool:
+        """Nothing waits, as far as this machine can send it."""
+        pending = {transport for transport, status, _ in self._ledger.outbox.counts() if status == WAITS}
+        return not pending & self.settings.transports.keys() and not self._ledger.outbox.news()
+
+    def _try(self, message: Message) -> None:
+        told = self._ledger.outbox.alerts(message.id)
+        try:
+            send(self._reader, self.settings, message.transport, message.id, told)
+        except Failed as failed:
+            if clock.wall() - message.made < _GIVE_UP:
+                pause = _PAUSES[min(message.tries, len(_PAUSES)) - 1]
+                self._ledger.outbox.settle(message, WAITS, pause=pause, reason=str(failed))
+            else:
+                self._undelivered(message, f"given up after three days: {failed}")
+        except (Refused, UsageError) as refused:
+            self._undelivered(message, str(refused))
+        else:
+            self._ledger.outbox.settle(message, SENT)
+
+    def _undelivered(self, message: Message, why: str) -> None:
+        """A person has to know: by the other transports, and on the first screen."""
+        if not self._ledger.outbox.settle(message, UNDELIVERED, reason=why):
+            return
+        others = [name for name in self.settings.transports if name != message.transport]
+        id_ = f"{message.id}:{NOT_DELIVERED}"
+        detail = f"a message by {message.transport} could not be delivered: {why}"
+        found = collect.alerts(self.settings, id_, NOT_DELIVERED, "", clock.wall(), detail=detail)
+        self._ledger.outbox.put([alert for alert in found if alert.transport in others])
+
+
+def send(reader: StoreReader, settings: AlertSettings, transport: str, id_: str, told: list[Alert]) -> None:
+    """One try. Raises `Failed` or `Refused`."""
+    own = settings.transports[transport]
+    message = build(reader, id_, told, settings.page)
+    try:
+        TRANSPORTS[own["kind"]].send(own, message)
+    except (Failed, Refused, Error):
+        raise
+    except Exception as error:
+        raise Failed(f"{type(error).__name__}: {error}") from error
+
+
+def ready(alerts: list[Alert], last: float, count: int, now: float) -> bool:
+    """May what waits go out now?"""
+    if any(alert.rule == TEST for alert in alerts):
+        return True
+    storm = len(alerts) > MANY or count > MANY
+    if storm and now - last < STORM:
+        return False
+    return now - alerts[0].at >= GROUP or alerts[0].at > now + GROUP  # a clock that was set back keeps nothing waiting

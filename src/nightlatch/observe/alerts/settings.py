@@ -1,0 +1,162 @@
+"""`[alerts]` and `[jobs.NAME.alerts]` of nightlatch.toml."""
+
+from __future__ import annotations
+
+import os
+
+from ...core import checks, duration
+from ...core.value import value
+from ...errors import UsageError
+from .rules import RULES
+from .transports import TRANSPORTS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ...config.settings import Section
+
+_OF_A_JOB = ("after", "remind", "mute", "to")
+_EVERYWHERE = (*_OF_A_JOB, "digest")
+
+
+@value(frozen=True, kw_only=True)
+class JobAlerts:
+    after: int = 1  # from so many failures in a row on
+    remind: float | None = None  # seconds; None: told once
+    mute: tuple[str, ...] = ()  # rules
+    to: tuple[str, ...] = ()  # transports; (): all
+
+
+@value(frozen=True, kw_only=True)
+class AlertSettings:
+    transports: dict[str, dict[str, Any]]  # by name: its kind and its settings
+    defaults: JobAlerts = JobAlerts()
+    jobs: dict[str, JobAlerts] = {}  # noqa: RUF012 - a value is frozen, and this one is never changed
+    digest: str = ""  # 07:00; "": none
+    page: str = ""  # where the pages are
+
+    def of(self, job: str) -> JobAlerts:
+        return self.jobs.get(job, self.defaults)
+
+    def routes(self, job: str, rule: str) -> list[str]:
+        """The transports that are told of this."""
+        own = self.of(job)
+        if rule in own.mute:
+            return []
+        return [name for name in self.transports if not own.to or name in own.to]
+
+
+def read(section: Section) -> AlertSettings:
+    """`[alerts]`: settings for all jobs, and a table for each transport."""
+    if not isinstance(section.value, dict):
+        raise UsageError("alerts must be a table: [alerts]")
+    transports: dict[str, dict[str, Any]] = {}
+    for key in section.value:
+        if key in _EVERYWHERE:
+            continue
+        table = section.at(key)
+        if not isinstance(table.value, dict):
+            settings = ", ".join(_EVERYWHERE)
+            section.mistake(f"alerts.{key} is neither a setting ({settings}) nor a table of a transport", key)
+            continue
+        kind = table.value.get("kind", key)
+        if kind not in TRANSPORTS:
+            section.mistake(f"{kind!r} is not a transport: use one of {', '.join(TRANSPORTS)}", key)
+            continue
+        transports[key] = _transport(table, kind)
+    known = Known(section)
+    return AlertSettings(transports=transports, defaults=known.of_a_job(transports), digest=known.time("digest"))
+
+
+def read_job(section: Section, everywhere: AlertSettings | None) -> JobAlerts:
+    """`[jobs.NAME.alerts]`: instead of what `[alerts]` says."""
+    section.table(_OF_A_JOB)
+    base = everywhere.defaults if everywhere else JobAlerts()
+    return Known(section, base).of_a_job(everywhere.transports if everywhere else None)
+
+
+class Known:
+    """Reads the keys that both tables have."""
+
+    def __init__(self, section: Section, base: JobAlerts = JobAlerts()) -> None:  # noqa: B008 - it is frozen
+        self._section, self._given, self._base = section, section.value, base
+
+    def of_a_job(self, transports: dict[str, dict[str, Any]] | None) -> JobAlerts:
+        after, remind = self._base.after, self._base.remind
+        if "after" in self._given:
+            after = checks.whole(self._given["after"], "after", least=1)
+        if "remind" in self._given:
+            text = self._given["remind"]
+            remind = None if text == "none" else duration.parse(text, what="remind")
+            if remind is not None and remind < 60:
+                self._section.mistake('remind must be at least a minute, as in remind = "1d"', "remind")
+        mute = self._names("mute", RULES, self._base.mute)
+        return JobAlerts(after=after, remind=remind, mute=mute, to=self._names("to", transports, self._base.to))
+
+    def time(self, key: str) -> str:
+        text = self._given.get(key, "")
+        hours, _, minutes = str(text).partition(":")
+        if text and not (hours.isdigit() and minutes.isdigit() and int(hours) < 24 and int(minutes) < 60):
+            self._section.mistake(f'{key} must be a time of the day, as in {key} = "07:00"', key)
+            return ""
+        return f"{int(hours):02d}:{int(minutes):02d}" if text else ""
+
+    def _names(self, key: str, known: Any, base: tuple[str, ...]) -> tuple[str, ...]:
+        found = self._given.get(key)
+        if found is None:
+            return base
+        names = [found] if isinstance(found, str) else found
+        if not isinstance(names, list):
+            self._section.mistake(f'{key} must be a list, as in {key} = ["failed"]', key)
+            return base
+        for name in names:
+            if known is not None and name not in known:
+                self._section.mistake(f"{key}: there is no {name!r}; there is {', '.join(known) or 'none'}", key)
+        return tuple(names)
+
+
+def _transport(section: Section, kind: str) -> dict[str, Any]:
+    """Its keys, with secrets as where they are found."""
+    transport = TRANSPORTS[kind]
+    found: dict[str, Any] = {"kind": kind}
+    for key, at in section.table((*transport.keys, "kind")).items():
+        if key in transport.secrets and isinstance(at.value, str):
+            section.mistake(
+                f'{key} is a secret: write where it is, as in {key} = {{ env = "NAME" }} or {{ file = "path" }}', key
+            )
+        elif isinstance(at.value, dict) and key in (*transport.secrets, *transport.may_be_secret):
+            found[key] = _place(at)
+        else:
+            found[key] = at.value
+    for key in transport.required:
+        if key not in section.value:
+            section.mistake(f"{key} is missing. Example: {transport.example}")
+    return found
+
+
+def _place(section: Section) -> dict[str, str]:
+    given = section.table(("env", "file"))
+    if len(given) != 1:
+        section.mistake('write one of { env = "NAME" } and { file = "path" }')
+        return {}
+    if "file" in given:
+        path = os.path.expanduser(str(section.value["file"]))
+        return {"file": os.path.join(section.folder, path)}
+    return {"env": str(section.value["env"])}
+
+
+def revealed(setting: Any) -> Any:
+    """The value of a setting that may be a secret: from the environment or a file, read when it is needed."""
+    if not isinstance(setting, dict):
+        return setting
+    if "env" in setting:
+        found = os.environ.get(setting["env"], "")
+        if not found:
+            raise UsageError(f"the environment has no {setting['env']}, which an alert's transport needs")
+        return found
+    try:
+        with open(setting["file"], encoding="utf-8") as file:
+            return file.read().strip()
+    except OSError as error:
+        raise UsageError(f"{setting['file']} cannot be read: {error.strerror}") from None

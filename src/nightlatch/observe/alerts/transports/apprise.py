@@ -1,0 +1,30 @@
+"""Every service that Apprise knows, by its URLs; an extra: pip install nightlatch[alerts]."""
+
+from __future__ import annotations
+
+from ..settings import revealed
+from . import Failed, Refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..message import Outgoing
+
+
+def send(settings: dict[str, Any], message: Outgoing) -> None:
+    try:
+        import apprise
+    except ImportError:
+        raise Refused("apprise is not installed: pip install 'nightlatch[alerts]'") from None
+    urls = revealed(settings["urls"])
+    services = apprise.Apprise()
+    for url in urls.split() if isinstance(urls, str) else urls:
+        if not services.add(str(url)):
+            raise Refused("one of the urls is not understood by apprise")
+    kind = apprise.NotifyType.FAILURE if message.worst <= 1 else apprise.NotifyType.INFO
+    # As text: a service that has markup escapes it.
+    if not services.notify(
+        body=message.text, title=message.subject, notify_type=kind, body_format=apprise.NotifyFormat.TEXT
+    ):
+        raise Failed("apprise could not deliver it to all of its urls")

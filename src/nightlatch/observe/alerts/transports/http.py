@@ -1,0 +1,39 @@
+"""One POST, without redirects: what a receiver's answer means for the message."""
+
+from __future__ import annotations
+
+import http.client
+import urllib.error
+import urllib.request
+
+from . import SECONDS, Failed, Refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+# Try again: the receiver is busy, asks for patience, or does not know us yet.
+_AGAIN = (408, 409, 425, 429)
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: Any) -> None:
+        return None  # a signed message does not go wherever the receiver points
+
+
+_opener = urllib.request.build_opener(_NoRedirects)
+
+
+def post(url: str, body: bytes, headers: dict[str, str]) -> None:
+    if not url.startswith(("http://", "https://")):
+        raise Refused("the address must begin with https:// or http://")
+    try:
+        request = urllib.request.Request(url, body, headers)  # noqa: S310 - checked above
+        with _opener.open(request, timeout=SECONDS) as reply:
+            reply.read(1)
+    except urllib.error.HTTPError as error:
+        with error:
+            why = f"the receiver answered {error.code}"
+        raise (Failed if error.code >= 500 or error.code in _AGAIN else Refused)(why) from None
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise Failed(f"no answer: {getattr(error, 'reason', error)}") from None

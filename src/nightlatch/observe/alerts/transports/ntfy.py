@@ -1,0 +1,36 @@
+"""ntfy, by its JSON form: no text of a run comes into a header."""
+
+from __future__ import annotations
+
+import json
+
+from ..settings import revealed
+from . import Refused
+from .http import post
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..message import Outgoing
+
+_PRIORITY = {0: 5, 1: 4, 2: 4}  # by how bad the worst of it is; else the usual one
+
+
+def send(settings: dict[str, Any], message: Outgoing) -> None:
+    server, _, topic = str(revealed(settings["url"])).rstrip("/").rpartition("/")
+    if not topic or "://" not in server:
+        raise Refused("url must be a server and a topic: https://ntfy.sh/my-topic")
+    facts = {
+        "topic": topic,
+        "title": message.subject,
+        "message": message.text,
+        "priority": _PRIORITY.get(message.worst, 3),
+        "markdown": False,
+    }
+    if message.page:
+        facts["click"] = message.page
+    headers = {"content-type": "application/json"}
+    if "token" in settings:
+        headers["authorization"] = f"Bearer {revealed(settings['token'])}"
+    post(server, json.dumps(facts).encode(), headers)

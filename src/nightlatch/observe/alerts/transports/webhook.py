@@ -1,0 +1,44 @@
+"""A POST of JSON, signed as Standard Webhooks say: the receiver knows the sender, and a repeated id."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+
+from ....system import clock
+from ..settings import revealed
+from . import Refused
+from .http import post
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..message import Outgoing
+
+_PREFIX = "whsec_"
+
+
+def send(settings: dict[str, Any], message: Outgoing) -> None:
+    body, moment = message.json().encode(), str(int(clock.wall()))
+    headers = {
+        "content-type": "application/json",
+        "user-agent": "nightlatch",
+        "webhook-id": message.id,
+        "webhook-timestamp": moment,
+    }
+    if "secret" in settings:
+        headers["webhook-signature"] = sign(str(revealed(settings["secret"])), message.id, moment, body)
+    post(str(revealed(settings["url"])), body, headers)
+
+
+def sign(secret: str, id_: str, moment: str, body: bytes) -> str:
+    """v1: HMAC-SHA256 over id.timestamp.body, with the key that a whsec_ secret has in base64."""
+    try:
+        key = base64.b64decode(secret.removeprefix(_PREFIX), validate=True) if secret.startswith(_PREFIX) else None
+    except ValueError:
+        raise Refused("the webhook's secret begins with whsec_ and is not base64 after that") from None
+    signed = f"{id_}.{moment}.".encode() + body
+    digest = hmac.new(secret.encode() if key is None else key, signed, hashlib.sha256).digest()
+    return f"v1,{base64.b64encode(digest).decode()}"

@@ -1,0 +1,64 @@
+"""What speaks for a job's promotion, and what is missing."""
+
+from __future__ import annotations
+
+from ..core import stage as stages
+from ..core import statuses
+from ..core.value import value
+from ..ledger import kinds
+from . import open_decisions
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..core.job import Job
+    from ..core.row import Row
+    from .reader import StoreReader
+
+
+@value(frozen=True, kw_only=True)
+class Finding:
+    good: bool
+    sentence: str
+
+
+def findings(reader: StoreReader, row: Row, job: Job) -> list[Finding]:
+    """Each thing that a promotion out of its stage takes, and whether it is there."""
+    stage = stages.of(row, job.stage)
+    needed = stages.needed(stage, job.promote_after)
+    runs = f"{row.clean} clean run{'' if row.clean == 1 else 's'} as {stage} under the definition in force"
+    found = [Finding(good=row.clean >= needed, sentence=f"{runs}, of {needed}")]
+    undecided = [run for status in statuses.NEEDS_PERSON for run in reader.ledger.runs(job=row.job, status=status)]
+    undecided_elsewhere = open_decisions.elsewhere(reader, row.job)
+    open_ = len(undecided) + len(undecided_elsewhere)
+    found.append(
+        Finding(
+            good=not open_, sentence=f"{open_ or 'no'} run{'' if open_ == 1 else 's'} in doubt or in need of attention"
+        )
+    )
+    refused = _refused(reader, row)
+    found.append(
+        Finding(
+            good=not refused,
+            sentence=f"{refused or 'no'} refused stale write{'' if refused == 1 else 's'} in this stage",
+        )
+    )
+    bound = "a timeout" if job.timeout is not None else "no timeout: add timeout"
+    found.append(Finding(good=job.timeout is not None, sentence=bound))
+    if job.metered_by:
+        budget = "a budget" if job.budget else "its usage is metered, and it has no budget: add budget"
+        found.append(Finding(good=bool(job.budget), sentence=budget))
+    return found
+
+
+def is_due(reader: StoreReader, row: Row, job: Job) -> bool:
+    """May it be promoted now?"""
+    stage = stages.of(row, job.stage)
+    if stage == stages.UNATTENDED or row.clean < stages.needed(stage, job.promote_after):
+        return False
+    return all(one.good for one in findings(reader, row, job))
+
+
+def _refused(reader: StoreReader, row: Row) -> int:
+    """Stale writes that were refused since the job came to its stage."""
+    since = float(row.change["at"]) if row.change else None
+    return sum(entry.kind == kinds.REFUSED for entry in reader.ledger.job_entries(row.job, since))

@@ -1,0 +1,170 @@
+"""Prometheus metrics, read from ledger and store when they are asked for: nothing stands in the way of a run.
+
+Counters come from the tally, which is never pruned: no restart and no retention resets them. No label holds a run, a
+key or a tag; of more than a thousand jobs the rest is summed as `_other`.
+"""
+
+from __future__ import annotations
+
+from .. import __version__
+from ..core import row as rows
+from ..core import statuses
+from ..core.row import NEVER
+from ..errors import StoreUnreachable, UsageError
+from ..ledger import kinds
+
+try:
+    from prometheus_client import CollectorRegistry, generate_latest
+    from prometheus_client.core import (
+        CounterMetricFamily,
+        GaugeMetricFamily,
+        InfoMetricFamily,
+        SummaryMetricFamily,
+    )
+except ImportError:
+    raise UsageError("metrics need prometheus-client: pip install 'nightlatch[metrics]'") from None
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from prometheus_client import Metric
+
+    from ..core.job import Job
+    from .reader import StoreReader
+
+MOST_JOBS = 1000
+OTHER = "_other"
+
+
+def text(reader: StoreReader, jobs: Mapping[str, Job] | None = None) -> bytes:
+    """As Prometheus reads it. `jobs`: of the file in force, for their budgets."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Collector(reader, jobs or {}))
+    return bytes(generate_latest(registry))
+
+
+class Collector:
+    """For a registry; each collection is one look."""
+
+    def __init__(self, reader: StoreReader, jobs: Mapping[str, Job]) -> None:
+        self._reader, self._jobs = reader, jobs
+        self._named: set[str] = set()
+
+    def describe(self) -> list[Metric]:
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        self._named = set(sorted(self._reader.ledger.history.jobs())[:MOST_JOBS])
+        yield InfoMetricFamily("nightlatch_build", "The version of Nightlatch.", value={"version": __version__})
+        yield from self._runs()
+        yield from self._usage()
+        yield from self._now()
+        yield from self._slots()
+        yield from self._budgets()
+        yield from self._alerts()
+
+    def _job(self, name: str) -> str:
+        return name if name in self._named else OTHER
+
+    def _runs(self) -> Iterator[Metric]:
+        runs, taken, times = _Sums(), _Sums(), _Sums()
+        for row in self._reader.ledger.history.tallies(("job", "status"), running=False):
+            if row.status:
+                runs.add((self._job(row.job), row.status), row.runs)
+                times.add((self._job(row.job),), row.attempts)
+                taken.add((self._job(row.job),), row.elapsed)
+        yield runs.filled(CounterMetricFamily("nightlatch_runs", "Runs that have ended.", labels=("job", "status")))
+        duration = SummaryMetricFamily(
+            "nightlatch_run_duration_seconds", "How long attempts of runs took.", labels=("job",)
+        )
+        for labels, count in times.items():
+            duration.add_metric(labels, count_value=int(count), sum_value=taken[labels])
+        yield duration
+
+    def _usage(self) -> Iterator[Metric]:
+        rows = self._reader.ledger.history.tallies(("job", "model"))
+        for unit, help_ in (("usd", "Money, in US dollars."), ("tokens", "Tokens."), ("calls", "Calls to models.")):
+            used = _Sums()
+            for row in rows:
+                if amount := getattr(row.amounts, unit):
+                    used.add((self._job(row.job), row.model), amount)
+            name = f"nightlatch_usage_{unit}"
+            yield used.filled(CounterMetricFamily(name, f"What was used. {help_}", labels=("job", "model")))
+
+    def _now(self) -> Iterator[Metric]:
+        ledger, open_runs, success = self._reader.ledger, _Sums(), _Sums()
+        for status in (*statuses.OPEN, *statuses.NEEDS_PERSON):
+            for run in ledger.runs(status=status):
+                open_runs.add((self._job(run.job), self._reader.status(run)), 1)
+        yield open_runs.filled(
+            GaugeMetricFamily("nightlatch_open_runs", "Runs that have not ended.", labels=("job", "status"))
+        )
+        for job, at in ledger.history.last_successes():
+            success.most((self._job(job),), at)
+        yield success.filled(
+            GaugeMetricFamily(
+                "nightlatch_last_success_timestamp_seconds", "When a run last succeeded.", labels=("job",)
+            )
+        )
+        refusals = _Sums()
+        for entry in ledger.history.rare(kinds.REFUSED, most=100_000):
+            refusals.add((self._job(entry.chain.removeprefix("job:")),), 1)
+        yield refusals.filled(
+            CounterMetricFamily("nightlatch_refusals", "Writes of stale holders that were refused.", labels=("job",))
+        )
+
+    def _slots(self) -> Iterator[Metric]:
+        outcomes, due = _Sums(), _Sums()
+        for job, outcome, count in self._reader.ledger.history.slot_outcomes():
+            outcomes.add((self._job(job), outcome), count)
+        yield outcomes.filled(
+            CounterMetricFamily("nightlatch_slots", "What became of due times.", labels=("job", "outcome"))
+        )
+        try:
+            for row in map(rows.read, self._reader.store.cursors()):
+                if row.next_due < NEVER:
+                    self._named |= {row.job} if len(self._named) < MOST_JOBS else set()
+                    due.most((self._job(row.job),), row.next_due)
+        except StoreUnreachable:
+            pass  # what the ledger knows is still told
+        yield due.filled(
+            GaugeMetricFamily("nightlatch_next_slot_timestamp_seconds", "When it is due next.", labels=("job",))
+        )
+
+    def _budgets(self) -> Iterator[Metric]:
+        caps, spent = _Sums(), _Sums()
+        for name, job in self._jobs.items():
+            for cap in job.budget:
+                if cap.unit == "usd":
+                    caps.most((self._job(name), cap.period), cap.amount)
+                    if cap.period != "run":
+                        spent.most((self._job(name), cap.period), self._reader.ledger.used(name, "usd", cap.period))
+        labels = ("job", "period")
+        yield caps.filled(GaugeMetricFamily("nightlatch_budget_usd", "The cap of a period.", labels=labels))
+        yield spent.filled(
+            GaugeMetricFamily("nightlatch_budget_spent_usd", "What was used of it so far.", labels=labels)
+        )
+
+    def _alerts(self) -> Iterator[Metric]:
+        told = _Sums()
+        for transport, status, count in self._reader.ledger.outbox.counts():
+            told.add((transport, status), count)
+        yield told.filled(
+            CounterMetricFamily("nightlatch_alerts", "Alerts, by what became of them.", labels=("transport", "outcome"))
+        )
+
+
+class _Sums(dict[tuple[str, ...], float]):
+    """By labels."""
+
+    def add(self, labels: tuple[str, ...], amount: float) -> None:
+        self[labels] = self.get(labels, 0.0) + amount
+
+    def most(self, labels: tuple[str, ...], amount: float) -> None:
+        self[labels] = max(self.get(labels, 0.0), amount)
+
+    def filled(self, family: CounterMetricFamily | GaugeMetricFamily) -> Metric:
+        for labels, amount in sorted(self.items()):
+            family.add_metric(labels, amount)
+        return family

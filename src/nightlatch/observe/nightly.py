@@ -1,0 +1,134 @@
+"""The last night as its verdict needs it, and as a report: Markdown and HTML, for mail and the digest."""
+
+from __future__ import annotations
+
+import html
+from datetime import date, timedelta
+from statistics import median
+
+from ..core import advice, statuses
+from ..core.printable import printable
+from ..ledger import kinds
+from ..system import clock
+from . import run_facts, verdict
+from .overview import overview
+from .verdict import ENOUGH_RUNS, Night
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .overview import Overview
+    from .reader import StoreReader
+    from .run_views import RunView
+
+_WEEKS = 8  # that the usual of a weekday is made of
+_SHOWN = 20  # rows of a part
+_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_MARKUP = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_{}[]<>()#+-.!|~@"})
+
+
+def night(reader: StoreReader, seen: Overview, since: float) -> Night:
+    """`seen`: the overview of the same time."""
+    history = reader.ledger.history
+    counts = {status: history.counted(status, since) for status in statuses.TERMINAL}
+    slots, slots_ran = history.slots_since(since)
+    usd, _ = history.used_since(since)
+    today = date.fromisoformat(history.day(clock.wall()))
+    need = len(seen.needs_you.runs) + len(seen.decisions_besides_runs) + len(seen.overdue)
+    approvals = sum(run.status == statuses.WAITING for run in seen.needs_you.runs)
+    risen, share = _risen(reader, today) if usd else ("", 0.0)
+    return Night(
+        slots=slots,
+        slots_ran=slots_ran,
+        ended=sum(counts.values()),
+        well=counts[statuses.SUCCEEDED],
+        need_you=need,
+        alarming=need - approvals,
+        usd=usd,
+        usual_usd=_usual(reader, today) if usd else None,
+        weekday=_DAYS[today.weekday()],
+        risen=risen,
+        risen_share=share,
+        refused=len(history.rare(kinds.REFUSED, since=since)),
+    )
+
+
+def markdown(reader: StoreReader, since: float) -> str:
+    """The morning report. Reported texts are escaped: nothing in them is a link, a mention or markup."""
+    seen = overview(reader, since)
+    first = verdict.night(night(reader, seen, since))
+    lines = [f"# {_plain(first.sentence)}", "", _plain(first.reasons)]
+    for title, rows in _parts(reader, seen).items():
+        lines += ["", f"## {title.capitalize()}", ""]
+        lines += [f"- **{_plain(job)}** {_plain(text)} `{command}`" for job, text, command in rows]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def as_html(reader: StoreReader, since: float) -> str:
+    """The same as one page without styles, scripts or links."""
+    seen = overview(reader, since)
+    first = verdict.night(night(reader, seen, since))
+    parts = [f"<h1>{html.escape(first.sentence)}</h1>", f"<p>{html.escape(first.reasons)}</p>"]
+    for title, rows in _parts(reader, seen).items():
+        parts.append(f"<h2>{html.escape(title.capitalize())}</h2>\n<ul>")
+        parts += [
+            f"<li><b>{html.escape(printable(job))}</b> {html.escape(printable(text))} "
+            f"<code>{html.escape(command)}</code></li>"
+            for job, text, command in rows
+        ]
+        parts.append("</ul>")
+    head = '<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>Nightlatch: the night</title>\n<body>\n'
+    return head + "\n".join(parts) + "\n</body></html>\n"
+
+
+def _parts(reader: StoreReader, seen: Overview) -> dict[str, list[tuple[str, str, str]]]:
+    """(job, sentence, what to type) of each part that has something."""
+    found: dict[str, list[tuple[str, str, str]]] = {}
+    besides = [(one.of, one.note or one.status, advice.text(one.resolve())) for one in seen.decisions_besides_runs]
+    late = [(row.job, "has a slot that no machine has begun", advice.command("slots", row.job)) for row in seen.overdue]
+    found["needs you"] = [*besides, *late]
+    for title, group in seen.groups.items():
+        rows = [_row(reader, one) for one in group.runs[:_SHOWN]]
+        found[title] = [*found.get(title, []), *rows]
+        if len(group.runs) > _SHOWN:
+            found[title].append(("", f"and {len(group.runs) - _SHOWN} more", advice.command("runs")))
+    return {title: rows for title, rows in found.items() if rows}
+
+
+def _row(reader: StoreReader, one: RunView) -> tuple[str, str, str]:
+    return one.run.job, run_facts.run_verdict(reader, one.run, one.status).sentence, advice.text(one.next)
+
+
+def _plain(text: str) -> str:
+    """As Markdown that shows just this."""
+    return printable(text).translate(_MARKUP).replace("://", ":\u200b//").replace("@", "@\u200b")
+
+
+def _usual(reader: StoreReader, today: date) -> float | None:
+    """What is used on such a weekday; None: too little is known."""
+    since = (today - timedelta(weeks=_WEEKS)).isoformat()
+    days = {row.day: row for row in reader.ledger.history.tallies(("day",), since=since, running=False)}
+    if sum(row.runs for row in days.values()) < ENOUGH_RUNS:
+        return None
+    same = [(today - timedelta(weeks=week)).isoformat() for week in range(1, _WEEKS + 1)]
+    known = [days[day].amounts.usd for day in same if day in days]
+    return median(known) if len(known) >= 3 else None
+
+
+def _risen(reader: StoreReader, today: date) -> tuple[str, float]:
+    """The job that today's rise is by, and how much of it."""
+    since, now = (today - timedelta(days=28)).isoformat(), today.isoformat()
+    by_job: dict[str, dict[str, float]] = {}
+    for row in reader.ledger.history.tallies(("job", "day"), since=since):
+        by_job.setdefault(row.job, {})[row.day] = row.amounts.usd
+    more = {
+        job: days.get(now, 0.0) - median([usd for day, usd in days.items() if day < now] or [0.0])
+        for job, days in by_job.items()
+    }
+    rise = sum(usd for usd in more.values() if usd > 0)
+    job = max(more, key=lambda name: more[name], default="")
+    return (job, more[job] / rise) if job and rise > 0 else ("", 0.0)
+
+
+def line(reader: StoreReader, seen: Overview, since: float) -> list[str]:
+    """The verdict in short, in parts."""
+    return verdict.night_in_short(night(reader, seen, since))

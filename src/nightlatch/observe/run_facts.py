@@ -1,0 +1,84 @@
+"""A run's verdict from the ledger: the plain values that its sentence is made of."""
+
+from __future__ import annotations
+
+import time
+
+from ..core import duration, statuses
+from ..ledger import kinds
+from ..runtime.supervisor.run import kept_output
+from ..system import clock
+from . import verdict
+from .verdict import RunFacts
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..ledger.records import RunRow
+    from .reader import StoreReader
+    from .verdict import Headline
+
+
+def run_verdict(reader: StoreReader, run: RunRow, status: str = "") -> Headline:
+    return verdict.run(run_facts(reader, run, status or reader.status(run)), at)
+
+
+def run_facts(reader: StoreReader, run: RunRow, status: str) -> RunFacts:
+    """`status`: as it is shown, `lapsed` too."""
+    bounds, reports, landed, effect = dict[str, str](), 0, "", ""
+    for entry in reader.ledger.entries(run.id) if run.attempt else ():
+        if entry.kind == kinds.STARTED:
+            words = (word.partition("=") for word in entry.facts.get("bounds", "").split())
+            bounds, reports, landed = {name: text for name, _, text in words}, 0, ""
+        elif entry.kind == kinds.PROGRESS:
+            reports += 1
+        elif entry.kind == kinds.PUBLISHED:
+            landed = entry.facts.get("target", "")
+        elif entry.kind == kinds.EFFECT_OF_RUN and entry.facts.get("status") == "in-doubt":
+            effect = entry.facts.get("key", "")
+    return RunFacts(
+        status=status,
+        now=clock.wall(),
+        attempt=run.attempt,
+        tries=int(bounds.get("retries", "0") or 0) + 1 if bounds.get("retries", "0") != "0" else 0,
+        started=run.started,
+        ended=run.ended,
+        again_at=run.due,
+        elapsed=run.elapsed,
+        exit_code=run.exit_code,
+        reason=run.reason,
+        last_line=last_line(reader, run) if status == statuses.FAILED else "",
+        done=run.done,
+        total=run.total,
+        reports=reports,
+        usd=run.usage.usd,
+        budget_usd=float(bounds["usd"]) if "usd" in bounds and _is_money(run.reason) else None,
+        timeout=_seconds(bounds.get("timeout", "")),
+        stall=_seconds(bounds.get("stall", "")),
+        landed_on=landed if status == statuses.SUCCEEDED else "",
+        effect=effect if status == statuses.IN_DOUBT else "",
+        host=run.host,
+        by=run.cancel,
+    )
+
+
+def last_line(reader: StoreReader, run: RunRow) -> str:
+    """Of its output, as far as this machine has it; as it was printed."""
+    for line in reversed(kept_output.tail(kept_output.folder_of(reader.store.folder, run.id), 5)):
+        if text := line.decode(errors="replace").strip():
+            return text
+    return ""
+
+
+def at(moment: float) -> str:
+    """02:51; with the date unless it is within a day."""
+    shown = time.localtime(moment)
+    near = abs(clock.wall() - moment) < 86400
+    return time.strftime("%H:%M" if near else "%d %b %H:%M", shown)
+
+
+def _is_money(reason: str) -> bool:
+    return "usd=" in reason or not reason
+
+
+def _seconds(text: str) -> float | None:
+    return duration.parse(text) if text else None

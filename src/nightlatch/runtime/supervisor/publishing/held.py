@@ -1,0 +1,142 @@
+"""What a run is to publish once somebody approves it.
+
+    plan (after the command succeeded) → … the approval … → land (by another attempt, from the same workspace)
+
+A plan names what would land at each target, by its digest or commit, and what landed there last. The attempt that
+publishes it compares all of that first: what was looked at is what lands, or nothing.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ....core import advice
+from ....errors import Conflict
+from ....ledger import kinds
+from ....system import durable, treecopy
+from . import workspace as workspaces
+from .publish import left
+from .targets import CommandFolder, PushTarget
+from .workspace import Workspace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ....ledger.ledger import Ledger
+    from ....ledger.writer import Writer
+    from .clone import Source
+    from .publish import Publication, Target
+    from .targets import Facts, Publisher
+
+
+def plan(publication: Publication, workspace: Workspace, writer: Writer, publisher: Publisher, definition: str) -> None:
+    """Journal it. The workspace is pinned first: from then on no cleaning takes it."""
+    workspaces.pin(workspace.path)
+    common = {"attempt": writer.run.attempt, "workspace": workspace.path, "definition": definition}
+    found = [(target, target.planned(workspace, publisher)) for target in publication.targets]
+    for target, facts in found:
+        writer.event(kinds.PLANNED, target=target.gate.url, **common, **facts)
+
+
+def planned(ledger: Ledger, run: str) -> dict[str, Facts]:
+    """The newest plan of a run, by its targets."""
+    entries = [entry.facts for entry in ledger.entries(run) if entry.kind == kinds.PLANNED]
+    return {facts["target"]: facts for facts in entries if facts["attempt"] == entries[-1]["attempt"]}
+
+
+def release(ledger: Ledger, run: str) -> None:
+    """Nothing of its plan will land any more, or all of it has: its workspace may be cleaned up."""
+    for path in {facts["workspace"] for facts in planned(ledger, run).values()}:
+        workspaces.unpin(path)
+
+
+def discard(ledger: Ledger, run: str) -> None:
+    """The plan was refused, or has expired: its workspace goes."""
+    for path in {facts["workspace"] for facts in planned(ledger, run).values()}:
+        workspaces.unpin(path)
+        if found := Workspace.left(path):
+            found.remove()
+
+
+def land(
+    publication: Publication,
+    source: Source | None,
+    ledger: Ledger,
+    writer: Writer,
+    publisher: Publisher,
+    definition: str,
+) -> str:
+    """Publish an approved plan, or what is missing of it; returns how. `Conflict`: something is not as it was looked
+    at, and nothing more is published."""
+    run, facts = writer.run, planned(ledger, writer.run.id)
+    path = next(iter(facts.values()))["workspace"]
+    again = f"Do the work again: {advice.command('retry', run.id)}. The workspace: {path}"
+    if any(one["definition"] != definition for one in facts.values()):
+        raise Conflict(f"the job was edited after its plan was made, so the plan does not land. {again}")
+    if facts.keys() != {target.gate.url for target in publication.targets}:
+        raise Conflict(f"the job publishes to other places than its plan. {again}")
+    missing = _missing(publication, source, ledger, writer, publisher)
+    if not missing:
+        _remove(path)
+        return "published by an attempt before this one"
+    for target in missing:
+        if target.moved(facts[target.gate.url]):
+            raise Conflict(f"{target.gate.url} was written to by another run after the plan was made. {again}")
+    old = Workspace.left(path)
+    if old is None:
+        raise Conflict(f"the workspace of the plan is gone, or in use, so nothing is published. {again}")
+    stage = os.path.join(durable.private_folder(os.path.join(publisher.lease.store.folder, "staged")), run.id)
+    treecopy.remove(stage)
+    os.mkdir(stage, 0o700)
+    try:
+        for target in missing:
+            one = facts[target.gate.url]
+            same = target.restored(one, old) if isinstance(target, PushTarget) else target.staged(one, old, stage)
+            if not same:
+                what = one.get("from") or "its commit"
+                raise Conflict(f"{what} was changed in the workspace after the plan was made. {again}")
+        publication.land_rest(missing, old, writer, publisher, CommandFolder(path=stage))
+        workspaces.unpin(path)
+        old.remove()
+    finally:
+        treecopy.remove(stage)
+        old.close()
+    return "approved"
+
+
+def _missing(
+    publication: Publication, source: Source | None, ledger: Ledger, writer: Writer, publisher: Publisher
+) -> list[Target]:
+    """The targets where it has not landed; what an approved attempt before this one let land is adopted."""
+    run = writer.run
+    intents, outcomes = left(ledger, run.id)
+    fresh: Workspace | None = None
+    missing: list[Target] = []
+    try:
+        for target in publication.targets:
+            url = target.gate.url
+            if outcomes.get(url) == kinds.PUBLISHED:
+                continue
+            if isinstance(target, PushTarget) and url in intents and fresh is None:
+                fresh = Workspace.make(publisher.lease.store.folder, f"{run.id}-{run.attempt}", source)
+            how = _landed(target, intents[url], fresh) if url in intents else ""
+            if not how:
+                missing.append(target)
+                continue
+            writer.event(kinds.PUBLISHED, attempt=intents[url]["attempt"], target=url, adopted=True)
+    finally:
+        if fresh:
+            fresh.remove()
+    return missing
+
+
+def _landed(target: Target, intent: Facts, fresh: Workspace | None) -> str:
+    if isinstance(target, PushTarget):
+        assert fresh
+        return target.landed(intent, fresh)
+    return target.landed(intent, None)
+
+
+def _remove(path: str) -> None:
+    workspaces.unpin(path)
+    if found := Workspace.left(path):
+        found.remove()

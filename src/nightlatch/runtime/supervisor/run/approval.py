@@ -1,0 +1,105 @@
+"""A claim that waits for an approval, in the job's row: approved, refused or expired, and ended."""
+
+from __future__ import annotations
+
+from ....core import advice, slots, statuses
+from ....core import stage as stages
+from ....core.row import RAN, SKIPPED, SlotRecord
+from ....core.schedule import name_of
+from ....core.stage import End
+from ....core.value import replace
+from ....errors import Busy, RunEnded
+from ....system import identity
+from .rows import KEPT, move_row, read_row
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ....core.protocols import Store
+    from ....core.row import Claim, Row
+    from ....ledger.ledger import Ledger
+    from ....ledger.records import RunRow
+
+
+def end_claim(
+    row: Row, claim: Claim, end: End, *, ran: bool, reason: str, run: str, host: str, now: float, store: Store,
+    configured: str,
+) -> Row:  # fmt: skip
+    """The row with the claim ended, its slot's outcome recorded, and its end counted."""
+    record = SlotRecord(
+        first=claim.slot, last=claim.slot, outcome=RAN if ran else SKIPPED, reason=reason, run=run, host=host, at=now,
+        era=claim.era,
+    )  # fmt: skip
+    return replace(
+        stages.counted(row, end, now, configured),
+        claim=replace(claim, ended=end.status, run=run, again_at=0.0),
+        records=row.with_records(record, keep=KEPT if store.lists_begun else 0),
+    )
+
+
+def refused(row: Row, store: Store) -> Row:
+    """The row with the plan that it holds refused, or expired: nothing of it lands."""
+    claim = row.claim
+    assert claim and claim.held
+    ran = claim.held["what"] == stages.WRITES
+    end = End(id=claim.id, status=statuses.CANCELLED, slot=name_of(claim.slot))
+    return end_claim(
+        row, claim, end, ran=ran, reason="" if ran else slots.WAITS, run=claim.run, host=identity.host(),
+        now=store.clock(), store=store, configured="",
+    )  # fmt: skip
+
+
+def refuse(store: Store, ledger: Ledger, run: RunRow, *, approved: bool = True) -> bool:
+    """Have the row say that the plan of this run does not land; False if the row does not hold it, or, without
+    `approved`, if somebody has approved it."""
+    while True:
+        row = read_row(store, run.job)
+        if row is None or not holds(row, run) or not row.claim or not row.claim.held:
+            return False
+        if not approved and "word" in row.claim.held:
+            return False
+        if move_row(store, ledger, row, refused(row, store)):
+            return True
+
+
+def holds(row: Row, run: RunRow) -> bool:
+    """Does the row's claim wait with this run?"""
+    claim = row.claim
+    return claim is not None and claim.is_open and claim.held is not None and claim.run == run.id
+
+
+def leave_word(store: Store, ledger: Ledger, run: RunRow, by: str) -> None:
+    """The approval, for the machine that has the workspace: its `serve` or `tick` finds it."""
+    while True:
+        row = read_row(store, run.job)
+        if row is None or not holds(row, run):
+            return
+        claim = row.claim
+        assert claim and claim.held
+        if "word" in claim.held or move_row(
+            store, ledger, row, replace(row, claim=replace(claim, held={**claim.held, "word": by}))
+        ):
+            return
+
+
+def take_over(store: Store, ledger: Ledger, run: RunRow, by: str) -> str:
+    """The id of the claim that waits with this run, taken over by the one that brings the approval or goes on with it;
+    "" if there is none. Raises `Busy` while another lands it, and `RunEnded` if the row holds another plan."""
+    while True:
+        row = read_row(store, run.job)
+        if row is None or not holds(row, run):
+            if store.lists_begun and run.held is not None:
+                raise RunEnded(f"the plan of run {run.id} was refused on another machine, or has expired there", run)
+            return ""
+        claim = row.claim
+        assert claim and claim.held
+        if run.held is not None and claim.held["head"] != run.head:
+            raise RunEnded(f"run {run.id} holds another plan by now. Look: {advice.command('show', run.id)}", run)
+        record = store.read(run.job)
+        if claim.grant and record and record.grant == claim.grant:
+            raise Busy(f"run {run.id} of {run.job} is being worked on by {record.holder}", record)
+        new = replace(
+            claim, id=identity.new_id(), by=identity.host(), at=store.clock(), grant="", token=0, again_at=0.0,
+            held={**claim.held, "word": claim.held.get("word") or by},
+        )  # fmt: skip
+        if move_row(store, ledger, row, replace(row, claim=new)):
+            return new.id

@@ -1,0 +1,53 @@
+"""A job of nightlatch.toml that is started without a claim: what its row has to know of that."""
+
+from __future__ import annotations
+
+from ....core import advice
+from ....core import stage as stages
+from ....core.schedule import name_of
+from ....core.stage import End
+from ....errors import InDoubt
+from ....system import identity
+from ...shared.job import definition
+from . import approval, counting
+from .claim import Claimed
+from .rows import read_row
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .pipeline import Pipeline
+
+
+def approved_claim(start: Pipeline, key: str) -> Claimed | None:
+    """The claim of an approved run that this start goes on with. Raises `InDoubt` if its plan waits on a machine whose
+    ledger is its own."""
+    known = start.ledger.find(start.job.name, key)
+    if known and known.approved:
+        claim = approval.take_over(start.store, start.ledger, known, f"{identity.user()}@{start.host}")
+        return Claimed(start.job, claim) if claim else None
+    row = read_row(start.store, start.job.name) if start.store.lists_begun else None
+    held = row.claim.held if row and row.claim and row.claim.is_open and name_of(row.claim.slot) == key else None
+    if held and not known:
+        raise InDoubt(
+            f"{start.job.name} ({key}) waits for an approval on {held['host']}: there, "
+            f"{advice.command('approve', held['run'])}"
+        )
+    return None
+
+
+def stage(start: Pipeline) -> str:
+    """The job's stage; its row is made if the store does not know it yet. A batch or a job counts alike."""
+    return stages.of(counting.known_row(start.store, start.ledger, start.job), start.job.stage)
+
+
+def uncounted(start: Pipeline, status: str, *, clean: bool, own_cap: bool) -> str:
+    end = End(
+        id=start.lease.grant, status=status, definition=definition(start.job), stage=start.stage, clean=clean,
+        own_cap=own_cap,
+    )  # fmt: skip
+    return counting.pack(end)
+
+
+def count(start: Pipeline) -> None:
+    """What this start, and earlier ones that were killed at this point, left uncounted."""
+    counting.count_rest(start.store, start.ledger, start.job.name, start.job.stage)

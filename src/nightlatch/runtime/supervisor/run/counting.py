@@ -1,0 +1,136 @@
+"""What the end of a run means for its job's row in the store: counters, evidence for a promotion, a demotion.
+
+An end is counted once: the row keeps the ids of those that were counted. That of a run by hand stays "uncounted" in the
+ledger until the row has it, so a supervisor that is killed between the two loses nothing: any looker counts it.
+"""
+
+from __future__ import annotations
+
+from ....core import definition as definitions
+from ....core import stage as stages
+from ....core.row import NEVER, Row
+from ....core.schedule import parse
+from ....core.stage import End
+from ....ledger import kinds
+from ....system import identity
+from ....system.zone import find
+from ...shared.job import definition
+from .rows import move_row, read_row
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ....core.job import Job
+    from ....core.protocols import Store
+    from ....ledger.ledger import Ledger
+    from ....ledger.records import RunRow
+
+
+def new_row(job: Job, now: float) -> Row:
+    """The row of a job that the store does not know yet: it begins with its next slot, in the stage of its file."""
+    begin = float(int(now))
+    due = float(parse(job.schedule, find(job.tz)).next(begin)) if job.schedule else NEVER
+    text = "\n".join((*job.schedule, job.tz)) if job.schedule else ""
+    return Row(
+        job=job.name, slot=begin, next_due=due, schedule=text, definition=definition(job),
+        stage=job.stage or stages.UNATTENDED,
+    )  # fmt: skip
+
+
+def known_row(store: Store, ledger: Ledger, job: Job) -> Row:
+    """The job's row, made if there is none, with the definition of this file in force if it is new."""
+    while True:
+        row = read_row(store, job.name)
+        new = row or new_row(job, store.clock())
+        mine = definition(job)
+        if (
+            not is_edited_by_hand(job)
+            and definitions.judge(new, mine, "", shared=ledger.many_machines or store.lists_begun) == definitions.NEW
+        ):
+            new = definitions.renewed(new, mine)
+        if new == row:
+            return new
+        if move_row(store, ledger, row or new, new):
+            return read_row(store, job.name) or new
+
+
+def is_edited_by_hand(job: Job) -> bool:
+    """Was it started with flags that make another job of it? Then it is no evidence for the one in the file."""
+    return "\nby hand:\n" in job.defined_as
+
+
+def count(store: Store, ledger: Ledger, job: str, end: End, configured: str = "", run: str = "") -> Row | None:
+    """Count an end, if nobody has; returns the row after it. None: the store does not know the job."""
+    while True:
+        row = read_row(store, job)
+        if row is None:
+            return None
+        new = stages.counted(row, end, store.clock(), configured)
+        if new == row:
+            return row
+        if move_row(store, ledger, row, new):
+            journal(ledger, row, new, end, configured, run)
+            return new
+
+
+def journal(ledger: Ledger, row: Row, new: Row, end: End, configured: str = "", run: str = "") -> None:
+    """What an end has changed, where it is evidence: a job that is alone has no more to earn."""
+    stage = stages.of(row, configured)
+    if stage != stages.UNATTENDED or new.strikes:
+        ledger.note(
+            new.job, kinds.COUNTED, id=end.id, status=end.status, stage=stage, clean=new.clean, strikes=new.strikes,
+            **({"run": run} if run else {}),
+        )  # fmt: skip
+    journal_stage(ledger, new)
+
+
+def journal_stage(ledger: Ledger, row: Row) -> None:
+    """Each ledger journals each change of a stage once, whoever made it."""
+    change = row.change
+    if not change:
+        return
+    last = ledger.noted(row.job, kinds.STAGED)
+    if last is None or last.facts.get("id") != str(change["id"]):
+        ledger.note(row.job, kinds.STAGED, **change)
+
+
+# ── a run by hand ──
+
+
+def pack(end: End) -> str:
+    """For the ledger, until it is counted."""
+    words = (end.id, end.status, end.stage, end.definition, str(int(end.clean)), str(int(end.own_cap)))
+    return " ".join(word or "-" for word in words)
+
+
+def unpack(text: str) -> End:
+    id_, status, stage, hash_, clean, own_cap = (word if word != "-" else "" for word in text.split(" "))
+    return End(id=id_, status=status, stage=stage, definition=hash_, clean=clean == "1", own_cap=own_cap == "1")
+
+
+def count_rest(store: Store, ledger: Ledger, job: str, configured: str = "") -> None:
+    """Ends of runs by hand whose supervisor was killed before it could count them."""
+    for run in ledger.uncounted(job):
+        if count(store, ledger, job, unpack(run.uncounted), configured, run.id) is not None:
+            ledger.count(run.id)
+
+
+def count_by_hand(store: Store, ledger: Ledger, run: RunRow, configured: str) -> None:
+    if count(store, ledger, run.job, unpack(run.uncounted), configured, run.id) is not None:
+        ledger.count(run.id)
+
+
+def change_stage(store: Store, ledger: Ledger, job: str, change: Callable[[Row], Row]) -> Row:
+    """Move a job's row to what `change` makes of it, and journal that."""
+    while True:
+        row = read_row(store, job)
+        assert row
+        new = change(row)
+        if move_row(store, ledger, row, new):
+            journal_stage(ledger, new)
+            return new
+
+
+def new_change_id() -> str:
+    return identity.new_id()[:12]

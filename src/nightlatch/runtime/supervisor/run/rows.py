@@ -1,0 +1,39 @@
+"""A job's row in the store, read and moved."""
+
+from __future__ import annotations
+
+from ....core import row as rows
+from ....core.value import replace
+from ....errors import StoreUnreachable
+from ....system import clock, identity
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ....core.protocols import Store
+    from ....core.row import Row
+    from ....ledger.ledger import Ledger
+
+KEPT = 50  # records that a row keeps where each machine has a ledger of its own
+
+
+def read_row(store: Store, job: str) -> Row | None:
+    found = store.cursors([job])
+    return rows.read(found[0]) if found else None
+
+
+def move_row(store: Store, ledger: Ledger, row: Row, new: Row) -> bool:
+    """Move a row to what `new` says; False, and nothing moved, if somebody else has moved it since it was read.
+
+    The records that it drops are in the ledger before: nobody else might know of them.
+    """
+    if new.records != row.records:
+        ledger.slots.put((row.job, record) for record in row.records)
+    move = row.move_to(replace(new, by=identity.host()), identity.new_id())
+    try:
+        won = store.advance([move])[0]
+    except StoreUnreachable:
+        clock.sleep(0.2)
+        won = store.advance([move])[0]  # only the reply may be lost: sent again, it finds its own id
+    if won and new.records != row.records:
+        ledger.slots.put((row.job, record) for record in new.records)
+    return won

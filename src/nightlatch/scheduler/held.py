@@ -1,0 +1,79 @@
+"""Plans that wait for an approval, as a scheduler sees them: what the ledger knows of one, the row is made to say; and
+one that nobody has approved in time expires.
+
+Where machines share a ledger, its change from held to pending or cancelled decides, and the row follows. Where each has
+its own (git), the row decides, and the ledger of the plan's host follows.
+"""
+
+from __future__ import annotations
+
+from ..core import statuses
+from ..core.value import replace
+from ..errors import StoreUnreachable
+from ..runtime.supervisor.publishing.held import discard
+from ..runtime.supervisor.run import approval
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..core.protocols import Store
+    from ..core.row import Row
+    from ..ledger.ledger import Ledger
+    from ..ledger.records import RunRow
+
+_EXPIRED = "nobody approved it in time"
+
+
+class HeldPlans:
+    def __init__(self, store: Store, ledger: Ledger, host: str) -> None:
+        self._store, self._ledger, self._host = store, ledger, host
+        self._apart = store.lists_begun
+
+    def agreed(self, row: Row) -> Row:
+        """The row as the ledger knows its plan: somebody may have been killed between the two."""
+        held = row.claim.held if row.claim and row.claim.is_open else None
+        if self._apart:
+            self._follow(row)
+            return row
+        if row.claim is None or held is None or "word" in held:
+            return row
+        run = self._ledger.run(held["run"])
+        if run is None or run.held is not None:
+            return row
+        if run.approved:
+            return replace(row, claim=replace(row.claim, held={**held, "word": "approved"}))
+        return approval.refused(row, self._store) if run.status == statuses.CANCELLED else row
+
+    def _follow(self, row: Row) -> None:
+        """Plans of this machine that the row does not hold (any more) were refused, or have expired, elsewhere."""
+        for run in self._ledger.held(row.job):
+            begun = row.claim is not None and row.claim.is_open and row.claim.by == self._host  # it says so in a moment
+            if not approval.holds(row, run) and not begun:
+                self._cancel(run, "refused on another machine, or expired")
+
+    def expired(self, row: Row) -> Row:
+        """The row without the plan, if the ledger lets it go."""
+        assert row.claim and row.claim.held
+        if not self._apart:
+            run = self._ledger.run(row.claim.held["run"])
+            if run and run.held is not None and not self._cancel(run, _EXPIRED):
+                return row  # approved, or refused, in this moment: the next look knows
+        return approval.refused(row, self._store)
+
+    def held_until(self, row: Row, until: float) -> Row:
+        assert row.claim and row.claim.held
+        return replace(row, claim=replace(row.claim, held={**row.claim.held, "until": until}))
+
+    def may_expire(self, row: Row, unchanged: float, expires: float) -> bool:
+        """Without a clock that all share: its host, or one that has seen it unchanged for so long."""
+        held = row.claim.held if row.claim else None
+        return held is None or held["host"] == self._host or unchanged >= expires
+
+    def _cancel(self, run: RunRow, why: str) -> bool:
+        ended = self._ledger.end_waiting(run, why, self._host, person=False)
+        if ended is None:
+            return False
+        try:
+            discard(self._ledger, run.id)
+        except StoreUnreachable:
+            pass  # retention does it
+        return True

@@ -1,0 +1,55 @@
+"""Does this process stand below a warden? Whatever its environment says: `env -i`, setsid and a double fork leave it
+below, since a warden adopts its orphans. A mistake is stopped so, not malice: one user id can hide from itself."""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_LIVE = "/live/"  # the folder of lifetime locks; a tree inherits one with the suffix .tree
+_MOST = 100  # ancestors
+
+
+def is_below_warden() -> bool:
+    """Does this process, or one above it, have a lifetime lock open?"""
+    return any(_has_lifetime(pid) for pid in _line())
+
+
+def _line() -> Iterator[int]:
+    """This process, its parent, and so on."""
+    pid = os.getpid()
+    for _ in range(_MOST):
+        yield pid
+        pid = _parent(pid)
+        if pid <= 1:
+            return
+
+
+def _parent(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+def _has_lifetime(pid: int) -> bool:
+    try:
+        names = os.listdir(f"/proc/{pid}/fd")
+    except OSError:
+        return False  # another user's, or gone
+    for name in names:
+        try:
+            path = os.readlink(f"/proc/{pid}/fd/{name}")
+        except OSError:
+            continue
+        folder, _, grant = path.removesuffix(" (deleted)").removesuffix(".tree").rpartition(_LIVE)
+        if folder and grant.isalnum() and len(grant) >= _GRANT:
+            return True
+    return False
+
+
+_GRANT = 16  # characters of a grant's id, at the least
