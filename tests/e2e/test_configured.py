@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +129,7 @@ def test_a_slot_is_given_up_after_three_attempts_and_retry_allows_more(site: Sit
     assert {done.returncode for done in made} == {5}
     assert "3 attempts were made at this slot" in made[3].stderr
     run = site.runs()[0]["run"]
-    assert site.nightlatch("retry", run).returncode == 0
+    assert site.nightlatch("retry", run, "--later").returncode == 0
     assert [site.nightlatch(*words).stdout for _ in range(4)] == ["tried\n"] * 3 + [""]
     more = site.nightlatch(*words[:2], "--retries", "3", "--backoff", "1ms", *words[2:])
     assert more.stdout == "tried\n", "a start may make four in all, and three were made"
@@ -166,6 +167,14 @@ def test_inside_a_run_its_own_store_and_file_count(site: Site) -> None:
     done = site.nightlatch("run", "night")
     assert "ours" in done.stdout and not (site.folder / "deep" / "agents.db").exists(), done.stderr
     assert {run["job"] for run in site.runs()} == {"night", "other"}
+
+
+def test_inside_a_run_python_uses_the_runs_store(site: Site) -> None:
+    inside = "import nightlatch; print(nightlatch.connect().url)"
+    site.write(f"[jobs.night]\ncommand = ['{sys.executable}', '-c', '{inside}']\ncwd = 'deep'\n")
+    assert site.nightlatch("run", "night").stdout == f"sqlite:///{site.folder}/state/nightlatch.db\n"
+    chosen = site.nightlatch("run", "night", "--new", "--store", f"sqlite:///{site.folder}/other.db")
+    assert chosen.stdout == f"sqlite:///{site.folder}/other.db\n"
 
 
 def test_a_remote_is_that_of_the_repository_that_the_file_is_in(site: Site, tmp_path: Path) -> None:
