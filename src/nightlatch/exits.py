@@ -121,6 +121,7 @@ NOT_ALLOWED = Exit(
     publish="the run that it is called in holds its writes for an approval",
     push="the run that it is called in holds its writes for an approval",
     budget="a run may not set budgets",
+    check="--apply inside a run",
 )
 CONFIG = Exit(78, "bad configuration", "run retry check serve tick service")
 CANCELLED = Exit(120, "cancelled", "run")

@@ -167,7 +167,8 @@ def test_apply_brings_this_files_job_into_force(home: Home) -> None:
     assert "every job is in force as it is here" in home("check", "--apply").stdout
     home.env["NIGHTLATCH_RUN"] = "7k3f"
     home.env["NIGHTLATCH_CONFIG"] = str(home.file)
-    assert home("check", "--apply").returncode == 64
+    done = home("check", "--apply")
+    assert done.returncode == 77 and "is a person's decision" in done.stderr
 
 
 def test_of_two_machines_the_one_with_the_older_file_starts_nothing_until_a_person_says_so(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ timeout = "5m"
 # overlap = "skip"                   # or "queue", "cancel": while the last run is still at work
 # catch_up = "one"                   # or "none": what was missed while this machine slept
 # late = "6h"                        # a slot that is older than this is not run
+# stage = "manual"                   # nothing starts by itself until you promote it; without it: unattended
 """
 
 
