@@ -29,6 +29,7 @@ from . import screen
 from .arguments import Parser
 from .decisions import current_user
 from .json_out import print_json
+from .only_people import require_person
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -208,8 +209,7 @@ def _play(config: Config, nap: asleep.Nap, as_json: bool) -> int:
 
 
 def _apply(config: Config, store: str | None) -> int:
-    if os.environ.get("NIGHTLATCH_RUN"):
-        raise UsageError("--apply is a person's decision, and this is called inside a run: nothing was changed")
+    require_person("check --apply", next(iter(config.jobs), ""), store)
     where = url.resolve(store)
     the_store, ledger = url.connect(where), open_for(where)
     known = {cursor.job: rows.read(cursor) for cursor in the_store.cursors(list(config.jobs))}

@@ -14,6 +14,7 @@ from . import screen
 from .arguments import Parser
 from .decisions import current_user
 from .json_out import print_json
+from .only_people import require_person
 from .reading import open_reader, since_of
 from .times import moment
 
@@ -52,6 +53,8 @@ def main(argv: list[str]) -> int:
     if (args.skip or onward) and not args.job:
         raise UsageError(f"name the job: {advice.command('slots', 'JOB', '--skip', 'TIME')}")
     reader = open_reader(args.store, listing=True)
+    if onward:
+        require_person(f"slots {args.job} --from", args.job, args.store)
     if args.skip or onward:
         return _decide(reader, args.job, args.skip, onward)
     since = since_of(args.since) or 0.0
