@@ -28,7 +28,7 @@ COMMANDS = {
 }
 WAYS = {
     "directly": "{words}",
-    "env -i": "env -i PATH=\"$PATH\" HOME=\"$HOME\" {words}",
+    "env -i": 'env -i PATH="$PATH" HOME="$HOME" {words}',
     "setsid": "setsid --wait {words}",
     "a second shell": "sh -c 'env -i sh -c \"setsid --wait {words}\"'",
 }
