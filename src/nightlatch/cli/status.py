@@ -6,6 +6,7 @@ import sys
 
 from .. import exits
 from ..core import advice
+from ..core.printable import printable
 from ..observe.overview import Overview, overview
 from ..observe.reader import NoStore
 from . import run_table, screen
@@ -81,6 +82,12 @@ def _show(seen: Overview, since: str) -> None:
         for row in seen.overdue[: _SHOWN["needs you"]]:
             print(f"  {row.job}: due {screen.moment(row.next_due)}, and no machine has claimed it: nightlatch serve")
         print()
+    for row in seen.demoted:
+        why, again = (row.change or {}).get("why"), advice.command("promote", row.job)
+        name = screen.paint(f"demoted: {printable(row.job)}", screen.BOLD)
+        print(f"{name} is {row.stage}, since {why}. Earn it again, then: {again}\n")
+    for row in seen.earned:
+        print(f"{printable(row.job)} has earned its next stage: {advice.command('promote', row.job)}\n")
     for number, (name, group) in enumerate(groups.items()):
         others = len(besides) if name == "needs you" else 0
         count = f"{len(group.runs) + others}{'+' if group.capped else ''}"
