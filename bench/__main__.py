@@ -18,6 +18,7 @@ PARTS = [
     "ledger",
     "steps",
     "caps",
+    "scheduler",
     "dbos",
     "overnight",
 ]

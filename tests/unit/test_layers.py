@@ -30,6 +30,7 @@ LAYERS = [
     "gateway",
     "scheduler",
     "observe",
+    "web",
     "cli",
     "testing",
 ]

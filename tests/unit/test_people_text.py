@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from nightlatch.cli import screen
-from nightlatch.cli.strip_ansi import AnsiStripper
 from nightlatch.core import advice
 from nightlatch.core.printable import printable
 from nightlatch.runtime.supervisor.run import kept_output
+from nightlatch.system.strip_ansi import AnsiStripper
 
 HOSTILE = (
     b"a\x1b[31;1mred\x1b[0m \x1b]0;title \xe2\x9c\x9c\x07b \x1b]52;c;ZXZpbA==\x1b\\c "

@@ -81,7 +81,7 @@ class _Over:
 
 
 def _pass_on(folder: str, raw: bool, over: _Over | None) -> None:
-    from .strip_ansi import AnsiStripper
+    from ..system.strip_ansi import AnsiStripper
 
     plain, out = AnsiStripper(), sys.stdout.buffer
     for data in kept_output.follow(folder, over) if over else kept_output.read(folder):

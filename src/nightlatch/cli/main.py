@@ -28,6 +28,7 @@ COMMANDS = {
     "spend": "inside a run: report what was used",
     "fail": "inside a run: say what it failed of, and whether trying again may help",
     "status": "the last night in one screen; the same as `nightlatch` alone",
+    "open": "the pages: the night, what needs you and what runs, in the browser",
     "runs": "list the runs, by job, status and time",
     "show": "one run: timeline, attempts, refusals, usage, the end of its output",
     "logs": "what a run's command printed; -f follows",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -9,9 +10,11 @@ from contextlib import contextmanager
 from ..config import crontab as crontabs
 from ..config import place
 from ..config.load import alerts_of, load
+from ..config.settings import meant
 from ..core.printable import printable
 from ..errors import BadConfig
 from ..scheduler.serve import Server
+from ..store import url
 from ..system import crontab
 from .arguments import Parser
 
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..config.load import Config
+    from ..web.server import PagesServer
 
 _PURPOSE = """\
 Start the jobs of nightlatch.toml when they are due. Any number of machines may serve one store: each slot is started
@@ -38,7 +42,12 @@ _EXAMPLES = """\
 
 def main(argv: list[str]) -> int:
     parser = Parser("serve", _PURPOSE, _EXAMPLES)
+    parser.add_argument("--only-pages", action="store_true", help="start nothing: only show the pages")
+    parser.add_argument("--read-only", action="store_true", help="with --only-pages: they change nothing")
+    parser.add_argument("--port", metavar="PORT", type=int, help="of the pages (default 4747, else the next free one)")
     args = parser.parse_args(argv)
+    if args.only_pages:
+        return pages_server(url.resolve(args.store), port=args.port, read_only=args.read_only).run(_say)
     made = server(args.store)
     for name, line in crontabs.still_there(load(place.find()).jobs, crontab.read() or "").items():
         print(f"nightlatch: {name} runs twice: your crontab starts it too. Remove this line (crontab -e): "
@@ -72,4 +81,15 @@ def server(store: str | None) -> Server:
     def read() -> Config:
         return load(file)
 
-    return Server(read, store, lambda text: print(f"nightlatch: {text}", file=sys.stderr, flush=True))
+    return Server(read, store, _say)
+
+
+def pages_server(where: str, *, port: int | None = None, read_only: bool = False) -> PagesServer:
+    """Of a store, as `[pages]` of the file that counts here says."""
+    from ..web.server import PORT, PagesServer
+
+    return PagesServer(meant(where, os.getcwd()), port=PORT if port is None else port, read_only=read_only)
+
+
+def _say(text: str) -> None:
+    print(f"nightlatch: {text}", file=sys.stderr, flush=True)

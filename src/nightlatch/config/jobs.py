@@ -164,11 +164,13 @@ class Jobs:
             section.mistake(f"{error}. Example: {EXAMPLES['tz']}", "tz")
             return
         try:
-            slots = list(islice(schedule.parse(taken["schedule"], there).between(_FROM, float("inf")), _SEEN))
+            found = schedule.parse(taken["schedule"], there)
         except UsageError as error:
             section.mistake(f"{error}. Example: {EXAMPLES['schedule']}", "schedule")
             return
-        jitter, shortest = taken.get("jitter") or 0.0, min(later - slot for slot, later in pairwise(slots))
+        if not (jitter := taken.get("jitter")):
+            return
+        shortest = min(later - slot for slot, later in pairwise(islice(found.between(_FROM, float("inf")), _SEEN)))
         if jitter >= shortest:
             shown = duration.show(shortest)
             section.mistake(f"jitter {duration.show(jitter)} must be less than the {shown} between two slots", "jitter")

@@ -27,10 +27,13 @@ def find(text: str) -> dict[tuple[str, ...], int]:
 class _Scanner:
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0
+        self._line, self._counted = 1, 0  # up to here
 
     @property
     def line(self) -> int:
-        return self.text.count("\n", 0, self.at) + 1
+        self._line += self.text.count("\n", self._counted, self.at)
+        self._counted = self.at
+        return self._line
 
     def take(self, sign: str) -> bool:
         if not self.text.startswith(sign, self.at):

@@ -141,7 +141,10 @@ class Row:
 
     def move(self, new_id: str, **changes: Any) -> Move:
         """The move that changes the row so, made by the client under `new_id`."""
-        new = replace(self, **changes, id=new_id)
+        return self.move_to(replace(self, **changes), new_id)
+
+    def move_to(self, new: Row, new_id: str) -> Move:
+        """The move to what `new` says."""
         return Move(job=new.job, seen=self.id, id=new_id, slot=new.slot, wake=new.wake, body=new.pack())
 
     def with_records(self, *new: SlotRecord, keep: int = 0) -> tuple[SlotRecord, ...]:
@@ -157,14 +160,14 @@ class Row:
         return (*self.records, *new)[-max(keep, len(new)) :]
 
     def pack(self) -> str:
-        facts = _packed(self, _BLANK, {"job", "id", "slot", "claim", "records", "paused"})
+        facts = _packed(self, _BLANK, _APART)
         if self.claim:
             facts["claim"] = _packed(self.claim, _CLAIM)
         if self.records:
             facts["records"] = [_packed(record, _RECORD) for record in self.records]
         if self.paused:
             facts["paused"] = _packed(self.paused, _PAUSE)
-        return json.dumps(facts, separators=(",", ":"))
+        return _encode(facts)
 
 
 def read(cursor: Cursor) -> Row:
@@ -185,12 +188,14 @@ def read(cursor: Cursor) -> Row:
         ) from error
 
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 _BLANK = Row(job="", slot=-1.0, next_due=-1.0)
+_APART = frozenset({"job", "id", "slot", "claim", "records", "paused"})  # columns, and what is packed by itself
 _CLAIM = Claim(id="", slot=-1.0)
 _RECORD = SlotRecord(first=-1.0, last=-1.0, outcome="")
 _PAUSE = Pause(by="", at=-1.0)
 
 
-def _packed(one: object, blank: object, without: frozenset[str] | set[str] = frozenset()) -> dict[str, Any]:
+def _packed(one: object, blank: object, without: frozenset[str] = frozenset()) -> dict[str, Any]:
     plain = blank.__dict__
     return {name: value for name, value in one.__dict__.items() if name not in without and value != plain[name]}

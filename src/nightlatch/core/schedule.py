@@ -5,14 +5,14 @@ Daylight saving time is treated as Debian's cron does. If minute or hour begins 
 counts: what it skips is not due, what it shows twice is due twice. Otherwise a time that is skipped is due at the
 change, and a time that comes twice is due the first time only.
 
-cronsim reads the fields and walks on a clock without time zones, forward only. Its own walk through a change of clocks
-loses slots where the change is half an hour, and its reverse mode may not return.
+cronsim reads the fields and says which days they name. Its own walk is not used: through a change of clocks by half an
+hour it loses slots, and backwards it may not return.
 """
 
 from __future__ import annotations
 
-import copy
 import datetime
+from bisect import bisect_left
 
 from ..errors import UsageError
 from . import duration
@@ -20,8 +20,6 @@ from . import duration
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from cronsim import CronSim
 
 COUNTED = 1000  # slots are counted up to here
 SHORTHANDS = {
@@ -35,10 +33,10 @@ SHORTHANDS = {
 }
 
 _HINT = 'write five fields, as in "0 2 * * *" for two at night, or @daily, or "every 45m"'
-_EPOCH = datetime.datetime(1970, 1, 1)
+_EPOCH, _ONE_DAY = datetime.date(1970, 1, 1), datetime.timedelta(days=1)
 _DAY = 86400
 _FIRST_WINDOW = 3600
-_LONGEST_WINDOW = 50 * 366 * _DAY  # cronsim gives up beyond it too
+_LONGEST_WINDOW = 50 * 366 * _DAY  # what was not due for so long never will be
 
 
 class Schedule:
@@ -101,12 +99,13 @@ class Cron:
         if len(fields) > 5:  # of seconds, which cronsim would read
             raise UsageError(f"{expression!r} has too many fields: {_HINT}")
         try:
-            self._fields = CronSim(expression, _EPOCH)
+            found = CronSim(expression, datetime.datetime(1970, 1, 1))
         except CronSimError as error:
             raise UsageError(f"{expression!r} is not a schedule ({error}): {_HINT}") from error
-        self._zone = zone
+        self._zone, self._months, self._match_day = zone, found.months, found.match_day
         self._follows_the_wall = fields[0][0] == "*" or fields[1][0] == "*"
-        if next(self._matches(0), None) is None:
+        self._times = [3600 * hour + 60 * minute for hour in sorted(found.hours) for minute in sorted(found.minutes)]
+        if next(self._matches(0, _LONGEST_WINDOW), None) is None:
             raise UsageError(f"{expression!r} has never been due and never will be: there is no such date")
 
     def next(self, after: float) -> int:
@@ -136,20 +135,24 @@ class Cron:
             wall = start + offset
             first = max(wall, int(after // 1) + 1 + offset)
             if not self._follows_the_wall:
-                if start > after and next(self._matches(shown), wall) < wall:  # due at a time that was skipped
+                if (
+                    start > after and next(self._matches(shown, wall), None) is not None
+                ):  # due at a time that is skipped
                     yield start
                 first = max(first, shown)
                 shown = max(shown, end + offset)
-            for match in self._matches(first):
-                if match >= end + offset:
-                    break
+            for match in self._matches(first, end + offset):
                 yield match - offset
 
-    def _matches(self, wall: int) -> Iterator[int]:
-        """The times that the fields name, at or after one, on a clock that is never changed."""
-        walker: CronSim = copy.copy(self._fields)
-        walker.dt = _EPOCH + datetime.timedelta(seconds=wall - 1)
-        return (round((found - _EPOCH).total_seconds()) for found in walker)
+    def _matches(self, wall: int, end: int) -> Iterator[int]:
+        """The times that the fields name, from one to before another, on a clock that is never changed."""
+        day, second = divmod(wall, _DAY)
+        date = _EPOCH + datetime.timedelta(days=day)
+        for begin in range(wall - second, end, _DAY):
+            if date.month in self._months and self._match_day(date):
+                for time in self._times[bisect_left(self._times, second) : bisect_left(self._times, end - begin)]:
+                    yield begin + time
+            second, date = 0, date + _ONE_DAY
 
     def _stretches(self, begin: int) -> Iterator[tuple[int, int, int]]:
         """Time from `begin` on, cut where the zone's clocks are changed, and elsewhere: (begin, end, offset)."""

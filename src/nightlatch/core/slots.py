@@ -221,8 +221,10 @@ def _skip(row: Row, due: Due, seen: Seen, reason: str) -> Decision:
 
 def _older(row: Row, due: Due, seen: Seen, outcome: str, *, into: float) -> tuple[SlotRecord, ...]:
     """The due slots before the newest."""
+    if not due.previous:
+        return ()
     count = (due.count - 1 if due.count <= COUNTED else due.count) - _passed(row, due.first, due.previous)
-    if not due.previous or count <= 0:
+    if count <= 0:
         return ()
     reason = MISSED if outcome == SKIPPED else ""
     record = SlotRecord(

@@ -31,13 +31,14 @@ else:
         declared = {field: getattr(cls, field) for field in fields if hasattr(cls, field)}
         # A default is a plain value, or in a row of core/options.py.
         defaults = {field: getattr(row, "default", row) for field, row in declared.items()}
+        known = frozenset(fields)
 
         def __init__(self, **arguments):
-            if not arguments.keys() <= set(fields):
-                raise TypeError(f"{cls.__name__} has no field {', '.join(arguments.keys() - set(fields))}")
             values = {**defaults, **arguments}
-            if len(values) < len(fields):
-                raise TypeError(f"{cls.__name__} needs {', '.join(set(fields) - values.keys())}")
+            if values.keys() != known:
+                wrong = ", ".join(values.keys() - known)
+                missing = ", ".join(known - values.keys())
+                raise TypeError(f"{cls.__name__} " + (f"has no field {wrong}" if wrong else f"needs {missing}"))
             self.__dict__.update(values)
 
         def __eq__(self, other):

@@ -34,6 +34,11 @@ WHERE id = :id AND status = 'running' AND attempt = :was_attempt AND cancel = ''
 """
 
 
+def seen(run: RunRow) -> str:
+    """What a person's decision about a run is drawn from. The run's own head moves with every report of progress."""
+    return f"{run.status} {run.attempt} {run.anchor}"
+
+
 def change(
     tables: Tables,
     run: RunRow,

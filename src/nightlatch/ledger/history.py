@@ -70,6 +70,11 @@ class History:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
+    @property
+    def zone(self) -> str:
+        """The ledger's time zone, by its name."""
+        return str(self._tables.database.facts()["ledger.zone"])
+
     def day(self, at: float) -> str:
         """The ledger's day of a moment, as in 2026-07-31."""
         return self._tables.day(round(at * 1000))

@@ -156,15 +156,19 @@ class Ledger:
         return opening.find(self._tables, job, key)
 
     def runs(
-        self, job: str | None = None, status: str | None = None, since: float | None = None, limit: int = 1000
+        self,
+        job: str | None = None,
+        status: str | None = None,
+        since: float | None = None,
+        until: float | None = None,
+        limit: int = 1000,
     ) -> Iterator[RunRow]:
-        """Runs whose status changed at or after `since`, the newest change first."""
+        """Runs whose status changed at or after `since`, and before `until`, the newest change first."""
         which = {name: text for name, text in (("job", job), ("status", status)) if text}
-        sql = (
-            f"SELECT {RUN.names} FROM {{prefix}}run{where(which, 'changed >= :since')} "
-            f"ORDER BY changed DESC, id LIMIT :most"
-        )
-        return map(RUN.read, self._tables.read(sql, **which, since=_ms(since), most=limit))
+        times = {"since": _ms(since)} | ({} if until is None else {"until": _ms(until)})
+        within = "changed >= :since" + ("" if until is None else " AND changed < :until")
+        sql = f"SELECT {RUN.names} FROM {{prefix}}run{where(which, within)} ORDER BY changed DESC, id LIMIT :most"
+        return map(RUN.read, self._tables.read(sql, **which, **times, most=limit))
 
     def newest(self, job: str) -> RunRow | None:
         """The run of a job that changed last, runs inside others left out."""
@@ -201,9 +205,13 @@ class Ledger:
         """What the newest attempt of a run has used in the current period; None: it began in it, so all of it."""
         return tally.own(self._tables, run, unit, period)
 
-    def request_cancel(self, run_id: str, by: str) -> RunRow:
-        """Ask for a run's end. What has not begun is cancelled at once; a running one's holder finds the request."""
-        return self._decided(run_id, lambda run: decisions.cancel(self._tables, run, by))
+    def request_cancel(self, run_id: str, by: str, *, seen: str = "") -> RunRow:
+        """Ask for a run's end. What has not begun is cancelled at once; a running one's holder finds the request.
+
+        `seen`, here and for `retry`: what the person decided from (`decisions.seen`). If that has moved on, nothing is
+        done, and `RunEnded` has the run as it is.
+        """
+        return self._decided(run_id, lambda run: decisions.cancel(self._tables, run, by), seen)
 
     def set_budget(self, run: RunRow, caps: str, by: str) -> None:
         """A person sets a run's budget; its supervisor finds it within seconds."""
@@ -217,9 +225,9 @@ class Ledger:
         """A person says how a run ended that is in doubt or needs attention: succeeded, failed or cancelled."""
         return self._decided(run_id, lambda run: decisions.resolve(self._tables, run, outcome, by))
 
-    def retry(self, run_id: str, by: str) -> RunRow:
+    def retry(self, run_id: str, by: str, *, seen: str = "") -> RunRow:
         """A person wants another attempt: the run is pending again."""
-        return self._decided(run_id, lambda run: decisions.retry(self._tables, run, by))
+        return self._decided(run_id, lambda run: decisions.retry(self._tables, run, by), seen)
 
     def hold(self, run_id: str, until: float) -> RunRow:
         """A run that was not begun waits for an approval; one that was is returned as it is."""
@@ -422,9 +430,12 @@ class Ledger:
             raise UsageError(f"there is no run {run_id!r}: {advice.command('runs')} lists them")
         return run
 
-    def _decided(self, run_id: str, decide: Callable[[RunRow], RunRow | None]) -> RunRow:
+    def _decided(self, run_id: str, decide: Callable[[RunRow], RunRow | None], seen: str = "") -> RunRow:
         while True:  # until nobody moved the run between the read and the decision
-            decided = decide(self._existing(run_id))
+            run = self._existing(run_id)
+            if seen and decisions.seen(run) != seen:
+                raise RunEnded(f"{decisions.title(run)} is {run.status} by now, at attempt {run.attempt}", run)
+            decided = decide(run)
             if decided:
                 return decided
 

@@ -43,9 +43,14 @@ class StoreReader:
         areas = existing(url)
         self.url = url
         self.store = stores.connect(url)
-        self.ledger = location.open_to_read(url) if "ledger" in areas else location.empty()
+        self.has_ledger = "ledger" in areas
+        self.ledger = location.open_to_read(url) if self.has_ledger else location.empty()
         self._begun: dict[str, tuple[Begun, ...]] | None = None  # by lease
         self.unreachable = ""  # why the store could not be read for what other machines have begun
+
+    def look_again(self) -> None:
+        """For another look, by a process that goes on."""
+        self._begun, self.unreachable = None, ""
 
     @property
     def ledger_is_per_machine(self) -> bool:

@@ -23,6 +23,7 @@ class Scheduled:
     def __init__(self, job: Job, definition: str) -> None:
         self.job, self.definition = job, definition
         self.text = "\n".join((*job.schedule, job.tz)) if job.schedule else ""
+        self._policies: dict[tuple[str, float | None], Policy] = {}  # the last one
         self._times = schedule.parse(job.schedule, find(job.tz)) if job.schedule else None
 
     def next(self, after: float) -> float:
@@ -31,16 +32,23 @@ class Scheduled:
 
     def due(self, after: float, until: float) -> Due | None:
         """The slots after one time, and at or before another."""
-        if self._times is None or (first := self._times.next(after)) > until:
-            return None
-        following = self._times.next(until)
+        first = self.next(after)
+        return self.due_from(first, until) if first <= until else None
+
+    def due_from(self, first: float, until: float) -> Due:
+        """The slots from the first one on, which is known, to a time."""
+        assert self._times
         second = self._times.next(first)
         if second > until:  # by far the most of all looks
-            return Due(first=first, newest=first, following=following)
+            return Due(first=first, newest=first, following=float(second))
         newest = self._times.newest(until)
-        previous = self._times.newest(newest - 1)
-        count = self._times.count(after, until)
-        return Due(first=first, newest=newest, previous=previous, count=count, following=following)
+        return Due(
+            first=first,
+            newest=float(newest),
+            previous=float(self._times.newest(newest - 1)),
+            count=self._times.count(first - 1, until),
+            following=float(self._times.next(until)),
+        )
 
     def cut(self, first: float, time: float) -> tuple[float, int]:
         """Where a range that begins at `first` ends, and how many slots it has, if it is cut at a time."""
@@ -49,6 +57,15 @@ class Scheduled:
         return float(self._times.newest(time)), self._times.count(first - 1, time)
 
     def policy(self, host: str, newest: float | None) -> Policy:
+        if not self.job.jitter:
+            newest = None  # then it is the same for every slot
+        known = self._policies.get((host, newest))
+        if known is None:
+            known = self._policy(host, newest)
+            self._policies = {(host, newest): known}
+        return known
+
+    def _policy(self, host: str, newest: float | None) -> Policy:
         job = self.job
         put_off = schedule.jitter(job.name, int(newest), job.jitter) if newest else 0.0
         turn = hosts.turn(job.hosts, host)

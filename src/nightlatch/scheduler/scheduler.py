@@ -25,7 +25,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from ..core.job import Job
     from ..core.protocols import Store
     from ..core.row import Claim, Move
     from ..core.slots import Due
@@ -52,7 +51,7 @@ class Scheduler:
         at_once: int,
         clocks: Clocks,
         new_id: Callable[[], str],
-        start: Callable[[Job, Claim], None],
+        start: Callable[[Scheduled, Claim], None],
         say: Callable[[str], None] = lambda _: None,
         leases: Leases | None = None,
     ) -> None:
@@ -106,10 +105,10 @@ class Scheduler:
                 self._decide(plan, now, room > 0 or (counted and claims))
                 self.short_of_room |= room <= 0 and plan.waits
                 room -= plan.claims and not counted
-            if plan.new != plan.row:
-                old = plan.row or replace(plan.new, id="")
-                facts = {name: text for name, text in plan.new.__dict__.items() if name not in ("job", "id", "by")}
-                moves.append((plan, old.move(self._new_id(), by=self._host, **facts)))
+            if plan.new is not plan.row:
+                new_id = self._new_id()
+                plan.new = replace(plan.new, by=self._host, claim=plan.claim(new_id, self._host))
+                moves.append((plan, (plan.row or replace(plan.new, id="")).move_to(plan.new, new_id)))
         self._advance(moves)
         if self._unsynced:
             self._unsynced.clear()
@@ -236,14 +235,14 @@ class Scheduler:
         if decision.cancel:
             self._cancel(row)
         self._next[row.job] = decision.look_at
-        plan.new = self._changed(row, job, decision)
+        plan.new = self._changed(row, job, decision, due.following if due and decision.slot == due.newest else 0.0)
 
     def _due(self, row: Row, job: Scheduled, now: float) -> Due | None:
         over = row.paused is not None and 0 < row.paused.until <= now
         until = min(now, row.paused.until) if over and row.paused else now
-        return job.due(row.slot, until) if row.next_due <= until else None
+        return job.due_from(row.next_due, until) if row.next_due <= until else None
 
-    def _changed(self, row: Row, job: Scheduled, decision: Decision) -> Row:
+    def _changed(self, row: Row, job: Scheduled, decision: Decision, following: float) -> Row:
         if decision.unpause:
             row = replace(row, paused=None)
         if decision.records:
@@ -251,11 +250,9 @@ class Scheduler:
             row = replace(row, records=row.with_records(*records, keep=KEPT if self._apart else 0))
         if decision.slot is not None:
             slot, passed = decision.slot, tuple(one for one in row.passed if one > decision.slot)
-            row = replace(row, slot=slot, next_due=job.next(slot), passed=passed)
+            row = replace(row, slot=slot, next_due=following if following else job.next(slot), passed=passed)
             self._next[row.job] = row.next_due
-        if decision.claim:
-            row = replace(row, claim=replace(decision.claim, id=self._new_id(), by=self._host))
-        return row
+        return replace(row) if decision.claim else row
 
     def _unchanged(self, row: Row) -> float:
         """For how long this looker has seen the claim as it is, by a clock that nobody sets."""
@@ -320,7 +317,7 @@ class Scheduler:
                 self._next[plan.new.job] = self.jobs[plan.new.job].next(self._store.clock())  # another was faster
                 continue
             if plan.claims and plan.new.claim:
-                self._start(self.jobs[plan.new.job].start(plan.new.claim), plan.new.claim)
+                self._start(self.jobs[plan.new.job], plan.new.claim)
             for kind, facts in plan.notes:
                 self._ledger.note(plan.new.job, kind, **facts)
             self._say_skipped(plan)
@@ -348,6 +345,12 @@ class _Plan:
     @property
     def claims(self) -> bool:
         return self.decision is not None and self.decision.claim is not None
+
+    def claim(self, move: str, host: str) -> Claim | None:
+        """That of the row after the move; a new one has the move's id."""
+        if self.decision is None or self.decision.claim is None:
+            return self.new.claim
+        return replace(self.decision.claim, id=move, by=host)
 
     @property
     def waits(self) -> bool:

@@ -13,8 +13,8 @@ from . import forks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..core.job import Job
     from ..core.row import Claim
+    from .scheduled import Scheduled
 
 LOG = "supervisors.log"
 _ANSWER = 10.0  # seconds that the forking process has for an order; a stopped one is replaced
@@ -35,8 +35,9 @@ class Starter:
         """Readable when something ended; -1: there is no such process."""
         return self._line.fileno() if self._line else -1
 
-    def start(self, job: Job, claim: Claim) -> None:
+    def start(self, scheduled: Scheduled, claim: Claim) -> None:
         """Have a supervisor started. That one is not waited for: the row says what became of the claim."""
+        job = scheduled.start(claim)
         order: dict[str, object] = {"job": job.pack(), "claim": claim.id, "store": self._store, "log": self._log}
         line = self._connect()
         if line is None:

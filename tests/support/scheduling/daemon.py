@@ -18,6 +18,7 @@ from nightlatch.core.job import Job
 from nightlatch.core.row import Claim
 from nightlatch.core.target import Command
 from nightlatch.scheduler import scheduler
+from nightlatch.scheduler.scheduled import Scheduled
 from nightlatch.scheduler.serve import Server
 from nightlatch.scheduler.starter import Starter
 
@@ -43,10 +44,10 @@ def impatient(seconds: float) -> None:
     scheduler.POLL_CLAIMED = scheduler.POLL_IDLE = 1.0
 
 
-def freezing(self: Starter, job: Job, claim: Claim) -> None:
+def freezing(self: Starter, scheduled: Scheduled, claim: Claim) -> None:
     Starter.start = _start  # type: ignore[method-assign]
     os.kill(os.getpid(), signal.SIGSTOP)
-    _start(self, job, claim)
+    _start(self, scheduled, claim)
 
 
 _start = Starter.start

@@ -187,6 +187,8 @@ class SimLedger:
             grant="",
             due=None,
             cancel="",
+            approved="",
+            held=None,
         )
         return self.table.setdefault((job, key), new)
 
@@ -198,6 +200,15 @@ class SimLedger:
                     run.status = statuses.CANCELLED
 
     def note(self, job: str, kind: str, **facts: object) -> None:
+        pass
+
+    def held(self, job: str) -> list[Any]:
+        return []
+
+    def uncounted(self, job: str) -> list[Any]:
+        return []
+
+    def noted(self, job: str, kind: str) -> None:
         pass
 
 

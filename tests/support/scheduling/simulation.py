@@ -22,6 +22,7 @@ from nightlatch.core.target import Command
 from nightlatch.errors import Busy, InDoubt, StoreUnreachable
 from nightlatch.ledger.slots import merged
 from nightlatch.runtime.supervisor.run import claim as claims
+from nightlatch.runtime.supervisor.run import rows as moving
 from nightlatch.runtime.supervisor.run.claim import Claimed
 from nightlatch.scheduler import scheduler
 from nightlatch.scheduler.scheduled import Scheduled
@@ -111,7 +112,8 @@ class Simulation:
         pauses = SimpleNamespace(sleep=lambda _: None)
         with (
             mock.patch.object(claims, "identity", identity),
-            mock.patch.object(claims, "clock", pauses),
+            mock.patch.object(moving, "identity", identity),
+            mock.patch.object(moving, "clock", pauses),
             mock.patch.object(scheduler, "POLL", POLL),
         ):
             for machine in self.machines:
@@ -326,7 +328,7 @@ class Daemon(Process):
             at_once=3,
             clocks=machine,  # type: ignore[arg-type]
             new_id=world.new_id,
-            start=lambda job, claim: world.start(machine, job, claim.id),
+            start=lambda job, claim: world.start(machine, job.start(claim), claim.id),
             leases=SimLeases(store, machine, lambda: world.time),  # type: ignore[arg-type]
         )
         self._scheduler.shared = False
@@ -497,6 +499,7 @@ class Supervisor(Process):
 
     def _verdict(self, status: str, run: Any) -> Any:
         return SimpleNamespace(
+            held=None,
             status=status,
             due=(run.due or 0.0) if run else 0.0,
             attempt=run.attempt if run else 0,

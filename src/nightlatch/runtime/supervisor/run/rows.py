@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from ....core import row as rows
+from ....core.value import replace
 from ....errors import StoreUnreachable
 from ....system import clock, identity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from ....core.protocols import Store
     from ....core.row import Row
     from ....ledger.ledger import Ledger
@@ -29,8 +28,7 @@ def move_row(store: Store, ledger: Ledger, row: Row, new: Row) -> bool:
     """
     if new.records != row.records:
         ledger.slots.put((row.job, record) for record in row.records)
-    facts: dict[str, Any] = {name: value for name, value in new.__dict__.items() if name not in ("job", "id")}
-    move = row.move(identity.new_id(), **(facts | {"by": identity.host()}))
+    move = row.move_to(replace(new, by=identity.host()), identity.new_id())
     try:
         won = store.advance([move])[0]
     except StoreUnreachable:

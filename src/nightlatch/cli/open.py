@@ -1,0 +1,80 @@
+"""nightlatch open"""
+
+from __future__ import annotations
+
+import os
+import sys
+import urllib.error
+import urllib.request
+import webbrowser
+
+from ..store import url as stores
+from ..web.access import Access
+from .arguments import Parser
+from .only_people import require_person
+from .serve import pages_server
+
+_PURPOSE = """\
+Open the pages in the browser: the last night, what needs you, what runs, and what it cost.
+
+A code that is good for one use within a minute becomes a session of 30 days in that browser. If no `nightlatch serve`
+shows the pages, this command does, until Ctrl-C. They are on loopback only; over ssh, forward the port first
+(ssh -L 4747:127.0.0.1:4747 HOST)."""
+
+_EXAMPLES = """\
+  nightlatch open
+  nightlatch open --read-only --print        # for a wall or a phone: it may look, and change nothing
+  nightlatch open --revoke                   # end every session"""
+
+
+def main(argv: list[str]) -> int:
+    parser = Parser("open", _PURPOSE, _EXAMPLES)
+    parser.add_argument("--read-only", action="store_true", help="a session that may change nothing")
+    parser.add_argument("--print", action="store_true", help="print the address, and open no browser")
+    parser.add_argument("--revoke", action="store_true", help="end every session, and open nothing")
+    args = parser.parse_args(argv)
+    if not args.read_only:
+        require_person("open", os.environ.get("NIGHTLATCH_JOB", "") or "pages", args.store)
+    where = stores.resolve(args.store)
+    access = Access(stores.folder_of(where))
+    if args.revoke:
+        ended = access.revoke()
+        print(f"{ended} session{'' if ended == 1 else 's'} ended")
+        return 0
+    show = _print if args.print else _browse
+    if port := _listening(access):
+        show(_address(access, port, args.read_only))
+        return 0
+    server = pages_server(where)
+    return server.run(_say, ready=lambda: show(_address(access, access.address() or 0, args.read_only)))
+
+
+def _address(access: Access, port: int, read_only: bool) -> str:
+    return f"http://127.0.0.1:{port}/{access.prefix}/open/{access.new_code(read_only=read_only)}"
+
+
+def _listening(access: Access) -> int | None:
+    """The port of the server that shows this store's pages now: only ours knows the path."""
+    port = access.address()
+    if port is None:
+        return None
+    try:
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{port}/{access.prefix}/static/nightlatch.js", timeout=5
+        ) as answer:
+            return port if answer.status == 200 else None
+    except (OSError, urllib.error.URLError, ValueError):
+        return None
+
+
+def _print(address: str) -> None:
+    print(address, flush=True)
+
+
+def _browse(address: str) -> None:
+    if not webbrowser.open(address):
+        _print(address)
+
+
+def _say(text: str) -> None:
+    print(f"nightlatch: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,143 @@
+"""Who may look: an unguessable path, codes for one use, and sessions. Kept as private files beside the store, so that
+`nightlatch open` can make a code for a server that another process runs, and a restarted server knows its sessions.
+
+Cookies know no ports: one for 127.0.0.1 goes to every server that is started there. So the session's cookie is bound to
+a path that nobody can guess, under which all pages are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+
+from ..core.value import value
+from ..system import clock, durable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+CODE_LASTS = 60.0  # seconds
+SESSION_LASTS = 30 * 86400.0
+_PREFIX, _CODES, _SESSIONS, _ADDRESS = "prefix", "codes", "sessions", "address.json"
+
+
+@value(frozen=True, kw_only=True)
+class Session:
+    csrf: str
+    read_only: bool
+    until: float
+
+
+class Access:
+    def __init__(self, store_folder: str) -> None:
+        self._folder = durable.private_folder(os.path.join(store_folder, "pages"))
+        for name in (_CODES, _SESSIONS):
+            durable.private_folder(os.path.join(self._folder, name))
+
+    @property
+    def prefix(self) -> str:
+        """The first part of every path."""
+        path = os.path.join(self._folder, _PREFIX)
+        while True:
+            try:
+                with open(path, encoding="ascii") as file:
+                    if found := file.read():
+                        return found
+            except FileNotFoundError:
+                pass
+            durable.replace(path, secrets.token_urlsafe(24).encode())  # of two at once the last one counts for both
+
+    def new_code(self, *, read_only: bool) -> str:
+        """Good for one session, within a minute."""
+        self._sweep()
+        code = secrets.token_urlsafe(24)
+        self._put(_CODES, code, {"read_only": read_only, "until": clock.wall() + CODE_LASTS})
+        return code
+
+    def redeem(self, code: str) -> str | None:
+        """A new session's token for a code; None if it is unknown, used or too old."""
+        found = self._take(_CODES, code)
+        if found is None or found["until"] < clock.wall():
+            return None
+        token = secrets.token_urlsafe(32)
+        until = clock.wall() + SESSION_LASTS
+        self._put(
+            _SESSIONS,
+            token,
+            {"csrf": secrets.token_urlsafe(24), "read_only": bool(found["read_only"]), "until": until},
+        )
+        return token
+
+    def session(self, token: str) -> Session | None:
+        found = self._read(_SESSIONS, token) if token else None
+        return Session(**found) if found and found["until"] >= clock.wall() else None
+
+    def revoke(self) -> int:
+        """End every session and every code; the path changes too. Returns how many sessions there were."""
+        sessions = os.listdir(os.path.join(self._folder, _SESSIONS))
+        for kind in (_CODES, _SESSIONS):
+            for name in os.listdir(os.path.join(self._folder, kind)):
+                _remove(os.path.join(self._folder, kind, name))
+        durable.replace(os.path.join(self._folder, _PREFIX), secrets.token_urlsafe(24).encode())
+        return len(sessions)
+
+    # ── where the server of this store listens ──
+
+    def note_address(self, port: int) -> None:
+        found = {"port": port, "pid": os.getpid()}
+        durable.replace(os.path.join(self._folder, _ADDRESS), json.dumps(found).encode())
+
+    def address(self) -> int | None:
+        """The port that was noted last; its server may be gone."""
+        try:
+            with open(os.path.join(self._folder, _ADDRESS), encoding="ascii") as file:
+                return int(json.load(file)["port"])
+        except (OSError, ValueError, KeyError):
+            return None
+
+    # ── files by the hash of their secret: a name that is seen in a listing opens nothing ──
+
+    def _put(self, kind: str, secret: str, facts: dict[str, Any]) -> None:
+        durable.replace(self._path(kind, secret), json.dumps(facts).encode())
+
+    def _read(self, kind: str, secret: str) -> dict[str, Any] | None:
+        try:
+            with open(self._path(kind, secret), encoding="ascii") as file:
+                found: dict[str, Any] = json.load(file)
+                return found
+        except FileNotFoundError:
+            return None
+
+    def _take(self, kind: str, secret: str) -> dict[str, Any] | None:
+        """Of two that come at once, the one whose removal succeeds has it."""
+        found = self._read(kind, secret)
+        if found is None:
+            return None
+        return found if _remove(self._path(kind, secret)) else None
+
+    def _path(self, kind: str, secret: str) -> str:
+        return os.path.join(self._folder, kind, hashlib.sha256(secret.encode()).hexdigest())
+
+    def _sweep(self) -> None:
+        """Remove what is over."""
+        for kind in (_CODES, _SESSIONS):
+            for name in os.listdir(os.path.join(self._folder, kind)):
+                path = os.path.join(self._folder, kind, name)
+                try:
+                    with open(path, encoding="ascii") as file:
+                        over = json.load(file)["until"] < clock.wall()
+                except (OSError, ValueError, KeyError):
+                    continue
+                if over:
+                    _remove(path)
+
+
+def _remove(path: str) -> bool:
+    try:
+        os.unlink(path)
+        return True
+    except FileNotFoundError:
+        return False

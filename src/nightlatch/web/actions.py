@@ -1,0 +1,254 @@
+"""What a person decides on a page: through the same functions as the command line, journaled with a name.
+
+Each form carries what it was drawn from. If that has moved on, nothing is done, and the page says what happened
+meanwhile (409). What cannot be undone is asked once more.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from ..config import place
+from ..core import advice
+from ..core.schedule import name_of
+from ..core.value import value
+from ..errors import Busy, Error, RunEnded, UsageError
+from ..ledger import kinds, open_for
+from ..ledger.decisions import seen
+from ..observe import open_decisions
+from ..runtime.shared import effect_records
+from ..runtime.supervisor.afterwards import decide
+from ..runtime.supervisor.batches import batch
+from ..runtime.supervisor.run.rows import read_row
+from ..scheduler.people import JobSlots
+from ..system import identity
+from . import words
+from .guard import FORM
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..ledger.records import RunRow
+    from ..observe.reader import StoreReader
+    from .site import Site
+
+_WAIT = 5.0  # seconds for a lease that is held
+
+
+class MovedOn(Exception):
+    """The page was drawn from something that is not so any more."""
+
+
+@value(frozen=True, kw_only=True)
+class Action:
+    do: Callable[[StoreReader, dict[str, str]], str]  # returns where to go, below the prefix; "": back
+    ask: Callable[[dict[str, str]], tuple[str, str, str]] | None = None  # (title, text, button)
+
+
+class Actions:
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._all = {
+            "cancel": Action(do=_cancel, ask=_ask_cancel),
+            "retry": Action(do=self._retry),
+            "resolve": Action(do=_resolve, ask=_ask_resolve),
+            "run": Action(do=self._run),
+            "skip": Action(do=_skip, ask=_ask_skip),
+            "pause": Action(do=_pause),
+            "unpause": Action(do=_unpause),
+            "usual": Action(do=_usual),
+        }
+
+    def routes(self) -> list[web.RouteDef]:
+        return [web.post("/{prefix}/act/{action}", self.act)]
+
+    async def act(self, request: web.Request) -> web.Response:
+        site, form = self._site, request[FORM]
+        action = self._all.get(request.match_info["action"])
+        if action is None:
+            raise web.HTTPNotFound(text="There is no such action.\n")
+        back = form["back"] if form.get("back", "").startswith(site.base) else site.base
+        if action.ask and form.get("sure") != "1":
+            title, text, label = action.ask(form)
+            return site.draw(
+                request, "confirm.html", title=title, text=text, label=label, back=back,
+                action=request.match_info["action"], fields=sorted(form.items()),
+            )  # fmt: skip
+        try:
+            to = await site.read(action.do, form)
+        except MovedOn as moved:
+            return site.message(request, "Nothing was done: it has moved on.", str(moved), status=409, back=back)
+        except Busy as error:
+            return site.message(request, "Nothing was done: it is in use.", str(error), status=409, back=back)
+        except RunEnded as error:
+            return site.message(request, "Nothing was done: it has moved on.", str(error), status=409, back=back)
+        except UsageError as error:
+            return site.message(request, "Nothing was done.", str(error), status=409, back=back)
+        except Error as error:
+            return site.message(request, "That did not work.", str(error), status=500, back=back)
+        raise web.HTTPSeeOther(f"{site.base}{to}" if to else back)
+
+    def _retry(self, reader: StoreReader, form: dict[str, str]) -> str:
+        run = _unmoved(reader, form)
+        again = open_for(reader.url).retry(run.id, person(), seen=seen(run))
+        if run.job in self._site.configured():
+            _start(reader, "run", run.job, *(["--slot", run.slot] if run.slot else ["--key", run.key]))
+        return f"run/{again.id}"
+
+    def _run(self, reader: StoreReader, form: dict[str, str]) -> str:
+        job, slot = form.get("job", ""), form.get("slot", "")
+        if job not in self._site.configured():
+            raise UsageError(f"{job} is not a job of the nightlatch.toml that counts here")
+        if slot:
+            _unmoved_row(reader, form)
+        _start(reader, "run", job, *(["--slot", slot] if slot else []))
+        return f"job/{job}"
+
+
+def person() -> str:
+    """The one who decides, for the journal."""
+    return f"{identity.user()}@{identity.host()}"
+
+
+# ── a run ──
+
+
+def _unmoved(reader: StoreReader, form: dict[str, str]) -> RunRow:
+    run = reader.run(form.get("run", ""))
+    if seen(run) != form.get("seen"):
+        raise MovedOn(_meanwhile(reader, run))
+    return run
+
+
+def _meanwhile(reader: StoreReader, run: RunRow) -> str:
+    status = words.look(reader.status(run))[2]
+    why = f": {words.short(run.reason)}" if run.reason else ""
+    return f"Run {run.id} of {run.job} is {status} by now, at attempt {run.attempt}{why}. Look again, then decide."
+
+
+def _cancel(reader: StoreReader, form: dict[str, str]) -> str:
+    run = _unmoved(reader, form)
+    open_for(reader.url).request_cancel(run.id, person(), seen=seen(run))
+    return f"run/{run.id}"
+
+
+def _ask_cancel(form: dict[str, str]) -> tuple[str, str, str]:
+    return (
+        f"Cancel run {form.get('run', '')}?",
+        "What it is doing is ended, after its grace time. The key is not done: the next start makes another attempt.",
+        "Cancel the run",
+    )
+
+
+def _resolve(reader: StoreReader, form: dict[str, str]) -> str:
+    outcome = form.get("outcome", "")
+    if outcome not in decide.OUTCOMES:
+        raise UsageError("an outcome is done, failed or again")
+    if "run" in form:
+        run = _unmoved(reader, form)
+        decide.resolve(run, outcome, person(), ledger=open_for(reader.url), store=reader.store, wait=_WAIT)
+        return f"run/{run.id}"
+    key, scope, of_batch, job = (form.get(name, "") for name in ("key", "scope", "batch", "job"))
+    found = open_decisions.named(reader, key, scope=scope, batch=of_batch, job=job)
+    if len(found) != 1 or f"{found[0].changed:.3f}" != form.get("changed"):
+        raise MovedOn(f"{key} was decided meanwhile, or has changed since the page was drawn.")
+    if of_batch:
+        batch.resolve(of_batch, key, outcome, by=person(), store=reader.url, wait=_WAIT)
+    elif job:
+        decide.resolve_elsewhere(
+            job,
+            key,
+            outcome,
+            person(),
+            seen=found[0].changed,
+            ledger=open_for(reader.url),
+            store=reader.store,
+            wait=_WAIT,
+        )
+    else:
+        effect_records.resolve(key, outcome, by=person(), scope=scope, store=reader.url, wait=_WAIT)
+    return ""
+
+
+def _ask_resolve(form: dict[str, str]) -> tuple[str, str, str]:
+    what = words.short(form.get("key") or f"run {form.get('run', '')}", 80)
+    if form.get("outcome") == "done":
+        return (
+            f"Was {what} done?",
+            "Then no machine does it again. Only the outside world shows what it did.",
+            "It was done",
+        )
+    return (
+        f"Was {what} not done?",
+        "Then the next start with its key does it again. If it was done after all, it happens twice.",
+        "It was not done",
+    )
+
+
+# ── a job ──
+
+
+def _unmoved_row(reader: StoreReader, form: dict[str, str]) -> None:
+    row = read_row(reader.store, form.get("job", ""))
+    if row is None or row.id != form.get("seen"):
+        due = f" Its next slot is {name_of(row.next_due)}." if row and row.next_due else ""
+        raise MovedOn(f"The slots of {form.get('job', '')} have moved on since the page was drawn.{due}")
+
+
+def _slots(reader: StoreReader, form: dict[str, str]) -> JobSlots:
+    return JobSlots(reader.store, open_for(reader.url), form.get("job", ""), person())
+
+
+def _skip(reader: StoreReader, form: dict[str, str]) -> str:
+    from datetime import datetime
+
+    _unmoved_row(reader, form)
+    try:
+        slot = datetime.fromisoformat(form.get("slot", "")).timestamp()
+    except ValueError:
+        raise UsageError(f"{form.get('slot', '')!r} is not a slot") from None
+    _slots(reader, form).skip(float(round(slot)))
+    return f"job/{form.get('job', '')}"
+
+
+def _ask_skip(form: dict[str, str]) -> tuple[str, str, str]:
+    return (
+        f"Skip {form.get('job', '')} at {form.get('slot', '')}?",
+        "It is recorded as skipped by you, and not caught up.",
+        "Skip the slot",
+    )
+
+
+def _pause(reader: StoreReader, form: dict[str, str]) -> str:
+    _unmoved_row(reader, form)
+    _slots(reader, form).pause()
+    return f"job/{form.get('job', '')}"
+
+
+def _unpause(reader: StoreReader, form: dict[str, str]) -> str:
+    _unmoved_row(reader, form)
+    _slots(reader, form).unpause()
+    return f"job/{form.get('job', '')}"
+
+
+def _usual(reader: StoreReader, form: dict[str, str]) -> str:
+    """The new level of a job is the usual one."""
+    job, what, run = form.get("job", ""), form.get("what", ""), form.get("run", "")
+    open_for(reader.url).note(job, kinds.USUAL, what=what, by=person(), run=run)
+    return "usage"
+
+
+def _start(reader: StoreReader, *words_of: str) -> None:
+    """Start the command line in a session of its own: it outlives the pages, as from a shell."""
+    config = place.find()
+    named = ["--store", reader.url] if advice.chosen_store() else []
+    subprocess.Popen(
+        [sys.executable, "-m", "nightlatch", *named, *(["--config", config] if config else []), *words_of],
+        cwd=os.path.dirname(config) or None, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip

@@ -1,0 +1,65 @@
+"""What a person may do about something, as buttons: each a form that carries what it was drawn from (rule 59)."""
+
+from __future__ import annotations
+
+from ..core import statuses
+from ..core.value import value
+from ..ledger.decisions import seen
+from ..observe.reader import NEEDS_DECISION
+from ..observe.run_views import is_overdue
+from ..runtime.supervisor.leases import unsealed
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..core.row import Row
+    from ..ledger.records import RunRow
+    from ..observe.open_decisions import OpenDecision
+    from ..observe.reader import StoreReader
+
+GO, STOP = "go", "stop"  # the prominent one; the one that ends something
+
+
+@value(frozen=True, kw_only=True)
+class Button:
+    label: str
+    action: str = ""  # "": a link
+    kind: str = ""
+    fields: tuple[tuple[str, str], ...] = ()
+    href: str = ""  # below the prefix
+
+
+def of_run(reader: StoreReader, run: RunRow, status: str) -> list[Button]:
+    """The likeliest first. What cannot be undone is never the prominent one."""
+    about = (("run", run.id), ("seen", seen(run)))
+
+    def button(label: str, action: str, kind: str = "", **more: str) -> Button:
+        return Button(label=label, action=action, kind=kind, fields=(*about, *more.items()))
+
+    if unsealed.waits(reader.ledger, run):
+        return [button("Retry", "retry", GO)]
+    if status in NEEDS_DECISION:
+        decide = [button("It was done", "resolve", outcome="done"), button("It was not", "resolve", outcome="failed")]
+        return [*decide, button("Retry", "retry")] if status == statuses.NEEDS_ATTENTION else decide
+    if status == statuses.RUNNING:
+        return [] if run.cancel else [button("Cancel", "cancel", STOP)]
+    if status in statuses.OPEN:
+        try_now = [button("Try now", "retry")] if status == statuses.WAITING and not is_overdue(run) else []
+        return [*try_now, button("Cancel", "cancel", STOP)]
+    if statuses.may_start(status):
+        return [button("Retry", "retry")]
+    return []
+
+
+def of_decision(one: OpenDecision) -> list[Button]:
+    about = {"key": one.key, "scope": one.scope, "batch": one.batch, "job": one.job, "changed": f"{one.changed:.3f}"}
+    given = tuple((name, text) for name, text in about.items() if text)
+    return [
+        Button(label="It was done", action="resolve", fields=(*given, ("outcome", "done"))),
+        Button(label="It was not", action="resolve", fields=(*given, ("outcome", "failed"))),
+    ]
+
+
+def of_slot(row: Row, slot: str, *, configured: bool) -> list[Button]:
+    about = (("job", row.job), ("slot", slot), ("seen", row.id))
+    skip = Button(label="Skip the slot", action="skip", fields=about)
+    return [Button(label="Run now", action="run", kind=GO, fields=about), skip] if configured else [skip]

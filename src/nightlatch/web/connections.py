@@ -1,0 +1,107 @@
+"""Connections within limits. aiohttp waits for ever for the end of a header; here it has a deadline and a size.
+
+When there are too many connections, the oldest one that has not sent a whole header goes: five hundred that say nothing
+keep nobody out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+HEADER_WITHIN = 10.0  # seconds
+HEADER_SIZE = 8192
+MOST = 200  # connections
+
+_END = b"\r\n\r\n"
+_TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+
+
+class Connections:
+    """All of one server."""
+
+    def __init__(self, inner: Callable[[], asyncio.Protocol], most: int = MOST) -> None:
+        self._inner, self._most = inner, most
+        self._open: dict[asyncio.BaseTransport, Bounded] = {}
+
+    def __call__(self) -> Bounded:
+        return Bounded(self, self._inner())
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def add(self, connection: Bounded, transport: asyncio.BaseTransport) -> None:
+        self._open[transport] = connection
+        if len(self._open) > self._most:
+            silent = [one for one in self._open.values() if one.silent]
+            (silent[0] if silent else connection).abort()
+
+    def drop(self, transport: asyncio.BaseTransport) -> None:
+        self._open.pop(transport, None)
+
+    def of(self, transport: asyncio.BaseTransport | None) -> Bounded | None:
+        return self._open.get(transport) if transport else None
+
+
+class Bounded(asyncio.Protocol):
+    """One connection in front of aiohttp's protocol, which it passes everything on to."""
+
+    def __init__(self, all_of_them: Connections, inner: asyncio.Protocol) -> None:
+        self._all, self._inner = all_of_them, inner
+        self._transport: asyncio.Transport | None = None
+        self._seen = b""
+        self._timer: asyncio.TimerHandle | None = None
+        self.silent = True  # no whole header has come yet
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._timer = asyncio.get_running_loop().call_later(HEADER_WITHIN, self.abort)
+        self._inner.connection_made(transport)
+        self._all.add(self, transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self.silent:
+            self._seen += data
+            end = self._seen.find(_END)
+            if max(end, 0 if end >= 0 else len(self._seen)) > HEADER_SIZE:
+                assert self._transport
+                self._transport.write(_TOO_LARGE)
+                self._transport.close()
+                return
+            if end >= 0:
+                self.heard()
+        self._inner.data_received(data)
+
+    def heard(self) -> None:
+        """A whole header is there; from now on the request has its own deadlines."""
+        self.silent, self._seen = False, b""
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+
+    def next_request(self) -> None:
+        """The reply is sent: the next header counts anew. How long a connection may be idle is aiohttp's."""
+        self.silent = True
+
+    def abort(self) -> None:
+        if self._transport:
+            self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.heard()
+        if self._transport:
+            self._all.drop(self._transport)
+        self._inner.connection_lost(exc)
+
+    def eof_received(self) -> bool | None:
+        return self._inner.eof_received()
+
+    def pause_writing(self) -> None:
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._inner.resume_writing()

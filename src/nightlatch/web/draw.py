@@ -1,0 +1,62 @@
+"""Templates: rendered on the server with autoescape, and everything that was reported made printable first."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from ..core.printable import printable
+from ..observe import figures
+from . import svg, words
+
+if TYPE_CHECKING:
+    from .words import Calendar
+
+FOLDER = os.path.dirname(os.path.abspath(__file__))
+
+
+def shown(value: object) -> object:
+    """What every `{{ }}` passes: a text from elsewhere may hold control, bidi and zero-width characters."""
+    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def twin(command: str) -> Markup:
+    """The same in a shell, copied by a click."""
+    return Markup(
+        '<button type="button" class="twin" data-command="{0}" title="Copy: the same in a shell">'
+        "<span>{0}</span></button>"
+    ).format(printable(command))
+
+
+def environment() -> Environment:
+    made = Environment(
+        loader=FileSystemLoader(os.path.join(FOLDER, "templates")),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    made.filters["verbatim"] = _verbatim
+    made.globals.update(
+        icon=svg.icon, meter=svg.meter, spark=svg.spark, twin=twin, look=words.look, money=figures.money,
+        count=figures.count, span=figures.span, short=words.short, hash_of=words.hash_of, tail_of=words.tail_of,
+        used=words.used,
+    )  # fmt: skip
+    return made
+
+
+def moment(calendar: Calendar, at: float, text: str = "") -> Markup:
+    """A time on the wall, with the exact one behind it."""
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(
+        calendar.iso(at), calendar.exact(at), text or calendar.clock(at)
+    )
+
+
+def _verbatim(text: str) -> Markup:
+    """A form's hidden value, byte for byte: what comes back must name the same thing."""
+    return Markup("{}").format(text)

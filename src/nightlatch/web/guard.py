@@ -1,0 +1,125 @@
+"""What every request passes: the host it names, the path that nobody can guess, the session, and for a decision the
+token of its form and the origin it comes from. And the headers that every reply has."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from aiohttp import web
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from .access import Access, Session
+    from .connections import Connections
+
+    Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+COOKIE = "nightlatch"
+BODY_SIZE = 64 << 10
+BODY_WITHIN = 10.0  # seconds
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+FORM = "nightlatch.form"
+
+
+class Guard:
+    def __init__(self, access: Access, *, url: str = "", read_only: bool = False) -> None:
+        """`url`: where a proxy shows the pages, as https://…"""
+        self._access, self._url, self._read_only = access, url.rstrip("/"), read_only
+        self.port = 0
+        self.connections: Connections | None = None
+
+    @property
+    def origins(self) -> set[str]:
+        """Where a form of ours may come from."""
+        return {f"http://{name}:{self.port}" for name in LOOPBACK} | ({self._url} if self._url else set())
+
+    @property
+    def hosts(self) -> set[str]:
+        return {f"{name}:{self.port}" for name in LOOPBACK} | ({urlsplit(self._url).netloc} if self._url else set())
+
+    @property
+    def secure_hosts(self) -> set[str]:
+        """Names that a proxy shows by https."""
+        return {urlsplit(self._url).netloc} if self._url else set()
+
+    def may_change(self, session: Session) -> bool:
+        return not self._read_only and not session.read_only
+
+    @web.middleware
+    async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        connection = self.connections.of(request.transport) if self.connections else None
+        try:
+            response = await self._answered(request, handler)
+        finally:
+            if connection:
+                connection.next_request()
+        return response
+
+    async def _answered(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            self._check_host(request)
+            self._check_path(request)
+            session = self._access.session(request.cookies.get(COOKIE, ""))
+            if session is None and not _is_open(request):
+                raise web.HTTPForbidden(text="These pages need a session. Open them with: nightlatch open\n")
+            request["session"] = session
+            if request.method == "POST":
+                assert session
+                await self._check_form(request, session)
+            response = await handler(request)
+        except web.HTTPException as error:
+            error.headers.update(HEADERS)
+            raise
+        if not response.prepared:
+            for name, text in HEADERS.items():
+                response.headers.setdefault(name, text)
+        return response
+
+    def _check_host(self, request: web.Request) -> None:
+        if request.headers.get("Host", "").lower() not in self.hosts:
+            raise web.HTTPMisdirectedRequest(
+                text="This is not a name of these pages. Open them with: nightlatch open\n"
+            )
+
+    def _check_path(self, request: web.Request) -> None:
+        first = request.path.lstrip("/").partition("/")[0]
+        if not hmac.compare_digest(first.encode(), self._access.prefix.encode()):
+            raise web.HTTPNotFound(text="There is nothing here. Open the pages with: nightlatch open\n")
+
+    async def _check_form(self, request: web.Request, session: Session) -> None:
+        if request.headers.get("Origin", "") not in self.origins:
+            raise web.HTTPForbidden(text="This form does not come from these pages.\n")
+        try:
+            async with asyncio.timeout(BODY_WITHIN):
+                form = await request.post()
+        except TimeoutError:
+            raise web.HTTPRequestTimeout(text="The form did not arrive.\n") from None
+        given = form.get("csrf", "")
+        if not isinstance(given, str) or not hmac.compare_digest(given.encode(), session.csrf.encode()):
+            raise web.HTTPForbidden(text="This form is not of your session: load the page again.\n")
+        if not self.may_change(session):
+            raise web.HTTPForbidden(text="This session may look, and change nothing.\n")
+        request[FORM] = {name: text for name, text in form.items() if isinstance(text, str)}
+
+
+def _is_open(request: web.Request) -> bool:
+    """A code, and what the pages are drawn with: neither needs a session."""
+    parts = request.path.lstrip("/").split("/")
+    return request.method == "GET" and len(parts) == 3 and parts[1] in ("open", "static")

@@ -1,0 +1,78 @@
+"""A run's page as it happens: output by server-sent events, resumed at the byte, and a word when the rest changed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from ..core import statuses
+from ..core.printable import printable
+from . import output
+from .run import current
+
+if TYPE_CHECKING:
+    from ..observe.reader import StoreReader
+    from .site import Site
+
+STREAMS = 40  # at once
+_LOOK_EVERY = 0.5  # seconds
+_BEAT = 15.0  # seconds without news before a word that the stream lives
+_AGAIN = 2000  # ms that a browser waits before it comes back
+
+
+class Live:
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._streams = 0
+
+    def routes(self) -> list[web.RouteDef]:
+        return [web.get("/{prefix}/run/{run}/events", self.events)]
+
+    async def events(self, request: web.Request) -> web.StreamResponse:
+        if self._streams >= STREAMS:
+            raise web.HTTPServiceUnavailable(text="Too many pages are open.\n", headers={"Retry-After": "10"})
+        self._streams += 1
+        try:
+            return await self._stream(request)
+        finally:
+            self._streams -= 1
+
+    async def _stream(self, request: web.Request) -> web.StreamResponse:
+        run, place = request.match_info["run"], request.headers.get("Last-Event-ID") or request.query.get("from", "")
+        await self._site.read(lambda reader: reader.run(run))
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Content-Type-Options": "nosniff",
+                                               "Cache-Control": "no-store", "X-Accel-Buffering": "no"})  # fmt: skip
+        await response.prepare(request)
+        await response.write(f"retry: {_AGAIN}\n\n".encode())
+        state, quiet = "", 0.0
+        while True:
+            text, place, now, over = await self._site.read(_news, run, place)
+            message = text
+            if now != state and state:
+                message += f"event: changed\ndata: {json.dumps(now.partition(' ')[0])}\n\n"
+            state = now
+            if over and not text:
+                await response.write(f"{message}event: over\ndata: {{}}\n\n".encode())
+                return response
+            quiet = 0.0 if message else quiet + _LOOK_EVERY
+            if message:
+                await response.write(message.encode())
+            elif quiet >= _BEAT:
+                quiet = 0.0
+                await response.write(b": still here\n\n")
+            if not text:
+                await asyncio.sleep(_LOOK_EVERY)
+
+
+def _news(reader: StoreReader, run_id: str, place: str) -> tuple[str, str, str, bool]:
+    """(events, the place after them, what the rest of the page depends on, whether the run is over)"""
+    run = reader.run(run_id)  # before the output: what was printed before its end is read after it
+    lines, where, lost = output.added(output.folder_of(reader, run.id), place)
+    text = ""
+    if lines or lost:
+        shown = [[printable(line.rstrip("\n"))[: output.LINE], line.endswith("\n")] for line in lines]
+        text = f"id: {where}\nevent: output\ndata: {json.dumps({'lines': shown, 'lost': lost})}\n\n"
+    return text, where, current(reader, run), run.status not in statuses.OPEN

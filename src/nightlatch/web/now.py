@@ -1,0 +1,218 @@
+"""Now: the verdict, four figures, what needs a person, the night, what runs, and what comes next."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from typing import TYPE_CHECKING, Any
+
+from ..core import advice, statuses
+from ..core import row as rows
+from ..core.schedule import name_of
+from ..core.value import value
+from ..errors import StoreUnreachable
+from ..ledger import kinds
+from ..observe import nightly, run_facts, verdict
+from ..observe.figures import count, money
+from ..observe.overview import overview
+from ..system import clock
+from . import buttons, svg, words
+from .running import running
+from .timeline import Drawing, refusals
+from .upcoming import upcoming
+
+if TYPE_CHECKING:
+    from ..core.row import Row
+    from ..observe.open_decisions import OpenDecision
+    from ..observe.overview import Overview
+    from ..observe.reader import StoreReader
+    from ..observe.run_views import RunView
+    from .buttons import Button
+    from .words import Calendar
+
+NIGHTS = 14
+_ASKS = 30  # rows of what needs a person
+TONES = {verdict.CALM: "ok", verdict.DECIDE: "wait", verdict.ALARM: ""}
+
+
+@value(frozen=True, kw_only=True)
+class Ask:
+    """One row of what needs a person."""
+
+    look: tuple[str, str, str]
+    title: str
+    href: str
+    at: float
+    sentence: str
+    last_line: str = ""
+    twin: str = ""
+    buttons: tuple[Button, ...] = ()
+
+
+@value(frozen=True, kw_only=True)
+class Figure:
+    name: str
+    number: str
+    note: str
+    href: str
+    spark: Any
+
+
+def page(reader: StoreReader, calendar: Calendar, base: str, configured: set[str]) -> dict[str, Any]:
+    now = clock.wall()
+    since = calendar.evening(now)
+    seen = overview(reader, since)
+    facts = nightly.night(reader, seen, since)
+    headline = verdict.night(facts)
+    first, second = split(headline.sentence)
+    asks = needs_you(reader, seen, configured)
+    jobs = all_rows(reader)
+    every_run = [one for group in seen.groups.values() for one in group.runs]
+    drawing = Drawing(reader, calendar, since, max(now, since + 3600), now)
+    return {
+        "headline": headline,
+        "first": first,
+        "second": second,
+        "tone": TONES[headline.tone],
+        "since": since,
+        "now": now,
+        "figures": figures(reader, calendar, facts, now),
+        "asks": asks[:_ASKS],
+        "asks_more": max(len(asks) - _ASKS, 0),
+        "needs": len(asks),
+        "night": drawing.night(every_run, refusals(reader, since), jobs, base),
+        "running": [running(reader, one, calendar) for one in seen.running.runs],
+        "next": upcoming(reader, jobs, now),
+        "empty": seen.empty and not jobs and not reader.ledger.history.jobs(),
+        "unreachable": seen.unreachable,
+    }
+
+
+def needs_you(reader: StoreReader, seen: Overview, configured: set[str]) -> list[Ask]:
+    asks = [_of_run(reader, one) for one in seen.needs_you.runs]
+    asks += [_of_decision(one) for one in seen.decisions_besides_runs]
+    asks += [_of_slot(row, configured) for row in seen.overdue]
+    urgent = (statuses.IN_DOUBT, "in doubt", "no end reported", "lapsed")
+    return sorted(asks, key=lambda ask: (ask.look[2] not in urgent, -ask.at))
+
+
+def _of_run(reader: StoreReader, one: RunView) -> Ask:
+    run = one.run
+    said = run_facts.run_verdict(reader, run, one.status)
+    last = run_facts.last_line(reader, run)
+    return Ask(
+        look=words.look(one.status),
+        title=run.job,
+        href=f"run/{run.id}",
+        at=run.changed,
+        sentence=said.sentence,
+        last_line="" if words.short(last, 60).rstrip("…") in said.sentence else last,
+        twin=advice.text(one.next),
+        buttons=(
+            *buttons.of_run(reader, run, one.status),
+            buttons.Button(label="Log", href=f"run/{run.id}#log"),
+        ),
+    )
+
+
+def _of_decision(one: OpenDecision) -> Ask:
+    known = one.status if one.status in words.LOOKS else statuses.IN_DOUBT
+    return Ask(
+        look=words.look(known),
+        title=one.of if not one.scope.startswith("*") else one.key,
+        href="",
+        at=one.changed,
+        sentence=f"{one.title[:1].upper()}{one.title[1:]}: {one.note or 'nobody knows whether it was done'}. "
+        "It is not done again unasked.",
+        twin=advice.text(one.resolve("done")),
+        buttons=tuple(buttons.of_decision(one)),
+    )
+
+
+def _of_slot(row: Row, configured: set[str]) -> Ask:
+    slot = name_of(row.next_due)
+    return Ask(
+        look=words.look("overdue"),
+        title=row.job,
+        href=f"job/{row.job}",
+        at=row.next_due,
+        sentence="Its slot is due, and no machine has begun it. Is `nightlatch serve` running on a machine that may?",
+        twin=advice.command("run", row.job, "--slot", slot),
+        buttons=tuple(buttons.of_slot(row, slot, configured=row.job in configured)),
+    )
+
+
+def all_rows(reader: StoreReader) -> list[Row]:
+    try:
+        return [rows.read(cursor) for cursor in reader.store.cursors()]
+    except StoreUnreachable:
+        return []
+
+
+def split(sentence: str) -> tuple[str, str]:
+    """What ran, and what needs a person: the second half carries the colour."""
+    head, dot, rest = sentence.partition(". ")
+    return (f"{head}.", rest) if dot else (sentence, "")
+
+
+def figures(reader: StoreReader, calendar: Calendar, facts: verdict.Night, now: float) -> list[Figure]:
+    """Each against its own last fourteen nights."""
+    history = reader.ledger.history
+    today = date.fromisoformat(history.day(now))
+    days = [(today - timedelta(days=back)).isoformat() for back in reversed(range(NIGHTS))]
+    runs, usd = dict.fromkeys(days, 0), dict.fromkeys(days, 0.0)
+    for row in history.tallies(("day",), since=days[0], until=days[-1]):
+        runs[row.day] = runs.get(row.day, 0) + row.runs
+        usd[row.day] = usd.get(row.day, 0.0) + row.amounts.usd
+    refused = dict.fromkeys(days, 0)
+    for entry in history.rare(kinds.REFUSED, since=now - NIGHTS * 86400):
+        if (day := calendar.day(entry.at)) in refused:
+            refused[day] += 1
+    slots = bool(facts.slots)
+    ran = f"{count(facts.slots_ran)} of {count(facts.slots)}" if slots else count(facts.ended)
+    usual = f"usually {money(facts.usual_usd)} on a {facts.weekday}" if facts.usual_usd is not None else "no usual yet"
+    paid = list(usd.values())
+    dear = [i for i, one in enumerate(paid) if facts.usual_usd and one > 1.3 * facts.usual_usd]
+    last = next((day for day in reversed(days) if refused[day]), "")
+    return [
+        Figure(
+            name="Slots" if slots else "Runs ended",
+            number=ran,
+            note=_of_slots(facts),
+            href="jobs",
+            spark=svg.spark(list(runs.values()), label="Runs that ended, the last 14 days"),
+        ),
+        Figure(
+            name="Used",
+            number=money(facts.usd) if facts.usd else "nothing",
+            note=usual if facts.usd else "no usage was reported",
+            href="usage",
+            spark=svg.spark(paid, over=dear, label="Dollars used, the last 14 days"),
+        ),
+        Figure(
+            name="Stale writes refused",
+            number=count(facts.refused),
+            note=f"the last on {date.fromisoformat(last):%A}" if last else "none in 14 days",
+            href="leases",
+            spark=svg.spark([float(one) for one in refused.values()], label="Stale writes refused, the last 14 days"),
+        ),
+        _journal(reader, facts),
+    ]
+
+
+def _of_slots(facts: verdict.Night) -> str:
+    if facts.slots:
+        return f"{count(facts.slots - facts.slots_ran)} did not" if facts.slots > facts.slots_ran else "none was missed"
+    return f"{count(facts.well)} of them well" if facts.ended else "nothing ended"
+
+
+def _journal(reader: StoreReader, facts: verdict.Night) -> Figure:
+    chains = len(reader.ledger.history.jobs())
+    word = {True: "whole", False: "broken", None: "kept"}[facts.journal_whole]
+    note = f"{count(chains)} chain{'' if chains == 1 else 's'}"
+    return Figure(
+        name="Journal",
+        number=word,
+        note=f"{note}, not verified here" if word == "kept" else note,
+        href="journal",
+        spark="",
+    )

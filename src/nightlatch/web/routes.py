@@ -1,0 +1,151 @@
+"""Which path shows what."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from ..runtime.supervisor.run import kept_output
+from . import now, output, run
+from .draw import FOLDER
+from .guard import COOKIE
+
+if TYPE_CHECKING:
+    from ..ledger.records import RunRow
+    from ..observe.reader import StoreReader
+    from .site import Site
+
+_STATIC = {"nightlatch.css": "text/css", "nightlatch.js": "text/javascript"}
+_FAILED_LOGINS = 10  # in a minute, of all clients together
+
+
+class Pages:
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._files = {name: _content(name) for name in _STATIC}
+        self._failed: list[float] = []
+
+    def routes(self) -> list[web.RouteDef]:
+        get = web.get
+        return [
+            get("/{prefix}/", self.now),
+            get("/{prefix}/static/{name}", self.static),
+            get("/{prefix}/open/{code}", self.open),
+            get("/{prefix}/run/{run}", self.run),
+            get("/{prefix}/run/{run}/raw", self.raw),
+            get("/{prefix}/find", self.find),
+        ]
+
+    async def now(self, request: web.Request) -> web.Response:
+        site = self._site
+        facts = await site.read(now.page, site.calendar, site.base, site.configured())
+        site.needs = facts["needs"]
+        return site.draw(request, "now.html", "now", hosts=(), **facts)
+
+    async def run(self, request: web.Request) -> web.Response:
+        site, query = self._site, request.query
+        until = query.get("until", "")
+
+        def look(reader: StoreReader) -> dict[str, Any]:
+            return run.page(
+                reader,
+                site.calendar,
+                reader.run(request.match_info["run"]),
+                whole_story="all" in query,
+                until=int(until) if until.isdecimal() and len(until) < 12 else None,
+                find=query.get("find", "")[:200],
+            )
+
+        facts = await site.read(look)
+        return site.draw(request, "run.html", "jobs", twin_of=facts.pop("twin"), **facts)
+
+    async def raw(self, request: web.Request) -> web.StreamResponse:
+        """Every byte that is kept, as text that no browser runs."""
+
+        def folder(reader: StoreReader) -> str:
+            return output.folder_of(reader, reader.run(request.match_info["run"]).id)
+
+        where = await self._site.read(folder)
+        response = web.StreamResponse(
+            headers={
+                "Content-Type": "text/plain; charset=utf-8",
+                "Content-Security-Policy": "sandbox; default-src 'none'",
+                "X-Content-Type-Options": "nosniff",
+                "Cache-Control": "no-store",
+                "Referrer-Policy": "no-referrer",
+            }
+        )
+        pieces = kept_output.read(where)
+        await response.prepare(request)
+        while data := await self._site.work(lambda: next(pieces, b"")):
+            await response.write(data)
+        return response
+
+    async def find(self, request: web.Request) -> web.Response:
+        """A run by its id or the beginning of it, a job by its name, or a run by its key."""
+        wanted = request.query.get("q", "").strip()[:200]
+
+        def look(reader: StoreReader) -> RunRow | str | None:
+            found = reader.ledger.run(wanted) if wanted else None
+            if found or not wanted:
+                return found
+            jobs = reader.ledger.history.jobs()
+            if wanted in jobs:
+                return wanted
+            near = [name for name in jobs if wanted.lower() in name.lower()]
+            return (
+                near[0] if near else next((row for job in jobs[:200] if (row := reader.ledger.find(job, wanted))), None)
+            )
+
+        found = await self._site.read(look)
+        if found is None:
+            return self._site.message(
+                request,
+                f"Nothing goes by “{wanted}”.",
+                "A run is found by its id or key, a job by its name.",
+                status=404,
+                back=self._site.base,
+            )
+        to = f"job/{found}" if isinstance(found, str) else f"run/{found.id}"
+        raise web.HTTPSeeOther(f"{self._site.base}{to}")
+
+    async def open(self, request: web.Request) -> web.Response:
+        """A code becomes a session. The page goes on by itself: a redirect would belong to the program that opened the
+        browser, and a strict cookie does not go with that."""
+        site, moment = self._site, request.loop.time()
+        self._failed = [at for at in self._failed if at > moment - 60]
+        if len(self._failed) >= _FAILED_LOGINS:
+            raise web.HTTPTooManyRequests(text="Too many codes that were wrong: wait a minute.\n")
+        token = site.access.redeem(request.match_info["code"])
+        if token is None:
+            self._failed.append(moment)
+            raise web.HTTPForbidden(text="This code was used, or is over a minute old. Another one: nightlatch open\n")
+        response = site.draw_alone("opened.html")
+        response.set_cookie(
+            COOKIE,
+            token,
+            path=site.base,
+            httponly=True,
+            samesite="Strict",
+            max_age=30 * 86400,
+            secure=request.headers.get("Host", "") in site.guard.secure_hosts,
+        )
+        return response
+
+    async def static(self, request: web.Request) -> web.Response:
+        name = request.match_info["name"]
+        if name not in _STATIC:
+            raise web.HTTPNotFound(text="There is no such file.\n")
+        return web.Response(
+            body=self._files[name],
+            content_type=_STATIC[name],
+            charset="utf-8",
+            headers={"Cache-Control": "private, max-age=60"},
+        )
+
+
+def _content(name: str) -> bytes:
+    with open(os.path.join(FOLDER, "static", name), "rb") as file:
+        return file.read()

@@ -1,0 +1,247 @@
+"""Run: the verdict, its bounds, a waterfall, what happened in sentences, against the run before, and its output."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..core import advice, statuses
+from ..core.value import value
+from ..ledger import kinds
+from ..observe import changes, run_facts, verdict
+from ..observe.details import details
+from ..observe.figures import count, money, span
+from ..observe.timeline import timeline
+from ..store import held
+from ..system import identity
+from . import buttons, output, words
+from .running import gauges
+from .upcoming import usual
+from .waterfall import waterfall
+
+if TYPE_CHECKING:
+    from ..ledger.records import Entry, RunRow
+    from ..observe.details import Details
+    from ..observe.reader import StoreReader
+    from ..observe.verdict import RunFacts
+    from .words import Calendar
+
+_STORY = 60  # sentences; the rest behind a link
+TONES = {verdict.CALM: "ok", verdict.DECIDE: "wait", verdict.ALARM: ""}
+_LOUD = {
+    kinds.LOST: ("lost", "bad"),
+    kinds.REFUSED: ("shield", ""),
+    kinds.STARTED: ("run", "run"),
+    kinds.CANCELLED: ("lost", "idle"),
+    kinds.CANCEL_REQUESTED: ("person", "idle"),
+    kinds.RESOLVED: ("person", "idle"),
+    kinds.RETRIED: ("person", "idle"),
+    kinds.NEEDS_ATTENTION: ("hand", "bad"),
+    kinds.EXCEPTION: ("bad", "bad"),
+    kinds.NOT_PUBLISHED: ("bad", "bad"),
+    kinds.PUBLISHED: ("ok", "ok"),
+    kinds.STEP_FAILED: ("bad", "bad"),
+}
+
+
+@value(frozen=True, kw_only=True)
+class Sentence:
+    at: float
+    shape: str
+    kind: str
+    text: str
+    brass: bool = False
+
+
+@value(frozen=True, kw_only=True)
+class Fact:
+    """One field of the sheet."""
+
+    name: str
+    text: str = ""
+    code: str = ""  # instead of the text, as code
+    small: str = ""
+    meter: Any = ""
+    title: str = ""
+
+
+def page(
+    reader: StoreReader,
+    calendar: Calendar,
+    run: RunRow,
+    *,
+    whole_story: bool = False,
+    until: int | None = None,
+    find: str = "",
+) -> dict[str, Any]:
+    seen = details(reader, run)
+    facts = run_facts.run_facts(reader, run, seen.status)
+    headline = verdict.run(facts, calendar.clock)
+    story = _story(seen, whole_story)
+    folder = output.folder_of(reader, run.id)
+    elsewhere = bool(run.host) and run.host != identity.host() and not output.end(folder, 1).total
+    found, more_found = output.find(folder, find) if find else ([], False)
+    return {
+        "seen": seen,
+        "run": run,
+        "look": words.look(seen.status),
+        "headline": headline,
+        "tone": "run" if seen.status == statuses.RUNNING else TONES[headline.tone],
+        "more": _more(seen, facts, calendar),
+        "buttons": buttons.of_run(reader, run, seen.status),
+        "twin": advice.text(seen.choices[0]) if seen.choices else advice.command("show", run.id),
+        "sheet": _sheet(reader, seen, facts),
+        "live": run.status in statuses.OPEN,
+        "fall": waterfall(seen, calendar, facts.now),
+        "story": story[-_STORY:] if not whole_story else story,
+        "story_more": len(story) > _STORY and not whole_story,
+        "whole_story": whole_story,
+        "entries": len(seen.entries),
+        "against": _against(reader, run),
+        "log": output.end(folder, until=until),
+        "until": until,
+        "find": find,
+        "found": found,
+        "more_found": more_found,
+        "elsewhere": run.host if elsewhere else "",
+        "logs_twin": advice.command("logs", run.id),
+    }
+
+
+def _more(seen: Details, facts: RunFacts, calendar: Calendar) -> str:
+    """The reasons, in a second paragraph."""
+    run = seen.run
+    parts = []
+    if seen.status == statuses.RUNNING and facts.started:
+        parts.append(f"On {run.host or 'this machine'} for {span(facts.now - facts.started)}.")
+        if facts.timeout:
+            left = facts.timeout - (facts.now - facts.started)
+            parts.append(f"{span(max(left, 0.0))} of {span(facts.timeout)} are left.")
+        if run.cancel:
+            parts.append(f"{run.cancel} asked for its end.")
+    lost = [one for one in seen.attempts if one.status == statuses.LOST]
+    if lost and run.attempt > 1:
+        hosts = ", ".join(dict.fromkeys(one.holder.host for one in lost))
+        parts.append(
+            f"{len(lost)} attempt{'' if len(lost) == 1 else 's'} before it {'was' if len(lost) == 1 else 'were'} "
+            f"lost ({hosts})."
+        )
+    if run.ended is not None and run.usage.usd:
+        parts.append(f"It used {words.used(run.usage)}.")
+    if refused := seen.refusals:
+        late = "One stale write was" if len(refused) == 1 else f"{len(refused)} stale writes were"
+        parts.append(f"{late} refused; nothing landed twice.")
+    if seen.reason and seen.reason not in verdict.run(facts, calendar.clock).sentence:
+        parts.append(f"{words.short(seen.reason)}.")
+    return " ".join(parts)
+
+
+def _sheet(reader: StoreReader, seen: Details, facts: RunFacts) -> list[Fact]:
+    run = seen.run
+    takes, usd = usual(reader, run.job)
+    time, progress, paid = gauges(facts)
+    took = _with(time.bound, f"usually {span(takes)}" if takes else "")
+    rows = [
+        Fact(name="Key · slot" if run.slot else "Key", text=seen.key, small=run.slot),
+        Fact(name="Time", text=time.now, small=took, meter=time.meter),
+    ]
+    if facts.done or facts.total:
+        note = f"“{words.short(run.message, 60)}”" if run.message else ""
+        rows.append(Fact(name="Progress", text=progress.now, small=_with(progress.bound, note), meter=progress.meter))
+    tokens = f"{count(run.usage.tokens)} tokens" if run.usage.tokens else ""
+    cost = _with(paid.bound, tokens, f"usually {money(usd)}" if usd else "")
+    rows.append(Fact(name="Used", text=paid.now or "nothing", small=cost, meter=paid.meter))
+    if run.attempt:
+        before = [one for one in seen.attempts[:-1] if one.holder.host != run.holder.host]
+        pid = f", pid {run.holder.pid}" if run.holder.pid else ""
+        other = f"before it {before[-1].holder.host}" if before else ""
+        rows.append(Fact(name="Holder", text=run.holder.host, small=_with(f"{run.holder.user}{pid}", other)))
+        earlier = seen.attempts[-2].token if len(seen.attempts) > 1 else 0
+        note = f"before it {words.tail_of(earlier)}" if earlier else _lease(reader, seen)
+        rows.append(Fact(name="Token", code=words.tail_of(run.token), title=str(run.token), small=note))
+    rows.append(Fact(name="Command", code=words.short(run.command, 200) or "–"))
+    if run.definition:
+        rows.append(Fact(name="Definition", code=words.hash_of(run.definition), title=run.definition))
+    chain, _, head = run.anchor.rpartition(":")
+    entries, kept = f"{count(len(seen.entries))} entries", f"head {chain}:{head[:4]}…" if head else ""
+    rows.append(Fact(name="Journal", text=entries, small=kept, title=run.anchor))
+    return rows
+
+
+def _lease(reader: StoreReader, seen: Details) -> str:
+    if seen.status != statuses.RUNNING:
+        return ""
+    record = reader.store.read(seen.run.job)
+    return f"lease until {held.time_of(record.until)}" if record and record.grant == seen.run.grant else ""
+
+
+def _with(*parts: str) -> str:
+    return " · ".join(filter(None, parts))
+
+
+def _story(seen: Details, whole: bool) -> list[Sentence]:
+    """What matters, or everything."""
+    found = []
+    for entry in seen.entries:
+        kind = kinds.ROWS.get(entry.kind)
+        if whole or entry.kind in _LOUD or (kind is not None and not kind.often and not _is_step(entry)):
+            shape, colour = _shape(entry)
+            text = timeline([entry])[0].sentence
+            found.append(
+                Sentence(
+                    at=entry.at,
+                    shape=shape,
+                    kind=colour,
+                    text=text[:1].upper() + text[1:],
+                    brass=entry.kind == kinds.REFUSED,
+                )
+            )
+    return found
+
+
+def _is_step(entry: Entry) -> bool:
+    return entry.kind in (kinds.STEP_BEGUN, kinds.STEP_DONE, kinds.ITEMS_MOVED)
+
+
+def _shape(entry: Entry) -> tuple[str, str]:
+    if entry.kind == kinds.ENDED:
+        shape, colour, _ = words.look(entry.facts.get("status", ""))
+        return shape, colour
+    if entry.kind == kinds.EFFECT_OF_RUN:
+        return ("doubt", "doubt") if entry.facts.get("status") == "in-doubt" else ("ok", "doubt")
+    return _LOUD.get(kinds.ROWS.get(entry.kind, kinds.OPENED), ("dot", "idle"))
+
+
+def _against(reader: StoreReader, run: RunRow) -> dict[str, Any] | None:
+    """What went in, beside what went into the last run that succeeded before it."""
+    if not run.attempt:
+        return None
+    series = reader.ledger.history.series(run.job, most=30)
+    earlier = [one for one in series if one.status == statuses.SUCCEEDED and one.run != run.id and one.at < run.changed]
+    if not earlier:
+        return None
+    last = earlier[-1]
+    before, after = changes.went_in(reader, last.run), changes.went_in(reader, run.id)
+    different = changes.differences(before, after)
+    rows = [
+        {"fact": one.fact, "before": _fact(one.fact, one.before), "after": _fact(one.fact, one.after), "cause": True}
+        for one in different
+    ]
+    for name, show in (("usd", money), ("tokens", count), ("calls", count)):
+        then, now = getattr(last.amounts, name), getattr(run.usage, name)
+        if then or now:
+            rows.append(
+                {"fact": "used" if name == "usd" else name, "before": show(then), "after": show(now), "cause": False}
+            )
+    same = [name for name in after if name not in {one.fact for one in different}]
+    return {"run": last.run, "at": last.at, "rows": rows, "same": ", ".join(same)}
+
+
+def _fact(name: str, text: str) -> str:
+    if name.startswith("input ") or name in ("definition", "commit"):
+        return words.hash_of(text)
+    return words.short(text, 80) or "–"
+
+
+def current(reader: StoreReader, run: RunRow) -> str:
+    """What the live part of the page depends on: if it is another one, the page is drawn again."""
+    return f"{run.status} {run.attempt} {run.seq} {run.done} {run.usage.usd:.6f} {run.cancel} {reader.status(run)}"

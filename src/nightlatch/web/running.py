@@ -1,0 +1,84 @@
+"""What runs: time, progress and spend against their bounds, and where they end at this pace."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..core.value import value
+from ..observe import run_facts, verdict
+from ..observe.figures import count, money, span
+from . import svg
+from .words import short
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+    from ..observe.reader import StoreReader
+    from ..observe.run_views import RunView
+    from ..observe.verdict import RunFacts
+    from .words import Calendar
+
+
+@value(frozen=True, kw_only=True)
+class Gauge:
+    name: str
+    now: str
+    bound: str
+    meter: Markup | str = ""
+
+
+@value(frozen=True, kw_only=True)
+class Running:
+    view: Any
+    note: str
+    done_about: str
+    gauges: tuple[Gauge, ...]
+
+
+def running(reader: StoreReader, one: RunView, calendar: Calendar) -> Running:
+    facts = run_facts.run_facts(reader, one.run, one.status)
+    end = verdict.expected_end(facts)
+    message = short(one.run.message, 80)
+    return Running(
+        view=one,
+        note=" · ".join(filter(None, (message, f"on {one.run.host}" if one.run.host else ""))),
+        done_about=f"done about {calendar.clock(end)}" if end else "",
+        gauges=tuple(gauges(facts)),
+    )
+
+
+def gauges(facts: RunFacts) -> list[Gauge]:
+    """Time, progress and money, each against its bound."""
+    end = verdict.expected_end(facts)
+    passed = max((facts.now if facts.ended is None else facts.ended) - (facts.started or facts.now), 0.0)
+    share = facts.done / facts.total if facts.total else 0.0
+    pace = (end - facts.started) if end and facts.started else None
+    found = [_gauge("Time", span(passed), passed, facts.timeout, pace, span)]
+    if facts.total:
+        far = f"{count(facts.done)}", f"of {count(facts.total)}"
+        label = f"{far[0]} {far[1]}"
+        found.append(Gauge(name="Progress", now=far[0], bound=far[1], meter=svg.meter(share, label=label)))
+    elif facts.done:
+        found.append(Gauge(name="Progress", now=count(facts.done), bound="done"))
+    else:
+        found.append(Gauge(name="Progress", now="", bound="no progress reported"))
+    if facts.usd or facts.budget_usd:
+        at_end = facts.usd / share if share and end else None
+        found.append(_gauge("Used", money(facts.usd), facts.usd, facts.budget_usd, at_end, money))
+    else:
+        found.append(Gauge(name="Used", now="", bound="nothing reported"))
+    return found
+
+
+def _gauge(name: str, now: str, amount: float, bound: float | None, pace: float | None, show: Any) -> Gauge:
+    if not bound:
+        ahead = f"about {show(pace)} in all" if pace else "no bound"
+        return Gauge(name=name, now=now, bound=ahead)
+    label = f"{now} of {show(bound)}" + (f", {show(pace)} at this pace" if pace else "")
+    kind = "bad" if amount > bound else "wait" if pace and pace > bound else ""
+    return Gauge(
+        name=name,
+        now=now,
+        bound=f"of {show(bound)}",
+        meter=svg.meter(amount / bound, kind, pace / bound if pace else None, label),
+    )

@@ -1,0 +1,106 @@
+"""The process that shows the pages: on loopback, at a fixed port or the next one that is free."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import signal
+import socket
+import sys
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from ..errors import UsageError
+from ..store import url as stores
+from .access import Access
+from .actions import Actions
+from .connections import Connections
+from .guard import BODY_SIZE, Guard
+from .live import Live
+from .routes import Pages
+from .site import Site
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PORT = 4747
+_NEXT = 20  # ports that are tried after it
+_IDLE = 30.0  # seconds that a connection may be kept between two requests
+
+
+class PagesServer:
+    def __init__(self, store: str, *, port: int = PORT, read_only: bool = False, url: str = "") -> None:
+        """`url`: where a proxy shows the pages to others."""
+        self._store, self._port, self._read_only, self._url = store, port, read_only, url
+        self._access = Access(stores.folder_of(store))
+
+    def run(self, say: Callable[[str], None], *, child: bool = False, ready: Callable[[], None] = lambda: None) -> int:
+        """Until a signal asks for the end; as a child, until its parent is gone. `ready` is called once it listens."""
+        asyncio.run(self._run(say, child, ready))
+        return 0
+
+    async def _run(self, say: Callable[[str], None], child: bool, ready: Callable[[], None]) -> None:
+        guard = Guard(self._access, url=self._url, read_only=self._read_only)
+        site = Site(self._store, self._access, guard)
+        app = web.Application(middlewares=[guard.middleware, site.explained], client_max_size=BODY_SIZE)
+        app.add_routes(routes(site, read_only=self._read_only))
+        runner = web.AppRunner(
+            app,
+            access_log=None,
+            keepalive_timeout=_IDLE,
+            max_line_size=8190,
+            max_field_size=8190,
+            shutdown_timeout=1.0,
+            handler_cancellation=True,
+        )
+        await runner.setup()
+        assert runner.server
+        guard.connections = Connections(runner.server)
+        listener = bound(self._port)
+        guard.port = listener.getsockname()[1]
+        server = await asyncio.get_running_loop().create_server(guard.connections, sock=listener)
+        self._access.note_address(guard.port)
+        if guard.port != self._port and self._port:
+            say(f"port {self._port} is taken, so the pages are at port {guard.port}")
+        say(f"the pages are at http://127.0.0.1:{guard.port}; open them with: nightlatch open")
+        ready()
+        try:
+            await _asked_to_end(child)
+        finally:
+            server.close()
+            await runner.cleanup()
+            site.close()
+
+
+def routes(site: Site, *, read_only: bool) -> list[web.RouteDef]:
+    """With `read_only` there is no route that changes anything."""
+    found = [*Pages(site).routes(), *Live(site).routes()]
+    return found if read_only else [*found, *Actions(site).routes()]
+
+
+def bound(port: int) -> socket.socket:
+    """A listening socket at this port, or at the next one that is free. 0: any."""
+    for number in range(port, port + _NEXT + 1) if port else [0]:
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("127.0.0.1", number))
+            listener.listen(128)
+            return listener
+        except OSError as error:
+            listener.close()
+            if error.errno != errno.EADDRINUSE:
+                raise
+    raise UsageError(f"ports {port} to {port + _NEXT} are all taken: name another one with --port")
+
+
+async def _asked_to_end(child: bool) -> None:
+    loop, end = asyncio.get_running_loop(), asyncio.Event()
+    for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(signum, end.set)
+    if child:
+        # The parent keeps the other end of this pipe: it closes when the parent is gone, however it went.
+        loop.add_reader(sys.stdin.fileno(), lambda: end.set() if not os.read(sys.stdin.fileno(), 64) else None)
+    await end.wait()

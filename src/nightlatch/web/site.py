@@ -1,0 +1,136 @@
+"""What every page is drawn with: the reader of this thread, the templates, and what the frame around a page says."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from aiohttp import web
+
+from .. import __version__
+from ..config import place
+from ..config.load import load
+from ..core.passwords import hide_password
+from ..errors import BadConfig, StoreUnreachable, UsageError
+from ..observe.reader import NoStore, StoreReader
+from ..system import clock, identity
+from . import draw
+from .words import Calendar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from markupsafe import Markup
+
+    from .access import Access, Session
+    from .guard import Guard
+
+T = TypeVar("T")
+
+PAGES = (
+    ("now", "Now"),
+    ("jobs", "Jobs"),
+    ("night", "Night"),
+    ("usage", "Usage"),
+    ("leases", "Leases"),
+    ("journal", "Journal"),
+)
+THREADS = 4
+
+
+class Frame:
+    """What the templates know as `site`."""
+
+    pages = PAGES
+
+    def __init__(self, site: Site, request: web.Request, page: str) -> None:
+        session: Session | None = request["session"]
+        self.base, self.page, self.path = site.base, page, request.path_qs
+        self.csrf = session.csrf if session else ""
+        self.may_change = session is not None and site.guard.may_change(session)
+        self.needs, self.host, self.version = site.needs, identity.host(), __version__
+        self.store, self.calendar = hide_password(site.url), site.calendar
+        self.zone = self.calendar.name
+
+    def moment(self, at: float, text: str = "") -> Markup:
+        return draw.moment(self.calendar, at, text)
+
+
+class Site:
+    def __init__(self, url: str, access: Access, guard: Guard) -> None:
+        self.url, self.access, self.guard = url, access, guard
+        self.needs = 0  # how many things need a person, as of the last look
+        self.calendar = Calendar("UTC")  # until the ledger says which
+        self._templates = draw.environment()
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="pages")
+        self._local = threading.local()
+
+    @property
+    def base(self) -> str:
+        return f"/{self.access.prefix}/"
+
+    async def read(self, look: Callable[..., T], *words: Any, **named: Any) -> T:
+        """`look(reader, …)` in a thread: the event loop reads no database."""
+        return await self.work(lambda: look(self._reader(), *words, **named))
+
+    async def work(self, do: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, do)
+
+    def draw(
+        self, request: web.Request, template: str, page: str = "", *, status: int = 200, **facts: Any
+    ) -> web.Response:
+        text = self._templates.get_template(template).render(site=Frame(self, request, page), **facts)
+        return web.Response(text=text, content_type="text/html", status=status)
+
+    def draw_alone(self, template: str, **facts: Any) -> web.Response:
+        """A page without a frame, before there is a session."""
+        text = self._templates.get_template(template).render(base=self.base, **facts)
+        return web.Response(text=text, content_type="text/html")
+
+    def message(self, request: web.Request, title: str, text: str = "", *, status: int, **more: Any) -> web.Response:
+        facts = {"back": "", "command": "", "retry": False, **more}
+        return self.draw(request, "message.html", title=title, text=text, status=status, **facts)
+
+    @web.middleware
+    async def explained(self, request: web.Request, handler: Any) -> web.StreamResponse:
+        """An error as a page that says what is wrong."""
+        try:
+            response: web.StreamResponse = await handler(request)
+            return response
+        except NoStore:
+            return self.draw(request, "now.html", "now", **_nothing())
+        except StoreUnreachable as error:
+            return self.message(
+                request,
+                "The store does not answer.",
+                f"{error}. This page tries again by itself.",
+                status=503,
+                retry=True,
+            )
+        except UsageError as error:
+            return self.message(request, "That cannot be shown.", str(error), status=404, back=self.base)
+
+    def configured(self) -> set[str]:
+        """The jobs of the nightlatch.toml that counts here: they can be started from a page."""
+        try:
+            file = place.find()
+            return set(load(file).jobs) if file else set()
+        except BadConfig:
+            return set()
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _reader(self) -> StoreReader:
+        found: StoreReader | None = getattr(self._local, "reader", None)
+        if found is None or not found.has_ledger:
+            found = self._local.reader = StoreReader(self.url)
+            self.calendar = Calendar(found.ledger.history.zone)
+        found.look_again()
+        return found
+
+
+def _nothing() -> dict[str, Any]:
+    return {"empty": True, "now": clock.wall(), "unreachable": ""}

@@ -1,0 +1,157 @@
+"""A night as rows: a job each, a bar for each attempt, marks for slots that did not run and for refused writes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..core import statuses
+from ..core.row import COLLAPSED, RAN
+from ..core.value import value
+from ..ledger import kinds
+from ..ledger.slots import merged
+from ..observe.figures import span
+from .svg import Track
+from .words import BAD, DOUBT, IDLE, OK, RUN, WAIT, look, used
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from markupsafe import Markup
+
+    from ..core.row import Row, SlotRecord
+    from ..ledger.records import Entry
+    from ..observe.reader import StoreReader
+    from ..observe.run_views import RunView
+    from .words import Calendar
+
+_ATTEMPTS = 100  # runs whose earlier attempts are drawn too
+_BARS = 120  # of a job: more are one to a pixel
+ORDER = (DOUBT, BAD, WAIT, RUN, OK, IDLE)
+
+
+@value(frozen=True, kw_only=True)
+class TimelineRow:
+    job: str
+    picture: Markup
+    note: str
+    table: tuple[tuple[str, str, str], ...]  # (when, what, run): the same as a table
+
+
+@value(frozen=True, kw_only=True)
+class Night:
+    axis: Markup
+    rows: tuple[TimelineRow, ...]
+
+
+class Drawing:
+    def __init__(self, reader: StoreReader, calendar: Calendar, begin: float, end: float, now: float | None) -> None:
+        self._reader, self._calendar, self._begin, self._end = reader, calendar, begin, end
+        self._hours = calendar.hours(begin, end)
+        self._track = Track(begin, end, now=now, grid=[at for at, _ in self._hours])
+        self._now = now if now is not None else end
+        self._looked_up = 0
+
+    def night(self, runs: Sequence[RunView], refused: Iterable[Entry], rows: Iterable[Row], base: str) -> Night:
+        jobs: dict[str, list[RunView]] = {}
+        for seen in runs:
+            if not seen.run.parent:
+                jobs.setdefault(seen.run.job, []).append(seen)
+        late: dict[str, list[Entry]] = {}
+        for entry in refused:
+            if self._begin <= entry.at < self._end:
+                late.setdefault(entry.chain.removeprefix("job:"), []).append(entry)
+        known = {row.job: row for row in rows}
+        names = sorted({*jobs, *late, *known}, key=lambda name: self._urgency(jobs.get(name, []), name))
+        drawn = [self._row(name, jobs.get(name, []), late.get(name, []), known.get(name), base) for name in names]
+        return Night(axis=self._track.axis(self._hours), rows=tuple(row for row in drawn if row))
+
+    def _urgency(self, runs: list[RunView], name: str) -> tuple[int, str]:
+        kinds_of = [look(seen.status)[1] for seen in runs]
+        return min((ORDER.index(kind) for kind in kinds_of), default=len(ORDER)), name
+
+    def _row(
+        self, job: str, runs: list[RunView], refused: list[Entry], row: Row | None, base: str
+    ) -> TimelineRow | None:
+        marks: list[Markup] = []
+        table: list[tuple[str, str, str]] = []
+        for seen in sorted(runs, key=lambda seen: seen.run.created)[-_BARS:]:
+            marks += self._attempts(seen, base, table)
+        records = self._records(job, row)
+        for record in records:
+            marks.append(self._slot(record, table))
+        for entry in refused:
+            title = f"{self._calendar.clock(entry.at)} a stale write was refused"
+            run = entry.facts.get("run", "")
+            marks.append(self._track.shield(entry.at, title, f"{base}run/{run}#refused" if run else ""))
+            table.append((self._calendar.clock(entry.at), "a stale write was refused", run))
+        if not marks:
+            return None
+        note = self._note(runs, records, row)
+        label = f"{job}: " + "; ".join(f"{what} at {when}" for when, what, _ in sorted(table)[:6])
+        return TimelineRow(job=job, picture=self._track.row(label, marks), note=note, table=tuple(sorted(table)))
+
+    def _attempts(self, seen: RunView, base: str, table: list[tuple[str, str, str]]) -> list[Markup]:
+        run, (_, kind, word) = seen.run, look(seen.status)
+        href = f"{base}run/{run.id}"
+        marks = []
+        if run.attempt > 1 and self._looked_up < _ATTEMPTS:
+            self._looked_up += 1
+            for one in self._reader.ledger.attempts(run.id)[:-1]:
+                if (one.ended or one.started) < self._begin:
+                    continue
+                what = f"attempt {one.attempt} {look(one.status)[2]}"
+                title = (
+                    f"{self._calendar.clock(one.started)} {run.job}, attempt {one.attempt} on {one.holder.host}: {what}"
+                )
+                end = one.ended if one.ended is not None else one.started + one.elapsed
+                marks.append(self._track.bar(one.started, end, f"{look(one.status)[1]} thin", title, href))
+                table.append((self._calendar.clock(one.started), what, run.id))
+        if run.started is None:
+            return marks
+        end = run.ended if run.ended is not None else (run.changed if run.status != statuses.RUNNING else self._now)
+        if end < self._begin and not statuses.needs_person(run.status):
+            return marks
+        long = span(max(end - run.started, 0.0))
+        title = f"{self._calendar.clock(run.started)} {run.job}: {word}, {long}"
+        marks.append(self._track.bar(run.started, end, kind, title, href))
+        table.append((self._calendar.clock(run.started), f"{word}, {long}", run.id))
+        if run.status in (statuses.WAITING, statuses.NEEDS_ATTENTION) and end < self._now:
+            waits = f"waits since {self._calendar.clock(end)}"
+            marks.append(self._track.bar(end, self._now, f"{kind} ghost", waits, href))
+        if seen.status == statuses.IN_DOUBT and end >= self._begin:
+            marks.append(self._track.question(end, f"{self._calendar.clock(end)} in doubt", href))
+        return marks
+
+    def _records(self, job: str, row: Row | None) -> list[SlotRecord]:
+        if row is None:
+            return []
+        found = merged(self._reader.ledger.slots.of(job, self._begin), row.records)
+        return [one for one in found if one.outcome != RAN and self._begin <= one.last < self._end]
+
+    def _slot(self, record: SlotRecord, table: list[tuple[str, str, str]]) -> Markup:
+        many = f" ({record.count} slots)" if record.count > 1 else ""
+        when = self._calendar.clock(record.last)
+        if record.outcome == COLLAPSED:
+            table.append((when, f"collapsed into a later one{many}", ""))
+            return self._track.chevron(record.last, IDLE, f"{when} collapsed into a later one{many}")
+        table.append((when, f"skipped: {record.reason}{many}", ""))
+        return self._track.diamond(record.last, IDLE, f"{when} skipped: {record.reason}{many}")
+
+    def _note(self, runs: list[RunView], records: list[SlotRecord], row: Row | None) -> str:
+        if not runs:
+            return "paused" if row and row.paused else records[-1].outcome if records else ""
+        newest = max(runs, key=lambda seen: seen.run.changed)
+        word = look(newest.status)[2]
+        if newest.status not in (statuses.SUCCEEDED, statuses.RUNNING):
+            return word
+        ended = [seen.run.elapsed for seen in runs if seen.run.ended is not None]
+        if len(runs) > 1 and ended:
+            return f"{len(runs)} × {span(sum(ended) / len(ended))}"
+        started = newest.run.started or newest.run.created
+        long = span(self._now - started if newest.status == statuses.RUNNING else newest.run.elapsed)
+        cost = used(newest.run.usage) if newest.run.usage.usd else ""
+        return " · ".join(filter(None, (long, cost)))
+
+
+def refusals(reader: StoreReader, since: float) -> list[Entry]:
+    return reader.ledger.history.rare(kinds.REFUSED, since=since, most=200)

@@ -1,0 +1,134 @@
+"""How a status looks, the same on every page: a word, a shape and a colour; and times in the ledger's zone."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from ..core import statuses
+from ..core.printable import printable
+from ..observe import verdict
+from ..observe.figures import count, money, span
+from ..system import clock, zone
+
+if TYPE_CHECKING:
+    from ..core.units import Amounts
+
+OK, BAD, WAIT, DOUBT, RUN, IDLE = "ok", "bad", "wait", "doubt", "run", "idle"  # colours, as the style sheet has them
+EVENING = 22  # a night begins at this hour
+_AT_LEAST = 4 * 3600.0  # and what ended just now belongs to one
+
+# status → (shape, colour, word)
+LOOKS = {
+    statuses.PENDING: ("lost", IDLE, "pending"),
+    statuses.RUNNING: ("run", RUN, "running"),
+    statuses.WAITING: ("hand", WAIT, "waiting"),
+    statuses.SUCCEEDED: ("ok", OK, "succeeded"),
+    statuses.FAILED: ("bad", BAD, "failed"),
+    statuses.TIMED_OUT: ("time", BAD, "timed out"),
+    statuses.STALLED: ("time", BAD, "stalled"),
+    statuses.OVER_BUDGET: ("dollar", BAD, "over budget"),
+    statuses.CANCELLED: ("lost", IDLE, "cancelled"),
+    statuses.LOST: ("lost", BAD, "lost"),
+    statuses.IN_DOUBT: ("doubt", DOUBT, "in doubt"),
+    statuses.NEEDS_ATTENTION: ("hand", BAD, "needs attention"),
+    verdict.LAPSED: ("lost", BAD, "lapsed"),
+    "overdue": ("late", BAD, "overdue"),
+    "set-aside": ("hand", WAIT, "set aside"),
+    "begun": ("doubt", DOUBT, "no end reported"),
+}
+_UNKNOWN = ("dot", IDLE)
+
+
+def look(status: str) -> tuple[str, str, str]:
+    """(shape, colour, word)"""
+    return LOOKS.get(status) or (*_UNKNOWN, status)
+
+
+def short(text: str, longest: int = 300) -> str:
+    """Reported text in one printable line, not endless."""
+    line = printable(text).strip()
+    return line if len(line) <= longest else line[: longest - 1] + "…"
+
+
+def tail_of(token: int) -> str:
+    """A token by its differing end: …2 914."""
+    text = str(token)
+    return text if len(text) <= 4 else f"…{text[-4]} {text[-3:]}"
+
+
+def hash_of(text: str) -> str:
+    """In two groups of four."""
+    return f"{text[:4]} {text[4:8]}".strip()
+
+
+def used(amounts: Amounts) -> str:
+    """The money; without any, what else there is."""
+    if amounts.usd:
+        return money(amounts.usd)
+    parts = [f"{count(number)} {unit}" for unit, number in amounts.by_unit().items() if number]
+    return ", ".join(parts)
+
+
+class Calendar:
+    """Times as the ledger's zone shows them."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._zone = zone.find(name)
+
+    def clock(self, at: float) -> str:
+        """02:51; with the date unless it is within a day."""
+        shown = self._shown(at)
+        return shown.strftime("%H:%M" if abs(clock.wall() - at) < 86400 else "%d %b %H:%M")
+
+    def second(self, at: float) -> str:
+        return self._shown(at).strftime("%H:%M:%S")
+
+    def exact(self, at: float) -> str:
+        return self._shown(at).strftime("%A %d %B %Y, %H:%M:%S %Z")
+
+    def iso(self, at: float) -> str:
+        return self._shown(at).isoformat(timespec="seconds")
+
+    def date(self, at: float) -> str:
+        return self._shown(at).strftime("%a %d %b")
+
+    def long_date(self, at: float) -> str:
+        return self._shown(at).strftime("%A %d %B, %H:%M")
+
+    def day(self, at: float) -> str:
+        return self._shown(at).date().isoformat()
+
+    def weekday(self, at: float) -> str:
+        return self._shown(at).strftime("%A")
+
+    def evening(self, now: float) -> float:
+        """Where the night begins that a person who looks now means."""
+        begin = self._shown(now).replace(hour=EVENING, minute=0, second=0, microsecond=0)
+        while begin.timestamp() > now - _AT_LEAST:
+            begin -= timedelta(days=1)
+        return begin.timestamp()
+
+    def night_of(self, day: str) -> tuple[float, float]:
+        """From the evening of a day, as in 2026-11-15, to the next one."""
+        begin = datetime.fromisoformat(day).replace(hour=EVENING, tzinfo=self._zone)
+        return begin.timestamp(), (begin + timedelta(days=1)).timestamp()
+
+    def hours(self, begin: float, end: float) -> list[tuple[float, str]]:
+        """The full hours between, at most about twelve of them."""
+        step = max(1, round((end - begin) / 3600 / 12))
+        first = self._shown(begin).replace(minute=0, second=0, microsecond=0)
+        found = []
+        for number in range(0, int((end - begin) / 3600) + 2, step):
+            at = (first + timedelta(hours=number)).timestamp()
+            if begin <= at <= end:
+                found.append((at, self._shown(at).strftime("%H")))
+        return found
+
+    def ago(self, at: float) -> str:
+        passed = clock.wall() - at
+        return "now" if passed < 1 else f"{span(passed)} ago"
+
+    def _shown(self, at: float) -> datetime:
+        return datetime.fromtimestamp(at, self._zone)
