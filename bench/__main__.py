@@ -18,6 +18,7 @@ PARTS = [
     "ledger",
     "steps",
     "caps",
+    "gateway",
     "scheduler",
     "dbos",
     "overnight",

@@ -34,7 +34,8 @@ kept, default `90d`, or `none`),
 `NIGHTLATCH_DEBUG=1` (tracebacks), `NO_COLOR`.
 To the command: `NIGHTLATCH_LEASE`, `NIGHTLATCH_TOKEN`, `NIGHTLATCH_GRANT`, `NIGHTLATCH_LINEAGE` (every grant it works
 under), and in a run `NIGHTLATCH_RUN`, `_JOB`, `_KEY`, `_SLOT`, `_MISSED` (how many older slots this start makes up
-for), `_SINCE` (the last slot that succeeded), `_ATTEMPT`, `_SOCKET`, `_WORKSPACE`, `_ITEM`, `_STEP`
+for), `_SINCE` (the last slot that succeeded), `_ATTEMPT`, `_CONFIG` (the file that counts in there),
+`_SECRETS` (names of what came from its env_file), `_SOCKET`, `_WORKSPACE`, `_ITEM`, `_STEP`
 (which item of a batch it is, for the socket). What calls `nightlatch` in a run or under `lock` or `once` with
 `--store URL` asks the same store. Its password stands in no command's environment (nor does `PGPASSWORD`, if the store
 is on PostgreSQL): `NIGHTLATCH_STORE=via:SOCKET` says where to ask for it, in a run only with `--pass-store`.

@@ -170,6 +170,34 @@ def test_apply_brings_this_files_job_into_force(home: Home) -> None:
     assert home("check", "--apply").returncode == 77
 
 
+def test_of_two_machines_the_one_with_the_older_file_starts_nothing_until_a_person_says_so(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", "--bare", tmp_path / "remote.git"], check=True)
+    homes = []
+    for name in ("air", "mini"):
+        (tmp_path / name).mkdir()
+        homes.append(Home(tmp_path / name))
+    air, mini = homes
+
+    def write(home: Home, command: str) -> None:
+        home.file.write_text(
+            f'store = "git+file://{tmp_path}/remote.git"\ntimezone = "UTC"\n'
+            f'[jobs.night]\nschedule = "@yearly"\ncommand = "{command}"\n'
+        )
+
+    old = "the definition here is old; nothing is started for it. git pull, or: nightlatch check --apply"
+    write(air, "one")
+    write(mini, "one")
+    assert (air("tick").returncode, mini("tick").returncode) == (0, 0)
+    write(air, "two")
+    assert old not in air("tick").stderr, "a definition that nobody has seen comes into force"
+    assert old in mini("tick").stderr, "the other machine's was in force before"
+    assert "in force as this file has it" in mini("check", "--apply").stdout
+    assert old not in mini("tick").stderr
+    assert old in air("tick").stderr
+    write(air, "one")
+    assert old not in air("tick").stderr, "it has pulled"
+
+
 def test_a_service_is_installed_and_proves_that_it_serves(home: Home) -> None:
     home("init")
     unit = Systemd(str(home.file))

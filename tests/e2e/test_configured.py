@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +167,14 @@ def test_inside_a_run_its_own_store_and_file_count(site: Site) -> None:
     done = site.nightlatch("run", "night")
     assert "ours" in done.stdout and not (site.folder / "deep" / "agents.db").exists(), done.stderr
     assert {run["job"] for run in site.runs()} == {"night", "other"}
+
+
+def test_inside_a_run_python_uses_the_runs_store(site: Site) -> None:
+    inside = "import nightlatch; print(nightlatch.connect().url)"
+    site.write(f"[jobs.night]\ncommand = ['{sys.executable}', '-c', '{inside}']\ncwd = 'deep'\n")
+    assert site.nightlatch("run", "night").stdout == f"sqlite:///{site.folder}/state/nightlatch.db\n"
+    chosen = site.nightlatch("run", "night", "--new", "--store", f"sqlite:///{site.folder}/other.db")
+    assert chosen.stdout == f"sqlite:///{site.folder}/other.db\n"
 
 
 def test_a_remote_is_that_of_the_repository_that_the_file_is_in(site: Site, tmp_path: Path) -> None:

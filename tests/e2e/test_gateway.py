@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 
@@ -245,3 +246,26 @@ with ThreadPoolExecutor(16) as pool:
         assert "[429, 529]" in done.stdout, done.stdout + done.stderr
         found = spent(sqlite_url, "night")
         assert (found.usd, found.doubt, found.held, len(vendor.calls)) == (0, 0, 0, calls)
+
+
+def test_what_was_used_is_shown_by_model_subagent_and_kind(sqlite_url):
+    with Vendor(plan=lambda _: Plan(input=100, output=300, cache_read=10)) as vendor:
+        code = TALK.replace('"content-type"', '"x-claude-code-agent-id": os.environ["AGENT"], "content-type"')
+        code += "os.environ['AGENT'] = 'a1'; call(); os.environ['AGENT'] = ''; call(); call(); sys.exit(call(max_tokens=10**9)[0] != 402)"
+        done = nightlatch(sqlite_url, "run", "night", "--budget", "calls=3", "--", sys.executable, "-c", code,
+                          env=vendor.environment)  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        rows = [
+            json.loads(line)
+            for line in nightlatch(sqlite_url, "usage", "--by", "agent,kind", "--json").stdout.splitlines()
+        ]
+        found = {(row["agent"], row["kind"]): (row["tokens"], row["calls"]) for row in rows}
+        assert found == {
+            ("a1", "input"): (90, 1), ("a1", "cache_read"): (10, 0), ("a1", "output"): (100, 0),
+            ("", "input"): (180, 2), ("", "cache_read"): (20, 0), ("", "output"): (200, 0),
+        }  # fmt: skip
+        shown = nightlatch(sqlite_url, "show", "night").stdout
+        assert "calls to models" in shown and "claude-opus-5-5" in shown and "cache_read" in shown
+        assert "the budget calls=3 is spent" in shown
+        assert nightlatch(sqlite_url, "audit", "verify").returncode == 0
+        assert "genai-prices" in nightlatch(sqlite_url, "doctor").stdout

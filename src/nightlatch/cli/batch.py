@@ -49,7 +49,7 @@ _EXAMPLES = """\
   nightlatch batch mails people.csv --key '{email}' --lost again -- \\
       nightlatch once 'mail/{email}' --timeout 30s --wait 2m --probe './was-sent {email}' -- ./send {email}
   nightlatch batch pages pages.jsonl --key '{slug}' --publish page.md=out/{slug}.md \\
-      --budget usd/item=0.2,usd=10 --meter output -- claude -p --output-format json 'Write page.md about {title}'
+      --budget usd/item=0.2,usd=10 -- claude -p 'Write page.md about {title}'
   nightlatch batch posts posts.jsonl --key '{site}/{slug}' --dry-run -- ./write-post {slug}
   nightlatch resolve example.org/hello again --batch posts
   nightlatch resolve --all again --batch posts        # every item that is in doubt or set aside"""

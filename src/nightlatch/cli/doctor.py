@@ -142,6 +142,21 @@ def _machine() -> Iterator[Finding]:
             "runaway children are found by their environment only",
         )
     yield _proofs()
+    yield _prices()
+
+
+def _prices() -> Finding:
+    """Budgets are counted with them."""
+    from datetime import date
+
+    from ..gateway import age
+
+    found, day = age.newest(date.today())
+    if day is None:
+        return "warn", "prices", "genai-prices is not installed", "pip install genai-prices: budgets in usd need it"
+    days = (date.today() - day).days
+    text = f"genai-prices {found}, whose newest price is of {day} ({days} days ago)"
+    return ("ok", "prices", text, "") if days <= age.OLD else ("warn", "prices", text, "pip install -U genai-prices")
 
 
 def _proofs() -> Finding:

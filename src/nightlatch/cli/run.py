@@ -43,7 +43,7 @@ _EXAMPLES = """\
   nightlatch run crawl --stall 10m --progress ./out -- ./crawl.sh
   nightlatch run site --workspace git --publish git -- claude -p 'Write the next article and commit it'
   nightlatch run report --workspace scratch --publish out.html=/srv/www/report.html -- ./report.sh
-  nightlatch run agent --budget usd=2,usd/day=10 --meter output -- claude -p --output-format json 'Go'"""
+  nightlatch run agent --budget usd=2,usd/day=10 -- claude -p 'Go'"""
 
 
 def main(argv: list[str]) -> int:

@@ -74,6 +74,7 @@ def _show(seen: Details) -> None:
     for word, text in _lines(seen):
         print(f"  {word:<9} {printable(text)}")
     _section("attempts", _attempts(seen.attempts))
+    _section("calls to models", _calls(seen))
     _section("timeline", _events(seen.timeline))
     _section("refused", _events(seen.refused))
     _section("output, its end", ["  | " + screen.cut(printable(line), _LONGEST) for line in seen.tail])
@@ -174,6 +175,13 @@ def _attempts(attempts: Sequence[Attempt]) -> list[str]:
         for attempt in attempts
     ]
     return screen.columns(cells, elastic=(5,))
+
+
+def _calls(seen: Details) -> list[str]:
+    cells = [
+        [printable(model), printable(agent), kind, used.show() or "usd=0"] for model, agent, kind, used in seen.calls
+    ]
+    return screen.columns(cells, elastic=(0,))
 
 
 def _section(title: str, lines: list[str]) -> None:

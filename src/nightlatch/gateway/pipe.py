@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     from ..core.metering.call import Call
 
 
-class Gone(Exception):
-    """The supervisor is gone, or wants this process to end."""
+_MOMENT = 0.005  # seconds in which messages gather that nobody waits for
 
 
 class Pipe:
@@ -20,6 +19,8 @@ class Pipe:
         self._reader, self._writer = reader, writer
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._last = 0
+        self._unsent: list[bytes] = []
+        self._timer: asyncio.TimerHandle | None = None
         self.over = asyncio.Event()
 
     @classmethod
@@ -80,11 +81,24 @@ class Pipe:
         self._send({"do": "refused", "why": why})
 
     def _send(self, message: dict[str, Any]) -> None:
+        """With what is sent next, or in a moment: a call that has ended waits for nothing."""
+        self._unsent.append(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+        if message["do"] == "hold":
+            self._flush()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_MOMENT, self._flush)
+
+    def _flush(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if not self._writer.is_closing():
-            self._writer.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+            self._writer.write(b"".join(self._unsent))
+        self._unsent.clear()
 
     async def close(self) -> None:
         """All that was sent is with the supervisor."""
+        self._flush()
         try:
             await self._writer.drain()
             self._writer.close()

@@ -32,6 +32,10 @@ _RARELY = f"""
 SELECT {ENTRY.names} FROM {{prefix}}journal WHERE at >= :since AND {RARE}{{{{which}}}} ORDER BY at DESC LIMIT :most
 """
 _MODELS = "SELECT DISTINCT model FROM {prefix}usage WHERE run = :run AND model <> '' ORDER BY model"
+_CALLS = f"""
+SELECT model, agent, kind, {", ".join(f"CAST(SUM({unit}) AS BIGINT)" for unit in UNITS)} FROM {{prefix}}usage
+WHERE run = :run AND kind <> '' GROUP BY model, agent, kind ORDER BY model, agent, kind
+"""
 _REPORTS = f"""
 SELECT {{{{columns}}}}, {", ".join(f"CAST(SUM({unit}) AS BIGINT)" for unit in UNITS)} FROM {{prefix}}usage
 WHERE at >= :since AND at < :until{{{{which}}}} GROUP BY {{{{columns}}}}
@@ -143,6 +147,13 @@ class History:
         rows = self._tables.read(sql, **values, since=round(since * 1000), until=round(until * 1000))
         size = len(by)
         return [(row[:size], amounts(dict(zip(UNITS, row[size:], strict=True)))) for row in rows]
+
+    def calls_of(self, run: str) -> list[tuple[str, str, str, Amounts]]:
+        """What a run used, by model, subagent and kind of token, as far as its reports say."""
+        rows = self._tables.read(_CALLS, run=run)
+        return [
+            (model, agent, kind, amounts(dict(zip(UNITS, rest, strict=True)))) for model, agent, kind, *rest in rows
+        ]
 
     def jobs(self) -> list[str]:
         """Every job that has ever had a run."""

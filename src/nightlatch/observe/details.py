@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..core import advice, statuses
 from ..core.value import value
 from ..ledger import kinds
 from ..runtime.shared import plan
@@ -13,6 +14,7 @@ from .timeline import timeline
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..core.advice import Advice
+    from ..core.units import Amounts
     from ..ledger.records import Attempt, Entry, RunRow
     from ..runtime.shared.plan import Plan
     from .open_decisions import OpenDecision
@@ -30,6 +32,7 @@ class Details(RunView):
     items: dict[str, int]  # of a batch: how many in each status
     undecided_items: tuple[OpenDecision, ...]
     elsewhere: tuple[OpenDecision, ...]  # what other machines have left behind of the same job
+    calls: tuple[tuple[str, str, str, Amounts], ...]  # to models: model, subagent, kind of token, what that used
     choices: tuple[Advice, ...]  # what may be typed about it, the likeliest first
 
     @property
@@ -54,6 +57,10 @@ class Details(RunView):
             "refusals": [entry_facts(entry) for entry in self.refusals],
             "tail": list(self.tail),
             "items": self.items,
+            "calls": [
+                {"model": model, "agent": agent, "kind": kind, **used.by_unit()}
+                for model, agent, kind, used in self.calls
+            ],
         }
 
 
@@ -71,8 +78,14 @@ def details(reader: StoreReader, run: RunRow) -> Details:
         items=items,
         undecided_items=tuple(open_decisions.items(reader, batch=run.job)) if items else (),
         elsewhere=tuple(open_decisions.elsewhere(reader, run.job)),
-        choices=choices(reader, run, seen.status),
+        calls=tuple(reader.ledger.history.calls_of(run.id)),
+        choices=(*choices(reader, run, seen.status), *_more(run)),
     )
+
+
+def _more(run: RunRow) -> tuple[Advice, ...]:
+    """Its budget is spent: a person may give it more."""
+    return (advice.to("budget", run.id, rest="usd=…"),) if run.status == statuses.OVER_BUDGET else ()
 
 
 def newest_plan(reader: StoreReader, job: str) -> Plan | None:

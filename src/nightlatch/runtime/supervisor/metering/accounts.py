@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     Shared = tuple[str, str, str]  # job (or EVERYTHING), period, unit
 
-_TOGETHER = 0.05  # seconds in which usage gathers for one commit
+_TOGETHER = 0.2  # seconds in which usage gathers for one commit
 _AGAIN = 0.25  # seconds until a call that waits for other runs is looked at again
 
 
@@ -63,6 +63,7 @@ class Accounts:
         self._by_item: dict[str, dict[str, int]] = {}
         self._flying: dict[int, _InFlight] = {}
         self._landed: list[_InFlight] = []  # settled, and not written yet: what was held for them is not free before
+        self._held = dict.fromkeys(METERED, 0)  # for both
         self._waiting: deque[dict[str, Any]] = deque()
         self._unwritten: list[Verb] = []
         self._write_at = self._look_at = float("inf")
@@ -198,7 +199,9 @@ class Accounts:
         self._number = hold.call
         self.has_login = self.has_login or bool(message.get("login"))
         self._numbers[message["id"]] = hold.call
-        self._flying[hold.call] = _InFlight(call, hold, clock.now())
+        self._flying[hold.call] = flying = _InFlight(call, hold, clock.now())
+        for unit in METERED:
+            self._held[unit] += flying.amount(unit)
         return {"output": hold.output}
 
     def _made(self, call: Call, output: int, message: dict[str, Any]) -> Hold:
@@ -237,16 +240,15 @@ class Accounts:
         return left, binding[1] if binding else None
 
     def _used(self, item: str, taken: dict[Shared, int]) -> Iterable[tuple[Cap, int]]:
-        flying = [*self._flying.values(), *self._landed]
-        held = {unit: sum(one.amount(unit) for one in flying) for unit in METERED}
         for cap in self._caps:
             if cap.period == "run":
-                yield cap, self._taken[cap.unit] + held[cap.unit]
+                yield cap, self._taken[cap.unit] + self._held[cap.unit]
             else:
                 yield cap, taken[self._run.job, cap.period, cap.unit]
         for cap in self._everything:
             yield cap, taken[EVERYTHING, cap.period, cap.unit]
         for cap in self._item_caps if item else ():
+            flying = [*self._flying.values(), *self._landed]
             own = [one.amount(cap.unit) for one in flying if one.hold.item == item]
             yield cap, self._by_item.get(item, {}).get(cap.unit, 0) + sum(own)
 
@@ -339,6 +341,9 @@ class Accounts:
         verbs = self._unwritten
         self._writer.take(*verbs)
         self._unwritten.clear()
+        for landed in self._landed:
+            for unit in METERED:
+                self._held[unit] -= landed.amount(unit)
         self._landed.clear()
 
     def abandon(self) -> None:

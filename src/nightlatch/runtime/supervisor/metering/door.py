@@ -31,11 +31,13 @@ _SPARE = 10  # below are descriptors that it is started with
 _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "PYTHONPATH", "VIRTUAL_ENV")
 _QUICK, _TIMES = 2.0, 5  # a gateway that dies so soon, so often, will not live
 _MORE, _MOMENT = 20, 60.0  # refusals, and seconds, that a command has to end by itself after the first
+_AFTER = 0.05  # seconds that the command has the machine for itself, unless it calls before that
 _LAST_WORDS = 5.0  # seconds for its last settlements
 
 
 class Door:
-    """Opened before the command starts; `serve` when a descriptor is ready; `close` when the command has ended."""
+    """Opened before the command starts; its process is started after that. `serve` when a descriptor is ready; `close`
+    when the command has ended."""
 
     def __init__(
         self, accounts: Accounts, given: Mapping[str, str], *, lease: Lease, folder: str, settings: Mapping[str, Any]
@@ -54,9 +56,9 @@ class Door:
             **settings,
         }
         self._pid, self._pipe = 0, -1
-        self._unread, self._unsent = b"", b""
+        self._unread, self._unsent, self._closed = b"", b"", False
         self._started: list[float] = []
-        self._start()
+        self._start_at = clock.now() + _AFTER
 
     def _start(self) -> None:
         self._started = [*self._started[1 - _TIMES :], clock.now()]
@@ -89,7 +91,8 @@ class Door:
 
     @property
     def descriptors(self) -> tuple[int, ...]:
-        return (self._pipe,)
+        """Readable when there is something for `serve`: a message, or the first call."""
+        return (self._pipe if self._started else self._listening.fileno(),) if not self._closed else ()
 
     @property
     def sending(self) -> tuple[int, ...]:
@@ -97,6 +100,8 @@ class Door:
 
     def serve(self) -> None:
         """Take what it says, answer, and start it again if it has died."""
+        if not self._started:
+            self._start()
         if not self._receive():
             self._revive()
         self._answer()
@@ -107,10 +112,12 @@ class Door:
         self._send()
 
     def tick(self, now: float) -> float:
+        if not self._started and not self._closed and now >= self._start_at:
+            self._start()
         again = self._accounts.tick(now)
         if self._accounts.answers:
             self._answer()
-        return again
+        return again if self._started else min(again, self._start_at)
 
     def _receive(self) -> bool:
         """False at its end."""
@@ -182,6 +189,7 @@ class Door:
 
     def cut(self) -> None:
         """The lease is lost: streams end at once."""
+        self._closed = True
         if self._pipe >= 0:
             self._bury()
             self._accounts.abandon()
@@ -189,13 +197,17 @@ class Door:
     def close(self) -> None:
         """The command has ended: take the last settlements; what is still in flight is in doubt."""
         if self._pipe < 0:
+            self._closed = True
+            self._listening.close()
             return
+        self._receive()
         self._unsent += b'{"do":"end"}\n'
         self._send()
         deadline = clock.now() + _LAST_WORDS
         poll = select.poll()
         poll.register(self._pipe, select.POLLIN)
-        while (left := deadline - clock.now()) > 0:
+        # With nothing in flight it has nothing left to say: no need to wait for one that has just been started.
+        while self._accounts.held and (left := deadline - clock.now()) > 0:
             poll.poll(left * 1000 + 1)
             if not self._receive():
                 break
