@@ -211,7 +211,7 @@ def _claim_after(path: str, slots: int) -> float:
     ]
     for begin in range(0, slots, 10_000):
         bench.ledger.slots.put(("job", record) for record in records[begin : begin + 10_000])
-    for _ in range(5):
+    for _ in range(11):
         time.sleep(1.0 - time.time() % 1)
         began = time.perf_counter()
         bench.scheduler.look()

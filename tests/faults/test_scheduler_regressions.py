@@ -1,0 +1,274 @@
+"""What users of other schedulers have reported, on the real store and ledger, with clocks that a test can set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from nightlatch.core import row as rows
+from nightlatch.core.job import Job
+from nightlatch.core.row import COLLAPSED, RAN, SKIPPED, Row
+from nightlatch.core.schedule import name_of
+from nightlatch.core.target import Command
+from nightlatch.errors import StoreUnreachable
+from nightlatch.ledger import open_for
+from nightlatch.ledger.slots import merged
+from nightlatch.runtime.supervisor.run.claim import Claimed
+from nightlatch.runtime.supervisor.run.rows import read_row
+from nightlatch.scheduler.people import JobSlots
+from nightlatch.scheduler.scheduled import Scheduled
+from nightlatch.scheduler.scheduler import Scheduler
+from nightlatch.store import url
+from nightlatch.system import clock, identity
+
+HOUR = 3600.0
+EVENING = 1_800_000_000.0 // 86400 * 86400 + 20 * HOUR
+
+
+class Clocks:
+    """The wall clock may be set; the machine may sleep."""
+
+    def __init__(self) -> None:
+        self.time, self.offset, self.slept = 1000.0, EVENING - 1000.0, 0.0
+
+    def now(self) -> float:
+        return self.time
+
+    def wall(self) -> float:
+        return self.time + self.offset
+
+    def awake(self) -> float:
+        return self.time - self.slept
+
+    def sleep(self, seconds: float) -> None:
+        self.time, self.slept = self.time + seconds, self.slept + seconds
+
+
+class World:
+    """One machine with one scheduler at a time; what it starts is noted, and ended by the test."""
+
+    def __init__(self, store: str, clocks: Clocks) -> None:
+        self.store, self.ledger, self.clocks = url.connect(store), open_for(store), clocks
+        self.started: list[tuple[Job, str]] = []
+        self.jobs: dict[str, Scheduled] = {}
+        self.boot()
+
+    def boot(self, at_once: int = 8) -> None:
+        """A new daemon, which remembers nothing."""
+        self.scheduler = Scheduler(
+            self.store,
+            self.ledger,
+            host="here",
+            at_once=at_once,
+            clocks=self.clocks,  # type: ignore[arg-type]
+            new_id=identity.new_id,
+            start=lambda job, claim: self.started.append((job.start(claim), claim.id)),
+        )
+        self.scheduler.serve(self.jobs)
+
+    def serve(self, *jobs: Job, at_once: int = 8) -> None:
+        self.jobs = {job.name: Scheduled(job, job.name) for job in jobs}
+        self.boot(at_once)
+        self.scheduler.look()
+
+    def after(self, seconds: float) -> list[tuple[Job, str]]:
+        """Time passes, and the scheduler looks; what it has started then."""
+        self.clocks.time += seconds
+        self.started.clear()
+        self.scheduler.look()
+        return list(self.started)
+
+    def end(self, started: tuple[Job, str], status: str = "succeeded") -> None:
+        job, claim = started
+        Claimed(job, claim).end(self.store, self.ledger, status, ran=True, run="r")
+
+    def row(self, job: str) -> Row:
+        found = read_row(self.store, job)
+        assert found
+        return found
+
+    def outcomes(self, job: str) -> list[tuple[str, str, int]]:
+        found = merged(self.ledger.slots.of(job), self.row(job).records)
+        return [(record.outcome, record.reason, record.count) for record in found]
+
+
+def job(name: str, every: str, **options: Any) -> Job:
+    return Job(name=name, target=Command(words=("true",)), schedule=(every,), tz="UTC", **options)
+
+
+@pytest.fixture
+def world(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> World:
+    clocks = Clocks()
+    monkeypatch.setattr(clock, "wall", clocks.wall)
+    return World(sqlite_url, clocks)
+
+
+def test_directus_25592_a_suspend_of_eight_hours_is_one_run(world: World) -> None:
+    world.serve(job("job", "every 1m"))
+    world.clocks.sleep(8 * HOUR)
+    assert world.after(0) == []  # the network is not up yet
+    (started,) = world.after(25)
+    assert (started[0].missed, started[0].due) == (479, name_of(int(world.clocks.wall() // 60 * 60)))
+    world.end(started)
+    assert world.outcomes("job") == [(COLLAPSED, "", 479), (RAN, "", 1)]
+
+
+def test_kubernetes_42649_a_machine_that_is_off_every_night_runs_it_every_morning(world: World) -> None:
+    world.serve(job("nightly", "0 2 * * *"))
+    for _ in range(4):
+        world.clocks.time += 12 * HOUR  # switched off at eight in the evening
+        world.boot()
+        (started,) = world.after(1)
+        assert started[0].due.endswith("T02:00Z")
+        world.end(started)
+        assert world.after(12 * HOUR - 1) == []
+    assert world.outcomes("nightly") == [(RAN, "", 1)] * 4
+
+
+def test_systemd_43464_after_a_wake_they_do_not_all_start_at_once(world: World) -> None:
+    world.serve(*(job(f"job-{place}", "every 1h") for place in range(10)), at_once=2)
+    world.clocks.sleep(6 * HOUR)
+    assert world.after(0) == []
+    first = world.after(30)
+    assert len(first) == 2
+    assert world.after(30) == []
+    world.end(first[0])
+    assert len(world.after(1)) == 1
+
+
+def test_prefect_19403_one_job_that_waits_does_not_block_the_rest(world: World) -> None:
+    world.serve(job("stuck", "every 1h", overlap="queue"), job("other", "every 1h"), at_once=2)
+    first = {started[0].name: started for started in world.after(HOUR)}
+    Claimed(*first["stuck"]).begin(world.store, world.ledger, _holder(world, "stuck"))
+    for _ in range(3):
+        world.end(first["other"])
+        (first["other"],) = world.after(HOUR)  # and `stuck` waits for its own run
+
+
+def test_dkron_1569_a_restarted_daemon_knows_what_runs(world: World) -> None:
+    world.serve(job("long", "every 1h"), job("other", "every 1h"), at_once=1)
+    (started,) = world.after(HOUR)
+    Claimed(*started).begin(world.store, world.ledger, _holder(world, started[0].name))
+    world.boot(at_once=1)
+    assert world.after(60) == []
+
+
+def test_posthog_47045_what_a_stuck_run_costs_is_recorded(world: World) -> None:
+    world.serve(job("job", "every 1h"))
+    (started,) = world.after(HOUR)
+    Claimed(*started).begin(world.store, world.ledger, _holder(world, "job"))
+    for _ in range(5):
+        assert world.after(HOUR) == []
+    assert world.outcomes("job") == [(SKIPPED, "overlap", 5)]
+
+
+def test_openclaw_73644_a_morning_job_found_at_night_is_skipped_and_recorded(world: World) -> None:
+    world.serve(job("morning", "0 9 * * *", late=2 * HOUR))
+    assert world.after(26 * HOUR) == []
+    assert world.outcomes("morning") == [(SKIPPED, "late", 1)]
+
+
+def test_antfarm_218_a_failing_job_backs_off_and_goes_on_by_itself(world: World) -> None:
+    world.serve(job("job", "every 1h"))
+    ran = []
+    for hour in range(24):
+        for started in world.after(HOUR):
+            ran.append(hour)
+            world.end(started, "failed")
+    assert ran == [0, 1, 2, 4, 8, 16]
+    assert world.row("job").paused is None
+
+
+def test_claude_code_94415_one_miss_and_it_goes_on(world: World) -> None:
+    world.serve(job("job", "every 1h", catch_up="none"))
+    assert world.after(1.5 * HOUR) == []
+    assert world.outcomes("job") == [(SKIPPED, "missed", 1)]
+    assert len(world.after(0.5 * HOUR)) == 1
+
+
+def test_hermes_agent_107485_claimed_and_never_started_three_times(world: World) -> None:
+    """What is not begun is started again by whoever finds it, and counted."""
+    world.serve(job("job", "0 2 * * *"))
+    (started,) = world.after(6 * HOUR + 1)
+    claims = [started[1]]
+    for _ in range(3):
+        assert world.after(10) == []
+        (started,) = world.after(40)
+        claims.append(started[1])
+    assert len(set(claims)) == 4
+    claim = world.row("job").claim
+    assert claim and claim.starts == 4
+    old = Claimed(started[0], claims[0])  # the first one thaws
+    with pytest.raises(Exception, match="taken over"):
+        old.begin(world.store, world.ledger, _holder(world, "job"))
+
+
+def test_a_reply_that_is_lost_after_the_claim_starts_it_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.serve(job("job", "every 1h"))
+    real: Callable[..., list[bool]] = world.store.advance
+    lost: list[int] = []
+
+    def advance(moves: Any) -> list[bool]:
+        won = real(moves)
+        if not lost:
+            lost.append(1)
+            raise StoreUnreachable("the reply is lost")
+        return won
+
+    monkeypatch.setattr(world.store, "advance", advance)
+    (started,) = world.after(HOUR)
+    assert world.row("job").claim and world.row("job").claim.id == started[1]  # type: ignore[union-attr]
+
+
+def test_a_clock_400_days_ahead_is_set_back_and_what_ran_is_not_run_again(world: World) -> None:
+    world.serve(job("job", "every 1h"))
+    world.clocks.offset += 400 * 86400
+    (early,) = world.after(1)
+    world.end(early)
+    world.clocks.offset -= 400 * 86400
+    for _ in range(30):
+        world.after(200)
+    row = world.row("job")
+    assert row.era == 1 and row.slot <= world.clocks.wall()
+    assert rows.RAN in [record.outcome for record in world.ledger.slots.of("job")]
+    assert all(record.ran or record.first < world.clocks.wall() for record in world.ledger.slots.of("job"))
+
+
+def test_an_edited_schedule_begins_with_its_next_slot(world: World) -> None:
+    world.serve(job("job", "every 1h"))
+    world.clocks.time += 3.5 * HOUR
+    world.serve(job("job", "every 2h"))
+    assert world.started == []
+    assert world.outcomes("job") == [(SKIPPED, "edited", 3)]
+    assert len(world.after(2 * HOUR)) == 1
+
+
+def test_a_pause_skips_and_is_not_caught_up(world: World) -> None:
+    world.serve(job("job", "every 1h"))
+    person = JobSlots(world.store, world.ledger, "job", "ann@here")
+    person.pause(reason="moving")
+    assert world.after(3 * HOUR) == []
+    person.unpause()
+    assert world.after(0) == []
+    (started,) = world.after(HOUR)
+    assert started[0].missed == 0
+    assert world.outcomes("job") == [(SKIPPED, "paused", 3)]
+
+
+def test_a_slot_that_a_person_skips_does_not_run(world: World) -> None:
+    world.serve(job("job", "every 1h"))
+    slot = (world.clocks.wall() // HOUR + 1) * HOUR
+    JobSlots(world.store, world.ledger, "job", "ann@here").skip(slot)
+    assert world.after(HOUR) == []
+    assert len(world.after(HOUR)) == 1
+    assert world.outcomes("job") == [(SKIPPED, "by hand", 1)]
+
+
+def _holder(world: World, name: str) -> Any:
+    """A lease that is held for the test's run."""
+    grant = identity.new_id()
+    token = world.store.acquire(name, grant, identity.holder(pid=0), 10**6).token
+    return SimpleNamespace(grant=grant, token=token)
