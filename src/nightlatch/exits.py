@@ -8,6 +8,7 @@ from __future__ import annotations
 ROWS: list[Exit] = []
 
 _EVERY = "*"  # command
+_LIKE = {"agent": "run"}  # a command that ends as another one does
 
 
 class Exit(int):
@@ -159,5 +160,6 @@ TERMINATED = Exit(
 
 def of(command: str) -> list[tuple[str, str]]:
     """What a command ends with, and what that means there: (code, words)."""
-    found = [(row, row.words.get(command) or row.words.get(_EVERY, "")) for row in ROWS]
+    like = _LIKE.get(command, command)
+    found = [(row, row.words.get(command) or row.words.get(like) or row.words.get(_EVERY, "")) for row in ROWS]
     return [(row.shown, words) for row, words in found if words]

@@ -76,15 +76,18 @@ def test_bare_shows_what_needs_you_first_and_each_row_ends_in_what_to_type(sqlit
     assert running.finish() == 0
     lines = [line.split() for line in shown.splitlines() if line.startswith("  ")]
     assert [line[:2] for line in lines] == [
-        ["in-doubt", "crawl"], ["failed", "broken"], ["running", "agent"], ["succeeded", "report"],
+        ["?", "crawl"], ["x", "broken"], ["*", "agent"], ["+", "report"],
     ]  # fmt: skip
-    assert [line[-3:-1] for line in lines] == [
-        ["nightlatch", "resolve"], ["nightlatch", "show"], ["logs", "-f"], ["nightlatch", "show"],
-    ]  # fmt: skip
-    assert [line for line in shown.splitlines() if line and not line.startswith("  ")] == [
-        "needs you (2)", "running (1)", "done (1)",
-    ]  # fmt: skip
-    assert "exit code 3" in shown
+    assert [line[-2] for line in lines] == ["resolve", "show", "-f", "show"]
+    first, *titles, last = [line for line in shown.splitlines() if line and not line.startswith("  ")]
+    assert first.endswith("2 runs ended, 1 of them well, 2 things need you") and titles == [
+        "needs you",
+        "running",
+        "done",
+    ]
+    assert last == "type `nightlatch` and the last column" and "exit code 3" in shown
+    for line in lines:  # as it stands there, it can be typed
+        assert nightlatch(sqlite_url, "show", line[-1]).returncode == 0 and len(line[-1]) == 4
 
 
 def test_status_as_json_is_one_object(sqlite_url):
@@ -104,14 +107,13 @@ def test_a_failure_is_not_hidden_by_many_successes_after_it(sqlite_url, monkeypa
     monkeypatch.setattr(overview, "_MOST", 2)
     status.main(["--store", sqlite_url])
     shown = capsys.readouterr().out
-    assert "needs you (1)" in shown and "broken" in shown
-    assert "done (2+)" in shown
+    assert "1 thing needs you" in shown and "x broken" in shown
 
 
 def test_a_store_named_on_the_command_line_stands_in_the_commands_to_type(sqlite_url):
     run(sqlite_url, "report", "true")
     shown = nightlatch("", "--store", sqlite_url).stdout
-    assert f"nightlatch --store {sqlite_url} show" in shown
+    assert f"type `nightlatch --store {sqlite_url}` and the last column" in shown
 
 
 def test_runs_are_filtered_by_job_state_time_and_number(sqlite_url):

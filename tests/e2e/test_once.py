@@ -149,7 +149,7 @@ def test_what_a_crash_left_begun_is_shown_when_its_time_is_over(sqlite_url, acts
     until(lambda: count(acts))
     kill_tree(process)
     (row,) = until(lambda: [line for line in nightlatch(sqlite_url).stdout.splitlines() if "resolve k" in line])
-    assert row.split()[0] == "begun" and "its end was not reported" in row
+    assert row.split()[0] == "?" and "begun" in row and "its end was not reported" in row
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])

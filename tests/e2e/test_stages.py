@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -74,7 +75,8 @@ def test_the_whole_way(kind: str, sqlite_url: str, remote: Path, tmp_path: Path)
             until(lambda: here("tick") and here.runs[0].id != before, 60, "a slot ran")  # noqa: B023
             assert here.runs[0].status == "stalled"
         assert here.stage() == "supervised", here.row
-        assert "demoted: articles is supervised, since it stalled" in here.ok("status")
+        assert "demoted" in here.ok("status")
+        assert json.loads(here.ok("status", "--json"))["demoted"][0]["why"].startswith("it stalled")
     finally:
         del os.environ["XDG_STATE_HOME"]
 

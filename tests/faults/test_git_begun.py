@@ -94,7 +94,7 @@ def test_every_machine_shows_it_until_a_person_resolves_it_on_one_of_them(
     a, b = file_machines
     a.die_after_posting("k", "--lost", "doubt")
     for machine in (a, b):
-        assert " k " in machine("status")[1].partition("needs you")[2]
+        assert " k: " in machine("status")[1].partition("needs you")[2]
         assert "k" in json.loads(machine("lease", "show", "posts", "--json")[1])["begun"][0]["key"]
         assert machine("show", "posts")[1].count("resolve") >= 1
     assert b.run("k", "--lost", "doubt") == 76

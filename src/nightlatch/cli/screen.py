@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-RED, GREEN, YELLOW, CYAN, BOLD, DIM = "31", "32", "33", "36", "1", "2"
+RED, GREEN, YELLOW, MAGENTA, CYAN, BOLD, DIM = "31", "32", "33", "35", "36", "1", "2"
 
 _PIPED = 160  # columns when nobody knows how many there are
 _NARROWEST = 8  # a column that gets less is left away
@@ -105,6 +105,12 @@ def _largest(seconds: float) -> str:
         if seconds >= size:
             return f"{int(seconds // size)}{unit}"
     return duration.show(int(seconds))
+
+
+def plain() -> bool:
+    """Is it not a person's terminal, or one that can show no more than ASCII?"""
+    encoding = (getattr(sys.stdout, "encoding", "") or "").lower().replace("-", "")
+    return not sys.stdout.isatty() or os.environ.get("TERM") == "dumb" or not encoding.startswith("utf")
 
 
 def _coloured() -> bool:

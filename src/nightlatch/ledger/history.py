@@ -54,7 +54,12 @@ SELECT substr(name, 5), (SELECT MAX(changed) FROM {prefix}run AS run
   WHERE run.job = substr(chain.name, 5) AND run.parent = '' AND run.status = 'succeeded')
 FROM {prefix}chain AS chain WHERE name LIKE 'job:%'
 """
+_CHAIN = f"""
+SELECT {ENTRY.names} FROM {{prefix}}journal WHERE chain = :chain AND seq < :before ORDER BY seq DESC LIMIT :most
+"""
 _MOST = 10_000  # of what is counted: nobody reads how many more there are
+_BEFORE = "SELECT id FROM {prefix}run WHERE id < :run ORDER BY id DESC LIMIT 1"
+_AFTER = "SELECT id FROM {prefix}run WHERE id > :run ORDER BY id LIMIT 1"
 _JOBS = "SELECT name FROM {prefix}chain ORDER BY name"
 
 
@@ -112,6 +117,10 @@ class History:
         sql = _RARELY.replace("{{which}}", which)
         return list(map(ENTRY.read, self._tables.read(sql, **values, since=round(since * 1000), most=most)))
 
+    def chain(self, name: str, *, before: int = 1 << 62, most: int = 100) -> list[Entry]:
+        """Entries of a chain before that one, the newest first: by key, so that a long chain is read as fast."""
+        return list(map(ENTRY.read, self._tables.read(_CHAIN, chain=name, before=before, most=most)))
+
     def counted(self, status: str, since: float) -> int:
         """Runs with that status since then; at most 10,000."""
         return int(self._tables.read(_COUNTED, status=status, since=round(since * 1000), most=_MOST)[0][0])
@@ -147,6 +156,14 @@ class History:
         rows = self._tables.read(sql, **values, since=round(since * 1000), until=round(until * 1000))
         size = len(by)
         return [(row[:size], amounts(dict(zip(UNITS, row[size:], strict=True)))) for row in rows]
+
+    def short(self, run: str, least: int = 4) -> str:
+        """A run's id, cut to what no other one begins with."""
+        near = [other for sql in (_BEFORE, _AFTER) for (other,) in self._tables.read(sql, run=run)]
+        for length in range(least, len(run)):
+            if not any(other.startswith(run[:length]) for other in near):
+                return run[:length]
+        return run
 
     def calls_of(self, run: str) -> list[tuple[str, str, str, Amounts]]:
         """What a run used, by model, subagent and kind of token, as far as its reports say."""

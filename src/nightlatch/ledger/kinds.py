@@ -223,6 +223,17 @@ EFFECT_LEARNED = EntryKind(
     job=f"{_OF_EFFECT} reason",
 )  # fmt: skip
 
+# ── agents at a vendor ──
+
+AGENT = EntryKind(
+    "agent", "agent {handle} at {provider}: {status}[ ({note})][, {page}]",
+    run="handle provider agent status note page item launch",
+)  # fmt: skip
+AGENT_SEEN = EntryKind(
+    "agent-seen", "{by}: agent {handle} at {provider} is {status}[ ({note})]",
+    job="run handle provider status note by",
+)  # fmt: skip
+
 # ── a batch's items: their keys by their status, one a line ──
 
 BATCH = EntryKind("batch", "a batch; to go on with it: {again}", run="again")

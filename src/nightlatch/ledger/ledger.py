@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ..database.postgres import PostgresDatabase
     from ..database.sqlite import SqliteDatabase
     from ..errors import LeaseLost
+    from .agents import Agents
     from .audit import AuditResult
     from .effects import Effects
     from .history import History
@@ -370,6 +371,13 @@ class Ledger:
         from .effects import Effects
 
         return Effects(self._tables)
+
+    @property
+    def agents(self) -> Agents:
+        """Agents that runs launched at a vendor."""
+        from .agents import Agents
+
+        return Agents(self._tables)
 
     @property
     def holds(self) -> Holds:

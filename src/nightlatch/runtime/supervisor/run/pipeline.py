@@ -109,6 +109,7 @@ class Pipeline(Preflight):
         self.number = 1  # of this try, counted across supervisors
         self.variables = dict(job.env)  # for the command, with those of its env_file
         self.unusable: BadConfig | None = None  # why that file cannot be used
+        self.unended = ""  # the agent at a vendor that could not be ended
         self.recovered = ""  # how an earlier attempt's work came to be published
         self.planned = False  # what it made waits for an approval
         self.stage = ""  # of a job of a file, started by hand
@@ -285,6 +286,7 @@ class Pipeline(Preflight):
             self._guarded(self._land_plan)
         elif self._prepare():
             self._guarded(lambda: self._work(started))
+            self._guarded(self._end_agents)
             self._publish()
         return self._settle(key, clock.now() - started)
 
@@ -365,6 +367,13 @@ class Pipeline(Preflight):
         )
         self.attendance.holds(self.claim is not None and self.claim.holding)
         self.attendance.run(started)
+
+    def _end_agents(self) -> None:
+        """While the lease is held: only its holder may end what works at a vendor."""
+        if not self.attendance or not self.ending.over or not self.ending.exit_code:
+            return
+        tried_again = self.number <= self.job.retries and retry.worth_another(statuses.FAILED, self.ending.exit_code)
+        self.unended = self.attendance.end_agents(tried_again=tried_again)
 
     # ── publish ──
 
@@ -517,6 +526,8 @@ class Pipeline(Preflight):
             and (canceller := self._cancelled_by())
         ):
             return statuses.CANCELLED, f"cancelled by {canceller}"
+        if self.unended and status != statuses.LOST:
+            return statuses.NEEDS_ATTENTION, self.unended
         if status != statuses.SUCCEEDED:
             return status, reason
         # Usage that is known only at the end cannot undo the work: a failed run would be done, and paid for, again.

@@ -1,0 +1,195 @@
+"""The first screen's rows as plain values: what needs you, what runs, what waits, and what is done, job by job."""
+
+from __future__ import annotations
+
+from statistics import median
+
+from ..core import advice, statuses
+from ..core.value import value
+from ..runtime.supervisor.afterwards import lapse
+from ..system import clock
+from . import figures, run_facts
+from .verdict import expected_end
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..core.advice import Advice
+    from .overview import Overview
+    from .reader import StoreReader
+    from .run_views import RunView
+
+DOUBT, PERSON, BROKEN, WORKS, WELL, WAITS = "doubt", "person", "broken", "works", "well", "waits"  # marks
+_STRIP = 8  # runs of a sparkline
+_MARKS = {statuses.IN_DOUBT: DOUBT, statuses.NEEDS_ATTENTION: PERSON, statuses.WAITING: PERSON}
+_UNCLAIMED = "no machine has claimed its slot: is `nightlatch serve` running?"
+_BAR = 12  # cells of a progress bar
+
+
+@value(frozen=True, kw_only=True)
+class NightRow:
+    mark: str
+    job: str
+    word: str  # its status, or how long
+    at: float | None = None
+    reason: str = ""  # as it was reported: a front end makes it safe to show
+    next: Advice
+
+
+@value(frozen=True, kw_only=True)
+class NightPart:
+    title: str
+    rows: tuple[NightRow, ...]
+    more: int = 0  # that are not shown
+    capped: bool = False  # and there may be more than these
+
+
+def parts(reader: StoreReader, seen: Overview, shown: dict[str, int]) -> list[NightPart]:
+    """`shown`: how many rows of each part."""
+    needs = [*_overdue(seen), *_stages(seen), *_besides(seen), *(_needs(reader, one) for one in seen.needs_you.runs)]
+    found = {
+        "needs you": (needs, seen.needs_you.capped),
+        "running": ([_running(reader, one) for one in seen.running.runs], seen.running.capped),
+        "waiting": ([_waiting(one) for one in seen.waiting.runs], seen.waiting.capped),
+        "done": (_done(reader, seen.done.runs), seen.done.capped),
+    }
+    return [
+        NightPart(title=title, rows=tuple(rows[: shown[title]]), more=max(len(rows) - shown[title], 0), capped=capped)
+        for title, (rows, capped) in found.items()
+        if rows
+    ]
+
+
+def _overdue(seen: Overview) -> list[NightRow]:
+    return [
+        NightRow(mark=BROKEN, job=row.job, word="overdue", at=row.next_due, reason=_UNCLAIMED,
+                 next=advice.to("slots", row.job))
+        for row in seen.overdue
+    ]  # fmt: skip
+
+
+def _stages(seen: Overview) -> list[NightRow]:
+    """Jobs that lost their stage, and those that have earned the next one: nobody is promoted silently."""
+    lost = [
+        NightRow(mark=BROKEN, job=row.job, word="demoted", at=(row.change or {}).get("at"),
+                 reason=f"{row.stage} now, since {(row.change or {}).get('why')}; to earn it again",
+                 next=advice.to("promote", row.job))
+        for row in seen.demoted
+    ]  # fmt: skip
+    earned = [
+        NightRow(mark=PERSON, job=row.job, word=row.stage, reason="it has earned its next stage",
+                 next=advice.to("promote", row.job))
+        for row in seen.earned
+    ]  # fmt: skip
+    return [*lost, *earned]
+
+
+def _besides(seen: Overview) -> list[NightRow]:
+    return [
+        NightRow(
+            mark=DOUBT if one.status != lapse.LAPSED else BROKEN,
+            job=one.of,
+            word=_words(one.status),
+            at=one.changed,
+            reason=": ".join(filter(None, (f"{one.count} items" if one.count > 1 else one.key, one.note))),
+            next=one.resolve(),
+        )
+        for one in seen.decisions_besides_runs
+    ]
+
+
+def _needs(reader: StoreReader, one: RunView) -> NightRow:
+    run = one.run
+    mark = {statuses.IN_DOUBT: DOUBT, statuses.NEEDS_ATTENTION: PERSON, statuses.WAITING: PERSON}.get(
+        one.status, BROKEN
+    )
+    reason = one.note
+    if run.status in statuses.FAILURES and run.reason in ("", f"exit code {run.exit_code}"):
+        reason = ": ".join(filter(None, (run.reason, run_facts.last_line(reader, run))))
+    elif run.status in (statuses.TIMED_OUT, statuses.STALLED):
+        reason = "; ".join(filter(None, (run.reason, run_facts.last_line(reader, run))))
+    times = _in_a_row(reader, run.job) if run.status in statuses.FAILURES else 1
+    again = f"{figures.ordinal(times)} time in a row" if times > 1 else ""
+    key = "" if one.key == "by hand" else one.key
+    told = "; ".join(filter(None, (again, reason)))
+    return NightRow(
+        mark=mark, job=run.job, word=_words(one.status), at=run.changed, reason=_joined(key, told), next=one.next
+    )
+
+
+def _running(reader: StoreReader, one: RunView) -> NightRow:
+    run, facts = one.run, run_facts.run_facts(reader, one.run, one.status)
+    spent = figures.span(max(clock.wall() - run.started, 1)) if run.started else ""
+    limit = f" of {figures.span(facts.timeout)}" if facts.timeout else ""
+    bar = ""
+    if run.total:
+        full = round(_BAR * min(run.done / run.total, 1))
+        bar = f"{run.done}/{run.total} {'█' * full}{'░' * (_BAR - full)}"
+    elif run.done:
+        bar = f"{run.done} done"
+    cost = figures.money(run.usage.usd) if run.usage.usd else ""
+    cost += f" of {figures.money(facts.budget_usd)}" if cost and facts.budget_usd else ""
+    end = expected_end(facts)
+    parts = (bar, cost, f"done about {run_facts.at(end)}" if end else "", run.message)
+    asked = f"cancel requested by {run.cancel}" if run.cancel else ""
+    return NightRow(
+        mark=WORKS, job=run.job, word=f"{spent}{limit}", reason=", ".join(filter(None, (*parts, asked))), next=one.next
+    )
+
+
+def _waiting(one: RunView) -> NightRow:
+    run = one.run
+    return NightRow(
+        mark=WAITS, job=run.job, word=one.status, at=run.due or run.changed, reason=_joined(one.key, one.note),
+        next=one.next,
+    )  # fmt: skip
+
+
+def _done(reader: StoreReader, runs: Sequence[RunView]) -> list[NightRow]:
+    """A row for each job, the newest first."""
+    by_job: dict[str, list[RunView]] = {}
+    for one in runs:
+        by_job.setdefault(one.run.job, []).append(one)
+    return [_job(reader, job, ended) for job, ended in by_job.items()]
+
+
+def _job(reader: StoreReader, job: str, runs: list[RunView]) -> NightRow:
+    newest = runs[0]
+    usd = sum(one.run.usage.usd for one in runs)
+    notes = []
+    if usd:
+        series = [point.amounts.usd for point in reader.ledger.history.series(job, most=_STRIP)]
+        notes.append(f"{figures.money(usd)} {figures.sparkline(series)}")
+    if len(runs) == 1 and newest.run.attempt > 1:
+        notes.append(f"at the {figures.ordinal(newest.run.attempt)} attempt")
+    cancelled = sum(one.status == statuses.CANCELLED for one in runs)
+    notes += [f"{cancelled} cancelled"] if cancelled else []
+    notes += [newest.run.reason] if newest.run.reason and len(runs) == 1 else []
+    took = figures.span(median(one.run.elapsed for one in runs))
+    return NightRow(
+        mark=WELL if newest.status == statuses.SUCCEEDED else WAITS,
+        job=job,
+        word=f"{len(runs)} × {took}",
+        at=newest.run.changed,
+        reason="; ".join(notes),
+        next=newest.next if len(runs) == 1 else advice.to("runs", "--job", job),
+    )
+
+
+def _in_a_row(reader: StoreReader, job: str) -> int:
+    """How many of a job's newest runs have failed, one after another."""
+    count = 0
+    for _, status, _ in reversed(reader.ledger.history.strip(job, 20)):
+        if status not in statuses.FAILURES:
+            break
+        count += 1
+    return count
+
+
+def _joined(key: str, reason: str) -> str:
+    return ": ".join(filter(None, (key, reason)))
+
+
+def _words(status: str) -> str:
+    return status.replace("-", " ")
