@@ -21,7 +21,7 @@ def test_nothing_ran_yet_says_how_to_begin(sqlite_url):
     done = nightlatch(sqlite_url, "status", "--since", "0s")
     assert done.returncode == 0
     assert "nothing needs you" in done.stdout
-    assert "nightlatch run NAME" in done.stdout
+    assert "nightlatch run hello -- echo hello" in done.stdout
 
 
 LISTS = [(), ("status",), ("runs",), ("usage",), ("lease", "list")]
@@ -31,7 +31,7 @@ LOOKING = [*LISTS, ("show", "zzzzzz"), ("logs", "zzzzzz"), ("audit", "verify"), 
 @pytest.mark.parametrize("words", LOOKING)
 def test_looking_at_a_store_that_is_not_there_says_so_and_makes_none(state_home, tmp_path, words):
     default = said(nightlatch("", *words), 0 if words in LISTS else 64)
-    assert "there is no store at " in default and "nightlatch run NAME" in default
+    assert "there is no store at " in default and "nightlatch run hello -- echo hello" in default
     for named in (
         nightlatch("", "--store", f"sqlite:///{tmp_path}/misspelt.db", *words),
         nightlatch(f"sqlite:///{tmp_path}/misspelt.db", *words),

@@ -12,6 +12,7 @@ import re
 import shlex
 
 from ..core import options, schedule
+from ..core.advice import quoted
 from ..core.job import Job
 from ..core.options import FILE, RUN
 from ..core.value import value
@@ -86,7 +87,7 @@ def still_there(jobs: dict[str, Job], crontab: str) -> dict[str, str]:
 
 
 def _said(command: str | list[str]) -> str:
-    return command if isinstance(command, str) else " ".join(command)
+    return command if isinstance(command, str) else " ".join(map(quoted, command))
 
 
 def _line(text: str, number: int, env: dict[str, str], home: str, folder: str, system: bool, names: set[str]) -> Line:

@@ -106,7 +106,7 @@ OPENED = EntryKind(
 STARTED = EntryKind(
     "started", "attempt {attempt} started[ on {host}] (token {token})[command? , with another command]", tells=RUN,
     run="attempt token grant holder host command definition bounds program program_size program_time program_version"
-    " commit nightlatch",
+    " commit nightlatch start hidden",
 )  # fmt: skip
 LOST = EntryKind(
     "lost", "attempt {attempt} was lost: its holder {holder} is gone[; the run is {status}]", tells=RUN,
