@@ -269,6 +269,7 @@ def toml(line: Line) -> Iterator[str]:
         yield f"# {note}"
     for key, given in line.keys.items():
         yield f"{key} = {_value(given)}"
+    yield 'stage = "unattended"'
 
 
 def _key(name: str) -> str:

@@ -384,7 +384,7 @@ class Ledger:
         """Calls to models that are in flight."""
         from .holds import Holds
 
-        return Holds(self._tables)
+        return Holds(self._watching)  # a commit that is being flushed keeps no call waiting
 
     def heads(self) -> list[str]:
         """The head of every job's chain, to be kept elsewhere."""
