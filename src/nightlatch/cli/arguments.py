@@ -190,6 +190,8 @@ def split_command(argv: list[str]) -> tuple[list[str], list[str]]:
         at = argv.index("--")
         if argv[at + 1 : at + 2] == [""]:
             raise UsageError("the command after -- is empty: its first word must name a program")
+        if "…" in argv[at + 1 :]:
+            raise UsageError("the command after -- has a literal … in it: replace it with what is to be run")
         return argv[:at], argv[at + 1 :]
     return argv, []
 

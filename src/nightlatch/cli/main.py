@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "run": "run a command once for its key, within bounds, recorded",
     "batch": "run a command for each item, and only for those that are unfinished (an xargs to run again)",
+    "agent": "launch an agent at a vendor, once and within bounds; list, show, cancel or attach one",
     "once": "do something to the outside world once: after a crash never repeated unasked",
     "init": "write a commented nightlatch.toml, or one with the jobs of a crontab",
     "check": "read nightlatch.toml: every mistake at once, or when each job is due and what could go wrong",

@@ -121,6 +121,13 @@ class Holds:
                 execute(self._tables.sql(HOLD.put), **HOLD.by_column(hold))
         return hold
 
+    def forget(self, holds: Iterable[Hold]) -> None:
+        """Remove them: the same is held anew."""
+        sql = self._tables.sql("DELETE FROM {prefix}held WHERE run = :run AND attempt = :attempt AND call = :call")
+        with self._tables.database.transaction() as execute:
+            for hold in holds:
+                execute(sql, run=hold.run, attempt=hold.attempt, call=hold.call)
+
     def taken(self, job: str, period: str, unit: str) -> int:
         """Of a shared cap, by all that count against it."""
         day, since = self._tables.days.beginning(period)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ..database.postgres import PostgresDatabase
     from ..database.sqlite import SqliteDatabase
     from ..errors import LeaseLost
+    from .agents import Agents
     from .audit import AuditResult
     from .effects import Effects
     from .history import History
@@ -372,11 +373,18 @@ class Ledger:
         return Effects(self._tables)
 
     @property
+    def agents(self) -> Agents:
+        """Agents that runs launched at a vendor."""
+        from .agents import Agents
+
+        return Agents(self._tables)
+
+    @property
     def holds(self) -> Holds:
         """Calls to models that are in flight."""
         from .holds import Holds
 
-        return Holds(self._tables)
+        return Holds(self._watching)  # a commit that is being flushed keeps no call waiting
 
     def heads(self) -> list[str]:
         """The head of every job's chain, to be kept elsewhere."""
