@@ -122,7 +122,15 @@ NOT_ALLOWED = Exit(
     once="the run that it is called in holds its writes for an approval",
     publish="the run that it is called in holds its writes for an approval",
     push="the run that it is called in holds its writes for an approval",
-    budget="a run may not set budgets",
+    approve="asked for from inside a run",
+    promote="the evidence is missing, or asked for from inside a run",
+    budget="asked for from inside a run",
+    unpause="asked for from inside a run",
+    resolve="asked for from inside a run",
+    check="--apply: asked for from inside a run",
+    slots="--from: asked for from inside a run",
+    gate="adopt, forget: asked for from inside a run",
+    lease="raise, release --force: asked for from inside a run",
 )
 CONFIG = Exit(78, "bad configuration", "run retry check serve tick service")
 CANCELLED = Exit(120, "cancelled", "run")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 
 import pytest
 
@@ -183,7 +184,7 @@ def test_show_has_what_was_refused(sqlite_url):
 # The lease is taken from under the command: a newer holder seals the gate and writes; then the command writes too.
 OVERTAKEN = """
 {me} publish one {target} || exit 1
-{me} lease release job --store {store} --force
+{python} -c "from nightlatch.store import url; url.connect('{store}').evict('job')"
 {me} lock job --store {store} -- {me} publish two {target} --store {store} || exit 1
 {me} publish one {target}
 echo $? > refused
@@ -194,7 +195,7 @@ def test_show_has_what_a_gate_refused_to_the_command_itself(sqlite_url, tmp_path
     for name in ("one", "two"):
         (tmp_path / name).write_text(name)
     target = tmp_path / "target"
-    script = OVERTAKEN.format(me=TOOL, target=target, store=sqlite_url)
+    script = OVERTAKEN.format(me=TOOL, python=sys.executable, target=target, store=sqlite_url)
     nightlatch(sqlite_url, "run", "job", "--key", "k", "--", "sh", "-c", script, cwd=tmp_path)
     assert target.read_text() == "two" and (tmp_path / "refused").read_text() in ("73\n", "123\n")
     shown = nightlatch(sqlite_url, "show", one(sqlite_url, "job")["run"], env={"COLUMNS": "400"}).stdout

@@ -165,6 +165,7 @@ class Pipeline(Preflight):
                     return verdict
             lease = self._take(key)
             claim.begin(self.store, self.ledger, lease)
+            claim.follow_word(self.store, self.ledger, lease)
             verdict = self._attempt(lease, key)
         except (GateUnreachable, OtherStore, StaleToken, StoreUnreachable):
             raise  # tried again; or judged by the one that finds the claim
