@@ -165,6 +165,7 @@ class Pipeline(Preflight):
                     return verdict
             lease = self._take(key)
             claim.begin(self.store, self.ledger, lease)
+            claim.follow_word(self.store, self.ledger, lease)
             verdict = self._attempt(lease, key)
         except (GateUnreachable, OtherStore, StaleToken, StoreUnreachable):
             raise  # tried again; or judged by the one that finds the claim
@@ -497,7 +498,9 @@ class Pipeline(Preflight):
 
     @property
     def _end_signal(self) -> int:
-        return self.supervision.end_signal
+        """The signal that asked us to end, or that a person ended the command with at the terminal."""
+        pressed = self.supervision.pressed
+        return self.supervision.end_signal or (pressed if self.ending.exit_code == 128 + pressed else 0)
 
     def _pause(self, status: str, exit_code: int) -> float | None:
         """Seconds until the next try; None: no other try."""
