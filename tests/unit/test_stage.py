@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from nightlatch.core import definition, stage, statuses
 from nightlatch.core.row import Row
 from nightlatch.core.stage import MANUAL, PROMOTE_AFTER, STAGES, SUPERVISED, UNATTENDED, End, counted
+from nightlatch.core.value import replace
 
 ENDS = st.sampled_from([statuses.SUCCEEDED, statuses.FAILED, statuses.STALLED, statuses.OVER_BUDGET, statuses.IN_DOUBT,
                         statuses.CANCELLED])  # fmt: skip
@@ -125,4 +126,4 @@ def test_codex_24327_a_run_in_doubt_costs_its_job_a_stage() -> None:
 def test_claude_code_82818_a_run_by_hand_as_supervised_is_no_evidence_for_its_slots() -> None:
     end = End(id="1", status=statuses.SUCCEEDED, clean=True, definition="d", stage=SUPERVISED)
     assert counted(row(stage=SUPERVISED), end, 1.0).clean == 0
-    assert counted(row(stage=SUPERVISED), stage.replace(end, slot="1"), 1.0).clean == 1
+    assert counted(row(stage=SUPERVISED), replace(end, slot="1"), 1.0).clean == 1
