@@ -105,7 +105,8 @@ def schedules(page: str) -> str:
         what = _TARGETS.get(key) or (row.help.removesuffix(appended) if row else "")
         default = f"`{row.written}`" if row and row.written else ""
         where = " (with `items`)" if key in ONLY_OF_A_BATCH and key != "items" else ""
-        jobs.append(f"| `{key}` | {default} | {code(EXAMPLES[key])} | {what.replace('|', chr(92) + '|')}{where} |\n")
+        example = code(EXAMPLES[key]) if key in EXAMPLES else ""
+        jobs.append(f"| `{key}` | {default} | {example} | {what.replace('|', chr(92) + '|')}{where} |\n")
     on = ", ".join(f"`{key}`" for key in PER_HOST)
     made = (
         f"\nAt the top:\n\n{head}{top}\n"

@@ -54,6 +54,9 @@ SELECT substr(name, 5), (SELECT MAX(changed) FROM {prefix}run AS run
   WHERE run.job = substr(chain.name, 5) AND run.parent = '' AND run.status = 'succeeded')
 FROM {prefix}chain AS chain WHERE name LIKE 'job:%'
 """
+_CHAIN = f"""
+SELECT {ENTRY.names} FROM {{prefix}}journal WHERE chain = :chain AND seq < :before ORDER BY seq DESC LIMIT :most
+"""
 _MOST = 10_000  # of what is counted: nobody reads how many more there are
 _BEFORE = "SELECT id FROM {prefix}run WHERE id < :run ORDER BY id DESC LIMIT 1"
 _AFTER = "SELECT id FROM {prefix}run WHERE id > :run ORDER BY id LIMIT 1"
@@ -113,6 +116,10 @@ class History:
             which, values = f"{which} AND chain || '' = :chain", values | {"chain": job_chain(job)}
         sql = _RARELY.replace("{{which}}", which)
         return list(map(ENTRY.read, self._tables.read(sql, **values, since=round(since * 1000), most=most)))
+
+    def chain(self, name: str, *, before: int = 1 << 62, most: int = 100) -> list[Entry]:
+        """Entries of a chain before that one, the newest first: by key, so that a long chain is read as fast."""
+        return list(map(ENTRY.read, self._tables.read(_CHAIN, chain=name, before=before, most=most)))
 
     def counted(self, status: str, since: float) -> int:
         """Runs with that status since then; at most 10,000."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
@@ -62,6 +62,8 @@ class Actions:
             "pause": Action(do=_pause),
             "unpause": Action(do=_unpause),
             "usual": Action(do=_usual),
+            "approve": Action(do=self._approve),
+            "promote": Action(do=self._promote),
         }
 
     def routes(self) -> list[web.RouteDef]:
@@ -108,6 +110,26 @@ class Actions:
             _unmoved_row(reader, form)
         _start(reader, "run", job, *(["--slot", slot] if slot else []))
         return f"job/{job}"
+
+    def _approve(self, reader: StoreReader, form: dict[str, str]) -> str:
+        """The plan that was seen, by its head; then the command line publishes it."""
+        run = reader.run(form.get("run", ""))
+        if run.held is None or run.head != form.get("head"):
+            raise MovedOn(_meanwhile(reader, run))
+        if run.job not in self._site.configured():
+            raise UsageError(f"{run.job} is not a job of the nightlatch.toml that counts here")
+        if not reader.store.lists_begun:  # there the row decides, where the command line takes it over
+            open_for(reader.url).approve(run.id, run.head, person())
+        _start(reader, "approve", run.id, "--yes")
+        return f"run/{run.id}"
+
+    def _promote(self, reader: StoreReader, form: dict[str, str]) -> str:
+        _unmoved_row(reader, form)
+        typed = _command(reader, "promote", form.get("job", ""))
+        done = subprocess.run(**typed, capture_output=True, text=True, timeout=60, check=False)
+        if done.returncode:
+            raise UsageError(done.stderr.strip().removeprefix("nightlatch: "))
+        return f"job/{form.get('job', '')}"
 
 
 def person() -> str:
@@ -243,12 +265,15 @@ def _usual(reader: StoreReader, form: dict[str, str]) -> str:
     return "usage"
 
 
-def _start(reader: StoreReader, *words_of: str) -> None:
+def _start(reader: StoreReader, *typed: str) -> None:
     """Start the command line in a session of its own: it outlives the pages, as from a shell."""
+    subprocess.Popen(
+        **_command(reader, *typed), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+
+
+def _command(reader: StoreReader, *typed: str) -> dict[str, Any]:
     config = place.find()
     named = ["--store", reader.url] if advice.chosen_store() else []
-    subprocess.Popen(
-        [sys.executable, "-m", "nightlatch", *named, *(["--config", config] if config else []), *words_of],
-        cwd=os.path.dirname(config) or None, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL, start_new_session=True,
-    )  # fmt: skip
+    words_of = [sys.executable, "-m", "nightlatch", *named, *(["--config", config] if config else []), *typed]
+    return {"args": words_of, "cwd": os.path.dirname(config) or None, "stdin": subprocess.DEVNULL}

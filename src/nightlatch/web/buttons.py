@@ -35,6 +35,9 @@ def of_run(reader: StoreReader, run: RunRow, status: str) -> list[Button]:
     def button(label: str, action: str, kind: str = "", **more: str) -> Button:
         return Button(label=label, action=action, kind=kind, fields=(*about, *more.items()))
 
+    if run.held is not None:
+        approve = Button(label="Approve", action="approve", kind=GO, fields=(("run", run.id), ("head", run.head)))
+        return [approve, button("Reject", "cancel")]
     if unsealed.waits(reader.ledger, run):
         return [button("Retry", "retry", GO)]
     if status in NEEDS_DECISION:

@@ -42,6 +42,7 @@ def environment() -> Environment:
         auto_reload=False,
     )
     made.filters["verbatim"] = _verbatim
+    made.filters["lines"] = _lines
     made.globals.update(
         icon=svg.icon, meter=svg.meter, spark=svg.spark, twin=twin, look=words.look, money=figures.money,
         count=figures.count, span=figures.span, short=words.short, hash_of=words.hash_of, tail_of=words.tail_of,
@@ -55,6 +56,11 @@ def moment(calendar: Calendar, at: float, text: str = "") -> Markup:
     return Markup('<time datetime="{}" title="{}">{}</time>').format(
         calendar.iso(at), calendar.exact(at), text or calendar.clock(at)
     )
+
+
+def _lines(text: str) -> Markup:
+    """Text of several lines, each of which was made printable."""
+    return Markup("\n").join(text.split("\n"))
 
 
 def _verbatim(text: str) -> Markup:

@@ -100,7 +100,7 @@ def _of_run(reader: StoreReader, one: RunView) -> Ask:
     said = run_facts.run_verdict(reader, run, one.status)
     last = run_facts.last_line(reader, run)
     return Ask(
-        look=words.look(one.status),
+        look=words.look_of(run, one.status),
         title=run.job,
         href=f"run/{run.id}",
         at=run.changed,
@@ -109,7 +109,9 @@ def _of_run(reader: StoreReader, one: RunView) -> Ask:
         twin=advice.text(one.next),
         buttons=(
             *buttons.of_run(reader, run, one.status),
-            buttons.Button(label="Log", href=f"run/{run.id}#log"),
+            buttons.Button(label="Log", href=f"run/{run.id}#log")
+            if run.held is None
+            else buttons.Button(label="See the plan", href=f"run/{run.id}#plan"),
         ),
     )
 

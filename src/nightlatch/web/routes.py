@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
+from ..errors import UsageError
 from ..runtime.supervisor.run import kept_output
-from . import now, output, run
+from . import job, jobs, journal, leases, night, now, output, run, usage
 from .draw import FOLDER
-from .guard import COOKIE
+from .guard import COOKIE, HEADERS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ..ledger.records import RunRow
     from ..observe.reader import StoreReader
     from .site import Site
@@ -36,6 +39,14 @@ class Pages:
             get("/{prefix}/run/{run}", self.run),
             get("/{prefix}/run/{run}/raw", self.raw),
             get("/{prefix}/find", self.find),
+            get("/{prefix}/jobs", self.jobs),
+            get("/{prefix}/job/{job:.+}", self.job),
+            get("/{prefix}/night", self.night),
+            get("/{prefix}/usage", self.usage),
+            get("/{prefix}/usage.csv", self.csv),
+            get("/{prefix}/leases", self.leases),
+            get("/{prefix}/journal", self.journal),
+            get("/{prefix}/journal.jsonl", self.export),
         ]
 
     async def now(self, request: web.Request) -> web.Response:
@@ -61,6 +72,44 @@ class Pages:
         facts = await site.read(look)
         return site.draw(request, "run.html", "jobs", twin_of=facts.pop("twin"), **facts)
 
+    async def jobs(self, request: web.Request) -> web.Response:
+        facts = await self._site.read(jobs.page, request.query.get("by", "need"))
+        return self._site.draw(request, "jobs.html", "jobs", **facts)
+
+    async def job(self, request: web.Request) -> web.Response:
+        facts = await self._site.read(job.page, self._site.calendar, request.match_info["job"])
+        return self._site.draw(request, "job.html", "jobs", twin_of=facts.pop("twin"), **facts)
+
+    async def night(self, request: web.Request) -> web.Response:
+        site, day = self._site, request.query.get("date", "")
+        facts = await site.read(lambda reader: night.page(reader, site.calendar, day, site.base))
+        return site.draw(request, "night.html", "night", **facts)
+
+    async def usage(self, request: web.Request) -> web.Response:
+        facts = await self._site.read(usage.page, self._site.calendar, request.query.get("by", "job"))
+        return self._site.draw(request, "usage.html", "usage", **facts)
+
+    async def csv(self, request: web.Request) -> web.Response:
+        text = await self._site.read(usage.csv, request.query.get("by", "job"))
+        return web.Response(
+            text=text, content_type="text/csv", headers={"Content-Disposition": "attachment; filename=usage.csv"}
+        )
+
+    async def leases(self, request: web.Request) -> web.Response:
+        facts = await self._site.read(leases.page, "all" in request.query)
+        return self._site.draw(request, "leases.html", "leases", **facts)
+
+    async def journal(self, request: web.Request) -> web.Response:
+        facts = await self._site.read(journal.page, _filter(request), "verify" in request.query)
+        return self._site.draw(request, "journal.html", "journal", **facts)
+
+    async def export(self, request: web.Request) -> web.StreamResponse:
+        wanted = _filter(request)
+        if not wanted.job and not wanted.run:
+            raise UsageError("name a job or a run: an export is of one chain")
+        headers = {"Content-Type": "application/jsonl", "Content-Disposition": "attachment; filename=journal.jsonl"}
+        return await self._pieces(request, await self._site.read(journal.export, wanted), headers)
+
     async def raw(self, request: web.Request) -> web.StreamResponse:
         """Every byte that is kept, as text that no browser runs."""
 
@@ -68,16 +117,16 @@ class Pages:
             return output.folder_of(reader, reader.run(request.match_info["run"]).id)
 
         where = await self._site.read(folder)
-        response = web.StreamResponse(
-            headers={
-                "Content-Type": "text/plain; charset=utf-8",
-                "Content-Security-Policy": "sandbox; default-src 'none'",
-                "X-Content-Type-Options": "nosniff",
-                "Cache-Control": "no-store",
-                "Referrer-Policy": "no-referrer",
-            }
-        )
-        pieces = kept_output.read(where)
+        headers = {
+            "Content-Type": "text/plain; charset=utf-8",
+            "Content-Security-Policy": "sandbox; default-src 'none'",
+        }
+        return await self._pieces(request, kept_output.read(where), headers)
+
+    async def _pieces(
+        self, request: web.Request, pieces: Iterator[bytes], headers: dict[str, str]
+    ) -> web.StreamResponse:
+        response = web.StreamResponse(headers={**HEADERS, **headers})
         await response.prepare(request)
         while data := await self._site.work(lambda: next(pieces, b"")):
             await response.write(data)
@@ -144,6 +193,12 @@ class Pages:
             charset="utf-8",
             headers={"Cache-Control": "private, max-age=60"},
         )
+
+
+def _filter(request: web.Request) -> journal.Filter:
+    query = {name: request.query.get(name, "").strip()[:200] for name in ("job", "run", "kind", "before")}
+    before = query.pop("before")
+    return journal.Filter(**query, before=int(before) if before.isdecimal() and len(before) < 16 else 0)
 
 
 def _content(name: str) -> bytes:

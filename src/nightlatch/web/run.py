@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..core import advice, statuses
+from ..core.printable import printable
 from ..core.value import value
 from ..ledger import kinds
-from ..observe import changes, run_facts, verdict
+from ..observe import changes, plans, run_facts, verdict
 from ..observe.details import details
 from ..observe.figures import count, money, span
 from ..observe.timeline import timeline
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from ..observe.verdict import RunFacts
     from .words import Calendar
 
+_DIFF = 60_000  # characters of a diff that are shown
 _STORY = 60  # sentences; the rest behind a link
 TONES = {verdict.CALM: "ok", verdict.DECIDE: "wait", verdict.ALARM: ""}
 _LOUD = {
@@ -83,7 +85,8 @@ def page(
     return {
         "seen": seen,
         "run": run,
-        "look": words.look(seen.status),
+        "look": words.look_of(run, seen.status),
+        "plan": _plan(reader, run),
         "headline": headline,
         "tone": "run" if seen.status == statuses.RUNNING else TONES[headline.tone],
         "more": _more(seen, facts, calendar),
@@ -105,6 +108,24 @@ def page(
         "elsewhere": run.host if elsewhere else "",
         "logs_twin": advice.command("logs", run.id),
     }
+
+
+def _plan(reader: StoreReader, run: RunRow) -> list[dict[str, str]]:
+    """What would land where, effect by effect, with all that it changes."""
+    if run.held is None:
+        return []
+    found = []
+    for write in plans.writes(reader, run):
+        diff = plans.changes(write, whole=True)
+        what = f"commit {write.commit[:12]}" if write.commit else f"{write.source} ({count(write.size)} bytes)"
+        cut = "\n… cut; all of it: nightlatch approve --diff" if len(diff) > _DIFF else ""
+        found.append({"what": what, "target": write.target, "diff": safe_text(diff[:_DIFF]) + cut if diff else ""})
+    return found
+
+
+def safe_text(text: str) -> str:
+    """Several lines, each made printable."""
+    return "\n".join(printable(line) for line in text.split("\n"))
 
 
 def _more(seen: Details, facts: RunFacts, calendar: Calendar) -> str:

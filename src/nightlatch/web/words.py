@@ -13,6 +13,7 @@ from ..system import clock, zone
 
 if TYPE_CHECKING:
     from ..core.units import Amounts
+    from ..ledger.records import RunRow
 
 OK, BAD, WAIT, DOUBT, RUN, IDLE = "ok", "bad", "wait", "doubt", "run", "idle"  # colours, as the style sheet has them
 EVENING = 22  # a night begins at this hour
@@ -43,6 +44,11 @@ _UNKNOWN = ("dot", IDLE)
 def look(status: str) -> tuple[str, str, str]:
     """(shape, colour, word)"""
     return LOOKS.get(status) or (*_UNKNOWN, status)
+
+
+def look_of(run: RunRow, status: str) -> tuple[str, str, str]:
+    """The same for a run: one that holds its writes waits for a person."""
+    return ("hand", WAIT, "waits for approval") if run.held is not None else look(status)
 
 
 def short(text: str, longest: int = 300) -> str:
@@ -103,10 +109,10 @@ class Calendar:
     def weekday(self, at: float) -> str:
         return self._shown(at).strftime("%A")
 
-    def evening(self, now: float) -> float:
+    def evening(self, now: float, at_least: float = _AT_LEAST) -> float:
         """Where the night begins that a person who looks now means."""
         begin = self._shown(now).replace(hour=EVENING, minute=0, second=0, microsecond=0)
-        while begin.timestamp() > now - _AT_LEAST:
+        while begin.timestamp() > now - at_least:
             begin -= timedelta(days=1)
         return begin.timestamp()
 

@@ -1,0 +1,104 @@
+"""Job: how it went, its slots, what speaks for its promotion, its definition, and what people decided."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..config import place
+from ..config.load import load
+from ..core import advice, statuses
+from ..core import stage as stages
+from ..core.row import NEVER
+from ..core.schedule import name_of
+from ..errors import BadConfig, UsageError
+from ..observe import evidence, slots, verdict
+from ..observe.changes import job_changes
+from ..observe.run_views import recent
+from ..observe.timeline import sentence
+from ..system import clock
+from . import svg, words
+from .buttons import GO, Button
+from .jobs import RUNS, schedule_of
+
+if TYPE_CHECKING:
+    from ..core.job import Job
+    from ..core.row import Row
+    from ..observe.changes import JobChanges
+    from ..observe.reader import StoreReader
+    from .words import Calendar
+
+_RUNS = 30  # rows of the table
+_SLOTS = 40
+_DAYS = 30
+
+
+def page(reader: StoreReader, calendar: Calendar, name: str) -> dict[str, Any]:
+    row, records = slots.ranges(reader, name, clock.wall() - _DAYS * 86400)
+    runs = recent(reader, job=name, limit=_RUNS)
+    if not runs and row is None:
+        raise UsageError(f"there is no job {name!r}")
+    strip = reader.ledger.history.series(name, most=RUNS)
+    well = sum(one.status == statuses.SUCCEEDED for one in strip)
+    changes = job_changes(reader, name)
+    dearer = _dearer(changes, calendar)
+    top, paid = max((one.elapsed for one in strip), default=0.0) or 1.0, [one.amounts.usd for one in strip]
+    job = configured(name)
+    stage = stages.of(row, job.stage if job else "")
+    return {
+        "name": name,
+        "headline": verdict.job(name, runs=len(strip), well=well, dearer=dearer),
+        "row": row,
+        "stage": stage,
+        "schedule": schedule_of(row),
+        "next": row.next_due if row and row.next_due < NEVER else None,
+        "strip": svg.strip(
+            [(words.look(one.status)[1], one.elapsed / top) for one in strip],
+            label=f"The last {len(strip)} runs, height: time it took",
+        ),
+        "cost": svg.spark(paid, label=f"Dollars used by the last {len(strip)} runs") if any(paid) else "",
+        "runs": runs,
+        "slots": list(reversed(records))[:_SLOTS],
+        "slot_name": name_of,
+        "evidence": evidence.findings(reader, row, job) if row and job and stage != stages.UNATTENDED else [],
+        "buttons": _buttons(row, job, stage),
+        "twin": advice.command("run", name) if job else advice.command("show", name),
+        "decided": [(entry.at, sentence(entry)) for entry in reader.ledger.history.rare(job=name, most=20)],
+        "definitions": [row.definition, *row.before][:8] if row and row.definition else [],
+        "current": [one for one in changes.current if one.what == "usd"],
+    }
+
+
+def configured(name: str) -> Job | None:
+    """As the nightlatch.toml that counts here has it."""
+    try:
+        file = place.find()
+        return load(file).jobs.get(name) if file else None
+    except BadConfig:
+        return None
+
+
+def _dearer(changes: JobChanges, calendar: Calendar) -> verdict.Dearer | None:
+    for change in changes.current:
+        if change.what == "usd" and change.shift.factor > 1:
+            return verdict.Dearer(
+                job=changes.job, factor=change.shift.factor, since=calendar.date(change.shift.first.at)
+            )
+    return None
+
+
+def _buttons(row: Row | None, job: Job | None, stage: str) -> list[Button]:
+    if row is None:
+        return [Button(label="Run now", action="run", fields=(("job", job.name),))] if job else []
+    about = (("job", row.job), ("seen", row.id))
+    found = [Button(label="Run now", action="run", fields=(("job", row.job),))] if job else []
+    if row.paused:
+        found.append(Button(label="Unpause", action="unpause", kind=GO, fields=about))
+    else:
+        found.append(Button(label="Pause", action="pause", fields=about))
+    if row.next_due < NEVER and not row.paused:
+        found.append(
+            Button(label="Skip the next slot", action="skip", fields=(*about, ("slot", name_of(row.next_due))))
+        )
+    if job and stage != stages.UNATTENDED:
+        found.append(Button(label=f"Promote to {stages.up(stage)}", action="promote", fields=about))
+    return found

@@ -1,0 +1,115 @@
+"""Jobs: stage, the last 60 runs, the last, the next, the usual time, and what 30 days cost."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from typing import TYPE_CHECKING, Any
+
+from ..core import stage as stages
+from ..core import statuses
+from ..core.row import NEVER
+from ..core.value import value
+from ..observe.figures import count
+from ..observe.slots import is_overdue
+from ..system import clock
+from . import svg, words
+from .now import all_rows
+from .upcoming import usual
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+    from ..core.row import Row
+    from ..observe.reader import StoreReader
+
+RUNS = 60
+DAYS = 30
+ORDERS = {"need": "what needs you first", "name": "by name", "cost": "by cost"}
+_MOST = 500  # jobs of a page
+
+
+@value(frozen=True, kw_only=True)
+class JobRow:
+    name: str
+    stage: str
+    paused: bool
+    schedule: str
+    strip: Markup
+    look: tuple[str, str, str]
+    when: float | None
+    next: float | None
+    takes: float
+    usd: float
+
+
+def page(reader: StoreReader, order: str) -> dict[str, Any]:
+    history = reader.ledger.history
+    rows = {row.job: row for row in all_rows(reader)}
+    today = date.fromisoformat(history.day(clock.wall()))
+    since = (today - timedelta(days=DAYS - 1)).isoformat()
+    usd = {one.job: one.amounts.usd for one in history.tallies(("job",), since=since)}
+    names = sorted({*history.jobs(), *rows})
+    found = [row for name in names[:_MOST] if (row := _row(reader, name, rows.get(name), usd.get(name, 0.0)))]
+    if order == "cost":
+        found.sort(key=lambda one: (-one.usd, one.name))
+    elif order != "name":
+        urgency = (words.DOUBT, words.BAD, words.WAIT)
+        found.sort(key=lambda one: (urgency.index(one.look[1]) if one.look[1] in urgency else 9, one.name))
+    return {"jobs": found, "order": order, "orders": ORDERS, "sentence": sentence(found), "days": DAYS}
+
+
+def sentence(found: list[JobRow]) -> tuple[str, str]:
+    """9 run unattended, 2 are supervised, 1 is paused."""
+    if not found:
+        return "There are no jobs yet.", ""
+    paused = [one for one in found if one.paused]
+    others = [one for one in found if not one.paused]
+    parts = []
+    for stage, one, many in (
+        (stages.UNATTENDED, "runs unattended", "run unattended"),
+        (stages.SUPERVISED, "is supervised", "are supervised"),
+        (stages.MANUAL, "is manual", "are manual"),
+    ):
+        if number := sum(job.stage == stage for job in others):
+            parts.append(f"{count(number)} {one if number == 1 else many}")
+    if paused:
+        parts.append(f"{count(len(paused))} {'is' if len(paused) == 1 else 'are'} paused")
+    bad = [one.name for one in found if one.look[1] in (words.BAD, words.DOUBT)]
+    second = (
+        f"{len(bad)} of them did not end well last: {', '.join(bad[:5])}{' …' if len(bad) > 5 else ''}." if bad else ""
+    )
+    return f"{', '.join(parts)}.", second
+
+
+def _row(reader: StoreReader, name: str, row: Row | None, usd: float) -> JobRow | None:
+    newest = reader.ledger.newest(name)
+    if newest is None and row is None:
+        return None  # the chain of effects that belong to no job
+    strip = reader.ledger.history.strip(name, RUNS)
+    top = max((elapsed for _, _, elapsed in strip), default=0.0) or 1.0
+    well = sum(status == statuses.SUCCEEDED for _, status, _ in strip)
+    look = words.look_of(newest, reader.status(newest)) if newest else ("dot", words.IDLE, "never ran")
+    late = row is not None and is_overdue(row, clock.wall())
+    takes, _ = usual(reader, name)
+    return JobRow(
+        name=name,
+        stage=stages.of(row, "") if row else stages.UNATTENDED,
+        paused=bool(row and row.paused),
+        schedule=schedule_of(row),
+        strip=svg.strip(
+            [(words.look(status)[1], elapsed / top) for _, status, elapsed in strip],
+            label=f"{name}: {well} of the last {len(strip)} runs succeeded",
+        ),
+        look=words.look("overdue") if late else look,
+        when=newest.changed if newest else None,
+        next=row.next_due if row and row.next_due < NEVER and not row.paused else None,
+        takes=takes,
+        usd=usd,
+    )
+
+
+def schedule_of(row: Row | None) -> str:
+    if row is None or not row.schedule:
+        return "started by hand or by cron"
+    *parts, zone = row.schedule.split("\n")
+    return f"{', '.join(parts)}{f' ({zone})' if zone else ''}"

@@ -1,0 +1,65 @@
+"""Journal: what happened, by time or by chain; is it whole; and which alerts were sent."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from ..core.value import value
+from ..ledger.chain import job_chain
+from ..observe.run_views import entry_facts
+from ..observe.timeline import sentence
+from ..system import clock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..ledger.records import Entry
+    from ..observe.reader import StoreReader
+
+_SHOWN = 100
+_MONTH = 30 * 86400.0
+
+
+@value(frozen=True, kw_only=True)
+class Filter:
+    job: str = ""
+    run: str = ""
+    kind: str = ""
+    before: int = 0  # entries of the chain before this one
+
+
+def page(reader: StoreReader, wanted: Filter, verify: bool) -> dict[str, Any]:
+    entries = _entries(reader, wanted)
+    chain = job_chain(wanted.job) if wanted.job else wanted.run
+    more = entries[-1].seq if chain and len(entries) == _SHOWN and entries[-1].seq > 1 else 0
+    alerts = reader.ledger.outbox.recent(clock.wall() - _MONTH, 30)
+    return {
+        "wanted": wanted,
+        "entries": [(one, sentence(one)) for one in entries],
+        "more": more,
+        "jobs": reader.ledger.history.jobs()[:500],
+        "audit": reader.ledger.verify() if verify else None,
+        "alerts": alerts,
+        "heads": reader.ledger.heads()[:50],
+    }
+
+
+def _entries(reader: StoreReader, wanted: Filter) -> list[Entry]:
+    """Of a chain by key; of all of them what happens rarely, by time."""
+    history = reader.ledger.history
+    if wanted.job or wanted.run:
+        chain = job_chain(wanted.job) if wanted.job else reader.run(wanted.run).id
+        found = history.chain(chain, before=wanted.before or 1 << 62, most=_SHOWN)
+        return [one for one in found if wanted.kind in ("", one.kind)]
+    kinds = (wanted.kind,) if wanted.kind else ()
+    return history.rare(*kinds, most=_SHOWN)
+
+
+def export(reader: StoreReader, wanted: Filter) -> Iterator[bytes]:
+    """JSON Lines, a page of the chain at a time, the newest first."""
+    before = 1 << 62
+    chain = job_chain(wanted.job) if wanted.job else reader.run(wanted.run).id
+    while found := reader.ledger.history.chain(chain, before=before, most=1000):
+        yield "".join(f"{json.dumps({'version': 1, **entry_facts(one)})}\n" for one in found).encode()
+        before = found[-1].seq

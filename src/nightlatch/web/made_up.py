@@ -1,0 +1,279 @@
+"""One made-up night, through the ledger's own verbs at a clock that is set: for `nightlatch demo --pages`, pictures and
+tests. The process that makes it shows it later, or not at all: its clock is put back at the end."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+from ..core import statuses
+from ..core.model import Holder
+from ..core.row import COLLAPSED, RAN, SKIPPED, Pause, Row, SlotRecord
+from ..core.schedule import name_of
+from ..ledger import kinds, open_for
+from ..ledger.sealing import NO_FACTS
+from ..runtime.supervisor.run import kept_output
+from ..store import url as stores
+from ..system import clock, durable, identity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ..ledger.records import RunRow
+    from ..ledger.writer import Writer
+
+_DAY, _HOUR, _MINUTE = 86400.0, 3600.0, 60.0
+_EVENING = 9.2  # hours ago the night began
+_HISTORY = 16  # nights before it
+
+
+class MadeUp:
+    def __init__(self, url: str, now: float) -> None:
+        self._store, self._ledger = stores.connect(url), open_for(url)
+        self._now, self._at = now, now
+        self._random = random.Random(7)  # noqa: S311 - a picture, not a secret
+        self._token = 1_794_000_002_914
+
+    # ── the clock ──
+
+    def hour(self, hours: float) -> float:
+        """A moment of the night, by hours after its beginning."""
+        return self._now - _EVENING * _HOUR + hours * _HOUR
+
+    def clock(self) -> float:
+        return self._at
+
+    # ── verbs ──
+
+    def open(self, job: str, at: float, command: str, key: str = "") -> RunRow:
+        self._at = at
+        slot = name_of(round(at / 60) * 60)
+        return self._ledger.open_run(
+            job, key or slot, slot=slot, command=command, definition="d1f09ac2" * 8, host="mini"
+        )
+
+    def seal(
+        self, run: RunRow, at: float, host: str = "mini", facts: Mapping[str, str] = NO_FACTS, grant: str = ""
+    ) -> Writer:
+        self._at, self._token = at, self._token + 37
+        return self._ledger.seal(
+            run.id, token=self._token, grant=grant or identity.new_id(), holder=_holder(host), facts=facts
+        )
+
+    def ran(
+        self,
+        job: str,
+        at: float,
+        takes: float,
+        *,
+        status: str = statuses.SUCCEEDED,
+        usd: float = 0.0,
+        model: str = "",
+        reason: str = "",
+        exit_code: int | None = 0,
+        lines: tuple[str, ...] = (),
+        timeout: str = "1h",
+    ) -> RunRow:
+        run = self.open(job, at, f"./{job}.sh")
+        writer = self.seal(run, at + 0.4, facts=_bounds(timeout, "4" if usd else ""))
+        self._spend(writer, at, takes, usd, model)
+        self._at = at + takes
+        ended = writer.finish(status, exit_code=exit_code, reason=reason, elapsed=takes)
+        self._print(run.id, lines or (f"{job}: begun", f"{job}: done"))
+        self._slot(job, at, RAN, run=run.id)
+        return ended
+
+    def _spend(self, writer: Writer, at: float, takes: float, usd: float, model: str, calls: int = 8) -> None:
+        for call in range(calls if usd else 0):
+            self._at = at + takes * (call + 1) / (calls + 1)
+            writer.usage({"model": model}, usd=round(usd / calls, 4), tokens=round(usd / calls * 75_000), calls=1)
+
+    def _slot(self, job: str, at: float, outcome: str, *, reason: str = "", run: str = "") -> None:
+        due = float(round(at / 60) * 60)
+        self._ledger.slots.put(
+            [(job, SlotRecord(first=due, last=due, outcome=outcome, reason=reason, run=run, host="mini", at=at))]
+        )
+
+    def _print(self, run: str, lines: tuple[str, ...]) -> None:
+        folder = durable.private_folder(kept_output.folder_of(self._store.folder, run))
+        with open(f"{folder}/output", "w", encoding="utf-8") as file:
+            file.write("".join(f"{line}\n" for line in lines))
+
+    def row(self, job: str, schedule: str, next_in: float, **more: object) -> None:
+        due = float(round((self._now + next_in) / 60) * 60)
+        row = Row(
+            job=job,
+            slot=self._now - _DAY,
+            next_due=due,
+            schedule=f"{schedule}\nUTC" if schedule else "",
+            definition="d1f09ac2" * 8,
+        )
+        facts = {"slot": self._now - _DAY, **more}
+        self._store.advance([row.move(identity.new_id(), **facts)])
+
+    # ── the night ──
+
+    def history(self) -> None:
+        """The nights before, so that something is usual."""
+        for night in range(_HISTORY, 0, -1):
+            back = self.hour(0) - night * _DAY
+            dear = night <= 3
+            self.ran(
+                "articles",
+                back + 4 * _HOUR,
+                35 * _MINUTE * self._spread(),
+                usd=(2.84 if dear else 0.97) * self._spread(),
+                model="opus-4-5" if dear else "sonnet-4-5",
+            )
+            self.ran(
+                "translate",
+                back + 8.5 * _HOUR,
+                69 * _MINUTE * self._spread(),
+                usd=1.37 * self._spread(),
+                model="sonnet-4-5",
+            )
+            self.ran("backup", back + 3 * _HOUR, 22 * _MINUTE * self._spread())
+            for hour in (0, 6):
+                self.ran("link-check", back + hour * _HOUR, 2 * _MINUTE * self._spread())
+
+    def _spread(self) -> float:
+        return self._random.uniform(0.9, 1.1)
+
+    def night(self) -> None:
+        hour = self.hour
+        self.ran("thumbnails", hour(1.2), 42 * _MINUTE, lines=("1,860 items done",))
+        self.ran("backup", hour(3), 22 * _MINUTE)
+        self.ran("site-build", hour(6), 6 * _MINUTE)
+        for half in range(18):
+            failed = half == 10
+            if half == 13:
+                self._slot("link-check", hour(half / 2), COLLAPSED)
+                continue
+            self.ran(
+                "link-check",
+                hour(half / 2),
+                2 * _MINUTE,
+                status=statuses.FAILED if failed else statuses.SUCCEEDED,
+                exit_code=1 if failed else 0,
+                reason="3 links are dead" if failed else "",
+            )
+        self._articles()
+        self.ran(
+            "crawl-feeds",
+            hour(5),
+            45 * _MINUTE,
+            status=statuses.TIMED_OUT,
+            exit_code=None,
+            timeout="45m",
+            reason="not done after 45m",
+            lines=("feeds: 212 of 300", "waiting for feeds.example.net:443 (attempt 212)"),
+        )
+        self._newsletter()
+        self._slot("digest", hour(8), SKIPPED, reason="paused")
+        self._translate()
+
+    def _articles(self) -> None:
+        """Lost with a laptop that fell asleep, taken over, and the late write refused."""
+        hour = self.hour
+        run = self.open("articles", hour(4), "claude -p @prompts/article.md")
+        self.seal(run, hour(4) + 1, "macbook", _bounds("1h", "4"))
+        stale = self._token
+        writer = self.seal(run, hour(4) + 14 * _MINUTE, "mini", _bounds("1h", "4"))
+        self._spend(writer, hour(4) + 15 * _MINUTE, 34 * _MINUTE, 2.84, "opus-4-5", calls=32)
+        for number, step in enumerate(("outline", "draft/1", "draft/2", "draft/3", "review", "images")):
+            self._at = hour(4) + (16 + number * 5) * _MINUTE
+            writer.progress(number + 1, 6, step)
+        self._at = hour(4) + 50 * _MINUTE
+        writer.event(kinds.PUBLISHING, attempt=2, target="main", commit="9f31c0a", token=self._token)
+        writer.event(kinds.PUBLISHED, attempt=2, target="main", landed="9f31c0a")
+        self._at = hour(4) + 51 * _MINUTE
+        writer.finish(statuses.SUCCEEDED, exit_code=0, elapsed=37 * _MINUTE)
+        self._slot("articles", hour(4), RAN, run=run.id)
+        self._print(
+            run.id,
+            (
+                "review: 6 of 6 articles pass the checklist",
+                "wrote content/posts/2026-11-16-fencing-tokens.md (1,412 words)",
+                "warning: image alt text missing in 1 file, filled in",
+                "[main 9f31c0a] Six articles for 16 November",
+                "nightlatch: push 9f31c0a to main",
+                "nightlatch: landed",
+            ),
+        )
+        self._at = hour(8.87)
+        self._ledger.note(
+            "articles",
+            kinds.REFUSED,
+            run=run.id,
+            attempt=1,
+            what="push 41be77d to main",
+            token=stale,
+            stands=self._token,
+        )
+
+    def _newsletter(self) -> None:
+        run = self.open("newsletter", self.hour(7), "./send.sh")
+        writer = self.seal(run, self.hour(7) + 1, facts=_bounds("10m", ""))
+        self._at = self.hour(7) + 12
+        writer.event(kinds.EFFECT_OF_RUN, key="send-2026-11-16", status="begun")
+        self._at += 30
+        writer.event(kinds.EFFECT_OF_RUN, key="send-2026-11-16", status="in-doubt", reason="no reply within 30s")
+        self._at += 1
+        writer.finish(statuses.IN_DOUBT, reason="no reply within 30s", elapsed=72.0)
+        self._print(run.id, ("connected to smtp.example.net", "sending to 2,318 subscribers"))
+
+    def _translate(self) -> None:
+        """It runs, under a lease that somebody holds."""
+        begun = self.hour(8.5)
+        grant = identity.new_id()
+        self._store.acquire("translate", grant, _holder("mini"), _DAY)
+        run = self.open("translate", begun, "./translate.sh manual")
+        writer = self.seal(run, begun + 0.5, facts=_bounds("2h", "4"), grant=grant)
+        for chapter in range(1, 8):
+            self._at = begun + chapter * 6 * _MINUTE
+            writer.usage({"model": "sonnet-4-5"}, usd=0.23, tokens=17_200, calls=1)
+            writer.progress(chapter, 12, f"chapter {chapter}")
+        self._print(run.id, tuple(f"chapter {n // 20 + 1}: segment {n % 20 + 1} of 20 translated" for n in range(140)))
+
+    def jobs(self) -> None:
+        """What the scheduler knows of them."""
+        paused = Pause(by="ann@mini", at=self._now - 3 * _DAY, reason="the site moves")
+        for job, schedule, due in (
+            ("articles", "0 2 * * *", 19 * _HOUR),
+            ("backup", "0 1 * * *", 18 * _HOUR),
+            ("link-check", "every 30m", 18 * _MINUTE),
+            ("translate", "30 6 * * *", 23 * _HOUR),
+            ("crawl-feeds", "0 3 * * *", 20 * _HOUR),
+            ("site-build", "0 4 * * *", 21 * _HOUR),
+            ("thumbnails", "10 23 * * *", 16 * _HOUR),
+            ("newsletter", "0 5 * * *", 22 * _HOUR),
+        ):
+            self.row(job, schedule, due)
+        self.row("invoices", "0 6 * * *", -72 * _MINUTE)
+        self.row("digest", "0 6 * * *", 23 * _HOUR, paused=paused)
+
+
+def make(url: str, *, calm: bool = False) -> None:
+    """The night, in a store that is empty; `calm`: one in which nothing needs anybody."""
+    now = clock.wall()
+    night = MadeUp(url, now)
+    real: Callable[[], float] = clock.wall
+    clock.wall = night.clock
+    try:
+        night.history()
+        if not calm:
+            night.night()
+        night._at = now
+        if not calm:
+            night.jobs()
+    finally:
+        clock.wall = real
+
+
+def _holder(host: str) -> Holder:
+    return Holder(incarnation=identity.new_id(), user="ann", host=host)
+
+
+def _bounds(timeout: str, usd: str) -> dict[str, str]:
+    caps = f" usd={usd}" if usd else ""
+    return {"bounds": f"timeout={timeout}{caps} retries=1", "nightlatch": "0.4.0", "program": "claude"}

@@ -1,0 +1,134 @@
+"""Usage: by day and job, what each job takes, and what changed before one got expensive."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+
+from ..observe import usage_report, verdict
+from ..observe.changes import job_changes
+from ..observe.figures import count, money, percent
+from ..system import clock
+
+if TYPE_CHECKING:
+    from ..observe.changes import Change
+    from ..observe.reader import StoreReader
+    from ..observe.usage_report import UsageReport
+    from .words import Calendar
+
+DAYS = 30
+BY = ("job", "model", "tag", "host")
+_COLOURS = 3  # jobs of the chart that have one of their own
+_LINE = Markup(
+    '<line class="grid-line" x1="0" x2="100%" y1="{0:.0f}" y2="{0:.0f}"/><text x="100%" dx="8" y="{1:.0f}">{2}</text>'
+)
+_LOOKED_AT = 12  # jobs whose level is looked at
+
+
+def page(reader: StoreReader, calendar: Calendar, by: str) -> dict[str, Any]:
+    by = by if by in BY else "job"
+    today = date.fromisoformat(reader.ledger.history.day(clock.wall()))
+    since = (today - timedelta(days=DAYS - 1)).isoformat()
+    report = usage_report.report(reader, (by,), since=since)
+    dear = _dearer(reader) if by == "job" else []
+    first = next(
+        (
+            verdict.Dearer(job=job, factor=one.shift.factor, since=calendar.date(one.shift.first.at))
+            for job, one in dear
+        ),
+        None,
+    )
+    named = [first.job] if first else []
+    named += [row.by[0] for row in report.rows if row.by[0] not in named]
+    days = [(today - timedelta(days=back)).isoformat() for back in reversed(range(DAYS))]
+    return {
+        "headline": verdict.usage(report.total.amounts.usd, f"{DAYS} days", dearer=first),
+        "report": report,
+        "by": by,
+        "bys": BY,
+        "pace": report.pace,
+        "chart": chart(reader, by, days, named[:_COLOURS]) if report.total.amounts.usd else "",
+        "legend": [name or "–" for name in named[:_COLOURS]],
+        "others": max(len(report.rows) - _COLOURS, 0),
+        "dear": [(job, one, _parts(one)) for job, one in dear],
+        "since": since,
+        "percent": percent,
+    }
+
+
+def _dearer(reader: StoreReader) -> list[tuple[str, Change]]:
+    today = date.fromisoformat(reader.ledger.history.day(clock.wall()))
+    rows = reader.ledger.history.tallies(("job",), since=(today - timedelta(days=7)).isoformat())
+    dearest = sorted((row for row in rows if row.amounts.usd), key=lambda row: -row.amounts.usd)
+    return [
+        (row.job, change)
+        for row in dearest[:_LOOKED_AT]
+        for change in job_changes(reader, row.job).current
+        if change.what == "usd" and change.shift.factor > 1
+    ]
+
+
+def _parts(change: Change) -> list[tuple[str, str]]:
+    return [(money(usd), cause) for cause, usd in change.parts.items() if abs(usd) >= 0.005]
+
+
+def chart(reader: StoreReader, by: str, days: list[str], named: list[str]) -> Markup:
+    """Stacked by day: the one that is spoken of first, the rest as one."""
+    used: dict[str, dict[str, float]] = {day: {} for day in days}
+    for row in reader.ledger.history.tallies(("day", by), since=days[0], until=days[-1]):
+        name = getattr(row, by)
+        key = name if name in named else ""
+        used[row.day][key] = used[row.day].get(key, 0.0) + row.amounts.usd
+    top = max((sum(one.values()) for one in used.values()), default=0.0) or 1.0
+    width, bars = 100 / len(days), Markup("")
+    for index, day in enumerate(days):
+        y = 170.0
+        for place, name in enumerate([*named, ""]):
+            high = used[day].get(name, 0.0) / top * 155
+            y -= high
+            if high:
+                bars += Markup('<rect class="c{}" x="{:.2f}%" width="{:.2f}%" y="{:.1f}" height="{:.1f}"/>').format(
+                    min(place + 1, 4), index * width + 0.35, width - 0.7, y, high
+                )
+    labels = Markup("").join(
+        Markup('<text x="{:.2f}%" y="187" text-anchor="middle">{}</text>').format(
+            index * width + width / 2, date.fromisoformat(days[index]).strftime("%-d %b")
+        )
+        for index in range(1, len(days), 7)
+    )
+    lines = Markup("").join(
+        _LINE.format(170 - share * 155, 174 - share * 155, money(top * share)) for share in (0.5, 1.0)
+    )
+    return Markup('<svg role="img" aria-label="Dollars used by day and {}, the last {} days">{}{}{}</svg>').format(
+        by, len(days), lines, bars, labels
+    )
+
+
+def csv(reader: StoreReader, by: str) -> str:
+    """The table below the chart, for a spreadsheet. A name that a spreadsheet would compute is made text."""
+    found: UsageReport = page_report(reader, by)
+    lines = [f"{found.by[0]},usd,tokens,calls,units,runs,failed,seconds"]
+    for row in found.rows:
+        name = row.by[0].replace('"', '""')
+        quoted = f'"{chr(39) if name[:1] in ("=", "+", "-", "@") else ""}{name}"'
+        amounts = row.amounts.by_unit()
+        lines.append(
+            ",".join(
+                [
+                    quoted,
+                    *(f"{amounts.get(unit, 0):g}" for unit in ("usd", "tokens", "calls", "units")),
+                    count(row.runs).replace(",", ""),
+                    str(row.failed),
+                    f"{row.elapsed:.0f}",
+                ]
+            )
+        )
+    return "\r\n".join(lines) + "\r\n"
+
+
+def page_report(reader: StoreReader, by: str) -> UsageReport:
+    today = date.fromisoformat(reader.ledger.history.day(clock.wall()))
+    since = (today - timedelta(days=DAYS - 1)).isoformat()
+    return usage_report.report(reader, (by if by in BY else "job",), since=since)
