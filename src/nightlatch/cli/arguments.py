@@ -167,7 +167,7 @@ class Parser:
             if missing:
                 raise UsageError(f"{argument.metavar} is missing")
         if words:
-            hint = "; put the command after --" if " -- CMD" in self.usage else ""
+            hint = "; put the command after --" if "-- CMD" in self.usage else ""
             raise UsageError(f"unexpected argument {words[0]!r}{hint}")
 
     def help(self) -> str:

@@ -7,7 +7,7 @@ import tomllib
 
 from ..core.value import replace, value
 from ..errors import BadConfig
-from ..system import identity, zone
+from ..system import identity, storage, zone
 from . import lines
 from .jobs import ALERTS, Jobs
 from .mistakes import Mistakes, shown
@@ -176,7 +176,7 @@ def _with_null_bytes(value: Any, path: Path = ()) -> Iterator[Path]:
 
 
 def _is_shared(store: str | None) -> bool:
-    return bool(store) and not str(store).startswith("sqlite:")
+    return bool(store) and not str(store).startswith(storage.FILE_URL)
 
 
 def _stamp(paths: list[str]) -> tuple[object, ...]:

@@ -42,6 +42,7 @@ stage = "manual"                     # its slots are skipped until it has earned
 # overlap = "skip"                   # or "queue", "cancel": while the last run is still at work
 # catch_up = "one"                   # or "none": what was missed while this machine slept
 # late = "6h"                        # a slot that is older than this is not run
+# stage = "manual"                   # nothing starts by itself until you promote it; without it: unattended
 """
 
 

@@ -498,7 +498,9 @@ class Pipeline(Preflight):
 
     @property
     def _end_signal(self) -> int:
-        return self.supervision.end_signal
+        """The signal that asked us to end, or that a person ended the command with at the terminal."""
+        pressed = self.supervision.pressed
+        return self.supervision.end_signal or (pressed if self.ending.exit_code == 128 + pressed else 0)
 
     def _pause(self, status: str, exit_code: int) -> float | None:
         """Seconds until the next try; None: no other try."""
