@@ -105,6 +105,8 @@ def run_job(args: Namespace, make: Callable[[], Job]) -> int:
     verdict_line.show(ended, quiet=args.quiet)
     if args.quiet:
         verdict_line.show_tail(ended, store)
+    if job.file and not args.quiet:
+        _say_stage(job, store)
     if (statuses.needs_person(ended.status) or ended.exit_code == InDoubt.exit_code) and ended.run:
         print(f"nightlatch: it needs your decision: {advice.command('show', ended.run)}", file=sys.stderr)
     return ended.exit_code
@@ -131,6 +133,17 @@ def name_timeout(args: Namespace, values: dict[str, object]) -> None:
     if "timeout" not in values and not args.dry_run and not args.quiet and sys.stderr.isatty():
         bound = OPTIONS["timeout"].written
         print(f"nightlatch: {args.name} may run for {bound}, the default without --timeout", file=sys.stderr)
+
+
+def _say_stage(job: Job, store: str | None) -> None:
+    """Of a job that does not run alone yet: how far it is, and the next command."""
+    from ..observe.stages import sentence
+    from ..runtime.supervisor.run.rows import read_row
+    from ..store import url
+
+    said = sentence(job, read_row(url.connect(store), job.name))
+    if not said.startswith("unattended"):
+        print(f"nightlatch: {job.name} is {said}", file=sys.stderr)
 
 
 def _rehearse(job: Job, store: str | None, verdict_file: str) -> int:

@@ -65,6 +65,7 @@ class _Removal(Table):
 
 SETTLED = _Removal()
 
+_PUT = f"{HOLD.put} RETURNING call"  # what is lazy must return something on PostgreSQL
 _TURN = """
 INSERT INTO {prefix}cap (name, turn) VALUES (:name, 0) ON CONFLICT (name) DO UPDATE SET turn = cap.turn + 1
 RETURNING turn
@@ -101,7 +102,7 @@ class Holds:
 
     def put(self, hold: Hold) -> None:
         """Under the run's own caps. Kill -9 cannot undo it; it is on the disk with the next commit."""
-        self._tables.database.write(self._tables.sql(HOLD.put), lazy=True, **HOLD.by_column(hold))
+        self._tables.database.write(self._tables.sql(_PUT), lazy=True, **HOLD.by_column(hold))
 
     def put_within(
         self, caps: Iterable[tuple[str, str, str]], decide: Callable[[dict[tuple[str, str, str], int]], Hold | None]

@@ -106,7 +106,7 @@ OPENED = EntryKind(
 STARTED = EntryKind(
     "started", "attempt {attempt} started[ on {host}] (token {token})[command? , with another command]", tells=RUN,
     run="attempt token grant holder host command definition bounds program program_size program_time program_version"
-    " commit nightlatch",
+    " commit nightlatch start hidden",
 )  # fmt: skip
 LOST = EntryKind(
     "lost", "attempt {attempt} was lost: its holder {holder} is gone[; the run is {status}]", tells=RUN,
@@ -158,6 +158,7 @@ APPROVED = EntryKind("approved", "{by} approved it", job=f"{_DECIDED} approved")
 NOT_ALLOWED = EntryKind(
     "not-allowed", "refused: a run asked for `nightlatch {what}`, which only a person may", job="what run by"
 )
+ACKNOWLEDGED = EntryKind("acknowledged", "{by} has seen it", job="run attempt by")
 NEEDS_ATTENTION = EntryKind("needs-attention", "needs your attention: {reason}", job=_DECIDED)
 UNSEALED = EntryKind("unsealed", "not taken over by {by}: {reason}", job="run reason by")
 REFUSED = EntryKind(

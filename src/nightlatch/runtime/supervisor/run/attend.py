@@ -236,6 +236,8 @@ class Attendance:
                 poll, polled = _polling(wanted, sending), (wanted, sending)
             pause = min(self._watch.next_at(now) - now, again - now, clock.SLICE if self._listener.warm else _IDLE)
             ready = [fd for fd, _ in poll.poll(max(pause, 0.0) * 1000 + 1)]
+            if self._door and any(fd in door for fd in ready):
+                self._door.serve()  # first: a call waits for it
             if not ready:
                 self._listener.warm_up()
             asking = []
@@ -251,8 +253,6 @@ class Attendance:
                     reading.discard(fd)
             if not self._ending.over:
                 self._take_report()
-            if self._door and any(fd in door for fd in ready):
-                self._door.serve()
             self._socket.serve(asking)
 
     def _wishes(self) -> str | None:

@@ -29,7 +29,7 @@ from ....store import url
 from ....system import clock, redaction
 from ....system.durable import private_folder
 from ....system.reports import Ended
-from ...shared import env_file, usage
+from ...shared import env_file, recorded_start, usage
 from ...shared import verdict as verdicts
 from ...shared.job import definition
 from ..afterwards import retention, telling
@@ -165,6 +165,7 @@ class Pipeline(Preflight):
                     return verdict
             lease = self._take(key)
             claim.begin(self.store, self.ledger, lease)
+            claim.follow_word(self.store, self.ledger, lease)
             verdict = self._attempt(lease, key)
         except (GateUnreachable, OtherStore, StaleToken, StoreUnreachable):
             raise  # tried again; or judged by the one that finds the claim
@@ -236,7 +237,10 @@ class Pipeline(Preflight):
             self.variables = env_file.variables(self.job)
         except BadConfig as error:  # the attempt will end with it
             self.unusable = error
-        return redaction.secrets({**os.environ, **self.variables}).text(self.job.target.shown)
+        return self._hidden().text(self.job.target.shown)
+
+    def _hidden(self) -> redaction.Redactor:
+        return redaction.secrets({**os.environ, **self.variables})
 
     def _attempt(self, lease: Lease, key: str) -> Verdict:
         opened = self._open(key)
@@ -255,7 +259,7 @@ class Pipeline(Preflight):
                 lost="again" if settled or decided or opened.approved else self.job.when_lost,
                 command=self._command(),
                 definition=definition(self.job),
-                facts=went_in.facts(self.job, self.store.folder),
+                facts=went_in.facts(self.job, self.store.folder) | recorded_start.facts(self.job, self._hidden()),
             )
         except RunEnded as ended:
             # Its last holder may have acted, or a person decided it while we waited for the lease.
@@ -494,7 +498,9 @@ class Pipeline(Preflight):
 
     @property
     def _end_signal(self) -> int:
-        return self.supervision.end_signal
+        """The signal that asked us to end, or that a person ended the command with at the terminal."""
+        pressed = self.supervision.pressed
+        return self.supervision.end_signal or (pressed if self.ending.exit_code == 128 + pressed else 0)
 
     def _pause(self, status: str, exit_code: int) -> float | None:
         """Seconds until the next try; None: no other try."""

@@ -220,6 +220,10 @@ class Listener:
 
         return answer(self.passed)
 
+    def do_may_act(self, _: dict[str, Any]) -> dict[str, Any]:
+        self._check_held()
+        return {}
+
     def do_known(self, request: dict[str, Any]) -> dict[str, Any]:
         return self._recorder(str(request.get("run") or "")).known()
 
