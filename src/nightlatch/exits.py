@@ -65,6 +65,7 @@ USAGE = Exit(
     cancel="there is no such run, or it has ended",
     budget="there is no such run, or it has succeeded",
     retry="there is no such run, or nothing to retry",
+    ack="there is no such run, or nothing to clear",
     resolve="there is no such thing, several, or nothing to resolve",
     show="there is no such run, plan or store",
     status="invalid usage, or there is no such store",
@@ -75,7 +76,7 @@ INPUT_CHANGED = Exit(65, "a key was used again with other input", "once")
 UNREACHABLE = Exit(
     69,
     "the store, or a gate, cannot be reached or used",
-    "run batch once lock lease budget status runs show logs slots usage pause unpause cancel retry resolve approve "
+    "run batch once lock lease budget status runs show logs slots usage pause unpause cancel ack retry resolve approve "
     "promote demote audit prune migrate serve tick",
     publish="DST or the store cannot be reached",
     push="the remote or the store cannot be reached",
@@ -109,6 +110,7 @@ NEEDS_PERSON = Exit(
     batch="some items are in doubt",
     push="a conflict that needs a person",
     cancel="it needs a decision instead: nightlatch resolve",
+    ack="it needs a decision instead: nightlatch resolve",
     retry="it is in doubt: nightlatch resolve decides",
     resolve="without an outcome: it needs one",
     approve="it is not as it was looked at, so nothing landed",

@@ -40,6 +40,7 @@ COMMANDS = {
     "budget": "set the budget of a run, also of a running one",
     "approve": "let what a supervised job holds back happen: publish it as you looked at it",
     "cancel": "end a run, from any machine that shares the store",
+    "ack": "say that you have seen a failed run: it needs you no longer",
     "retry": "allow another attempt of a run",
     "resolve": "decide the outcome of a run, an effect or an item in doubt: done, failed or again",
     "promote": "one stage up, on evidence: manual, supervised, unattended",

@@ -47,6 +47,11 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--again", action="store_true", help="from the beginning, although it succeeded")
     args, reader, run = named_run(parser, argv)
     waits = run.status == statuses.WAITING and not is_overdue(run)
+    if reader.done_elsewhere(run) and not args.again:
+        raise UsageError(
+            f"{title(run)} needs no retry: its key is done, on another machine. To do it once more, "
+            f"{advice.command('retry', run.id, '--again')}"
+        )
     recorded = recorded_start.find(reader.ledger, run)
     job = None if args.later or waits else _job(reader, run, recorded, named_store=bool(args.store))
     again = run.status == statuses.SUCCEEDED and args.again

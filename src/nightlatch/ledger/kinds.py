@@ -158,6 +158,7 @@ APPROVED = EntryKind("approved", "{by} approved it", job=f"{_DECIDED} approved")
 NOT_ALLOWED = EntryKind(
     "not-allowed", "refused: a run asked for `nightlatch {what}`, which only a person may", job="what run by"
 )
+ACKNOWLEDGED = EntryKind("acknowledged", "{by} has seen it", job="run attempt by")
 NEEDS_ATTENTION = EntryKind("needs-attention", "needs your attention: {reason}", job=_DECIDED)
 UNSEALED = EntryKind("unsealed", "not taken over by {by}: {reason}", job="run reason by")
 REFUSED = EntryKind(

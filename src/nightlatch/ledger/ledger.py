@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..core import advice, statuses
 from ..errors import RunEnded, StaleToken, StoreUnreachable, UsageError
 from ..system import clock
-from . import budgets, decisions, kinds, opening, sealing, step_chain, tally
+from . import acknowledged, budgets, decisions, kinds, opening, sealing, step_chain, tally
 from .chain import job_chain
 from .records import ATTEMPT, ENTRY, RUN
 from .sealing import NO_FACTS
@@ -250,6 +250,14 @@ class Ledger:
         """The job's row has counted the run's end."""
         with self._tables.database.transaction() as execute:
             execute(self._tables.sql(_COUNT), id=run_id)
+
+    def acknowledge(self, run: RunRow, by: str) -> None:
+        """A person has seen how its newest attempt ended."""
+        acknowledged.put(self._tables, run, by)
+
+    def acknowledged(self, job: str) -> frozenset[tuple[str, int]]:
+        """(run, attempt) of what people have seen of a job."""
+        return acknowledged.of_job(self._watching, job)
 
     def end_waiting(self, run: RunRow, reason: str, by: str, *, person: bool) -> RunRow | None:
         """Cancel a run that waits for its next try, if it is still as it was seen; None, and nothing done, if not.

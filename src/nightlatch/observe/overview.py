@@ -96,11 +96,7 @@ def overview(reader: StoreReader, since: float | None) -> Overview:
         runs = list(reader.ledger.runs(status=status, since=within, limit=_MOST))
         for run in runs:
             seen = view(reader, run)
-            found[
-                "needs_you"
-                if run.held is not None or is_overdue(run) or _shut_down(reader, run)
-                else _group(seen.status)
-            ].append(seen)
+            found[_place(reader, seen)].append(seen)
         if len(runs) == _MOST:
             capped.add(_group(status))
     for seen_runs in found.values():
@@ -135,11 +131,21 @@ def _overdue(reader: StoreReader) -> list[Row]:
         return []
 
 
-def _shut_down(reader: StoreReader, run: RunRow) -> bool:
+def is_shut_down(reader: StoreReader, run: RunRow) -> bool:
     """Ended between two tries, and not by a person: nobody may know that it is not done."""
     if run.status != statuses.CANCELLED or run.cancel or not run.attempt:
         return False
     return reader.ledger.attempts(run.id)[-1].status != statuses.CANCELLED
+
+
+def _place(reader: StoreReader, seen: RunView) -> str:
+    """The group that a run is shown in."""
+    run = seen.run
+    if run.held is not None or is_overdue(run):
+        return "needs_you"
+    if seen.status in statuses.FAILURES or is_shut_down(reader, run):
+        return "done" if reader.needs_nobody(run) else "needs_you"
+    return _group(seen.status)
 
 
 def _group(status: str) -> str:

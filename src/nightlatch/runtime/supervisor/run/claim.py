@@ -114,9 +114,9 @@ class Claimed:
 
     def _holds(self, row: Row, claim: Claim) -> str:
         """What it waits with for an approval."""
-        if stages.of(row, self.job.stage) != stages.SUPERVISED or (claim.held and "word" in claim.held):
+        if claim.held and "word" in claim.held:
             return stages.NOTHING
-        return self.job.holds
+        return stages.held_back(stages.of(row, self.job.stage), self.job.holds)
 
     # ── at the end ──
 

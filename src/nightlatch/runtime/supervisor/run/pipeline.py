@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 
 from .... import exits
+from ....config import place
 from ....core import advice, retry, statuses
 from ....core.retry import STARTS
 from ....errors import (
@@ -498,7 +499,9 @@ class Pipeline(Preflight):
 
     @property
     def _end_signal(self) -> int:
-        return self.supervision.end_signal
+        """The signal that asked us to end, or that a person ended the command with at the terminal."""
+        pressed = self.supervision.pressed
+        return self.supervision.end_signal or (pressed if self.ending.exit_code == 128 + pressed else 0)
 
     def _pause(self, status: str, exit_code: int) -> float | None:
         """Seconds until the next try; None: no other try."""
@@ -556,5 +559,5 @@ class Pipeline(Preflight):
             head=run.anchor,
             retry_after=self.reported.retry_after,
         )
-        verdicts.append(self.store.folder, verdict)
+        verdicts.append(self.store.folder, verdict, as_json=place.logs_json(self.job.file))
         return verdict
