@@ -129,7 +129,7 @@ def _approved(job: Staged, run: str) -> bool:
     if found.held is not None or found.status not in ("succeeded", "needs-attention", "cancelled"):
         job("approve", run, "--yes")
     found = open_for(job.store).run(run)
-    return bool(found) and found.status in ("succeeded", "needs-attention")
+    return found is not None and found.status in ("succeeded", "needs-attention")
 
 
 def _run_and_kill(job: Staged, command: str, after: float, *words: str) -> None:
