@@ -13,7 +13,7 @@ from ..ledger.outbox import UNDELIVERED, WAITS, Alert
 from ..observe.alerts import follow
 from ..observe.alerts.rules import RULES, TEST
 from ..observe.alerts.send import send
-from ..observe.alerts.transports import Failed, Refused
+from ..observe.alerts.transports import Refused, SendFailed
 from ..store import url
 from ..system import clock, identity
 from . import screen
@@ -86,9 +86,9 @@ def _test(store: str | None, only: str | None) -> int:
             alert = Alert(id=id_, transport=name, rule=TEST, job="", at=clock.wall(), detail=text)
             send(reader, settings, name, id_, [alert])
             print(f"{name}: sent")
-        except (Failed, Refused, UsageError) as why:
+        except (SendFailed, Refused, UsageError) as why:
             failed = 1
-            lasting = "" if isinstance(why, Failed) else " (it would not be tried again)"
+            lasting = "" if isinstance(why, SendFailed) else " (it would not be tried again)"
             print(f"{name}: not sent: {printable(str(why))}{lasting}", file=sys.stderr)
     return failed
 
