@@ -8,7 +8,6 @@ import email.policy
 import hashlib
 import hmac
 import json
-import sys
 
 import pytest
 
@@ -127,16 +126,15 @@ def test_ntfy_has_all_of_it_in_json():
 
 
 def test_a_notification_gets_its_texts_as_arguments(tmp_path, monkeypatch):
-    words = desktop.command("darwin", MESSAGE)
+    words = desktop.command("Darwin", MESSAGE)
     assert words[0] == "osascript" and words[-2:] == [MESSAGE.subject, MESSAGE.text]
     assert not any(HOSTILE[:4] in word for word in words[:-2])
-    *_, subject, text = desktop.command("linux", MESSAGE)
+    *_, subject, text = desktop.command("Linux", MESSAGE)
     assert subject == MESSAGE.subject and "<" not in text
     program, got = tmp_path / "notify-send", tmp_path / "got"
     program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {got}\n')
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    monkeypatch.setattr(sys, "platform", "linux")
     send("desktop")
     assert got.read_text().splitlines()[-2:] == [MESSAGE.subject, MESSAGE.text]
 

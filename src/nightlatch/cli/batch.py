@@ -13,6 +13,7 @@ from ..core.passwords import without_password
 from ..core.value import replace
 from ..errors import UsageError
 from . import verdict_line
+from .agent_ask import add_ask, target
 from .arguments import Parser, split_command
 from .in_run import store_of_run
 
@@ -51,27 +52,30 @@ _EXAMPLES = """\
   nightlatch batch pages pages.jsonl --key '{slug}' --publish page.md=out/{slug}.md \\
       --budget usd/item=0.2,usd=10 -- claude -p 'Write page.md about {title}'
   nightlatch batch posts posts.jsonl --key '{site}/{slug}' --dry-run -- ./write-post {slug}
+  nightlatch batch posts posts.jsonl --key '{slug}' -j 3 --timeout 1h --budget usd/item=2 \\
+      --provider anthropic --agent agent_01 --set environment_id=env_01 --input 'Write about {title}'
   nightlatch resolve example.org/hello again --batch posts
   nightlatch resolve --all again --batch posts        # every item that is in doubt or set aside"""
 
 
 def main(argv: list[str]) -> int:
-    ours, command = split_command(argv)
+    ours, words = split_command(argv)
     ours = [f"--jobs={word[2:]}" if word[:2] == "-j" and word[2:].isdecimal() else word for word in ours]
     parser = Parser("batch", _PURPOSE, _EXAMPLES)
-    parser.usage = "nightlatch batch NAME ITEMS --key TEMPLATE [options] -- CMD …"
+    parser.usage = "nightlatch batch NAME ITEMS --key TEMPLATE [options] -- CMD … | --provider P --input TEXT"
     parser.add_argument(
         "name", metavar="NAME", help="the batch; what is done is known under it, and one start at a time"
     )
     parser.add_argument("items", metavar="ITEMS", help="a file, or - for standard input")
     parser.add_options(OPTIONS.values())
+    add_ask(parser)
     parser.add_argument("-j", metavar="N", type=int, help="as --jobs")
     parser.add_argument("--quiet", action="store_true", help=verdict_line.QUIET)
     parser.add_argument("--dry-run", action="store_true", help="show what would be done; claim and start nothing")
     parser.add_argument("--json", action="store_true", help="print summary or plan as JSON; what items print on stderr")
     args = parser.parse_args(ours)
     check_name(args.name)
-    batch = _batch(args, command, argv)
+    batch = _batch(args, words, argv)
     if args.dry_run:
         return _show(batch, args.store, args.json)
     from ..runtime.supervisor.batches.batch import run
@@ -101,10 +105,14 @@ def _batch(args: Namespace, command: list[str], argv: list[str]) -> Batch:
 
     if not args.items:
         raise UsageError("ITEMS is missing: a file, or - for standard input")
+    values = args.present(OPTIONS) | ({} if args.j is None else {"jobs": args.j})
+    if args.provider and not command:
+        from ..core.agent import for_agent
+
+        command, values = list(target(args).words), for_agent(values)
     if not command:
         raise UsageError(f"no command given: nightlatch batch {args.name} ITEMS -- CMD …")
     store = args.store or ""
-    values = args.present(OPTIONS) | ({} if args.j is None else {"jobs": args.j})
     batch = Batch(
         name=args.name,
         items=args.items,

@@ -22,6 +22,7 @@ from .upcoming import upcoming
 
 if TYPE_CHECKING:
     from ..core.row import Row
+    from ..observe.agent_views import AgentView
     from ..observe.open_decisions import OpenDecision
     from ..observe.overview import Overview
     from ..observe.reader import StoreReader
@@ -90,6 +91,7 @@ def page(reader: StoreReader, calendar: Calendar, base: str, configured: set[str
 def needs_you(reader: StoreReader, seen: Overview, configured: set[str]) -> list[AttentionRow]:
     asks = [_of_run(reader, one) for one in seen.needs_you.runs]
     asks += [_of_decision(one) for one in seen.decisions_besides_runs]
+    asks += [_of_agent(one) for one in seen.agents]
     asks += [_of_slot(row, configured) for row in seen.overdue]
     urgent = (statuses.IN_DOUBT, "in doubt", "no end reported", "lapsed")
     return sorted(asks, key=lambda ask: (ask.look[2] not in urgent, -ask.at))
@@ -113,6 +115,19 @@ def _of_run(reader: StoreReader, one: RunView) -> AttentionRow:
             if run.held is None
             else buttons.Button(label="See the plan", href=f"run/{run.id}#plan"),
         ),
+    )
+
+
+def _of_agent(one: AgentView) -> AttentionRow:
+    """At work at a vendor, and nobody watches it."""
+    return AttentionRow(
+        look=words.look(statuses.NEEDS_ATTENTION),
+        title=one.row.job,
+        href=f"run/{one.row.run}",
+        at=one.row.began,
+        sentence=f"{one.sentence[:1].upper()}{one.sentence[1:]}.",
+        twin=advice.text(one.cancel),
+        buttons=(),
     )
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import html
+import os
 import subprocess
-import sys
 
 from . import SECONDS, SendFailed
 
@@ -22,7 +22,7 @@ _SCRIPT = (
 
 
 def send(settings: dict[str, Any], message: Outgoing) -> None:
-    words = command(sys.platform, message)
+    words = command(os.uname().sysname, message)
     try:
         done = subprocess.run(words, capture_output=True, timeout=SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -34,7 +34,7 @@ def send(settings: dict[str, Any], message: Outgoing) -> None:
 
 
 def command(platform: str, message: Outgoing) -> list[str]:
-    if platform == "darwin":
+    if platform == "Darwin":
         return ["osascript", *_SCRIPT, message.subject, message.text]
     urgency = "critical" if message.worst <= 1 else "normal"
     text = html.escape(message.text, quote=False)  # its body may have markup

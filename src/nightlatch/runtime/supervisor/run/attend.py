@@ -22,10 +22,12 @@ from . import output, watch
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ....core.job import Job
+    from ....ledger.agents import AgentRow
     from ....ledger.ledger import Ledger
     from ....ledger.writer import Writer
     from ...shared.leases.lease import Lease
     from ..agents.at_work import AgentsAtWork
+    from ..agents.by_handle import Canceller
     from ..batches.batch import Checkpoints
     from ..command import CommandWork
     from ..metering.gateway_process import GatewayProcess
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from .spending import Spending
 
 INTERRUPTED, SHUT_DOWN, TAKEN = "interrupted", "shut-down", "taken"  # why a command is ended, besides the statuses
+LEFT_ALONE = (TAKEN, SHUT_DOWN, statuses.LOST)  # what works at a vendor goes on: the next holder reattaches
 
 _IDLE = 0.2  # seconds without a request, after which there is time to import what may be needed later
 
@@ -114,7 +117,7 @@ class Attendance:
             )
             self._environment = self._gateway.masked.environment  # its keys are hidden all the same
         if checkpoints:
-            checkpoints.hidden = hidden
+            checkpoints.hidden, checkpoints.on_item_end = hidden, self._item_ended
         bar = checkpoints.bar if checkpoints else None
         self._streams = {
             fd: output.OutputStream(fd, screen, self._kept, hidden, bar) for screen, fd in command.streams.items()
@@ -181,23 +184,29 @@ class Attendance:
         """See to it that no agent works on unwatched, now that their drivers are gone. Returns what a person has to
         see to; "": nothing."""
         why = self.why_ending()
-        if not self._agents or why in (TAKEN, SHUT_DOWN, statuses.LOST) or (not why and tried_again):
+        if not self._agents or why in LEFT_ALONE or (not why and tried_again):
             return ""  # the next holder, or the next try, reattaches
-        from ..agents.by_handle import Canceller
-
-        place = self._delivery.path if self._delivery else self._job.cwd
-        cancellers = [Canceller(row, self._environment, place) for row in self._agents.left()]
-        unconfirmed = []
-        for canceller in cancellers:
-            status, note = canceller.confirmed()
-            if status:
-                self._agents.ended(canceller.row, status, note)
-            else:
-                unconfirmed.append(f"{canceller.row.handle} ({note})")
+        for row in (left := self._agents.left()):
+            self._agents.cancel(row, self._canceller)
+        for row in left:
+            self._agents.settle(row)
+        unconfirmed = self._agents.unconfirmed
         if not unconfirmed:
             return ""
-        one = advice.command("agent", "cancel", cancellers[0].row.handle)
-        return f"{why or 'its driver died'}, and the vendor did not confirm the end of {', '.join(unconfirmed)}: {one}"
+        names = ", ".join(f"{handle} ({note})" for handle, note in unconfirmed.items())
+        one = advice.command("agent", "cancel", next(iter(unconfirmed)))
+        return f"{why or 'its driver died'}, and the vendor did not confirm the end of {names}: {one}"
+
+    def _canceller(self, row: AgentRow) -> Canceller:
+        from ..agents.by_handle import Canceller
+
+        return Canceller(row, self._environment, self._delivery.path if self._delivery else self._job.cwd)
+
+    def _item_ended(self, item: str) -> None:
+        """What an item's driver has left at a vendor is ended now, not when the whole batch is over."""
+        if self._agents and self.why_ending() not in LEFT_ALONE:
+            for row in self._agents.left(item):
+                self._agents.cancel(row, self._canceller)
 
     def show_rest(self) -> None:
         """Show the output that the screen has not taken yet, however long that takes: the run has ended."""
