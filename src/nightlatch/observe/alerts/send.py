@@ -11,7 +11,7 @@ from .message import build
 from .rules import TEST
 from .rules import UNDELIVERED as NOT_DELIVERED
 from .settings import GROUP
-from .transports import TRANSPORTS, SendFailed, Refused
+from .transports import TRANSPORTS, Refused, SendFailed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
