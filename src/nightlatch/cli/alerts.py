@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from ..observe.alerts.settings import AlertSettings
 
 _PURPOSE = """\
-What was told to whom, and what waits to be told, the newest first. Who is told of what stands in [alerts] and
-[jobs.NAME.alerts] of nightlatch.toml.
+List the alerts that were sent, or wait to be sent, the newest first. [alerts] and [jobs.NAME.alerts] in nightlatch.toml
+say which alerts are sent, and where.
 
-`alerts test` sends a message by every transport, or by the one that is named, and says what became of it.
-`alerts send` tells what waits, and exits when nothing does: `serve`, `tick` and finished runs do that by themselves."""
+`alerts test` sends a test message by every transport, or by the one you name, and reports the result.
+`alerts send` sends what waits, and exits when nothing does; `serve`, `tick` and finished runs do that by themselves."""
 
 _EXAMPLES = """\
   nightlatch alerts
@@ -45,7 +45,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("what", metavar="WHAT", nargs="?", help="test, send, or nothing: list them")
     parser.add_argument("transport", metavar="TRANSPORT", nargs="?", help="to test only this one")
     parser.add_argument("--since", metavar="TIME", default="7d", help="how far to look back (default 7d)")
-    parser.add_argument("--limit", metavar="N", type=int, default=50, help="at most so many (default 50)")
+    parser.add_argument("--limit", metavar="N", type=int, default=50, help="at most N alerts (default 50)")
     parser.add_argument("--follow", action="store_true", help="send: until standard input is closed")
     parser.add_argument("--json", action="store_true", help="one JSON object an alert")
     args = parser.parse_args(argv)
@@ -63,7 +63,7 @@ def main(argv: list[str]) -> int:
         return 0
     cells = [_cells(alert, message) for alert, message in found]
     colours = [screen.RED if row[0] == UNDELIVERED else screen.DIM if row[0] == "sent" else "" for row in cells]
-    print("\n".join(screen.columns(cells, elastic=(4, 5), colours=colours)) or "nobody was told of anything")
+    print("\n".join(screen.columns(cells, elastic=(4, 5), colours=colours)) or "no alert was sent, and none waits")
     return 0
 
 

@@ -22,9 +22,9 @@ _PURPOSE = """\
 Write a commented nightlatch.toml into this folder: this machine's time zone, the store that fits here (git+origin in
 a clone), and an example.
 
-With --from-crontab the jobs are those of your crontab, or of FILE (- is standard input): each line becomes a job, or a
-comment that says why not. The crontab is not touched: what to remove from it is printed, and `nightlatch check` and
-`nightlatch serve` name jobs whose line is still in it, since those would run twice."""
+With --from-crontab the jobs are those of your crontab, or of FILE (- is standard input): each line becomes a job, or
+a comment that says why it cannot. The crontab is not touched: what to remove from it is printed, and `nightlatch
+check` and `nightlatch serve` name jobs whose line is still in it, since those would run twice."""
 
 _EXAMPLES = """\
   nightlatch init && nightlatch check && nightlatch serve

@@ -30,7 +30,7 @@ class ClockChange:
 @value(frozen=True, kw_only=True)
 class Forecast:
     slots: tuple[int, ...]
-    change: ClockChange | None  # None: there is none within a year, or the schedule does not go by the wall
+    change: ClockChange | None  # None: there is none within a year, or the schedule does not depend on the wall clock
 
 
 def forecast(job: Job, now: float) -> Forecast | None:
@@ -54,7 +54,7 @@ def forecast(job: Job, now: float) -> Forecast | None:
 
 
 def shown(slot: float, tz: str) -> str:
-    """On the walls of the zone, with what they differ from UTC: 02:00 may come twice."""
+    """By the wall clock of the zone, with its offset from UTC: 02:00 may come twice."""
     there = datetime.datetime.fromtimestamp(slot, zone.find(tz))
     offset = there.strftime("%z")
     seconds = ":%S" if there.second else ""
