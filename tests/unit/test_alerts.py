@@ -19,7 +19,7 @@ from nightlatch.observe.reader import StoreReader
 from nightlatch.store import url
 from tests.support.ledgers import ME, begun
 
-ONE = AlertSettings(transports={"hook": {"kind": "test"}})
+ONE = AlertSettings(transports={"hook": {"kind": "test"}}, group=0.0)
 
 
 class Receiver:
@@ -46,7 +46,6 @@ def receiver(monkeypatch):
             return made.send
 
     monkeypatch.setitem(TRANSPORTS, "test", Given(module="test", keys=(), example=""))
-    monkeypatch.setattr(send, "GROUP", 0.0)
     monkeypatch.setattr(send, "_PAUSES", (0.0,))
     return made
 
@@ -153,7 +152,7 @@ def test_a_message_is_tried_until_it_is_delivered_with_the_same_id(book, reader,
 
 
 def test_a_refused_message_is_undelivered_and_the_other_transport_hears_of_it(book, reader, receiver):
-    settings = AlertSettings(transports={"hook": {"kind": "test"}, "mail": {"kind": "test"}})
+    settings = AlertSettings(transports={"hook": {"kind": "test"}, "mail": {"kind": "test"}}, group=0.0)
     end(book, 1, "failed")
     receiver.answers = [Refused("no such address")]
     sender = Sender(book, reader, settings)

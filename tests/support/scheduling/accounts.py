@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from unittest import mock
+
 from nightlatch.core import row as rows
 from nightlatch.core.row import COLLAPSED, RAN, SKIPPED, SlotRecord
 from nightlatch.ledger import open_for
@@ -9,10 +14,15 @@ from nightlatch.ledger.slots import merged
 from nightlatch.store import url
 
 
-def outcomes(store: str, job: str, period: int) -> dict[int, list[str]]:
-    """Slot → every outcome that it has; the slots of a range are multiples of the period."""
+def outcomes(store: str, job: str, period: int, homes: Sequence[Path] = ()) -> dict[int, list[str]]:
+    """Slot → every outcome that it has; the slots of a range are multiples of the period. `homes`: of machines with a
+    ledger each."""
     found: dict[int, list[str]] = {}
-    for record in records(store, job):
+    known = records(store, job)
+    for home in homes:
+        with mock.patch.dict(os.environ, XDG_STATE_HOME=str(home)):
+            known = merged(known, records(store, job))
+    for record in known:
         for slot in range(int(record.first), int(record.last) + 1, period):
             found.setdefault(slot, []).append(record.outcome)
     return found
@@ -28,9 +38,9 @@ def records(store: str, job: str) -> list[SlotRecord]:
         ledger.close()
 
 
-def check(store: str, job: str, period: int, done: list[int]) -> dict[str, int]:
+def check(store: str, job: str, period: int, done: list[int], homes: Sequence[Path] = ()) -> dict[str, int]:
     """Every slot from the first to the last one decided has one outcome, and ran if and only if it acted, once."""
-    found = outcomes(store, job, period)
+    found = outcomes(store, job, period, homes)
     assert found, f"no slot of {job} was decided"
     twice = {slot: words for slot, words in found.items() if len(words) > 1}
     assert not twice, f"{job}: slots with several outcomes: {twice}"
