@@ -9,11 +9,13 @@ from ....core.schedule import name_of
 from ....core.stage import End
 from ....core.value import replace
 from ....errors import Busy, RunEnded
+from ....store import proof, sightings
 from ....system import identity
 from .rows import KEPT, move_row, read_row
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ....core.model import Record
     from ....core.protocols import Store
     from ....core.row import Claim, Row
     from ....ledger.ledger import Ledger
@@ -95,7 +97,7 @@ def take_over(store: Store, ledger: Ledger, run: RunRow, by: str) -> str:
         if run.held is not None and claim.held["head"] != run.head:
             raise RunEnded(f"run {run.id} holds another plan by now. Look: {advice.command('show', run.id)}", run)
         record = store.read(run.job)
-        if claim.grant and record and record.grant == claim.grant:
+        if claim.grant and record and record.grant == claim.grant and not _is_over(record, store):
             raise Busy(f"run {run.id} of {run.job} is being worked on by {record.holder}", record)
         new = replace(
             claim, id=identity.new_id(), by=identity.host(), at=store.clock(), grant="", token=0, again_at=0.0,
@@ -103,3 +105,10 @@ def take_over(store: Store, ledger: Ledger, run: RunRow, by: str) -> str:
         )  # fmt: skip
         if move_row(store, ledger, row, replace(row, claim=new)):
             return new.id
+
+
+def _is_over(record: Record, store: Store) -> bool:
+    """Is its holder gone, or its time over? One that was killed leaves its grant in the record."""
+    if record.left is not None and record.left <= 0:
+        return True
+    return proof.gone(record) or (record.left is None and sightings.lapsed(store.folder, record))
