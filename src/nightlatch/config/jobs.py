@@ -31,7 +31,7 @@ PER_HOST = ("command", "cwd", "env", "env_file")
 
 _OF_A_JOB = options.rows(Job, FILE)
 _OF_A_BATCH = {name: row for name, row in options.rows(Batch, BATCH).items() if row.defines}
-_NOT_OF_A_BATCH = ("stall", "progress", "workspace", "input")
+_NOT_OF_A_BATCH = ("stall", "progress", "workspace", "input", "require", "ensure")
 ONLY_OF_A_BATCH = ("items", *(name for name in _OF_A_BATCH if name not in _OF_A_JOB))
 KEYS = (*_OF_A_JOB, *TARGETS, "args", *ONLY_OF_A_BATCH)
 
