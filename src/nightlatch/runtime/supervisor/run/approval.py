@@ -51,7 +51,7 @@ def refused(row: Row, store: Store) -> Row:
 
 
 def refuse(store: Store, ledger: Ledger, run: RunRow, *, approved: bool = True) -> bool:
-    """Have the row say that the plan of this run does not land; False if the row does not hold it, or, without
+    """Record in the row that the plan of this run is refused. False if the row does not hold that plan, or, unless
     `approved`, if somebody has approved it."""
     while True:
         row = read_row(store, run.job)
@@ -64,13 +64,13 @@ def refuse(store: Store, ledger: Ledger, run: RunRow, *, approved: bool = True) 
 
 
 def holds(row: Row, run: RunRow) -> bool:
-    """Does the row's claim wait with this run?"""
+    """Does this run hold the row's claim for an approval?"""
     claim = row.claim
     return claim is not None and claim.is_open and claim.held is not None and claim.run == run.id
 
 
-def leave_word(store: Store, ledger: Ledger, run: RunRow, by: str) -> None:
-    """The approval, for the machine that has the workspace: its `serve` or `tick` finds it."""
+def leave_approval(store: Store, ledger: Ledger, run: RunRow, by: str) -> None:
+    """Record the approval in the row, where `serve` or `tick` of the machine with the workspace finds it."""
     while True:
         row = read_row(store, run.job)
         if row is None or not holds(row, run):
@@ -84,7 +84,7 @@ def leave_word(store: Store, ledger: Ledger, run: RunRow, by: str) -> None:
 
 
 def take_over(store: Store, ledger: Ledger, run: RunRow, by: str) -> str:
-    """The id of the claim that waits with this run, taken over by the one that brings the approval or goes on with it;
+    """Take over the claim of this run that waits for an approval, in order to land it; returns the claim's new id, or
     "" if there is none. Raises `Busy` while another lands it, and `RunEnded` if the row holds another plan."""
     while True:
         row = read_row(store, run.job)
