@@ -80,7 +80,7 @@ class Claimed:
         if not self._move(store, ledger, begun):
             raise Busy(f"{self.job.name} ({self.job.key}): the claim was taken over; nothing is started here")
 
-    def follow_word(self, store: Store, ledger: Ledger, lease: Lease) -> None:
+    def follow_approval(self, store: Store, ledger: Ledger, lease: Lease) -> None:
         """Where each machine has a ledger of its own, a scheduler elsewhere leaves word in the row that a newer slot
         wants the place. Read as often as the lease is renewed, it becomes a request for the run's end here."""
         if not store.lists_begun or self.job.overlap != CANCEL:
@@ -114,9 +114,9 @@ class Claimed:
 
     def _holds(self, row: Row, claim: Claim) -> str:
         """What it waits with for an approval."""
-        if stages.of(row, self.job.stage) != stages.SUPERVISED or (claim.held and "word" in claim.held):
+        if claim.held and "word" in claim.held:
             return stages.NOTHING
-        return self.job.holds
+        return stages.held_back(stages.of(row, self.job.stage), self.job.holds)
 
     # ── at the end ──
 
