@@ -16,6 +16,7 @@ PARTS = [
     "gates_sql",
     "gates_git",
     "ledger",
+    "observe",
     "steps",
     "caps",
     "gateway",

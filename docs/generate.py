@@ -13,6 +13,7 @@ from nightlatch.core.job import Job
 from nightlatch.core.options import CALL, DECORATOR, rows
 
 PAGE = Path(__file__).parent / "commands.md"
+STAGES = Path(__file__).parent / "stages.md"
 SCHEDULES = Path(__file__).parent / "schedules.md"
 KEYWORDS = Path(__file__).parents[1] / "src" / "nightlatch" / "core" / "keywords.py"
 
@@ -105,7 +106,8 @@ def schedules(page: str) -> str:
         what = _TARGETS.get(key) or (row.help.removesuffix(appended) if row else "")
         default = f"`{row.written}`" if row and row.written else ""
         where = " (with `items`)" if key in ONLY_OF_A_BATCH and key != "items" else ""
-        jobs.append(f"| `{key}` | {default} | {code(EXAMPLES[key])} | {what.replace('|', chr(92) + '|')}{where} |\n")
+        example = code(EXAMPLES[key]) if key in EXAMPLES else ""
+        jobs.append(f"| `{key}` | {default} | {example} | {what.replace('|', chr(92) + '|')}{where} |\n")
     on = ", ".join(f"`{key}`" for key in PER_HOST)
     made = (
         f"\nAt the top:\n\n{head}{top}\n"
@@ -124,7 +126,20 @@ _TARGETS = {
 }
 
 
+def stages(page: str) -> str:
+    """docs/stages.md with the table of what a due slot becomes."""
+    import importlib.util
+
+    spec = importlib.util.spec_from_file_location("slot_table", Path(__file__).parent / "slot_table.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    made = "<!-- made by `make docs` from docs/slot_table.py -->\n"
+    return f"{page.partition(made)[0]}{made}{module.markdown()}\n"
+
+
 if __name__ == "__main__":
+    STAGES.write_text(stages(STAGES.read_text(encoding="utf-8")), encoding="utf-8")
     SCHEDULES.write_text(schedules(SCHEDULES.read_text(encoding="utf-8")), encoding="utf-8")
     KEYWORDS.write_text(keywords(), encoding="utf-8")
     PAGE.write_text(page(), encoding="utf-8")

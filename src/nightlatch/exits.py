@@ -8,6 +8,7 @@ from __future__ import annotations
 ROWS: list[Exit] = []
 
 _EVERY = "*"  # command
+_LIKE = {"agent": "run"}  # a command that ends as another one does
 
 
 class Exit(int):
@@ -64,6 +65,7 @@ USAGE = Exit(
     cancel="there is no such run, or it has ended",
     budget="there is no such run, or it has succeeded",
     retry="there is no such run, or nothing to retry",
+    ack="there is no such run, or nothing to clear",
     resolve="there is no such thing, several, or nothing to resolve",
     show="there is no such run, plan or store",
     status="invalid usage, or there is no such store",
@@ -74,7 +76,7 @@ INPUT_CHANGED = Exit(65, "a key was used again with other input", "once")
 UNREACHABLE = Exit(
     69,
     "the store, or a gate, cannot be reached or used",
-    "run batch once lock lease budget status runs show logs slots usage pause unpause cancel retry resolve approve "
+    "run batch once lock lease budget status runs show logs slots usage pause unpause cancel ack retry resolve approve "
     "promote demote audit prune migrate serve tick",
     publish="DST or the store cannot be reached",
     push="the remote or the store cannot be reached",
@@ -108,6 +110,7 @@ NEEDS_PERSON = Exit(
     batch="some items are in doubt",
     push="a conflict that needs a person",
     cancel="it needs a decision instead: nightlatch resolve",
+    ack="it needs a decision instead: nightlatch resolve",
     retry="it is in doubt: nightlatch resolve decides",
     resolve="without an outcome: it needs one",
     approve="it is not as it was looked at, so nothing landed",
@@ -119,7 +122,15 @@ NOT_ALLOWED = Exit(
     once="the run that it is called in holds its writes for an approval",
     publish="the run that it is called in holds its writes for an approval",
     push="the run that it is called in holds its writes for an approval",
-    budget="a run may not set budgets",
+    approve="asked for from inside a run",
+    promote="the evidence is missing, or asked for from inside a run",
+    budget="asked for from inside a run",
+    unpause="asked for from inside a run",
+    resolve="asked for from inside a run",
+    check="--apply: asked for from inside a run",
+    slots="--from: asked for from inside a run",
+    gate="adopt, forget: asked for from inside a run",
+    lease="raise, release --force: asked for from inside a run",
 )
 CONFIG = Exit(78, "bad configuration", "run retry check serve tick service")
 CANCELLED = Exit(120, "cancelled", "run")
@@ -151,5 +162,6 @@ TERMINATED = Exit(
 
 def of(command: str) -> list[tuple[str, str]]:
     """What a command ends with, and what that means there: (code, words)."""
-    found = [(row, row.words.get(command) or row.words.get(_EVERY, "")) for row in ROWS]
+    like = _LIKE.get(command, command)
+    found = [(row, row.words.get(command) or row.words.get(like) or row.words.get(_EVERY, "")) for row in ROWS]
     return [(row.shown, words) for row, words in found if words]

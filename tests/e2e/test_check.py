@@ -88,7 +88,7 @@ def test_a_beginner_writes_a_file_and_it_is_right(home: Home) -> None:
 def test_a_beginner_serves_the_example_and_sees_its_first_run(home: Home) -> None:
     """The file as it is written, but for the minute that a test need not wait."""
     home("init")
-    home.file.write_text(home.file.read_text().replace("every 1m", "every 1s"))
+    home.file.write_text(home.file.read_text().replace("every 1m", "every 1s").replace('"manual"', '"unattended"', 1))
     log = open(home.home / "serve.log", "w")  # noqa: SIM115
     serving = subprocess.Popen([*NIGHTLATCH, "serve"], cwd=home.site, env=home.env, stderr=log)
     try:
@@ -167,7 +167,7 @@ def test_apply_brings_this_files_job_into_force(home: Home) -> None:
     assert "every job is in force as it is here" in home("check", "--apply").stdout
     home.env["NIGHTLATCH_RUN"] = "7k3f"
     home.env["NIGHTLATCH_CONFIG"] = str(home.file)
-    assert home("check", "--apply").returncode == 64
+    assert home("check", "--apply").returncode == 77
 
 
 def test_of_two_machines_the_one_with_the_older_file_starts_nothing_until_a_person_says_so(tmp_path: Path) -> None:

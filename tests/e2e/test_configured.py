@@ -129,7 +129,7 @@ def test_a_slot_is_given_up_after_three_attempts_and_retry_allows_more(site: Sit
     assert {done.returncode for done in made} == {5}
     assert "3 attempts were made at this slot" in made[3].stderr
     run = site.runs()[0]["run"]
-    assert site.nightlatch("retry", run).returncode == 0
+    assert site.nightlatch("retry", run, "--later").returncode == 0
     assert [site.nightlatch(*words).stdout for _ in range(4)] == ["tried\n"] * 3 + [""]
     more = site.nightlatch(*words[:2], "--retries", "3", "--backoff", "1ms", *words[2:])
     assert more.stdout == "tried\n", "a start may make four in all, and three were made"

@@ -27,7 +27,7 @@ def test_cancel_from_another_process_ends_the_command_with_120(sqlite_url, tmp_p
 def test_what_nobody_has_begun_is_cancelled_at_once(sqlite_url):
     run(sqlite_url, "a", "exit 1")
     found = one(sqlite_url, "a")["run"]
-    nightlatch(sqlite_url, "retry", found)
+    nightlatch(sqlite_url, "retry", found, "--later")
     assert "is cancelled" in nightlatch(sqlite_url, "cancel", found).stdout
     assert one(sqlite_url, "a")["status"] == "cancelled"
 
@@ -37,12 +37,12 @@ def test_what_has_ended_cannot_be_cancelled(sqlite_url):
     assert "ended already" in said(nightlatch(sqlite_url, "cancel", one(sqlite_url, "a")["run"]), 64)
 
 
-def test_retry_makes_it_pending_and_says_how_it_is_started(sqlite_url):
+def test_retry_with_later_makes_it_pending_and_says_how_it_is_started(sqlite_url):
     run(sqlite_url, "a", "exit 1", key="a key")
     found = one(sqlite_url, "a")["run"]
-    done = nightlatch(sqlite_url, "retry", found)
+    done = nightlatch(sqlite_url, "retry", found, "--later")
     assert done.returncode == 0
-    assert "nightlatch run a --key 'a key' -- …" in done.stdout
+    assert f"nightlatch retry {found}" in done.stdout
     assert one(sqlite_url, "a")["status"] == "pending"
     assert run(sqlite_url, "a", "true", key="a key").returncode == 0
     report = one(sqlite_url, "a")

@@ -180,7 +180,7 @@ def test_what_is_known_is_used(place):
     place.call("dies.run()", exits=76)
     assert place.noted == ["outlined", "posted 1", "posted 2"]
     assert "errors.InDoubt: dies (k) is needs-attention" in place.call("dies.dry_run()", exits=1).stderr
-    nightlatch(place.url, "retry", place.newest("dies").id)
+    nightlatch(place.url, "retry", place.newest("dies").id, "--later")
     assert "first is {'id': 1}" in place.call("dies.dry_run()").stdout
     assert place.noted == ["outlined", "posted 1", "posted 2"]
     assert place.effects("dies") == {"first": "done", "second": "in-doubt"}

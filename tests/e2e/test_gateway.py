@@ -27,14 +27,15 @@ for _ in range(int(sys.argv[1])):
 """
 
 
-@pytest.mark.parametrize("how", ["json", "sse"])
-def test_what_a_run_used_is_what_the_vendor_charged(sqlite_url, how):
+@pytest.mark.parametrize(("store", "how"), [("sqlite_url", "json"), ("sqlite_url", "sse"), ("postgres_url", "json")])
+def test_what_a_run_used_is_what_the_vendor_charged(request, store, how):
+    url = request.getfixturevalue(store)
     with Vendor(plan=lambda _: Plan(input=100, output=300, cache_read=10, cache_write=7, cache_write_1h=5)) as vendor:
-        done = nightlatch(sqlite_url, "run", "night", "--budget", "usd=2", "--",
+        done = nightlatch(url, "run", "night", "--budget", "usd=2", "--",
                           sys.executable, "-c", ANTHROPIC, "3", how, env=vendor.environment)  # fmt: skip
         assert done.returncode == 0, done.stderr
         assert done.stdout.count("night night night") == 3
-        found = spent(sqlite_url, "night")
+        found = spent(url, "night")
         assert found.usd == vendor.charged > 0
         assert (found.calls, found.doubt, found.held) == (3, 0, 0)
 

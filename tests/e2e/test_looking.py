@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 
 import pytest
 
@@ -20,7 +21,7 @@ def test_nothing_ran_yet_says_how_to_begin(sqlite_url):
     done = nightlatch(sqlite_url, "status", "--since", "0s")
     assert done.returncode == 0
     assert "nothing needs you" in done.stdout
-    assert "nightlatch run NAME" in done.stdout
+    assert "nightlatch run hello -- echo hello" in done.stdout
 
 
 LISTS = [(), ("status",), ("runs",), ("usage",), ("lease", "list")]
@@ -30,7 +31,7 @@ LOOKING = [*LISTS, ("show", "zzzzzz"), ("logs", "zzzzzz"), ("audit", "verify"), 
 @pytest.mark.parametrize("words", LOOKING)
 def test_looking_at_a_store_that_is_not_there_says_so_and_makes_none(state_home, tmp_path, words):
     default = said(nightlatch("", *words), 0 if words in LISTS else 64)
-    assert "there is no store at " in default and "nightlatch run NAME" in default
+    assert "there is no store at " in default and "nightlatch run hello -- echo hello" in default
     for named in (
         nightlatch("", "--store", f"sqlite:///{tmp_path}/misspelt.db", *words),
         nightlatch(f"sqlite:///{tmp_path}/misspelt.db", *words),
@@ -183,7 +184,7 @@ def test_show_has_what_was_refused(sqlite_url):
 # The lease is taken from under the command: a newer holder seals the gate and writes; then the command writes too.
 OVERTAKEN = """
 {me} publish one {target} || exit 1
-{me} lease release job --store {store} --force
+{python} -c "from nightlatch.store import url; url.connect('{store}').evict('job')"
 {me} lock job --store {store} -- {me} publish two {target} --store {store} || exit 1
 {me} publish one {target}
 echo $? > refused
@@ -194,7 +195,7 @@ def test_show_has_what_a_gate_refused_to_the_command_itself(sqlite_url, tmp_path
     for name in ("one", "two"):
         (tmp_path / name).write_text(name)
     target = tmp_path / "target"
-    script = OVERTAKEN.format(me=TOOL, target=target, store=sqlite_url)
+    script = OVERTAKEN.format(me=TOOL, python=sys.executable, target=target, store=sqlite_url)
     nightlatch(sqlite_url, "run", "job", "--key", "k", "--", "sh", "-c", script, cwd=tmp_path)
     assert target.read_text() == "two" and (tmp_path / "refused").read_text() in ("73\n", "123\n")
     shown = nightlatch(sqlite_url, "show", one(sqlite_url, "job")["run"], env={"COLUMNS": "400"}).stdout

@@ -111,4 +111,4 @@ def test_what_cannot_be_reached_is_said_in_a_line(sqlite_url, tmp_path):
     done = nightlatch(sqlite_url, "doctor", "--prove", str(tmp_path / "none" / "page.html"))
     assert done.returncode == 69 and "nothing can be written beside" in done.stderr
     assert nightlatch(sqlite_url, "doctor", str(tmp_path)).returncode == 64
-    assert subprocess.run(["ls", tmp_path], capture_output=True, text=True).stdout.split() == ["status"]
+    assert subprocess.run(["ls", tmp_path], capture_output=True, text=True).stdout.split() == ["state"]

@@ -257,7 +257,7 @@ def test_an_effect_that_is_not_over_in_its_time_is_ended(local):
 
 def test_two_at_once_under_one_key_are_refused(local):
     said = local.run("at_once.run()")
-    assert said.startswith("failed 1") and "this very run" in said
+    assert said.startswith("failed 1") and "by this run" in said
 
 
 def test_effects_of_many_threads(jobs):

@@ -140,8 +140,9 @@ def test_once_as_json(sqlite_url):
     assert "nightlatch resolve m done" in str(report["reason"])
 
 
-def test_retry_names_the_command_that_goes_on_with_a_batch(sqlite_url, tmp_path):
+def test_retry_goes_on_with_a_batch_by_the_command_that_show_names(sqlite_url, tmp_path):
     words = items_that_fail_for_good(sqlite_url, tmp_path, "posts", "a b")
     run = json.loads(nightlatch(sqlite_url, "runs", "--json").stdout)["run"]
-    retried = nightlatch(sqlite_url, "retry", run)
-    assert f"nightlatch batch posts {words[2]} -- sh -c 'exit 70'" in retried.stdout
+    shown = nightlatch(sqlite_url, "show", run).stdout
+    assert f"nightlatch batch posts {words[2]} -- sh -c 'exit 70'" in shown
+    assert nightlatch(sqlite_url, "retry", run).returncode == 1, "both items are still set aside"

@@ -86,7 +86,7 @@ def test_a_killed_supervisor_loses_no_retry(ledger_url: str, tmp_path: Path) -> 
 def test_after_a_killed_supervisor_retry_makes_it_due_at_once(any_store: str, tmp_path: Path) -> None:
     waits = Between(any_store, tmp_path).killed()
     report = nightlatch(any_store, "retry", waits.run().id)
-    assert report.returncode == 0 and "nightlatch run job --key k -- …" in report.stdout, report.stderr
+    assert report.returncode == 0 and f"nightlatch retry {waits.run().id}" in report.stdout, report.stderr
     done = waits.again()
     assert (done.returncode, waits.attempts()) == (0, ["1", "2"]), done.stderr
 
@@ -190,7 +190,7 @@ def test_a_waiting_run_is_shown_with_its_due_time_and_what_to_type(sqlite_url: s
     assert f"nightlatch retry {run.id}" in following and f"nightlatch cancel {run.id}" in following
     waits.killed()
     later = nightlatch(sqlite_url, "status", env=faketime("+20m")).stdout
-    assert "needs you (1)" in later and "nightlatch run job --key k -- …" in later, "overdue, and nobody makes it"
+    assert "needs you (1)" in later and f"nightlatch retry {run.id}" in later, "overdue, and nobody makes it"
 
 
 def test_a_run_by_hand_goes_on_with_its_own_run_at_each_try(sqlite_url: str, tmp_path: Path) -> None:

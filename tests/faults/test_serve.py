@@ -24,7 +24,7 @@ from tests.support.programs import environment
 from tests.support.scheduling import accounts
 
 ROOT = Path(__file__).parents[2]
-SECONDS = float(os.environ.get("NIGHTLATCH_SECONDS", "6"))
+SECONDS = float(os.environ.get("NIGHTLATCH_SECONDS", "4"))
 
 
 class Daemons:
@@ -126,7 +126,7 @@ def test_daemons_that_are_killed_and_stopped(
         at_once=16,
     )
     for _ in range(number):
-        many.start()
+        many.start(PATIENCE="4")
     over = clock.now() + SECONDS
     stopped: list[tuple[float, int]] = []
     while clock.now() < over:
@@ -141,10 +141,10 @@ def test_daemons_that_are_killed_and_stopped(
             _signal(pid, signal.SIGSTOP)
             stopped.append((clock.now() + chance.uniform(0.5, 4.0), pid))
         if sum(process.poll() is None for process in many.processes) < number:
-            many.start()
+            many.start(PATIENCE="4")
     for _, pid in stopped:
         _signal(pid, signal.SIGCONT)
-    many.start()
+    many.start(PATIENCE="4")
     calm = time.time()
     until(lambda: all(_ran_since(many, job, calm) for job in jobs), 120, "every job goes on after the last fault")
     many.end()
@@ -209,6 +209,25 @@ def test_a_machine_that_is_frozen_after_its_claim_starts_nothing_when_it_thaws(
     assert ran[0][1] == "second"
     assert [slot, "first"] not in ran
     assert len(ran) == len({slot for slot, _ in ran}), ran
+
+
+@pytest.mark.skipif(SECONDS < 30, reason="the long form: NIGHTLATCH_SECONDS=30")
+def test_a_newer_slot_elsewhere_ends_the_run_by_a_word_in_the_row(
+    daemons: Any, tmp_path: Path, http_remote: Remote
+) -> None:
+    """overlap = "cancel" where each machine has a ledger of its own."""
+    command = ["sh", "-c", f"echo $NIGHTLATCH_SLOT >> {tmp_path}/seen; exec sleep 300"]
+    options = {"overlap": "cancel", "ttl": 3.0, "lost": "again", "grace": 1.0}
+    one = daemons(http_remote.store_url, job={"schedule": "every 8s", "command": command, **options})
+    first = one.start(XDG_STATE_HOME=str(tmp_path / "one"), PATIENCE="20")
+    until((tmp_path / "seen").exists, 60, "the first slot runs")
+    first.kill()  # its run goes on, and nobody is left there who could ask it to end
+    one.start(XDG_STATE_HOME=str(tmp_path / "two"), PATIENCE="20")
+    until(lambda: len((tmp_path / "seen").read_text().split()) >= 2, 90, "the newer slot has taken its place")
+    one.end()
+    assert accounts.records(http_remote.store_url, "job")[0].outcome == "ran"
+    for record in http_remote.connect().records():
+        _signal(record.holder.pid if record.grant else 0, signal.SIGTERM)
 
 
 def _state(pid: int) -> str:

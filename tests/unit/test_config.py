@@ -364,3 +364,34 @@ def test_keys_are_found_on_their_lines_however_they_are_written() -> None:
         ("t",): 11, ("t", "u"): 12, ("t", "v w"): 13,
     }  # fmt: skip
     assert isinstance(job("command = 'x'").target, Command)
+
+
+VALUES = ["0", "-1", "1.5", "nan", "true", '""', '"x"', '"@"', '"\\u0000"', "[]", "[1]", '[""]', "[[]]", "{}", "{ a = 1 }",
+          "{ a = {} }", "2026-11-17", "2026-11-17T02:00:00Z", "9223372036854775808"]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_whatever_a_key_has_it_is_read_or_refused_with_its_line(value: str) -> None:
+    """Never with a traceback: the file is a person's."""
+    places = [f"{row.name} = {value}" for row in SETTINGS]
+    places += [
+        f"{name} = {value}" for name in ("defaults", "jobs", "jobs.x", "jobs.x.on", "jobs.x.on.air", "pages", "x")
+    ]
+    for key in KEYS:
+        for rest in ("command = 'x'\nitems = 'y'", "command = 'x'\nschedule = '@daily'"):
+            others = "\n".join(line for line in rest.splitlines() if not line.startswith(f"{key} "))
+            places.append(f"[jobs.x]\n{others}\n{key} = {value}")
+        places += [
+            f"[defaults]\n{key} = {value}\n[jobs.x]\ncommand = 'x'",
+            f"[jobs.x]\ncommand = 'x'\non.air.{key} = {value}",
+        ]
+    refused = [message for text in places if (message := refusal(text))]
+    assert refused and [one for one in refused if not re.match(r"(\d+ mistakes:\n)?nightlatch\.toml:\d+: ", one)] == []
+
+
+def refusal(text: str) -> str:
+    try:
+        read(text)
+    except BadConfig as error:
+        return str(error)
+    return ""

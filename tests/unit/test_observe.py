@@ -137,12 +137,13 @@ def test_a_batch_that_died_is_started_again_about_the_store_of_whoever_reads(rea
 
 def test_a_batch_whose_line_lost_a_quote_with_a_secret_is_still_named(reader, book):
     begun(book, job="posts").event("batch", again="nightlatch batch posts 'items [redacted]")
-    assert view(reader, book.find("posts", "k")).next.shell() == "nightlatch batch posts …"
+    run = book.find("posts", "k")
+    assert view(reader, run).next.shell() == f"nightlatch show {run.id}"
 
 
-def test_how_a_run_is_started_again_has_its_key(reader, book):
+def test_how_a_run_is_started_again_can_be_pasted(reader, book):
     run = ended(book, "report", "failed", key="two words")
-    assert start(reader, run).shell() == "nightlatch run report --key 'two words' -- …"
+    assert start(reader, run).shell() == f"nightlatch retry {run.id}"
 
 
 def test_an_effect_in_doubt_is_named_by_its_key_and_scope(reader, book):
@@ -207,7 +208,7 @@ def test_a_gate_says_who_sealed_it_and_how_it_gets_a_mark(tmp_path):
     target = tmp_path / "my report.html"
     seen = gate_view(File(target), str(target))
     assert seen.missing and seen.facts()["marks"] == []
-    assert seen.fence.shell() == f"nightlatch lock NAME --gate '{target}' -- CMD …"
+    assert seen.fence.shell() == f"nightlatch lock NAME --gate '{target}' -- true"
     File(target).seal(Mark(store="s", name="reports", token=7, grant="g"), "ann@here")
     (mark,) = gate_view(File(target), str(target)).marks.items()
     assert (mark[0], mark[1].mark.token, mark[1].by) == ("reports", 7, "ann@here")

@@ -167,7 +167,7 @@ class Parser:
             if missing:
                 raise UsageError(f"{argument.metavar} is missing")
         if words:
-            hint = "; put the command after --" if " -- CMD" in self.usage else ""
+            hint = "; put the command after --" if "-- CMD" in self.usage else ""
             raise UsageError(f"unexpected argument {words[0]!r}{hint}")
 
     def help(self) -> str:
@@ -190,6 +190,8 @@ def split_command(argv: list[str]) -> tuple[list[str], list[str]]:
         at = argv.index("--")
         if argv[at + 1 : at + 2] == [""]:
             raise UsageError("the command after -- is empty: its first word must name a program")
+        if "…" in argv[at + 1 :]:
+            raise UsageError("the command after -- has a literal … in it: replace it with what is to be run")
         return argv[:at], argv[at + 1 :]
     return argv, []
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-
 from ..core import advice, budget, statuses
-from ..errors import NotAllowed, UsageError
+from ..errors import UsageError
 from ..ledger import open_for
 from .arguments import Parser
 from .decisions import current_user, title
+from .only_people import require_person
 from .reading import open_reader
 
 _PURPOSE = """\
@@ -28,10 +27,9 @@ def main(argv: list[str]) -> int:
     parser.add_argument("caps", metavar="CAP", nargs="+", help="as in usd=4 or tokens/day=500000")
     args = parser.parse_args(argv)
     caps = budget.parse(",".join(args.caps))
-    if os.environ.get("NIGHTLATCH_RUN"):
-        raise NotAllowed("a run may not set budgets: type it outside of it")
     reader = open_reader(args.store)
     run = reader.run(args.run)
+    require_person(f"budget {args.run}", run.job, args.store)
     if run.status in statuses.TERMINAL and run.status == statuses.SUCCEEDED:
         raise UsageError(f"{title(run)} has succeeded: it makes no more calls")
     before = budget.parse(found) if (found := open_for(reader.url).budget_of(run.id)) else ()

@@ -10,7 +10,7 @@ from ..ledger.ledger import Ledger
 from ..observe.run_views import facts
 from ..runtime.supervisor.publishing.held import discard
 from ..runtime.supervisor.run import approval
-from .decisions import decide, named_run, title
+from .decisions import decide, named_run, run_parser, title
 from .json_out import print_json
 
 _PURPOSE = """\
@@ -21,9 +21,13 @@ refused so never lands. The supervisor of a running one finds the request within
 grace time (--grace, 10s by default), and exits with 120. The key is not done: the next start makes another attempt.
 Asking twice changes nothing."""
 
+_EXAMPLES = """\
+  nightlatch cancel 7k3f
+  nightlatch cancel articles     # the job's run that is open"""
+
 
 def main(argv: list[str]) -> int:
-    args, reader, run = named_run("cancel", _PURPOSE, argv)
+    args, reader, run = named_run(run_parser("cancel", _PURPOSE, _EXAMPLES), argv, statuses.OPEN)
     ledger = open_for(reader.url)
     if (
         run.held is not None

@@ -16,8 +16,10 @@ from ..core.passwords import hide_password
 from ..core.printable import printable
 from ..core.slots import TURN
 from ..core.value import value
-from ..errors import BadConfig, UsageError
+from ..errors import BadConfig, StoreUnreachable, UsageError
 from ..ledger import open_for
+from ..observe.reader import existing
+from ..observe.stages import sentence
 from ..runtime.shared.job import definition
 from ..scheduler import asleep
 from ..scheduler.people import JobSlots
@@ -29,6 +31,7 @@ from . import screen
 from .arguments import Parser
 from .decisions import current_user
 from .json_out import print_json
+from .only_people import require_person
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,6 +67,7 @@ class Checked:
     missing: list[str]  # program, folder, files
     machines: str
     sleeping: str
+    stage: str
     crontab: str  # the line of the crontab that starts it too; "" if none does
 
     def facts(self) -> dict[str, object]:
@@ -78,6 +82,7 @@ class Checked:
             "missing": self.missing,
             "machines": self.machines,
             "asleep": self.sleeping,
+            "stage": self.stage,
             "crontab": self.crontab or None,
             "definition": definition(self.job),
         }
@@ -111,6 +116,7 @@ def main(argv: list[str]) -> int:
 def _checked(config: Config, store: str | None) -> list[Checked]:
     shared = url.ledger_of(url.resolve(store)) != url.BESIDE
     path = services.path_of_service(config.path) or os.environ.get("PATH", os.defpath)
+    known = _rows(store)
     twice = crontabs.still_there(config.jobs, crontab.read() or "")
     return [
         Checked(
@@ -119,10 +125,27 @@ def _checked(config: Config, store: str | None) -> list[Checked]:
             missing=programs.missing(job, path),
             machines=_machines(job, shared),
             sleeping=_sleeping(job, shared),
+            stage=_stage(job, known.get(name)),
             crontab=twice.get(name, ""),
         )
         for name, job in config.jobs.items()
     ]
+
+
+def _rows(store: str | None) -> dict[str, rows.Row]:
+    """The jobs' rows, where there is a store yet."""
+    where = url.resolve(store)
+    try:
+        existing(where)
+        return {cursor.job: rows.read(cursor) for cursor in url.connect(where).cursors()}
+    except (UsageError, StoreUnreachable):  # `_show` says what is wrong with it
+        return {}
+
+
+def _stage(job: Job, row: rows.Row | None) -> str:
+    if row is None and not job.stage:
+        return 'unattended: it runs alone from its first slot; to let it earn that, begin with stage = "manual"'
+    return sentence(job, row)
 
 
 def _machines(job: Job, shared: bool) -> str:
@@ -176,6 +199,8 @@ def _lines(one: Checked) -> list[tuple[str, str]]:
             found.append(("change", f"{forecast.shown(change.at, tz)[4:14]} {way}: {around}"))
     found.append(("needs", "; ".join(one.missing) or "all found"))
     if one.job.schedule:
+        found.append(("stage", one.stage))
+    if one.job.schedule:
         found += [("machines", one.machines), ("asleep", one.sleeping)]
     if one.crontab:
         found.append(("twice", f"your crontab starts it too; remove this line (crontab -e): {one.crontab}"))
@@ -208,8 +233,7 @@ def _play(config: Config, nap: asleep.Nap, as_json: bool) -> int:
 
 
 def _apply(config: Config, store: str | None) -> int:
-    if os.environ.get("NIGHTLATCH_RUN"):
-        raise UsageError("--apply is a person's decision, and this is called inside a run: nothing was changed")
+    require_person("check --apply", next(iter(config.jobs), ""), store)
     where = url.resolve(store)
     the_store, ledger = url.connect(where), open_for(where)
     known = {cursor.job: rows.read(cursor) for cursor in the_store.cursors(list(config.jobs))}

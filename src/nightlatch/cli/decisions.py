@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from .arguments import Namespace
 
 
+_LOOKED_AT = 200  # runs of a job that is named instead of a run
+
+
 def current_user() -> str:
     """The person who decides, for the journal."""
     return f"{identity.user()}@{identity.host()}"
@@ -31,14 +34,19 @@ def title(run: RunRow) -> str:
     return printable(run_views.title(run))
 
 
-def named_run(command: str, purpose: str, argv: list[str]) -> tuple[Namespace, StoreReader, RunRow]:
-    """The arguments, and the run that they name."""
-    parser = Parser(command, purpose, f"  nightlatch {command} 7k3f")
-    parser.add_argument("run", metavar="RUN", help="the run, or the beginning of its id")
+def run_parser(command: str, purpose: str, examples: str) -> Parser:
+    """For a command about one run."""
+    parser = Parser(command, purpose, examples)
+    parser.add_argument("run", metavar="RUN", help="the run, or the beginning of its id; or a job, for its newest run")
     parser.add_argument("--json", action="store_true", help="print the run as JSON")
+    return parser
+
+
+def named_run(parser: Parser, argv: list[str], among: tuple[str, ...] = ()) -> tuple[Namespace, StoreReader, RunRow]:
+    """The arguments, and the run that they name; of a job the one that is `among` these statuses, else the newest."""
     args = parser.parse_args(argv)
     reader = open_reader(args.store)
-    run = reader.run(args.run)
+    run = reader.ledger.run(args.run) or run_of_job(reader, args.run, among) or reader.run(args.run)
     if reader.status(run) == lapse.LAPSED:
         # No holder would find the decision: it would wait for the next attempt, and apply to that one.
         raise InDoubt(
@@ -46,6 +54,16 @@ def named_run(command: str, purpose: str, argv: list[str]) -> tuple[Namespace, S
             f"{advice.command('resolve', run.id)}"
         )
     return args, reader, run
+
+
+def run_of_job(reader: StoreReader, job: str, among: tuple[str, ...]) -> RunRow | None:
+    """The run of a job that is meant by its name; None if there is no such job. Several that could be meant are 64."""
+    found = [run for run in reader.ledger.runs(job=job, limit=_LOOKED_AT) if not run.parent]
+    meant = [run for run in found if reader.status(run) in among]
+    if len(meant) > 1:
+        each = ", ".join(run.id for run in meant)
+        raise UsageError(f"{printable(job)} has {len(meant)} runs that could be meant: name one of {each}")
+    return meant[0] if meant else found[0] if found else None
 
 
 def decide(reader: StoreReader, run: RunRow, verb: Callable[[Ledger, str, str], RunRow]) -> RunRow:

@@ -66,6 +66,10 @@ def main(argv: list[str]) -> int:
         return (_install if args.verb == "install" else _remove)(_in_database(args), args.table)
     if args.verb == "install-hook":
         return _install_hook(args.target, args.branch)
+    if args.verb in ("adopt", "forget"):
+        from .only_people import require_person
+
+        require_person(f"gate {args.verb} {args.target}", args.lease or "", args.store)
     if args.verb == "forget":
         return _forget(args)
     if args.table or args.name:

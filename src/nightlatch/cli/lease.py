@@ -78,6 +78,10 @@ def _main(argv: list[str]) -> int:
     if args.verb != "list" and not named:
         raise UsageError(f"which lease? nightlatch lease {args.verb} NAME")
     args.name = check_name(named) if args.verb != "list" else ""
+    if args.verb == "raise" or (args.verb == "release" and args.force):
+        from .only_people import require_person
+
+        require_person(f"lease {args.verb} {args.name}", args.name, args.store)
     if args.verb in ("show", "list"):
         from .reading import existing  # reading makes no store
 

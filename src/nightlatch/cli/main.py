@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "run": "run a command once for its key, within bounds, recorded",
     "batch": "run a command for each item, and only for those that are unfinished (an xargs to run again)",
+    "agent": "launch an agent at a vendor, once and within bounds; list, show, cancel or attach one",
     "once": "do something to the outside world once: after a crash never repeated unasked",
     "init": "write a commented nightlatch.toml, or one with the jobs of a crontab",
     "check": "read nightlatch.toml: every mistake at once, or when each job is due and what could go wrong",
@@ -39,6 +40,7 @@ COMMANDS = {
     "budget": "set the budget of a run, also of a running one",
     "approve": "let what a supervised job holds back happen: publish it as you looked at it",
     "cancel": "end a run, from any machine that shares the store",
+    "ack": "say that you have seen a failed run: it needs you no longer",
     "retry": "allow another attempt of a run",
     "resolve": "decide the outcome of a run, an effect or an item in doubt: done, failed or again",
     "promote": "one stage up, on evidence: manual, supervised, unattended",

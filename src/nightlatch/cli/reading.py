@@ -34,7 +34,7 @@ def _explained(error: NoStore, store: str | None, listing: bool) -> NoStore:
     """To list what is in the default store before its first use is not an error."""
     named = "--store" if store else url.ENV if os.environ.get(url.ENV) else ""
     yet = f", which {named} names: is that what you meant?" if named else " yet."
-    first = f"The first run makes it: {advice.command('run', 'NAME', '--', rest='CMD …')}"
+    first = f"The first run makes it: {advice.command('run', 'hello', '--', 'echo', 'hello')}"
     error.args = (f"{error}{yet} {first}; all commands: nightlatch --help",)
     if listing and not named:
         error.exit_code = 0

@@ -15,6 +15,7 @@ from . import screen
 from .arguments import Parser
 from .decisions import current_user, title
 from .json_out import print_json
+from .only_people import require_person
 from .reading import open_reader
 
 TYPE_CHECKING = False
@@ -70,6 +71,10 @@ def main(argv: list[str]) -> int:
     if args.all and (not args.batch or args.outcome or args.what not in decide.OUTCOMES):
         raise UsageError(f"--all is used as in {advice.command('resolve', '--all', 'again', '--batch', 'NAME')}")
     reader = open_reader(args.store)
+    if args.all or args.outcome:
+        found_run = None if args.batch or args.scope else reader.ledger.run(args.what)
+        job = args.batch or args.job or (found_run.job if found_run else "")
+        require_person(f"resolve {args.what}", job, args.store)
     if args.all:
         return _decide_all(reader, args)
     found = open_decisions.named(reader, args.what, scope=args.scope, batch=args.batch, job=args.job)

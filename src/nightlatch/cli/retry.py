@@ -2,56 +2,135 @@
 
 from __future__ import annotations
 
+import os
+
 from ..core import advice, statuses
 from ..core.printable import printable
+from ..core.target import Each
+from ..core.value import replace
+from ..errors import UsageError
 from ..ledger.ledger import Ledger
-from ..observe.run_views import facts, start
+from ..observe.run_views import batch, facts, is_overdue
+from ..runtime.shared import recorded_start
+from ..system import identity
 from . import verdict_line
 from .configured import for_run as configured
-from .decisions import decide, named_run, title
+from .decisions import decide, named_run, run_parser, title
 from .json_out import print_json
 from .reading import open_reader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..core.job import Job
+    from ..ledger.records import RunRow
+    from ..observe.reader import StoreReader
+    from ..runtime.shared.recorded_start import RecordedStart
 
 _PURPOSE = """\
-Allow another attempt of a run that failed, was cancelled or needs attention: it is pending again. One that waits
-for its next try is due at once, and its tries are counted from the beginning.
+Make another attempt of a run that failed, was cancelled or needs attention, as it was started before: the same
+command, options and folder, from the journal. A job of nightlatch.toml is started as the file has it now.
 
-A job of nightlatch.toml is started at once, as by `nightlatch run`. Any other is not: a supervisor that waits to make
-the next try makes it within seconds; otherwise the next start with the same key makes the attempt, by the cron line
-that did before or by the command that is printed. The recorded command is for reading only: it lacks the quoting,
-environment and bounds, and a guess could do something else."""
+The attempt is made here, as by `nightlatch run`, and its exit code is the run's. One that waits for its next try is
+due at once instead, and its tries are counted from the beginning: its supervisor makes it within seconds. With --later
+nothing is started: the next start of its key makes the attempt, as a cron line does. Where a secret was taken out of
+what is recorded, and for a run of another machine, the line to type is printed."""
+
+_EXAMPLES = """\
+  nightlatch retry 7k3f
+  nightlatch retry 7k3f --later
+  nightlatch retry 7k3f --again        # from the beginning, although it succeeded"""
 
 
 def main(argv: list[str]) -> int:
-    args, reader, run = named_run("retry", _PURPOSE, argv)
-    job = None if args.store or run.status == statuses.WAITING else configured(run)
-    again = decide(reader, run, Ledger.retry)
+    parser = run_parser("retry", _PURPOSE, _EXAMPLES)
+    parser.add_argument("--later", action="store_true", help="allow the attempt, and start nothing")
+    parser.add_argument("--again", action="store_true", help="from the beginning, although it succeeded")
+    args, reader, run = named_run(parser, argv)
+    waits = run.status == statuses.WAITING and not is_overdue(run)
+    if reader.done_elsewhere(run) and not args.again:
+        raise UsageError(
+            f"{title(run)} needs no retry: its key is done, on another machine. To do it once more, "
+            f"{advice.command('retry', run.id, '--again')}"
+        )
+    recorded = recorded_start.find(reader.ledger, run)
+    job = None if args.later or waits else _job(reader, run, recorded, named_store=bool(args.store))
+    again = run.status == statuses.SUCCEEDED and args.again
+    if again and not job:
+        raise UsageError(f"{title(run)} cannot be started from here: {_why(run, recorded)}")
+    allowed = run if again else decide(reader, run, Ledger.retry)
     if job:
-        return _start(job, reader.url, args.json)
+        return _start(replace(job, again=args.again), "" if job.file else _folder(recorded), reader.url, args.json)
     if args.json:
-        print_json(facts(again, again.status))
-        return 0
-    if run.status == statuses.WAITING:
-        holder = printable(str(run.holder))
-        print(f"{title(run)} is due: {holder} begins attempt {run.attempt + 1} within seconds. If it is gone:")
+        print_json(facts(allowed, allowed.status))
+    elif waits:
+        print(f"{title(run)} is due: {printable(str(run.holder))} begins attempt {run.attempt + 1} within seconds")
+        print(f"if that is gone: {advice.command('retry', run.id)}")
     else:
-        print(f"{title(run)} is pending; to begin attempt {run.attempt + 1}, start it with its key:")
-    print(f"  {advice.text(start(reader, again))}")
-    if again.command:
-        print(f"it was: {printable(again.command)}")
+        _say(reader, run, recorded, later=args.later)
     return 0
 
 
-def _start(job: Job, store: str, as_json: bool) -> int:
+def _job(reader: StoreReader, run: RunRow, recorded: RecordedStart | None, *, named_store: bool) -> Job | None:
+    """What to start here; None if that cannot be."""
+    if not named_store and (job := configured(run)):
+        return job
+    if not recorded or recorded.hidden or run.host != identity.host() or not os.path.isdir(recorded.folder):
+        return None
+    job = recorded.job
+    if isinstance(job.target, Each) and not os.path.exists(os.path.join(recorded.folder, _items(reader, run))):
+        return None
+    return job
+
+
+def _items(reader: StoreReader, run: RunRow) -> str:
+    """The file with a batch's items; - for standard input, which is gone."""
+    typed = batch(reader, run)
+    return typed.words[2] if typed and len(typed.words) > 2 else "-"
+
+
+def _folder(recorded: RecordedStart | None) -> str:
+    return recorded.folder if recorded else ""
+
+
+def _start(job: Job, folder: str, store: str, as_json: bool) -> int:
     from ..runtime.supervisor.start import start as start_run
 
+    if folder:
+        os.chdir(folder)
     ended = start_run(job, store=store, report=verdict_line.show)
     verdict_line.show(ended)
     if as_json:
         found = open_reader(store).run(ended.run)
         print_json(facts(found, found.status))
     return ended.exit_code
+
+
+def _say(reader: StoreReader, run: RunRow, recorded: RecordedStart | None, *, later: bool) -> None:
+    """It is pending, and what to type."""
+    if later:
+        print(f"{title(run)} is pending: the next start of its key begins attempt {run.attempt + 1}. Start it now:")
+        print(f"  {advice.command('retry', run.id)}")
+        return
+    print(f"{title(run)} is pending, and not started: {_why(run, recorded)}. Type:")
+    again = batch(reader, run) or _typed(run, recorded)
+    home = f"cd {advice.quoted(recorded.folder)} && " if recorded else ""
+    print(f"  {home}{advice.text(again)}" if again else f"  {printable(run.command)}")
+
+
+def _typed(run: RunRow, recorded: RecordedStart | None) -> advice.Advice | None:
+    words = recorded.typed() if recorded else None
+    if words:
+        return advice.to(*words)
+    return advice.to("retry", run.id) if recorded else None
+
+
+def _why(run: RunRow, recorded: RecordedStart | None) -> str:
+    if not recorded:
+        return "how it was started is not recorded"
+    if recorded.hidden:
+        return "secrets were taken out of what is recorded, [NAME] in this line; put them back"
+    if run.host != identity.host():
+        return f"it was started on {printable(run.host)}, so start it there"
+    if not os.path.isdir(recorded.folder):
+        return f"its folder {printable(recorded.folder)} is gone"
+    return "its items came from standard input"

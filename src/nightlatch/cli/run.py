@@ -19,6 +19,8 @@ from .in_run import store_of_run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .arguments import Namespace
 
 _PURPOSE = """\
@@ -52,6 +54,13 @@ def main(argv: list[str]) -> int:
     parser.usage = "nightlatch run NAME [options] [-- CMD …]"
     parser.add_argument("name", metavar="NAME", help="the job; its runs exclude each other")
     parser.add_options(OPTIONS.values())
+    add_common(parser)
+    args = parser.parse_args(ours)
+    return run_job(args, lambda: _job(args, command))
+
+
+def add_common(parser: Parser) -> None:
+    """What every command that starts one run takes besides the job's options."""
     parser.add_argument("--verdict", metavar="FILE", help="write how it ended, or why it did not begin, as JSON")
     parser.add_argument(
         "--held-ok", action="store_true", help="when another holds it: exit 0 instead of 75, and quietly"
@@ -60,10 +69,10 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--dry-run", action="store_true",
                         help="say what would be done, or why nothing would; claim and start nothing")  # fmt: skip
     parser.add_argument("--packed", metavar="FILE", hidden=True)  # the job itself, from another process of ours
-    return _run(parser.parse_args(ours), command)
 
 
-def _run(args: Namespace, command: list[str]) -> int:
+def run_job(args: Namespace, make: Callable[[], Job]) -> int:
+    """Start the job that `make` makes, print how it ended, and return its exit code."""
     if args.verdict and not os.access(os.path.dirname(os.path.abspath(args.verdict)), os.W_OK):
         raise UsageError(f"--verdict {args.verdict}: there is no such folder, or it cannot be written to")
     if args.verdict and os.path.isdir(args.verdict):
@@ -71,7 +80,7 @@ def _run(args: Namespace, command: list[str]) -> int:
     verdict_file = args.verdict and os.path.abspath(args.verdict)  # a configured job changes the folder
     key = args.key or ""
     try:
-        job = _job(args, command)
+        job = make()
         key = job.key
         if args.dry_run:
             return (
@@ -96,6 +105,8 @@ def _run(args: Namespace, command: list[str]) -> int:
     verdict_line.show(ended, quiet=args.quiet)
     if args.quiet:
         verdict_line.show_tail(ended, store)
+    if job.file and not args.quiet:
+        _say_stage(job, store)
     if (statuses.needs_person(ended.status) or ended.exit_code == InDoubt.exit_code) and ended.run:
         print(f"nightlatch: it needs your decision: {advice.command('show', ended.run)}", file=sys.stderr)
     return ended.exit_code
@@ -113,10 +124,26 @@ def _job(args: Namespace, command: list[str]) -> Job:
 
         return configured(config, args.name, values)
     job = now(read(args.name, Command(words=tuple(command)), values, RUN))
+    name_timeout(args, values)
+    return job
+
+
+def name_timeout(args: Namespace, values: dict[str, object]) -> None:
+    """Say which bound counts if none was given."""
     if "timeout" not in values and not args.dry_run and not args.quiet and sys.stderr.isatty():
         bound = OPTIONS["timeout"].written
         print(f"nightlatch: {args.name} may run for {bound}, the default without --timeout", file=sys.stderr)
-    return job
+
+
+def _say_stage(job: Job, store: str | None) -> None:
+    """Of a job that does not run alone yet: how far it is, and the next command."""
+    from ..observe.stages import sentence
+    from ..runtime.supervisor.run.rows import read_row
+    from ..store import url
+
+    said = sentence(job, read_row(url.connect(store), job.name))
+    if not said.startswith("unattended"):
+        print(f"nightlatch: {job.name} is {said}", file=sys.stderr)
 
 
 def _rehearse(job: Job, store: str | None, verdict_file: str) -> int:

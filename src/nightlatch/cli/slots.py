@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from ..core import advice
+from ..core.printable import printable
 from ..core.row import COLLAPSED, NEVER, RAN
 from ..core.schedule import counted, name_of
+from ..core.stage import UNATTENDED
 from ..errors import UsageError
 from ..ledger import open_for
-from ..observe import slots
+from ..observe import slots, stages
 from ..scheduler.people import JobSlots
 from ..system import clock
 from . import screen
 from .arguments import Parser
 from .decisions import current_user
 from .json_out import print_json
+from .only_people import require_person
 from .reading import open_reader, since_of
 from .times import moment
 
@@ -52,6 +55,8 @@ def main(argv: list[str]) -> int:
     if (args.skip or onward) and not args.job:
         raise UsageError(f"name the job: {advice.command('slots', 'JOB', '--skip', 'TIME')}")
     reader = open_reader(args.store, listing=True)
+    if onward:
+        require_person(f"slots {args.job} --from", args.job, args.store)
     if args.skip or onward:
         return _decide(reader, args.job, args.skip, onward)
     since = since_of(args.since) or 0.0
@@ -80,14 +85,16 @@ def _show_all(reader: StoreReader, since: float, as_json: bool) -> int:
     if not found:
         print("no job has slots yet: write a schedule into nightlatch.toml, and start `nightlatch serve`")
         return 0
-    head = ["job", "next", "last", "now", "skipped"]
-    table = [
-        head,
-        *([line.row.job, _next(line), _last(line), _now(line), f"{100 * line.skipped:.1f} %"] for line in found),
-    ]
+    head = ["job", "stage", "next", "last", "now", "skipped"]
+    table = [head]
+    for line in found:
+        share = f"{100 * line.skipped:.1f} %"
+        table.append([line.row.job, line.row.stage or UNATTENDED, _next(line), _last(line), _now(line), share])
     colours = ["", *(screen.RED if line.overdue else "" for line in found)]
     for text in screen.columns(table, elastic=(), colours=colours):
         print(text)
+    for row in stages.earned(reader, [line.row for line in found]):
+        print(f"{printable(row.job)} has earned its next stage: {advice.command('promote', row.job)}")
     return 0
 
 
@@ -103,6 +110,8 @@ def _now(line: JobLine) -> str:
     row, claim = line.row, line.running
     if row.paused:
         return f"paused by {row.paused.by}" + (f" until {screen.local(row.paused.until)}" if row.paused.until else "")
+    if claim and claim.held and "word" not in claim.held:
+        return f"waits for {advice.command('approve', row.job)}"
     if claim and claim.again_at:
         return f"tries again {screen.until(claim.again_at)}"
     if claim:
@@ -123,6 +132,8 @@ def _show_one(reader: StoreReader, job: str, since: float, as_json: bool) -> int
     for record in found:
         print(f"  {screen.paint(_when(record), _COLOURS[record.outcome])}  {_sentence(record)}{_ran_late(record)}")
     print(summary(found))
+    if row and (found_job := stages.configured().get(row.job)):
+        print(f"stage: {stages.sentence(found_job, row)}")
     if row and row.next_due < NEVER:
         print(f"next: {screen.moment(row.next_due)}")
     return 0

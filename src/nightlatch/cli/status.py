@@ -78,7 +78,7 @@ def main(argv: list[str]) -> int:
 
 def _show_nothing(since: str, ledger_is_per_machine: bool) -> None:
     print(f"nothing needs you, nothing runs, and nothing ran in the last {since}.")
-    print(f"Start something: {advice.command('run', 'NAME', '--', rest='CMD …')}; all commands: nightlatch --help")
+    print(f"Start something: {advice.command('run', 'hello', '--', 'echo', 'hello')}; all commands: nightlatch --help")
     if ledger_is_per_machine:
         leases = advice.command("lease", "list")
         print(f"With such a store each machine records its own runs. What runs now: {leases}")

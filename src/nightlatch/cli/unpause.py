@@ -11,6 +11,7 @@ from . import screen
 from .arguments import Parser
 from .decisions import current_user
 from .json_out import print_json
+from .only_people import require_person
 from .reading import existing
 
 _PURPOSE = """\
@@ -23,6 +24,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print the job as JSON")
     args = parser.parse_args(argv)
     where = existing(args.store)
+    require_person(f"unpause {args.job}", args.job, args.store)
     row = JobSlots(url.connect(where), open_for(where), args.job, current_user()).unpause()
     if args.json:
         print_json(JobLine(row=row, last=None, overdue=False, skipped=0.0).facts())

@@ -12,6 +12,7 @@ import re
 import shlex
 
 from ..core import options, schedule
+from ..core.advice import quoted
 from ..core.job import Job
 from ..core.options import FILE, RUN
 from ..core.value import value
@@ -78,15 +79,15 @@ def still_there(jobs: dict[str, Job], crontab: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for line in read(crontab, home="", folder=""):
         for name, job in jobs.items():
-            same = line.keys.get("command") and _said(line.keys["command"]) == job.target.shown
+            same = line.keys.get("command") and _text_of(line.keys["command"]) == job.target.shown
             named = re.search(rf"\bnightlatch\b.*\brun\s+{re.escape(name)}(\s|$)", line.text)
             if same or named:
                 found.setdefault(name, line.text)
     return found
 
 
-def _said(command: str | list[str]) -> str:
-    return command if isinstance(command, str) else " ".join(command)
+def _text_of(command: str | list[str]) -> str:
+    return command if isinstance(command, str) else " ".join(map(quoted, command))
 
 
 def _line(text: str, number: int, env: dict[str, str], home: str, folder: str, system: bool, names: set[str]) -> Line:
@@ -268,6 +269,7 @@ def toml(line: Line) -> Iterator[str]:
         yield f"# {note}"
     for key, given in line.keys.items():
         yield f"{key} = {_value(given)}"
+    yield 'stage = "unattended"'
 
 
 def _key(name: str) -> str:

@@ -7,7 +7,7 @@ import tomllib
 
 from ..core.value import replace, value
 from ..errors import BadConfig
-from ..system import identity, zone
+from ..system import identity, storage, zone
 from . import lines
 from .jobs import ALERTS, Jobs
 from .mistakes import Mistakes, shown
@@ -15,9 +15,11 @@ from .settings import SETTINGS, Section, default_at_once, default_interpreter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
     from ..core.job import Job
+    from .mistakes import Path
 
 TABLES = ("defaults", "jobs")
 RESERVED = ("keep", "log", "pages")
@@ -69,6 +71,9 @@ def load(path: str, *, host: str = "") -> Config:
     """The file, as this machine (or `host`) reads it. Raises `BadConfig` with every mistake."""
     text, document = _parse(path)
     folder, mistakes = os.path.dirname(path), Mistakes(path, lines.find(text))
+    for key in _with_null_bytes(document):
+        mistakes.add(key, "a text holds the character \\u0000, which no file name or command can have")
+    mistakes.raise_any()
     rows = {row.name: row for row in SETTINGS}
     top = Section(document, (), folder, mistakes)
     known = top.table((*rows, *TABLES, *RESERVED))
@@ -159,8 +164,19 @@ def _parse(path: str) -> tuple[str, dict[str, Any]]:
         raise BadConfig(f"{shown(path)} cannot be read: {error}") from None
 
 
+def _with_null_bytes(value: Any, path: Path = ()) -> Iterator[Path]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from [path] if "\0" in key else _with_null_bytes(inner, (*path, key))
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _with_null_bytes(inner, path)
+    elif isinstance(value, str) and "\0" in value:
+        yield path
+
+
 def _is_shared(store: str | None) -> bool:
-    return bool(store) and not str(store).startswith("sqlite:")
+    return bool(store) and not str(store).startswith(storage.FILE_URL)
 
 
 def _stamp(paths: list[str]) -> tuple[object, ...]:

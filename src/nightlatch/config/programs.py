@@ -137,6 +137,6 @@ def _function(target: Function, home: str) -> str:
     if done.returncode == 3:
         return f"the module {module} is not found from {home}"
     if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        last = (done.stderr.strip().splitlines() or ["without a message"])[-1]
         return f"{target.interpreter} cannot run it ({last}): {target.interpreter} -m pip install nightlatch"
     return ""

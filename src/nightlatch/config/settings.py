@@ -17,7 +17,7 @@ import sys
 
 from ..core import checks
 from ..errors import UsageError
-from ..system import zone
+from ..system import storage, zone
 from .mistakes import shown
 
 TYPE_CHECKING = False
@@ -79,9 +79,9 @@ def _found(name: str) -> Callable[[Section], Any]:
 
 def meant(store: str, folder: str) -> str:
     """The URL of a store as it is written in a folder, for use from any other."""
-    path = store.removeprefix("sqlite:///")
+    path = store.removeprefix(storage.FILE_URL)
     if path != store and not path.startswith(("/", "~")):
-        return f"sqlite:///{os.path.join(folder, path)}"
+        return f"{storage.FILE_URL}{os.path.join(folder, path)}"
     remote = store.removeprefix("git+")
     if remote != store and not set(remote) & set("/:@"):
         return f"git+{remote}@{folder}"

@@ -29,15 +29,20 @@ _EXAMPLE = """
 schedule = "every 1m"                # or "0 2 * * *", "@daily", or a list of those; without it by hand only
 command = "echo good morning"        # a text is a line for the shell, a list the words of a command
 timeout = "5m"
+stage = "manual"                     # its slots are skipped until it has earned more. First: nightlatch run hello
+                                     # then: nightlatch promote hello. Without this line it runs alone at once
 
 # [jobs.articles]
 # schedule = "0 2 * * *"
 # command = ["claude", "-p", "@prompts/article.md"]     # @file is read, and a change of it is a change of the job
 # workspace = "git"                  # in a fresh clone
 # publish = ["git"]                  # pushed when it has succeeded, once
+# stage = "manual"                   # by hand first; then supervised: what it makes waits for `nightlatch approve
+                                     # articles`; then unattended. One stage up: nightlatch promote articles
 # overlap = "skip"                   # or "queue", "cancel": while the last run is still at work
 # catch_up = "one"                   # or "none": what was missed while this machine slept
 # late = "6h"                        # a slot that is older than this is not run
+# stage = "manual"                   # nothing starts by itself until you promote it; without it: unattended
 """
 
 

@@ -10,6 +10,8 @@ from .passwords import without_password
 from .printable import printable
 from .value import value
 
+_SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./-_")  # in every shell
+
 # By --store and --config; those from the environment need not be named, since the user's next command finds them too.
 _chosen_store = ""
 _chosen_config = ""
@@ -20,16 +22,15 @@ class Advice:
     """A command of Nightlatch, such as words=("resolve", "7k3f")."""
 
     words: tuple[str, ...]  # unquoted, as in argv
-    rest: str = ""  # what only the user can fill in: CMD …
 
     def shell(self, store: str = "", config: str = "") -> str:
         """As it is typed in a shell for this store and nightlatch.toml; "": for the default ones."""
         named = (*(("--store", without_password(store)) if store else ()), *(("--config", config) if config else ()))
-        return " ".join(["nightlatch", *map(quoted, (*named, *self.words)), *filter(None, [self.rest])])
+        return " ".join(["nightlatch", *map(quoted, (*named, *self.words))])
 
 
-def to(*words: str, rest: str = "") -> Advice:
-    return Advice(words=words, rest=rest)
+def to(*words: str) -> Advice:
+    return Advice(words=words)
 
 
 def about(store: str | None, config: str = "") -> None:
@@ -48,18 +49,16 @@ def text(advice: Advice) -> str:
     return advice.shell(_chosen_store, _chosen_config)
 
 
-def command(*words: str, rest: str = "") -> str:
+def command(*words: str) -> str:
     """The same, for a sentence."""
-    return text(to(*words, rest=rest))
+    return text(to(*words))
 
 
 def quoted(word: str) -> str:
     """`word` quoted for a shell: safe to print, and the shell reads the same word back."""
-    if word.isalnum() and word.isascii():
+    if word and all(letter in _SAFE for letter in word):
         return word
-    import shlex
-
     if word.isprintable():
-        return shlex.quote(word)
+        return "'" + word.replace("'", "'\"'\"'") + "'"
     escaped = word.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("\t", "\\t")
     return f"$'{printable(escaped.replace(chr(13), chr(92) + 'r'))}'"

@@ -106,10 +106,8 @@ def decide(row: Row, due: Due | None, policy: Policy, seen: Seen) -> Decision:
         return Decision(look_at=row.next_due)
     if due.newest in row.passed:  # it ran before the row was set back
         return Decision(slot=due.newest, records=_older(row, due, seen, COLLAPSED, into=due.newest))
-    if row.paused:
-        return _skip(row, due, seen, PAUSED)
-    if (row.stage or policy.stage) == MANUAL:
-        return _skip(row, due, seen, STAGE)
+    if reason := _never(row, policy):
+        return _skip(row, due, seen, reason)
     if seen.now < failing_until(row, due, seen.now):
         return _skip(row, due, seen, FAILING)
     if policy.delay is None:
@@ -135,6 +133,8 @@ def _claimed(row: Row, claim: Claim, due: Due | None, policy: Policy, seen: Seen
     if claim.held is not None:
         return _held(row, claim, claim.held, due, policy, seen)
     if _waits(claim, seen.now) or not _abandoned(claim, seen):
+        if due and (reason := _never(row, policy)):
+            return _skip(row, due, seen, reason)  # else overlap = "cancel" would end a run for a slot that does not run
         if due:
             return _overlapping(row, due, policy, seen)
         return Decision(look_at=claim.again_at + OVERDUE_TRY if claim.again_at else row.next_due)
@@ -188,13 +188,19 @@ def _may_run(row: Row, due: Due, policy: Policy, seen: Seen) -> bool:
     return (
         lateness >= 0
         and (policy.late is None or lateness <= policy.late)
-        and not row.paused
-        and (row.stage or policy.stage) != MANUAL
+        and not _never(row, policy)
         and due.newest not in row.passed
     )
 
 
 # ── a slot is due ──
+
+
+def _never(row: Row, policy: Policy) -> str:
+    """Why none of its slots is run now; "" if they may be."""
+    if row.paused:
+        return PAUSED
+    return STAGE if (row.stage or policy.stage) == MANUAL else ""
 
 
 def _overlapping(row: Row, due: Due, policy: Policy, seen: Seen) -> Decision:

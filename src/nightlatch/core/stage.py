@@ -84,6 +84,11 @@ def changed(row: Row, stage: str, was: str, *, by: str, why: str, at: float, id:
     return replace(row, stage=stage, clean=0, strikes=0, change=change)
 
 
+def held_back(stage: str, hold: str) -> str:
+    """What a run of a job in this stage waits with for an approval."""
+    return hold if stage == SUPERVISED else NOTHING
+
+
 def up(stage: str) -> str:
     return STAGES[min(STAGES.index(stage) + 1, len(STAGES) - 1)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .advice import quoted
 from .value import value
 
 TYPE_CHECKING = False
@@ -19,7 +20,7 @@ class Command:
 
     @property
     def shown(self) -> str:
-        return self.shown_as or " ".join(self.words)
+        return self.shown_as or " ".join(map(quoted, self.words))
 
     @property
     def definition(self) -> tuple[str, ...]:
@@ -70,7 +71,7 @@ class Each:
 
     @property
     def shown(self) -> str:
-        return f"batch {self.name} -- {' '.join(self.command)}"
+        return f"batch {self.name} -- {' '.join(map(quoted, self.command))}"
 
     @property
     def definition(self) -> tuple[str, ...]:

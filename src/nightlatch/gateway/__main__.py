@@ -33,7 +33,6 @@ async def live() -> None:
     await runner.setup()
     site = web.SockSite(runner, socket.socket(fileno=LISTENING))
     await site.start()
-    listening = asyncio.create_task(pipe.listen())
     prices.load()
     gc.freeze()
     ready.set()
@@ -42,7 +41,6 @@ async def live() -> None:
     await server.shutdown(0.0)
     await upstream.close()
     await pipe.close()
-    listening.cancel()
 
 
 def main() -> int:

@@ -5,48 +5,66 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from ..core.metering.call import Call
 
-
 _MOMENT = 0.005  # seconds in which messages gather that nobody waits for
 
 
-class Pipe:
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
-        self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
-        self._last = 0
+class Pipe(asyncio.Protocol):
+    """Made by `open`. `over` is set when the supervisor ends this, or has ended."""
+
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport | None = None
+        self._unread = b""
         self._unsent: list[bytes] = []
         self._timer: asyncio.TimerHandle | None = None
+        self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._last = 0
+        self._settings: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._closed = asyncio.Event()
         self.over = asyncio.Event()
 
     @classmethod
     async def open(cls, fd: int) -> tuple[Pipe, dict[str, Any]]:
         """The pipe, and the settings that come first."""
-        reader, writer = await asyncio.open_connection(sock=socket.socket(fileno=fd), limit=1 << 24)
-        return cls(reader, writer), json.loads(await reader.readline())
+        _, pipe = await asyncio.get_running_loop().create_connection(cls, sock=socket.socket(fileno=fd))
+        return pipe, await pipe._settings
 
-    async def listen(self) -> None:
-        """Hand replies to who waits for them, until the supervisor ends this, or has ended."""
-        try:
-            while line := await self._reader.readline():
-                reply = json.loads(line)
-                if reply.get("do") == "end":
-                    break
-                waiting = self._waiting.pop(reply["id"], None)
-                if waiting is not None and not waiting.done():
-                    waiting.set_result(reply)
-                elif "output" in reply:
-                    self.free(reply["id"])  # its client has left
-        except ConnectionError:
-            pass
-        finally:
-            self.over.set()
-            for future in self._waiting.values():
-                future.cancel()
+    # ── from the supervisor ──
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        *lines, self._unread = (self._unread + data).split(b"\n")
+        for line in lines:
+            self._take(json.loads(line))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._closed.set()
+        self._end()
+
+    def _take(self, message: dict[str, Any]) -> None:
+        if not self._settings.done():
+            self._settings.set_result(message)
+        elif message.get("do") == "end":
+            self._end()
+        else:
+            waiting = self._waiting.pop(message["id"], None)
+            if waiting is not None and not waiting.done():
+                waiting.set_result(message)
+            elif "output" in message:
+                self.free(message["id"])  # its client has left
+
+    def _end(self) -> None:
+        self.over.set()
+        for future in self._waiting.values():
+            future.cancel()
+
+    # ── to the supervisor ──
 
     async def hold(self, call: Call, **about: Any) -> dict[str, Any]:
         """Ask for a call; `about` has when it arrived (`at`), its model, item and agent.
@@ -92,16 +110,13 @@ class Pipe:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if not self._writer.is_closing():
-            self._writer.write(b"".join(self._unsent))
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(b"".join(self._unsent))
         self._unsent.clear()
 
     async def close(self) -> None:
         """All that was sent is with the supervisor."""
         self._flush()
-        try:
-            await self._writer.drain()
-            self._writer.close()
-            await self._writer.wait_closed()
-        except ConnectionError:
-            pass
+        if self._transport is not None:
+            self._transport.close()
+            await self._closed.wait()

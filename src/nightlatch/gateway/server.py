@@ -11,7 +11,7 @@ from aiohttp import ClientError, web
 
 from ..core.metering import price
 from ..core.metering.call import PREAMBLE, UNSTATED, Call
-from ..core.value import replace
+from ..core.value import replace, value
 from ..system import clock
 from . import routes
 from .asked import TOOL_TOKENS
@@ -34,6 +34,14 @@ _COUNT_WITHIN = 20.0  # seconds
 _REMEMBERED = 10_000  # ids of earlier turns
 
 
+@value(frozen=True, kw_only=True)
+class _Rates:
+    prices: list[Price]
+    input: int
+    output: int
+    window: int
+
+
 class Door:
     def __init__(
         self, settings: dict[str, Any], pipe: Pipe, upstream: Upstream, prices: Prices, ready: asyncio.Event
@@ -41,6 +49,7 @@ class Door:
         """`ready`: the prices are loaded."""
         self._key, self._allow = settings["key"], settings.get("allow") or {}
         self._pipe, self._upstream, self._prices, self._ready = pipe, upstream, prices, ready
+        self._known: dict[tuple[object, ...], _Rates | None] = {}
         self._turns: dict[str, int] = {}  # tokens last seen under an id that the vendor keeps
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -70,14 +79,13 @@ class Door:
         except BadBody as error:
             return _refuse(dialect, str(error), status=400)
         await self._ready.wait()
-        prices = [found for name in asked.models for found in self._prices.find(dialect.vendor, name, asked.tier)]
-        known = all(self._prices.find(dialect.vendor, name, asked.tier) for name in asked.models)
-        why = asked.refused or ("" if known else _unpriced(asked))
-        if why:
+        rates = self._rates(dialect.vendor, asked)
+        why = asked.refused or ("" if rates else _unpriced(asked))
+        if why or rates is None:
             self._pipe.refused(why)
             return _refuse(dialect, why)
         headers = self._upstream.headers(request.headers)
-        call = await self._bounded(vendor, dialect, body, path, asked, prices, headers)
+        call = await self._bounded(vendor, dialect, body, path, asked, rates, headers)
         about = {
             "model": asked.models[0],
             "item": item,
@@ -85,7 +93,9 @@ class Door:
             "at": arrived,
             "login": not self._upstream.has_key(request),
         }
-        reply = await self._hold(call, asked, prices, about, lambda: self._count(vendor, dialect, body, path, headers))
+        reply = await self._hold(
+            call, asked, rates.prices, about, lambda: self._count(vendor, dialect, body, path, headers)
+        )
         if "refused" in reply:
             return _refuse(dialect, reply["refused"])
         output, uses = reply["output"], reply.get("uses", asked.uses)
@@ -101,6 +111,22 @@ class Door:
             self._remember(forward.seen.id, forward.seen.total)
         return answer
 
+    def _rates(self, vendor: str, asked: Asked) -> _Rates | None:
+        """The dearest of all prices that may apply; None if one of its models has none."""
+        key = vendor, asked.models, asked.tier, asked.inputs
+        if key not in self._known:
+            if len(self._known) > _REMEMBERED:
+                self._known.clear()
+            found = [self._prices.find(vendor, name, asked.tier) for name in asked.models]
+            prices = [one for some in found for one in some]
+            self._known[key] = _Rates(
+                prices=prices,
+                input=max(one.dearest(*asked.inputs) for one in prices),
+                output=max(one.dearest(*price.OUTPUTS) for one in prices),
+                window=max(one.window for one in prices) or 1_000_000,
+            ) if all(found) else None  # fmt: skip
+        return self._known[key]
+
     async def _bounded(
         self,
         vendor: str,
@@ -108,11 +134,11 @@ class Door:
         body: Body,
         path: str,
         asked: Asked,
-        prices: list[Price],
+        rates: _Rates,
         headers: dict[str, str],
     ) -> Call:
         """The most it can come to, by the size of its body where that is enough."""
-        window = max((one.window for one in prices), default=0) or 1_000_000
+        window = rates.window
         tokens, counted = body.size + PREAMBLE, False
         if asked.after:
             tokens = min(self._turns.get(asked.after, window) + tokens, max(window, tokens))
@@ -121,15 +147,15 @@ class Door:
             tokens, counted = (window, False) if found is None else (found, True)
         call = Call(
             input=tokens,
-            input_rate=max(one.dearest(*asked.inputs) for one in prices),
+            input_rate=rates.input,
             output=asked.output if asked.has_output else 0,
-            output_rate=max(one.dearest(*price.OUTPUTS) for one in prices) if asked.has_output else 0,
+            output_rate=rates.output if asked.has_output else 0,
             lowest=asked.lowest if asked.has_output else 0,
             highest=min(window, UNSTATED) if asked.output is None else asked.output,
             times=asked.times,
             counted=counted,
         )
-        return _with_uses(call, asked, prices, asked.uses)
+        return _with_uses(call, asked, rates.prices, asked.uses)
 
     async def _hold(
         self, call: Call, asked: Asked, prices: list[Price], about: dict[str, Any], count: Any

@@ -152,7 +152,7 @@ def retry(tables: Tables, run: RunRow, by: str) -> RunRow | None:
             f"{title(run)} is in doubt: it may have acted. Look, then {advice.command('resolve', run.id)} first", run
         )
     if run.status == statuses.SUCCEEDED:
-        raise RunEnded(f"{title(run)} succeeded: to do it once more, {advice.command('run', rest='… --again')}", run)
+        raise RunEnded(f"{title(run)} succeeded: to do it once more, {advice.command('retry', run.id, '--again')}", run)
     if run.status == statuses.RUNNING:
         raise RunEnded(f"{title(run)} is running, by {run.holder}", run)
     if run.status == statuses.PENDING:

@@ -209,7 +209,7 @@ class Effects:
             # Raised inside the transaction, so that nothing of it stays.
             raise StaleToken(
                 f"the effect {key} has moved on: somebody else has begun or judged it. Nothing was recorded here; "
-                f"look again: {advice.command('once', key, rest='…')}"
+                f"look again: {advice.command('show', key)}"
             )
         moved = EFFECT.read(rows[0])
         chain.append(kind, scope=scope, key=key, attempt=moved.attempt, token=moved.token, status=moved.status, **facts)

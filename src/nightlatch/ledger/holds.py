@@ -65,6 +65,7 @@ class _Removal(Table):
 
 SETTLED = _Removal()
 
+_PUT = f"{HOLD.put} RETURNING call"  # what is lazy must return something on PostgreSQL
 _TURN = """
 INSERT INTO {prefix}cap (name, turn) VALUES (:name, 0) ON CONFLICT (name) DO UPDATE SET turn = cap.turn + 1
 RETURNING turn
@@ -101,7 +102,7 @@ class Holds:
 
     def put(self, hold: Hold) -> None:
         """Under the run's own caps. Kill -9 cannot undo it; it is on the disk with the next commit."""
-        self._tables.database.write(self._tables.sql(HOLD.put), lazy=True, **HOLD.by_column(hold))
+        self._tables.database.write(self._tables.sql(_PUT), lazy=True, **HOLD.by_column(hold))
 
     def put_within(
         self, caps: Iterable[tuple[str, str, str]], decide: Callable[[dict[tuple[str, str, str], int]], Hold | None]
@@ -120,6 +121,13 @@ class Holds:
             if hold:
                 execute(self._tables.sql(HOLD.put), **HOLD.by_column(hold))
         return hold
+
+    def forget(self, holds: Iterable[Hold]) -> None:
+        """Remove them: the same is held anew."""
+        sql = self._tables.sql("DELETE FROM {prefix}held WHERE run = :run AND attempt = :attempt AND call = :call")
+        with self._tables.database.transaction() as execute:
+            for hold in holds:
+                execute(sql, run=hold.run, attempt=hold.attempt, call=hold.call)
 
     def taken(self, job: str, period: str, unit: str) -> int:
         """Of a shared cap, by all that count against it."""

@@ -106,7 +106,7 @@ OPENED = EntryKind(
 STARTED = EntryKind(
     "started", "attempt {attempt} started[ on {host}] (token {token})[command? , with another command]", tells=RUN,
     run="attempt token grant holder host command definition bounds program program_size program_time program_version"
-    " commit nightlatch",
+    " commit nightlatch start hidden",
 )  # fmt: skip
 LOST = EntryKind(
     "lost", "attempt {attempt} was lost: its holder {holder} is gone[; the run is {status}]", tells=RUN,
@@ -158,6 +158,7 @@ APPROVED = EntryKind("approved", "{by} approved it", job=f"{_DECIDED} approved")
 NOT_ALLOWED = EntryKind(
     "not-allowed", "refused: a run asked for `nightlatch {what}`, which only a person may", job="what run by"
 )
+ACKNOWLEDGED = EntryKind("acknowledged", "{by} has seen it", job="run attempt by")
 NEEDS_ATTENTION = EntryKind("needs-attention", "needs your attention: {reason}", job=_DECIDED)
 UNSEALED = EntryKind("unsealed", "not taken over by {by}: {reason}", job="run reason by")
 REFUSED = EntryKind(
@@ -221,6 +222,17 @@ EFFECT_RESOLVED = EntryKind("effect-resolved", "effect {key} resolved as {status
 EFFECT_LEARNED = EntryKind(
     "effect-learned", "effect {key} is {status}, by another machine[: {reason}]", tells=EFFECT,
     job=f"{_OF_EFFECT} reason",
+)  # fmt: skip
+
+# ── agents at a vendor ──
+
+AGENT = EntryKind(
+    "agent", "agent {handle} at {provider}: {status}[ ({note})][, {page}]",
+    run="handle provider agent status note page item launch",
+)  # fmt: skip
+AGENT_SEEN = EntryKind(
+    "agent-seen", "{by}: agent {handle} at {provider} is {status}[ ({note})]",
+    job="run handle provider status note by",
 )  # fmt: skip
 
 # ── a batch's items: their keys by their status, one a line ──

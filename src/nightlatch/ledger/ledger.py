@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..core import advice, statuses
 from ..errors import RunEnded, StaleToken, StoreUnreachable, UsageError
 from ..system import clock
-from . import budgets, decisions, kinds, opening, sealing, step_chain, tally
+from . import acknowledged, budgets, decisions, kinds, opening, sealing, step_chain, tally
 from .chain import job_chain
 from .records import ATTEMPT, ENTRY, RUN
 from .sealing import NO_FACTS
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ..database.postgres import PostgresDatabase
     from ..database.sqlite import SqliteDatabase
     from ..errors import LeaseLost
+    from .agents import Agents
     from .audit import AuditResult
     from .effects import Effects
     from .history import History
@@ -250,6 +251,14 @@ class Ledger:
         with self._tables.database.transaction() as execute:
             execute(self._tables.sql(_COUNT), id=run_id)
 
+    def acknowledge(self, run: RunRow, by: str) -> None:
+        """A person has seen how its newest attempt ended."""
+        acknowledged.put(self._tables, run, by)
+
+    def acknowledged(self, job: str) -> frozenset[tuple[str, int]]:
+        """(run, attempt) of what people have seen of a job."""
+        return acknowledged.of_job(self._watching, job)
+
     def end_waiting(self, run: RunRow, reason: str, by: str, *, person: bool) -> RunRow | None:
         """Cancel a run that waits for its next try, if it is still as it was seen; None, and nothing done, if not.
 
@@ -372,11 +381,18 @@ class Ledger:
         return Effects(self._tables)
 
     @property
+    def agents(self) -> Agents:
+        """Agents that runs launched at a vendor."""
+        from .agents import Agents
+
+        return Agents(self._tables)
+
+    @property
     def holds(self) -> Holds:
         """Calls to models that are in flight."""
         from .holds import Holds
 
-        return Holds(self._tables)
+        return Holds(self._watching)  # a commit that is being flushed keeps no call waiting
 
     def heads(self) -> list[str]:
         """The head of every job's chain, to be kept elsewhere."""

@@ -48,9 +48,11 @@ TALLY = TypedTable(
     + ", ".join(f"{name} = tally.{name} + excluded.{name}" for name in _COUNTS),
 )
 
+_MANY_DAYS = 45 * 86_400_000  # ms
 MOST_TAGS = 200  # of a job on a day; the rest is summed as OTHER
 OTHER = "other"
 
+_NOTHING = Amounts()
 BUCKET = 900_000  # ms; time zones differ by quarters of an hour
 _SUMS = ", ".join(f"CAST(COALESCE(SUM({unit}), 0) AS BIGINT)" for unit in UNITS)
 _OF_ATTEMPT = f"""
@@ -138,13 +140,18 @@ def report(
     names = ", ".join(by)
     group = f" GROUP BY {names} ORDER BY {names}" if by else ""
     sums = ", ".join(f"CAST(COALESCE(SUM({name}), 0) AS BIGINT)" for name in _COUNTS)
-    sql = f"SELECT {', '.join((*by, sums))} FROM {{prefix}}tally WHERE day >= :since AND day <= :until{which}{group}"
+    # By the index of days where they are few; of many days a walk through the table is faster, in either database.
+    few = bool(job) or since > tables.day(tables.now() - _MANY_DAYS)
+    day = "day" if few else "(day || '')"
+    sql = (
+        f"SELECT {', '.join((*by, sums))} FROM {{prefix}}tally WHERE {day} >= :since AND {day} <= :until{which}{group}"
+    )
     found = tables.read(sql, **values, since=since, until=until)
     rows = [_read(by, row) for row in found if any(row[len(by) :])]
-    if running:
-        at_work = (_grouped(row, by) for row in _at_work(tables, job) if since <= row.day <= until)
-        rows = together([*rows, *at_work])
-    return sorted(rows, key=lambda row: [getattr(row, name) for name in by])
+    at_work = [_grouped(row, by) for row in _at_work(tables, job) if since <= row.day <= until] if running else []
+    if not at_work:
+        return rows
+    return sorted(together([*rows, *at_work]), key=lambda row: [getattr(row, name) for name in by])
 
 
 def usage(tables: Tables, job: str | None, since: int, *, by_day: bool) -> list[Usage]:
@@ -200,9 +207,10 @@ def _which(job: str | None, table: str = "") -> tuple[str, dict[str, object]]:
 
 
 def _read(by: Sequence[str], row: Row) -> Tally:
-    attempts, runs, elapsed, items, *parts = row[len(by) :]
-    known = dict(zip(by, row[: len(by)], strict=True))
-    used = amounts(dict(zip(UNITS, parts, strict=True)))
+    place = len(by)
+    attempts, runs, elapsed, items, *parts = row[place:]
+    used = amounts(dict(zip(UNITS, parts, strict=True))) if any(parts) else _NOTHING
+    known = dict(zip(by, row, strict=False))
     return Tally(**known, attempts=attempts, runs=runs, elapsed=elapsed / 1000, items=items, amounts=used)
 
 

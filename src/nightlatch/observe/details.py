@@ -85,7 +85,7 @@ def details(reader: StoreReader, run: RunRow) -> Details:
 
 def _more(run: RunRow) -> tuple[Advice, ...]:
     """Its budget is spent: a person may give it more."""
-    return (advice.to("budget", run.id, rest="usd=…"),) if run.status == statuses.OVER_BUDGET else ()
+    return (advice.to("budget", run.id, "usd=5"),) if run.status == statuses.OVER_BUDGET else ()
 
 
 def newest_plan(reader: StoreReader, job: str) -> Plan | None:

@@ -65,5 +65,5 @@ def gate_view(gate: Inspectable, target: str) -> GateView:
             for table in unguarded
         ),
         refusals=tuple(gate.refusals()),
-        fence=advice.to("lock", "NAME", "--gate", target, "--", rest="CMD …"),
+        fence=advice.to("lock", "NAME", "--gate", target, "--", "true"),
     )

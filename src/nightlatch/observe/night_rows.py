@@ -47,7 +47,7 @@ class NightPart:
 
 def parts(reader: StoreReader, seen: Overview, shown: dict[str, int]) -> list[NightPart]:
     """`shown`: how many rows of each part."""
-    needs = [*_overdue(seen), *_besides(seen), *(_needs(reader, one) for one in seen.needs_you.runs)]
+    needs = [*_overdue(seen), *_stages(seen), *_besides(seen), *(_needs(reader, one) for one in seen.needs_you.runs)]
     found = {
         "needs you": (needs, seen.needs_you.capped),
         "running": ([_running(reader, one) for one in seen.running.runs], seen.running.capped),
@@ -67,6 +67,22 @@ def _overdue(seen: Overview) -> list[NightRow]:
                  next=advice.to("slots", row.job))
         for row in seen.overdue
     ]  # fmt: skip
+
+
+def _stages(seen: Overview) -> list[NightRow]:
+    """Jobs that lost their stage, and those that have earned the next one: nobody is promoted silently."""
+    lost = [
+        NightRow(mark=BROKEN, job=row.job, word="demoted", at=(row.change or {}).get("at"),
+                 reason=f"{row.stage} now, since {(row.change or {}).get('why')}; to earn it again",
+                 next=advice.to("promote", row.job))
+        for row in seen.demoted
+    ]  # fmt: skip
+    earned = [
+        NightRow(mark=PERSON, job=row.job, word=row.stage, reason="it has earned its next stage",
+                 next=advice.to("promote", row.job))
+        for row in seen.earned
+    ]  # fmt: skip
+    return [*lost, *earned]
 
 
 def _besides(seen: Overview) -> list[NightRow]:

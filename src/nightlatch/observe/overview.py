@@ -7,7 +7,7 @@ from ..core.schedule import name_of
 from ..core.value import value
 from ..errors import StoreUnreachable
 from ..runtime.supervisor.afterwards import lapse
-from . import open_decisions, slots
+from . import open_decisions, slots, stages
 from .reader import NEEDS_DECISION
 from .run_views import is_overdue, view
 
@@ -44,6 +44,8 @@ class Overview:
     elsewhere: tuple[OpenDecision, ...] | None = ()  # runs of other machines; None: the store did not answer
     unreachable: str = ""  # and why
     overdue: tuple[Row, ...] = ()  # jobs with a slot that no machine has claimed
+    demoted: tuple[Row, ...] = ()  # jobs that lost their stage by what went wrong
+    earned: tuple[Row, ...] = ()  # jobs that may be promoted
 
     @property
     def groups(self) -> dict[str, Group]:
@@ -62,7 +64,7 @@ class Overview:
 
     @property
     def nothing_needs_you(self) -> bool:
-        return not self.needs_you.runs and not self.decisions_besides_runs and not self.overdue
+        return not self.needs_you.runs and not self.decisions_besides_runs and not self.overdue and not self.demoted
 
     @property
     def empty(self) -> bool:
@@ -78,6 +80,8 @@ class Overview:
             **groups,
             "effects": [one.facts() for one in self.undecided if not one.batch],
             "items": [one.facts() for one in self.undecided if one.batch],
+            "demoted": [{"job": row.job, **(row.change or {})} for row in self.demoted],
+            "promotable": [row.job for row in self.earned],
             "overdue": [{"job": row.job, "slot": name_of(row.next_due)} for row in self.overdue],
             "elsewhere": None if self.elsewhere is None else [one.facts() for one in self.elsewhere],
         }
@@ -92,17 +96,14 @@ def overview(reader: StoreReader, since: float | None) -> Overview:
         runs = list(reader.ledger.runs(status=status, since=within, limit=_MOST))
         for run in runs:
             seen = view(reader, run)
-            found[
-                "needs_you"
-                if run.held is not None or is_overdue(run) or _shut_down(reader, run)
-                else _group(seen.status)
-            ].append(seen)
+            found[_place(reader, seen)].append(seen)
         if len(runs) == _MOST:
             capped.add(_group(status))
     for seen_runs in found.values():
         seen_runs.sort(key=lambda seen: -seen.run.changed)
     found["needs_you"].sort(key=lambda seen: _URGENCY.index(seen.status) if seen.status in _URGENCY else len(_URGENCY))
     here, elsewhere = open_decisions.here(reader), open_decisions.elsewhere(reader)
+    known = _rows(reader)
     return Overview(
         since=since,
         **{name: Group(runs=tuple(seen), capped=name in capped) for name, seen in found.items()},
@@ -110,7 +111,16 @@ def overview(reader: StoreReader, since: float | None) -> Overview:
         elsewhere=None if reader.unreachable else tuple(elsewhere),
         unreachable=reader.unreachable,
         overdue=tuple(_overdue(reader)),
+        demoted=tuple(stages.demoted(known)),
+        earned=tuple(stages.earned(reader, known)),
     )
+
+
+def _rows(reader: StoreReader) -> list[Row]:
+    try:
+        return stages.all_rows(reader)
+    except StoreUnreachable:
+        return []  # as `_overdue` says
 
 
 def _overdue(reader: StoreReader) -> list[Row]:
@@ -121,11 +131,21 @@ def _overdue(reader: StoreReader) -> list[Row]:
         return []
 
 
-def _shut_down(reader: StoreReader, run: RunRow) -> bool:
+def is_shut_down(reader: StoreReader, run: RunRow) -> bool:
     """Ended between two tries, and not by a person: nobody may know that it is not done."""
     if run.status != statuses.CANCELLED or run.cancel or not run.attempt:
         return False
     return reader.ledger.attempts(run.id)[-1].status != statuses.CANCELLED
+
+
+def _place(reader: StoreReader, seen: RunView) -> str:
+    """The group that a run is shown in."""
+    run = seen.run
+    if run.held is not None or is_overdue(run):
+        return "needs_you"
+    if seen.status in statuses.FAILURES or is_shut_down(reader, run):
+        return "done" if reader.needs_nobody(run) else "needs_you"
+    return _group(seen.status)
 
 
 def _group(status: str) -> str:

@@ -46,11 +46,12 @@ class StoreReader:
         self.has_ledger = "ledger" in areas
         self.ledger = location.open_to_read(url) if self.has_ledger else location.empty()
         self._begun: dict[str, tuple[Begun, ...]] | None = None  # by lease
+        self._acknowledged: dict[str, frozenset[tuple[str, int]]] = {}  # by job
         self.unreachable = ""  # why the store could not be read for what other machines have begun
 
     def look_again(self) -> None:
         """For another look, by a process that goes on."""
-        self._begun, self.unreachable = None, ""
+        self._begun, self.unreachable, self._acknowledged = None, "", {}
 
     @property
     def ledger_is_per_machine(self) -> bool:
@@ -77,6 +78,22 @@ class StoreReader:
         except StoreUnreachable:
             return status
         return begun.outcome(decided)[0] if decided else status
+
+    def needs_nobody(self, run: RunRow) -> bool:
+        """A failed run that a person has seen, or whose key another machine has done since."""
+        if run.job not in self._acknowledged:
+            self._acknowledged[run.job] = self.ledger.acknowledged(run.job)
+        return (run.id, run.attempt) in self._acknowledged[run.job] or self.done_elsewhere(run)
+
+    def done_elsewhere(self, run: RunRow) -> bool:
+        """Is its key done, although this ledger does not know? Only where each machine has its own."""
+        if not self.store.lists_begun or not statuses.may_start(run.status):
+            return False
+        try:
+            return self.store.look(run.job, run.key) is not None
+        except StoreUnreachable as unreachable:
+            self.unreachable = str(unreachable)
+            return False
 
     def begun(self, job: str) -> tuple[Begun, ...]:
         """Keys that were begun under the job's lease and have not ended, as far as the store lists and shows them."""

@@ -132,25 +132,24 @@ def choices(reader: StoreReader, run: RunRow, status: str) -> tuple[Advice, ...]
 
 
 def start(reader: StoreReader, run: RunRow) -> Advice:
-    """How another attempt is started. The command's own words are not repeated: their quoting is not recorded. Of a
-    batch it is."""
-    return batch(reader, run) or advice.to("run", run.job, "--key", run.key, "--", rest="…")
+    """How another attempt is started, as it was before."""
+    return batch(reader, run) or advice.to("retry", run.id)
 
 
 def batch(reader: StoreReader, run: RunRow) -> Advice | None:
     """How a batch is started again; None if the run is not a batch."""
     recorded = [entry.facts["again"] for entry in reader.ledger.entries(run.id) if entry.kind == kinds.BATCH]
-    return _typed(recorded[-1], run.job) if recorded else None
+    return _typed(recorded[-1], run) if recorded else None
 
 
-def _typed(line: str, job: str) -> Advice:
+def _typed(line: str, run: RunRow) -> Advice:
     """A recorded shell line as data, without its --store: the front end adds that."""
     import shlex
 
     try:
         words = shlex.split(line)[1:]
     except ValueError:  # a secret was taken out of it, with a quote
-        return advice.to("batch", job, rest="…")
+        return advice.to("show", run.id)
     kept: list[str] = []
     rest = iter(words)
     for word in rest:

@@ -5,7 +5,7 @@ Any number of schedulers look at one store; none leads. Clock, store, ledger and
 
 from __future__ import annotations
 
-from ..core import definition, slots
+from ..core import definition, slots, statuses
 from ..core import row as rows
 from ..core.row import COLLAPSED, SKIPPED, Row, SlotRecord
 from ..core.schedule import name_of
@@ -234,6 +234,7 @@ class Scheduler:
             return
         if decision.cancel:
             self._cancel(row)
+            row = self._with_word(row)
         self._next[row.job] = decision.look_at
         plan.new = self._changed(row, job, decision, due.following if due and decision.slot == due.newest else 0.0)
 
@@ -270,11 +271,18 @@ class Scheduler:
     def _cancel(self, row: Row) -> None:
         """Ask the run that is at work to end. Where its ledger is another machine's, the word goes into the row."""
         for run in self._ledger.runs(job=row.job, limit=20):
-            if run.status in ("running", "waiting") and not run.cancel:
+            if run.status in (statuses.RUNNING, statuses.WAITING) and not run.cancel and not run.approved:
                 try:
                     self._ledger.request_cancel(run.id, f"overlap on {self._host}")
                 except RunEnded:
                     pass  # by itself, meanwhile
+
+    def _with_word(self, row: Row) -> Row:
+        """Where each machine has a ledger of its own, the holder finds the word in the row, when it renews."""
+        claim = row.claim
+        if not self._apart or claim is None or not claim.is_open or claim.cancel:
+            return row
+        return replace(row, claim=replace(claim, cancel=f"overlap on {self._host}"))
 
     # ── clocks ──
 

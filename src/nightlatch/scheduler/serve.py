@@ -75,6 +75,7 @@ class Server:
             self._wait(pause, woken)
         if os.getpid() == 1:
             self._starter.signal_all(signal.SIGTERM)
+            self._stop = 0  # heard
             while self._starter.busy:
                 self._wait(1.0, woken)
         self._starter.close()

@@ -37,7 +37,7 @@ def resolve(url: str | None) -> str:
 
 def default() -> str:
     """The file of this user."""
-    return f"sqlite:///{storage.state_folder()}/nightlatch.db"
+    return f"{storage.FILE_URL}{storage.state_folder()}/nightlatch.db"
 
 
 def _of_the_run() -> str:
@@ -143,7 +143,7 @@ def _postgres(url: str) -> Store:
 
 
 def _sqlite_path(url: str) -> str:
-    path = url.removeprefix("sqlite:///")
+    path = url.removeprefix(storage.FILE_URL)
     if path == url or not path or path == ":memory:":
         raise UsageError(
             f"{url!r} names no file. Write sqlite:///leases.db for a file in this folder, "

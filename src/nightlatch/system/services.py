@@ -53,7 +53,7 @@ class Service:
         raise NotImplementedError
 
     def log(self, since: float, lines: int) -> list[str]:
-        """What it has said since then, the last lines of it."""
+        """The last lines that it has logged since then."""
         raise NotImplementedError
 
     def warning(self) -> str:
@@ -234,6 +234,6 @@ def _run(words: Sequence[str]) -> tuple[int, str]:
 
 
 def _must(words: Sequence[str]) -> None:
-    code, said = _run(words)
+    code, output = _run(words)
     if code:
-        raise ServiceTrouble(f"`{' '.join(words)}` failed: {said or f'exit code {code}'}")
+        raise ServiceTrouble(f"`{' '.join(words)}` failed: {output or f'exit code {code}'}")

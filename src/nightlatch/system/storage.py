@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
+FILE_URL = "sqlite:///"  # how the URL of a store begins that is a file on one machine
+
 _NETWORK = frozenset(
     {
         "nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "afpfs", "webdav", "9p", "ceph", "glusterfs", "lustre", "gpfs",

@@ -201,9 +201,17 @@ def hint(scope: str, key: str) -> str:
 
 
 def resolve(
-    key: str, outcome: str, *, by: str = "", scope: str = rules.STORE_WIDE, store: str | None = None, wait: float = 0.0
+    key: str,
+    outcome: str,
+    *,
+    by: str = "",
+    scope: str = rules.STORE_WIDE,
+    store: str | None = None,
+    wait: float = 0.0,
+    result: str = "",
 ) -> Effect:
-    """Decide an effect in doubt: `done`, `failed` (it was not done), or `again` (do it again, whatever became of it).
+    """Decide an effect in doubt: `done` (with a result), `failed` (it was not done), or `again` (do it again, whatever
+    became of it).
 
     Raises Busy while a run works on it, UsageError if it is not in doubt.
     """
@@ -222,4 +230,4 @@ def resolve(
             raise UsageError(f"there is no effect {key} in the scope {scope}. Was it done under --scope, or elsewhere?")
         if effect.status != IN_DOUBT:
             raise UsageError(f"the effect {key} is {effect.status}: only one in doubt can be resolved")
-        return records.decide(lease, effect, status, by=f"resolved as {outcome} by {by}")
+        return records.decide(lease, effect, status, by=f"resolved as {outcome} by {by}", result=result)

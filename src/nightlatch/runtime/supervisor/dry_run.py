@@ -201,6 +201,9 @@ class _DryRun(Preflight):
     def do_store(self, _: dict[str, Any]) -> dict[str, Any]:
         return {"url": self.store.url}
 
+    def do_may_act(self, _: dict[str, Any]) -> dict[str, Any]:
+        return {}
+
     def do_publish(self, request: dict[str, Any]) -> dict[str, Any]:
         return self._planned(f"publish {request.get('target')}")
 

@@ -50,6 +50,7 @@ class Supervision:
         self.lease: Lease | None = None
         self.lost: LeaseLost | None = None  # afterwards: why the lease was not held to the end
         self.end_signal = 0  # the first signal that asked us to end; 0: none
+        self.pressed = 0  # the last Ctrl-C or Ctrl-\\ at the terminal, which the command got too
         self._handle: Handle | None = None
         self._before: dict[int, Any] = {}  # earlier signal handlers, to be restored
         self._lifetime = Lifetime(folder) if folder else None
@@ -155,6 +156,7 @@ class Supervision:
     def _forward_signals(self, grace: float) -> None:
         def handle(signum: int, _frame: object) -> None:
             if signum in BY_HAND and _in_foreground():
+                self.pressed = signum
                 return  # the terminal has sent it to the command too, which decides what it means
             if signum in _PASSED_ON:
                 self.work.pass_on(signum)

@@ -6,6 +6,7 @@ keeps them, not the gateway: one that is killed loses nothing, and what it had i
 
 from __future__ import annotations
 
+from _thread import allocate_lock, start_new_thread
 from collections import deque
 
 from ....core.metering.call import AMPLE, Call, fit, in_doubt, is_lowered
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     Shared = tuple[str, str, str]  # job (or EVERYTHING), period, unit
 
 _TOGETHER = 0.2  # seconds in which usage gathers for one commit
+_BUSY = 0.01  # seconds between two looks whether a commit is done
+_AWAY = 1.0  # seconds until a ledger is tried again that does not answer
 _AGAIN = 0.25  # seconds until a call that waits for other runs is looked at again
 
 
@@ -67,6 +70,9 @@ class Accounts:
         self._waiting: deque[dict[str, Any]] = deque()
         self._unwritten: list[Verb] = []
         self._write_at = self._look_at = float("inf")
+        self._written = allocate_lock()  # held while a commit is under way
+        self._writing: tuple[list[Verb], list[_InFlight]] | None = None
+        self._failed: BaseException | None = None
         self._number = 0  # of the last call
         self._numbers: dict[int, int] = {}  # the gateway's → ours: a gateway that is started again begins at 1
         self.answers: list[dict[str, Any]] = []
@@ -150,7 +156,7 @@ class Accounts:
             message = self._waiting[0]
             try:
                 answer = self._decide(message)
-                if self._landed and (answer is None or "output" not in answer):
+                if (self._landed or self._writing) and (answer is None or "output" not in answer):
                     self.write()  # what was held for calls that are settled is free then
                     answer = self._decide(message)
             except StoreUnreachable:
@@ -248,7 +254,7 @@ class Accounts:
         for cap in self._everything:
             yield cap, taken[EVERYTHING, cap.period, cap.unit]
         for cap in self._item_caps if item else ():
-            flying = [*self._flying.values(), *self._landed]
+            flying = [*self._flying.values(), *self._landed, *(self._writing[1] if self._writing else ())]
             own = [one.amount(cap.unit) for one in flying if one.hold.item == item]
             yield cap, self._by_item.get(item, {}).get(cap.unit, 0) + sum(own)
 
@@ -323,28 +329,63 @@ class Accounts:
 
     def tick(self, now: float) -> float:
         """Write what has gathered, look again at what waits; returns when to come again."""
-        if now >= self._write_at:
-            try:
-                self.write()
-            except StoreUnreachable:
-                self._write_at = now + 1.0
+        self._collect()
+        if now >= self._write_at and not self._written.locked():
+            self._begin_write()
         if now >= self._look_at:
             self._look_at = float("inf")
             self.serve()
-        return min(self._write_at, self._look_at)
+        return min(max(self._write_at, now + _BUSY) if self._written.locked() else self._write_at, self._look_at)
+
+    def _begin_write(self) -> None:
+        """All that was settled, in one commit, beside the loop: a flush to the disk must not keep calls waiting."""
+        self._write_at = float("inf")
+        verbs, landed = self._unwritten, self._landed
+        if verbs:
+            self._unwritten, self._landed = [], []
+            self._writing = verbs, landed
+            self._written.acquire()
+            start_new_thread(self._commit, (verbs,))
+
+    def _commit(self, verbs: list[Verb]) -> None:
+        try:
+            self._writer.take(*verbs)
+            self._failed = None
+        except BaseException as error:  # noqa: BLE001 - raised again where it can be dealt with
+            self._failed = error
+        finally:
+            self._written.release()
+
+    def _collect(self) -> None:
+        """What was being written is written, or it will be tried again."""
+        if self._writing is None or self._written.locked():
+            return
+        (verbs, landed), self._writing, failed = self._writing, None, self._failed
+        if failed is None:
+            for one in landed:
+                for unit in METERED:
+                    self._held[unit] -= one.amount(unit)
+            return
+        self._unwritten, self._landed = verbs + self._unwritten, landed + self._landed
+        self._write_at = clock.now() + _AWAY
+        if not isinstance(failed, StoreUnreachable):
+            raise failed
 
     def write(self) -> None:
-        """All that was settled, in one commit."""
-        self._write_at = float("inf")
-        if not self._unwritten:
-            return
-        verbs = self._unwritten
-        self._writer.take(*verbs)
-        self._unwritten.clear()
-        for landed in self._landed:
-            for unit in METERED:
-                self._held[unit] -= landed.amount(unit)
-        self._landed.clear()
+        """All of it, now: what was held for it is free when this returns."""
+        while True:
+            with self._written:
+                pass
+            self._collect()
+            if not self._unwritten:
+                return
+            self._begin_write()
+            with self._written:
+                pass
+            if isinstance(self._failed, StoreUnreachable):
+                failed = self._failed
+                self._collect()
+                raise failed
 
     def abandon(self) -> None:
         """The gateway is gone: what it had in flight may have been charged, up to now; what waits asks again."""

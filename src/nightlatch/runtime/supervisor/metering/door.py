@@ -31,6 +31,7 @@ _SPARE = 10  # below are descriptors that it is started with
 _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "PYTHONPATH", "VIRTUAL_ENV")
 _QUICK, _TIMES = 2.0, 5  # a gateway that dies so soon, so often, will not live
 _MORE, _MOMENT = 20, 60.0  # refusals, and seconds, that a command has to end by itself after the first
+_READ = 1 << 16
 _AFTER = 0.05  # seconds that the command has the machine for itself, unless it calls before that
 _LAST_WORDS = 5.0  # seconds for its last settlements
 
@@ -124,7 +125,7 @@ class Door:
         alive = True
         while True:
             try:
-                data = os.read(self._pipe, 1 << 16)
+                data = os.read(self._pipe, _READ)
             except BlockingIOError:
                 break
             except ConnectionResetError:
@@ -133,6 +134,8 @@ class Door:
                 alive = False
                 break
             self._unread += data
+            if len(data) < _READ:
+                break  # all there was; the end of the pipe is read next time
         *lines, self._unread = self._unread.split(b"\n")
         for line in lines:
             self._accounts.take(json.loads(line))

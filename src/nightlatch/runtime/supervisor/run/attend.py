@@ -6,6 +6,7 @@ import os
 import select
 
 from ....config import place
+from ....core import advice, statuses
 from ....core.job import GATEWAY
 from ....store import url
 from ....system import clock, redaction, warden
@@ -15,6 +16,7 @@ from ...shared import usage
 from .. import backoff
 from ..socket.listener import Listener
 from ..socket.server import Socket
+from ..supervision import BY_HAND
 from . import output, watch
 
 TYPE_CHECKING = False
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from ....ledger.ledger import Ledger
     from ....ledger.writer import Writer
     from ...shared.leases.lease import Lease
+    from ..agents.at_work import AgentsAtWork
     from ..batches.batch import Checkpoints
     from ..command import CommandWork
     from ..metering.door import Door
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
     from ..supervision import Supervision
     from .ending import Ending
     from .spending import Spending
+
+INTERRUPTED, SHUT_DOWN, TAKEN = "interrupted", "shut-down", "taken"  # why a command is ended, besides the statuses
 
 _IDLE = 0.2  # seconds without a request, after which there is time to import what may be needed later
 
@@ -75,6 +80,9 @@ class Attendance:
         self._reported = reported
         self._listener = Listener(reported, lease, ledger, writer, self._watch, folder, checkpoints, command.bound)
         self._listener.passed = where if job.pass_store else ""
+        self._ledger, self._folder, self._until = ledger, folder, float("inf")
+        self._agents: AgentsAtWork | None = None
+        self._listener.agents, self._listener.why_ending = self._at_work, self.why_ending
         self._socket = Socket(lease.grant, self._listener.answers)
         self._environment = supervision.environment() | variables | {
             "NIGHTLATCH_RUN": writer.run.id,
@@ -124,6 +132,7 @@ class Attendance:
             keep_awake(os.getpid())  # a child of ours, ended with the rest when the warden is dismissed
         place = self._delivery.path if self._delivery else job.cwd
         limit = None if job.timeout is None else started + job.timeout
+        self._until = float("inf") if limit is None else limit
         self.began = True
         self._supervision.start(self._environment, cwd=place, grace=job.grace, limit=limit)
         try:
@@ -147,6 +156,48 @@ class Attendance:
             elif job.budget:
                 self._reported.unmetered = "no usage found at the end of its output: its budget was not counted"
             self._ending.complained(self._reported, usage.complaint(tail))
+
+    def _at_work(self) -> AgentsAtWork:
+        if self._agents is None:
+            from ..agents.at_work import AgentsAtWork
+
+            self._agents = AgentsAtWork(
+                self._lease, self._ledger, self._writer, self._spending, self._reported.used, self._listener.spend_with,
+                self._listener.hidden.text, folder=self._folder, again=self._job.again,
+            )  # fmt: skip
+        return self._agents
+
+    def why_ending(self) -> str:
+        """Why it is being ended from outside: a status, INTERRUPTED, SHUT_DOWN or TAKEN; "" if it is not."""
+        if self._lease.lost:
+            return TAKEN
+        if self._ending.decided:
+            return self._ending.decided[0]
+        if self._supervision.end_signal:
+            return INTERRUPTED if self._supervision.end_signal in BY_HAND else SHUT_DOWN
+        return statuses.TIMED_OUT if clock.now() >= self._until else ""
+
+    def end_agents(self, *, tried_again: bool) -> str:
+        """See to it that no agent works on unwatched, now that their drivers are gone. Returns what a person has to
+        see to; "": nothing."""
+        why = self.why_ending()
+        if not self._agents or why in (TAKEN, SHUT_DOWN, statuses.LOST) or (not why and tried_again):
+            return ""  # the next holder, or the next try, reattaches
+        from ..agents.by_handle import Canceller
+
+        place = self._delivery.path if self._delivery else self._job.cwd
+        cancellers = [Canceller(row, self._environment, place) for row in self._agents.left()]
+        unconfirmed = []
+        for canceller in cancellers:
+            status, note = canceller.confirmed()
+            if status:
+                self._agents.ended(canceller.row, status, note)
+            else:
+                unconfirmed.append(f"{canceller.row.handle} ({note})")
+        if not unconfirmed:
+            return ""
+        one = advice.command("agent", "cancel", cancellers[0].row.handle)
+        return f"{why or 'its driver died'}, and the vendor did not confirm the end of {', '.join(unconfirmed)}: {one}"
 
     def show_rest(self) -> None:
         """Show the output that the screen has not taken yet, however long that takes: the run has ended."""
@@ -176,6 +227,8 @@ class Attendance:
                 poll, polled = _polling(wanted, sending), (wanted, sending)
             pause = min(self._watch.next_at(now) - now, again - now, clock.SLICE if self._listener.warm else _IDLE)
             ready = [fd for fd, _ in poll.poll(max(pause, 0.0) * 1000 + 1)]
+            if self._door and any(fd in door for fd in ready):
+                self._door.serve()  # first: a call waits for it
             if not ready:
                 self._listener.warm_up()
             asking = []
@@ -191,8 +244,6 @@ class Attendance:
                     reading.discard(fd)
             if not self._ending.over:
                 self._take_report()
-            if self._door and any(fd in door for fd in ready):
-                self._door.serve()
             self._socket.serve(asking)
 
     def _wishes(self) -> str | None:

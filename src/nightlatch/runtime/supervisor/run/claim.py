@@ -8,17 +8,19 @@ meanwhile misses: then nothing is started.
 
 from __future__ import annotations
 
+from _thread import start_new_thread
+
 from ....core import slots, statuses
 from ....core import stage as stages
-from ....core.job import SKIP
+from ....core.job import CANCEL, SKIP
 from ....core.retry import STARTS
 from ....core.schedule import name_of
 from ....core.stage import End
 from ....core.value import replace
-from ....errors import Busy, Error, InDoubt, StoreUnreachable
+from ....errors import Busy, Error, InDoubt, RunEnded, StoreUnreachable
 from ....ledger import open_for
 from ....store import url
-from ....system import identity
+from ....system import clock, identity
 from ...shared.job import definition
 from . import counting
 from .approval import end_claim
@@ -78,6 +80,28 @@ class Claimed:
         if not self._move(store, ledger, begun):
             raise Busy(f"{self.job.name} ({self.job.key}): the claim was taken over; nothing is started here")
 
+    def follow_word(self, store: Store, ledger: Ledger, lease: Lease) -> None:
+        """Where each machine has a ledger of its own, a scheduler elsewhere leaves word in the row that a newer slot
+        wants the place. Read as often as the lease is renewed, it becomes a request for the run's end here."""
+        if not store.lists_begun or self.job.overlap != CANCEL:
+            return
+
+        def follow() -> None:
+            while not (self.over or lease.lost):
+                look_at = clock.now() + lease.ttl / 3
+                while clock.now() < look_at and not (self.over or lease.lost):
+                    clock.sleep(look_at - clock.now())
+                try:
+                    row = read_row(store, self.job.name)
+                    run = ledger.find(self.job.name, self.job.key)
+                    if row and row.claim and row.claim.id == self.id and row.claim.cancel and run:
+                        ledger.request_cancel(run.id, row.claim.cancel)
+                        return
+                except (StoreUnreachable, RunEnded):
+                    continue
+
+        start_new_thread(follow, ())
+
     def waits_unstarted(self, store: Store) -> bool:
         """Is nothing of it begun before somebody approves it?"""
         row = read_row(store, self.job.name)
@@ -90,9 +114,9 @@ class Claimed:
 
     def _holds(self, row: Row, claim: Claim) -> str:
         """What it waits with for an approval."""
-        if stages.of(row, self.job.stage) != stages.SUPERVISED or (claim.held and "word" in claim.held):
+        if claim.held and "word" in claim.held:
             return stages.NOTHING
-        return self.job.holds
+        return stages.held_back(stages.of(row, self.job.stage), self.job.holds)
 
     # ── at the end ──
 
@@ -103,7 +127,7 @@ class Claimed:
         elif verdict.status == statuses.WAITING:
             self.wait(store, ledger, verdict.due)
         elif verdict.status == statuses.LOST and (self.job.when_lost == "again" or self._is_approved(store)):
-            self.wait(store, ledger, store.clock())  # by the next one that finds it
+            self.leave(store, ledger, store.clock())
         elif verdict.status not in (statuses.RUNNING, statuses.PENDING):
             made = verdict.attempt if not self.gives_up else self._attempts
             status = statuses.SUCCEEDED if verdict.status == "skipped" else verdict.status
@@ -162,6 +186,10 @@ class Claimed:
 
         self._move(store, ledger, waiting)
 
+    def leave(self, store: Store, ledger: Ledger, until: float) -> None:
+        """For the one that finds it then: nobody here waits for the next try, so nobody has to be given time for it."""
+        self.wait(store, ledger, until - slots.OVERDUE_TRY)
+
     # ── when there is no attempt ──
 
     def not_begun(self, store: Store, ledger: Ledger, why: Error) -> None:
@@ -180,12 +208,12 @@ class Claimed:
     def _held(self, store: Store, ledger: Ledger, busy: Busy) -> None:
         known = ledger.find(self.job.name, self.job.key)
         if known and known.status == statuses.WAITING and known.due:
-            return self.wait(store, ledger, known.due)
+            return self.leave(store, ledger, known.due)
         if self._is_approved(store):  # no overlap ends it
-            return self.wait(store, ledger, store.clock() + LOOK_AGAIN)
+            return self.leave(store, ledger, store.clock() + LOOK_AGAIN)
         holder = _key_of_holder(ledger, busy)
         if self._attempts or not holder or holder == self.job.key or self.job.overlap != SKIP:
-            return self.wait(store, ledger, store.clock() + LOOK_AGAIN)
+            return self.leave(store, ledger, store.clock() + LOOK_AGAIN)
         return self.end(store, ledger, statuses.CANCELLED, ran=False, reason=slots.OVERLAP)
 
     # ── moving the row ──

@@ -29,7 +29,7 @@ from ....store import url
 from ....system import clock, redaction
 from ....system.durable import private_folder
 from ....system.reports import Ended
-from ...shared import env_file, usage
+from ...shared import env_file, recorded_start, usage
 from ...shared import verdict as verdicts
 from ...shared.job import definition
 from ..afterwards import retention, telling
@@ -109,6 +109,7 @@ class Pipeline(Preflight):
         self.number = 1  # of this try, counted across supervisors
         self.variables = dict(job.env)  # for the command, with those of its env_file
         self.unusable: BadConfig | None = None  # why that file cannot be used
+        self.unended = ""  # the agent at a vendor that could not be ended
         self.recovered = ""  # how an earlier attempt's work came to be published
         self.planned = False  # what it made waits for an approval
         self.stage = ""  # of a job of a file, started by hand
@@ -164,6 +165,7 @@ class Pipeline(Preflight):
                     return verdict
             lease = self._take(key)
             claim.begin(self.store, self.ledger, lease)
+            claim.follow_word(self.store, self.ledger, lease)
             verdict = self._attempt(lease, key)
         except (GateUnreachable, OtherStore, StaleToken, StoreUnreachable):
             raise  # tried again; or judged by the one that finds the claim
@@ -235,7 +237,10 @@ class Pipeline(Preflight):
             self.variables = env_file.variables(self.job)
         except BadConfig as error:  # the attempt will end with it
             self.unusable = error
-        return redaction.secrets({**os.environ, **self.variables}).text(self.job.target.shown)
+        return self._hidden().text(self.job.target.shown)
+
+    def _hidden(self) -> redaction.Redactor:
+        return redaction.secrets({**os.environ, **self.variables})
 
     def _attempt(self, lease: Lease, key: str) -> Verdict:
         opened = self._open(key)
@@ -254,7 +259,7 @@ class Pipeline(Preflight):
                 lost="again" if settled or decided or opened.approved else self.job.when_lost,
                 command=self._command(),
                 definition=definition(self.job),
-                facts=went_in.facts(self.job, self.store.folder),
+                facts=went_in.facts(self.job, self.store.folder) | recorded_start.facts(self.job, self._hidden()),
             )
         except RunEnded as ended:
             # Its last holder may have acted, or a person decided it while we waited for the lease.
@@ -285,6 +290,7 @@ class Pipeline(Preflight):
             self._guarded(self._land_plan)
         elif self._prepare():
             self._guarded(lambda: self._work(started))
+            self._guarded(self._end_agents)
             self._publish()
         return self._settle(key, clock.now() - started)
 
@@ -365,6 +371,13 @@ class Pipeline(Preflight):
         )
         self.attendance.holds(self.claim is not None and self.claim.holding)
         self.attendance.run(started)
+
+    def _end_agents(self) -> None:
+        """While the lease is held: only its holder may end what works at a vendor."""
+        if not self.attendance or not self.ending.over or not self.ending.exit_code:
+            return
+        tried_again = self.number <= self.job.retries and retry.worth_another(statuses.FAILED, self.ending.exit_code)
+        self.unended = self.attendance.end_agents(tried_again=tried_again)
 
     # ── publish ──
 
@@ -485,7 +498,9 @@ class Pipeline(Preflight):
 
     @property
     def _end_signal(self) -> int:
-        return self.supervision.end_signal
+        """The signal that asked us to end, or that a person ended the command with at the terminal."""
+        pressed = self.supervision.pressed
+        return self.supervision.end_signal or (pressed if self.ending.exit_code == 128 + pressed else 0)
 
     def _pause(self, status: str, exit_code: int) -> float | None:
         """Seconds until the next try; None: no other try."""
@@ -517,6 +532,8 @@ class Pipeline(Preflight):
             and (canceller := self._cancelled_by())
         ):
             return statuses.CANCELLED, f"cancelled by {canceller}"
+        if self.unended and status != statuses.LOST:
+            return statuses.NEEDS_ATTENTION, self.unended
         if status != statuses.SUCCEEDED:
             return status, reason
         # Usage that is known only at the end cannot undo the work: a failed run would be done, and paid for, again.

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
     from ....core.budget import Cap
     from ....ledger.ledger import Ledger
-    from ....ledger.writer import Writer
+    from ....ledger.writer import Records, Writer
     from ...shared.leases.lease import Lease
     from ...shared.steps.nested_runs import NestedRuns
     from ...shared.steps.recorder import Recorder
+    from ..agents.at_work import AgentsAtWork
     from ..batches.batch import Checkpoints
     from ..effects.effect_requests import EffectRequests
     from ..publishing.publish_requests import PublishRequests
@@ -63,6 +64,8 @@ class Listener:
         self._effects: EffectRequests | None = None
         self._published: PublishRequests | None = None
         self._nested_runs: NestedRuns | None = None
+        self.agents: Callable[[], AgentsAtWork] | None = None  # what its command launched at a vendor
+        self.why_ending: Callable[[], str] = str  # why the run is being ended from outside; "": it is not
         self._child_writes = False  # the command writes steps and nested runs itself
 
     def answers(self, requests: list[dict[str, Any]]) -> list[dict[str, Any] | DeferredReply]:
@@ -217,6 +220,10 @@ class Listener:
 
         return answer(self.passed)
 
+    def do_may_act(self, _: dict[str, Any]) -> dict[str, Any]:
+        self._check_held()
+        return {}
+
     def do_known(self, request: dict[str, Any]) -> dict[str, Any]:
         return self._recorder(str(request.get("run") or "")).known()
 
@@ -263,6 +270,35 @@ class Listener:
 
     def do_push(self, request: dict[str, Any]) -> DeferredReply:
         return self._publish("push", request)
+
+    def do_agent_begin(self, request: dict[str, Any]) -> DeferredReply:
+        agents, item = self._at_work(), self._reported_by(request)
+        caps = self.item_caps if request.get("item") else ()
+        self._watch.progressed(clock.now())
+        return DeferredReply(lambda: agents.begin(request, caps, item.used))
+
+    def do_agent(self, request: dict[str, Any]) -> DeferredReply:
+        agents, reported = self._at_work(), self._reported_by(request)
+        reported.refused = self._redacted(str(request.get("refused") or "")) or reported.refused
+        if request.get("moved"):
+            self._watch.progressed(clock.now())
+
+        def record() -> dict[str, Any]:
+            more = agents.record(request)
+            if reported is not self.reported:
+                reported.add(more)
+            return {"more": more}
+
+        return DeferredReply(record)
+
+    def do_why(self, _: dict[str, Any]) -> dict[str, Any]:
+        """For a command that was asked to end."""
+        return {"why": self.why_ending()}
+
+    def _at_work(self) -> AgentsAtWork:
+        if self.agents is None:
+            raise ValueError("no agents are launched here")
+        return self.agents()
 
     def do_refused(self, request: dict[str, Any]) -> DeferredReply:
         """A gate refused a write that the command made under another lease."""
@@ -322,7 +358,12 @@ class Listener:
 
     def spend(self, amounts: dict[str, float], **about: str) -> str:
         """Record what was used, for the watch to judge. Returns where it is kept, if not in the store."""
+        return self.spend_with(amounts, about, ())
+
+    def spend_with(self, amounts: dict[str, float], about: dict[str, str], records: Records) -> str:
+        """The same, and rows in the same commit."""
         verb, kept = self._writer.used(amounts, about), ""
+        verb.records = records
         try:
             if self.unwritten:
                 raise StoreUnreachable("it is away")

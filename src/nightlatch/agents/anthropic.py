@@ -1,0 +1,186 @@
+"""Claude sessions: a session without events does nothing, so it is prepared; the message to it is the launch."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ..core.metering import price
+from .fields import only, without
+from .http import HttpError, VendorClient
+from .seam import CANCELLED, FAILED, OVER_BUDGET, RUNNING, SUCCEEDED, WAITING, Ask, Seen, Unclear
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any
+
+_STOPPED = {  # why a session went idle
+    "end_turn": SUCCEEDED,
+    "requires_action": WAITING,
+    "retries_exhausted": FAILED,
+    "budget_reached": OVER_BUDGET,
+    "refusal": FAILED,
+}
+_STEPS = ("agent.tool_use", "agent.mcp_tool_use", "agent.custom_tool_use", "agent.message", "agent.thinking")
+_ASKED = ("agent.tool_use", "agent.mcp_tool_use", "agent.custom_tool_use")
+_PAGE = 100
+
+
+class Anthropic:
+    lag = 5.0
+    vendor = "anthropic"
+    budgets = ("usd",)
+
+    def __init__(self, fields: Mapping[str, Any]) -> None:
+        key = os.environ.get("ANTHROPIC_API_KEY")
+        headers = {"Authorization": f"Bearer {os.environ.get('ANTHROPIC_AUTH_TOKEN') or key or ''}"}
+        self._client = VendorClient(
+            os.environ.get("ANTHROPIC_BASE_URL") or "https://api.anthropic.com",
+            headers | {"anthropic-version": "2026-10-21", "anthropic-beta": "managed-agents-2026-04-01"},
+        )
+        self._environment = only(fields, "environment_id", "environment")
+
+    def prepare(self, ask: Ask) -> str:
+        """A session for this launch. One that an earlier attempt prepared is archived first: its sender may be stopped
+        in front of its message, which must then find it closed."""
+        for session in self._sessions(ask):
+            if not session.get("archived_at") and not self._has_message(session["id"]):
+                self._client.post(f"/v1/sessions/{session['id']}/archive")
+        body: dict[str, Any] = {"agent": ask.agent, "metadata": dict(ask.labels)}
+        body |= without(ask.fields, "environment", "environment_id")
+        if self._environment:
+            body["environment_id"] = self._environment
+        if ask.usd is not None and "budget" not in body:
+            cents = f"{ask.usd * 100:.4f}".rstrip("0").rstrip(".")
+            body["budget"] = {"type": "limit", "max_list_cost": {"amount": cents, "currency": "USD"}}
+        return str(self._client.launch("/v1/sessions", body)["id"])
+
+    def launch(self, ask: Ask, handle: str) -> str:
+        message = {"type": "user.message", "content": [{"type": "text", "text": ask.input}]}
+        self._client.launch(f"/v1/sessions/{handle}/events", {"events": [message]})
+        return handle
+
+    def find(self, ask: Ask, handle: str) -> str | None:
+        found = [handle] if handle else []
+        found += [session["id"] for session in self._sessions(ask) if session["id"] != handle]
+        return next((one for one in found if self._has_message(one)), None)
+
+    def poll(self, handle: str) -> Seen:
+        session = self._client.get(f"/v1/sessions/{handle}")
+        events = list(self._events(handle))
+        status, reason, waits_for = _judged(session, events)
+        usage = session.get("usage") or {}
+        cost = usage.get("list_cost") or {}
+        made = usage.get("cache_creation") or {}
+        return Seen(
+            status=status,
+            reason=reason,
+            waits_for=waits_for,
+            steps=sum(event.get("type") in _STEPS for event in events),
+            usd=float(cost["amount"]) / 100 if cost.get("amount") is not None else None,
+            counts={
+                price.INPUT: usage.get("input_tokens") or 0,
+                price.CACHE_READ: usage.get("cache_read_input_tokens") or 0,
+                price.CACHE_WRITE: made.get("ephemeral_5m_input_tokens") or 0,
+                price.CACHE_WRITE_1H: made.get("ephemeral_1h_input_tokens") or 0,
+                price.OUTPUT: usage.get("output_tokens") or 0,
+            },
+            model=_model(session),
+            answer=_answer(events),
+            page=f"https://platform.claude.com/sessions/{handle}",
+        )
+
+    def cancel(self, handle: str) -> None:
+        self._client.post(f"/v1/sessions/{handle}/events", {"events": [{"type": "user.interrupt"}]})
+
+    def fetch(self, handle: str, folder: Path) -> None:
+        """Every file of the session."""
+        for file in self._client.get("/v1/files", {"scope_id": handle}).get("data", ()):
+            name = Path(str(file.get("filename") or file["id"])).name or str(file["id"])
+            (folder / name).write_bytes(self._client.content(f"/v1/files/{file['id']}/content"))
+
+    def every(self, since: str) -> Iterator[tuple[str, Mapping[str, str], str]]:
+        """(handle, labels, status) of all sessions."""
+        for session in self._listed(since):
+            yield session["id"], session.get("metadata") or {}, session["status"]
+
+    def _sessions(self, ask: Ask) -> Iterator[dict[str, Any]]:
+        """Those of this launch. Archived ones too: one of them may have got the message before it was archived."""
+        for session in self._listed(ask.since, include_archived="true"):
+            labels = session.get("metadata") or {}
+            if all(labels.get(name) == text for name, text in ask.labels.items() if name.endswith("launch")):
+                yield session
+
+    def _listed(self, since: str, **more: str) -> Iterator[dict[str, Any]]:
+        query = {"created_at[gte]": since, "limit": str(_PAGE), **more}
+        yield from self._paged("/v1/sessions", query)
+
+    def _events(self, handle: str) -> Iterator[dict[str, Any]]:
+        yield from self._paged(f"/v1/sessions/{handle}/events", {"limit": str(_PAGE), "order": "asc"})
+
+    def _paged(self, path: str, query: dict[str, str]) -> Iterator[dict[str, Any]]:
+        while True:
+            reply = self._client.get(path, query)
+            yield from reply.get("data", ())
+            following = reply.get("next_page")
+            if not following:
+                return
+            query = {**query, "page": following}
+
+    def _has_message(self, handle: str) -> bool:
+        try:
+            return any(event.get("type") == "user.message" for event in self._events(handle))
+        except HttpError as error:
+            if error.status == 404:
+                raise Unclear(f"the session {handle} does not show yet") from None
+            raise
+
+
+def _judged(session: dict[str, Any], events: list[dict[str, Any]]) -> tuple[str, str, str]:
+    """(status, reason, what it waits for)"""
+    word = str(session.get("status"))
+    if word in ("running", "rescheduling"):
+        return RUNNING, "", ""
+    interrupted = _last(events, "user.interrupt") > max(_last(events, "user.message"), -1)
+    if word == "terminated":
+        return (CANCELLED if interrupted else FAILED), "" if interrupted else _complaint(events), ""
+    if word != "idle":
+        return RUNNING, f"a state that is not known here: {word}", ""
+    at = _last(events, "session.status_idle")
+    if at < _last(events, "user.message"):
+        return RUNNING, "", ""  # it has not begun with the message
+    if interrupted:
+        return (CANCELLED, "", "") if at > _last(events, "user.interrupt") else (RUNNING, "", "")
+    why = str((events[at].get("stop_reason") or {}).get("type"))
+    status = _STOPPED.get(why)
+    if status is None:
+        return RUNNING, f"idle, for a reason that is not known here: {why}", ""
+    if status == WAITING:
+        return WAITING, "", _wanted(events, events[at]["stop_reason"].get("event_ids") or ())
+    return status, "" if status == SUCCEEDED else _complaint(events) or why, ""
+
+
+def _last(events: list[dict[str, Any]], kind: str) -> int:
+    return max((at for at, event in enumerate(events) if event.get("type") == kind), default=-1)
+
+
+def _complaint(events: list[dict[str, Any]]) -> str:
+    at = _last(events, "session.error")
+    return str((events[at].get("error") or {}).get("message") or "") if at >= 0 else ""
+
+
+def _wanted(events: list[dict[str, Any]], blocked: Any) -> str:
+    found = [event for event in events if event.get("id") in blocked and event.get("type") in _ASKED]
+    return ", ".join(f"{event.get('name', 'a tool')} {event.get('input', '')}" for event in found) or "a decision"
+
+
+def _model(session: dict[str, Any]) -> str:
+    model = (session.get("agent") or {}).get("model") if isinstance(session.get("agent"), dict) else ""
+    return str(model.get("id") or "") if isinstance(model, dict) else str(model or "")
+
+
+def _answer(events: list[dict[str, Any]]) -> str:
+    at = _last(events, "agent.message")
+    blocks = events[at].get("content") or () if at >= 0 else ()
+    return "".join(str(block.get("text") or "") for block in blocks if block.get("type") == "text")

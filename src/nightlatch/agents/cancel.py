@@ -1,0 +1,29 @@
+"""`python -P -m nightlatch.agents.cancel`: end an agent by its handle, for a supervisor whose driver hangs or is dead.
+
+Standard input is JSON (provider, fields, handle, within), standard output the answer: status "" if the vendor did not
+say in time that it has ended.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from ..errors import Error
+from ..system import clock
+from .ending import end
+from .providers import load
+
+
+def main() -> None:
+    ask = json.load(sys.stdin)
+    try:
+        adapter = load(ask["provider"], json.loads(ask["fields"] or "{}"))
+        seen, trouble = end(adapter, ask["handle"], clock.now() + ask["within"])
+    except Error as error:
+        seen, trouble = None, str(error)
+    json.dump({"status": seen.status if seen else "", "note": trouble}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,302 @@
+"""The driver, a run's command: `python -P -m nightlatch.agents.drive --provider … --agent … --input …`.
+
+    begin (which launch, what it may use) → launch, as an effect → poll … → answer
+
+The handle is in the ledger before the first poll: if this process hangs or dies, the supervisor can end the agent.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+from .. import exits
+from ..core import agent as names
+from ..core import duration
+from ..core.agent import AgentAsk
+from ..core.metering.price import tokens as counted
+from ..core.retry import FAILED_FOR_GOOD, TRY_AGAIN
+from ..core.value import replace
+from ..errors import Error, InDoubt, LeaseLost
+from ..ledger.agents import PREPARED
+from ..runtime.child.context import current
+from ..runtime.shared.client import send
+from ..system import clock
+from . import ending, providers
+from .limits import limits
+from .pace import pauses
+from .prices import Tariff
+from .seam import (
+    CANCELLED,
+    ENDED,
+    FAILED,
+    OVER_BUDGET,
+    SUCCEEDED,
+    UNKNOWN,
+    WAITING,
+    Ask,
+    NotLaunched,
+    Seen,
+    Unclear,
+    can,
+)
+
+_LISTED = 7 * 86_400  # seconds: how far back a vendor's list is searched for a launch
+_PATIENCE = 600.0  # seconds for a cancel that no one else bounds
+_LEAVE = ("taken", "shut-down", "lost")  # ends of a run after which its agent goes on: the next holder reattaches
+_ON_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+class _EndRequested(BaseException):
+    """A signal asks the driver to end."""
+
+
+class Driver:
+    def __init__(self, asked: AgentAsk) -> None:
+        self._asked = asked
+        self._adapter = providers.load(asked.provider, asked.nested)
+        self._tariff = Tariff(self._adapter.vendor)
+        self._run = current()
+        self._launch, self._handle = "", ""
+        self._last = Seen(status=PREPARED)
+        self._given: dict[str, float] = {}  # what it may use of each unit that has a cap
+        self._before: dict[str, float] = {}  # what it had used then
+        self._total: dict[str, float] = {}  # what the vendor says now
+        self._grown: list[dict[str, float]] = [{}, {}]  # by the last two polls
+        self._waited_since = 0.0
+        self._launching = self._requested = False
+
+    # ── the way of one launch ──
+
+    def run(self) -> int:
+        for signum in _ON_SIGNALS:
+            signal.signal(signum, self._on_signal)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ON_SIGNALS)
+        try:
+            self._handle = self._launched()
+            if self._requested:
+                raise _EndRequested
+            return self._watch()
+        except _EndRequested:
+            return self._end()
+        except NotLaunched as refused:
+            if refused.later:
+                send(do="retry-after", seconds=refused.later)
+            self._fail(f"the vendor refused the launch: {refused}")
+            return TRY_AGAIN if refused.later is not None else FAILED_FOR_GOOD
+        except InDoubt as doubt:
+            print(f"nightlatch: {doubt}", file=sys.stderr)
+            return doubt.exit_code
+
+    def _launched(self) -> str:
+        begun = send(do="agent-begin", key=self._run.key)
+        self._launch, self._handle, self._given = begun["launch"], begun["handle"], begun["given"]
+        self._before = self._total = begun["used"]
+        ask = self._ask()
+        find = can(self._adapter, "find")
+        self._launching = True
+        try:
+            # The input is not compared: a prompt that was edited meanwhile must not orphan the agent at work.
+            found = self._run.effect(
+                self._launch,
+                scope=self._run.job,
+                do=lambda: self._start(ask),
+                probe=(lambda: self._found(ask)) if find else None,
+                deadline=duration.show(self._asked.seconds("deadline")),
+                settle=duration.show(self._adapter.lag),
+            )
+        finally:
+            self._launching = False
+        self._handle = str(found)
+        self._record(Seen(status="running"))
+        return self._handle
+
+    def _ask(self) -> Ask:
+        label = names.label(self._run.job, self._launch)
+        vendors = self._asked.nested
+        ask = Ask(
+            agent=self._asked.agent,
+            input=self._asked.input,
+            fields={name: fact for name, fact in vendors.items() if name not in names.FIELDS},
+            labels={"nightlatch_run": self._run.run.lower(), "nightlatch_launch": label},
+            since=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(clock.wall() - _LISTED)),
+        )
+        model = str(vendors.get("priced_as") or self._asked.agent)
+        return replace(ask, **limits(self._adapter, self._tariff, model, self._given))
+
+    def _start(self, ask: Ask) -> str:
+        prepare = can(self._adapter, "prepare")
+        if prepare:
+            self._handle = prepare(ask)
+            self._record(self._last)
+        return self._adapter.launch(ask, self._handle)
+
+    def _found(self, ask: Ask) -> str | None:
+        found = can(self._adapter, "find")(ask, self._handle)
+        if found is UNKNOWN:
+            raise Unclear("the vendor cannot tell")
+        return None if found is None else str(found)
+
+    # ── watching it ──
+
+    def _watch(self) -> int:
+        for pause in pauses(self._asked.seconds("every"), random.random()):  # noqa: S311 - jitter
+            later = 0.0
+            try:
+                seen = self._adapter.poll(self._handle)
+            except Unclear as error:  # a 404 too: what was launched may not show yet
+                later = error.later
+            else:
+                self._record(seen)
+                if seen.status in ENDED:
+                    return self._ended(seen)
+                if seen.status == WAITING and not self._may_wait():
+                    return self._give_up(seen)
+                if unit := self._is_nearly_spent():
+                    return self._end(spent=unit)
+            self._sleep(max(pause, later))
+        raise AssertionError("unreachable")
+
+    def _may_wait(self) -> bool:
+        if not self._waited_since:
+            self._waited_since = clock.now()
+            print(f"nightlatch: the agent {self._handle} waits for: {self._last.waits_for}", file=sys.stderr)
+        return clock.now() - self._waited_since < self._asked.seconds("waits")
+
+    def _is_nearly_spent(self) -> str:
+        """The unit of which less is left than the last two polls used: the next look may be too late."""
+        for unit, given in self._given.items():
+            grown = sum(one.get(unit, 0.0) for one in self._grown)
+            if grown and given - self._spent(unit) < grown:
+                return unit
+        return ""
+
+    def _spent(self, unit: str) -> float:
+        """Since it was given its part."""
+        return self._total.get(unit, 0.0) - self._before.get(unit, 0.0)
+
+    # ── how it ends ──
+
+    def _ended(self, seen: Seen) -> int:
+        self._keep(seen)
+        self._record(seen, ended=True)
+        if seen.status == SUCCEEDED:
+            return 0
+        if seen.status == OVER_BUDGET:
+            self._fail("the vendor ended it: the budget that it was given is reached")
+            return exits.FAILED
+        if seen.status == CANCELLED:
+            self._fail("it was cancelled at the vendor")
+            return FAILED_FOR_GOOD
+        self._fail(seen.reason or "it failed at the vendor")
+        return exits.FAILED
+
+    def _give_up(self, seen: Seen) -> int:
+        code = self._end()
+        send(do="fail", reason=f"it waited for a person: {seen.waits_for or 'a decision'}", attention=True)
+        return code
+
+    def _end(self, *, spent: str = "") -> int:
+        """Cancel it, and see to it that it took; unless the next holder goes on with it."""
+        for signum in _ON_SIGNALS:
+            signal.signal(signum, signal.SIG_IGN)
+        try:
+            why = send(do="why")["why"]
+        except (Error, LeaseLost):
+            why = _LEAVE[0]  # nobody says that the lease is ours: then it is not ours to cancel
+        if not self._handle or self._last.status == PREPARED or why in _LEAVE:
+            return exits.TERMINATED
+        seen, trouble = ending.end(self._adapter, self._handle, clock.now() + _PATIENCE, self._record)
+        if seen is None:
+            self._fail(f"the vendor did not confirm the end of {self._handle}: {trouble}")
+            return exits.TERMINATED
+        self._keep(seen)
+        refused = ""
+        if spent:
+            given, used = self._given[spent], self._spent(spent)
+            over = f"over by {used - given:g}" if used > given else "within it"
+            refused = f"cancelled for its budget: {used:g} of {given:g} {spent} were used when it ended, {over}"
+        self._record(seen, ended=True, refused=refused)
+        return exits.TERMINATED
+
+    def _keep(self, seen: Seen) -> None:
+        """Its answer, and its files."""
+        if seen.answer:
+            print(seen.answer, flush=True)
+        place = os.environ.get("NIGHTLATCH_WORKSPACE")
+        if not place or seen.status not in (SUCCEEDED, FAILED):
+            return
+        if seen.answer:
+            Path(place, "answer.md").write_text(seen.answer, encoding="utf-8")
+        fetch = can(self._adapter, "fetch")
+        if fetch:
+            folder = Path(place, "files")
+            folder.mkdir(exist_ok=True)
+            fetch(self._handle, folder)
+
+    def _fail(self, reason: str) -> None:
+        send(do="fail", reason=reason)
+
+    # ── what the supervisor learns ──
+
+    def _record(self, seen: Seen, *, ended: bool = False, refused: str = "") -> None:
+        usd = seen.usd
+        if usd is None and any(seen.counts.values()):
+            usd = self._tariff.usd(
+                str(self._asked.fields.get("priced_as") or seen.model or self._asked.agent), seen.counts
+            )
+        total = {"tokens": float(counted(seen.counts))} | ({} if usd is None else {"usd": usd})
+        moved = (seen.steps, counted(seen.counts)) > (self._last.steps, counted(self._last.counts))
+        vendors = {name: fact for name, fact in self._asked.nested.items() if name not in names.FIELDS}
+        send(
+            do="agent",
+            launch=self._launch,
+            provider=self._asked.provider,
+            agent=self._asked.agent,
+            handle=self._handle,
+            status=seen.status,
+            note=seen.waits_for or seen.reason,
+            page=seen.page,
+            fields=json.dumps(vendors),
+            used=total,
+            model=seen.model,
+            answer=seen.answer[:1_000_000] if ended else "",
+            ended=ended,
+            refused=refused or ("the vendor's own budget is reached" if seen.status == OVER_BUDGET else ""),
+            moved=moved,
+        )
+        grown = {unit: max(amount - self._total.get(unit, 0.0), 0.0) for unit, amount in total.items()}
+        self._grown, self._total = [self._grown[1], grown], {**self._total, **total}
+        self._last = seen
+
+    # ── signals ──
+
+    def _on_signal(self, *_: object) -> None:
+        if self._launching:  # the reply with the handle is under way: without it nothing can be cancelled
+            self._requested = True
+        else:
+            raise _EndRequested
+
+    def _sleep(self, seconds: float) -> None:
+        clock.sleep(seconds)
+
+
+def main() -> None:
+    try:
+        asked = names.read_words(sys.argv[1:])
+        sys.exit(Driver(asked).run())
+    except Error as error:
+        print(f"nightlatch: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except LeaseLost as lost:
+        print(f"nightlatch: {lost}", file=sys.stderr)
+        sys.exit(lost.exit_code)
+
+
+if __name__ == "__main__":
+    main()

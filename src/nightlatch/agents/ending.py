@@ -1,0 +1,39 @@
+"""Cancel an agent, and look until its vendor says that it has ended: a cancel that was sent proves nothing."""
+
+from __future__ import annotations
+
+from ..system import clock
+from .seam import ENDED, Unclear
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .seam import Adapter, Seen
+
+_LOOK_EVERY = 0.5  # seconds
+_CANCEL_AGAIN = 3.0  # seconds after a cancel that the vendor accepted and that did not show
+
+
+def end(
+    adapter: Adapter, handle: str, until: float, seen: Callable[[Seen], None] = lambda _: None
+) -> tuple[Seen | None, str]:
+    """(as the vendor shows it ended, ""), or (None, why that is not known) at `until`, by the suspend-proof clock."""
+    cancel_at, trouble = 0.0, "it goes on"
+    while True:
+        if clock.now() >= cancel_at:
+            try:
+                adapter.cancel(handle)
+                cancel_at = clock.now() + _CANCEL_AGAIN
+            except Unclear as error:  # it may have ended before; polling tells
+                trouble, cancel_at = str(error), clock.now() + max(error.later, _LOOK_EVERY)
+        try:
+            found = adapter.poll(handle)
+            seen(found)
+            if found.status in ENDED:
+                return found, ""
+        except Unclear as error:
+            trouble = str(error)
+        if clock.now() + _LOOK_EVERY > until:
+            return None, trouble
+        clock.sleep(_LOOK_EVERY)

@@ -1,0 +1,24 @@
+"""A vendor's own fields of an ask, put into the request that we make."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def only(fields: Mapping[str, Any], *names: str) -> str:
+    """The first of these that is given; "" if none is."""
+    return next((str(fields[name]) for name in names if fields.get(name)), "")
+
+
+def without(fields: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: fact for name, fact in fields.items() if name not in names}
+
+
+def merged(body: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields over the body; tables are merged, so that a field beside our cap does not remove the cap."""
+    made = dict(body)
+    for name, fact in fields.items():
+        own = made.get(name)
+        made[name] = merged(own, fact) if isinstance(own, dict) and isinstance(fact, dict) else fact
+    return made

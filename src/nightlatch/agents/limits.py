@@ -1,0 +1,38 @@
+"""What is left of a budget, in the words of the vendor: some know dollars, some tokens, some tokens of output."""
+
+from __future__ import annotations
+
+from ..errors import OverBudget, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from .prices import Tariff
+    from .seam import Adapter
+
+
+def limits(adapter: Adapter, tariff: Tariff, model: str, given: Mapping[str, float]) -> dict[str, Any]:
+    """The `usd` and `tokens` of an ask. Raises where the vendor could be given a cap and we do not know which: nothing
+    is launched without it."""
+    for unit, amount in given.items():
+        if amount <= 0:
+            raise OverBudget(f"nothing is left of the budget in {unit}: nothing is launched")
+    usd, tokens = given.get("usd"), given.get("tokens")
+    found: dict[str, Any] = {}
+    if usd is not None and "usd" in adapter.budgets:
+        found["usd"] = usd
+    elif usd is not None and adapter.budgets:
+        paid = tariff.tokens(model, usd, output="output" in adapter.budgets)
+        if paid is None:
+            raise UsageError(
+                f"there is no price for {model}, so a budget in usd cannot be given to the vendor. Name the model that "
+                f"it uses (--set priced_as=MODEL), or state a price in [prices] of nightlatch.toml"
+            )
+        tokens = paid if tokens is None else min(tokens, paid)
+    if tokens is not None and {"tokens", "output"} & set(adapter.budgets):
+        if tokens < 1:
+            raise OverBudget("what is left of the budget does not pay for a token: nothing is launched")
+        found["tokens"] = int(tokens)
+    return found

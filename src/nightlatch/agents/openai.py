@@ -1,0 +1,79 @@
+"""OpenAI's responses in the background: nothing lists them, so a launch whose reply is lost is in doubt."""
+
+from __future__ import annotations
+
+import os
+
+from ..core.metering import price
+from .fields import merged
+from .http import VendorClient
+from .seam import CANCELLED, FAILED, RUNNING, SUCCEEDED, Ask, Seen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+_STATUSES = {
+    "queued": RUNNING,
+    "in_progress": RUNNING,
+    "completed": SUCCEEDED,
+    "failed": FAILED,
+    "incomplete": FAILED,
+    "cancelled": CANCELLED,
+}
+
+
+class OpenAI:
+    lag = 10.0
+    vendor = "openai"
+    budgets = ("output",)
+
+    def __init__(self, fields: Mapping[str, Any]) -> None:
+        base = os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
+        self._client = VendorClient(base, {"Authorization": f"Bearer {os.environ.get('OPENAI_API_KEY') or ''}"})
+
+    def launch(self, ask: Ask, handle: str) -> str:
+        body: dict[str, Any] = {
+            "model": ask.agent, "input": ask.input, "background": True, "store": True, "metadata": dict(ask.labels),
+        }  # fmt: skip
+        if ask.tokens is not None:
+            body["max_output_tokens"] = ask.tokens
+        return str(self._client.launch("/responses", merged(body, ask.fields))["id"])
+
+    def poll(self, handle: str) -> Seen:
+        found = self._client.get(f"/responses/{handle}")
+        word, usage, output = str(found.get("status")), found.get("usage") or {}, found.get("output") or []
+        details = usage.get("input_tokens_details") or {}
+        cached, written = int(details.get("cached_tokens") or 0), int(details.get("cache_write_tokens") or 0)
+        return Seen(
+            status=_STATUSES.get(word, RUNNING),
+            reason=_reason(word, found),
+            steps=len(output),
+            counts={
+                price.INPUT: int(usage.get("input_tokens") or 0) - cached - written,
+                price.CACHE_READ: cached,
+                price.CACHE_WRITE: written,
+                price.OUTPUT: int(usage.get("output_tokens") or 0),
+            },
+            model=str(found.get("model") or ""),
+            answer=_answer(output),
+            page=f"https://platform.openai.com/logs/{handle}",
+        )
+
+    def cancel(self, handle: str) -> None:
+        self._client.post(f"/responses/{handle}/cancel")
+
+
+def _reason(word: str, found: dict[str, Any]) -> str:
+    if word not in _STATUSES:
+        return f"a state that is not known here: {word}"
+    if word == "incomplete":
+        return f"incomplete: {(found.get('incomplete_details') or {}).get('reason') or 'no reason given'}"
+    return str((found.get("error") or {}).get("message") or word) if word == "failed" else ""
+
+
+def _answer(output: list[dict[str, Any]]) -> str:
+    messages = [item for item in output if item.get("type") == "message"]
+    blocks = [block for item in messages for block in item.get("content") or ()]
+    return "".join(str(block.get("text") or "") for block in blocks if block.get("type") == "output_text")

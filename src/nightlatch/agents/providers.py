@@ -1,0 +1,39 @@
+"""Which adapter a provider is: one of ours, or `package.module:Name` of a user."""
+
+from __future__ import annotations
+
+import importlib
+
+from ..core.agent import FIELDS, OWN
+from ..errors import UsageError
+from .fields import without
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from .seam import Adapter
+
+_OURS = {
+    "anthropic": ".anthropic:Anthropic",
+    "google": ".google:Google",
+    "openai": ".openai:OpenAI",
+    "command": ".command:Command",
+}
+assert tuple(_OURS) == OWN
+
+
+def load(provider: str, fields: Mapping[str, Any]) -> Adapter:
+    """The adapter, made with the vendor's fields of an ask."""
+    module, _, name = _OURS.get(provider, provider).partition(":")
+    if not name:
+        raise UsageError(
+            f"there is no provider {provider!r}: use {', '.join(OWN)}, or an adapter of yours, package.module:Name"
+        )
+    try:
+        made = getattr(importlib.import_module(module, __package__), name)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"the provider {provider} cannot be loaded: {error}") from None
+    adapter: Adapter = made(without(fields, *FIELDS))
+    return adapter

@@ -1,0 +1,97 @@
+"""The seam to a vendor: what an adapter gets, what it answers, and its five verbs.
+
+    prepare(ask) → handle             optional; harmless if it is done twice
+    launch(ask, handle) → handle      one request, never repeated; this is what starts work
+    find(ask, handle) → handle        after a lost reply: the launch's handle, None if there is none, or UNKNOWN
+    poll(handle) → Seen
+    cancel(handle)                    polling tells whether it took
+
+An error that proves that a launch did nothing is `NotLaunched`; any other leaves it in doubt. `find` must answer
+UNKNOWN, or raise, where it cannot tell: an empty answer of something that lags, or a 404, is not "no".
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ..core.value import value
+from ..errors import NotDone
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any, ClassVar
+
+RUNNING, WAITING = "running", "waiting"
+SUCCEEDED, FAILED, CANCELLED, OVER_BUDGET = "succeeded", "failed", "cancelled", "over-budget"
+ENDED = (SUCCEEDED, FAILED, CANCELLED, OVER_BUDGET)
+STATUSES = (RUNNING, WAITING, *ENDED)
+
+
+class _Unknown:
+    def __repr__(self) -> str:
+        return "UNKNOWN"
+
+
+UNKNOWN = _Unknown()  # `find` cannot tell
+
+
+class NotLaunched(NotDone):
+    """The launch was refused, or never sent. `later`: seconds after which it may work; None: it will not."""
+
+    def __init__(self, message: str, later: float | None = None) -> None:
+        super().__init__(message)
+        self.later = later
+
+
+class Unclear(Exception):
+    """A vendor did not answer, or not in a way that tells anything. `later`: seconds that it asked to wait."""
+
+    def __init__(self, message: str, later: float = 0.0) -> None:
+        super().__init__(message)
+        self.later = later
+
+
+@value(frozen=True, kw_only=True)
+class Ask:
+    """What to launch. `fields` are the vendor's own, by its own names."""
+
+    agent: str
+    input: str
+    fields: Mapping[str, Any]
+    labels: Mapping[str, str]  # identify the run and the launch: to be sent along, where the vendor keeps such a thing
+    usd: float | None = None  # what may be spent; None: no cap
+    tokens: int | None = None
+    since: str = ""  # nothing of this launch is older than that; as in 2026-11-17T02:00:00Z
+
+
+@value(frozen=True, kw_only=True)
+class Seen:
+    """An agent as its vendor shows it now. Figures are totals since the launch."""
+
+    status: str  # one of STATUSES
+    steps: int = 0  # grows while it works
+    usd: float | None = None  # None: the vendor does not say; it is computed from `counts`
+    counts: Mapping[str, int] = {}  # tokens of each kind (core/metering/price.py)
+    model: str = ""
+    answer: str = ""
+    waits_for: str = ""  # what it wants of a person
+    reason: str = ""  # why it failed; the vendor's word for a status that is not known here
+    page: str = ""  # where people can look at it
+
+
+class Adapter(Protocol):
+    lag: ClassVar[float]  # seconds for which what was done may not show in the vendor's answers
+    vendor: ClassVar[str]  # as prices name it; "" if it always reports usd
+    budgets: ClassVar[tuple[str, ...]]  # units in which the vendor itself can be given a cap
+
+    def launch(self, ask: Ask, handle: str) -> str: ...
+
+    def poll(self, handle: str) -> Seen: ...
+
+    def cancel(self, handle: str) -> None: ...
+
+
+def can(adapter: Adapter, verb: str) -> Any:
+    """An optional verb of an adapter: prepare, find, fetch, every; None if it has none."""
+    return getattr(adapter, verb, None)

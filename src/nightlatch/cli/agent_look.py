@@ -1,0 +1,162 @@
+"""nightlatch agent list, show, cancel and attach"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+
+from ..agents import ending, providers
+from ..agents.seam import Unclear, can
+from ..core import advice
+from ..core.effects import BEGUN, IN_DOUBT
+from ..core.printable import printable
+from ..core.value import replace
+from ..errors import Error, InDoubt, NotAllowed, UsageError
+from ..ledger import open_for
+from ..observe import agent_views
+from ..observe.reader import NEEDS_DECISION
+from ..system import clock
+from . import screen
+from .decisions import current_user, title
+from .json_out import print_json
+from .reading import open_reader
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..agents.seam import Adapter, Seen
+    from ..ledger.agents import AgentRow
+    from ..observe.agent_views import AgentView
+    from ..observe.reader import StoreReader
+    from .arguments import Namespace
+
+_MOST = 50
+_WITHIN = 60.0  # seconds for the vendor to say that an agent has ended
+_LISTED = 7 * 86_400  # seconds
+
+
+def list_agents(args: Namespace) -> int:
+    reader = open_reader(args.store, listing=True)
+    if args.all:
+        shown = [agent_views.view(reader, row) for row in reader.ledger.agents.newest(_MOST)]
+    else:
+        shown = agent_views.open_agents(reader)
+    if args.provider:
+        shown = [one for one in shown if one.row.provider == args.provider]
+    if args.json:
+        for one in shown:
+            print_json(one.facts())
+    else:
+        for line in screen.columns([_cells(one) for one in shown], elastic=(1,)):
+            print(line)
+        if not shown:
+            print("no agent is known to be at work")
+    if args.provider:
+        _strangers(reader, args)
+    return 0
+
+
+def _cells(one: AgentView) -> list[str]:
+    row = one.row
+    whose = f"run {row.run} of {printable(row.job)} ({one.run_status or 'not here any more'})"
+    then = advice.text(one.cancel) if one.is_left else advice.command("show", row.run)
+    spent = row.used.show() or "nothing yet"
+    return [printable(row.handle), f"{row.provider} {printable(row.agent)}", row.status, whose,
+            screen.moment(row.began), spent, then]  # fmt: skip
+
+
+def _strangers(reader: StoreReader, args: Namespace) -> None:
+    """Agents at the vendor that carry our label and that no run here knows."""
+    every = can(providers.load(args.provider, {}), "every") if args.provider != "command" else None
+    if every is None:
+        print(f"nightlatch: nothing lists what works at {args.provider}", file=sys.stderr)
+        return
+    since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(clock.wall() - _LISTED))
+    try:
+        found = [(handle, labels, status) for handle, labels, status in every(since) if "nightlatch_run" in labels]
+    except Unclear as error:
+        raise Error(f"{args.provider} does not list its agents: {error}") from None
+    for handle, labels, status in found:
+        if reader.ledger.agents.by_handle(handle):
+            continue
+        if args.json:
+            print_json({"version": 1, "handle": handle, "provider": args.provider, "status": status,
+                        "run": labels["nightlatch_run"], "known": False})  # fmt: skip
+        else:
+            cancel = advice.command("agent", "cancel", handle, "--provider", args.provider)
+            print(f"{printable(handle)} is {printable(status)} for the run {printable(labels['nightlatch_run'])}, "
+                  f"which does not know it: {cancel}")  # fmt: skip
+
+
+def show(args: Namespace) -> int:
+    reader, (handle,) = open_reader(args.store), args.names
+    row = reader.ledger.agents.by_handle(handle)
+    seen, trouble = _polled(_adapter(row, handle, args), handle)
+    facts = agent_views.view(reader, row).facts() if row else {"version": 1, "handle": handle}
+    if seen:
+        facts |= {"status": seen.status, "steps": seen.steps, "answer": seen.answer, "page": seen.page,
+                  "note": seen.waits_for or seen.reason}  # fmt: skip
+    if args.json:
+        print_json(facts | {"unclear": trouble})
+        return 0
+    print(f"agent {printable(handle)}: {facts.get('status', 'not known')}")
+    lines = [("provider", row.provider if row else args.provider), ("agent", facts.get("agent")),
+             ("run", facts.get("run")), ("page", facts.get("page")), ("note", facts.get("note")),
+             ("usage", row.used.show() if row else ""), ("unclear", trouble)]  # fmt: skip
+    for word, text in lines:
+        if text:
+            print(f"  {word:<9} {printable(str(text))}")
+    if seen and seen.answer:
+        print("\n" + "\n".join(f"  | {printable(line)}" for line in seen.answer.splitlines()))
+    return 0
+
+
+def cancel(args: Namespace) -> int:
+    reader, (handle,) = open_reader(args.store), args.names
+    row = reader.ledger.agents.by_handle(handle)
+    seen, trouble = ending.end(_adapter(row, handle, args), handle, clock.now() + _WITHIN)
+    if seen is None:
+        look = advice.command("agent", "show", handle)
+        raise InDoubt(f"the vendor did not confirm the end of {handle}: {trouble}. Look: {look}")
+    if row and row.ended is None:
+        open_for(reader.url).agents.put(
+            replace(row, status=seen.status, ended=clock.wall(), changed=clock.wall()), current_user()
+        )
+    print(f"agent {printable(handle)} is {seen.status}, its vendor says")
+    return 0
+
+
+def attach(args: Namespace) -> int:
+    from ..runtime.shared.effect_records import resolve
+    from ..runtime.supervisor.afterwards import decide
+
+    if os.environ.get("NIGHTLATCH_RUN"):
+        raise NotAllowed("a run may not attach agents: type it outside of it")
+    name, handle = args.names
+    reader = open_reader(args.store)
+    run = reader.run(name)
+    begins = f"agent/{args.key}/" if args.key else "agent/"
+    known = [one for status in (IN_DOUBT, BEGUN) for one in reader.ledger.effects.every(status, run.job)]
+    found = [one.key for one in known if one.key.startswith(begins)]
+    if len(found) != 1:
+        which = f"{len(found)} launches are: add --key KEY" if found else "no launch of it is"
+        raise UsageError(f"{title(run)} is to have one launch in doubt, and {which}")
+    resolve(found[0], "done", by=current_user(), scope=run.job, store=reader.url, wait=5.0, result=json.dumps(handle))
+    if reader.status(run) in NEEDS_DECISION:
+        decide.resolve(run, decide.AGAIN, current_user(), ledger=open_for(reader.url), store=reader.store, wait=5.0)
+    print(f"{title(run)} goes on with the agent {printable(handle)} when it is started again")
+    return 0
+
+
+def _adapter(row: AgentRow | None, handle: str, args: Namespace) -> Adapter:
+    if row is None and not args.provider:
+        raise UsageError(f"no run here knows the agent {printable(handle)}: name its vendor, --provider P")
+    return providers.load(row.provider if row else args.provider, json.loads(row.fields or "{}") if row else {})
+
+
+def _polled(adapter: Adapter, handle: str) -> tuple[Seen | None, str]:
+    try:
+        return adapter.poll(handle), ""
+    except Unclear as error:
+        return None, str(error)

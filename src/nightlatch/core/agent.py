@@ -1,0 +1,132 @@
+"""A managed agent as a job's command: the words that start its driver, and how they are read again."""
+
+from __future__ import annotations
+
+from ..errors import UsageError
+from . import checks, duration
+from .keys import key as derive
+from .target import Command
+from .value import value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any
+
+OWN = ("anthropic", "google", "openai", "command")  # providers that are part of Nightlatch
+FIELDS = {  # what the driver itself takes, and its default; every other field is the vendor's own
+    "waits": "0s",  # how long it may wait for a person
+    "every": "30s",  # the longest time between two polls
+    "deadline": "30s",  # for the launch
+    "priced_as": "",  # the model whose prices count, where the vendor names none
+}
+_TIMES = ("waits", "every", "deadline")
+DRIVER = "nightlatch.agents.drive"
+
+
+@value(frozen=True, kw_only=True)
+class AgentAsk:
+    """What a person asks for. `fields` is flat: a dot goes into a table."""
+
+    provider: str
+    agent: str
+    input: str
+    fields: Mapping[str, Any]
+
+    def check(self) -> AgentAsk:
+        for what in ("provider", "agent", "input"):
+            checks.text(getattr(self, what), what, empty=what == "agent" and self.provider == "command")
+        if self.provider not in OWN and ":" not in self.provider:
+            raise UsageError(
+                f"there is no provider {self.provider!r}: use {', '.join(OWN)}, or an adapter of yours, "
+                f"package.module:Name"
+            )
+        for name in _TIMES:
+            self.seconds(name)
+        return self
+
+    def seconds(self, name: str) -> float:
+        found = duration.parse(str(self.fields.get(name, FIELDS[name])), what=name)
+        if not found and name != "waits":
+            raise UsageError(f"{name} cannot be 0s: use 1s or more")
+        return found
+
+    def command(self, interpreter: str, shown: str = "") -> Command:
+        """`shown`: how the input is recorded, if not as it is."""
+        words = [word for name, fact in self.fields.items() for word in ("--set", f"{name}={_written(fact)}")]
+        agent = ("--agent", self.agent) if self.agent else ()
+        named = ("--provider", self.provider, *agent, *words)
+        text = shown or self.input
+        return Command(
+            # -P: a file in the workspace must not be imported instead of a module of the same name.
+            words=(interpreter, "-P", "-m", DRIVER, *named, "--input", self.input),
+            shown_as=f"agent {' '.join(named)} --input {text}",
+            defined_as="\n".join(("agent", *named, text)),
+        )
+
+    @property
+    def nested(self) -> dict[str, Any]:
+        """The fields, a table where a name has a dot."""
+        made: dict[str, Any] = {}
+        for name, fact in self.fields.items():
+            *tables, last = name.split(".")
+            place = made
+            for table in tables:
+                place = place.setdefault(table, {})
+            place[last] = fact
+        return made
+
+
+def flat(fields: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    """As `AgentAsk.fields`, from tables."""
+    found: dict[str, Any] = {}
+    for name, fact in fields.items():
+        found |= flat(fact, f"{before}{name}.") if isinstance(fact, dict) and fact else {f"{before}{name}": fact}
+    return found
+
+
+def read_fields(words: Iterable[str]) -> dict[str, Any]:
+    """The fields in words such as budget.type=limit: JSON where it is JSON, else the text."""
+    found: dict[str, Any] = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not equals or not all(name.split(".")):
+            raise UsageError(f"--set {word!r} is not understood: write FIELD=VALUE, as in environment=remote")
+        found[name] = _meant(text)
+    return found
+
+
+def read_words(words: Sequence[str]) -> AgentAsk:
+    """What the driver was started with."""
+    given: dict[str, list[str]] = {}
+    for flag, text in zip(words[::2], words[1::2], strict=True):
+        given.setdefault(flag.removeprefix("--"), []).append(text)
+    one = {name: given.get(name, [""])[0] for name in ("provider", "agent", "input")}
+    return AgentAsk(**one, fields=read_fields(given.get("set", ()))).check()
+
+
+def launch_key(key: str, number: int) -> str:
+    """The effect of the launch for a run's key, after so many launches that ended."""
+    shown = key if key.isprintable() and len(key) < 900 else derive("long", key)
+    return f"agent/{shown}/{number + 1}"
+
+
+def label(job: str, launch: str) -> str:
+    """What identifies a launch at the vendor: lower case, and short enough for each of them."""
+    return derive("launch", job, launch)[:32].lower()
+
+
+def _written(fact: object) -> str:
+    from json import dumps
+
+    # A text that would be read as something else is written as JSON.
+    return fact if isinstance(fact, str) and _meant(fact) == fact else dumps(fact)
+
+
+def _meant(text: str) -> Any:
+    from json import loads
+
+    try:
+        return loads(text)
+    except ValueError:
+        return text

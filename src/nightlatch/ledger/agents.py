@@ -1,0 +1,88 @@
+"""Agents at a vendor, as the runs that launched them recorded them. Rows are written by the run's writer, in the commit
+that checks its token; a person's decision, by compare-and-set on the job's chain."""
+
+from __future__ import annotations
+
+from ..core.units import Amounts
+from ..core.value import value
+from . import kinds
+from .typed_table import TypedTable, where
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .tables import Tables
+
+PREPARED = "prepared"  # nothing works yet
+
+
+@value(frozen=True, kw_only=True)
+class AgentRow:
+    """One launch. Times are wall clock, in seconds."""
+
+    job: str
+    launch: str  # the effect's key
+    run: str
+    item: str = ""
+    provider: str
+    agent: str
+    handle: str
+    status: str  # the agent's, or PREPARED
+    note: str = ""
+    page: str = ""
+    fields: str = ""  # a JSON object: what its adapter is made with
+    used: Amounts = Amounts()  # of what the vendor counted: what is recorded
+    began: float
+    changed: float
+    ended: float | None = None  # when the vendor was seen to say so
+
+
+_IS = ("job", "launch", "began")
+_COLUMNS = [
+    *(name for name in AgentRow.__annotations__ if name not in (*_IS, "used")),
+    "usd", "tokens", "calls", "units", "doubt",
+]  # fmt: skip
+AGENT = TypedTable(
+    "agent",
+    AgentRow,
+    "ON CONFLICT (job, launch) DO UPDATE SET " + ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS),
+)
+
+_SELECT = f"SELECT {AGENT.names} FROM {{prefix}}agent"
+
+
+class Agents:
+    """Made by `Ledger.agents`."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def find(self, job: str, launch: str) -> AgentRow | None:
+        rows = self._tables.read(_SELECT + where(("job", "launch")), job=job, launch=launch)
+        return AGENT.read(rows[0]) if rows else None
+
+    def by_handle(self, handle: str) -> AgentRow | None:
+        """The newest that has it."""
+        sql = _SELECT + " WHERE handle = :handle ORDER BY began DESC LIMIT 1"
+        rows = self._tables.read(sql, handle=handle)
+        return AGENT.read(rows[0]) if rows else None
+
+    def of_run(self, run: str) -> list[AgentRow]:
+        return [AGENT.read(row) for row in self._tables.read(_SELECT + " WHERE run = :run ORDER BY began", run=run)]
+
+    def open(self) -> list[AgentRow]:
+        """Those that were not seen to end, the oldest first."""
+        rows = self._tables.read(
+            _SELECT + " WHERE ended IS NULL AND status <> :prepared ORDER BY began", prepared=PREPARED
+        )
+        return list(map(AGENT.read, rows))
+
+    def newest(self, limit: int) -> list[AgentRow]:
+        rows = self._tables.read(_SELECT + " ORDER BY began DESC LIMIT :most", most=limit)
+        return list(map(AGENT.read, rows))
+
+    def put(self, row: AgentRow, by: str) -> None:
+        """A person, or a command that a person typed, has seen what became of it."""
+        with self._tables.on_chain(row.job) as chain:
+            chain(AGENT.put, **AGENT.by_column(row))
+            facts = {"handle": row.handle, "provider": row.provider, "status": row.status, "note": row.note or None}
+            chain.append(kinds.AGENT_SEEN, run=row.run, by=by, **facts)

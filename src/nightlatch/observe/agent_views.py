@@ -1,0 +1,48 @@
+"""Agents at a vendor, as the ledger has them: for a list, for one run, and for what is left running."""
+
+from __future__ import annotations
+
+from ..core import advice, statuses
+from ..core.value import value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..core.advice import Advice
+    from ..ledger.agents import AgentRow
+    from .reader import StoreReader
+
+
+@value(frozen=True, kw_only=True)
+class AgentView:
+    row: AgentRow
+    run_status: str  # as a person should see it; "": the run is not in this ledger any more
+
+    @property
+    def is_left(self) -> bool:
+        """Is it at work, as far as is known, and nobody watches it?"""
+        return self.row.ended is None and self.run_status not in statuses.OPEN
+
+    @property
+    def cancel(self) -> Advice:
+        return advice.to("agent", "cancel", self.row.handle)
+
+    def facts(self) -> dict[str, object]:
+        """As JSON has it."""
+        row = self.row
+        return {
+            "version": 1,
+            **{name: getattr(row, name) for name in ("handle", "provider", "agent", "status", "note", "page")},
+            **{name: getattr(row, name) for name in ("job", "run", "item", "launch", "began", "changed", "ended")},
+            "run_status": self.run_status,
+            **row.used.by_unit(),
+        }
+
+
+def view(reader: StoreReader, row: AgentRow) -> AgentView:
+    run = reader.ledger.run(row.run)
+    return AgentView(row=row, run_status=reader.status(run) if run else "")
+
+
+def open_agents(reader: StoreReader) -> list[AgentView]:
+    """Those that were not seen to end."""
+    return [view(reader, row) for row in reader.ledger.agents.open()]

@@ -1,0 +1,62 @@
+"""A job's stage in a sentence, with what to type next; and which jobs have earned a promotion, or lost their stage."""
+
+from __future__ import annotations
+
+from ..config import place
+from ..config.load import load
+from ..core import advice
+from ..core import row as rows
+from ..core import stage as stages
+from ..core.stage import MANUAL, SUPERVISED, UNATTENDED, WRITES
+from ..errors import BadConfig
+from . import evidence
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..core.job import Job
+    from ..core.row import Row
+    from .reader import StoreReader
+
+
+def sentence(job: Job, row: Row | None) -> str:
+    """What becomes of its slots, how far it is, and the next command."""
+    stage = stages.of(row, job.stage)
+    if stage == UNATTENDED:
+        return "unattended: it runs alone"
+    clean, needed = row.clean if row else 0, stages.needed(stage, job.promote_after)
+    far = f"{clean} of {needed} clean run{'' if needed == 1 else 's'}"
+    if clean >= needed:
+        return f"{stage}: {far}; one stage up: {advice.command('promote', job.name)}"
+    if stage == MANUAL:
+        return f"manual: its slots are skipped; {far}; run it: {advice.command('run', job.name)}"
+    if job.holds == stages.NOTHING:
+        return f"supervised: {far}"
+    what = "what its runs make waits" if job.holds == WRITES else "its slots wait, unstarted,"
+    return f"{stage}: {what} for {advice.command('approve', job.name)}; {far}"
+
+
+def configured() -> Mapping[str, Job]:
+    """The jobs of the file that counts here, if it can be read."""
+    try:
+        file = place.find()
+        return load(file).jobs if file else {}
+    except BadConfig:
+        return {}
+
+
+def earned(reader: StoreReader, known: list[Row]) -> list[Row]:
+    """Jobs that may be promoted. Nobody is promoted silently."""
+    ready = [row for row in known if row.stage in (MANUAL, SUPERVISED) and row.clean]
+    jobs = configured() if ready else {}
+    return [row for row in ready if row.job in jobs and evidence.is_due(reader, row, jobs[row.job])]
+
+
+def demoted(known: list[Row]) -> list[Row]:
+    """Jobs that lost their stage by what went wrong, and nobody has decided since."""
+    return [row for row in known if stages.was_demoted(row)]
+
+
+def all_rows(reader: StoreReader) -> list[Row]:
+    return [rows.read(cursor) for cursor in reader.store.cursors()]

@@ -1,0 +1,100 @@
+"""What a launch may use: held in every cap until the agent ends, so that two launches do not each get the whole rest.
+
+That is the run's own cap, or the item's; where only a cap of a day, a month or several items counts, a quarter of what
+is left of it. What the vendor has counted is usage, and held no longer.
+"""
+
+from __future__ import annotations
+
+from ....core.units import UNITS
+from ....core.value import replace
+from ....ledger.holds import EVERYTHING, HOLD, SETTLED, Hold
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ....core.budget import Cap
+    from ....core.units import Amounts
+    from ....ledger.ledger import Ledger
+    from ....ledger.writer import Records, Writer
+    from ..run.spending import Spending
+
+GIVEN = ("usd", "tokens")  # what a vendor can be given a cap in
+_SHARE = 4
+_FIRST = 1_000_000  # number of the first hold of an agent; calls to models have lower ones
+
+
+class Allowances:
+    """Of one run's launches."""
+
+    def __init__(self, ledger: Ledger, writer: Writer, spending: Spending, used: Mapping[str, float]) -> None:
+        """`used`: by this attempt so far; it grows elsewhere."""
+        self._ledger, self._writer, self._spending, self._used = ledger, writer, spending, used
+        self._holds: dict[str, Hold] = {}  # by launch
+        self._number = _FIRST
+        self._taken_over = False
+
+    def give(
+        self, launch: str, item: str, item_caps: tuple[Cap, ...], item_used: Mapping[str, float]
+    ) -> dict[str, float]:
+        """What this launch may use of each unit that has a cap, held from now on."""
+        self._take_over()
+        caps = [cap for cap in self._spending.caps if cap.unit in GIVEN]
+        shared = [(self._writer.run.job, cap) for cap in caps if cap.period != "run"]
+        shared += [(EVERYTHING, cap) for cap in self._spending.everything if cap.unit in GIVEN]
+        own = [(cap, item_used.get(cap.unit, 0.0)) for cap in item_caps if cap.unit in GIVEN]
+        of_run = [(cap, self._used.get(cap.unit, 0.0) + self._spending.before(cap.unit, "run") + self._held(cap.unit))
+                  for cap in caps if cap.period == "run"]  # fmt: skip
+        mine, ours = (own, of_run) if item else (of_run, [])
+        made: dict[str, float] = {}
+
+        def decide(taken: dict[tuple[str, str, str], int]) -> Hold | None:
+            left = [(cap, cap.amount - taken[job, cap.period, cap.unit] / UNITS[cap.unit].scale) for job, cap in shared]
+            left += [(cap, cap.amount - used) for cap, used in ours]
+            for unit in GIVEN:
+                whole = [cap.amount - used for cap, used in mine if cap.unit == unit]
+                parts = [rest if whole else rest / _SHARE for cap, rest in left if cap.unit == unit]
+                if whole or parts:
+                    made[unit] = max(min((*whole, *parts)), 0.0)
+            if not made:
+                return None
+            self._number += 1
+            run, parts_of = self._writer.run, {unit: int(made.get(unit, 0.0) * UNITS[unit].scale) for unit in GIVEN}
+            return Hold(
+                run=run.id, attempt=run.attempt, call=self._number, job=run.job, at=self._writer.now(), calls=0,
+                usd=parts_of["usd"], tokens=parts_of["tokens"], fixed=parts_of["usd"], output_rate=0, output=0,
+                item=item, agent=launch,
+            )  # fmt: skip
+
+        hold = self._ledger.holds.put_within([(job, cap.period, cap.unit) for job, cap in shared], decide)
+        if hold:
+            self._holds[launch] = hold
+        return made
+
+    def used(self, launch: str, more: Amounts | None) -> Records:
+        """What to write with usage of a launch: so much less is held. None: it has ended, or was not launched."""
+        hold = self._holds.pop(launch, None)
+        if hold is None:
+            return ()
+        key = (SETTLED, [(hold.run, hold.attempt, hold.call)])
+        if more is None:
+            return (key,)
+        self._number += 1
+        used = {unit: int(amount * UNITS[unit].scale) for unit, amount in more.by_unit().items() if unit in GIVEN}
+        rest = {unit: max(getattr(hold, unit) - used[unit], 0) for unit in GIVEN}
+        # Another number: one statement cannot remove and insert the same row.
+        left = self._holds[launch] = replace(hold, call=self._number, at=self._writer.now(), fixed=rest["usd"], **rest)
+        return key, (HOLD, [HOLD.row(left)])
+
+    def _held(self, unit: str) -> float:
+        return float(sum(getattr(hold, unit) for hold in self._holds.values())) / UNITS[unit].scale
+
+    def _take_over(self) -> None:
+        """What an earlier attempt gave its launches is given anew to those that go on."""
+        if self._taken_over:
+            return
+        self._taken_over = True
+        left = [hold for hold in self._ledger.holds.of_run(self._writer.run) if hold.call >= _FIRST]
+        if left:
+            self._ledger.holds.forget(left)

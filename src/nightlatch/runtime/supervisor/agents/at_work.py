@@ -1,0 +1,154 @@
+"""The verbs of an agent's driver at the run's socket: what is known of a launch, and what became of it."""
+
+from __future__ import annotations
+
+import os
+from _thread import allocate_lock
+
+from ....core import agent as names
+from ....core.units import Amounts
+from ....core.value import replace
+from ....errors import StoreUnreachable
+from ....ledger import kinds
+from ....ledger.agents import AGENT, PREPARED, AgentRow
+from ....system import durable
+from ...shared.effect_records import EffectRecords
+from .allowance import GIVEN, Allowances
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from ....core.budget import Cap
+    from ....ledger.ledger import Ledger
+    from ....ledger.writer import Records, Writer
+    from ...shared.leases.lease import Lease
+    from ..run.spending import Spending
+
+    Spend = Callable[[dict[str, float], dict[str, str], Records], str]
+
+SUCCEEDED = "succeeded"
+
+
+class AgentsAtWork:
+    """For any thread: each driver of a batch's items has its own launch."""
+
+    def __init__(
+        self,
+        lease: Lease,
+        ledger: Ledger,
+        writer: Writer,
+        spending: Spending,
+        used: Mapping[str, float],
+        spend: Spend,
+        redacted: Callable[[str], str],
+        *,
+        folder: str,
+        again: bool,
+    ) -> None:
+        """`folder`: of the run, for its answer. `again`: the key's work is wanted once more."""
+        self._lease, self._ledger, self._writer, self._folder, self._again = lease, ledger, writer, folder, again
+        self._spend, self._redacted = spend, redacted
+        self._allowances = Allowances(ledger, writer, spending, used)
+        self._mutex = allocate_lock()
+        self._rows: dict[str, AgentRow] = {}  # by launch
+
+    def begin(
+        self, request: dict[str, Any], item_caps: tuple[Cap, ...], item_used: Mapping[str, float]
+    ) -> dict[str, Any]:
+        """Which launch the key is at, what is known of it, and what it may use."""
+        job, key, item = self._writer.run.job, str(request["key"]), str(request.get("item") or "")
+        number = 0
+        while self._is_over(job, key, number):
+            number += 1
+        launch = names.launch_key(key, number)
+        row = self._ledger.agents.find(job, launch)
+        with self._mutex:
+            if row:
+                self._rows[launch] = row
+            given = self._allowances.give(launch, item, item_caps, item_used)
+        return {
+            "launch": launch,
+            "number": number,
+            "handle": row.handle if row else "",
+            "given": given,
+            "used": row.used.by_unit() if row else {},
+        }
+
+    def _is_over(self, job: str, key: str, number: int) -> bool:
+        """Has this launch ended, so that another may be made? One that succeeded has done the key's work, unless that
+        is wanted again, or was done again already."""
+        ended = self._lease.store.look(_scope(job), names.launch_key(key, number))
+        if ended is None:
+            return False
+        if ended.value != SUCCEEDED or self._again:
+            return True
+        following = EffectRecords(self._lease.store, self._ledger, job, names.launch_key(key, number + 1))
+        return any(following.peek(""))
+
+    def record(self, request: dict[str, Any]) -> dict[str, float]:
+        """The driver has launched, or seen, an agent. Returns what was used since the last time."""
+        run, now, launch = self._writer.run, self._writer.now(), str(request["launch"])
+        ended = bool(request.get("ended"))
+        if ended:  # first where all machines see it: a second launch would be paid for
+            self._lease.store.settle(
+                self._lease.name, self._lease.grant, _scope(run.job), launch, value=str(request["status"])
+            )
+        with self._mutex:
+            known = self._rows.get(launch)
+            texts = {word: self._redacted(str(request.get(word) or "")) for word in ("note", "page", "fields")}
+            facts = {word: str(request[word]) for word in ("provider", "agent", "handle", "status")}
+            row = AgentRow(
+                job=run.job, launch=launch, run=run.id, item=str(request.get("item") or ""), **facts, **texts,
+                used=known.used if known else Amounts(), began=known.began if known else now, changed=now,
+                ended=now if ended else None,
+            )  # fmt: skip
+            total = {unit: float(amount) for unit, amount in (request.get("used") or {}).items() if unit in GIVEN}
+            before = row.used.by_unit()
+            more = {unit: amount - before[unit] for unit, amount in total.items() if amount > before[unit]}
+            more = {unit: round(amount, 9) for unit, amount in more.items()}
+            row = replace(row, used=Amounts(**{**before, **{unit: total[unit] for unit in more}}))
+            self._rows[launch] = row
+            held = self._allowances.used(launch, None if ended else Amounts(**more)) if more or ended else ()
+        if answer := str(request.get("answer") or ""):
+            durable.replace(os.path.join(self._folder, "answer.md"), self._redacted(answer).encode())
+        records = ((AGENT, [AGENT.row(row)]), *held)
+        if more:
+            about = {"model": str(request.get("model") or ""), "item": row.item, "source": "vendor"}
+            self._spend(more, about, records)
+        if known is None or ended or (known.handle, known.status, known.note) != (row.handle, row.status, row.note):
+            self._note(row, () if more else records)
+        return more
+
+    def _note(self, row: AgentRow, records: Records) -> None:
+        facts = {name: getattr(row, name) or None for name in ("agent", "note", "page", "item")}
+        self._writer.record(
+            kinds.AGENT,
+            records,
+            handle=row.handle,
+            provider=row.provider,
+            status=row.status,
+            launch=row.launch,
+            **facts,
+        )
+
+    def left(self, item: str | None = None) -> list[AgentRow]:
+        """Those that work, as far as is known; of an item, or of all."""
+        with self._mutex:
+            found = [row for row in self._rows.values() if row.ended is None and row.status != PREPARED]
+        return [row for row in found if row.handle and item in (None, row.item)]
+
+    def ended(self, row: AgentRow, status: str, note: str) -> None:
+        """It was ended by its handle, and the vendor says so."""
+        facts = {
+            name: getattr(row, name) for name in ("launch", "item", "provider", "agent", "handle", "page", "fields")
+        }
+        try:
+            self.record({**facts, "status": status, "note": note, "ended": True})
+        except StoreUnreachable:
+            pass  # the next attempt finds it ended at the vendor
+
+
+def _scope(job: str) -> str:
+    return f"agent:{job}"

@@ -1,0 +1,165 @@
+"""`nightlatch serve` and `nightlatch tick` with a nightlatch.toml, as a person has them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.programs import NIGHTLATCH, environment, until
+
+SOURCE = Path(__file__).parents[2] / "src"
+
+
+class Place:
+    """A folder with a nightlatch.toml, and its commands."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.file, self.log = folder / "nightlatch.toml", folder / "serve.log"
+        self.env = environment("") | {
+            "XDG_STATE_HOME": str(folder / "state"),
+            "XDG_CONFIG_HOME": str(folder / "config"),
+        }
+        del self.env["NIGHTLATCH_STORE"]
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def write(self, jobs: str) -> None:
+        new = self.folder / "new"
+        new.write_text(f'store = "sqlite:///state.db"\n{jobs}')
+        new.rename(self.file)
+
+    def serve(self, *before: str, **env: str) -> subprocess.Popen[bytes]:
+        with open(self.log, "ab") as log:
+            process = subprocess.Popen(
+                [*before, *NIGHTLATCH, "serve"], cwd=self.folder, env=self.env | env, stderr=log, stdout=log
+            )
+        self.processes.append(process)
+        until(lambda: "serving" in self.said)
+        return process
+
+    @property
+    def said(self) -> str:
+        return self.log.read_text() if self.log.exists() else ""
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*NIGHTLATCH, *words], cwd=self.folder, env=self.env, text=True, capture_output=True, timeout=120
+        )
+
+    def seen(self, name: str = "seen") -> list[str]:
+        path = self.folder / name
+        return path.read_text().splitlines() if path.exists() else []
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    made = Place(tmp_path)
+    yield made
+    for process in made.processes:
+        process.kill()
+        process.wait()
+
+
+SEEN = 'command = "echo $NIGHTLATCH_SLOT >> seen"\ntimeout = "1m"\n'
+
+
+def test_edits_count_and_a_broken_one_leaves_the_file_before_in_force(place: Place) -> None:
+    place.write(f'[jobs.job]\nschedule = "every 1s"\n{SEEN}')
+    place.serve()
+    until(lambda: len(place.seen()) >= 2)
+    place.write("[jobs.job]\nschedul = 3\n")
+    until(lambda: "is broken, so" in place.said)
+    before = len(place.seen())
+    until(lambda: len(place.seen()) >= before + 2)
+    place.write(f'[jobs.other]\nschedule = "every 1s"\n{SEEN.replace("seen", "others")}')
+    until(lambda: place.seen("others"))
+    assert place.said.count("is broken, so") == 1
+
+
+def test_what_is_due_next_is_said_and_a_row_is_shown_for_each_job(place: Place) -> None:
+    place.write(f'[jobs.job]\nschedule = "every 1s"\n{SEEN}[jobs.by-hand]\n{SEEN}')
+    place.serve()
+    assert "serving 2 jobs" in place.said and "next: job at" in place.said
+    until(lambda: len(place.seen()) >= 2)
+    shown = {line["job"]: line for line in map(json.loads, place.run("slots", "--json").stdout.splitlines())}
+    assert shown["by-hand"]["next"] is None and shown["job"]["next"]
+    records = [json.loads(line) for line in place.run("slots", "job", "--json").stdout.splitlines()]
+    assert records[0].keys() == {
+        "version", "job", "slot", "first", "count", "outcome", "reason", "run", "host", "at",
+    }  # fmt: skip
+    assert records[0]["outcome"] == "ran" and records[0]["slot"] == place.seen()[0]
+    assert " slots: " in place.run("slots", "job").stdout
+
+
+def test_a_pause_counts_at_once_and_unpause_goes_on(place: Place) -> None:
+    place.write(f'[jobs.job]\nschedule = "every 1s"\n{SEEN}')
+    place.serve()
+    until(place.seen)
+    assert place.run("pause", "job", "--reason", "moving").returncode == 0
+    until(lambda: "(paused)" in place.said)
+    before = len(place.seen())
+    assert "paused" in place.run("slots").stdout
+    assert place.run("unpause", "job").returncode == 0
+    until(lambda: len(place.seen()) > before)
+    assert place.run("unpause", "job").returncode == 64
+    assert place.run("pause", "nobody").returncode == 64
+
+
+def test_a_tick_does_what_is_due_and_waits_for_it(place: Place) -> None:
+    place.write('[jobs.job]\nschedule = "every 1s"\ncommand = "sleep 0.5; echo $NIGHTLATCH_MISSED >> seen; exit 3"\n')
+    assert place.run("tick").returncode == 0  # it begins with its next slot
+    ticked = until(lambda: _worked(place.run("tick"), place))
+    assert ticked.returncode == 3
+    assert place.run("tick", "--detach").returncode == 0
+    until(lambda: len(place.seen()) >= 2)
+
+
+def _worked(ticked: Any, place: Place) -> Any:
+    return ticked if place.seen() else None
+
+
+def test_no_file_says_what_to_type(place: Place) -> None:
+    missing = place.run("serve")
+    assert missing.returncode == 78 and "nightlatch init" in missing.stderr
+
+
+def test_an_upgrade_is_taken_up_before_the_next_start(place: Place, tmp_path: Path) -> None:
+    """The forking process looks at the package's files before each fork, and is executed anew when one has changed."""
+    shutil.copytree(SOURCE, tmp_path / "package", ignore=shutil.ignore_patterns("__pycache__"))
+    place.write(f'[jobs.job]\nschedule = "every 1s"\n{SEEN}')
+    place.serve(PYTHONPATH=str(tmp_path / "package"))
+    until(place.seen)
+    module = tmp_path / "package" / "nightlatch" / "scheduler" / "forks.py"
+    marker = tmp_path / "upgraded"
+    module.write_text(
+        module.read_text().replace("\nimport gc\n", f"\nimport gc\nopen({str(marker)!r}, 'w').close()\n", 1)
+    )
+    before = len(place.seen())
+    until(lambda: marker.exists() and len(place.seen()) > before + 1)
+    assert "exit code 125" not in place.said
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="a pid namespace takes root")
+def test_as_process_1_the_end_of_serve_ends_runs_by_their_grace(place: Place) -> None:
+    place.write(
+        '[jobs.job]\nschedule = "every 1s"\ngrace = "5s"\nlost = "again"\n'
+        "command = \"trap 'echo asked >> seen; exit 1' TERM; echo began >> seen; sleep 60 & wait\"\n"
+    )
+    probe = subprocess.run(["unshare", "--pid", "--fork", "--mount-proc", "true"], capture_output=True, check=False)
+    if probe.returncode:
+        pytest.skip("no pid namespaces here")
+    outer = place.serve("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
+    until(place.seen)
+    (inner,) = map(int, Path(f"/proc/{outer.pid}/task/{outer.pid}/children").read_text().split())
+    os.kill(inner, signal.SIGTERM)
+    until(lambda: "asked" in place.seen())
+    assert outer.wait(60) == 0

@@ -1,0 +1,213 @@
+"""Once by hand, then watched, then alone: the whole way of a job, and what a held plan is compared with."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from nightlatch.ledger import kinds, open_for
+from nightlatch.runtime.supervisor.publishing import workspace
+from nightlatch.store import url
+from nightlatch.testing.expect import until
+from tests.support.clones import begun, clone, commit, git
+from tests.support.programs import TOOL
+from tests.support.servers.git import git_repository
+from tests.support.staged import Staged
+
+ARTICLE = "date +%N > article-$NIGHTLATCH_KEY; git add .; git commit -qm 'An article'"
+
+
+@pytest.fixture
+def remote(tmp_path: Path) -> Path:
+    made = git_repository(tmp_path / "remote.git")
+    begun(made, tmp_path / "first")
+    return made
+
+
+@pytest.fixture
+def page(sqlite_url: str, tmp_path: Path) -> Staged:
+    """Publishes a file."""
+    return Staged(
+        sqlite_url, tmp_path, command="echo $NIGHTLATCH_KEY > page", workspace="scratch",
+        publish=[f"page={tmp_path}/out"],
+    )  # fmt: skip
+
+
+def articles(remote: Path) -> int:
+    return len([name for name in git(remote, "ls-tree", "--name-only", "main").split() if name.startswith("article-")])
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "git"])
+def test_the_whole_way(kind: str, sqlite_url: str, remote: Path, tmp_path: Path) -> None:
+    """By hand, promoted, three held articles approved, promoted, alone, two stalls, demoted. On git, decided on another
+    machine than the one that runs."""
+    site = clone(remote, tmp_path / "site")
+    store = sqlite_url if kind == "sqlite" else f"git+{remote.as_uri()}"
+    here = Staged(
+        store, site, {"XDG_STATE_HOME": str(tmp_path / "here")}, command=ARTICLE, workspace="git", publish=["git"],
+        stage="manual", schedule="every 1s",
+    )  # fmt: skip
+    other_machine = {"XDG_STATE_HOME": str(tmp_path / "there")} if kind == "git" else {}
+    here.ok("tick")
+    assert here("promote", "articles").returncode == 77  # nothing is known of it
+    assert "one stage up: nightlatch" in here.ok("run", "articles") and articles(remote) == 1
+    here.ok("promote", "articles", env=other_machine)
+    os.environ["XDG_STATE_HOME"] = str(tmp_path / "here")
+    try:
+        for number in range(3):
+            run = here.hold()
+            assert articles(remote) == number + 1, "nothing lands before the word"
+            assert here("run", "articles", "--key", run.key).returncode == 76
+            assert here("retry", run.id).returncode == 76
+            assert "article-" in here.ok("approve", "articles", "--yes")
+            assert articles(remote) == number + 2, "once"
+        assert "has earned its next stage" in here.ok("slots")
+        here.ok("promote", "articles", env=other_machine)
+        assert here.stage() == "unattended"
+        alone = here.tick_until_ended()
+        assert alone.status == "succeeded" and articles(remote) == 5
+        here.write(command="sleep 60", stall="1s", progress=["report"])
+        for _ in range(2):
+            before = here.runs[0].id
+            until(lambda: here("tick") and here.runs[0].id != before, 60, "a slot ran")  # noqa: B023
+            assert here.runs[0].status == "stalled"
+        assert here.stage() == "supervised", here.row
+        assert "demoted" in here.ok("status")
+        assert json.loads(here.ok("status", "--json"))["demoted"][0]["why"].startswith("it stalled")
+    finally:
+        del os.environ["XDG_STATE_HOME"]
+
+
+def test_a_newer_run_by_hand_stops_the_plan(page: Staged, tmp_path: Path) -> None:
+    run = page.hold()
+    page.ok("run", "articles", "--new")
+    newer = (tmp_path / "out").read_text()
+    refused = page("approve", run.id, "--yes")
+    assert refused.returncode == 76 and "written to by another run" in refused.stderr
+    assert (tmp_path / "out").read_text() == newer and page.runs[0].status == "needs-attention"
+
+
+def test_an_honest_push_is_followed_and_a_conflict_waits_for_a_person(
+    sqlite_url: str, remote: Path, tmp_path: Path
+) -> None:
+    site = clone(remote, tmp_path / "site")
+    page = Staged(sqlite_url, site, command="echo $NIGHTLATCH_KEY > page; git commit -qam x", workspace="git",
+                  publish=["git"])  # fmt: skip
+    other = clone(remote, tmp_path / "other")
+    run = page.hold()
+    commit(other, "elsewhere", b"honest\n")
+    git(other, "push", "--quiet", "origin", "main")
+    page.ok("approve", run.id, "--yes")
+    assert {"elsewhere", "page"} <= set(git(remote, "ls-tree", "--name-only", "main").split())
+    run = page.hold()
+    git(other, "pull", "--quiet", "--rebase", "origin", "main")
+    commit(other, "page", b"a conflict\n")
+    git(other, "push", "--quiet", "origin", "main")
+    before = git(remote, "rev-parse", "main")
+    refused = page("approve", run.id, "--yes")
+    assert refused.returncode == 76 and git(remote, "rev-parse", "main") == before
+    left = next(one.facts["workspace"] for one in open_for(sqlite_url).entries(run.id) if one.kind == kinds.PLANNED)
+    assert Path(left).is_dir()
+
+
+def test_a_file_of_the_workspace_changed_after_the_plan(page: Staged, tmp_path: Path) -> None:
+    run = page.hold()
+    left = next(one.facts["workspace"] for one in open_for(page.store).entries(run.id) if one.kind == kinds.PLANNED)
+    (Path(left) / "page").write_text("something else")
+    refused = page("approve", run.id, "--yes")
+    assert refused.returncode == 76 and "was changed in the workspace" in refused.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_prompt_edited_after_the_plan(page: Staged, tmp_path: Path) -> None:
+    (tmp_path / "prompt.md").write_text("write")
+    page.write(command=["sh", "-c", "echo $NIGHTLATCH_KEY > page", "@prompt.md"])
+    run = page.hold()
+    (tmp_path / "prompt.md").write_text("write something else")
+    refused = page("approve", run.id, "--yes")
+    assert refused.returncode == 76 and "was edited after its plan" in refused.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_effect_inside_a_run_that_holds_its_writes_is_refused(page: Staged, tmp_path: Path) -> None:
+    page.write(command=f"{TOOL} once mail -- touch {tmp_path}/mailed; echo $? > {tmp_path}/code; echo x > page")
+    page.hold()
+    assert (tmp_path / "code").read_text() == "77\n" and not (tmp_path / "mailed").exists()
+
+
+def test_a_job_that_publishes_nothing_waits_unstarted(sqlite_url: str, tmp_path: Path) -> None:
+    job = Staged(sqlite_url, tmp_path, command=f"echo x >> {tmp_path}/ran")
+    run = job.hold()
+    assert run.attempt == 0 and not (tmp_path / "ran").exists()
+    assert job("run", "articles", "--key", run.key).returncode == 76
+    job.ok("approve", "articles", "--yes")
+    assert (tmp_path / "ran").read_text() == "x\n" and job.row.clean == 1
+
+
+def test_a_plan_that_is_refused_never_lands(page: Staged, tmp_path: Path) -> None:
+    run = page.hold()
+    left = next(one.facts["workspace"] for one in open_for(page.store).entries(run.id) if one.kind == kinds.PLANNED)
+    page.ok("cancel", run.id)
+    assert page("approve", run.id, "--yes").returncode == 64 and not (tmp_path / "out").exists()
+    assert page.row.claim and page.row.claim.ended == "cancelled" and not Path(left).exists()
+    assert page.hold().id != run.id, "the next slot runs"
+
+
+def test_while_one_waits_slots_are_skipped_and_expired_it_goes(page: Staged, tmp_path: Path) -> None:
+    page.write(expires="2s")
+    run = page.hold()
+    left = next(one.facts["workspace"] for one in open_for(page.store).entries(run.id) if one.kind == kinds.PLANNED)
+    again = page.tick_until_ended()
+    expired = open_for(page.store).run(run.id)
+    assert expired and expired.status == "cancelled" and "in time" in expired.reason and not Path(left).exists()
+    assert not (tmp_path / "out").exists() and "skipped: waits" in page.ok("slots", "articles")
+    assert again.id == run.id or again.held is not None
+
+
+def test_a_held_workspace_is_kept_out_of_cleaning(page: Staged, tmp_path: Path) -> None:
+    run = page.hold()
+    left = next(one.facts["workspace"] for one in open_for(page.store).entries(run.id) if one.kind == kinds.PLANNED)
+    os.utime(left, (1, 1))  # older than eight days, and than any neighbour
+    folder = url.connect(page.store).folder
+    assert workspace.clean(folder) == [] and workspace.clean(folder, 0.0) == []
+    page.ok("prune", "--keep", "1s")
+    assert Path(left).is_dir()
+    page.ok("approve", run.id, "--yes")
+    assert not Path(left).exists() and workspace.pins(folder) == set()
+
+
+def test_hermes_agent_107485_a_run_by_hand_eats_no_slot(page: Staged) -> None:
+    page.write(stage="unattended")
+    page.ok("tick")
+    before = page.row.slot
+    page.ok("run", "articles")
+    assert page.row.slot == before
+    assert page.tick_until_ended().slot
+
+
+def test_codex_25229_an_unattended_run_that_can_ask_nobody_is_not_started_before_somebody_approves(
+    sqlite_url: str, tmp_path: Path
+) -> None:
+    """It reads from a terminal: supervised it waits unstarted, approved it gets no terminal and ends."""
+    job = Staged(sqlite_url, tmp_path, command="read answer && echo $answer", hold="start")
+    run = job.hold()
+    assert job("approve", run.id, "--yes", stdin=None).returncode != 0
+    assert job.runs[0].status == "failed"
+
+
+def test_codex_42696_the_last_step_needs_a_click(page: Staged, tmp_path: Path) -> None:
+    """What needs the click is the publish, not the work: hours later nothing is computed again."""
+    run = page.hold()
+    page.ok("approve", run.id, "--yes")
+    assert (tmp_path / "out").read_text() == f"{run.key}\n"
+    started = [one for one in open_for(page.store).entries(run.id) if one.kind == kinds.WORKSPACE]
+    assert len(started) == 1
+
+
+def test_paperclip_379_nobody_there_to_ask_is_an_error_not_a_yes(page: Staged, tmp_path: Path) -> None:
+    run = page.hold()
+    asked = page("approve", run.id)
+    assert asked.returncode == 64 and "--yes" in asked.stderr and not (tmp_path / "out").exists()

@@ -1,0 +1,22 @@
+"""`nightlatch alerts send --follow`, with shorter times: python -m tests.support.alert_daemon STORE FOLDER WEBHOOK"""
+
+from __future__ import annotations
+
+import sys
+
+from nightlatch.observe.alerts import away, follow, send
+from nightlatch.observe.alerts.settings import AlertSettings
+from nightlatch.observe.alerts.transports import http
+
+
+def main() -> None:
+    store, folder, hook = sys.argv[1:]
+    send.GROUP, send.STORM, send._CLAIM, send._PAUSES = 0.2, 0.5, 3.0, (0.1, 0.2, 0.4, 0.4, 0.4)
+    vars(http)["SECONDS"] = 1.0
+    away.APART, follow._STEP = 1.0, 0.1
+    settings = AlertSettings(transports={"hook": {"kind": "webhook", "url": hook}})
+    follow.forever(store, folder, lambda: settings, stop=0)
+
+
+if __name__ == "__main__":
+    main()
