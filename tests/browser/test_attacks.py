@@ -16,6 +16,7 @@ from nightlatch.core import statuses
 from nightlatch.ledger import open_for
 from nightlatch.ledger.decisions import seen
 from nightlatch.store import url as stores
+from nightlatch.system import clock
 from nightlatch.web import access as accesses
 from nightlatch.web import connections
 from nightlatch.web.access import Access
@@ -132,7 +133,7 @@ def test_a_code_is_good_once(pages):
 def test_a_code_is_good_for_a_minute(tmp_path, monkeypatch):
     access = Access(str(tmp_path))
     code, late = access.new_code(read_only=False), time.time() + accesses.CODE_LASTS + 1
-    monkeypatch.setattr(accesses.clock, "wall", lambda: late)
+    monkeypatch.setattr(clock, "wall", lambda: late)
     assert access.redeem(code) is None
 
 
@@ -141,7 +142,7 @@ def test_a_session_ends(tmp_path, monkeypatch):
     token = access.redeem(access.new_code(read_only=False))
     assert token and access.session(token)
     late = time.time() + accesses.SESSION_LASTS + 1
-    monkeypatch.setattr(accesses.clock, "wall", lambda: late)
+    monkeypatch.setattr(clock, "wall", lambda: late)
     assert access.session(token) is None
 
 
@@ -279,7 +280,7 @@ def test_a_line_of_a_megabyte_is_cut(tmp_path):
         store, "run", "long", "--key", "k", "--", "sh", "-c", "head -c 1000000 /dev/zero | tr '\\0' x; echo; echo end"
     )
     pages = PagesProcess(store)
-    run = open_for(store).find("long", "k")
+    (run,) = open_for(store).runs(job="long")
     status, _, text = pages.session().get(f"run/{run.id}")
     assert status == 200 and len(text) < 60_000 and ">end<" in text
     pages.end()
@@ -303,7 +304,7 @@ def test_a_stream_is_resumed_at_the_byte(tmp_path):
     store = f"sqlite:///{tmp_path}/state/nightlatch.db"
     nightlatch(store, "run", "talk", "--key", "k", "--", "sh", "-c", "echo one; echo two; echo three")
     pages = PagesProcess(store)
-    me, run = pages.session(), open_for(store).find("talk", "k")
+    me, (run,) = pages.session(), open_for(store).runs(job="talk")
     _, _, whole = me.get(f"run/{run.id}/events")
     place = next(line.removeprefix("id: ") for line in whole.splitlines() if line.startswith("id: "))
     inode, _, end = place.partition(":")

@@ -49,7 +49,7 @@ SIDES = {
 LAZY = {
     "agents": 2,
     "config": 2,
-    "cli": 81,
+    "cli": 84,
     "core": 1,
     "database": 3,
     "gates": 4,

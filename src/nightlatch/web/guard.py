@@ -30,7 +30,7 @@ HEADERS = {
     ),
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    # Other origins, other ports among them, never see the path; with `no-referrer` a form of ours would come from `null`.
+    # No other origin sees the path, nor another port; with `no-referrer` the origin of our own forms would be `null`.
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
