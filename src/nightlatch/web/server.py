@@ -26,6 +26,8 @@ from .site import Site
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    Say = Callable[[str], None]
+
 _NEXT = 20  # ports that are tried after it
 _IDLE = 30.0  # seconds that a connection may be kept between two requests
 
@@ -43,7 +45,7 @@ class PagesServer:
         asyncio.run(self._run(say, child, ready))
         return 0
 
-    async def _run(self, say: Callable[[str], None], child: bool, ready: Callable[[int], None]) -> None:
+    async def _run(self, say: Say, child: bool, ready: Callable[[int], None]) -> None:
         guard = Guard(self.access, url=self._url, read_only=self._read_only)
         site = Site(self._store, self.access, guard)
         app = web.Application(middlewares=[guard.middleware, site.explained], client_max_size=BODY_SIZE)
