@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -230,14 +231,14 @@ def _at_rest(folder: str) -> None:
         place.mkdir()
         lines = [f'store = "sqlite:///{place}/state.db"']
         for number in range(count):
-            lines += [f"[jobs.job-{number}]", 'schedule = "0 2 29 2 *"', 'command = ["true"]', 'timeout = "5m"']
+            lines += [f"[jobs.job-{number}]", 'schedule = "0 2 1 * *"', 'command = ["true"]', 'timeout = "5m"']
         (place / "nightlatch.toml").write_text("\n".join(lines))
         words = [str(Path(sys.executable).parent / "nightlatch"), "serve", "--config", str(place / "nightlatch.toml")]
-        with subprocess.Popen(words, env=timing.environment(), stderr=subprocess.PIPE, cwd=place) as serving:
+        with subprocess.Popen(words, env=timing.environment(), stderr=subprocess.DEVNULL, cwd=place) as serving:
             try:
-                assert serving.stderr
-                serving.stderr.readline()
-                time.sleep(15 if count > 1000 else 5)  # what it does at its start is not what it does at rest
+                while _rows(place / "state.db") < count:
+                    time.sleep(0.5)
+                time.sleep(5)  # what it does at its start is not what it does at rest
                 processes = [serving.pid, *_children(serving.pid)]
                 before = sum(map(_used, processes))
                 time.sleep(_REST)
@@ -248,6 +249,14 @@ def _at_rest(folder: str) -> None:
         print(
             f"  {count:>6} jobs   CPU {100 * used:6.3f} %   {memory / 1000:6.1f} MB (PSS), {len(processes)} processes"
         )
+
+
+def _rows(path: Path) -> int:
+    try:
+        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
+            return int(database.execute("SELECT count(*) FROM job").fetchone()[0])
+    except sqlite3.OperationalError:
+        return 0  # it is not made yet
 
 
 def _children(pid: int) -> list[int]:

@@ -67,12 +67,12 @@ class StaleToken(Error):
 
     exit_code: int = exits.STALE
     offered: Mark | None = None
-    stands: Mark | None = None
+    current: Mark | None = None
 
-    def __init__(self, message: str, *, offered: Mark | None = None, stands: Mark | None = None) -> None:
+    def __init__(self, message: str, *, offered: Mark | None = None, current: Mark | None = None) -> None:
         super().__init__(message)
         self.offered = offered
-        self.stands = stands
+        self.current = current
 
 
 class OtherStore(StaleToken):

@@ -244,7 +244,7 @@ def test_a_budgets_unit_is_one_row_and_its_columns(copy):
     )
     assert "status=over-budget" in over and "pages/day" in over
     shown = copy.command("show", "x")
-    assert "used usd=0.5 pages=7" in shown and "usage     usd=0.5 pages=7" in shown
+    assert "used $0.50, 7 pages" in shown and "usage     usd=0.5 pages=7" in shown
     assert " pages " in copy.command("usage") and '"pages": 14' in copy.command("usage", "--json")
     assert "calls, pages, units, for a run" in copy.command("run", "x", "--budget", "leaves=1", "--", "true", code=64)
     assert (

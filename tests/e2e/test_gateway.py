@@ -67,9 +67,9 @@ def call(model="claude-opus-5-5", path="/v1/messages", base="ANTHROPIC_BASE_URL"
 """
 
 
-def talk(url, vendor, code, *options, **more):
+def talk(url, vendor, code, *options, timeout=120, **more):
     words = ["run", "night", *(options or ("--budget", "usd=2")), "--", sys.executable, "-c", TALK + code]
-    return nightlatch(url, *words, env={**vendor.environment, **more})
+    return nightlatch(url, *words, env={**vendor.environment, **more}, timeout=timeout)
 
 
 def test_what_cannot_be_metered_is_refused_and_named(sqlite_url):
@@ -243,7 +243,7 @@ from concurrent.futures import ThreadPoolExecutor
 with ThreadPoolExecutor(16) as pool:
     print(sorted(set(pool.map(lambda _: call(max_tokens=1000)[0], range({calls})))))
 """
-        done = talk(sqlite_url, vendor, code, "--budget", "usd=0.3")
+        done = talk(sqlite_url, vendor, code, "--budget", "usd=0.3", timeout=1200)
         assert "[429, 529]" in done.stdout, done.stdout + done.stderr
         found = spent(sqlite_url, "night")
         assert (found.usd, found.doubt, found.held, len(vendor.calls)) == (0, 0, 0, calls)

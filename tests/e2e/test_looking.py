@@ -161,7 +161,7 @@ def test_show_has_attempts_timeline_usage_progress_and_the_end_of_the_output(sql
     for sentence in (
         "  opened on ", "  attempt 1 started on ", "  attempt 1 ended: failed (exit code 1), after ", "  opened again on ",
         "; it was failed before", "  attempt 2 started on ", "  progress: 3 of 10 (three articles)",
-        "  used usd=0.25 tokens=900",
+        "  used $0.25, 900 tokens",
     ):  # fmt: skip
         assert sentence in shown
     report = json.loads(nightlatch(sqlite_url, "show", found["run"], "--json").stdout)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
@@ -117,3 +118,13 @@ def test_of_two_runs_that_find_the_log_too_large_the_second_does_not_put_the_new
     verdict._rotate(fd, str(path))
     os.close(fd)
     assert (path.read_text(), Path(f"{path}.1").read_text()) == ("new\n", "old\n")
+
+
+def test_runs_log_is_json_where_the_file_says_so(sqlite_url, tmp_path):
+    file = tmp_path / "nightlatch.toml"
+    for text, is_json in (('log = "json"  # for jq\n[jobs.x]\ncommand = "true"\n', True), ("[jobs.x]\n", False)):
+        file.write_text(text)
+        nightlatch(sqlite_url, "run", "report", "--key", str(is_json), "--config", str(file), "--", "true")
+        last = (tmp_path / "state" / "nightlatch.db.d" / "runs.log").read_text().splitlines()[-1]
+        assert last.startswith('{"ts": ') is is_json
+        assert not is_json or json.loads(last)["status"] == "succeeded"

@@ -13,6 +13,7 @@ from nightlatch.core.job import Job
 from nightlatch.core.row import COLLAPSED, RAN, SKIPPED, Row
 from nightlatch.core.schedule import name_of
 from nightlatch.core.target import Command
+from nightlatch.core.value import replace
 from nightlatch.errors import StoreUnreachable
 from nightlatch.ledger import open_for
 from nightlatch.ledger.slots import merged
@@ -235,6 +236,17 @@ def test_a_clock_400_days_ahead_is_set_back_and_what_ran_is_not_run_again(world:
     assert row.era == 1 and row.slot <= world.clocks.wall()
     assert rows.RAN in [record.outcome for record in world.ledger.slots.of("job")]
     assert all(record.ran or record.first < world.clocks.wall() for record in world.ledger.slots.of("job"))
+
+
+def test_a_row_of_a_newer_program_is_left_alone_and_the_others_go_on(world: World) -> None:
+    world.serve(job("newer", "every 1h"), job("other", "every 1h"))
+    row = world.row("newer")
+    body = row.pack().removesuffix("}") + ',"unheard_of":1}'
+    move = replace(row.move(identity.new_id()), body=body)
+    assert world.store.advance([move]) == [True]
+    (started,) = world.after(HOUR)
+    assert started[0].name == "other"
+    assert world.store.cursors(["newer"])[0].id == move.id
 
 
 def test_an_edited_schedule_begins_with_its_next_slot(world: World) -> None:

@@ -31,8 +31,11 @@ class Daemons:
     def __init__(self, store: str, folder: Path, jobs: dict[str, Any]) -> None:
         self.store, self.folder, self._jobs = store, folder, jobs
         self.processes: list[subprocess.Popen[bytes]] = []
+        self.homes: list[Path] = []  # where each machine has a ledger of its own: they take turns
 
     def start(self, **env: str) -> subprocess.Popen[bytes]:
+        if self.homes:
+            env["XDG_STATE_HOME"] = str(self.homes[len(self.processes) % len(self.homes)])
         words = [sys.executable, "-m", "tests.support.scheduling.daemon", self.store, json.dumps(self._jobs)]
         with open(self.folder / f"daemon-{len(self.processes)}.log", "wb") as log:
             process = subprocess.Popen(words, cwd=ROOT, env=environment(self.store, **env), stderr=log, stdout=log)
@@ -46,14 +49,15 @@ class Daemons:
                 process.kill()
                 process.wait()
 
-    def done(self, job: str) -> list[int]:
-        """The slots that the job's command has written down."""
+    def done(self, job: str) -> list[tuple[int, str]]:
+        """The slots that the job's command has written down, each with the token of the attempt."""
         path = self.folder / job
-        return [named(line) for line in path.read_text().split()] if path.exists() else []
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [(named(slot), token) for slot, _, token in (line.partition(" ") for line in lines)]
 
 
 def noting(folder: Path, job: str, then: str = "") -> list[str]:
-    return ["sh", "-c", f"echo $NIGHTLATCH_SLOT >> {folder}/{job}; {then}"]
+    return ["sh", "-c", f"echo $NIGHTLATCH_SLOT $NIGHTLATCH_TOKEN >> {folder}/{job}; {then}"]
 
 
 @pytest.fixture
@@ -120,6 +124,7 @@ def test_daemons_that_are_killed_and_stopped(
     chance = random.Random(os.environ.get("NIGHTLATCH_SEED", "1"))
     jobs = [f"job-{place}" for place in range(int(os.environ.get("NIGHTLATCH_JOBS", "5")))]
     many = daemons(
+        request.getfixturevalue(store),
         **{
             job: {"schedule": "every 2s", "command": noting(tmp_path, job), "ttl": 5.0, "lost": "again"} for job in jobs
         },
@@ -127,6 +132,34 @@ def test_daemons_that_are_killed_and_stopped(
     )
     for _ in range(number):
         many.start(PATIENCE="4")
+    _disturb(many, chance, number, jobs)
+    ran = 0
+    for job in jobs:
+        counts = accounts.check(many.store, job, 2, many.done(job))
+        ran += counts["ran"]
+    assert ran >= len(jobs), "hardly anything ran"
+
+
+@pytest.mark.skipif(SECONDS < 60, reason="the long form: NIGHTLATCH_SECONDS=60")
+def test_two_machines_on_git_that_are_killed_and_stopped(daemons: Any, tmp_path: Path, http_remote: Remote) -> None:
+    chance = random.Random(os.environ.get("NIGHTLATCH_SEED", "1"))
+    jobs = [f"job-{place}" for place in range(5)]
+    options = {"ttl": 10.0, "lost": "again"}
+    pair = daemons(
+        http_remote.store_url,
+        **{job: {"schedule": "every 20s", "command": noting(tmp_path, job), **options} for job in jobs},
+        at_once=16,
+    )
+    pair.homes = [tmp_path / "one", tmp_path / "two"]
+    for _ in range(2):
+        pair.start(PATIENCE="10")
+    _disturb(pair, chance, 2, jobs)
+    for job in jobs:
+        accounts.check(pair.store, job, 20, pair.done(job), pair.homes)
+
+
+def _disturb(many: Daemons, chance: random.Random, number: int, jobs: list[str]) -> None:
+    """For a while; then every job has to go on."""
     over = clock.now() + SECONDS
     stopped: list[tuple[float, int]] = []
     while clock.now() < over:
@@ -148,11 +181,6 @@ def test_daemons_that_are_killed_and_stopped(
     calm = time.time()
     until(lambda: all(_ran_since(many, job, calm) for job in jobs), 120, "every job goes on after the last fault")
     many.end()
-    ran = 0
-    for job in jobs:
-        counts = accounts.check(many.store, job, 2, many.done(job))
-        ran += counts["ran"]
-    assert ran >= len(jobs), "hardly anything ran"
 
 
 def _below(daemons: Daemons) -> list[int]:

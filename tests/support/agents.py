@@ -49,5 +49,7 @@ def agent(store: str, vendor: ManagedVendor, provider: str, *more: str, **how: A
     return nightlatch(store, *words(provider, *more, **how), env=vendor.environment())
 
 
-def begin(store: str, vendor: ManagedVendor, provider: str, *more: str, **how: Any) -> subprocess.Popen[str]:
-    return start(store, *words(provider, *more, **how), env=vendor.environment())
+def begin(
+    store: str, vendor: ManagedVendor, provider: str, *more: str, variables: dict[str, str] | None = None, **how: Any
+) -> subprocess.Popen[str]:
+    return start(store, *words(provider, *more, **how), env=vendor.environment() | (variables or {}))

@@ -11,10 +11,10 @@ from nightlatch.observe.alerts.transports import http
 
 def main() -> None:
     store, folder, hook = sys.argv[1:]
-    send.GROUP, send.STORM, send._CLAIM, send._PAUSES = 0.2, 0.5, 3.0, (0.1, 0.2, 0.4, 0.4, 0.4)
+    send.STORM, send._CLAIM, send._PAUSES = 0.5, 3.0, (0.1, 0.2, 0.4, 0.4, 0.4)
     vars(http)["SECONDS"] = 1.0
     away.APART, follow._STEP = 1.0, 0.1
-    settings = AlertSettings(transports={"hook": {"kind": "webhook", "url": hook}})
+    settings = AlertSettings(transports={"hook": {"kind": "webhook", "url": hook}}, group=0.2)
     follow.forever(store, folder, lambda: settings, stop=0)
 
 

@@ -14,12 +14,12 @@ from nightlatch.observe.alerts.message import build, quiet
 from nightlatch.observe.alerts.rules import OF_STATUS, RULES
 from nightlatch.observe.alerts.send import Sender, ready
 from nightlatch.observe.alerts.settings import AlertSettings, JobAlerts
-from nightlatch.observe.alerts.transports import TRANSPORTS, Failed, Refused, Transport
+from nightlatch.observe.alerts.transports import TRANSPORTS, Refused, SendFailed, Transport
 from nightlatch.observe.reader import StoreReader
 from nightlatch.store import url
 from tests.support.ledgers import ME, begun
 
-ONE = AlertSettings(transports={"hook": {"kind": "test"}})
+ONE = AlertSettings(transports={"hook": {"kind": "test"}}, group=0.0)
 
 
 class Receiver:
@@ -46,7 +46,6 @@ def receiver(monkeypatch):
             return made.send
 
     monkeypatch.setitem(TRANSPORTS, "test", Given(module="test", keys=(), example=""))
-    monkeypatch.setattr(send, "GROUP", 0.0)
     monkeypatch.setattr(send, "_PAUSES", (0.0,))
     return made
 
@@ -143,7 +142,7 @@ def test_many_at_once_are_one_message_with_the_worst_first(book, reader, receive
 
 def test_a_message_is_tried_until_it_is_delivered_with_the_same_id(book, reader, receiver):
     end(book, 1, "failed")
-    receiver.answers = [Failed("busy"), Failed("busy"), None]
+    receiver.answers = [SendFailed("busy"), SendFailed("busy"), None]
     sender = Sender(book, reader, ONE)
     for _ in range(5):
         sender.round()
@@ -153,7 +152,7 @@ def test_a_message_is_tried_until_it_is_delivered_with_the_same_id(book, reader,
 
 
 def test_a_refused_message_is_undelivered_and_the_other_transport_hears_of_it(book, reader, receiver):
-    settings = AlertSettings(transports={"hook": {"kind": "test"}, "mail": {"kind": "test"}})
+    settings = AlertSettings(transports={"hook": {"kind": "test"}, "mail": {"kind": "test"}}, group=0.0)
     end(book, 1, "failed")
     receiver.answers = [Refused("no such address")]
     sender = Sender(book, reader, settings)
@@ -180,7 +179,7 @@ def test_the_claim_of_a_dead_sender_is_taken_over_when_its_time_is_over(book, re
 
 def test_recovered_waits_behind_what_is_not_delivered_yet(book, reader, receiver):
     sender = Sender(book, reader, ONE)
-    receiver.answers = [Failed("away")] * 3
+    receiver.answers = [SendFailed("away")] * 3
     end(book, 1, "failed")
     sender.round()
     end(book, 2, "succeeded")

@@ -135,7 +135,7 @@ def test_every_key_of_a_job_has_an_example_that_is_right() -> None:
     write("Write", "prompts/article.md")
     for key, example in EXAMPLES.items():
         others = [EXAMPLES[other] for other in needs.get(key, [])]
-        target = [] if {"python", "command"} & {key, *needs.get(key, [])} else ["command = 'true'"]
+        target = [] if {"python", "command", "agent"} & {key, *needs.get(key, [])} else ["command = 'true'"]
         job("\n".join([example, *others, *target]))
 
 
@@ -144,7 +144,7 @@ def test_a_job_has_the_names_of_run_and_what_a_schedule_needs() -> None:
     in_file = {row.name for row in options.rows(Job, FILE).values()}
     assert flags - in_file == {"key", "slot", "again", "new"}
     assert in_file - flags >= {"schedule", "overlap", "catch_up", "late", "jitter", "hosts", "tags", "env_file"}
-    assert set(KEYS) - in_file - {"command", "python", "args", "items"} == {
+    assert set(KEYS) - in_file - {"command", "python", "agent", "args", "items"} == {
         name for name in options.rows(batch.Batch) if name not in in_file and name != "retry_failed"
     }
 
@@ -255,7 +255,7 @@ def test_settings_at_the_top_and_their_examples() -> None:
 WRONG = """\
 store = 5
 timezon = "Europe/Berlin"
-[log]
+[keep]
 x = 1
 [defaults]
 timeout = 30
@@ -309,8 +309,7 @@ def test_all_mistakes_are_listed_at_once_with_line_nearest_name_and_example() ->
         (28, "is not for a batch"),
         (30, 'Example: max_failures = "10%"'),
         (32, "there are command, cwd, env, env_file"),
-        (34, "has no command"),
-        (35, "agent is reserved"),
+        (35, "write a table with provider, agent and input"),
     ]
     assert [line.split(": ")[0] for line in found] == [f"nightlatch.toml:{line}" for line, _ in wanted]
     for line, (_, what) in zip(found, wanted, strict=True):

@@ -113,7 +113,7 @@ def test_a_run_in_detail_has_its_attempts_journal_refusals_and_choices(reader, b
         "opened", "started", "progress", "usage", "ended",
     ]  # fmt: skip
     assert [event.sentence for event in seen.timeline][1:4] == [
-        "attempt 1 started on here (token 1)", "progress: 3 of 10 (three\x1b[2J articles)", "used usd=0.25",
+        "attempt 1 started on here (token 1)", "progress: 3 of 10 (three\x1b[2J articles)", "used $0.25",
     ]  # fmt: skip
     assert [event.sentence for event in seen.refused] == [
         "refused: a newer holder, token 2, had taken over (attempt …, token 1): file:///srv/report"
@@ -273,7 +273,7 @@ def of_a_screen(source: str) -> set[str]:
             case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
                 module = getattr(node, "module", None) or ""
                 names |= {part for alias in aliases for part in (*module.split("."), *alias.name.split("."))}
-            case ast.FormattedValue(format_spec=ast.JoinedStr() as spec) if ast.unparse(spec)[2:3] not in ",.":
+            case ast.FormattedValue(format_spec=ast.JoinedStr() as spec) if ast.unparse(spec)[2:3] not in ",.g0":
                 names.add("width")  # {name:<9}, but not {usd:,.2f}
             case ast.Constant(value=str(text)) if "\x1b" in text:
                 names.add("ESCAPE")
@@ -334,3 +334,12 @@ def test_there_is_nothing_to_read_of_a_store_that_is_not_there(tmp_path):
     with pytest.raises(NoStore, match="there is no store at"):
         StoreReader(f"sqlite:///{tmp_path}/misspelt.db")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_progress_and_usage_that_alternate_are_one_line_each(book, reader):
+    writer = begun(book)
+    for number in range(1, 6):
+        writer.progress(number, 5)
+        writer.usage({"model": "large", "item": str(number)}, usd=0.25, tokens=1000)
+    sentences = [event.sentence for event in details(reader, writer.finish("succeeded")).timeline]
+    assert sentences[2:4] == ["progress: 5 of 5", "used $1.25, 5,000 tokens, model large"] and len(sentences) == 5

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from ..core.agent import AgentAsk, flat
-from ..core.job import METERS
+from ..core.agent import AgentAsk, flat, for_agent
 from ..core.model import check_name
 from ..core.options import CALL, as_keyword
 from ..core.value import value
@@ -52,9 +51,7 @@ def run(
     driver's. The options are those of `nightlatch.run()`. Returns how it ended, with the agent's `handle` and `answer`.
     """
     asked = AgentAsk(provider=provider, agent=agent, input=input, fields=flat(fields or {})).check()
-    progress = {"progress": ["report"]} if options.get("stall") else {}
-    given = {"meter": METERS[1], "lost": "again", **progress, **options}
-    job = read(check_name(name), asked.command(sys.executable), given, CALL, as_keyword)
+    job = read(check_name(name), asked.command(sys.executable), for_agent(options), CALL, as_keyword)
     verdict = supervised(job, store=store)
     ledger, folder = open_for(url.resolve(store)), url.connect(store).folder
     launched = ledger.agents.of_run(verdict.run) if verdict.run else []

@@ -6,6 +6,7 @@ from ..core import options
 from ..core.job import Job
 from ..core.options import RUN
 from ..errors import UsageError
+from .agent_ask import add_ask
 from .arguments import Parser
 from .run import add_common
 
@@ -50,14 +51,7 @@ def main(argv: list[str]) -> int:
     parser.usage = "nightlatch agent run NAME --provider P --agent ID --input TEXT [options] | VERB [RUN] [HANDLE]"
     parser.add_argument("verb", choices=_VERBS, metavar="VERB", help=", ".join(_VERBS))
     parser.add_argument("names", metavar="NAME", nargs="*", help="run: the job; attach: RUN HANDLE; else the HANDLE")
-    parser.add_argument(
-        "--provider", metavar="P", help="anthropic, google, openai, command, or your adapter: package.module:Name"
-    )
-    parser.add_argument("--agent", metavar="ID", help="run: the agent, by the vendor's name; of openai a model")
-    parser.add_argument("--input", metavar="TEXT", help="run: what it shall do; @FILE is the content of a file")
-    parser.add_argument("--set", metavar="FIELD=VALUE", action="append", help="run: a field of the vendor's launch "
-                        "request, a dot goes into a table; or every, deadline, priced_as (repeat)")  # fmt: skip
-    parser.add_argument("--waits", metavar="TIME", help="run: how long it may wait for a person (default 0s)")
+    add_ask(parser)
     parser.add_argument("--all", action="store_true", help="list: those that ended too")
     parser.add_argument("--json", action="store_true", help="list, show: print JSON")
     parser.add_options(OPTIONS.values())

@@ -13,6 +13,7 @@ from ..core.passwords import without_password
 from ..core.value import replace
 from ..errors import UsageError
 from . import verdict_line
+from .agent_ask import add_ask, target
 from .arguments import Parser, split_command
 from .in_run import store_of_run
 
@@ -30,18 +31,18 @@ input (read to its end first). In CMD, {field} becomes the item's field and {} t
 stays one word, and no shell sees it without --shell. The item also comes as JSON on standard input
 and in NIGHTLATCH_ITEM, its key in NIGHTLATCH_KEY, and NIGHTLATCH_IDEMPOTENCY_KEY is for an API that knows one.
 
-An item is known by its key in the scope of NAME. Exit code 0 is done, and done for good: whatever the order,
-also when items were added or removed. Any other end is failed, and tried again by --retries and by the next
-start; but codes 64 to 78 without 69 and 75 mean that the failure is permanent (`nightlatch fail` picks one):
-such an item is set aside until --retry-failed or `nightlatch resolve KEY again --batch NAME`. An item whose command
-exits 76, as `nightlatch once` does, is in doubt: the next start runs its command again. Items that were killed from
+An item is known by its key in the scope of NAME. Exit code 0 means done, for good, even if items are reordered,
+added or removed. Any other exit means failed, and it is tried again by --retries and by the next start; but
+codes 64 to 78 without 69 and 75 mean that the failure is permanent (`nightlatch fail` picks one): such an item
+is set aside until --retry-failed or `nightlatch resolve KEY again --batch NAME`. An item whose command exits
+76, as `nightlatch once` does, is in doubt: the next start runs its command again. Items that were killed from
 outside (SIGKILL), alone or with the whole batch, follow --lost: doubt (they wait for `nightlatch resolve`) or
-again. A key that occurs twice is done once. When most of the last ten items failed in the same way,
-the batch pauses, unless --max-failures says how many may.
+again. A key that occurs twice is done once. When most of the last ten items failed in the same way, the batch
+pauses, unless --max-failures sets another limit.
 
 With --publish an item runs in a fresh folder, and is done when its result has landed, through a gate: after a
 crash what was published is found and not published again. --budget ends an item (usd/item=0.1) or the whole
-batch (usd=5, usd/day=10) from outside when more was used than that."""
+batch (usd=5, usd/day=10) when it has used more than that."""
 
 _EXAMPLES = """\
   nightlatch batch posts posts.jsonl --key '{site}/{slug}' -j 4 --timeout 5m -- ./write-post {slug}
@@ -51,27 +52,30 @@ _EXAMPLES = """\
   nightlatch batch pages pages.jsonl --key '{slug}' --publish page.md=out/{slug}.md \\
       --budget usd/item=0.2,usd=10 -- claude -p 'Write page.md about {title}'
   nightlatch batch posts posts.jsonl --key '{site}/{slug}' --dry-run -- ./write-post {slug}
+  nightlatch batch posts posts.jsonl --key '{slug}' -j 3 --timeout 1h --budget usd/item=2 \\
+      --provider anthropic --agent agent_01 --set environment_id=env_01 --input 'Write about {title}'
   nightlatch resolve example.org/hello again --batch posts
   nightlatch resolve --all again --batch posts        # every item that is in doubt or set aside"""
 
 
 def main(argv: list[str]) -> int:
-    ours, command = split_command(argv)
+    ours, words = split_command(argv)
     ours = [f"--jobs={word[2:]}" if word[:2] == "-j" and word[2:].isdecimal() else word for word in ours]
     parser = Parser("batch", _PURPOSE, _EXAMPLES)
-    parser.usage = "nightlatch batch NAME ITEMS --key TEMPLATE [options] -- CMD …"
+    parser.usage = "nightlatch batch NAME ITEMS --key TEMPLATE [options] -- CMD … | --provider P --input TEXT"
     parser.add_argument(
-        "name", metavar="NAME", help="the batch; what is done is known under it, and one start at a time"
+        "name", metavar="NAME", help="the batch: its items are known under this name, and one start runs at a time"
     )
     parser.add_argument("items", metavar="ITEMS", help="a file, or - for standard input")
     parser.add_options(OPTIONS.values())
+    add_ask(parser)
     parser.add_argument("-j", metavar="N", type=int, help="as --jobs")
     parser.add_argument("--quiet", action="store_true", help=verdict_line.QUIET)
     parser.add_argument("--dry-run", action="store_true", help="show what would be done; claim and start nothing")
     parser.add_argument("--json", action="store_true", help="print summary or plan as JSON; what items print on stderr")
     args = parser.parse_args(ours)
     check_name(args.name)
-    batch = _batch(args, command, argv)
+    batch = _batch(args, words, argv)
     if args.dry_run:
         return _show(batch, args.store, args.json)
     from ..runtime.supervisor.batches.batch import run
@@ -101,10 +105,14 @@ def _batch(args: Namespace, command: list[str], argv: list[str]) -> Batch:
 
     if not args.items:
         raise UsageError("ITEMS is missing: a file, or - for standard input")
+    values = args.present(OPTIONS) | ({} if args.j is None else {"jobs": args.j})
+    if args.provider and not command:
+        from ..core.agent import for_agent
+
+        command, values = list(target(args).words), for_agent(values)
     if not command:
         raise UsageError(f"no command given: nightlatch batch {args.name} ITEMS -- CMD …")
     store = args.store or ""
-    values = args.present(OPTIONS) | ({} if args.j is None else {"jobs": args.j})
     batch = Batch(
         name=args.name,
         items=args.items,

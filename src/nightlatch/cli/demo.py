@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _started: list[subprocess.Popen[Any]] = []
 
 _PURPOSE = """\
-The whole story in a few seconds, with real processes: a worker is frozen right in front of its write,
+The whole story in a few seconds, with real processes: a worker is frozen just before its write,
 another takes over and writes, the first one thaws and writes too. Once with a lock alone, where the
 stale write lands; once through a gate, where it is refused. Then a holder is killed with kill -9, and
 its orphans are gone before the next one gets the lease.
@@ -88,13 +88,13 @@ def main(argv: list[str]) -> int:
 
 
 def _frozen(folder: str, how: str) -> dict[str, str]:
-    """One worker frozen in front of its write, another taking over; how it ends."""
+    """One worker is frozen just before its write, and another takes over: how it ends."""
     os.mkdir(os.path.join(folder, how))
     path = os.path.join(folder, how, "report.txt")
     _say("With a lock alone:" if how == "lock" else "\nThrough a gate:")
     ann = _worker("Ann", path, how)
     ann_token = _line(ann)
-    _say(f"  Ann holds the lease (token {ann_token}), has checked it, and is frozen right in front of her write")
+    _say(f"  Ann holds the lease (token {ann_token}), has checked it, and is frozen just before her write")
     ann.send_signal(signal.SIGSTOP)
     ben = _worker("Ben", path, how)
     ben_token = _line(ben)

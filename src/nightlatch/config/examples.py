@@ -17,6 +17,7 @@ EXAMPLES = {
     "tags": 'tags = { site = "example.org" }',
     "version": 'version = ["claude", "--version"]',
     "command": 'command = ["claude", "-p", "@prompts/article.md"]',
+    "agent": 'agent = { provider = "google", agent = "antigravity-preview-09-2026", input = "@prompts/article.md" }',
     "python": 'python = "reports.nightly:main"',
     "args": 'args = ["sales", 30]',
     "items": 'items = "posts.jsonl"',

@@ -6,6 +6,7 @@ import sys
 from itertools import islice, pairwise
 
 from ..core import duration, hosts, options, schedule
+from ..core.agent import for_agent
 from ..core.batch import Batch
 from ..core.job import Job
 from ..core.model import check_name
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from .targets import Found
 
 PER_HOST = ("command", "cwd", "env", "env_file")
-RESERVED = {"agent": "managed agents are not part of this version"}
 
 _OF_A_JOB = options.rows(Job, FILE)
 _OF_A_BATCH = {name: row for name, row in options.rows(Batch, BATCH).items() if row.defines}
@@ -72,12 +72,12 @@ class Jobs:
             check_name(name)
         except UsageError as error:
             section.mistake(str(error))
-        own = section.table((*KEYS, "on", ALERTS, *RESERVED))
+        own = section.table((*KEYS, "on", ALERTS))
         if ALERTS in own:
             self.alerts[name] = own.pop(ALERTS)
-        for key in own.keys() & RESERVED.keys():
-            section.mistake(f"{key} is reserved: {RESERVED[key]}", key)
         given = self._merged({key: at.value for key, at in own.items()})
+        if "agent" in given:
+            given = for_agent(given)
         is_batch = "items" in given
         self._check_kind(own, is_batch, section)
         found = self._target(given, section)

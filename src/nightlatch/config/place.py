@@ -72,6 +72,23 @@ def store() -> str:
     return _stores.get(path, "")
 
 
+def logs_json(file: str = "") -> bool:
+    """Whether the file says log = "json". Every run asks at its end, so the file is not parsed for it: what is at its
+    top comes before its first table."""
+    path = of_a_run(file)
+    try:
+        with open(path, encoding="utf-8") as read:
+            for line in read:
+                text = line.partition("#")[0].replace(" ", "").strip()
+                if text.startswith("["):
+                    return False
+                if text in ('log="json"', "log='json'"):
+                    return True
+    except (OSError, UnicodeDecodeError):
+        pass  # no file, or one that says nothing to us
+    return False
+
+
 def config_folder() -> str:
     """The folder of this user on this machine for settings."""
     if sys.platform == "darwin":

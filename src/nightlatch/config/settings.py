@@ -109,6 +109,13 @@ def _interpreter(section: Section) -> str:
     return path
 
 
+def _log(section: Section) -> str:
+    found = checks.text(section.value, "log")
+    if found not in ("logfmt", "json"):
+        raise UsageError(f"log {found!r} is neither logfmt nor json")
+    return found
+
+
 def default_at_once() -> int:
     return 2 * (os.cpu_count() or 1)
 
@@ -141,6 +148,13 @@ SETTINGS = [
         "the Python of `python` jobs",
         default="`.venv` beside the file, else Nightlatch's own",
         example='interpreter = ".venv/bin/python"',
+    ),
+    Setting(
+        "log",
+        _log,
+        "how lines of runs.log are written: logfmt or json",
+        default="logfmt",
+        example='log = "json"',
     ),
     Setting(
         "alerts",

@@ -1,4 +1,4 @@
-"""What a job of the file runs: `command`, or `python` with `args`. One row of `TARGETS` each."""
+"""What a job of the file runs: `command`, `python` with `args`, or `agent`. One row of `TARGETS` each."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import os
 
 from ..core import checks
+from ..core.agent import AgentAsk, flat
 from ..core.target import Command, Function
 from ..core.value import value
 from ..errors import UsageError
@@ -92,4 +93,24 @@ def python(given: Any, table: dict[str, Any], folder: str, interpreter: str) -> 
     )
 
 
-TARGETS: dict[str, Callable[[Any, dict[str, Any], str, str], Found]] = {"command": command, "python": python}
+def agent(given: Any, table: dict[str, Any], folder: str, interpreter: str) -> Found:
+    """An agent at a vendor: provider, agent and input, and fields as the vendor calls them."""
+    if not isinstance(given, dict):
+        raise UsageError(f"agent is {checks.shown(given)}: write a table with provider, agent and input")
+    fields = {name: fact for name, fact in given.items() if name not in ("provider", "agent", "input")}
+    text, definition, file = _word(checks.text(given.get("input", ""), "input of agent"), folder)
+    try:
+        asked = AgentAsk(
+            provider=given.get("provider", ""), agent=given.get("agent", ""), input=text, fields=flat(fields)
+        ).check()
+        made = asked.command(interpreter, definition)
+    except TypeError:
+        raise UsageError("agent holds a date or time: write it as a text") from None
+    return Found(target=made, defined_as=("agent", made.defined_as), files=(file,) if file else ())
+
+
+TARGETS: dict[str, Callable[[Any, dict[str, Any], str, str], Found]] = {
+    "command": command,
+    "python": python,
+    "agent": agent,
+}

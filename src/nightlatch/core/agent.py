@@ -105,6 +105,12 @@ def read_words(words: Sequence[str]) -> AgentAsk:
     return AgentAsk(**one, fields=read_fields(given.get("set", ()))).check()
 
 
+def for_agent(options: Mapping[str, Any]) -> dict[str, Any]:
+    """A job's options with the defaults of an agent: the vendor counts, and a lost attempt is taken up again."""
+    progress = {"progress": ["report"]} if options.get("stall") else {}
+    return {"meter": "report", "lost": "again", **progress, **options}
+
+
 def launch_key(key: str, number: int) -> str:
     """The effect of the launch for a run's key, after so many launches that ended."""
     shown = key if key.isprintable() and len(key) < 900 else derive("long", key)

@@ -1,4 +1,4 @@
-"""Requests at the door: whose they are, and what becomes of them."""
+"""Requests to the gateway: whose they are, and what becomes of them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class _Rates:
     window: int
 
 
-class Door:
+class RequestHandler:
     def __init__(
         self, settings: dict[str, Any], pipe: Pipe, upstream: Upstream, prices: Prices, ready: asyncio.Event
     ) -> None:

@@ -41,11 +41,11 @@ SELECT {{{{columns}}}}, {", ".join(f"CAST(SUM({unit}) AS BIGINT)" for unit in UN
 WHERE at >= :since AND at < :until{{{{which}}}} GROUP BY {{{{columns}}}}
 """
 _COUNTED = """
-SELECT COUNT(*) FROM (SELECT id FROM {prefix}run WHERE status = :status AND changed >= :since LIMIT :most) AS some
+SELECT COUNT(*) FROM (SELECT id FROM {prefix}run WHERE status = :status AND changed >= :since LIMIT :most) AS found
 """
 _USED_SINCE = """
 SELECT CAST(COALESCE(SUM(usd), 0) AS BIGINT), COUNT(*) FROM (
-  SELECT usd FROM {prefix}run WHERE changed >= :since ORDER BY changed DESC LIMIT :most) AS some
+  SELECT usd FROM {prefix}run WHERE changed >= :since ORDER BY changed DESC LIMIT :most) AS found
 """
 _SLOTS = "SELECT outcome, SUM(count) FROM {prefix}slot_record WHERE last >= :since GROUP BY outcome"
 _OUTCOMES = "SELECT job, outcome, SUM(count) FROM {prefix}slot_record GROUP BY job, outcome ORDER BY job, outcome"

@@ -23,6 +23,13 @@ class AgentView:
         return self.row.ended is None and self.run_status not in statuses.OPEN
 
     @property
+    def sentence(self) -> str:
+        used = self.row.used.show()
+        return f"nobody watches the agent {self.row.handle} at {self.row.provider}" + (
+            f"; it used {used}" if used else ""
+        )
+
+    @property
     def cancel(self) -> Advice:
         return advice.to("agent", "cancel", self.row.handle)
 

@@ -47,7 +47,8 @@ class NightPart:
 
 def parts(reader: StoreReader, seen: Overview, shown: dict[str, int]) -> list[NightPart]:
     """`shown`: how many rows of each part."""
-    needs = [*_overdue(seen), *_stages(seen), *_besides(seen), *(_needs(reader, one) for one in seen.needs_you.runs)]
+    besides = (*_overdue(seen), *_agents(seen), *_stages(seen), *_besides(seen))
+    needs = [*besides, *(_needs(reader, one) for one in seen.needs_you.runs)]
     found = {
         "needs you": (needs, seen.needs_you.capped),
         "running": ([_running(reader, one) for one in seen.running.runs], seen.running.capped),
@@ -66,6 +67,14 @@ def _overdue(seen: Overview) -> list[NightRow]:
         NightRow(mark=BROKEN, job=row.job, word="overdue", at=row.next_due, reason=_UNCLAIMED,
                  next=advice.to("slots", row.job))
         for row in seen.overdue
+    ]  # fmt: skip
+
+
+def _agents(seen: Overview) -> list[NightRow]:
+    return [
+        NightRow(mark=BROKEN, job=one.row.job, word="left running", at=one.row.began, reason=one.sentence,
+                 next=one.cancel)
+        for one in seen.agents
     ]  # fmt: skip
 
 

@@ -33,7 +33,7 @@ def night(reader: StoreReader, seen: Overview, since: float) -> Night:
     slots, slots_ran = history.slots_since(since)
     usd, _ = history.used_since(since)
     today = date.fromisoformat(history.day(clock.wall()))
-    need = len(seen.needs_you.runs) + len(seen.decisions_besides_runs) + len(seen.overdue)
+    need = len(seen.needs_you.runs) + len(seen.decisions_besides_runs) + len(seen.overdue) + len(seen.agents)
     approvals = sum(run.status == statuses.WAITING for run in seen.needs_you.runs)
     risen, share = _risen(reader, today) if usd else ("", 0.0)
     return Night(
@@ -85,7 +85,8 @@ def _parts(reader: StoreReader, seen: Overview) -> dict[str, list[tuple[str, str
     found: dict[str, list[tuple[str, str, str]]] = {}
     besides = [(one.of, one.note or one.status, advice.text(one.resolve())) for one in seen.decisions_besides_runs]
     late = [(row.job, "has a slot that no machine has begun", advice.command("slots", row.job)) for row in seen.overdue]
-    found["needs you"] = [*besides, *late]
+    left = [(one.row.job, one.sentence, advice.text(one.cancel)) for one in seen.agents]
+    found["needs you"] = [*besides, *left, *late]
     for title, group in seen.groups.items():
         rows = [_row(reader, one) for one in group.runs[:_SHOWN]]
         found[title] = [*found.get(title, []), *rows]

@@ -7,7 +7,7 @@ from ..core.schedule import name_of
 from ..core.value import value
 from ..errors import StoreUnreachable
 from ..runtime.supervisor.afterwards import lapse
-from . import open_decisions, slots, stages
+from . import agent_views, open_decisions, slots, stages
 from .reader import NEEDS_DECISION
 from .run_views import is_overdue, view
 
@@ -15,6 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..core.row import Row
     from ..ledger.records import RunRow
+    from .agent_views import AgentView
     from .open_decisions import OpenDecision
     from .reader import StoreReader
     from .run_views import RunView
@@ -43,6 +44,7 @@ class Overview:
     undecided: tuple[OpenDecision, ...] = ()  # effects and items in this ledger
     elsewhere: tuple[OpenDecision, ...] | None = ()  # runs of other machines; None: the store did not answer
     unreachable: str = ""  # and why
+    agents: tuple[AgentView, ...] = ()  # at work at a vendor, and nobody watches them
     overdue: tuple[Row, ...] = ()  # jobs with a slot that no machine has claimed
     demoted: tuple[Row, ...] = ()  # jobs that lost their stage by what went wrong
     earned: tuple[Row, ...] = ()  # jobs that may be promoted
@@ -64,7 +66,8 @@ class Overview:
 
     @property
     def nothing_needs_you(self) -> bool:
-        return not self.needs_you.runs and not self.decisions_besides_runs and not self.overdue and not self.demoted
+        besides = (*self.decisions_besides_runs, *self.overdue, *self.agents, *self.demoted)
+        return not self.needs_you.runs and not besides
 
     @property
     def empty(self) -> bool:
@@ -80,6 +83,7 @@ class Overview:
             **groups,
             "effects": [one.facts() for one in self.undecided if not one.batch],
             "items": [one.facts() for one in self.undecided if one.batch],
+            "agents": [one.facts() for one in self.agents],
             "demoted": [{"job": row.job, **(row.change or {})} for row in self.demoted],
             "promotable": [row.job for row in self.earned],
             "overdue": [{"job": row.job, "slot": name_of(row.next_due)} for row in self.overdue],
@@ -110,6 +114,7 @@ def overview(reader: StoreReader, since: float | None) -> Overview:
         undecided=tuple(here),
         elsewhere=None if reader.unreachable else tuple(elsewhere),
         unreachable=reader.unreachable,
+        agents=tuple(one for one in agent_views.open_agents(reader) if one.is_left),
         overdue=tuple(_overdue(reader)),
         demoted=tuple(stages.demoted(known)),
         earned=tuple(stages.earned(reader, known)),

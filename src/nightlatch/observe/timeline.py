@@ -6,9 +6,10 @@ from ..core import duration
 from ..core.effects import BEGUN, DONE
 from ..core.logline import logfmt
 from ..core.units import UNITS
-from ..core.value import value
+from ..core.value import replace, value
 from ..ledger import kinds
 from ..store.held import time_of
+from . import figures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,18 +29,57 @@ class Event:
 
 
 def timeline(entries: Sequence[Entry]) -> list[Event]:
-    shown = [
-        entry
-        for index, entry in enumerate(entries)
-        if not _is_often(entry) or index + 1 == len(entries) or entries[index + 1].kind != entry.kind
-    ]
-    return [event for group in _together(shown) for event in _events(group)]
+    return [event for group in _together(_collapsed(entries)) for event in _events(group)]
+
+
+def _collapsed(entries: Sequence[Entry]) -> list[Entry]:
+    """Of progress and usage that follow one another, in whatever order: the last progress, and the sum of the usage."""
+    found: list[Entry] = []
+    often: dict[str, list[Entry]] = {}
+    for entry in [*entries, None]:
+        if entry is not None and _is_often(entry):
+            often.setdefault(entry.kind, []).append(entry)
+            continue
+        last = [_summed(same) if kind == kinds.USAGE else same[-1] for kind, same in often.items()]
+        found += sorted(last, key=lambda one: one.at)
+        often = {}
+        found += [entry] if entry is not None else []
+    return found
+
+
+def _summed(same: list[Entry]) -> Entry:
+    """All of what was reported, as one entry at the time of the last; what not all agree on is not said."""
+    facts = {name: text for name, text in same[-1].facts.items() if all(one.facts.get(name) == text for one in same)}
+    for unit in UNITS:
+        amount = sum(float(one.facts.get(unit, 0.0)) for one in same)
+        facts.pop(unit, None)
+        facts |= {unit: f"{amount:.9f}".rstrip("0").rstrip(".")} if amount else {}
+    return replace(same[-1], facts=facts)
 
 
 def sentence(entry: Entry) -> str:
+    if entry.kind == kinds.USAGE:
+        return _usage(entry.facts)
     facts = {name: _shown(name, text) for name, text in entry.facts.items()}
     kind = kinds.ROWS.get(entry.kind)
     return kind.tell(facts) if kind else f"{entry.kind} {logfmt(facts)}"  # of a newer program
+
+
+def _usage(facts: dict[str, str]) -> str:
+    """used $1.61, 212,480 tokens and 31 calls, model large."""
+    amounts = {unit: float(facts.get(unit) or 0.0) for unit in UNITS}
+    shown = [figures.money(amounts.pop("usd"))] if amounts["usd"] else []
+    amounts.pop("usd", None)
+    doubt = amounts.pop("doubt", 0.0)
+    shown += [f"{figures.count(amount) if amount == int(amount) else f'{amount:g}'} {unit}"
+              for unit, amount in amounts.items() if amount]  # fmt: skip
+    text = f"used {', '.join(shown) or 'nothing'}"
+    text += f", and up to {figures.money(doubt)} more that nobody saw" if doubt else ""
+    about = [
+        f"for {facts['item']}" if facts.get("item") else "",
+        f"model {facts['model']}" if facts.get("model") else "",
+    ]
+    return ", ".join(filter(None, (text, *about)))
 
 
 def _is_often(entry: Entry) -> bool:

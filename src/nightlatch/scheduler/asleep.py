@@ -7,7 +7,7 @@ import datetime
 
 from ..core import slots
 from ..core.row import COLLAPSED, SKIPPED, Row
-from ..core.slots import AFTER_WAKE, Seen
+from ..core.slots import AFTER_WAKE, Observation
 from ..core.value import replace, value
 from ..errors import UsageError
 
@@ -76,7 +76,7 @@ def play(job: Scheduled, nap: Nap, host: str, now: float, zone: datetime.tzinfo)
     at = nap.wakes(row.next_due, zone)
     while row.next_due <= end:
         due = job.due(row.slot, at)
-        decision = slots.decide(row, due, job.policy(host, due.newest if due else None), Seen(now=at))
+        decision = slots.decide(row, due, job.policy(host, due.newest if due else None), Observation(now=at))
         for record in decision.records:
             if record.outcome == COLLAPSED:
                 collapsed += record.count

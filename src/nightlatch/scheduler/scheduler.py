@@ -9,7 +9,7 @@ from ..core import definition, slots, statuses
 from ..core import row as rows
 from ..core.row import COLLAPSED, SKIPPED, Row, SlotRecord
 from ..core.schedule import name_of
-from ..core.slots import Decision, Seen
+from ..core.slots import Decision, Observation
 from ..core.stage import UNATTENDED
 from ..core.value import replace
 from ..errors import RunEnded, StoreUnreachable
@@ -18,7 +18,7 @@ from ..runtime.supervisor.run.counting import journal_stage
 from ..runtime.supervisor.run.rows import KEPT
 from .clocks import Steadiness
 from .held import HeldPlans
-from .leases import Leases
+from .leases import JobLeases
 from .scheduled import due_before
 
 TYPE_CHECKING = False
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from ..core.protocols import Store
-    from ..core.row import Claim, Move
+    from ..core.row import Claim, Cursor, Move
     from ..core.slots import Due
     from ..ledger.ledger import Ledger
     from .clocks import Clocks
@@ -53,12 +53,12 @@ class Scheduler:
         new_id: Callable[[], str],
         start: Callable[[Scheduled, Claim], None],
         say: Callable[[str], None] = lambda _: None,
-        leases: Leases | None = None,
+        leases: JobLeases | None = None,
     ) -> None:
         """`start` hands a claimed slot to a supervisor, and does not wait for it."""
         self._store, self._ledger, self._host, self.at_once = store, ledger, host, at_once
         self._clocks, self._new_id, self._start, self._say = clocks, new_id, start, say
-        self._leases = leases or Leases(store)
+        self._leases = leases or JobLeases(store)
         self._steadiness = Steadiness(clocks)
         self._plans = HeldPlans(store, ledger, host)
         self._staged: dict[str, object] = {}  # job → the change of its stage that this ledger has
@@ -69,6 +69,7 @@ class Scheduler:
         self._unsynced: set[str] = set()
         self._seen: dict[str, tuple[object, float]] = {}  # job → its claim, and since when it is as it is
         self._struck: set[tuple[str, int]] = set()
+        self._unread: set[str] = set()  # jobs whose rows are beyond this program
         self._copied: dict[str, str] = {}  # job → the move whose records this ledger has
         self._next: dict[str, float] = {}  # job → when it is worth a look
         self.old: dict[str, str] = {}  # job → the definition in force, where ours is old
@@ -119,7 +120,7 @@ class Scheduler:
 
     def _rows(self, now: float) -> list[Row]:
         cursors = self._store.cursors() if self._unsynced else self._store.cursors(due=now)
-        found = [rows.read(cursor) for cursor in cursors if cursor.job in self.jobs]
+        found = [row for cursor in cursors if cursor.job in self.jobs and (row := self._read(cursor))]
         self._others_claims = any(row.claim and row.claim.is_open and row.claim.by != self._host for row in found)
         self._leases.look([row.job for row in found if self._needs_lease(row, now)])
         if self._apart:
@@ -133,6 +134,16 @@ class Scheduler:
                 self._strike(row)
         return found
 
+    def _read(self, cursor: Cursor) -> Row | None:
+        """None: a newer program has moved it, and a move of ours would drop what it added. The others go on."""
+        try:
+            return rows.read(cursor)
+        except StoreUnreachable as error:
+            if cursor.job not in self._unread:
+                self._say(f"nothing is started for it here: {error}")
+            self._unread.add(cursor.job)
+            return None
+
     def _copy(self, found: Iterable[Row]) -> None:
         """What other machines recorded is in the rows only: their ledgers are their own."""
         new = [row for row in found if self._copied.get(row.job) != row.id]
@@ -143,7 +154,7 @@ class Scheduler:
         return row.next_due <= now or (row.claim is not None and row.claim.is_open)
 
     def _missing(self, found: Iterable[Row]) -> set[str]:
-        return self._unsynced - {row.job for row in found} if self._unsynced else set()
+        return self._unsynced - {row.job for row in found} - self._unread if self._unsynced else set()
 
     def _new_row(self, job: Scheduled, now: float) -> Row:
         """It begins with its next slot."""
@@ -208,7 +219,7 @@ class Scheduler:
             row,
             due,
             job.policy(self._host, due.newest if due else None),
-            Seen(
+            Observation(
                 now=now,
                 holder=self._leases.holder(row.job),
                 unchanged=self._unchanged(row),

@@ -99,7 +99,7 @@ class Server:
 
     def summary(self) -> str:
         """What will be done next, in a sentence."""
-        now = self._store.clock()
+        now = clock.wall()  # the store may be away
         due = sorted((one.next(now), name) for name, one in self._scheduler.jobs.items())
         coming = [f"{name} at {_local(at)}" for at, name in due[:3] if at < NEVER]
         jobs = f"{len(due)} job{'' if len(due) == 1 else 's'}"

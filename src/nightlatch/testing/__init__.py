@@ -1,4 +1,4 @@
-"""Conformance suites: what every store and every gate has to show before anything may rely on it.
+"""Conformance suites: what every store, gate and adapter of agents has to show before anything may rely on it.
 
     from nightlatch.testing import StoreConformance
 
@@ -19,10 +19,11 @@ if "pytest" in sys.modules:
     import pytest
 
     # Before the suites are imported: a failed assert then shows its values.
-    pytest.register_assert_rewrite(f"{__name__}.stores", f"{__name__}.gates")
+    pytest.register_assert_rewrite(f"{__name__}.stores", f"{__name__}.gates", f"{__name__}.agents")
 
+from .agents import AgentConformance
 from .gates import GateConformance
 from .runner import Failure, run
 from .stores import StoreConformance
 
-__all__ = ["Failure", "GateConformance", "StoreConformance", "run"]
+__all__ = ["AgentConformance", "Failure", "GateConformance", "StoreConformance", "run"]

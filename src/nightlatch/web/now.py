@@ -22,6 +22,7 @@ from .upcoming import upcoming
 
 if TYPE_CHECKING:
     from ..core.row import Row
+    from ..observe.agent_views import AgentView
     from ..observe.open_decisions import OpenDecision
     from ..observe.overview import Overview
     from ..observe.reader import StoreReader
@@ -35,7 +36,7 @@ TONES = {verdict.CALM: "ok", verdict.DECIDE: "wait", verdict.ALARM: ""}
 
 
 @value(frozen=True, kw_only=True)
-class Ask:
+class AttentionRow:
     """One row of what needs a person."""
 
     look: tuple[str, str, str]
@@ -87,19 +88,20 @@ def page(reader: StoreReader, calendar: Calendar, base: str, configured: set[str
     }
 
 
-def needs_you(reader: StoreReader, seen: Overview, configured: set[str]) -> list[Ask]:
+def needs_you(reader: StoreReader, seen: Overview, configured: set[str]) -> list[AttentionRow]:
     asks = [_of_run(reader, one) for one in seen.needs_you.runs]
     asks += [_of_decision(one) for one in seen.decisions_besides_runs]
+    asks += [_of_agent(one) for one in seen.agents]
     asks += [_of_slot(row, configured) for row in seen.overdue]
     urgent = (statuses.IN_DOUBT, "in doubt", "no end reported", "lapsed")
     return sorted(asks, key=lambda ask: (ask.look[2] not in urgent, -ask.at))
 
 
-def _of_run(reader: StoreReader, one: RunView) -> Ask:
+def _of_run(reader: StoreReader, one: RunView) -> AttentionRow:
     run = one.run
     said = run_facts.run_verdict(reader, run, one.status)
     last = run_facts.last_line(reader, run)
-    return Ask(
+    return AttentionRow(
         look=words.look_of(run, one.status),
         title=run.job,
         href=f"run/{run.id}",
@@ -116,9 +118,22 @@ def _of_run(reader: StoreReader, one: RunView) -> Ask:
     )
 
 
-def _of_decision(one: OpenDecision) -> Ask:
+def _of_agent(one: AgentView) -> AttentionRow:
+    """At work at a vendor, and nobody watches it."""
+    return AttentionRow(
+        look=words.look(statuses.NEEDS_ATTENTION),
+        title=one.row.job,
+        href=f"run/{one.row.run}",
+        at=one.row.began,
+        sentence=f"{one.sentence[:1].upper()}{one.sentence[1:]}.",
+        twin=advice.text(one.cancel),
+        buttons=(),
+    )
+
+
+def _of_decision(one: OpenDecision) -> AttentionRow:
     known = one.status if one.status in words.LOOKS else statuses.IN_DOUBT
-    return Ask(
+    return AttentionRow(
         look=words.look(known),
         title=one.of if not one.scope.startswith("*") else one.key,
         href="",
@@ -130,9 +145,9 @@ def _of_decision(one: OpenDecision) -> Ask:
     )
 
 
-def _of_slot(row: Row, configured: set[str]) -> Ask:
+def _of_slot(row: Row, configured: set[str]) -> AttentionRow:
     slot = name_of(row.next_due)
-    return Ask(
+    return AttentionRow(
         look=words.look("overdue"),
         title=row.job,
         href=f"job/{row.job}",

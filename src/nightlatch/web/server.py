@@ -16,7 +16,7 @@ from ..errors import UsageError
 from ..store import url as stores
 from .access import Access
 from .actions import Actions
-from .connections import Connections
+from .connections import OpenConnections
 from .guard import BODY_SIZE, Guard
 from .live import Live
 from .routes import Pages
@@ -61,7 +61,7 @@ class PagesServer:
         )
         await runner.setup()
         assert runner.server
-        guard.connections = Connections(runner.server)
+        guard.connections = OpenConnections(runner.server)
         listener = bound(self._port)
         guard.port = listener.getsockname()[1]
         server = await asyncio.get_running_loop().create_server(guard.connections, sock=listener)

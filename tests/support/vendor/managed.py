@@ -140,6 +140,8 @@ class ManagedVendor:
                 return self._flat("google", method, parts[2:], body)
             if parts[:2] == ["v1", "responses"]:
                 return self._flat("openai", method, parts[2:], body)
+            if parts[:2] == ["v2", "agents"]:
+                return self._listed_or_flat(method, parts[2:], query, body)
             if parts[:1] == ["plain"]:
                 return self._flat("plain", method, parts[1:], body)
             if parts[:2] == ["v1", "files"]:
@@ -167,6 +169,15 @@ class ManagedVendor:
             return "cancel", 200, self._shown(found_agent)
         found_agent.polls += 1
         return "poll", 200, self._shown(found_agent)
+
+    def _listed_or_flat(
+        self, method: str, rest: list[str], query: dict[str, list[str]], body: dict[str, Any]
+    ) -> tuple[str, int, Any]:
+        """The API of the examples in docs/agents.md."""
+        if rest or method == "POST":
+            return self._flat("plain", method, rest, body)
+        known = [a for a in self.agents.values() if [a.launch] == query["launch"]]
+        return "list", 200, {"data": [{"id": a.id} for a in known if time.monotonic() >= a.at + self.lag]}
 
     def _cancel(self, agent: Agent) -> None:
         agent.cancels += 1
@@ -332,7 +343,7 @@ def _verb(method: str, path: str, body: dict[str, Any]) -> str:
             return "cancel" if body["events"][0]["type"] == "user.interrupt" else "launch"
         return {"archive": "archive", "events": "events"}.get("".join(parts[1:]), "poll")
     if not parts:
-        return "launch"
+        return "launch" if method == "POST" else "list"
     return {"find": "list"}.get(parts[0], "cancel" if parts[1:] == ["cancel"] else "poll")
 
 

@@ -10,7 +10,8 @@ from . import collect
 from .message import build
 from .rules import TEST
 from .rules import UNDELIVERED as NOT_DELIVERED
-from .transports import TRANSPORTS, Failed, Refused
+from .settings import GROUP
+from .transports import TRANSPORTS, Refused, SendFailed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from ..reader import StoreReader
     from .settings import AlertSettings
 
-GROUP = 30.0  # seconds that an alert waits for company
 STORM = 300.0  # seconds between two messages of a storm
 MANY = 10  # alerts in one message, and it is a storm
 _CLAIM = 60.0  # seconds for one try; a transport gives up long before
@@ -40,7 +40,7 @@ class Sender:
     def deliver(self) -> bool:
         moved = False
         for transport in self.settings.transports:
-            moved |= bool(self._ledger.outbox.compose(transport, ready))
+            moved |= bool(self._ledger.outbox.compose(transport, self._ready))
         for message in self._ledger.outbox.waiting():
             if message.transport in self.settings.transports:  # another machine may know the others
                 claimed = self._ledger.outbox.claim(message.id, self._me, _CLAIM)
@@ -48,6 +48,9 @@ class Sender:
                     self._try(claimed)
                     moved = True
         return moved
+
+    def _ready(self, alerts: list[Alert], last: float, count: int, now: float) -> bool:
+        return ready(alerts, last, count, now, self.settings.group)
 
     def is_idle(self) -> bool:
         """Nothing waits, as far as this machine can send it."""
@@ -58,7 +61,7 @@ class Sender:
         told = self._ledger.outbox.alerts(message.id)
         try:
             send(self._reader, self.settings, message.transport, message.id, told)
-        except Failed as failed:
+        except SendFailed as failed:
             if clock.wall() - message.made < _GIVE_UP:
                 pause = _PAUSES[min(message.tries, len(_PAUSES)) - 1]
                 self._ledger.outbox.settle(message, WAITS, pause=pause, reason=str(failed))
@@ -81,22 +84,22 @@ class Sender:
 
 
 def send(reader: StoreReader, settings: AlertSettings, transport: str, id_: str, told: list[Alert]) -> None:
-    """One try. Raises `Failed` or `Refused`."""
+    """One try. Raises `SendFailed` or `Refused`."""
     own = settings.transports[transport]
     message = build(reader, id_, told, settings.page)
     try:
         TRANSPORTS[own["kind"]].send(own, message)
-    except (Failed, Refused, Error):
+    except (SendFailed, Refused, Error):
         raise
     except Exception as error:
-        raise Failed(f"{type(error).__name__}: {error}") from error
+        raise SendFailed(f"{type(error).__name__}: {error}") from error
 
 
-def ready(alerts: list[Alert], last: float, count: int, now: float) -> bool:
+def ready(alerts: list[Alert], last: float, count: int, now: float, group: float = GROUP) -> bool:
     """May what waits go out now?"""
     if any(alert.rule == TEST for alert in alerts):
         return True
     storm = len(alerts) > MANY or count > MANY
     if storm and now - last < STORM:
         return False
-    return now - alerts[0].at >= GROUP or alerts[0].at > now + GROUP  # a clock that was set back keeps nothing waiting
+    return now - alerts[0].at >= group or alerts[0].at > now + group  # a clock that was set back keeps nothing waiting

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from ...config.settings import Section
 
 _OF_A_JOB = ("after", "remind", "mute", "to")
-_EVERYWHERE = (*_OF_A_JOB, "digest")
+_EVERYWHERE = (*_OF_A_JOB, "digest", "group")
+GROUP = 30.0  # seconds
 
 
 @value(frozen=True, kw_only=True)
@@ -34,6 +35,7 @@ class AlertSettings:
     defaults: JobAlerts = JobAlerts()
     jobs: dict[str, JobAlerts] = {}  # noqa: RUF012 - a value is frozen, and this one is never changed
     digest: str = ""  # 07:00; "": none
+    group: float = GROUP  # seconds that an alert waits for company
     page: str = ""  # where the pages are
 
     def of(self, job: str) -> JobAlerts:
@@ -66,7 +68,12 @@ def read(section: Section) -> AlertSettings:
             continue
         transports[key] = _transport(table, kind)
     known = Known(section)
-    return AlertSettings(transports=transports, defaults=known.of_a_job(transports), digest=known.time("digest"))
+    return AlertSettings(
+        transports=transports,
+        defaults=known.of_a_job(transports),
+        digest=known.time("digest"),
+        group=known.seconds("group", GROUP) or 0.0,
+    )
 
 
 def read_job(section: Section, everywhere: AlertSettings | None) -> JobAlerts:
@@ -84,15 +91,23 @@ class Known:
 
     def of_a_job(self, transports: dict[str, dict[str, Any]] | None) -> JobAlerts:
         after, remind = self._base.after, self._base.remind
-        if "after" in self._given:
-            after = checks.whole(self._given["after"], "after", least=1)
-        if "remind" in self._given:
-            text = self._given["remind"]
-            remind = None if text == "none" else duration.parse(text, what="remind")
-            if remind is not None and remind < 60:
-                self._section.mistake('remind must be at least a minute, as in remind = "1d"', "remind")
+        try:
+            if "after" in self._given:
+                after = checks.whole(self._given["after"], "after", least=1)
+        except UsageError as error:
+            self._section.mistake(str(error), "after")
+        remind = None if self._given.get("remind") == "none" else self.seconds("remind", remind)
+        if remind is not None and remind < 60:
+            self._section.mistake('remind must be at least a minute, as in remind = "1d"', "remind")
         mute = self._names("mute", RULES, self._base.mute)
         return JobAlerts(after=after, remind=remind, mute=mute, to=self._names("to", transports, self._base.to))
+
+    def seconds(self, key: str, default: float | None) -> float | None:
+        try:
+            return duration.parse(self._given[key], what=key) if key in self._given else default
+        except UsageError as error:
+            self._section.mistake(str(error), key)
+            return default
 
     def time(self, key: str) -> str:
         text = self._given.get(key, "")

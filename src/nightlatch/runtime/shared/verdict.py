@@ -44,26 +44,33 @@ class Verdict(Amounts):
 
     def line(self) -> str:
         """The line that a finished run prints."""
-        return logfmt(
-            {
-                "ts": _moment(self.at),
-                "job": self.job,
-                "run": self.run,
-                "key": self.key,
-                "slot": self.slot,
-                "attempt": self.attempt or None,
-                "token": self.token or None,
-                "status": self.status,
-                "exit": self.exit_code,
-                "due": _moment(self.due) if self.due else None,
-                "held": _moment(self.held) if self.held else None,
-                "elapsed": f"{self.elapsed:.1f}s",
-                **{unit: amount or None for unit, amount in self.by_unit().items()},
-                "host": self.host,
-                "reason": self.reason,
-                "head": self.head,
-            }
-        )
+        return logfmt(self._line())
+
+    def json_line(self) -> str:
+        """The same as JSON, for runs.log."""
+        import json
+
+        return json.dumps({name: fact for name, fact in self._line().items() if fact not in (None, "")})
+
+    def _line(self) -> dict[str, object]:
+        return {
+            "ts": _moment(self.at),
+            "job": self.job,
+            "run": self.run,
+            "key": self.key,
+            "slot": self.slot,
+            "attempt": self.attempt or None,
+            "token": self.token or None,
+            "status": self.status,
+            "exit": self.exit_code,
+            "due": _moment(self.due) if self.due else None,
+            "held": _moment(self.held) if self.held else None,
+            "elapsed": f"{self.elapsed:.1f}s",
+            **{unit: amount or None for unit, amount in self.by_unit().items()},
+            "host": self.host,
+            "reason": self.reason,
+            "head": self.head,
+        }
 
     def facts(self) -> dict[str, object]:
         return {"version": 1, **self.__dict__}
@@ -96,13 +103,13 @@ def of(run: RunRow, *, exit_code: int, host: str, at: float, head: str = "", ret
     )
 
 
-def append(folder: str, verdict: Verdict) -> None:
+def append(folder: str, verdict: Verdict, *, as_json: bool = False) -> None:
     """Add a line to runs.log in one write, so that lines of runs that end together do not mix. A log that has become
     large is runs.log.1 from then on."""
     path = os.path.join(durable.private_folder(folder), "runs.log")
     fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        os.write(fd, (verdict.line() + "\n").encode())
+        os.write(fd, ((verdict.json_line() if as_json else verdict.line()) + "\n").encode())
         if os.fstat(fd).st_size > LOG_CAP:
             _rotate(fd, path)
     finally:

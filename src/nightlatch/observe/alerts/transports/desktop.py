@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import html
+import os
 import subprocess
-import sys
 
-from . import SECONDS, Failed
+from . import SECONDS, SendFailed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,17 +22,19 @@ _SCRIPT = (
 
 
 def send(settings: dict[str, Any], message: Outgoing) -> None:
-    words = command(sys.platform, message)
+    words = command(os.uname().sysname, message)
     try:
         done = subprocess.run(words, capture_output=True, timeout=SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise Failed(f"{words[0]} did not work: {error}") from None
+        raise SendFailed(f"{words[0]} did not work: {error}") from None
     if done.returncode:
-        raise Failed(f"{words[0]} exited with {done.returncode}: {done.stderr.decode(errors='replace').strip()[-200:]}")
+        raise SendFailed(
+            f"{words[0]} exited with {done.returncode}: {done.stderr.decode(errors='replace').strip()[-200:]}"
+        )
 
 
 def command(platform: str, message: Outgoing) -> list[str]:
-    if platform == "darwin":
+    if platform == "Darwin":
         return ["osascript", *_SCRIPT, message.subject, message.text]
     urgency = "critical" if message.worst <= 1 else "normal"
     text = html.escape(message.text, quote=False)  # its body may have markup

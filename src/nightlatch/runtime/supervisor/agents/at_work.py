@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ....ledger.writer import Records, Writer
     from ...shared.leases.lease import Lease
     from ..run.spending import Spending
+    from .by_handle import Canceller
 
     Spend = Callable[[dict[str, float], dict[str, str], Records], str]
 
@@ -53,12 +54,16 @@ class AgentsAtWork:
         self._allowances = Allowances(ledger, writer, spending, used)
         self._mutex = allocate_lock()
         self._rows: dict[str, AgentRow] = {}  # by launch
+        self._cancellers: dict[str, Canceller] = {}  # by launch
+        self.unconfirmed: dict[str, str] = {}  # handle → why its end is not known
 
     def begin(
         self, request: dict[str, Any], item_caps: tuple[Cap, ...], item_used: Mapping[str, float]
     ) -> dict[str, Any]:
         """Which launch the key is at, what is known of it, and what it may use."""
         job, key, item = self._writer.run.job, str(request["key"]), str(request.get("item") or "")
+        for left in self.left(item):
+            self.settle(left)  # another try of an item: what its last one left is being ended
         number = 0
         while self._is_over(job, key, number):
             number += 1
@@ -139,7 +144,25 @@ class AgentsAtWork:
             found = [row for row in self._rows.values() if row.ended is None and row.status != PREPARED]
         return [row for row in found if row.handle and item in (None, row.item)]
 
-    def ended(self, row: AgentRow, status: str, note: str) -> None:
+    def cancel(self, row: AgentRow, start: Callable[[AgentRow], Canceller]) -> None:
+        """Begin to end it by its handle: its driver is gone."""
+        with self._mutex:
+            if row.launch not in self._cancellers:
+                self._cancellers[row.launch] = start(row)
+
+    def settle(self, row: AgentRow) -> None:
+        """Wait until it has ended, or the vendor did not say so in time."""
+        with self._mutex:
+            canceller = self._cancellers.pop(row.launch, None)
+        if canceller is None:
+            return
+        status, note = canceller.confirmed()
+        if status:
+            self._ended(row, status, note)
+        else:
+            self.unconfirmed[row.handle] = note
+
+    def _ended(self, row: AgentRow, status: str, note: str) -> None:
         """It was ended by its handle, and the vendor says so."""
         facts = {
             name: getattr(row, name) for name in ("launch", "item", "provider", "agent", "handle", "page", "fields")

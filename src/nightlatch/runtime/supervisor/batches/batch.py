@@ -29,7 +29,7 @@ from . import bar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Any
 
     from ....core.batch import Batch
@@ -119,6 +119,7 @@ class Checkpoints:
         self._home: Workspace | None = None  # contains a folder for each item that publishes
         self.bar = bar.Bar(batch.name) if bar.wanted() else None
         self.summary: dict[str, Any] = {}
+        self.on_item_end: Callable[[str], None] = lambda _: None  # by its digest
         self.hidden = redaction.secrets(os.environ)  # replaced when the command's environment is known
 
     def close(self) -> None:
@@ -192,6 +193,7 @@ class Checkpoints:
         ended = [_ended(record) for record in request.get("ended", ())]
         self._write(kinds.ITEMS_MOVED, [*ended, *begun])
         for digest, _, status, *_ in ended:
+            self.on_item_end(digest)
             if status != FAILED:  # it will not be tried again
                 self._reported.pop(digest, None)
             if status == DONE and self._publishing:

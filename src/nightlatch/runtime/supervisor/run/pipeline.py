@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 
 from .... import exits
+from ....config import place
 from ....core import advice, retry, statuses
 from ....core.retry import STARTS
 from ....errors import (
@@ -558,5 +559,5 @@ class Pipeline(Preflight):
             head=run.anchor,
             retry_after=self.reported.retry_after,
         )
-        verdicts.append(self.store.folder, verdict)
+        verdicts.append(self.store.folder, verdict, as_json=place.logs_json(self.job.file))
         return verdict

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ....config import place
 from ....core import statuses
 from ....errors import Busy, StoreUnreachable, UsageError
 from ....ledger import open_for
@@ -72,7 +73,7 @@ def wait(verdict: Verdict, store: str | None, signals: Signals) -> RunRow | Verd
         return ended
     code = 128 + signum if signum else outcome(ended)
     over = verdicts.of(ended, exit_code=code, host=verdict.host, at=clock.wall(), head=ended.anchor)
-    verdicts.append(url.connect(where).folder, over)
+    verdicts.append(url.connect(where).folder, over, as_json=place.logs_json())
     return over
 
 

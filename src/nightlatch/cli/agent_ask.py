@@ -1,0 +1,49 @@
+"""The flags that say which agent to launch: of `nightlatch agent run`, and of `nightlatch batch`."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..core.target import Command
+    from .arguments import Namespace, Parser
+
+
+def add_ask(parser: Parser) -> None:
+    parser.add_argument(
+        "--provider", metavar="P", help="anthropic, google, openai, command, or your adapter: package.module:Name"
+    )
+    parser.add_argument("--agent", metavar="ID", help="the agent, by its vendor's name; of openai a model")
+    parser.add_argument("--input", metavar="TEXT", help="what the agent shall do; @FILE is the content of a file")
+    parser.add_argument("--set", metavar="FIELD=VALUE", action="append", help="a field of the vendor's launch request, "
+                        "a dot goes into a table; or every, deadline, priced_as (repeat)")  # fmt: skip
+    parser.add_argument("--waits", metavar="TIME", help="how long the agent may wait for a person (default 0s)")
+
+
+def target(args: Namespace) -> Command:
+    """The driver of the agent that the flags name."""
+    import sys
+
+    from ..core.agent import AgentAsk, read_fields
+    from ..errors import UsageError
+
+    if not args.provider or args.input is None:
+        raise UsageError("name the vendor and what the agent shall do: --provider P --agent ID --input TEXT")
+    fields = read_fields(args.set) | ({"waits": args.waits} if args.waits else {})
+    text, shown = _content(args.input)
+    asked = AgentAsk(provider=args.provider, agent=args.agent or "", input=text, fields=fields).check()
+    return asked.command(sys.executable, shown)
+
+
+def _content(given: str) -> tuple[str, str]:
+    """The input, and how it is recorded: of a file its name and digest."""
+    if not given.startswith("@") or given.startswith("@@"):
+        return given.removeprefix("@") if given.startswith("@@") else given, ""
+    from ..errors import UsageError
+    from ..system.light import sha256
+
+    try:
+        with open(given[1:], encoding="utf-8") as file:
+            text = file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--input {given}: the file cannot be read ({error}). @@ begins a text with @") from None
+    return text, f"{given} (sha256 {sha256(text.encode()).hexdigest()[:12]})"

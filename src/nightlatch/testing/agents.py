@@ -1,0 +1,201 @@
+"""The conformance suite for adapters of managed agents: against the vendor itself, or a double of it.
+
+class TestAcme(AgentConformance):
+    def make_adapter(self):
+        return Acme({})
+
+    def begun(self, ask):
+        return the vendor's own count of agents that got this launch's work
+"""
+
+from __future__ import annotations
+
+import time
+import unittest
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from ..agents.seam import ENDED, RUNNING, STATUSES, UNKNOWN, Ask, NotLaunched, Seen, Unclear, can
+from ..core.agent import label
+from ..system import identity
+
+
+class AgentConformance:
+    """Everything an adapter has to show. Derive from it, and say how to `make_adapter` and how to count what `begun`.
+    The other hooks make more of it tested; without them those tests are skipped."""
+
+    patience = 10.0  # seconds for a cancel to take
+
+    def make_adapter(self) -> Any:
+        raise NotImplementedError("say how to make the adapter: def make_adapter(self): return MyAdapter({})")
+
+    def begun(self, ask: Ask) -> int:
+        """How often work was begun for this launch, by the vendor's own count."""
+        raise NotImplementedError("say how often the vendor began work for ask.labels['nightlatch_launch']")
+
+    def make_ask(self) -> Ask:
+        """A launch that goes on until it is cancelled."""
+        launch = label("conformance", identity.new_id())
+        return Ask(
+            agent="conformance",
+            input="wait until you are cancelled",
+            fields={},
+            labels={"nightlatch_run": "conformance", "nightlatch_launch": launch},
+            since="2020-01-01T00:00:00Z",
+        )
+
+    def lost_reply(self) -> AbstractContextManager[None]:
+        """Inside, the vendor acts on a launch, and its reply is lost."""
+        raise unittest.SkipTest("nothing loses a reply here")
+
+    def out_of_order(self) -> AbstractContextManager[None]:
+        """Inside, the vendor answers what is only read with 503."""
+        raise unittest.SkipTest("nothing puts the vendor out of order here")
+
+    def works(self, handle: str) -> bool:
+        """Does the agent work, as the vendor itself sees it?"""
+        raise unittest.SkipTest("nothing tells here whether an agent works")
+
+    def finish(self, handle: str) -> None:
+        """Let the agent come to its end."""
+        raise unittest.SkipTest("nothing ends an agent here")
+
+    def odd(self, handle: str) -> None:
+        """Have the vendor show a state that nobody knows."""
+        raise unittest.SkipTest("nothing shows an unknown state here")
+
+    # ── at hand ──
+
+    @contextmanager
+    def launched(self) -> Iterator[tuple[Any, Ask, str]]:
+        adapter, ask = self.make_adapter(), self.make_ask()
+        handle = self._launch(adapter, ask)
+        try:
+            yield adapter, ask, handle
+        finally:
+            adapter.cancel(handle)
+
+    def _launch(self, adapter: Any, ask: Ask) -> str:
+        prepare = can(adapter, "prepare")
+        return str(adapter.launch(ask, prepare(ask) if prepare else ""))
+
+    def _ended(self, adapter: Any, handle: str) -> Seen:
+        deadline = time.monotonic() + self.patience
+        while time.monotonic() < deadline:
+            try:
+                seen: Seen = adapter.poll(handle)
+                if seen.status in ENDED:
+                    return seen
+            except Unclear:
+                pass
+            time.sleep(0.05)
+        raise AssertionError(f"{handle} has not ended within {self.patience:.0f} s")
+
+    # ── the tests ──
+
+    def test_a_launch_begins_work_once_and_returns_a_handle(self) -> None:
+        with self.launched() as (_, ask, handle):
+            assert handle and isinstance(handle, str)
+            assert self.begun(ask) == 1, "work was begun more than once"
+
+    def test_what_is_prepared_does_no_work_however_often(self) -> None:
+        adapter, ask = self.make_adapter(), self.make_ask()
+        prepare = can(adapter, "prepare")
+        if prepare is None:
+            raise unittest.SkipTest("it prepares nothing")
+        prepare(ask)
+        prepare(ask)
+        assert self.begun(ask) == 0
+
+    def test_a_lost_reply_is_not_sent_again_and_proves_nothing(self) -> None:
+        adapter, ask = self.make_adapter(), self.make_ask()
+        prepare = can(adapter, "prepare")
+        handle = prepare(ask) if prepare else ""
+        with self.lost_reply():
+            try:
+                adapter.launch(ask, handle)
+            except NotLaunched:
+                raise AssertionError("a lost reply is no proof that nothing was launched") from None
+            except Unclear:
+                pass
+            else:
+                raise AssertionError("the reply was lost, and launch returned: did it try again?")
+        assert self.begun(ask) == 1, "work was begun more than once"
+
+    def test_what_was_launched_is_found_again(self) -> None:
+        with self.launched() as (adapter, ask, handle):
+            find = can(adapter, "find")
+            if find is None:
+                raise unittest.SkipTest("nothing finds it: a lost reply is in doubt")
+            deadline = time.monotonic() + adapter.lag + 5.0
+            while (found := find(ask, "")) in (None, UNKNOWN) and time.monotonic() < deadline:
+                time.sleep(0.1)
+            assert found == handle
+            assert find(ask, handle) == handle
+
+    def test_unknown_is_not_no(self) -> None:
+        with self.launched() as (adapter, ask, _):
+            find = can(adapter, "find")
+            if find is None:
+                raise unittest.SkipTest("nothing finds it: a lost reply is in doubt")
+            with self.out_of_order():
+                try:
+                    found = find(ask, "")
+                except Unclear:
+                    return
+            assert found is not None, "it cannot have looked, and said that there is none"
+
+    def test_what_cannot_be_read_has_not_ended(self) -> None:
+        with self.launched() as (adapter, _, handle), self.out_of_order():
+            try:
+                seen = adapter.poll(handle)
+            except Unclear:
+                return
+        assert seen.status not in ENDED
+
+    def test_a_handle_that_is_not_there_has_not_ended(self) -> None:
+        try:
+            seen = self.make_adapter().poll("no-such-agent-0")
+        except Unclear:
+            return
+        assert seen.status not in ENDED, "a 404 is unknown, not gone"
+
+    def test_a_cancel_takes_and_ended_means_that_the_vendor_says_so(self) -> None:
+        with self.launched() as (adapter, _, handle):
+            adapter.cancel(handle)
+            self._ended(adapter, handle)
+            assert not self.works(handle), "it was shown as ended while it worked on"
+
+    def test_a_cancel_may_be_sent_twice(self) -> None:
+        with self.launched() as (adapter, _, handle):
+            adapter.cancel(handle)
+            adapter.cancel(handle)
+            self._ended(adapter, handle)
+
+    def test_a_cancel_ends_no_other_agent(self) -> None:
+        with self.launched() as (adapter, _, handle), self.launched() as (_, _, neighbour):
+            adapter.cancel(handle)
+            self._ended(adapter, handle)
+            assert self.works(neighbour)
+
+    def test_its_end_is_seen_with_its_answer(self) -> None:
+        with self.launched() as (adapter, _, handle):
+            self.finish(handle)
+            assert self._ended(adapter, handle).answer
+
+    def test_statuses_are_known_ones_and_figures_never_fall(self) -> None:
+        with self.launched() as (adapter, _, handle):
+            before: tuple[float, ...] = ()
+            for _ in range(4):
+                seen = adapter.poll(handle)
+                assert seen.status in STATUSES, seen.status
+                figures = (seen.steps, seen.usd or 0.0, *(seen.counts[kind] for kind in sorted(seen.counts)))
+                assert all(now >= then for now, then in zip(figures, before, strict=bool(before))), (before, figures)
+                before = figures
+
+    def test_a_state_that_nobody_knows_is_running_and_says_so(self) -> None:
+        with self.launched() as (adapter, _, handle):
+            self.odd(handle)
+            seen = adapter.poll(handle)
+            assert seen.status == RUNNING and seen.reason

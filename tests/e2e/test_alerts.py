@@ -1,0 +1,82 @@
+"""Alerts from a plain command line: told by a process that the run leaves behind, which the run does not wait for."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from tests.support.programs import nightlatch, until
+
+
+@pytest.fixture
+def config(tmp_path):
+    file, got = tmp_path / "nightlatch.toml", tmp_path / "told.jsonl"
+    file.write_text(
+        f"""[alerts]
+group = "300ms"
+[alerts.log]
+kind = "command"
+command = "cat >> {got}; echo >> {got}"
+[alerts.gone]
+kind = "webhook"
+url = "http://127.0.0.1:1/"
+[jobs.quiet]
+command = "exit 3"
+[jobs.quiet.alerts]
+mute = ["failed", "recovered"]
+"""
+    )
+    return file, got
+
+
+def test_a_run_that_failed_is_told_and_then_that_it_is_well_again(sqlite_url, config):
+    file, got = config
+
+    def run(*words: str):
+        return nightlatch(sqlite_url, "run", "--config", str(file), *words)
+
+    began = time.monotonic()
+    failed = run("agent", "--key", "k", "--", "sh", "-c", "echo cannot connect; exit 3")
+    assert failed.returncode == 3 and "nightlatch: alerts" not in failed.stderr
+    (first,) = until(lambda: [json.loads(line) for line in got.read_text().splitlines()] if got.exists() else [])
+    assert first["alerts"][0]["sentence"].endswith("with exit code 3: cannot connect.")
+    assert first["subject"] == "Nightlatch: agent failed" and time.monotonic() - began < 120
+    assert run("agent", "--key", "k", "--", "true").returncode == 0
+    until(lambda: len(got.read_text().splitlines()) == 2)
+    assert json.loads(got.read_text().splitlines()[1])["alerts"][0]["rule"] == "recovered"
+    rows = [
+        json.loads(line)
+        for line in nightlatch(sqlite_url, "alerts", "--json", "--config", str(file)).stdout.splitlines()
+    ]
+    assert {(row["transport"], row["rule"]) for row in rows} == {
+        ("log", "failed"), ("log", "recovered"), ("gone", "failed"), ("gone", "recovered"),
+    }  # fmt: skip
+    assert {row["status"] for row in rows if row["transport"] == "gone"} == {"waits"}
+
+
+def test_alerts_test_says_what_became_of_each_transport(sqlite_url, config):
+    file, got = config
+    nightlatch(sqlite_url, "run", "quiet", "--config", str(file))
+    tested = nightlatch(sqlite_url, "alerts", "test", "--config", str(file))
+    assert tested.returncode == 1 and tested.stdout == "log: sent\n" and "gone: not sent: no answer" in tested.stderr
+    assert "Nothing is wrong" in got.read_text()
+    assert nightlatch(sqlite_url, "alerts", "test", "none", "--config", str(file)).returncode == 64
+
+
+def test_mistakes_in_the_settings_are_all_shown(sqlite_url, tmp_path):
+    file = tmp_path / "nightlatch.toml"
+    file.write_text(
+        '[alerts]\nafter = 0\nmute = ["nothing"]\ndigest = "25:00"\n[alerts.pigeon]\n[alerts.webhook]\nsecret = "s"\n'
+    )
+    checked = nightlatch(sqlite_url, "check", "--config", str(file))
+    assert checked.returncode == 78
+    for text in (
+        "after",
+        "there is no 'nothing'",
+        "a time of the day",
+        "'pigeon' is not a transport",
+        "secret is a secret",
+    ):
+        assert text in checked.stdout + checked.stderr, checked.stderr
