@@ -55,7 +55,7 @@ LAZY = {
     "database": 3,
     "gates": 4,
     "ledger": 24,
-    "runtime": 105,
+    "runtime": 109,
     "store": 11,
     "system": 2,
     "testing": 5,
