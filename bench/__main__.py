@@ -22,6 +22,7 @@ PARTS = [
     "gateway",
     "scheduler",
     "agents",
+    "stages",
     "dbos",
     "overnight",
 ]

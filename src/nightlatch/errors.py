@@ -11,6 +11,8 @@ from . import exits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from .core.model import Mark, Record
     from .ledger.records import RunRow
     from .runtime.child.steps.mapping import Failed, Results
@@ -67,12 +69,12 @@ class StaleToken(Error):
 
     exit_code: int = exits.STALE
     offered: Mark | None = None
-    stands: Mark | None = None
+    current: Mark | None = None
 
-    def __init__(self, message: str, *, offered: Mark | None = None, stands: Mark | None = None) -> None:
+    def __init__(self, message: str, *, offered: Mark | None = None, current: Mark | None = None) -> None:
         super().__init__(message)
         self.offered = offered
-        self.stands = stands
+        self.current = current
 
 
 class OtherStore(StaleToken):
@@ -135,7 +137,7 @@ class MapFailed(Error):
 
     exit_code: int = exits.FAILED
 
-    def __init__(self, message: str, results: Results) -> None:
+    def __init__(self, message: str, results: Results[Any]) -> None:
         super().__init__(message)
         self.results = results
 

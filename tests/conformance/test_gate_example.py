@@ -116,7 +116,7 @@ class Blind(Shelf):
     def _pass(self, mark: Mark, by: str, known: KnownGrants | None = None) -> Mark | None:
         before = next(iter(self._marks().values()), None)
         if before and before.mark.token > mark.token:
-            raise StaleToken("behind", offered=mark, stands=before.mark)
+            raise StaleToken("behind", offered=mark, current=before.mark)
         Path(self.path + ".marks").write_text(pack({"": KeptMark(mark=mark, by=by, at=0.0)}))
         return before.mark if before else None
 

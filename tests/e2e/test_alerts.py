@@ -19,9 +19,6 @@ group = "300ms"
 [alerts.log]
 kind = "command"
 command = "cat >> {got}; echo >> {got}"
-[alerts.gone]
-kind = "webhook"
-url = "http://127.0.0.1:1/"
 [jobs.quiet]
 command = "exit 3"
 [jobs.quiet.alerts]
@@ -46,19 +43,19 @@ def test_a_run_that_failed_is_told_and_then_that_it_is_well_again(sqlite_url, co
     assert run("agent", "--key", "k", "--", "true").returncode == 0
     until(lambda: len(got.read_text().splitlines()) == 2)
     assert json.loads(got.read_text().splitlines()[1])["alerts"][0]["rule"] == "recovered"
-    rows = [
-        json.loads(line)
-        for line in nightlatch(sqlite_url, "alerts", "--json", "--config", str(file)).stdout.splitlines()
-    ]
-    assert {(row["transport"], row["rule"]) for row in rows} == {
-        ("log", "failed"), ("log", "recovered"), ("gone", "failed"), ("gone", "recovered"),
-    }  # fmt: skip
-    assert {row["status"] for row in rows if row["transport"] == "gone"} == {"waits"}
+
+    def listed() -> list[tuple[str, str]]:
+        told = nightlatch(sqlite_url, "alerts", "--json", "--config", str(file)).stdout.splitlines()
+        return [(row["rule"], row["status"]) for row in map(json.loads, reversed(told))]
+
+    until(lambda: listed() == [("failed", "sent"), ("recovered", "sent")])  # what arrived is settled after that
 
 
 def test_alerts_test_says_what_became_of_each_transport(sqlite_url, config):
     file, got = config
     nightlatch(sqlite_url, "run", "quiet", "--config", str(file))
+    with file.open("a") as more:  # only now: what a run leaves behind would try it for a quarter of an hour
+        more.write('[alerts.gone]\nkind = "webhook"\nurl = "http://127.0.0.1:1/"\n')
     tested = nightlatch(sqlite_url, "alerts", "test", "--config", str(file))
     assert tested.returncode == 1 and tested.stdout == "log: sent\n" and "gone: not sent: no answer" in tested.stderr
     assert "Nothing is wrong" in got.read_text()

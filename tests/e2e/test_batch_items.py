@@ -123,7 +123,9 @@ def test_two_items_that_go_to_one_place_are_told_apart(sqlite_url, tmp_path):
     items = jsonl(tmp_path, {"id": 1, "slug": "same"}, {"id": 2, "slug": "same"})
     words = ("batch", "b", items, "--key", "{id}", "--publish", f"page.md={tmp_path}/{{slug}}.md", "--", *WRITE)
     done = nightlatch(sqlite_url, *words)
-    assert done.returncode == 1 and "was published to by the item 1: two items go to one place" in done.stderr
+    assert (
+        done.returncode == 1 and "was published to by the item 1: two items may not write to one place" in done.stderr
+    )
     assert "1 done, 0 skipped, 0 failed, 0 in doubt, 1 set aside" in done.stderr
 
 

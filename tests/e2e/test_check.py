@@ -80,7 +80,7 @@ def test_a_beginner_writes_a_file_and_it_is_right(home: Home) -> None:
     assert home("init").stdout.splitlines()[0] == "wrote nightlatch.toml"
     assert 'timezone = "Europe/Berlin"' in home.file.read_text()
     done = home("check")
-    assert done.returncode == 0 and "The file is right. Start it: nightlatch serve" in done.stdout, done.stderr
+    assert done.returncode == 0 and "The file is valid. Start it: nightlatch serve" in done.stdout, done.stderr
     again = home("init")
     assert again.returncode == 64 and "is there already" in again.stderr
 

@@ -37,7 +37,7 @@ def test_one_that_is_made_up_is_reached_by_its_method_and_named_to_whoever_misty
         waved, *refused = map(json.loads, running.communicate(timeout=60)[0].splitlines())
     assert waved == {"ok": True, "waved": "shore"}
     mistyped, close, listed = (answer["error"] for answer in refused)
-    assert "'wave_back'; known are" in mistyped and ", wave-back" in mistyped and "progress" in mistyped
+    assert "'wave_back'; use one of" in mistyped and ", wave-back" in mistyped and "progress" in mistyped
     assert "give the `run`" in close
     assert listed == mistyped.replace("'wave_back'", "['wave-back']")
 

@@ -185,7 +185,7 @@ def test_a_late_decision_by_key_does_not_decide_what_was_begun_after_it_was_draw
     assert a("resolve", its, "again")[0] == 0
     a.die_after_posting("k", "--lost", "doubt")
     said, _ = person.communicate("go on\n", timeout=60)
-    assert "Look again" in said, said
+    assert "Look at it again" in said, said
     assert b.run("k", "--lost", "doubt") == 76
     assert posted(a) == 2
 

@@ -22,7 +22,7 @@ def test_a_holder_that_is_stale_from_the_start_moves_nothing(site: Site) -> None
     mine = commit(site.work, "article", b"stale\n")
     with pytest.raises(StaleToken) as refused:
         site.gate.push(old, folder=str(site.work))
-    assert (refused.value.stands, site.main()) == (new, before)
+    assert (refused.value.current, site.main()) == (new, before)
     assert git(site.work, "rev-parse", "HEAD") == mine, "its work is still there"
     assert [refusal.offered for refusal in site.gate.refusals()] == [1000]
 

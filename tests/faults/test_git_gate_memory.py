@@ -56,6 +56,6 @@ def test_nobody_is_refused_from_memory(site: Site) -> None:
     its = Mark(store=other.store, name="articles", token=1000, grant=other.grant)
     with pytest.raises(StaleToken) as refused:
         site.gate.push(its, folder=str(site.work))
-    assert refused.value.stands and refused.value.stands.store == other.store, "as it stands, not as it stood"
+    assert refused.value.current and refused.value.current.store == other.store, "as it stands, not as it stood"
     newer = Mark(store=other.store, name="articles", token=1001, grant=other.grant)
     assert site.gate.push(newer, folder=str(site.work)) == site.main()

@@ -49,14 +49,15 @@ class Daemons:
                 process.kill()
                 process.wait()
 
-    def done(self, job: str) -> list[int]:
-        """The slots that the job's command has written down."""
+    def done(self, job: str) -> list[tuple[int, str]]:
+        """The slots that the job's command has written down, each with the token of the attempt."""
         path = self.folder / job
-        return [named(line) for line in path.read_text().split()] if path.exists() else []
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [(named(slot), token) for slot, _, token in (line.partition(" ") for line in lines)]
 
 
 def noting(folder: Path, job: str, then: str = "") -> list[str]:
-    return ["sh", "-c", f"echo $NIGHTLATCH_SLOT >> {folder}/{job}; {then}"]
+    return ["sh", "-c", f"echo $NIGHTLATCH_SLOT $NIGHTLATCH_TOKEN >> {folder}/{job}; {then}"]
 
 
 @pytest.fixture

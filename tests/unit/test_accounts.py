@@ -164,3 +164,27 @@ def test_a_new_budget_lets_calls_through_that_were_refused(make):
     bench.money.caps = budget.parse("usd=1")
     number = bench.hold()
     assert bench.answers == {number: 2000} and not bench.accounts.refused
+
+
+def test_an_answer_that_its_client_did_not_wait_for_is_given_back():
+    """The answer and the client's leaving come in one moment: what was held must not stay held."""
+    import asyncio
+    import json
+    import socket
+
+    from nightlatch.gateway.pipe import Pipe
+
+    async def leave() -> list[dict[str, Any]]:
+        ours, theirs = socket.socketpair()
+        ours.sendall(b"{}\n")
+        pipe, _ = await Pipe.open(theirs.detach())
+        waiting = asyncio.create_task(pipe.hold(CALL, at=0.0))
+        await asyncio.sleep(0)
+        pipe.data_received(b'{"id":1,"output":2000}\n')
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        await pipe.close()
+        return [json.loads(line) for line in ours.recv(1 << 16).splitlines()]
+
+    assert [message["do"] for message in asyncio.run(leave())] == ["hold", "free"]

@@ -14,7 +14,7 @@ from nightlatch.observe.alerts.message import build, quiet
 from nightlatch.observe.alerts.rules import OF_STATUS, RULES
 from nightlatch.observe.alerts.send import Sender, ready
 from nightlatch.observe.alerts.settings import AlertSettings, JobAlerts
-from nightlatch.observe.alerts.transports import TRANSPORTS, Failed, Refused, Transport
+from nightlatch.observe.alerts.transports import TRANSPORTS, Refused, SendFailed, Transport
 from nightlatch.observe.reader import StoreReader
 from nightlatch.store import url
 from tests.support.ledgers import ME, begun
@@ -142,7 +142,7 @@ def test_many_at_once_are_one_message_with_the_worst_first(book, reader, receive
 
 def test_a_message_is_tried_until_it_is_delivered_with_the_same_id(book, reader, receiver):
     end(book, 1, "failed")
-    receiver.answers = [Failed("busy"), Failed("busy"), None]
+    receiver.answers = [SendFailed("busy"), SendFailed("busy"), None]
     sender = Sender(book, reader, ONE)
     for _ in range(5):
         sender.round()
@@ -179,7 +179,7 @@ def test_the_claim_of_a_dead_sender_is_taken_over_when_its_time_is_over(book, re
 
 def test_recovered_waits_behind_what_is_not_delivered_yet(book, reader, receiver):
     sender = Sender(book, reader, ONE)
-    receiver.answers = [Failed("away")] * 3
+    receiver.answers = [SendFailed("away")] * 3
     end(book, 1, "failed")
     sender.round()
     end(book, 2, "succeeded")

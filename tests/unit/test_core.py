@@ -71,7 +71,7 @@ def test_a_mark_that_stands_is_admitted_without_writing_it_again():
 def test_a_lower_token_and_an_equal_one_of_another_grant_are_refused(offered):
     with pytest.raises(StaleToken, match=r"token 5 of ann@laptop \(pid 7\) since") as refused:
         fence.admit("gate", standing(mark(5)), offered)
-    assert (refused.value.offered, refused.value.stands) == (offered, mark(5))
+    assert (refused.value.offered, refused.value.current) == (offered, mark(5))
 
 
 def test_two_jobs_on_one_target_do_not_fence_each_other():

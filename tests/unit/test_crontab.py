@@ -13,7 +13,7 @@ from nightlatch.config.load import load
 from nightlatch.core.target import Command
 
 
-def line(text: str, **more: Any) -> crontab.Line:
+def line(text: str, **more: Any) -> crontab.CrontabLine:
     *_, last = crontab.read(text, **{"home": "/home/ann", "folder": "/home/ann"} | more)
     return last
 

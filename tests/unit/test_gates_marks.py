@@ -140,8 +140,8 @@ def test_refusals_tell_who_came_when_and_with_what(path):
     with pytest.raises(OtherStore):
         gate.write(mark(9, store="6" * 32), b"")
     late, stranger = gate.refusals()
-    assert (late.name, late.offered, late.stands, late.by) == ("job", 1, 2, "ann@one (pid 7)")
-    assert (stranger.offered, stranger.stands, stranger.store) == (9, 0, "6" * 32)
+    assert (late.name, late.offered, late.current, late.by) == ("job", 1, 2, "ann@one (pid 7)")
+    assert (stranger.offered, stranger.current, stranger.store) == (9, 0, "6" * 32)
 
 
 def test_refusals_are_bounded_and_the_newest_stay(path, tmp_path, monkeypatch):

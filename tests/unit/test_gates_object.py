@@ -144,7 +144,7 @@ def test_a_refused_payload_is_removed_and_the_refusal_recorded(url):
     with pytest.raises(StaleToken):
         old.write(mark(1), b"stale")
     assert payloads(gate) == set()
-    assert [(r.offered, r.stands) for r in gate.refusals()] == [(1, 2)]
+    assert [(r.offered, r.current) for r in gate.refusals()] == [(1, 2)]
     for _ in range(20):
         with pytest.raises(StaleToken):
             old.seal(mark(1), "late")

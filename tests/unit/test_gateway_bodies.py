@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nightlatch.gateway import routes
-from nightlatch.gateway.asked import Seen
+from nightlatch.gateway.asked import ReplyUsage
 from nightlatch.gateway.body import BadBody, Body
 from nightlatch.gateway.events import Events, Whole
 from tests.support.vendor.plan import Plan
@@ -57,7 +57,7 @@ def test_usage_is_seen_however_the_bytes_come(shape, cuts):
     came = Came("1", "m", 100, 345, Plan(cache_read=12, reasoning=45), {"stream_options": {"include_usage": True}})
     whole, events = make(came)
     for reader, data in ((Whole, json.dumps(whole).encode()), (Events, b"".join(events))):
-        seen = Seen()
+        seen = ReplyUsage()
         looking = reader(dialect, seen) if reader is Whole else Events(dialect, seen, drop_ours=False)
         places = sorted({0, len(data), *(cut % len(data) for cut in cuts)})
         passed = b"".join(looking.feed(data[a:b]) for a, b in pairwise(places)) + looking.finish()
@@ -70,14 +70,14 @@ def test_the_chunk_that_only_the_gateway_asked_for_is_not_passed_on():
     data = b"".join(chat(came)[1])
     without = b"".join(chat(Came("1", "m", 100, 345, Plan(), {}))[1])
     for size in (1, 7, 50, len(data)):
-        seen = Seen()
+        seen = ReplyUsage()
         events = Events(routes.CHAT, seen, drop_ours=True)
         passed = b"".join(events.feed(data[at : at + size]) for at in range(0, len(data), size)) + events.finish()
         assert passed == without and seen.ended
 
 
 def test_compaction_and_other_models_stand_apart():
-    seen = Seen()
+    seen = ReplyUsage()
     usage = {
         "input_tokens": 10, "output_tokens": 5, "cache_creation_input_tokens": 30, "cache_read_input_tokens": 2,
         "cache_creation": {"ephemeral_1h_input_tokens": 20}, "server_tool_use": {"web_search_requests": 3},

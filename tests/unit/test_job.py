@@ -30,7 +30,8 @@ EVERY: dict[str, Any] = {
     "key": "k", "slot": "0 2 * * *", "tz": "Europe/Berlin", "ttl": "30s", "wait": "1m", "timeout": None, "stall": "5m",
     "progress": ["report", "out"], "grace": "1s", "budget": {"usd": 0.1234567, "usd/day": 10}, "meter": "output",
     "env": {"A": "b=c", "B": ""}, "cwd": "there", "workspace": "git:/srv/site.git#main", "publish": ["git", "a=b"],
-    "input": ["one", "two\udc80"], "lost": "again", "keep_awake": True, "retries": 2, "backoff": "1s", "again": True,
+    "input": ["one", "two\udc80"], "require": ["test -f a"], "ensure": ["test -f b"], "ping": "https://example.org/x",
+    "lost": "again", "keep_awake": True, "retries": 2, "backoff": "1s", "again": True,
     "new": True, "pass_store": True, "schedule": ["0 2 * * *", "every 45m"], "overlap": "queue", "catch_up": "none",
     "late": "2h", "jitter": "5m", "hosts": ["air", "mini"], "tags": {"site": "example.org"}, "version": ["claude", "--version"], "env_file": ".env",
     "stage": "supervised", "hold": "start", "expires": "1d", "promote_after": [2, 5],
@@ -182,7 +183,7 @@ def test_a_definition_is_the_same_for_every_start_and_on_every_machine():
 def test_a_definition_changes_with_what_the_job_is():
     fields = [field for field, row in options.rows(Job).items() if row.defines]
     assert set(EVERY) - set(fields) == {
-        "key", "again", "new", "jitter", "hosts", "stage", "hold", "expires", "promote_after", "tags", "version",
+        "key", "again", "new", "jitter", "hosts", "stage", "hold", "expires", "promote_after", "tags", "version", "ping",
     }  # fmt: skip
     found = {definition(job(**{field: EVERY[field]})) for field in fields}
     assert len(found | {definition(job()), definition(job(FUNCTION))}) == len(fields) + 2

@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -49,12 +50,12 @@ SIDES = {
 LAZY = {
     "agents": 2,
     "config": 2,
-    "cli": 86,
+    "cli": 89,
     "core": 1,
     "database": 3,
     "gates": 4,
     "ledger": 24,
-    "runtime": 105,
+    "runtime": 109,
     "store": 11,
     "system": 2,
     "testing": 5,
@@ -145,6 +146,23 @@ def test_a_supervisor_and_its_child_share_only_what_is_for_both():
         for other in others:
             there = other.split(".")[1] if side and other.startswith("runtime.") else ""
             assert not there or there in SIDES[side], f"{name} must not import {other}"
+
+
+def twins(names: Iterable[str]) -> list[str]:
+    return sorted(name for name, count in Counter(names).items() if count > 1)
+
+
+def test_no_two_classes_share_a_name():
+    nodes = (node for path in modules().values() for node in ast.parse(path.read_text()).body)
+    assert twins(node.name for node in nodes if isinstance(node, ast.ClassDef)) == []
+
+
+def test_no_two_files_of_the_runtime_share_a_name():
+    assert twins(path.name for path in (SOURCE / "runtime").rglob("*.py") if path.name != "__init__.py") == []
+
+
+def test_the_check_sees_twins():
+    assert twins(["Lease", "Mark", "Lease"]) == ["Lease"]
 
 
 def test_imports_inside_functions_are_counted():

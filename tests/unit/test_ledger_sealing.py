@@ -124,8 +124,8 @@ def test_the_seal_refuses_a_token_that_is_not_higher(book, token, grant):
     run = begun(book, 5, holder=OTHER).run
     with pytest.raises(StaleToken, match=r"bob@there.*stop this one") as refused:
         book.seal(run.id, token=token, grant=grant, holder=ME)
-    assert refused.value.stands and refused.value.offered
-    assert (refused.value.stands.token, refused.value.offered.token) == (5, token)
+    assert refused.value.current and refused.value.offered
+    assert (refused.value.current.token, refused.value.offered.token) == (5, token)
     assert book.run(run.id) == run
 
 

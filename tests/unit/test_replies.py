@@ -29,7 +29,7 @@ def test_every_class_arrives_with_its_words_fields_and_exit_code(kind, sqlite_ur
         "lines": ("one", "two"),
         "record": RECORD,
         "offered": MARK,
-        "stands": None,
+        "current": None,
         "reason": "expired",
         "run": run,
     }

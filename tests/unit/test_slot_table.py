@@ -8,7 +8,7 @@ from typing import Any
 
 from nightlatch.core import definition, slots
 from nightlatch.core.row import Claim, Pause, Row
-from nightlatch.core.slots import Due, Policy, Seen, decide
+from nightlatch.core.slots import Due, Observation, Policy, decide
 from nightlatch.core.stage import NOTHING, START, WRITES, held_back
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -33,7 +33,7 @@ def decided(cell: dict[str, str]) -> tuple[str, str]:
     due = Due(first=SLOT, newest=SLOT, following=SLOT + 3 * HOUR)
     at_work = cell["before"] in ("a slot's run", "a run by hand")
     policy = Policy(overlap=cell["overlap"], catch_up=cell["catch_up"])
-    decision = decide(row, due, policy, Seen(now=now, holder="g" if at_work else ""))
+    decision = decide(row, due, policy, Observation(now=now, holder="g" if at_work else ""))
     if decision.cancel:
         return "cancels", "that run, and waits for its end"
     if decision.claim:

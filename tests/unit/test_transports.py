@@ -14,7 +14,7 @@ import pytest
 from nightlatch.errors import UsageError
 from nightlatch.observe.alerts.message import Outgoing, Told, quiet
 from nightlatch.observe.alerts.settings import revealed
-from nightlatch.observe.alerts.transports import TRANSPORTS, Failed, Refused, desktop
+from nightlatch.observe.alerts.transports import TRANSPORTS, Refused, SendFailed, desktop
 from tests.support.receivers import http_receiver, mail_server
 
 HOSTILE = (
@@ -39,14 +39,14 @@ def test_a_command_gets_json(tmp_path):
     assert json.loads(body)["alerts"][0]["id"] == ALERT.id and id_ == MESSAGE.id
 
 
-@pytest.mark.parametrize(("code", "error"), [(1, Failed), (64, Refused), (127, Failed)])
+@pytest.mark.parametrize(("code", "error"), [(1, SendFailed), (64, Refused), (127, SendFailed)])
 def test_a_command_that_fails(code, error):
     with pytest.raises(error, match=f"exited with {code}: no"):
         send("command", command=f"echo no >&2; exit {code}")
 
 
 def test_a_command_that_is_not_there():
-    with pytest.raises(Failed, match="cannot be started"):
+    with pytest.raises(SendFailed, match="cannot be started"):
         send("command", command=["/nowhere/at-all"])
 
 
@@ -64,7 +64,7 @@ def test_a_webhook_is_signed_as_standard_webhooks_say(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("code", "error"), [(500, Failed), (503, Failed), (429, Failed), (408, Failed), (404, Refused), (410, Refused), (302, Refused)]
+    ("code", "error"), [(500, SendFailed), (503, SendFailed), (429, SendFailed), (408, SendFailed), (404, Refused), (410, Refused), (302, Refused)]
 )  # fmt: skip
 def test_what_a_receivers_answer_means(code, error):
     with http_receiver(lambda _: code) as receiver, pytest.raises(error, match=str(code)):
@@ -72,7 +72,7 @@ def test_what_a_receivers_answer_means(code, error):
 
 
 def test_no_answer_is_tried_again_and_no_address_is_not():
-    with pytest.raises(Failed, match="no answer"):
+    with pytest.raises(SendFailed, match="no answer"):
         send("webhook", url="http://127.0.0.1:1/")
     with pytest.raises(Refused, match="must begin with"):
         send("webhook", url="file:///etc/passwd")
@@ -98,7 +98,7 @@ def test_mail_has_one_subject_one_recipient_and_plain_text():
                 **{"from": "n@example.org", "to": "x@example.org"},
             )
         server.refuse = b"451 later"
-        with pytest.raises((Failed, Refused)):
+        with pytest.raises((SendFailed, Refused)):
             send(
                 "smtp",
                 host="127.0.0.1",
@@ -111,7 +111,7 @@ def test_mail_has_one_subject_one_recipient_and_plain_text():
     assert mail["message-id"] == "<0123abcd@nightlatch>" and mail.get_content_type() == "text/plain"
     text = mail.get_content()
     assert "you won" in text and not {"@everyone", "http://"} & set(text.split()) and text.strip().count("\n") == 0
-    with pytest.raises(Failed):
+    with pytest.raises(SendFailed):
         send("smtp", host="127.0.0.1", port=1, tls="none", **{"from": "a@b", "to": "c@d"})
 
 
@@ -149,7 +149,7 @@ def test_apprise_sends_it_as_text():
     ((_, _, body),) = receiver.requests
     facts = json.loads(body)
     assert facts["title"] == MESSAGE.subject and facts["message"] == MESSAGE.text
-    with http_receiver(lambda _: 500) as broken, pytest.raises(Failed):
+    with http_receiver(lambda _: 500) as broken, pytest.raises(SendFailed):
         send("apprise", urls=[f"json://{broken.url.removeprefix('http://')}/"])
 
 

@@ -26,7 +26,7 @@ _TIMEOUT = 30.0  # seconds that a command may take
 _VERBS = ("launch", "poll", "cancel", "find")
 
 
-class Command:
+class CommandAdapter:
     lag = 5.0
     vendor = ""
     budgets = ("usd", "tokens")

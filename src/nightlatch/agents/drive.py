@@ -56,7 +56,7 @@ class _EndRequested(BaseException):
     """A signal asks the driver to end."""
 
 
-class Driver:
+class AgentDriver:
     def __init__(self, asked: AgentAsk) -> None:
         self._asked = asked
         self._adapter = providers.load(asked.provider, asked.nested)
@@ -289,7 +289,7 @@ class Driver:
 def main() -> None:
     try:
         asked = names.read_words(sys.argv[1:])
-        sys.exit(Driver(asked).run())
+        sys.exit(AgentDriver(asked).run())
     except Error as error:
         print(f"nightlatch: {error}", file=sys.stderr)
         sys.exit(error.exit_code)

@@ -19,7 +19,7 @@ _OURS = {
     "anthropic": ".anthropic:Anthropic",
     "google": ".google:Google",
     "openai": ".openai:OpenAI",
-    "command": ".command:Command",
+    "command": ".command:CommandAdapter",
 }
 assert tuple(_OURS) == OWN
 

@@ -13,7 +13,7 @@ from ..ledger.outbox import UNDELIVERED, WAITS, Alert
 from ..observe.alerts import follow
 from ..observe.alerts.rules import RULES, TEST
 from ..observe.alerts.send import send
-from ..observe.alerts.transports import Failed, Refused
+from ..observe.alerts.transports import Refused, SendFailed
 from ..store import url
 from ..system import clock, identity
 from . import screen
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from ..observe.alerts.settings import AlertSettings
 
 _PURPOSE = """\
-What was told to whom, and what waits to be told, the newest first. Who is told of what stands in [alerts] and
-[jobs.NAME.alerts] of nightlatch.toml.
+List the alerts that were sent, or wait to be sent, the newest first. [alerts] and [jobs.NAME.alerts] in nightlatch.toml
+say which alerts are sent, and where.
 
-`alerts test` sends a message by every transport, or by the one that is named, and says what became of it.
-`alerts send` tells what waits, and exits when nothing does: `serve`, `tick` and finished runs do that by themselves."""
+`alerts test` sends a test message by every transport, or by the one you name, and reports the result.
+`alerts send` sends what waits, and exits when nothing does; `serve`, `tick` and finished runs do that by themselves."""
 
 _EXAMPLES = """\
   nightlatch alerts
@@ -45,7 +45,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("what", metavar="WHAT", nargs="?", help="test, send, or nothing: list them")
     parser.add_argument("transport", metavar="TRANSPORT", nargs="?", help="to test only this one")
     parser.add_argument("--since", metavar="TIME", default="7d", help="how far to look back (default 7d)")
-    parser.add_argument("--limit", metavar="N", type=int, default=50, help="at most so many (default 50)")
+    parser.add_argument("--limit", metavar="N", type=int, default=50, help="at most N alerts (default 50)")
     parser.add_argument("--follow", action="store_true", help="send: until standard input is closed")
     parser.add_argument("--json", action="store_true", help="one JSON object an alert")
     args = parser.parse_args(argv)
@@ -63,7 +63,7 @@ def main(argv: list[str]) -> int:
         return 0
     cells = [_cells(alert, message) for alert, message in found]
     colours = [screen.RED if row[0] == UNDELIVERED else screen.DIM if row[0] == "sent" else "" for row in cells]
-    print("\n".join(screen.columns(cells, elastic=(4, 5), colours=colours)) or "nobody was told of anything")
+    print("\n".join(screen.columns(cells, elastic=(4, 5), colours=colours)) or "no alert was sent, and none waits")
     return 0
 
 
@@ -86,9 +86,9 @@ def _test(store: str | None, only: str | None) -> int:
             alert = Alert(id=id_, transport=name, rule=TEST, job="", at=clock.wall(), detail=text)
             send(reader, settings, name, id_, [alert])
             print(f"{name}: sent")
-        except (Failed, Refused, UsageError) as why:
+        except (SendFailed, Refused, UsageError) as why:
             failed = 1
-            lasting = "" if isinstance(why, Failed) else " (it would not be tried again)"
+            lasting = "" if isinstance(why, SendFailed) else " (it would not be tried again)"
             print(f"{name}: not sent: {printable(str(why))}{lasting}", file=sys.stderr)
     return failed
 

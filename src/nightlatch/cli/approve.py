@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from ..observe.reader import StoreReader
 
 _PURPOSE = """\
-Let what a supervised job holds back happen: publish what a run has made, or start one that waits unstarted.
+Approve what a supervised job holds back: publish what a run has made, or start a run that waits for approval.
 
-It shows the job's stage, what the run has cost, what would land where, and for a branch what that changes (--diff: all
-of it), and asks. Then it is published from the run's workspace as it was looked at: the command is not run again. If
-a target was written to meanwhile, the job was edited, or the workspace is not as it was, nothing lands, and the run
-needs your attention. Refuse it: nightlatch cancel RUN.
+It shows the job's stage, what the run has cost, what would be published where, and for a branch a summary of the
+change (--diff: all of it), and asks. If you agree, exactly that is published from the run's workspace: the command is
+not run again. If a target was written to meanwhile, the job was edited, or the workspace has changed, nothing is
+published, and the run needs attention. To refuse it: nightlatch cancel RUN.
 
-An approval that was killed half way goes on by another `approve`, by `serve`, by `tick`, or by a start of its key."""
+An approval that was killed half way is completed by the next `approve`, `serve`, `tick`, or start of the run's key."""
 
 _EXAMPLES = """\
   nightlatch approve articles
@@ -100,7 +100,7 @@ def _bytes(size: int) -> str:
 
 def _agrees() -> bool:
     if not sys.stdin.isatty():
-        raise UsageError("there is nobody to ask: look at it, then approve it with --yes")
+        raise UsageError("no terminal to ask on: look at it, then approve it with --yes")
     print("Let it happen? [y/N] ", end="", flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
@@ -115,7 +115,7 @@ def _approve(reader: StoreReader, run: RunRow, job: Job, as_json: bool) -> int:
         if not store.lists_begun:
             run = ledger.approve(run.id, run.head if run.held is not None else "", by)
         if held and held["host"] not in ("", identity.host()):
-            approval.leave_word(store, ledger, run, by)
+            approval.leave_approval(store, ledger, run, by)
             print(f"{title(run)} is approved: `nightlatch serve` on {printable(held['host'])} publishes it")
             return 0
         claim = approval.take_over(store, ledger, run, by)

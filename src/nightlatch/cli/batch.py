@@ -31,18 +31,18 @@ input (read to its end first). In CMD, {field} becomes the item's field and {} t
 stays one word, and no shell sees it without --shell. The item also comes as JSON on standard input
 and in NIGHTLATCH_ITEM, its key in NIGHTLATCH_KEY, and NIGHTLATCH_IDEMPOTENCY_KEY is for an API that knows one.
 
-An item is known by its key in the scope of NAME. Exit code 0 is done, and done for good: whatever the order,
-also when items were added or removed. Any other end is failed, and tried again by --retries and by the next
-start; but codes 64 to 78 without 69 and 75 mean that the failure is permanent (`nightlatch fail` picks one):
-such an item is set aside until --retry-failed or `nightlatch resolve KEY again --batch NAME`. An item whose command
-exits 76, as `nightlatch once` does, is in doubt: the next start runs its command again. Items that were killed from
+An item is known by its key in the scope of NAME. Exit code 0 means done, for good, even if items are reordered,
+added or removed. Any other exit means failed, and it is tried again by --retries and by the next start; but
+codes 64 to 78 without 69 and 75 mean that the failure is permanent (`nightlatch fail` picks one): such an item
+is set aside until --retry-failed or `nightlatch resolve KEY again --batch NAME`. An item whose command exits
+76, as `nightlatch once` does, is in doubt: the next start runs its command again. Items that were killed from
 outside (SIGKILL), alone or with the whole batch, follow --lost: doubt (they wait for `nightlatch resolve`) or
-again. A key that occurs twice is done once. When most of the last ten items failed in the same way,
-the batch pauses, unless --max-failures says how many may.
+again. A key that occurs twice is done once. When most of the last ten items failed in the same way, the batch
+pauses, unless --max-failures sets another limit.
 
 With --publish an item runs in a fresh folder, and is done when its result has landed, through a gate: after a
 crash what was published is found and not published again. --budget ends an item (usd/item=0.1) or the whole
-batch (usd=5, usd/day=10) from outside when more was used than that."""
+batch (usd=5, usd/day=10) when it has used more than that."""
 
 _EXAMPLES = """\
   nightlatch batch posts posts.jsonl --key '{site}/{slug}' -j 4 --timeout 5m -- ./write-post {slug}
@@ -64,7 +64,7 @@ def main(argv: list[str]) -> int:
     parser = Parser("batch", _PURPOSE, _EXAMPLES)
     parser.usage = "nightlatch batch NAME ITEMS --key TEMPLATE [options] -- CMD … | --provider P --input TEXT"
     parser.add_argument(
-        "name", metavar="NAME", help="the batch; what is done is known under it, and one start at a time"
+        "name", metavar="NAME", help="the batch: its items are known under this name, and one start runs at a time"
     )
     parser.add_argument("items", metavar="ITEMS", help="a file, or - for standard input")
     parser.add_options(OPTIONS.values())

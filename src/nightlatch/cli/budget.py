@@ -13,8 +13,8 @@ from .reading import open_reader
 _PURPOSE = """\
 Set the budget of a run, from any machine that shares its ledger.
 
-The supervisor of a running one finds it within seconds: calls that would have been refused are made again. What is not
-named stays as it was. The next attempts of the run have it too; the job itself keeps its own."""
+The supervisor of an active run reads it within seconds, and allows calls again that the old budget refused. Units that
+you do not name keep their caps. Later attempts of the run use it too; the job keeps its own budget."""
 
 _EXAMPLES = """\
   nightlatch budget 7k3f usd=4

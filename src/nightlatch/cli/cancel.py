@@ -14,12 +14,12 @@ from .decisions import decide, named_run, run_parser, title
 from .json_out import print_json
 
 _PURPOSE = """\
-Ask for the end of a run, from any machine that shares its ledger.
+End a run, from any machine that shares its ledger.
 
-A run that has not begun, or that waits for its next try or for an approval, is cancelled at once: a plan that is
-refused so never lands. The supervisor of a running one finds the request within seconds, ends the command after its
-grace time (--grace, 10s by default), and exits with 120. The key is not done: the next start makes another attempt.
-Asking twice changes nothing."""
+A run that has not begun, or that waits for its next try or for an approval, is cancelled at once: what waits for an
+approval is then never published. The supervisor of a running one finds the request within seconds, ends the command
+after its grace time (--grace, 10s by default), and exits with 120. The key is not done: the next start makes another
+attempt. Asking twice changes nothing."""
 
 _EXAMPLES = """\
   nightlatch cancel 7k3f

@@ -39,15 +39,15 @@ if TYPE_CHECKING:
     from ..core.job import Job
 
 _PURPOSE = """\
-Read nightlatch.toml as a whole: every mistake at once, each with its line (exit code 78). If there is none, say of
-each job when it is due next, and around the next change of clocks; whether its program is found with the PATH of the
-service; which machines may run it; and what becomes of its slots while this machine sleeps.
+Check nightlatch.toml: print all its mistakes, each with its line (exit code 78). If there is none, print for each job
+when it is due next, and around the next change of clocks; whether its program is found with the PATH of the service;
+which machines may run it; and what happens to its slots while this machine sleeps.
 
 --asleep plays the slots of the next 30 days through the rules of the scheduler, as if this machine slept at those hours
 of every day and every run succeeded at once.
 
---apply: where machines share a store, the job as this file has it comes into force, although another machine's is
-newer. The others then start nothing for it until they have the same file."""
+--apply: where machines share a store, this file's jobs replace what another machine's newer file says. The others then
+start none of these jobs until they have the same file."""
 
 _EXAMPLES = """\
   nightlatch check
@@ -166,7 +166,7 @@ def _sleeping(job: Job, shared: bool) -> str:
     if job.catch_up == NONE:
         return f"{others}slots are skipped"
     bound = "" if job.late is None else f", unless that is more than {duration.show(job.late)} late"
-    return f"{others}the newest is run after the wake{bound}"
+    return f"{others}the newest missed slot runs after the wake{bound}"
 
 
 def _show(config: Config, found: list[Checked], store: str | None) -> None:
@@ -182,11 +182,9 @@ def _show(config: Config, found: list[Checked], store: str | None) -> None:
         for about, what in _lines(one):
             print(printable(f"  {about:<9}{what}"))
     missing = sum(bool(one.missing) for one in found)
-    some = (
-        f"{missing} job{'' if missing == 1 else 's'} would fail for what is not found; the rest of the file is right."
-    )
+    some = f"{missing} job{'' if missing == 1 else 's'} would fail, since something is not found; the rest is valid."
     start = "" if services.path_of_service(config.path) else _START
-    print(f"\n{some if missing else 'The file is right.'}{start}")
+    print(f"\n{some if missing else 'The file is valid.'}{start}")
 
 
 def _lines(one: Checked) -> list[tuple[str, str]]:

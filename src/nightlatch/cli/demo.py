@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _started: list[subprocess.Popen[Any]] = []
 
 _PURPOSE = """\
-The whole story in a few seconds, with real processes: a worker is frozen right in front of its write,
+The whole story in a few seconds, with real processes: a worker is frozen just before its write,
 another takes over and writes, the first one thaws and writes too. Once with a lock alone, where the
 stale write lands; once through a gate, where it is refused. Then a holder is killed with kill -9, and
 its orphans are gone before the next one gets the lease.
@@ -48,8 +48,30 @@ with nightlatch.lease("report-" + how, ttl="2s", wait="30s", gates=[gate] if how
 """
 
 
+def _pages(*, browse: bool) -> int:
+    """A night in a store of its own, which goes away with Ctrl-C."""
+    from ..web import made_up
+    from ..web.server import PagesServer
+    from .open import show
+
+    with tempfile.TemporaryDirectory(prefix="nightlatch-demo-") as folder:
+        store = f"sqlite:///{folder}/demo.db"
+        print("nightlatch: making up a night …", file=sys.stderr, flush=True)
+        made_up.make(store)
+        server = PagesServer(store)
+        return server.run(
+            lambda text: print(f"nightlatch: {text}", file=sys.stderr, flush=True),
+            ready=lambda port: show(server.access, port, read_only=False, browse=browse),
+        )
+
+
 def main(argv: list[str]) -> int:
-    Parser("demo", _PURPOSE, "  nightlatch demo").parse_args(argv)
+    parser = Parser("demo", _PURPOSE, "  nightlatch demo\n  nightlatch demo --pages")
+    parser.add_argument("--pages", action="store_true", help="instead: one made-up night, shown in the browser")
+    parser.add_argument("--print", action="store_true", help="with --pages: print the address, and open no browser")
+    args = parser.parse_args(argv)
+    if args.pages:
+        return _pages(browse=not args.print)
     with tempfile.TemporaryDirectory(prefix="nightlatch-demo-") as folder:
         os.environ["NIGHTLATCH_STORE"] = f"sqlite:///{folder}/demo.db"
         try:
@@ -66,13 +88,13 @@ def main(argv: list[str]) -> int:
 
 
 def _frozen(folder: str, how: str) -> dict[str, str]:
-    """One worker frozen in front of its write, another taking over; how it ends."""
+    """One worker is frozen just before its write, and another takes over: how it ends."""
     os.mkdir(os.path.join(folder, how))
     path = os.path.join(folder, how, "report.txt")
     _say("With a lock alone:" if how == "lock" else "\nThrough a gate:")
     ann = _worker("Ann", path, how)
     ann_token = _line(ann)
-    _say(f"  Ann holds the lease (token {ann_token}), has checked it, and is frozen right in front of her write")
+    _say(f"  Ann holds the lease (token {ann_token}), has checked it, and is frozen just before her write")
     ann.send_signal(signal.SIGSTOP)
     ben = _worker("Ben", path, how)
     ben_token = _line(ben)

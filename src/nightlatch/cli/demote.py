@@ -9,9 +9,9 @@ from .json_out import print_json
 from .stage_change import change, meaning, named_job
 
 _PURPOSE = """\
-One stage down: from unattended to supervised, from supervised to manual. What it has earned in this stage it has to
-earn again. A job is demoted by itself after a run in doubt, and when it has stalled or passed its own budget twice in a
-row."""
+One stage down: from unattended to supervised, from supervised to manual. Its clean runs in this stage no longer
+count. A job is demoted automatically after a run in doubt, and when it has stalled or exceeded its own budget twice
+in a row."""
 
 
 def main(argv: list[str]) -> int:

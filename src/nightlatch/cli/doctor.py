@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 _PURPOSE = """\
 Check this machine and the store: durability, file system, clock, schema, permissions, processes.
 
-Each finding is one line; what is not well says what to do.
+Each finding is one line; if something is wrong, it says what to do.
 
---prove tries the promises, with real processes, in about twenty seconds: a holder of a lease is frozen in front of its
+--prove tries the promises, with real processes, in about twenty seconds: a holder of a lease is frozen just before its
 writes to this store and to each TARGET, another takes over and writes, the first one thaws and writes too, and must
 be refused. Then a holder is killed with kill -9, and its processes must be gone before the next one gets the lease.
 It says what was refused, how long each takeover took, and by what this machine can prove that processes are gone.

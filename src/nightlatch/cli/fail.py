@@ -12,12 +12,12 @@ from ..system import clock
 from .arguments import Parser
 
 _PURPOSE = """\
-Inside a run or a batch's item: say what it failed of, and whether trying again may help. It exits with the code
-that says so (75 try again, 70 in vain), for the script to pass on; --retries and the next start go by it.
+Inside a run or a batch's item: say why it failed, and whether trying again may help. It exits with the code
+that says so (75 try again, 70 permanent), for the script to pass on; --retries and the next start go by it.
 
-Without --http it is worth another try unless --permanent says otherwise. With it: 408, 425, 429, what begins
-with 5 (but for 501 and 505) and 000 (curl had no answer) is, other codes are not. --retry-after is never waited
-less than; in a batch nothing is started before it is over, since a server that asks for patience means all of us."""
+Without --http it is worth another try unless --permanent says otherwise. With --http these codes are worth another
+try: 408, 425, 429, 5xx (except 501 and 505) and 000 (curl got no answer); others are not. --retry-after is always
+honoured in full; a batch starts no other item before then, since the server means all of its clients."""
 
 _EXAMPLES = """\
   ./post "$1" || exec nightlatch fail "the post was refused" --permanent
@@ -58,4 +58,6 @@ def _seconds(text: str) -> float:
     try:
         return retry.retry_after_seconds(text, clock.wall())
     except (ValueError, TypeError):
-        raise UsageError(f"--retry-after {text!r}: seconds, or a date as HTTP has it") from None
+        # 64 would be a permanent failure: a server's odd header must not end the retries.
+        print(f"nightlatch: --retry-after {text!r} is neither seconds nor an HTTP date: ignored", file=sys.stderr)
+        return 0.0

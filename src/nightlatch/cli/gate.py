@@ -159,7 +159,7 @@ def _show(seen: GateView) -> None:
     for one in seen.unguarded:
         print(f"open     {printable(one.table)}  added since: {advice.text(one.install)}")
     for refusal in seen.refusals:
-        why = f"the mark had token {refusal.stands}" if refusal.stands else "fenced from another store"
+        why = f"the mark had token {refusal.current}" if refusal.current else "fenced from another store"
         write = f"{printable(refusal.name)}  token {refusal.offered}  {printable(refusal.by)}"
         print(f"refused  {write}  at {_time(refusal.at)}  ({why})")
 

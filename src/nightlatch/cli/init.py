@@ -22,9 +22,9 @@ _PURPOSE = """\
 Write a commented nightlatch.toml into this folder: this machine's time zone, the store that fits here (git+origin in
 a clone), and an example.
 
-With --from-crontab the jobs are those of your crontab, or of FILE (- is standard input): each line becomes a job, or a
-comment that says why not. The crontab is not touched: what to remove from it is printed, and `nightlatch check` and
-`nightlatch serve` name jobs whose line is still in it, since those would run twice."""
+With --from-crontab the jobs are those of your crontab, or of FILE (- is standard input): each line becomes a job, or
+a comment that says why it cannot. The crontab is not touched: what to remove from it is printed, and `nightlatch
+check` and `nightlatch serve` name jobs whose line is still in it, since those would run twice."""
 
 _EXAMPLES = """\
   nightlatch init && nightlatch check && nightlatch serve
@@ -70,7 +70,7 @@ def _remote() -> str:
     return "" if code else "git+origin"
 
 
-def _crontab(file: str | None, folder: str) -> list[reading.Line]:
+def _crontab(file: str | None, folder: str) -> list[reading.CrontabLine]:
     system = bool(file) and os.path.abspath(str(file)).startswith("/etc/cron")
     if file == "-":
         text: str | None = sys.stdin.read()
@@ -87,7 +87,7 @@ def _crontab(file: str | None, folder: str) -> list[reading.Line]:
     return reading.read(text, home=os.path.expanduser("~"), folder=folder, system=system)
 
 
-def _count(lines: list[reading.Line]) -> str:
+def _count(lines: list[reading.CrontabLine]) -> str:
     jobs = sum(not line.why_not for line in lines)
     rest = len(lines) - jobs
     return f"{jobs} job{'' if jobs == 1 else 's'}" + (
@@ -95,7 +95,7 @@ def _count(lines: list[reading.Line]) -> str:
     )
 
 
-def _explain(lines: list[reading.Line]) -> None:
+def _explain(lines: list[reading.CrontabLine]) -> None:
     for line in lines:
         if line.why_not:
             print(printable(f"line {line.number} is not a job here: {line.why_not}"))

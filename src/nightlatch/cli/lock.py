@@ -32,7 +32,7 @@ def main(argv: list[str]) -> int:
     parser = Parser("lock", _PURPOSE, _EXAMPLES)
     parser.usage = "nightlatch lock NAME [options] -- CMD …"
     parser.add_argument("name", metavar="NAME", help="the lease; only one command at a time holds it")
-    parser.add_argument("--ttl", metavar="TIME", help="how long it outlives a holder nothing is heard of (default 60s)")
+    parser.add_argument("--ttl", metavar="TIME", help="how long it lasts without a renewal (default 60s)")
     parser.add_argument("--wait", metavar="TIME", default="0s", help="how long to wait while it is held (default 0s)")
     parser.add_argument(
         "--gate",

@@ -27,45 +27,45 @@ COMMANDS = {
     "service": "serve from login on: install, remove or look at a systemd user unit or launchd agent",
     "progress": "inside a run: report how far it is",
     "spend": "inside a run: report what was used",
-    "fail": "inside a run: say what it failed of, and whether trying again may help",
+    "fail": "inside a run: say why it failed, and whether trying again may help",
     "status": "the last night in one screen; the same as `nightlatch` alone",
     "open": "the pages: the night, what needs you and what runs, in the browser",
     "runs": "list the runs, by job, status and time",
     "show": "one run: timeline, attempts, refusals, usage, the end of its output",
     "logs": "what a run's command printed; -f follows",
     "slots": "what became of every due time; skip one, or set a job's slots right after a wrong clock",
-    "alerts": "what was told to whom and what waits to be told; alerts test",
+    "alerts": "alerts that were sent, or wait to be sent; alerts test",
     "metrics": "runs, durations, usage, slots and budgets as Prometheus reads them",
     "usage": "what was used, by job or by day",
     "budget": "set the budget of a run, also of a running one",
-    "approve": "let what a supervised job holds back happen: publish it as you looked at it",
+    "approve": "publish or start what a supervised job holds back for your approval",
     "cancel": "end a run, from any machine that shares the store",
     "ack": "say that you have seen a failed run: it needs you no longer",
     "retry": "allow another attempt of a run",
     "resolve": "decide the outcome of a run, an effect or an item in doubt: done, failed or again",
     "promote": "one stage up, on evidence: manual, supervised, unattended",
     "demote": "one stage down",
-    "pause": "have a job's slots skipped until somebody ends that",
+    "pause": "skip a job's slots until somebody unpauses it",
     "unpause": "end a job's pause; it goes on with its next slot",
     "lock": "run a command while holding a lease (flock with a fencing token)",
     "lease": "acquire, renew, release, show, list or raise a lease from a script",
     "publish": "replace a file, a folder or an object, if the lease is still yours",
     "push": "push HEAD to a branch, if the lease is still yours",
     "gate": "show a gate's marks and refusals, adopt or forget it, guard tables and branches",
-    "audit": "is the journal whole? verify it, or print the heads to keep elsewhere",
+    "audit": "is the journal intact? verify it, or print the heads to keep elsewhere",
     "prune": "remove runs that ended long ago, with their output; done keys stay",
     "key": "print the idempotency key of what is processed",
     "doctor": "check this machine and the store; each finding says what to do",
     "migrate": "bring the store's tables up to date, or print the SQL for someone with permission",
-    "demo": "a worker frozen in front of its write: with a lock alone, and through a gate",
+    "demo": "a worker frozen just before its write: with a lock alone, and through a gate",
 }
 
 _OBJECTS = 20_000  # between garbage collections; with Python's 700, start-up has many collections and no garbage
 
 _HELP = """usage: nightlatch [--store URL] [COMMAND …]
 
-Runs agents and scheduled jobs while nobody watches: each slot once, within bounds, resumable, and with
-no way for a stale copy to write. Without a command: the last night in one screen, what needs you first.
+Runs agents and scheduled jobs while nobody watches: each slot once, within bounds, resumable; a stale
+copy cannot write. Without a command: the last night in one screen, what needs you first.
 
 commands:
 {commands}

@@ -52,19 +52,25 @@ def main(argv: list[str]) -> int:
     parser.usage = "nightlatch once KEY [options] -- CMD …"
     parser.add_argument("key", metavar="KEY", help="names what is done, never when or by which try")
     parser.add_argument(
-        "--scope", metavar="NAME", default=effects.STORE_WIDE, help="where the key is known (default: the whole store)"
+        "--scope",
+        metavar="NAME",
+        default=effects.STORE_WIDE,
+        help="where the key is unique (default: in the whole store)",
     )
     parser.add_argument("--probe", metavar="CMD", help="looks whether it was done; split into words, no shell")
     parser.add_argument("--not-done", metavar="CODES", default="", help="exit codes that prove that nothing was done")
     parser.add_argument(
-        "--input", metavar="TEXT|@FILE", empty=True, help="what it is done with: the same key with other input is 65"
+        "--input",
+        metavar="TEXT|@FILE",
+        empty=True,
+        help="recorded with the key: the same key with another input exits with 65",
     )
     parser.add_argument("--timeout", metavar="TIME", default="10m", help="then it is ended, and in doubt (default 10m)")
     parser.add_argument(
         "--settle",
         metavar="TIME",
         default="10s",
-        help="a server may act so long after the command's time is over (default 10s)",
+        help="how long after the command's timeout a server may still act (default 10s)",
     )
     parser.add_argument(
         "--wait", metavar="TIME", default="0s", help="while another does it, or until a probe is believed (default 0s)"

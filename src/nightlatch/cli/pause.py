@@ -15,10 +15,10 @@ from .reading import existing
 from .times import moment
 
 _PURPOSE = """\
-Have a job's slots skipped, on every machine that shares the store, until somebody ends that.
+Skip a job's slots, on every machine that shares the store, until somebody unpauses it.
 
-What runs goes on. The slots of the pause are recorded as skipped, and are not caught up. `nightlatch run JOB` starts it
-by hand all the same."""
+A run that is active continues. The slots of the pause are recorded as skipped, and are not caught up. `nightlatch run
+JOB` starts it by hand anyway."""
 
 
 def main(argv: list[str]) -> int:

@@ -13,8 +13,8 @@ from .only_people import require_person
 from .stage_change import change, meaning, named_job
 
 _PURPOSE = """\
-One stage up: from manual to supervised, from supervised to unattended. It prints the evidence, and what is missing of
-it; then nothing is changed, and the exit code is 77.
+One stage up: from manual to supervised, from supervised to unattended. It prints the evidence. If some is missing, it
+says what, changes nothing and exits with 77.
 
 It takes clean runs in this stage under the definition in force (1 as manual, 3 as supervised, or what promote_after
 says): succeeded at the first attempt, nothing left behind, approved where they were held. Besides: nothing in doubt or

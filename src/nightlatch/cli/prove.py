@@ -1,6 +1,6 @@
 """`nightlatch doctor --prove`: the promises, tried on your own store and targets with real processes.
 
-A holder is frozen in front of its writes, another takes over and writes, the first one thaws and writes too. Then a
+A holder is frozen just before its writes, another takes over and writes, the first one thaws and writes too. Then a
 holder is killed, and its processes must be gone before the next one is let in.
 """
 

@@ -33,12 +33,12 @@ Look first: only the outside world shows what it did.
 
 done     it did its work: no machine does it again
 failed   it did not: the next start with its key makes another attempt
-again    as failed, whatever it did; a run is pending until then
+again    try it again, whatever it did; a run is pending until then
 
-WHAT is a run, or the beginning of its id, or the key of an effect, an item, or a run that another machine began
-and this one has no record of. If several go by it, the commands that name each are printed. Without an outcome,
-what is known of it and the choices are. The journal records your name. The lease is needed for a moment, of the
-batch or the effect, and of the job for `done`, for a run that has lapsed, and for every run on a git store."""
+WHAT is a run, or the beginning of its id, or the key of an effect, an item, or a run that another machine began and
+this one has no record of. If several things match, a command for each is printed. Without an outcome, what is known
+of it is printed, with the choices. The journal records your name. The lease is needed for a moment, of the batch or
+the effect, and of the job for `done`, for a run that has lapsed, and for every run on a git store."""
 
 _EXAMPLES = """\
   nightlatch resolve 7k3f
@@ -51,7 +51,7 @@ _EXAMPLES = """\
 _CHOICES = (
     ("done", "it did its work"),
     ("failed", "it did not, and may be tried again"),
-    ("again", "the same, whatever it did"),
+    ("again", "try it again, whatever it did"),
 )
 
 
@@ -181,7 +181,10 @@ def _decide_run(reader: StoreReader, run: RunRow, args: Namespace) -> int:
         look = advice.command("show", run.id)
         raise UsageError(f"{title(run)} is {status}: there is nothing to resolve. Look: {look}")
     if not args.outcome:
-        lapsed = "its holder is gone, and nobody has taken over. Started again as it was, it goes on by itself, or asks"
+        lapsed = (
+            "its holder is gone, and nobody has taken over. "
+            "If you start it again with the same command, it continues or becomes in doubt"
+        )
         reason = printable(run.reason) if run.status == status else lapsed
         first = (advice.to("show", run.id), "look at it first")
         choices = [first, *((advice.to("resolve", run.id, word), what) for word, what in _CHOICES)]

@@ -30,8 +30,8 @@ _PURPOSE = """\
 Make another attempt of a run that failed, was cancelled or needs attention, as it was started before: the same
 command, options and folder, from the journal. A job of nightlatch.toml is started as the file has it now.
 
-The attempt is made here, as by `nightlatch run`, and its exit code is the run's. One that waits for its next try is
-due at once instead, and its tries are counted from the beginning: its supervisor makes it within seconds. With --later
+The attempt is made here, as by `nightlatch run`, and its exit code is the run's. If the run waits for its next try,
+that becomes due at once, its supervisor makes it within seconds, and the count of tries starts again. With --later
 nothing is started: the next start of its key makes the attempt, as a cron line does. Where a secret was taken out of
 what is recorded, and for a run of another machine, the line to type is printed."""
 

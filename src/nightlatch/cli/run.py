@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from .arguments import Namespace
 
 _PURPOSE = """\
-Run a command once for its key, within bounds, recorded; or, without one, a job of nightlatch.toml, where these
-options go before what the file says.
+Run a command once for its key, within bounds, recorded; or, without a command, a job of nightlatch.toml, where
+these options override the file.
 
-Only one run of NAME works at a time, on every machine that shares the store. A key that is done is not
-done again (`skipped`, exit 0). The command is ended from outside when its time, its progress or its
-budget is over; that needs no help from it. Its output is shown and kept (nightlatch logs RUN), secrets taken out.
+Only one run of NAME works at a time, on every machine that shares the store. A key that is done is not done again
+(`skipped`, exit 0). The command is ended from outside when it runs too long, makes no progress or has used up its
+budget; it need not cooperate. Its output is shown and kept (nightlatch logs RUN), secrets taken out.
 
 With --workspace it works in a fresh folder, kept if it fails; --publish then writes its result through gates,
 once: a copy that was overtaken is refused, and what a crashed one published is not published again."""

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 _PURPOSE = """\
 Let this machine serve the jobs of nightlatch.toml from login on (from boot on, where lingering is enabled): a systemd
-user unit, or a launchd agent on macOS. What is written is printed.
+user unit, or a launchd agent on macOS. Prints what it writes.
 
-install   write the service with this shell's PATH and store, start it, and wait for its word that it serves; if that
-          does not come, print the end of its log. Again after an edit of PATH, or when Nightlatch has moved
-uninstall stop and remove it; runs that are at work go on
-status    is it installed, does it run, and what did it say last?"""
+install   write the service with this shell's PATH and store, start it, and wait until it reports that it serves;
+          if it does not, print the end of its log. Repeat this when PATH has changed or Nightlatch has moved
+uninstall stop and remove it; active runs continue
+status    is it installed, does it run, and what is the last line of its log?"""
 
 _EXAMPLES = """\
   nightlatch service install
@@ -88,7 +88,7 @@ def _uninstall(service: Service) -> int:
         return 0
     service.stop()
     os.remove(service.file)
-    print(f"{service.name} is stopped and removed; runs that are at work go on")
+    print(f"{service.name} is stopped and removed; active runs continue")
     return 0
 
 

@@ -30,7 +30,7 @@ One run: what it is, its attempts, its timeline from the journal, what was refus
 and what to type next. Of a job: its newest run. Reading changes nothing.
 
 With --plan: what the job's newest dry-run found, effect by effect: `planned` would be done, `done` would not be
-done again, `in-doubt` and `begun` wait for a probe, a person, or the run that is at it."""
+done again, `in-doubt` and `begun` wait for a probe, a person, or the run that is doing it."""
 
 _EXAMPLES = """\
   nightlatch show 7k3f

@@ -20,8 +20,8 @@ _PURPOSE = """\
 The last night in one screen: what needs you first, then what runs, waits and is done.
 
 Each row ends in what to type after `nightlatch`. What is in doubt, needs attention or has lapsed stays here until
-somebody decides; the rest is of the last 24 hours. Looking changes nothing, and makes
-no store."""
+somebody decides; the rest is from the last 24 hours. This command changes nothing, and
+makes no store."""
 
 _EXAMPLES = """\
   nightlatch

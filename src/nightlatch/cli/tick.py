@@ -6,7 +6,8 @@ from .arguments import Parser
 from .serve import server
 
 _PURPOSE = """\
-Do what is due now, wait for its end, and exit: what `nightlatch serve` does once. For cron, launchd timers and CI.
+Start what is due now, wait until it has ended, and exit: one round of `nightlatch serve`. For cron, launchd timers
+and CI.
 
 Any number of ticks and servers share a store; each slot is started by one of them. The exit code is 0, or that of a
 run which did not succeed."""

@@ -18,7 +18,7 @@ from .reading import existing, open_reader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..observe.changes import Change, JobChanges
+    from ..observe.changes import JobChanges, LevelChange
     from ..observe.reader import StoreReader
     from .arguments import Namespace
 
@@ -72,7 +72,7 @@ def _usual(seen: JobChanges) -> None:
     print(f"{printable(seen.job)}: a usual run takes {', '.join(usual)}\n")
 
 
-def _change(change: Change) -> None:
+def _change(change: LevelChange) -> None:
     shift = change.shift
     when = time.strftime("%a %d %b %H:%M", time.localtime(shift.first.at))
     end = ", over since" if shift.over else ""

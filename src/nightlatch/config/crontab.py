@@ -48,7 +48,7 @@ _UNNAMED = (
 
 
 @value(frozen=True, kw_only=True)
-class Line:
+class CrontabLine:
     """One line of a crontab: the job that it becomes, or the reason why it becomes none."""
 
     text: str
@@ -59,10 +59,10 @@ class Line:
     notes: tuple[str, ...] = ()  # for the reader of the job
 
 
-def read(text: str, *, home: str, folder: str, system: bool = False) -> list[Line]:
+def read(text: str, *, home: str, folder: str, system: bool = False) -> list[CrontabLine]:
     """The lines of a crontab that mean something. `home`: where cron runs them; `folder`: where the file will be, so
     that a job which must run elsewhere says so. `system`: each line names its user, as in /etc/crontab."""
-    found: list[Line] = []
+    found: list[CrontabLine] = []
     env: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
@@ -90,18 +90,22 @@ def _text_of(command: str | list[str]) -> str:
     return command if isinstance(command, str) else " ".join(map(quoted, command))
 
 
-def _line(text: str, number: int, env: dict[str, str], home: str, folder: str, system: bool, names: set[str]) -> Line:
+def _line(
+    text: str, number: int, env: dict[str, str], home: str, folder: str, system: bool, names: set[str]
+) -> CrontabLine:
     fields = 1 if text.startswith("@") else 5
     parts = text.split(None, fields + system)
     if len(parts) <= fields + system:
-        return Line(text=text, number=number, why_not="it has no command")
+        return CrontabLine(text=text, number=number, why_not="it has no command")
     when, rest = " ".join(parts[:fields]), parts[-1]
     if system and parts[fields] != os.environ.get("USER", ""):
-        return Line(text=text, number=number, why_not=f"it runs as {parts[fields]}: add it to a file of that user")
+        return CrontabLine(
+            text=text, number=number, why_not=f"it runs as {parts[fields]}: add it to a file of that user"
+        )
     try:
         schedule.parse(when, datetime.UTC)
     except UsageError as error:
-        return Line(text=text, number=number, why_not=str(error))
+        return CrontabLine(text=text, number=number, why_not=str(error))
     keys: dict[str, Any] = {"schedule": when, "timeout": "none"}
     notes = ["cron knows no bound: give it a timeout"]
     command, given = _percent(rest)
@@ -119,7 +123,7 @@ def _line(text: str, number: int, env: dict[str, str], home: str, folder: str, s
     if home and os.path.realpath(home) != os.path.realpath(folder):
         keys.setdefault("cwd", home)
     ordered = {key: keys[key] for key in (*_FIRST, *keys) if key in keys}
-    return Line(text=text, number=number, name=name, keys=ordered, notes=tuple(notes))
+    return CrontabLine(text=text, number=number, name=name, keys=ordered, notes=tuple(notes))
 
 
 def _percent(text: str) -> tuple[str, list[str]]:
@@ -258,7 +262,7 @@ def _unquoted(text: str) -> str:
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
 
 
-def toml(line: Line) -> Iterator[str]:
+def toml(line: CrontabLine) -> Iterator[str]:
     """A line as TOML: what it was, then the job or the reason why there is none."""
     yield f"# {line.text}"
     if line.why_not:

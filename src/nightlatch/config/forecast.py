@@ -19,7 +19,7 @@ _YEAR = 366 * _DAY
 
 
 @value(frozen=True, kw_only=True)
-class Change:
+class ClockChange:
     """A change of clocks, and the slots around it."""
 
     at: int
@@ -30,7 +30,7 @@ class Change:
 @value(frozen=True, kw_only=True)
 class Forecast:
     slots: tuple[int, ...]
-    change: Change | None  # None: there is none within a year, or the schedule does not go by the wall
+    change: ClockChange | None  # None: there is none within a year, or the schedule does not depend on the wall clock
 
 
 def forecast(job: Job, now: float) -> Forecast | None:
@@ -50,11 +50,11 @@ def forecast(job: Job, now: float) -> Forecast | None:
     after = [times.next(at - 1)]
     after.append(times.next(after[0]))
     by = _offset(there, at) - _offset(there, at - 1)
-    return Forecast(slots=tuple(coming), change=Change(at=at, by=by, slots=(*before[-_AROUND:], *after[:_AROUND])))
+    return Forecast(slots=tuple(coming), change=ClockChange(at=at, by=by, slots=(*before[-_AROUND:], *after[:_AROUND])))
 
 
 def shown(slot: float, tz: str) -> str:
-    """On the walls of the zone, with what they differ from UTC: 02:00 may come twice."""
+    """By the wall clock of the zone, with its offset from UTC: 02:00 may come twice."""
     there = datetime.datetime.fromtimestamp(slot, zone.find(tz))
     offset = there.strftime("%z")
     seconds = ":%S" if there.second else ""

@@ -31,14 +31,14 @@ PER_HOST = ("command", "cwd", "env", "env_file")
 
 _OF_A_JOB = options.rows(Job, FILE)
 _OF_A_BATCH = {name: row for name, row in options.rows(Batch, BATCH).items() if row.defines}
-_NOT_OF_A_BATCH = ("stall", "progress", "workspace", "input")
+_NOT_OF_A_BATCH = ("stall", "progress", "workspace", "input", "require", "ensure")
 ONLY_OF_A_BATCH = ("items", *(name for name in _OF_A_BATCH if name not in _OF_A_JOB))
 KEYS = (*_OF_A_JOB, *TARGETS, "args", *ONLY_OF_A_BATCH)
 
 ALERTS = "alerts"  # of a job, read with those of all jobs
 _NOTHING = Command(words=())
 _SEEN = 50  # slots whose distances are compared with a job's jitter
-_FROM = 1_767_225_600  # when these begin: the same answer at any time of reading
+_FROM = 1_767_225_600  # when these slots begin: fixed, so that the answer never depends on the day
 
 
 class Jobs:

@@ -1,4 +1,4 @@
-"""On which line of a TOML file a key is. tomllib, which has found the file to be right, does not tell."""
+"""The line of each key in a TOML file that tomllib has parsed without an error: tomllib does not report lines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def find(text: str) -> dict[tuple[str, ...], int]:
         else:
             path = table + scanner.path("=")
             scanner.at += 1
-            for length in range(len(table) + 1, len(path) + 1):  # of a.b = 1 the table a too
+            for length in range(len(table) + 1, len(path) + 1):  # a.b = 1 also defines the table a
                 found.setdefault(path[:length], line)
             scanner.skip_value()
     return found
@@ -27,7 +27,7 @@ def find(text: str) -> dict[tuple[str, ...], int]:
 class _Scanner:
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0
-        self._line, self._counted = 1, 0  # up to here
+        self._line, self._counted = 1, 0  # newlines before `_counted` are counted
 
     @property
     def line(self) -> int:

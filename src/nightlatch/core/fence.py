@@ -47,22 +47,22 @@ class Refusal:
     offered: int  # the token it came with
     grant: str
     store: str
-    stands: int  # the gate's own token; 0 if that belongs to another store
+    current: int  # the gate's own token; 0 if that belongs to another store
     by: str
 
     def pack(self) -> str:
-        fields = (f"{self.at:.3f}", self.name, self.offered, self.grant, self.store, self.stands, self.by)
+        fields = (f"{self.at:.3f}", self.name, self.offered, self.grant, self.store, self.current, self.by)
         return "\t".join(map(str, fields)) + "\n"
 
     @classmethod
     def unpack(cls, line: str) -> Refusal:
-        at, name, offered, grant, store, stands, by = line.split("\t", 6)
-        return cls(at=float(at), name=name, offered=int(offered), grant=grant, store=store, stands=int(stands), by=by)
+        at, name, offered, grant, store, current, by = line.split("\t", 6)
+        return cls(at=float(at), name=name, offered=int(offered), grant=grant, store=store, current=int(current), by=by)
 
     @classmethod
     def of(cls, refused: StaleToken, by: str, now: float) -> Refusal:
-        offered, stands = refused.offered, refused.stands
-        if not offered or not stands:
+        offered, current = refused.offered, refused.current
+        if not offered or not current:
             raise ValueError(f"a refusal needs the mark that was offered and the mark of the gate: {refused}")
         return cls(
             at=now,
@@ -70,7 +70,7 @@ class Refusal:
             offered=offered.token,
             grant=offered.grant,
             store=offered.store,
-            stands=stands.token if stands.store == offered.store else 0,
+            current=current.token if current.store == offered.store else 0,
             by=" ".join(by.split()),
         )
 
@@ -93,7 +93,7 @@ def admit(gate: str, standing: Mapping[str, KeptMark], offered: Mark, known: Kno
                 f"do not share one store: give both the same --store; or, if this one replaces it for good: "
                 f"{advice.command('gate', 'adopt', gate)}",
                 offered=offered,
-                stands=kept.mark,
+                current=kept.mark,
             )
     mine = standing.get(offered.name)
     if mine is None or offered.token > mine.mark.token:
@@ -106,19 +106,19 @@ def admit(gate: str, standing: Mapping[str, KeptMark], offered: Mark, known: Kno
         f"{gate} refused {offered.name} with token {offered.token}: it has token {mine.mark.token} of {mine.by} "
         f"since {_time(mine.at)}. Nothing was written. A newer holder has taken over; stop this one",
         offered=offered,
-        stands=mine.mark,
+        current=mine.mark,
     )
 
 
-def forgotten(gate: str, offered: Mark, stands: Mark, by: str = "a holder") -> Forgotten:
+def forgotten(gate: str, offered: Mark, current: Mark, by: str = "a holder") -> Forgotten:
     return Forgotten(
-        f"{gate} was sealed by {by} under {offered.name}, with token {stands.token}, and the store knows nothing of "
+        f"{gate} was sealed by {by} under {offered.name}, with token {current.token}, and the store knows nothing of "
         f"that grant: it was restored from an older backup, or lost writes in a failover, and may have forgotten done "
         f"keys and gates too. Nothing was written. Check what was done since; then: "
-        f"{advice.command('lease', 'raise', offered.name, '--above', str(stands.token))}, and start it again with "
+        f"{advice.command('lease', 'raise', offered.name, '--above', str(current.token))}, and start it again with "
         f"every gate named",
         offered=offered,
-        stands=stands,
+        current=current,
     )
 
 

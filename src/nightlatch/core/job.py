@@ -141,6 +141,17 @@ class Job:
         "or git: after success, from the workspace to a file, folder/ or s3://", metavar="FROM=TO"
     )
     input: tuple[str, ...] = options.texts("record its sha256", metavar="FILE")
+    require: tuple[str, ...] = options.texts(
+        "a line for the shell that must succeed first, or the command is not started", metavar="LINE"
+    )
+    ensure: tuple[str, ...] = options.texts(
+        "one that must succeed after it, or nothing is published and a person has to look", metavar="LINE"
+    )
+    ping: str = options.text(
+        "tell this address: URL/start, URL, URL/fail; URL/log while it waits (as Healthchecks reads them)",
+        metavar="URL",
+        defines=False,
+    )
     lost: str = options.text(
         "after a lost attempt (killed, shut down, lease lost): again (default with --publish) or doubt",
         metavar="POLICY",
@@ -208,6 +219,8 @@ class Job:
                 "publish",
             )
 
+        if self.ping and not self.ping.startswith(("http://", "https://")):
+            yield BadOption(f"{name('ping')} {self.ping!r}: write an address that begins with https://", "ping")
         if self.hold == WRITES and not (self.workspace and self.publish):
             yield BadOption(
                 f"{name('hold', WRITES)} holds what is published: add {name('workspace')} and {name('publish')}, or "
@@ -226,7 +239,7 @@ class Job:
 
     @property
     def command(self) -> list[str]:
-        """The words that the warden starts."""
+        """The words of what it runs; what has to hold before and after it is in `require` and `ensure`."""
         return list(self.target.words)
 
     @property

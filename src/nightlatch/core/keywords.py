@@ -22,6 +22,9 @@ class JobOptions(TypedDict, total=False):
     workspace: str | None
     publish: str | Sequence[str]
     input: str | Sequence[str]
+    require: str | Sequence[str]
+    ensure: str | Sequence[str]
+    ping: str | None
     lost: str | None
     pass_store: bool
     keep_awake: bool

@@ -1,10 +1,9 @@
 """An option is one row: its name, how its value is read, its default, its help, and where it is valid.
 
-The rows are the fields of `core/job.py`. The command line, `@nightlatch.job`, `nightlatch.run()` and the docs are made
-from them, so a new option is one row, and the line where it takes effect. A row reads what a front end has: words of a
-command line, or values of Python, JSON or TOML. What it cannot use raises `BadOption`, which carries the field; the
-front end's `name` says how that field is written there.
-"""
+The rows are the fields of `core/job.py`. The command line, `@nightlatch.job`, `nightlatch.run()` and the docs are
+made from them, so a new option is one row, and the line where it takes effect. A row reads the value that a front end
+passes: words of a command line, or values of Python, JSON or TOML. A value that it cannot use raises `BadOption`,
+which carries the field; the front end's `name` turns the field into its own spelling."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 RUN, BATCH, DECORATOR, CALL = "nightlatch run", "nightlatch batch", "@nightlatch.job", "nightlatch.run()"
 FILE = "nightlatch.toml"
 OF_A_JOB = (RUN, DECORATOR, CALL, FILE)
-OF_CODE = (RUN, DECORATOR, CALL)  # the file has its own word for it
+OF_CODE = (RUN, DECORATOR, CALL)  # nightlatch.toml has another key for it
 OF_A_START = (RUN, CALL)  # for one start, not part of the job
 OF_THE_FILE = (FILE,)  # what only a schedule needs
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .. import exits
 from . import statuses
 
-STARTS = 3  # of one slot that come to nothing, before a person has to look
+STARTS = 3  # of one slot that may fail, before a person has to look
 LONGEST = 3600.0  # seconds between two attempts, at the most
 
 # Mistakes, by sysexits.h and the shell: the next try would make the same one. 75 means "try again", and 69 that
@@ -47,7 +47,7 @@ def retry_after_seconds(text: str, now: float) -> float:
 
 
 def pause(attempt: int, *, chance: float, base: float = 1.0, longest: float = LONGEST, at_least: float = 0.0) -> float:
-    """Seconds to wait after attempt number `attempt` (1 is the first): full jitter over a doubling span, so that
+    """Seconds to wait after attempt number `attempt` (1 is the first): random, below a limit that doubles, so that
     runs that failed together do not all try again at once.
 
     `chance` is a random number from 0 to 1. `at_least` is a server's Retry-After.

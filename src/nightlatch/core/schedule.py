@@ -50,7 +50,7 @@ class Schedule:
         return min(part.next(after) for part in self._parts)
 
     def newest(self, at: float) -> int:
-        """The newest slot at or before a time. Late, doubled and woken looks agree on it, on every machine."""
+        """The newest slot at or before a time: the same if computed late, twice or after a sleep, on any machine."""
         return max(part.newest(at) for part in self._parts)
 
     def between(self, after: float, until: float) -> Iterator[int]:
@@ -90,7 +90,7 @@ class Every:
 
 
 class Cron:
-    """A cron expression on the walls of a time zone."""
+    """A cron expression, by the wall clock of a time zone."""
 
     def __init__(self, expression: str, zone: datetime.tzinfo) -> None:
         from cronsim import CronSim, CronSimError
@@ -129,8 +129,8 @@ class Cron:
 
     def walk(self, after: float) -> Iterator[int]:
         """Every slot after a time, without an end; one at a change of clocks may come twice in a row."""
-        begin = int(after // 1) - _DAY  # a change of clocks within the last day has a say in what is due
-        shown = begin + self._offset(begin)  # the walls have shown every time before this one
+        begin = int(after // 1) - _DAY  # a change of clocks within the last day can change what is due
+        shown = begin + self._offset(begin)  # the wall clock has shown every time before this one
         for start, end, offset in self._stretches(begin):
             wall = start + offset
             first = max(wall, int(after // 1) + 1 + offset)

@@ -63,7 +63,7 @@ class Policy:
 
 
 @value(frozen=True, kw_only=True)
-class Seen:
+class Observation:
     """What the looker knows besides the row."""
 
     now: float  # by the store's clock, or the own on a store without one
@@ -93,7 +93,7 @@ class Decision:
     look_at: float = 0.0  # when it is worth another look; 0: at the next one
 
 
-def decide(row: Row, due: Due | None, policy: Policy, seen: Seen) -> Decision:
+def decide(row: Row, due: Due | None, policy: Policy, seen: Observation) -> Decision:
     """Every branch either moves the row, or says when to look again."""
     if row.slot > seen.now + AHEAD + _period(row, due):
         return _ahead(seen)
@@ -129,7 +129,7 @@ def decide(row: Row, due: Due | None, policy: Policy, seen: Seen) -> Decision:
 # ── a claim is open ──
 
 
-def _claimed(row: Row, claim: Claim, due: Due | None, policy: Policy, seen: Seen) -> Decision:
+def _claimed(row: Row, claim: Claim, due: Due | None, policy: Policy, seen: Observation) -> Decision:
     if claim.held is not None:
         return _held(row, claim, claim.held, due, policy, seen)
     if _waits(claim, seen.now) or not _abandoned(claim, seen):
@@ -155,7 +155,7 @@ def _claimed(row: Row, claim: Claim, due: Due | None, policy: Policy, seen: Seen
     return Decision(claim=again)
 
 
-def _held(row: Row, claim: Claim, held: dict[str, Any], due: Due | None, policy: Policy, seen: Seen) -> Decision:
+def _held(row: Row, claim: Claim, held: dict[str, Any], due: Due | None, policy: Policy, seen: Observation) -> Decision:
     """It waits for an approval, or has it and lands: nothing is paid for twice, and the plan that is looked at is the
     one that lands."""
     if "word" in held:
@@ -174,13 +174,13 @@ def _waits(claim: Claim, now: float) -> bool:
     return bool(claim.again_at) and now < claim.again_at + OVERDUE_TRY and claim.again_at < now + FARTHEST
 
 
-def _abandoned(claim: Claim, seen: Seen) -> bool:
+def _abandoned(claim: Claim, seen: Observation) -> bool:
     if seen.holder:
         return False  # whether that is its supervisor or another, nothing can be started now
     return bool(claim.grant and not claim.again_at) or seen.unchanged >= seen.patience or bool(claim.again_at)
 
 
-def _may_run(row: Row, due: Due, policy: Policy, seen: Seen) -> bool:
+def _may_run(row: Row, due: Due, policy: Policy, seen: Observation) -> bool:
     """Can the newest due slot itself be started?"""
     if policy.delay is None:
         return False
@@ -203,13 +203,13 @@ def _never(row: Row, policy: Policy) -> str:
     return STAGE if (row.stage or policy.stage) == MANUAL else ""
 
 
-def _overlapping(row: Row, due: Due, policy: Policy, seen: Seen) -> Decision:
+def _overlapping(row: Row, due: Due, policy: Policy, seen: Observation) -> Decision:
     if policy.overlap == SKIP:
         return _skip(row, due, seen, OVERLAP)
     return Decision(cancel=policy.overlap == CANCEL)
 
 
-def _claim(row: Row, due: Due, policy: Policy, seen: Seen) -> Decision:
+def _claim(row: Row, due: Due, policy: Policy, seen: Observation) -> Decision:
     catch_up = policy.catch_up == ONE
     older = _older(row, due, seen, COLLAPSED if catch_up else SKIPPED, into=due.newest if catch_up else 0.0)
     missed = sum(record.count for record in older) if catch_up else 0
@@ -217,7 +217,7 @@ def _claim(row: Row, due: Due, policy: Policy, seen: Seen) -> Decision:
     return Decision(records=older, slot=due.newest, claim=claim)
 
 
-def _skip(row: Row, due: Due, seen: Seen, reason: str) -> Decision:
+def _skip(row: Row, due: Due, seen: Observation, reason: str) -> Decision:
     count = due.count - _passed(row, due.first, due.newest)
     skipped = SlotRecord(
         first=due.first, last=due.newest, count=count, outcome=SKIPPED, reason=reason, at=seen.now, era=row.era
@@ -225,7 +225,7 @@ def _skip(row: Row, due: Due, seen: Seen, reason: str) -> Decision:
     return Decision(records=(skipped,) if count > 0 else (), slot=due.newest, look_at=due.following)
 
 
-def _older(row: Row, due: Due, seen: Seen, outcome: str, *, into: float) -> tuple[SlotRecord, ...]:
+def _older(row: Row, due: Due, seen: Observation, outcome: str, *, into: float) -> tuple[SlotRecord, ...]:
     """The due slots before the newest."""
     if not due.previous:
         return ()
@@ -251,7 +251,7 @@ def _is_paused(row: Row, now: float) -> bool:
     return row.paused is not None and (not row.paused.until or now < row.paused.until)
 
 
-def _unpause(row: Row, due: Due | None, seen: Seen) -> Decision:
+def _unpause(row: Row, due: Due | None, seen: Observation) -> Decision:
     """Its time is over: what came due during the pause is not caught up."""
     return replace(_skip(row, due, seen, PAUSED) if due else Decision(), unpause=True)
 
@@ -271,7 +271,7 @@ def _period(row: Row, due: Due | None) -> float:
     return due.following - due.newest
 
 
-def _ahead(seen: Seen) -> Decision:
+def _ahead(seen: Observation) -> Decision:
     if seen.steady >= STEADY and seen.may_set_back:
         return Decision(set_back=True)
     return Decision(look_at=seen.now + max(STEADY - seen.steady, 60.0))

@@ -1,4 +1,4 @@
-"""The statuses of a run, and what may follow what.
+"""The statuses of a run, and which may follow which.
 
 pending ─seal→ running ─finish→ succeeded
    ↑ │            │ └─────────→ failed, timed-out, stalled, over-budget, cancelled, lost ─→ pending (next attempt)
@@ -15,7 +15,7 @@ _ROWS: dict[str, tuple[str, int]] = {}  # status → its group, and what `nightl
 
 
 def _row(name: str, group: str, exit_code: int) -> str:
-    """A status. What may follow it goes by its group; a command's own exit code goes before this one."""
+    """A status. Its group decides what may follow it; a command's own exit code takes precedence over this one."""
     _ROWS[name] = group, exit_code
     return name
 

@@ -34,7 +34,7 @@ class Amounts:
     tokens: float = 0
     calls: float = 0
     units: float = 0.0
-    doubt: float = 0.0  # usd that may have been spent besides: nobody saw the whole reply
+    doubt: float = 0.0  # usd that may have been spent in addition: nobody saw the end of the reply
 
     def by_unit(self) -> dict[str, float]:
         return {unit: getattr(self, unit) for unit in UNITS}

@@ -58,7 +58,7 @@ class PostgresDatabase:
     clock_name = "server"
     many_machines = True  # if no clock can judge a record, it may be another machine's: it is watched, not refused
     poll_every = 0.05
-    look_first = False  # reading first would be one more round trip
+    look_first = False  # reading first would cost a round trip
 
     def __init__(self, url: str, area: str) -> None:
         self.url = hide_password(url)
@@ -204,7 +204,7 @@ class PostgresDatabase:
         # Two processes that start at once would both find nothing: IF NOT EXISTS does not wait for the other's commit.
         execute("SELECT pg_advisory_xact_lock(hashtext(:name))", {"name": f"nightlatch {self.schema}"})
         meta = self._meta(wire, deadline) if self._there(wire, "to_regclass", f"{self.prefix}meta", deadline) else {}
-        if not schema.check(meta, self.area, self.url):  # not done by another while we waited
+        if not schema.check(meta, self.area, self.url):  # no other process has done it while we waited
             if not self._there(wire, "to_regnamespace", self.schema, deadline):
                 execute(f"CREATE SCHEMA {self.schema}", {})
             self._apply(meta, execute)

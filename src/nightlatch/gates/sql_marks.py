@@ -25,6 +25,6 @@ def marks(rows: Iterable[Any]) -> dict[str, KeptMark]:
 def refusals(rows: Iterable[Any]) -> list[Refusal]:
     """From rows of the columns `REFUSAL`."""
     return [
-        Refusal(at=at, name=name, offered=offered, grant=grant, store=store, stands=stands, by=by)
-        for at, name, offered, grant, store, stands, by in rows
+        Refusal(at=at, name=name, offered=offered, grant=grant, store=store, current=current, by=by)
+        for at, name, offered, grant, store, current, by in rows
     ]

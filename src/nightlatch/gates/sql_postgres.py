@@ -243,7 +243,7 @@ class PostgresMarks:
         self.connection.execute(
             f"INSERT INTO {schema.SCHEMA}.refusal (gate, at, lease, offered, grant_id, store, stands, by) "
             "VALUES (%s, %s, %s, %s, %s, %s, %s, %s)",
-            (self._gate, r.at, r.name, r.offered, r.grant, r.store, r.stands, r.by),
+            (self._gate, r.at, r.name, r.offered, r.grant, r.store, r.current, r.by),
         )
         self.connection.execute(
             f"DELETE FROM {schema.SCHEMA}.refusal WHERE gate = %(gate)s AND id < (SELECT id FROM "

@@ -261,7 +261,7 @@ class SqliteMarks:
         self.connection.execute(
             "INSERT INTO nightlatch_refusal (gate, at, lease, offered, grant_id, store, stands, by) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (self._gate, r.at, r.name, r.offered, r.grant, r.store, r.stands, r.by),
+            (self._gate, r.at, r.name, r.offered, r.grant, r.store, r.current, r.by),
         )
         self.connection.execute(
             "DELETE FROM nightlatch_refusal WHERE gate = ?1 AND id NOT IN "

@@ -16,7 +16,7 @@ from aiohttp import web
 from ..system.secrecy import hide_memory
 from .pipe import Pipe
 from .prices import Prices
-from .server import Door
+from .server import RequestHandler
 from .upstream import Upstream
 
 LISTENING, PIPE = 3, 4
@@ -26,9 +26,9 @@ async def live() -> None:
     pipe, settings = await Pipe.open(PIPE)
     upstream = Upstream(settings["bases"], settings["keys"], settings["proxies"])
     prices, ready = Prices(settings["prices"], settings["ceiling"]), asyncio.Event()
-    door = Door(settings, pipe, upstream, prices, ready)
+    handler = RequestHandler(settings, pipe, upstream, prices, ready)
     # A client that leaves cancels the handler, and that closes the connection to the vendor.
-    server = web.Server(door.answer, handler_cancellation=True, keepalive_timeout=3600.0)
+    server = web.Server(handler.answer, handler_cancellation=True, keepalive_timeout=3600.0)
     runner = web.ServerRunner(server, shutdown_timeout=0.0)
     await runner.setup()
     site = web.SockSite(runner, socket.socket(fileno=LISTENING))

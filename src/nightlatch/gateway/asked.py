@@ -31,7 +31,7 @@ class Asked:
     refused: str = ""  # why it cannot be metered at all
 
 
-class Seen:
+class ReplyUsage:
     """What a reply has said so far."""
 
     def __init__(self) -> None:

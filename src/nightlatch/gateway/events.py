@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .asked import Seen
+    from .asked import ReplyUsage
     from .dialects import Dialect
 
 _LONGEST = 64 << 20  # bytes of one event, or of a reply, that are kept to be read
@@ -15,7 +15,7 @@ _LONGEST = 64 << 20  # bytes of one event, or of a reply, that are kept to be re
 class Events:
     """Reads what a stream says of usage. `feed` returns what goes on to the client."""
 
-    def __init__(self, dialect: Dialect, seen: Seen, *, drop_ours: bool) -> None:
+    def __init__(self, dialect: Dialect, seen: ReplyUsage, *, drop_ours: bool) -> None:
         self._dialect, self._seen, self._drop = dialect, seen, drop_ours
         self._rest = b""
         self._skipping = False  # inside a line that is too long to be kept
@@ -75,7 +75,7 @@ class Events:
 class Whole:
     """A reply that is one JSON text: kept as it passes, read at its end."""
 
-    def __init__(self, dialect: Dialect, seen: Seen) -> None:
+    def __init__(self, dialect: Dialect, seen: ReplyUsage) -> None:
         self._dialect, self._seen = dialect, seen
         self._kept: list[bytes] = []
         self._size = 0

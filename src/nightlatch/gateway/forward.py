@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import ClientConnectionError, ClientConnectorError, ClientError, web
 
 from ..core.metering import price
-from .asked import Seen
+from .asked import ReplyUsage
 from .events import Events, Whole, parsed
 from .upstream import passed_back
 
@@ -38,7 +38,7 @@ class Forward:
         """`pipe`: None for a call that costs nothing. `asked`: None for one at a stated `fee`."""
         self._dialect, self._pipe, self._number, self._prices = dialect, pipe, number, prices
         self._asked, self._drop, self._fee = asked, drop_ours, fee
-        self.seen = Seen()
+        self.seen = ReplyUsage()
         self._settled = pipe is None
 
     async def run(self, request: web.BaseRequest, going: Any) -> web.StreamResponse:

@@ -78,9 +78,13 @@ class Pipe(asyncio.Protocol):
         self._send({"do": "hold", "id": number, "call": call.__dict__, **about})
         try:
             return await future
-        finally:
+        except asyncio.CancelledError:
+            # Its client has left; the answer may have come in that very moment, and nobody would use what is held.
             if self._waiting.pop(number, None) is not None:
                 self._send({"do": "drop", "id": number})
+            elif not future.cancelled() and "output" in future.result():
+                self.free(number)
+            raise
 
     def free(self, number: int) -> None:
         """It was never sent, or refused by the vendor: nothing was used."""

@@ -1,4 +1,4 @@
-"""Requests at the door: whose they are, and what becomes of them."""
+"""Requests to the gateway: whose they are, and what becomes of them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class _Rates:
     window: int
 
 
-class Door:
+class RequestHandler:
     def __init__(
         self, settings: dict[str, Any], pipe: Pipe, upstream: Upstream, prices: Prices, ready: asyncio.Event
     ) -> None:
@@ -98,18 +98,25 @@ class Door:
         )
         if "refused" in reply:
             return _refuse(dialect, reply["refused"])
-        output, uses = reply["output"], reply.get("uses", asked.uses)
-        if asked.has_output and output != asked.output:
-            dialect.limit(body, output)
-        if asked.uses:
-            dialect.allow_uses(body, uses)
-        drop = dialect.prepare(body, asked)
+        try:
+            drop = self._limited(dialect, body, asked, reply)
+        except BaseException:
+            self._pipe.free(reply["id"])
+            raise
         forward = Forward(dialect, self._pipe, reply["id"], self._prices, asked, drop_ours=drop)
         going = self._upstream.request(vendor, "POST", path, request.query_string, headers, body.data)
         answer = await forward.run(request, going)
         if forward.seen.id and asked.has_output:
             self._remember(forward.seen.id, forward.seen.total)
         return answer
+
+    def _limited(self, dialect: Dialect, body: Body, asked: Asked, reply: dict[str, Any]) -> bool:
+        """Make the body ask for no more than is held. True: its reply has an event that is not passed on."""
+        if asked.has_output and reply["output"] != asked.output:
+            dialect.limit(body, reply["output"])
+        if asked.uses:
+            dialect.allow_uses(body, reply["uses"])
+        return dialect.prepare(body, asked)
 
     def _rates(self, vendor: str, asked: Asked) -> _Rates | None:
         """The dearest of all prices that may apply; None if one of its models has none."""
@@ -207,13 +214,13 @@ class Door:
         self, request: web.BaseRequest, vendor: str, path: str, item: str, stated: int
     ) -> web.StreamResponse:
         """A path that people have opened, each call at a price in billionths."""
+        data = await request.content.read() or None
         call = Call(input=0, input_rate=0, output=0, output_rate=0, lowest=0, fee=stated)
         reply = await self._pipe.hold(
             call, model=path, item=item, agent=request.headers.get(_AGENT, ""), at=clock.now()
         )
         if "refused" in reply:
             return _refuse(routes.PLAIN[vendor], reply["refused"])
-        data = await request.content.read() or None
         headers = self._upstream.headers(request.headers)
         forward = Forward(
             routes.PLAIN[vendor], self._pipe, reply["id"], self._prices, None, drop_ours=False, fee=stated

@@ -1,4 +1,4 @@
-"""The vendor behind the door: where it is, which key it wants, through which proxy."""
+"""The vendor behind the gateway: where it is, which key it wants, through which proxy."""
 
 from __future__ import annotations
 

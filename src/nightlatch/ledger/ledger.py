@@ -305,7 +305,7 @@ class Ledger:
     ) -> None:
         """What came too late, for `nightlatch show` of the run it belongs to. It changes nothing of that run, and that
         it cannot be written does not hide what was refused."""
-        stands = refused.stands.token if isinstance(refused, StaleToken) and refused.stands else None
+        stands = refused.current.token if isinstance(refused, StaleToken) and refused.current else None
         try:
             facts = {"run": run, "attempt": attempt, "what": what, "token": token, "stands": stands, "reason": refused}
             self.note(job, kinds.REFUSED, **facts)

@@ -61,7 +61,7 @@ def stale(store: str, run: RunRow, token: int, grant: str) -> StaleToken:
         f"{title(run)} refused token {token}: attempt {run.attempt} with token {run.token} by {run.holder} is newer "
         f"there. Nothing was written. A newer holder has taken over; stop this one",
         offered=Mark(store=store, name=run.job, token=token, grant=grant),
-        stands=Mark(store=store, name=run.job, token=run.token, grant=run.grant),
+        current=Mark(store=store, name=run.job, token=run.token, grant=run.grant),
     )
 
 

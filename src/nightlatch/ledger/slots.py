@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @value(frozen=True, kw_only=True)
-class JobSlots:
+class JobSlotRecord:
     """A record, and whose; fields as in `SlotRecord`."""
 
     job: str
@@ -40,7 +40,7 @@ _NEWS = ["last", "count", "outcome", "reason", "slot", "run", "host", "at", "era
 # The same range may be known to several machines, grown further by one of them, or struck out and written anew.
 _RECORD = TypedTable(
     "slot_record",
-    JobSlots,
+    JobSlotRecord,
     f"ON CONFLICT (job, first) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _NEWS)} "
     "WHERE excluded.era > slot_record.era OR (excluded.era = slot_record.era AND excluded.last > slot_record.last)",
 )
@@ -58,7 +58,7 @@ class Slots:
 
     def put(self, records: Iterable[tuple[str, SlotRecord]]) -> None:
         """Insert what is not there yet, each with its job; all in one transaction."""
-        rows = [JobSlots(job=job, **record.__dict__) for job, record in records]
+        rows = [JobSlotRecord(job=job, **record.__dict__) for job, record in records]
         if not rows:
             return
         sql = self._tables.sql(_RECORD.put)

@@ -45,7 +45,7 @@ class Difference:
 
 
 @value(frozen=True, kw_only=True)
-class Change:
+class LevelChange:
     what: str  # usd, tokens, seconds, items
     shift: Shift
     differences: tuple[Difference, ...]
@@ -74,10 +74,10 @@ class JobChanges:
     job: str
     runs: int  # that were looked at
     levels: dict[str, Levels]  # by what is measured, where there is something of it
-    changes: tuple[Change, ...]  # the newest first
+    changes: tuple[LevelChange, ...]  # the newest first
 
     @property
-    def current(self) -> list[Change]:
+    def current(self) -> list[LevelChange]:
         """Those that last."""
         return [change for change in self.changes if change.shift == self.levels[change.what].current]
 
@@ -92,7 +92,7 @@ def job_changes(reader: StoreReader, job: str) -> JobChanges:
         for what in entry.facts.get("what", "").split():
             accepted.setdefault(what, []).append(entry.at)
     found: dict[str, Levels] = {}
-    changes: list[Change] = []
+    changes: list[LevelChange] = []
     for what, figure in _FIGURES.items():
         if not any(map(figure, points)):
             continue
@@ -126,11 +126,11 @@ def differences(before: dict[str, str], after: dict[str, str]) -> tuple[Differen
     return tuple(Difference(fact=name, before=before.get(name, ""), after=after.get(name, "")) for name in names)
 
 
-def _explained(reader: StoreReader, what: str, shift: Shift, points: Sequence[RunPoint]) -> Change:
+def _explained(reader: StoreReader, what: str, shift: Shift, points: Sequence[RunPoint]) -> LevelChange:
     end = shift.over.at if shift.over else float("inf")
     before = [point for point in points if point.at < shift.first.at][-_SIDE:]
     after = [point for point in points if shift.first.at <= point.at < end][:_SIDE]
-    return Change(
+    return LevelChange(
         what=what,
         shift=shift,
         differences=differences(went_in(reader, shift.last_usual.run), went_in(reader, shift.first.run)),

@@ -45,7 +45,7 @@ class GateView:
             "tables": list(self.tables),
             "open": [one.table for one in self.unguarded],
             "refusals": [
-                {"lease": r.name, "token": r.offered, "stands": r.stands, "holder": r.by, "at": r.at}
+                {"lease": r.name, "token": r.offered, "stands": r.current, "holder": r.by, "at": r.at}
                 for r in self.refusals
             ],
         }

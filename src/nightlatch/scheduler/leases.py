@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _FEW = 50  # that are read one by one
 
 
-class Leases:
+class JobLeases:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._held: dict[str, Record] = {}

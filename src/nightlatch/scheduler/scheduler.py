@@ -9,7 +9,7 @@ from ..core import definition, slots, statuses
 from ..core import row as rows
 from ..core.row import COLLAPSED, SKIPPED, Row, SlotRecord
 from ..core.schedule import name_of
-from ..core.slots import Decision, Seen
+from ..core.slots import Decision, Observation
 from ..core.stage import UNATTENDED
 from ..core.value import replace
 from ..errors import RunEnded, StoreUnreachable
@@ -18,7 +18,7 @@ from ..runtime.supervisor.run.counting import journal_stage
 from ..runtime.supervisor.run.rows import KEPT
 from .clocks import Steadiness
 from .held import HeldPlans
-from .leases import Leases
+from .leases import JobLeases
 from .scheduled import due_before
 
 TYPE_CHECKING = False
@@ -53,12 +53,12 @@ class Scheduler:
         new_id: Callable[[], str],
         start: Callable[[Scheduled, Claim], None],
         say: Callable[[str], None] = lambda _: None,
-        leases: Leases | None = None,
+        leases: JobLeases | None = None,
     ) -> None:
         """`start` hands a claimed slot to a supervisor, and does not wait for it."""
         self._store, self._ledger, self._host, self.at_once = store, ledger, host, at_once
         self._clocks, self._new_id, self._start, self._say = clocks, new_id, start, say
-        self._leases = leases or Leases(store)
+        self._leases = leases or JobLeases(store)
         self._steadiness = Steadiness(clocks)
         self._plans = HeldPlans(store, ledger, host)
         self._staged: dict[str, object] = {}  # job → the change of its stage that this ledger has
@@ -219,7 +219,7 @@ class Scheduler:
             row,
             due,
             job.policy(self._host, due.newest if due else None),
-            Seen(
+            Observation(
                 now=now,
                 holder=self._leases.holder(row.job),
                 unchanged=self._unchanged(row),

@@ -59,7 +59,7 @@ else:
                 stand_in.lru_cache = lambda size: lambda function: _lru_cache_wrapper(function, size, False, tuple)
                 import _sqlite3
             except ImportError:
-                pass  # another interpreter's, which may want more of it
+                pass  # of another interpreter, which may need more of it
             finally:
                 sys.modules.pop("functools", None)
         import _sqlite3

@@ -62,7 +62,7 @@ class Ended:
 
 @value(frozen=True, kw_only=True)
 class WardenDied:
-    """The warden was killed. What it had started was ended, with an unknown outcome."""
+    """The warden was killed. The command was then ended too; its outcome is unknown."""
 
 
 Report = Started | NotStarted | Ended | WardenDied

@@ -20,7 +20,7 @@ _END = b"\r\n\r\n"
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
-class Connections:
+class OpenConnections:
     """All of one server."""
 
     def __init__(self, inner: Callable[[], asyncio.Protocol], most: int = MOST) -> None:
@@ -49,7 +49,7 @@ class Connections:
 class Bounded(asyncio.Protocol):
     """One connection in front of aiohttp's protocol, which it passes everything on to."""
 
-    def __init__(self, all_of_them: Connections, inner: asyncio.Protocol) -> None:
+    def __init__(self, all_of_them: OpenConnections, inner: asyncio.Protocol) -> None:
         self._all, self._inner = all_of_them, inner
         self._transport: asyncio.Transport | None = None
         self._seen = b""
@@ -89,6 +89,7 @@ class Bounded(asyncio.Protocol):
 
     def abort(self) -> None:
         if self._transport:
+            self._all.drop(self._transport)  # at once: many may come before the loop gets to its end
             self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:

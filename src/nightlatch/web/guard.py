@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from .access import Access, Session
-    from .connections import Connections
+    from .connections import OpenConnections
 
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -30,7 +30,8 @@ HEADERS = {
     ),
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
+    # No other origin sees the path, nor another port; with `no-referrer` the origin of our own forms would be `null`.
+    "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
@@ -43,7 +44,7 @@ class Guard:
         """`url`: where a proxy shows the pages, as https://…"""
         self._access, self._url, self._read_only = access, url.rstrip("/"), read_only
         self.port = 0
-        self.connections: Connections | None = None
+        self.connections: OpenConnections | None = None
 
     @property
     def origins(self) -> set[str]:

@@ -36,7 +36,7 @@ TONES = {verdict.CALM: "ok", verdict.DECIDE: "wait", verdict.ALARM: ""}
 
 
 @value(frozen=True, kw_only=True)
-class Ask:
+class AttentionRow:
     """One row of what needs a person."""
 
     look: tuple[str, str, str]
@@ -88,7 +88,7 @@ def page(reader: StoreReader, calendar: Calendar, base: str, configured: set[str
     }
 
 
-def needs_you(reader: StoreReader, seen: Overview, configured: set[str]) -> list[Ask]:
+def needs_you(reader: StoreReader, seen: Overview, configured: set[str]) -> list[AttentionRow]:
     asks = [_of_run(reader, one) for one in seen.needs_you.runs]
     asks += [_of_decision(one) for one in seen.decisions_besides_runs]
     asks += [_of_agent(one) for one in seen.agents]
@@ -97,11 +97,11 @@ def needs_you(reader: StoreReader, seen: Overview, configured: set[str]) -> list
     return sorted(asks, key=lambda ask: (ask.look[2] not in urgent, -ask.at))
 
 
-def _of_run(reader: StoreReader, one: RunView) -> Ask:
+def _of_run(reader: StoreReader, one: RunView) -> AttentionRow:
     run = one.run
     said = run_facts.run_verdict(reader, run, one.status)
     last = run_facts.last_line(reader, run)
-    return Ask(
+    return AttentionRow(
         look=words.look_of(run, one.status),
         title=run.job,
         href=f"run/{run.id}",
@@ -118,9 +118,9 @@ def _of_run(reader: StoreReader, one: RunView) -> Ask:
     )
 
 
-def _of_agent(one: AgentView) -> Ask:
+def _of_agent(one: AgentView) -> AttentionRow:
     """At work at a vendor, and nobody watches it."""
-    return Ask(
+    return AttentionRow(
         look=words.look(statuses.NEEDS_ATTENTION),
         title=one.row.job,
         href=f"run/{one.row.run}",
@@ -131,9 +131,9 @@ def _of_agent(one: AgentView) -> Ask:
     )
 
 
-def _of_decision(one: OpenDecision) -> Ask:
+def _of_decision(one: OpenDecision) -> AttentionRow:
     known = one.status if one.status in words.LOOKS else statuses.IN_DOUBT
-    return Ask(
+    return AttentionRow(
         look=words.look(known),
         title=one.of if not one.scope.startswith("*") else one.key,
         href="",
@@ -145,9 +145,9 @@ def _of_decision(one: OpenDecision) -> Ask:
     )
 
 
-def _of_slot(row: Row, configured: set[str]) -> Ask:
+def _of_slot(row: Row, configured: set[str]) -> AttentionRow:
     slot = name_of(row.next_due)
-    return Ask(
+    return AttentionRow(
         look=words.look("overdue"),
         title=row.job,
         href=f"job/{row.job}",

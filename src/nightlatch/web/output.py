@@ -26,7 +26,7 @@ _NAMES = ("output.1", "output")
 
 
 @value(frozen=True, kw_only=True)
-class Line:
+class OutputLine:
     number: int
     text: str
     ours: bool = False
@@ -36,7 +36,7 @@ class Line:
 class Part:
     """Lines, and the place after them."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[OutputLine, ...]
     total: int  # lines there are
     place: str = ""
     first: bool = True  # the part begins at the first line
@@ -68,9 +68,9 @@ def end(folder: str, most: int = SHOWN, until: int | None = None) -> Part:
     return Part(lines=_lines(kept, total), total=total, place=place, first=total <= most)
 
 
-def find(folder: str, text: str) -> tuple[list[Line], bool]:
+def find(folder: str, text: str) -> tuple[list[OutputLine], bool]:
     """Lines with this text, upper and lower case alike, and whether there are more than are shown."""
-    wanted, found, number, rest = text.lower().encode(), list[Line](), 0, b""
+    wanted, found, number, rest = text.lower().encode(), list[OutputLine](), 0, b""
     for path, _ in _files(folder):
         with open(path, "rb") as file:
             while data := file.read(_CHUNK):
@@ -120,16 +120,16 @@ def _files(folder: str) -> list[tuple[str, str]]:
     return found
 
 
-def _lines(kept: list[bytes], total: int) -> tuple[Line, ...]:
+def _lines(kept: list[bytes], total: int) -> tuple[OutputLine, ...]:
     first = total - len(kept) + 1
     return tuple(_line(first + index, line) for index, line in enumerate(kept))
 
 
-def _line(number: int, data: bytes) -> Line:
+def _line(number: int, data: bytes) -> OutputLine:
     text = safe(data[: LINE * 4])
     if len(text) > LINE or len(data) > LINE * 4:
         text = f"{text[:LINE]} … ({len(data):,} bytes)"
-    return Line(number=number, text=text, ours=text.startswith("nightlatch: "))
+    return OutputLine(number=number, text=text, ours=text.startswith("nightlatch: "))
 
 
 def safe(data: bytes) -> str:

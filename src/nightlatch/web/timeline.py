@@ -38,7 +38,7 @@ class TimelineRow:
 
 
 @value(frozen=True, kw_only=True)
-class Night:
+class NightTimeline:
     axis: Markup
     rows: tuple[TimelineRow, ...]
 
@@ -51,7 +51,7 @@ class Drawing:
         self._now = now if now is not None else end
         self._looked_up = 0
 
-    def night(self, runs: Sequence[RunView], refused: Iterable[Entry], rows: Iterable[Row], base: str) -> Night:
+    def night(self, runs: Sequence[RunView], refused: Iterable[Entry], rows: Iterable[Row], base: str) -> NightTimeline:
         jobs: dict[str, list[RunView]] = {}
         for seen in runs:
             if not seen.run.parent:
@@ -63,7 +63,7 @@ class Drawing:
         known = {row.job: row for row in rows}
         names = sorted({*jobs, *late, *known}, key=lambda name: self._urgency(jobs.get(name, []), name))
         drawn = [self._row(name, jobs.get(name, []), late.get(name, []), known.get(name), base) for name in names]
-        return Night(axis=self._track.axis(self._hours), rows=tuple(row for row in drawn if row))
+        return NightTimeline(axis=self._track.axis(self._hours), rows=tuple(row for row in drawn if row))
 
     def _urgency(self, runs: list[RunView], name: str) -> tuple[int, str]:
         kinds_of = [look(seen.status)[1] for seen in runs]

@@ -13,7 +13,7 @@ from ..observe.figures import count, money, percent
 from ..system import clock
 
 if TYPE_CHECKING:
-    from ..observe.changes import Change
+    from ..observe.changes import LevelChange
     from ..observe.reader import StoreReader
     from ..observe.usage_report import UsageReport
     from .words import Calendar
@@ -58,7 +58,7 @@ def page(reader: StoreReader, calendar: Calendar, by: str) -> dict[str, Any]:
     }
 
 
-def _dearer(reader: StoreReader) -> list[tuple[str, Change]]:
+def _dearer(reader: StoreReader) -> list[tuple[str, LevelChange]]:
     today = date.fromisoformat(reader.ledger.history.day(clock.wall()))
     rows = reader.ledger.history.tallies(("job",), since=(today - timedelta(days=7)).isoformat())
     dearest = sorted((row for row in rows if row.amounts.usd), key=lambda row: -row.amounts.usd)
@@ -70,7 +70,7 @@ def _dearer(reader: StoreReader) -> list[tuple[str, Change]]:
     ]
 
 
-def _parts(change: Change) -> list[tuple[str, str]]:
+def _parts(change: LevelChange) -> list[tuple[str, str]]:
     return [(money(usd), cause) for cause, usd in change.parts.items() if abs(usd) >= 0.005]
 
 

@@ -9,6 +9,7 @@ from unittest import mock
 
 from nightlatch.core import row as rows
 from nightlatch.core.row import COLLAPSED, RAN, SKIPPED, SlotRecord
+from nightlatch.core.schedule import name_of
 from nightlatch.ledger import open_for
 from nightlatch.ledger.slots import merged
 from nightlatch.store import url
@@ -38,8 +39,9 @@ def records(store: str, job: str) -> list[SlotRecord]:
         ledger.close()
 
 
-def check(store: str, job: str, period: int, done: list[int], homes: Sequence[Path] = ()) -> dict[str, int]:
-    """Every slot from the first to the last one decided has one outcome, and ran if and only if it acted, once."""
+def check(store: str, job: str, period: int, done: list[tuple[int, str]], homes: Sequence[Path] = ()) -> dict[str, int]:
+    """Every slot from the first to the last one decided has one outcome, and ran if it acted: once, unless an attempt
+    was lost after it had. `done`: slots, each with the token of the attempt that acted."""
     found = outcomes(store, job, period, homes)
     assert found, f"no slot of {job} was decided"
     twice = {slot: words for slot, words in found.items() if len(words) > 1}
@@ -47,12 +49,25 @@ def check(store: str, job: str, period: int, done: list[int], homes: Sequence[Pa
     due = set(range(min(found), max(found) + 1, period))
     still = open_slots(store, job)
     assert due - found.keys() <= still, f"{job}: slots without an outcome: {sorted(due - found.keys())}"
-    assert len(done) == len(set(done)), (
-        f"{job}: done twice: {sorted(slot for slot in set(done) if done.count(slot) > 1)}"
-    )
+    assert len(done) == len(set(done)), f"{job}: one attempt acted twice: {done}"
+    acted = [slot for slot, _ in done]
+    for slot in {slot for slot in acted if acted.count(slot) > 1}:
+        places: Sequence[Path | None] = homes or [None]
+        ended = {status for home in places for status in _attempts(store, job, slot, home)}
+        assert "lost" in ended, f"{job}: {name_of(slot)} was done twice, and no attempt was lost: {ended}"
     ran = {slot for slot, words in found.items() if words == [RAN]}
-    assert set(done) <= ran | still, f"{job}: acted without an outcome: {sorted(set(done) - ran)}"
+    assert set(acted) <= ran | still, f"{job}: acted without an outcome: {sorted(set(acted) - ran)}"
     return {word: sum(words == [word] for words in found.values()) for word in (RAN, COLLAPSED, SKIPPED)}
+
+
+def _attempts(store: str, job: str, slot: int, home: Path | None) -> list[str]:
+    """How the attempts of a slot's run ended; one whose machine is gone has no word in another's ledger."""
+    with mock.patch.dict(os.environ, {"XDG_STATE_HOME": str(home)} if home else {}):
+        ledger = open_for(store)
+        run = ledger.find(job, name_of(slot))
+        found = [attempt.status for attempt in ledger.attempts(run.id)] if run else []
+        ledger.close()
+    return ["lost" if status == "running" else status for status in found]
 
 
 def open_slots(store: str, job: str) -> set[int]:

@@ -1,4 +1,4 @@
-"""A call before it is made: the most it may cost, and how much output what is left can pay."""
+"""A call before it is made: the most it may cost, and how much output the rest of the budget can pay for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEAST = 1024  # tokens of output without which a call is not worth its input
 UNSTATED = 128_000  # tokens of output of a call that names no limit, for a model whose limit is not known
 SHARE = 4  # a call may hold a quarter of what is left for its output: its siblings need some too
 
-# A reply that nobody saw whole may have gone on for as long as the call lasted, no faster than this.
+# If nobody saw the end of a reply, assume that it went on for as long as the call lasted, at this speed.
 SPEED = 1000  # tokens a second
 BURST = 2000  # tokens
 
@@ -55,7 +55,7 @@ class Call:
         return up(self.input_rate * (self.input + self.extra)) + self.fee
 
     def affordable(self, left: Left) -> int:
-        """Tokens of output that what is left can pay; negative: not even the input."""
+        """Tokens of output that the rest of the budget can pay for; negative: not even the input."""
         most = self.highest
         if "calls" in left and left["calls"] < 1:
             return -1
@@ -96,7 +96,7 @@ def is_lowered(call: Call, output: int) -> bool:
 
 
 def in_doubt(*, fixed: int, output_rate: int, output: int, most: int, seconds: float, known: int | None = None) -> int:
-    """Billionths that a call may have cost of which nobody saw the whole reply, after so many seconds.
+    """Billionths that a call may have cost after so many seconds, if nobody saw the end of its reply.
 
     `fixed`: for its input and fees; `known`: for its input, if the vendor reported that; `most`: what was held.
     """

@@ -79,5 +79,5 @@ def tokens(counts: Mapping[str, int]) -> int:
 
 
 def up(amount: int) -> int:
-    """A product of a rate and a number, in whole billionths: never less than it is."""
+    """A product of a rate and a number, in whole billionths, rounded up."""
     return -(-amount // MILLION)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from ..asked import Asked, Seen
+    from ..asked import Asked, ReplyUsage
     from ..body import Body
 
 
@@ -31,7 +31,7 @@ class Dialect(Protocol):
     def counted(self, reply: dict[str, Any]) -> int | None:
         """That count."""
 
-    def see(self, data: dict[str, Any], seen: Seen) -> None:
+    def see(self, data: dict[str, Any], seen: ReplyUsage) -> None:
         """A reply, or one event of it."""
 
     def is_ours(self, data: dict[str, Any]) -> bool:

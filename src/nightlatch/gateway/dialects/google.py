@@ -9,7 +9,7 @@ from ...core.metering.call import LEAST
 from ..asked import USES, Asked, number, rows, table, words
 
 if TYPE_CHECKING:
-    from ..asked import Seen
+    from ..asked import ReplyUsage
     from ..body import Body
 
 _STANDARD = ("", "standard", "default", "SERVICE_TIER_UNSPECIFIED", "unspecified")
@@ -101,7 +101,7 @@ class GenerateContent(_Google):
             "generateContentRequest": {"model": f"models/{model_of(path)}", **body.fields},
         }
 
-    def see(self, data: dict[str, Any], seen: Seen) -> None:
+    def see(self, data: dict[str, Any], seen: ReplyUsage) -> None:
         seen.model = str(data.get("modelVersion") or seen.model)
         usage = data.get("usageMetadata")
         if not isinstance(usage, dict):
@@ -137,7 +137,7 @@ class EmbedContent(_Google):
     def limit(self, body: Body, output: int) -> None:
         """It makes none."""
 
-    def see(self, data: dict[str, Any], seen: Seen) -> None:
+    def see(self, data: dict[str, Any], seen: ReplyUsage) -> None:
         usage = table(data.get("usageMetadata"))
         if usage:
             seen.counts, seen.ended = {price.INPUT: number(usage.get("promptTokenCount"))}, True
@@ -178,7 +178,7 @@ class Interactions(_Google):
     def limit(self, body: Body, output: int) -> None:
         body.set("generation_config", {**table(body.fields.get("generation_config")), "max_output_tokens": output})
 
-    def see(self, data: dict[str, Any], seen: Seen) -> None:
+    def see(self, data: dict[str, Any], seen: ReplyUsage) -> None:
         whole = table(data.get("interaction")) or data
         seen.model, seen.id = str(whole.get("model") or seen.model), str(whole.get("id") or seen.id)
         usage = whole.get("usage")

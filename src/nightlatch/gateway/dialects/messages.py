@@ -9,7 +9,7 @@ from ...core.metering.call import LEAST
 from ..asked import USES, Asked, number, rows, table, words
 
 if TYPE_CHECKING:
-    from ..asked import Seen
+    from ..asked import ReplyUsage
     from ..body import Body
 
 _KNOWN = words(
@@ -92,7 +92,7 @@ class Messages:
         found = reply.get("input_tokens")
         return found if type(found) is int else None
 
-    def see(self, data: dict[str, Any], seen: Seen) -> None:
+    def see(self, data: dict[str, Any], seen: ReplyUsage) -> None:
         kind = data.get("type")
         if kind == "message_start":
             self._message(table(data.get("message")), seen)
@@ -104,12 +104,12 @@ class Messages:
             self._usage(data["usage"], seen)
             seen.ended = True
 
-    def _message(self, message: dict[str, Any], seen: Seen) -> None:
+    def _message(self, message: dict[str, Any], seen: ReplyUsage) -> None:
         seen.model, seen.id = str(message.get("model") or ""), str(message.get("id") or "")
         if isinstance(message.get("usage"), dict):
             self._usage(message["usage"], seen)
 
-    def _usage(self, usage: dict[str, Any], seen: Seen) -> None:
+    def _usage(self, usage: dict[str, Any], seen: ReplyUsage) -> None:
         """Figures are of the whole message so far: each replaces the one before."""
         counts = _counts(usage)
         seen.counts = {**(seen.counts or {}), **counts}

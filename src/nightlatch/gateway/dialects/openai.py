@@ -8,7 +8,7 @@ from ...core.metering import price
 from ..asked import USES, Asked, number, rows, table, words
 
 if TYPE_CHECKING:
-    from ..asked import Seen
+    from ..asked import ReplyUsage
     from ..body import Body
 
 _STANDARD = ("", "default", "standard")
@@ -121,7 +121,7 @@ class Responses(_OpenAI):
             name: body.fields[name] for name in sorted(self._counted) if name in body.fields
         }
 
-    def see(self, data: dict[str, Any], seen: Seen) -> None:
+    def see(self, data: dict[str, Any], seen: ReplyUsage) -> None:
         whole = table(data.get("response")) if str(data.get("type") or "").startswith("response.") else data
         seen.model = str(whole.get("model") or seen.model)
         seen.id = str(whole.get("id") or seen.id)
@@ -178,7 +178,7 @@ class Chat(_OpenAI):
         """The last one, with nothing but usage: it breaks clients that did not ask for it."""
         return data.get("choices") == [] and isinstance(data.get("usage"), dict)
 
-    def see(self, data: dict[str, Any], seen: Seen) -> None:
+    def see(self, data: dict[str, Any], seen: ReplyUsage) -> None:
         seen.model = str(data.get("model") or seen.model)
         usage = data.get("usage")
         if isinstance(usage, dict):
@@ -199,7 +199,7 @@ class Embeddings(_OpenAI):
     def limit(self, body: Body, output: int) -> None:
         """It makes none."""
 
-    def see(self, data: dict[str, Any], seen: Seen) -> None:
+    def see(self, data: dict[str, Any], seen: ReplyUsage) -> None:
         seen.model = str(data.get("model") or seen.model)
         if isinstance(data.get("usage"), dict):
             seen.counts, seen.ended = {price.INPUT: number(data["usage"].get("prompt_tokens"))}, True

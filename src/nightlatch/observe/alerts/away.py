@@ -10,7 +10,7 @@ from ...ledger.outbox import Alert
 from ...system import clock, durable
 from .message import Outgoing, Told, quiet
 from .rules import RECOVERED, RULES, STORE_AWAY
-from .transports import TRANSPORTS, Failed, Refused
+from .transports import TRANSPORTS, Refused, SendFailed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class StoreWatch:
                 TRANSPORTS[own["kind"]].send(own, message)
             except Refused:
                 pass  # never: nor tried again
-            except Failed:
+            except SendFailed:
                 continue
             sent.append(name)
         return sent

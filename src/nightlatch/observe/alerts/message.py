@@ -1,7 +1,7 @@
 """A message: the verdict in a sentence, the last line of output, the command to type, the page, the chain's head.
 
-What a command printed is hostile in every format: it is one printable line, and no sign in it that a mail program, a
-chat or a notification would take for a mention, a link or markup stays what it was.
+What a command printed is hostile text: it is made one printable line, and characters that a mail program, a chat or a
+notification would take for a mention, a link or markup are replaced by lookalikes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DEFANGED = str.maketrans({
 
 @value(frozen=True, kw_only=True)
 class Told:
-    """One alert as it is told."""
+    """One alert as the message shows it."""
 
     id: str
     rule: str
@@ -66,7 +66,7 @@ class Outgoing:
 
 
 def quiet(text: str) -> str:
-    """A reported text that mentions nobody, links nowhere and is no markup, and that a person can still read."""
+    """The text without mentions, links or markup, still readable for a person."""
     line = printable(text).translate(_DEFANGED).replace("://", "：//").replace("www.", "www．")
     return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
 

@@ -11,7 +11,7 @@ from .message import build
 from .rules import TEST
 from .rules import UNDELIVERED as NOT_DELIVERED
 from .settings import GROUP
-from .transports import TRANSPORTS, Failed, Refused
+from .transports import TRANSPORTS, Refused, SendFailed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Sender:
         told = self._ledger.outbox.alerts(message.id)
         try:
             send(self._reader, self.settings, message.transport, message.id, told)
-        except Failed as failed:
+        except SendFailed as failed:
             if clock.wall() - message.made < _GIVE_UP:
                 pause = _PAUSES[min(message.tries, len(_PAUSES)) - 1]
                 self._ledger.outbox.settle(message, WAITS, pause=pause, reason=str(failed))
@@ -84,15 +84,15 @@ class Sender:
 
 
 def send(reader: StoreReader, settings: AlertSettings, transport: str, id_: str, told: list[Alert]) -> None:
-    """One try. Raises `Failed` or `Refused`."""
+    """One try. Raises `SendFailed` or `Refused`."""
     own = settings.transports[transport]
     message = build(reader, id_, told, settings.page)
     try:
         TRANSPORTS[own["kind"]].send(own, message)
-    except (Failed, Refused, Error):
+    except (SendFailed, Refused, Error):
         raise
     except Exception as error:
-        raise Failed(f"{type(error).__name__}: {error}") from error
+        raise SendFailed(f"{type(error).__name__}: {error}") from error
 
 
 def ready(alerts: list[Alert], last: float, count: int, now: float, group: float = GROUP) -> bool:

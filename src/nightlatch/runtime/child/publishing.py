@@ -49,7 +49,7 @@ def push(remote: str, branch: str, *, folder: str = ".", key: str | None = None,
 
 def note_refusal(what: str, refused: StaleToken | LeaseLost) -> None:
     """Record that a gate refused a lease acquired inside the run, for `nightlatch show` of the run."""
-    marks = (refused.offered, refused.stands) if isinstance(refused, StaleToken) else (None, None)
+    marks = (refused.offered, refused.current) if isinstance(refused, StaleToken) else (None, None)
     token, stands = (mark.token if mark else None for mark in marks)
     try:
         send(do="refused", what=what, reason=str(refused), token=token, stands=stands)

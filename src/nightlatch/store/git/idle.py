@@ -15,7 +15,7 @@ import os
 from ...errors import StoreUnreachable
 from ...system import clock, durable, identity
 from . import names, record
-from .refs import PATIENCE, Change
+from .refs import PATIENCE, RefChange
 from .repository import Moved, PushRefused, RefMove
 
 TYPE_CHECKING = False
@@ -69,7 +69,7 @@ def _delete(refs: Refs, unmoved: dict[str, str]) -> None:
             continue
         refs.look(names.FLOOR)
         highest = max(floor(refs), *(standing.token for standing in free.values()))
-        change = Change(names.FLOOR, refs.seen[names.FLOOR], record.floor_message(highest))
+        change = RefChange(names.FLOOR, refs.seen[names.FLOOR], record.floor_message(highest))
         deleted = [RefMove(ref=ref, old=commits[ref].oid, new="") for ref in free]
         refs.push([change], PATIENCE, besides=deleted)
         for ref in free:

@@ -21,7 +21,7 @@ TRIES = 12  # how often others may be faster at one ref before we give up
 PATIENCE = 30.0  # seconds for one request, unless a TTL allows less
 
 
-class Change:
+class RefChange:
     """A new commit for a ref, which must still be at `before`."""
 
     def __init__(self, ref: str, before: Commit | None, message: str, tree: str = "") -> None:
@@ -36,7 +36,7 @@ class Refs:
         self._chained = False  # the server refused a commit without a parent
 
     def push(
-        self, changes: list[Change], timeout: float, pack: Pack | None = None, besides: Sequence[RefMove] = ()
+        self, changes: list[RefChange], timeout: float, pack: Pack | None = None, besides: Sequence[RefMove] = ()
     ) -> None:
         """Write new commits and move the refs to them, and make the moves `besides`, all or none."""
         pack = pack or Pack()
@@ -52,7 +52,7 @@ class Refs:
             self._chained = True
             self.push(changes, timeout, pack, besides)
 
-    def _swap(self, changes: list[Change], timeout: float, pack: Pack, besides: Sequence[RefMove]) -> None:
+    def _swap(self, changes: list[RefChange], timeout: float, pack: Pack, besides: Sequence[RefMove]) -> None:
         moves, new = self.commits(changes, pack)
         try:
             self.repository.swap([*moves, *besides], timeout=timeout)
@@ -62,7 +62,7 @@ class Refs:
             raise
         self.seen |= new
 
-    def commits(self, changes: list[Change], pack: Pack) -> tuple[list[RefMove], dict[str, Commit]]:
+    def commits(self, changes: list[RefChange], pack: Pack) -> tuple[list[RefMove], dict[str, Commit]]:
         """Make the new commits in the local repository; returns the moves that bring the refs to them."""
         moves, new = [], {}
         for change in changes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ...system import clock
 from . import names, record
-from .refs import PATIENCE, TRIES, Change
+from .refs import PATIENCE, TRIES, RefChange
 from .repository import Moved
 
 TYPE_CHECKING = False
@@ -40,7 +40,7 @@ def advance(refs: Refs, moves: Sequence[Move]) -> list[bool]:
             going = [move for move in moves if move.id not in won and _may_go(move, rows[move.job])]
             if not going:
                 return [move.id in won for move in moves]
-            changes = [Change(names.row(move.job), rows[move.job], record.row_message(move)) for move in going]
+            changes = [RefChange(names.row(move.job), rows[move.job], record.row_message(move)) for move in going]
             try:
                 refs.push(changes, PATIENCE)
             except Moved:

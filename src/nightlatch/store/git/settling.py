@@ -12,7 +12,7 @@ from .. import held
 from . import names, record
 from .done import KeyPlace
 from .objects import Pack
-from .refs import PATIENCE, Change, Refs
+from .refs import PATIENCE, RefChange, Refs
 
 
 class KeyToSettle(NamedTuple):
@@ -30,7 +30,7 @@ class SettlePlan(NamedTuple):
     """The changes that make a key done; without changes it is done already."""
 
     done: Done
-    changes: list[Change]
+    changes: list[RefChange]
     pack: Pack
     ttl: float
 
@@ -58,7 +58,7 @@ def plan_to_settle(refs: Refs, key: KeyToSettle, *, fresh: bool) -> SettlePlan:
     begun = tuple(entry for entry in mine.begun if (key.name, entry.key) != (key.scope, key.key))
     # The lease's ref moves too: a push compares only the refs that it changes, and it lands as a whole or not at all.
     changes = [
-        Change(ref, lease, replace(mine, begun=begun).message(key.name)),
-        Change(place.ref, keys, record.keys_message(), key_tree.add(done, pack)),
+        RefChange(ref, lease, replace(mine, begun=begun).message(key.name)),
+        RefChange(place.ref, keys, record.keys_message(), key_tree.add(done, pack)),
     ]
     return SettlePlan(done, changes, pack, mine.ttl)

@@ -17,7 +17,7 @@ from ..polling import PollingWaiter
 from . import idle, names, record, rows
 from .done import KeyPlace
 from .record import StoredLease
-from .refs import PATIENCE, TRIES, Change, Refs
+from .refs import PATIENCE, TRIES, RefChange, Refs
 from .remote import resolve
 from .repository import Moved, RefMove, Repository
 from .settling import KeyToSettle, plan_to_settle
@@ -59,7 +59,7 @@ class GitStore:
             self._refs.look(names.STORE)
         while (current := self._refs.seen[names.STORE]) is None:
             try:
-                self._refs.push([Change(names.STORE, None, record.store_message(identity.new_id()))], PATIENCE)
+                self._refs.push([RefChange(names.STORE, None, record.store_message(identity.new_id()))], PATIENCE)
             except Moved:
                 self._refs.look(names.STORE)
         return record.read_store(current.message)
@@ -302,7 +302,7 @@ class GitStore:
                     self._refs.seen.pop(ref, None)  # refused by what we remember; another may have written since: look
                     continue
                 try:
-                    self._refs.push([Change(ref, commit, wanted.message(name))], self._patience(ttl or wanted.ttl))
+                    self._refs.push([RefChange(ref, commit, wanted.message(name))], self._patience(ttl or wanted.ttl))
                 except Moved:
                     continue
                 return wanted

@@ -32,14 +32,14 @@ class GateRaces(GateCase):
             refused = [mark for mark, outcome in zip(marks, outcomes, strict=True) if isinstance(outcome, StaleToken)]
             assert len(refused) == len(marks) - 1, outcomes
             winner = next(mark for mark in marks if mark not in refused)
-            assert raises(StaleToken, self.gate.seal, refused[0], BY).stands == winner
+            assert raises(StaleToken, self.gate.seal, refused[0], BY).current == winner
 
     def test_whatever_the_order_the_highest_token_stands(self) -> None:
         for turn in range(self.rounds):
             marks = [self.mark(1000 * (turn + 1) + place) for place in range(self.racers)]
             outcomes = self._seal_at_once(marks)
             assert not isinstance(outcomes[-1], BaseException), outcomes[-1]
-            assert raises(StaleToken, self.gate.seal, marks[0], BY).stands == marks[-1]
+            assert raises(StaleToken, self.gate.seal, marks[0], BY).current == marks[-1]
 
     def _seal_at_once(self, marks: list[Mark]) -> list[Mark | BaseException | None]:
         handles = dict(zip(marks, [self.make_gate() for _ in marks], strict=True))

@@ -22,7 +22,7 @@ class Seals(GateCase):
         stands, older = self.sealed(1001), self.mark(1000)
         stale = raises(StaleToken, self.gate.seal, older, BY)
         assert not isinstance(stale, OtherStore)
-        assert (stale.offered, stale.stands) == (older, stands)
+        assert (stale.offered, stale.current) == (older, stands)
 
     def test_a_refused_seal_changes_nothing(self) -> None:
         stands = self.sealed(1001)
@@ -33,7 +33,7 @@ class Seals(GateCase):
         """A store that was restored from a backup grants a token twice; the grant tells the two apart."""
         stands, twin = self.sealed(1000), self.mark(1000)
         stale = raises(StaleToken, self.gate.seal, twin, BY)
-        assert (stale.offered, stale.stands) == (twin, stands)
+        assert (stale.offered, stale.current) == (twin, stands)
 
     def test_a_mark_of_a_grant_that_the_store_has_forgotten_stays(self) -> None:
         """It is the only evidence that the store was restored from a backup: every later seal has to find it."""
@@ -42,7 +42,7 @@ class Seals(GateCase):
             mine = self.mark(token)
             known = KnownGrants(grants=frozenset({mine.grant, self.mark().grant}), floor=1000)
             stale = raises(Forgotten, self.gate.seal, mine, BY, known)
-            assert (stale.offered, stale.stands) == (mine, stands)
+            assert (stale.offered, stale.current) == (mine, stands)
         mine = self.mark(1004)
         assert self.gate.seal(mine, BY, KnownGrants(grants=frozenset({mine.grant}), floor=1001)) == stands
         later = self.mark(1005)
@@ -70,13 +70,13 @@ class Seals(GateCase):
     def test_a_seal_holds_for_every_handle(self) -> None:
         other = self.make_gate()
         stands = self.sealed(1001)
-        assert raises(StaleToken, other.seal, self.mark(1000), BY).stands == stands
+        assert raises(StaleToken, other.seal, self.mark(1000), BY).current == stands
 
     def test_a_seal_holds_for_whoever_opens_the_gate_by_its_url(self) -> None:
         stands = self.sealed(1001)
         again = self.reopen(self.gate.url)
         assert again.url == self.gate.url
-        assert raises(StaleToken, again.seal, self.mark(1000), BY).stands == stands
+        assert raises(StaleToken, again.seal, self.mark(1000), BY).current == stands
         assert again.seal(self.mark(1002), BY) == stands
 
     def test_tokens_are_as_large_as_stores_make_them(self) -> None:

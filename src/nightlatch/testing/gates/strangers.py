@@ -13,7 +13,7 @@ class Strangers(GateCase):
         for token in (1, 1000, 9000):
             stranger = self.from_another_store(self.mark(token))
             refusal = raises(OtherStore, self.gate.seal, stranger, BY)
-            assert (refusal.offered, refusal.stands) == (stranger, stands)
+            assert (refusal.offered, refusal.current) == (stranger, stands)
 
     def test_a_mark_from_another_store_is_refused_under_another_name_too(self) -> None:
         self.sealed(1000, "conformance/one")

@@ -31,7 +31,7 @@ class Writes(GateCase):
         new = self.sealed(1001)
         before = self.read()
         stale = raises(StaleToken, self.write, self.gate, old, b"too late\n")
-        assert (stale.offered, stale.stands) == (old, new)
+        assert (stale.offered, stale.current) == (old, new)
         assert self.read() == before
         self.write(self.gate, new, b"by the new holder\n")
         after = self.read()

@@ -1,4 +1,4 @@
-"""How a message leaves: a row each. A transport raises `Refused` if trying again is useless, else `Failed`."""
+"""How a message leaves: a row each. A transport raises `Refused` if trying again is useless, else `SendFailed`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 SECONDS = 20.0  # that one try may take
 
 
-class Failed(Exception):
+class SendFailed(Exception):
     """Not delivered this time."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..settings import revealed
-from . import Failed, Refused
+from . import Refused, SendFailed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,4 +27,4 @@ def send(settings: dict[str, Any], message: Outgoing) -> None:
     if not services.notify(
         body=message.text, title=message.subject, notify_type=kind, body_format=apprise.NotifyFormat.TEXT
     ):
-        raise Failed("apprise could not deliver it to all of its urls")
+        raise SendFailed("apprise could not deliver it to all of its urls")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 
-from . import SECONDS, Failed, Refused
+from . import SECONDS, Refused, SendFailed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ def send(settings: dict[str, Any], message: Outgoing) -> None:
             words, input=message.json().encode(), capture_output=True, timeout=SECONDS, check=False, env=environment
         )
     except subprocess.TimeoutExpired:
-        raise Failed(f"{words[0]} took longer than {SECONDS:.0f}s") from None
+        raise SendFailed(f"{words[0]} took longer than {SECONDS:.0f}s") from None
     except (OSError, ValueError) as error:
-        raise Failed(f"{words[0]} cannot be started: {error}") from None
+        raise SendFailed(f"{words[0]} cannot be started: {error}") from None
     if done.returncode:
         why = f"{words[0]} exited with {done.returncode}: {done.stderr.decode(errors='replace').strip()[-200:]}"
-        raise (Refused if done.returncode == _REFUSED else Failed)(why)
+        raise (Refused if done.returncode == _REFUSED else SendFailed)(why)

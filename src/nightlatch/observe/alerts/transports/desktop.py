@@ -6,7 +6,7 @@ import html
 import os
 import subprocess
 
-from . import SECONDS, Failed
+from . import SECONDS, SendFailed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,9 +26,11 @@ def send(settings: dict[str, Any], message: Outgoing) -> None:
     try:
         done = subprocess.run(words, capture_output=True, timeout=SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise Failed(f"{words[0]} did not work: {error}") from None
+        raise SendFailed(f"{words[0]} did not work: {error}") from None
     if done.returncode:
-        raise Failed(f"{words[0]} exited with {done.returncode}: {done.stderr.decode(errors='replace').strip()[-200:]}")
+        raise SendFailed(
+            f"{words[0]} exited with {done.returncode}: {done.stderr.decode(errors='replace').strip()[-200:]}"
+        )
 
 
 def command(platform: str, message: Outgoing) -> list[str]:

@@ -6,7 +6,7 @@ import http.client
 import urllib.error
 import urllib.request
 
-from . import SECONDS, Failed, Refused
+from . import SECONDS, Refused, SendFailed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,6 +34,6 @@ def post(url: str, body: bytes, headers: dict[str, str]) -> None:
     except urllib.error.HTTPError as error:
         with error:
             why = f"the receiver answered {error.code}"
-        raise (Failed if error.code >= 500 or error.code in _AGAIN else Refused)(why) from None
+        raise (SendFailed if error.code >= 500 or error.code in _AGAIN else Refused)(why) from None
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise Failed(f"no answer: {getattr(error, 'reason', error)}") from None
+        raise SendFailed(f"no answer: {getattr(error, 'reason', error)}") from None

@@ -10,7 +10,7 @@ from email.utils import formatdate
 from ....core.printable import printable
 from ....system import clock
 from ..settings import revealed
-from . import SECONDS, Failed, Refused
+from . import SECONDS, Refused, SendFailed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ def send(settings: dict[str, Any], message: Outgoing) -> None:
         raise Refused(f"the mail server refused: {error}") from None
     except smtplib.SMTPResponseException as error:
         why = f"the mail server answered {error.smtp_code}"
-        raise (Refused if 500 <= error.smtp_code < 600 else Failed)(why) from None
+        raise (Refused if 500 <= error.smtp_code < 600 else SendFailed)(why) from None
     except (OSError, smtplib.SMTPException) as error:
-        raise Failed(f"the mail server did not take it: {error}") from None
+        raise SendFailed(f"the mail server did not take it: {error}") from None
 
 
 def _mail(settings: dict[str, Any], message: Outgoing) -> EmailMessage:

@@ -40,7 +40,7 @@ _MOST = 100  # records in one message
 _LOOK_EVERY = 0.25  # seconds between two looks at what the items have spent
 
 
-class Driver:
+class BatchDriver:
     def __init__(self, client: DriverClient) -> None:
         reply = client.ask(do="plan")
         self.plan: dict[str, Any] = reply["plan"]
@@ -305,7 +305,7 @@ def main() -> int:
 
     printing.install()
     try:
-        return Driver(DriverClient()).go()
+        return BatchDriver(DriverClient()).go()
     except (Error, NotRecorded) as error:
         print(f"nightlatch: {error}", file=sys.stderr)
         return getattr(error, "exit_code", 125)

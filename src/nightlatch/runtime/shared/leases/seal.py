@@ -29,7 +29,7 @@ def seal_in_work(lease: Lease | Inherited, gate: Gate) -> None:
             _expect_mark(gate, lease.name)
         _seal_as_it_is(lease, gate)
     except StaleToken as stale:
-        if stale.stands and (stale.stands.store, stale.stands.name) == (lease.store.id, lease.name):
+        if stale.current and (stale.current.store, stale.current.name) == (lease.store.id, lease.name):
             # The store may have been restored from a backup and forgotten it: register it, so that the next holder
             # meets this mark.
             lease.store.register(lease.name, lease.grant, gate.url)
@@ -49,13 +49,13 @@ def _seal_as_it_is(lease: Lease | Inherited, gate: Gate) -> None:
     except OtherStore:
         raise
     except StaleToken as stale:
-        if stale.stands is None:
+        if stale.current is None:
             raise
         raise StaleToken(
             f"{stale}. If nobody has, and the store was restored from an older backup: "
-            f"{advice.command('lease', 'raise', lease.name, '--above', str(stale.stands.token))}, then start again",
+            f"{advice.command('lease', 'raise', lease.name, '--above', str(stale.current.token))}, then start again",
             offered=stale.offered,
-            stands=stale.stands,
+            current=stale.current,
         ) from stale
 
 
@@ -120,14 +120,14 @@ def _refusal(gate: Gate, lease: Lease | Inherited, *, new: bool) -> int:
     except OtherStore:
         raise
     except StaleToken as stale:
-        if stale.stands is None:
+        if stale.current is None:
             raise
-        if lease.known is None or lease.known.explains(stale.stands):
-            return stale.stands.token
+        if lease.known is None or lease.known.explains(stale.current):
+            return stale.current.token
         record = lease.store.read(lease.name)
         if record is None or record.grant != lease.grant:
             raise LeaseLost(held.lost_sentence(record, lease.name), reason="taken") from stale
-        raise fence.forgotten(gate.url, mark, stale.stands) from stale
+        raise fence.forgotten(gate.url, mark, stale.current) from stale
     except GateUnreachable as unreachable:
         raise GateUnreachable(f"{unreachable}. {_hint(gate.url, mark.name, not new)}") from unreachable
 

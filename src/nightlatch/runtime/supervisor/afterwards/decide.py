@@ -67,9 +67,9 @@ def resolve_elsewhere(
     with Lease(store, job, ttl=store.default_ttl, wait=wait) as lease:
         listed = [one for one in lease.begun if one.key == key]
         if not listed:
-            raise UsageError(f"nothing of {job} that was begun and not ended goes by the key {key}")
+            raise UsageError(f"{job} has no unfinished run with the key {key}")
         if any(one.at != seen for one in listed):
-            raise UsageError(f"{begun.sentence(listed[-1])}: that is not the one you decided about. Look again")
+            raise UsageError(f"{begun.sentence(listed[-1])}: that is not the one you decided about. Look at it again")
         if outcome == DONE:
             store.settle(lease.name, lease.grant, job, key)
         begun.decide(lease, job, key, outcome, by)

@@ -48,7 +48,9 @@ class Publishing:
         for target in targets:
             other = self._taken.setdefault(target.gate.url, key)
             if other != key:
-                raise UsageError(f"{target.gate.url} was published to by the item {other}: two items go to one place")
+                raise UsageError(
+                    f"{target.gate.url} was published to by the item {other}: two items may not write to one place"
+                )
         workspace = Workspace(path)
         try:
             facts = [target.describe(workspace, self._publisher) for target in targets]

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from ...shared.leases.lease import Lease
     from ..run.spending import Spending
     from ..socket.listener import Listener
-    from .door import Door
+    from .gateway_process import GatewayProcess
 
 
-def open_door(
+def open_gateway(
     job: Job,
     lease: Lease,
     ledger: Ledger,
@@ -27,10 +27,10 @@ def open_door(
     environment: Mapping[str, str],
     listener: Listener,
     folder: str,
-) -> Door:
+) -> GatewayProcess:
     """Start the gateway for one attempt. `environment`: as the command would have it without. `folder`: the run's."""
     from .accounts import Accounts
-    from .door import Door
+    from .gateway_process import GatewayProcess
 
     accounts = Accounts(spending, listener.item_caps, lease, ledger, writer, used=listener.metered)
     listener.is_metered = lambda: accounts.metered > 0
@@ -41,4 +41,4 @@ def open_door(
         "ceiling": stated.get("ceiling"),
         "allow": {path: round(usd * DOLLAR) for path, usd in stated.get("allow", {}).items()},
     }
-    return Door(accounts, environment, lease=lease, folder=folder, settings=settings)
+    return GatewayProcess(accounts, environment, lease=lease, folder=folder, settings=settings)

@@ -1,5 +1,5 @@
-"""What the command gets instead of the vendors: addresses of the door, run keys in place of its keys, and programs that
-would not find the door by themselves."""
+"""What the command gets instead of the vendors: the gateway's addresses, keys of this run in place of its keys, and
+wrappers for programs that would not find the gateway by themselves."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def top(workspace: str, folder: str) -> str:
     found = os.path.realpath(folder)
     while not os.path.lexists(os.path.join(found, ".git")):
         if found == os.path.realpath(workspace):
-            raise UsageError(f"{folder} is in no git repository of the workspace {workspace}")
+            raise UsageError(f"{folder} is not in a git repository of the workspace {workspace}")
         found = os.path.dirname(found)
     return found
 

@@ -36,7 +36,9 @@ class Publication:
         self.targets: list[Target] = [*replaced, *pushed]
         urls = [target.gate.url for target in self.targets]
         if len(set(urls)) < len(urls):
-            raise UsageError("two --publish go to one place, and the second would replace the first: name two")
+            raise UsageError(
+                "two --publish have the same target, and the second would replace the first: name different targets"
+            )
         self.settled = False  # the key was settled with a push
 
     @property

@@ -140,7 +140,7 @@ def _copied(request: dict[str, Any]) -> RequestedReplace:
     beneath = str(request.get("beneath") or "")
     for path in (source, beneath or None, target if "://" not in target else None):
         if path is not None and not os.path.isabs(str(path)):
-            raise UsageError(f"{path}: here paths begin with /, since the supervisor works in another folder")
+            raise UsageError(f"{path}: the path must be absolute, since the supervisor works in another folder")
     if keep is not None and int(keep) < 1:
         raise UsageError("--keep needs a number of at least 1: what was just published is kept")
     adopt = bool(request.get("adopt"))
@@ -150,7 +150,7 @@ def _copied(request: dict[str, Any]) -> RequestedReplace:
 def _head(request: dict[str, Any], lease: Lease) -> RequestedPush:
     folder, key = str(request["folder"]), request.get("key")
     if not os.path.isabs(folder):
-        raise UsageError(f"{folder}: here paths begin with /, since the supervisor works in another folder")
+        raise UsageError(f"{folder}: the path must be absolute, since the supervisor works in another folder")
     done = (str(request.get("scope") or lease.name), str(key)) if key else None
     workspace = enclosing(lease.store.folder, folder)
     return RequestedPush(

@@ -65,7 +65,7 @@ class ReplaceTarget:
         if not equals or not self.source or not to:
             raise UsageError(f"--publish {text!r}: write FROM=TO, as in page.html=/srv/www/page.html; or git")
         if os.path.isabs(self.source) or ".." in self.source.split("/"):
-            raise UsageError(f"--publish {text!r}: FROM is a path in the workspace, without / before it and .. in it")
+            raise UsageError(f"--publish {text!r}: FROM is a path in the workspace, not starting with / and without ..")
         if to.startswith("git+"):
             raise UsageError(
                 f"--publish {text!r}: a branch is pushed to, by --publish git with --workspace git:URL#branch"

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ..agents.by_handle import Canceller
     from ..batches.batch import Checkpoints
     from ..command import CommandWork
-    from ..metering.door import Door
+    from ..metering.gateway_process import GatewayProcess
     from ..publishing.delivery import Delivery
     from ..socket.reported import Reported
     from ..supervision import Supervision
@@ -108,14 +108,14 @@ class Attendance:
 
             self._environment[url.ENV] = f"{PREFIX}{self._socket.path}"
         self._listener.hidden = hidden = redaction.secrets(self._environment)
-        self._door: Door | None = None
+        self._gateway: GatewayProcess | None = None
         if spending.metered_by(job) == GATEWAY:
             from .. import metering
 
-            self._door = metering.open_door(
+            self._gateway = metering.open_gateway(
                 job, lease, ledger, writer, spending, self._environment, self._listener, folder
             )
-            self._environment = self._door.masked.environment  # its keys are hidden all the same
+            self._environment = self._gateway.masked.environment  # its keys are hidden all the same
         if checkpoints:
             checkpoints.hidden, checkpoints.on_item_end = hidden, self._item_ended
         bar = checkpoints.bar if checkpoints else None
@@ -141,16 +141,16 @@ class Attendance:
         try:
             self._attend()
         finally:
-            if self._door:
-                self._door.close()
+            if self._gateway:
+                self._gateway.close()
             self._listener.over()
             self._ending.abandoned(self._listener.reported)
             self._socket.close()
             self._kept.close()
         backoff.patiently(self._lease, self._listener.unwritten.write)
-        if self._door:
-            backoff.patiently(self._lease, self._door.write)
-            self._door.conclude(self._reported, self._ending)
+        if self._gateway:
+            backoff.patiently(self._lease, self._gateway.write)
+            self._gateway.conclude(self._reported, self._ending)
         if job.meter == "output":
             tail = next(iter(self._streams.values())).tail
             found = self._command.used(tail)
@@ -222,22 +222,22 @@ class Attendance:
             self._judge(now)
             again = self._listener.tick(now)
             wanted = {*reading, *self._socket.descriptors}
-            door = self._door.descriptors if self._door else ()
-            if self._door:
-                again = min(again, self._door.tick(now))
-                wanted.update(door)
+            calls = self._gateway.descriptors if self._gateway else ()
+            if self._gateway:
+                again = min(again, self._gateway.tick(now))
+                wanted.update(calls)
             showing: set[int] = set()
             if not self._ending.over:
                 wanted.update(reports)
                 stopped = {fd for fd in reading if streams[fd].unshown}  # what is not shown yet is not read either
                 wanted, showing = wanted - stopped, {streams[fd].screen for fd in stopped}
-            sending = showing | set(self._socket.sending) | set(self._door.sending if self._door else ())
+            sending = showing | set(self._socket.sending) | set(self._gateway.sending if self._gateway else ())
             if (wanted, sending) != polled:
                 poll, polled = _polling(wanted, sending), (wanted, sending)
             pause = min(self._watch.next_at(now) - now, again - now, clock.SLICE if self._listener.warm else _IDLE)
             ready = [fd for fd, _ in poll.poll(max(pause, 0.0) * 1000 + 1)]
-            if self._door and any(fd in door for fd in ready):
-                self._door.serve()  # first: a call waits for it
+            if self._gateway and any(fd in calls for fd in ready):
+                self._gateway.serve()  # first: a call waits for it
             if not ready:
                 self._listener.warm_up()
             asking = []
@@ -245,7 +245,7 @@ class Attendance:
                 if fd in showing:
                     for stream in streams.values():
                         stream.show()
-                elif fd in reports or fd in door:
+                elif fd in reports or fd in calls:
                     continue
                 elif fd not in reading:
                     asking.append(fd)
@@ -261,11 +261,11 @@ class Attendance:
         return self._writer.cancel_requested()
 
     def _judge(self, now: float) -> None:
-        if self._door and self._lease.lost:
-            self._door.cut()  # a stream under a lost lease goes no further
+        if self._gateway and self._lease.lost:
+            self._gateway.cut()  # a stream under a lost lease goes no further
         if self._ending.over or self._ending.decided:
             return
-        late = self._listener.overdue(now) or (self._door.overdue(now, self._job.grace) if self._door else None)
+        late = self._listener.overdue(now) or (self._gateway.overdue(now, self._job.grace) if self._gateway else None)
         judged = late[:2] if late else self._watch.judge(now)
         if judged:
             self._ending.decided = judged

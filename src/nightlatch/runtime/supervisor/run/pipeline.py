@@ -1,4 +1,4 @@
-"""The way of one run, from the first look to the last line.
+"""The steps of one run, from the preflight to the last line of output.
 
     look → hold (lease, keeper, gates) → open and seal the ledger → prepare → start → attend → publish → settle → tell
 
@@ -84,6 +84,10 @@ def run(
                 claim.settle(pipeline.store, pipeline.ledger, verdict)
         if pipeline.attendance:
             pipeline.attendance.show_rest()
+        if job.ping and pipeline.begun:
+            from . import ping
+
+            ping.end(job.ping, verdict)
         retention.daily(pipeline.store, pipeline.ledger, pipeline.host)
         telling.leave_behind(job.file, pipeline.where)
         if pipeline.signals:  # otherwise the process ends, which is faster than closing them
@@ -112,19 +116,28 @@ class Pipeline(Preflight):
         self.unusable: BadConfig | None = None  # why that file cannot be used
         self.unended = ""  # the agent at a vendor that could not be ended
         self.recovered = ""  # how an earlier attempt's work came to be published
+        self.begun = False  # an attempt was made
         self.planned = False  # what it made waits for an approval
         self.stage = ""  # of a job of a file, started by hand
 
     def go(self) -> Verdict:
         deaf = self.checkpoints is not None  # a batch's driver, which unblocks signals when it is ready
         meter = usage.from_output if self.job.meter == "output" else None
-        self.command = CommandWork(self.job.command, captured=(1, 2), deaf=deaf, meter=meter)
+        self.command = CommandWork(self._words(), captured=(1, 2), deaf=deaf, meter=meter)
         self.supervision = Supervision(self.command, url.folder_of(self.where) if self.large else self.store.folder)
         try:
             with self.supervision:
                 return self._claimed() if self.claim else self._unclaimed()
         finally:
             self.supervision.close()  # until the next attempt there is no command to pass signals on to
+
+    def _words(self) -> list[str]:
+        """What the warden starts."""
+        if not self.job.require and not self.job.ensure:
+            return self.job.command
+        from ...shared.contract import wrapped
+
+        return wrapped(self.job)
 
     def _unclaimed(self) -> Verdict:
         key = self.look()
@@ -143,7 +156,7 @@ class Pipeline(Preflight):
         return verdict
 
     def _held(self, known: RunRow) -> Verdict:
-        """The row of the one that finds it is made to say so; without a claim it is a mistake to start it."""
+        """A slot's claim records that the run waits for an approval; to start such a run by hand is an error."""
         return self._tell(known, exits.DONE) if self.claim else super()._held(known)
 
     def _claimed(self) -> Verdict:
@@ -166,7 +179,7 @@ class Pipeline(Preflight):
                     return verdict
             lease = self._take(key)
             claim.begin(self.store, self.ledger, lease)
-            claim.follow_word(self.store, self.ledger, lease)
+            claim.follow_approval(self.store, self.ledger, lease)
             verdict = self._attempt(lease, key)
         except (GateUnreachable, OtherStore, StaleToken, StoreUnreachable):
             raise  # tried again; or judged by the one that finds the claim
@@ -178,7 +191,7 @@ class Pipeline(Preflight):
         return verdict
 
     def _ended_before(self, key: str) -> Verdict | None:
-        """The verdict of a run that no schedule goes on with."""
+        """The verdict of a run that has ended and that a schedule does not try again."""
         known = self.ledger.find(self.job.name, key)
         if not self.claim or not self.claim.closed_by(known) or not known or self.after:
             return None
@@ -281,12 +294,17 @@ class Pipeline(Preflight):
                 return self._tell(doubtful, statuses.exit_code(doubtful.status))
         lease.ended.clear()  # from here on the work may act: only its end takes it off the list
         self.writer, self.lease, self.opened = writer, lease, writer.run
+        self.begun = True
         writer.tag = went_in.tag(self.job)
         unwritten.recover(self._folder(), self.ledger, writer)
         self.spending.begin(
             writer.run
         )  # counted again: another supervisor may have made an attempt while we waited for the lease
         started = clock.now()
+        if self.job.ping and not writer.run.approved:
+            from . import ping
+
+            ping.begin(self.job.ping)
         if writer.run.approved and self._has_plan():
             self._guarded(self._land_plan)
         elif self._prepare():
@@ -471,7 +489,7 @@ class Pipeline(Preflight):
             ) from None
 
     def _counts(self, status: str, reason: str) -> str:
-        """What this end is for its job's stage: that of a run by hand, as a text until it is counted."""
+        """What this end counts for its job's stage. For a run by hand: as text that the ledger keeps until then."""
         own_cap = status == statuses.OVER_BUDGET and any(
             cap.period == "run" and f"budget {cap} " in f"{reason} " for cap in self.spending.caps
         )

@@ -23,4 +23,4 @@ def names(*handlers: object) -> list[str]:
 
 
 def unknown(verb: object, *handlers: object) -> ValueError:
-    return ValueError(f"`do` is {verb!r}; known are {', '.join(names(*handlers))}")
+    return ValueError(f"`do` is {verb!r}; use one of {', '.join(names(*handlers))}")

@@ -36,7 +36,7 @@ _AFTER = 0.05  # seconds that the command has the machine for itself, unless it 
 _LAST_WORDS = 5.0  # seconds for its last settlements
 
 
-class Door:
+class GatewayProcess:
     """Opened before the command starts; its process is started after that. `serve` when a descriptor is ready; `close`
     when the command has ended."""
 
