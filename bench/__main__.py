@@ -21,6 +21,7 @@ PARTS = [
     "caps",
     "gateway",
     "scheduler",
+    "agents",
     "stages",
     "dbos",
     "overnight",
