@@ -113,7 +113,7 @@ def test_every_option_of_a_run_can_be_typed_again():
         "tz": None, "ttl": "90s", "wait": "250ms", "timeout": "none", "stall": "1h1m1s", "progress": ["report", "./out"],
         "grace": "3s", "budget": "usd=2,usd/day=10", "meter": "report", "env": ["A=b c", "D="], "cwd": "/", "retries": 3,
         "workspace": "scratch", "publish": ["a=b", "c=d"], "input": [], "lost": "again", "pass_store": True,
-        "keep_awake": True, "backoff": "1m",
+        "keep_awake": True, "backoff": "1m", "require": ["test -e a"], "ensure": ["test -e b"], "ping": "https://example.org/p",
     }  # fmt: skip
     missing = {"key", "slot", "again", "new"} ^ (rows(Job, RUN).keys() - values.keys())
     assert not missing, f"give a value for {missing}"
