@@ -7,7 +7,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	&& { echo $$p; break; }; done)
 
-.PHONY: help demo check test test-clients lint format bench soak proof docs clean
+.PHONY: help demo check test test-clients lint format screenshots bench soak proof docs clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
@@ -31,7 +31,15 @@ demo: $(if $(filter Darwin,$(shell uname)),$(READY)) ## the whole story in a few
 check: lint ## for every edit: lint, unit and conformance tests on SQLite
 	@$(BIN)/python -m pytest -n auto --dist worksteal tests/unit tests/conformance -k 'not postgres and not Postgres and not git and not Git'
 
-test: $(READY) ## all tests, with real processes and signals, one worker a core
+# The pages are tested in a real Chromium. Where there is none and apt may install one, it does; elsewhere those tests say
+# why they are skipped.
+.PHONY: chromium
+chromium:
+	@command -v chromium chromium-browser google-chrome >/dev/null || { \
+		test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
+		apt-get install -y -qq --no-install-recommends chromium >/dev/null; } || true
+
+test: $(READY) chromium ## all tests, with real processes and signals, one worker a core
 	@$(BIN)/python -m tests
 
 CLIENTS := .clients
@@ -59,6 +67,9 @@ soak: $(READY) ## every store with every gate under random faults: SOAK=30m SEED
 
 proof: ## the lease and gate protocol, checked with Spin in all its states
 	@proofs/check
+
+screenshots: $(READY) chromium ## draw every page from one made-up night into docs/pictures
+	@$(BIN)/python -m tests.browser.screenshots docs/pictures
 
 docs: $(READY) ## write docs/commands.md from the commands' own help
 	@$(BIN)/python docs/generate.py

@@ -11,6 +11,8 @@ from . import exits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from .core.model import Mark, Record
     from .ledger.records import RunRow
     from .runtime.child.steps.mapping import Failed, Results
@@ -135,7 +137,7 @@ class MapFailed(Error):
 
     exit_code: int = exits.FAILED
 
-    def __init__(self, message: str, results: Results) -> None:
+    def __init__(self, message: str, results: Results[Any]) -> None:
         super().__init__(message)
         self.results = results
 

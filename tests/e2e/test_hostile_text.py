@@ -103,6 +103,7 @@ WALK: dict[str, list[list[str]]] = {
     "prune": [["--dry-run"], ["--dry-run", "--json"], ["--keep", BAD]],
     "key": [[BAD]],
     "doctor": [[]],
+    "open": [["--revoke"], [BAD]],
     "migrate": [[], [BAD]],
     "demo": [["--help"], [BAD]],  # it shows nothing but its own
 }  # fmt: skip

@@ -255,7 +255,7 @@ def test_settings_at_the_top_and_their_examples() -> None:
 WRONG = """\
 store = 5
 timezon = "Europe/Berlin"
-[pages]
+[keep]
 x = 1
 [defaults]
 timeout = 30

@@ -50,7 +50,7 @@ SIDES = {
 LAZY = {
     "agents": 2,
     "config": 2,
-    "cli": 86,
+    "cli": 89,
     "core": 1,
     "database": 3,
     "gates": 4,

@@ -115,7 +115,7 @@ def _approve(reader: StoreReader, run: RunRow, job: Job, as_json: bool) -> int:
         if not store.lists_begun:
             run = ledger.approve(run.id, run.head if run.held is not None else "", by)
         if held and held["host"] not in ("", identity.host()):
-            approval.leave_word(store, ledger, run, by)
+            approval.leave_approval(store, ledger, run, by)
             print(f"{title(run)} is approved: `nightlatch serve` on {printable(held['host'])} publishes it")
             return 0
         claim = approval.take_over(store, ledger, run, by)

@@ -48,8 +48,30 @@ with nightlatch.lease("report-" + how, ttl="2s", wait="30s", gates=[gate] if how
 """
 
 
+def _pages(*, browse: bool) -> int:
+    """A night in a store of its own, which goes away with Ctrl-C."""
+    from ..web import made_up
+    from ..web.server import PagesServer
+    from .open import show
+
+    with tempfile.TemporaryDirectory(prefix="nightlatch-demo-") as folder:
+        store = f"sqlite:///{folder}/demo.db"
+        print("nightlatch: making up a night …", file=sys.stderr, flush=True)
+        made_up.make(store)
+        server = PagesServer(store)
+        return server.run(
+            lambda text: print(f"nightlatch: {text}", file=sys.stderr, flush=True),
+            ready=lambda port: show(server.access, port, read_only=False, browse=browse),
+        )
+
+
 def main(argv: list[str]) -> int:
-    Parser("demo", _PURPOSE, "  nightlatch demo").parse_args(argv)
+    parser = Parser("demo", _PURPOSE, "  nightlatch demo\n  nightlatch demo --pages")
+    parser.add_argument("--pages", action="store_true", help="instead: one made-up night, shown in the browser")
+    parser.add_argument("--print", action="store_true", help="with --pages: print the address, and open no browser")
+    args = parser.parse_args(argv)
+    if args.pages:
+        return _pages(browse=not args.print)
     with tempfile.TemporaryDirectory(prefix="nightlatch-demo-") as folder:
         os.environ["NIGHTLATCH_STORE"] = f"sqlite:///{folder}/demo.db"
         try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import urllib.error
 import urllib.request
 import webbrowser
 
@@ -41,39 +40,29 @@ def main(argv: list[str]) -> int:
         ended = access.revoke()
         print(f"{ended} session{'' if ended == 1 else 's'} ended")
         return 0
-    show = _print if args.print else _browse
-    if port := _listening(access):
-        show(_address(access, port, args.read_only))
+    browse = not args.print
+    listening = next((port for port in access.ports() if _is_ours(access, port)), None)
+    if listening:
+        show(access, listening, read_only=args.read_only, browse=browse)
         return 0
-    server = pages_server(where)
-    return server.run(_say, ready=lambda: show(_address(access, access.address() or 0, args.read_only)))
+    return pages_server(where).run(_say, ready=lambda port: show(access, port, read_only=args.read_only, browse=browse))
 
 
-def _address(access: Access, port: int, read_only: bool) -> str:
-    return f"http://127.0.0.1:{port}/{access.prefix}/open/{access.new_code(read_only=read_only)}"
+def show(access: Access, port: int, *, read_only: bool, browse: bool) -> None:
+    """Open the pages that listen now, with a code for one use; or print that address."""
+    address = f"http://127.0.0.1:{port}/{access.prefix}/open/{access.new_code(read_only=read_only)}"
+    if not browse or not webbrowser.open(address):
+        print(address, flush=True)
 
 
-def _listening(access: Access) -> int | None:
-    """The port of the server that shows this store's pages now: only ours knows the path."""
-    port = access.address()
-    if port is None:
-        return None
+def _is_ours(access: Access, port: int) -> bool:
+    """Does a server of this store listen there? Only ours knows the path."""
     try:
-        with urllib.request.urlopen(
-            f"http://127.0.0.1:{port}/{access.prefix}/static/nightlatch.js", timeout=5
-        ) as answer:
-            return port if answer.status == 200 else None
-    except (OSError, urllib.error.URLError, ValueError):
-        return None
-
-
-def _print(address: str) -> None:
-    print(address, flush=True)
-
-
-def _browse(address: str) -> None:
-    if not webbrowser.open(address):
-        _print(address)
+        path = f"http://127.0.0.1:{port}/{access.prefix}/static/nightlatch.js"
+        with urllib.request.urlopen(path, timeout=5) as answer:
+            return bool(answer.status == 200)
+    except (OSError, ValueError):
+        return False
 
 
 def _say(text: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from ..errors import LeaseLost, StaleToken, UsageError
 from ..runtime.child import publishing as run_publishing
 from .arguments import Parser
@@ -37,6 +39,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--keep", metavar="N", type=int, help="folder, object: releases to keep (default 5)")
     parser.add_argument("--rollback", action="store_true", help="folder, object: go back to what was shown before")
     parser.add_argument("--adopt", action="store_true", help="folder: take over a DST that is a plain folder")
+    parser.add_argument("--parents", action="store_true", help="make the folder of DST if it does not exist")
     parser.add_argument("--json", action="store_true", help="print what was published as one JSON object")
     args = parser.parse_args(argv)
     if len(args.places) != (1 if args.rollback else 2):
@@ -46,6 +49,7 @@ def main(argv: list[str]) -> int:
     if args.keep is not None and args.keep < 1:
         raise UsageError("--keep needs a number of at least 1: what was just published is kept")
     source, target = (None if args.rollback else args.places[0]), args.places[-1]
+    _check_folder(target, make=args.parents)
     publish = _in_run if run_publishing.uses_run_lease() and not args.store else _here
     facts = publish(source, target, args)
     if args.json:
@@ -53,6 +57,16 @@ def main(argv: list[str]) -> int:
 
         print(json.dumps({"version": 1, **facts}))
     return 0
+
+
+def _check_folder(target: str, *, make: bool) -> None:
+    """A misspelt folder is not made silently: the result would land where nobody looks."""
+    folder = os.path.dirname(os.path.abspath(target))
+    if "://" in target or os.path.lexists(folder):
+        return
+    if not make:
+        raise UsageError(f"the folder {folder} does not exist: add --parents to make it, or correct DST")
+    os.makedirs(folder, exist_ok=True)
 
 
 def _in_run(source: str | None, target: str, args: Namespace) -> dict[str, object]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from ..config import crontab as crontabs
 from ..config import place
@@ -32,11 +32,14 @@ by one of them.
 What was missed while nobody served (a closed lid, a reboot) is made up for by one run of the newest slot, unless the
 job says otherwise. Edits of the file count within seconds; a broken one leaves the file before it in force. Runs have
 sessions of their own: this process may be stopped, killed and upgraded while they work. As process 1 of a container,
-SIGTERM ends them first, each by its grace time. While the store does not answer nothing is started, and slots wait."""
+SIGTERM ends them first, each by its grace time. While the store does not answer nothing is started, and slots wait.
+
+A process of its own shows the pages on loopback: nightlatch open."""
 
 _EXAMPLES = """\
   nightlatch check && nightlatch serve
   nightlatch serve --config ~/jobs/nightlatch.toml
+  nightlatch serve --only-pages                      # beside plain cron lines
   nightlatch slots                                   # what became of every due time"""
 
 
@@ -45,14 +48,17 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--only-pages", action="store_true", help="start nothing: only show the pages")
     parser.add_argument("--read-only", action="store_true", help="with --only-pages: they change nothing")
     parser.add_argument("--port", metavar="PORT", type=int, help="of the pages (default 4747, else the next free one)")
+    parser.add_argument("--no-pages", action="store_true", help="do not show the pages")
+    parser.add_argument("--child", action="store_true", hidden=True, help="end when standard input does")
     args = parser.parse_args(argv)
     if args.only_pages:
-        return pages_server(url.resolve(args.store), port=args.port, read_only=args.read_only).run(_say)
+        where = url.resolve(args.store)
+        return pages_server(where, port=args.port, read_only=args.read_only).run(_say, child=args.child)
     made = server(args.store)
     for name, line in crontabs.still_there(load(place.find()).jobs, crontab.read() or "").items():
         print(f"nightlatch: {name} runs twice: your crontab starts it too. Remove this line (crontab -e): "
               f"{printable(line)}", file=sys.stderr)  # fmt: skip
-    with telling():
+    with telling(), nullcontext() if args.no_pages else showing(args.store, args.port):
         return made.serve()
 
 
@@ -86,9 +92,28 @@ def server(store: str | None) -> Server:
 
 def pages_server(where: str, *, port: int | None = None, read_only: bool = False) -> PagesServer:
     """Of a store, as `[pages]` of the file that counts here says."""
-    from ..web.server import PORT, PagesServer
+    from ..web.server import PagesServer
+    from ..web.settings import PagesSettings
 
-    return PagesServer(meant(where, os.getcwd()), port=PORT if port is None else port, read_only=read_only)
+    settings: PagesSettings = place.settings("", "pages").get("pages") or PagesSettings()
+    return PagesServer(
+        meant(where, os.getcwd()), port=settings.port if port is None else port, read_only=read_only, url=settings.url
+    )
+
+
+@contextmanager
+def showing(store: str | None, port: int | None) -> Iterator[None]:
+    """Beside the scheduler, a process that shows the pages: what is asked of them keeps no slot waiting. It ends with
+    this one, however this one ends, as the one that tells does."""
+    words = [sys.executable, "-m", "nightlatch", "serve", "--only-pages", "--child"]
+    words += ["--config", place.find(), *(["--port", str(port)] if port is not None else [])]
+    env = {**os.environ, url.ENV: store} if store else None  # not as an argument: it may hold a password
+    process = subprocess.Popen(words, stdin=subprocess.PIPE, start_new_session=True, env=env)
+    try:
+        yield
+    finally:
+        assert process.stdin
+        process.stdin.close()
 
 
 def _say(text: str) -> None:

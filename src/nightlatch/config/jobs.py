@@ -38,7 +38,7 @@ KEYS = (*_OF_A_JOB, *TARGETS, "args", *ONLY_OF_A_BATCH)
 ALERTS = "alerts"  # of a job, read with those of all jobs
 _NOTHING = Command(words=())
 _SEEN = 50  # slots whose distances are compared with a job's jitter
-_FROM = 1_767_225_600  # when these begin: the same answer at any time of reading
+_FROM = 1_767_225_600  # when these slots begin: fixed, so that the answer never depends on the day
 
 
 class Jobs:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .mistakes import Path
 
 TABLES = ("defaults", "jobs")
-RESERVED = ("keep", "pages")
+RESERVED = ("keep",)
 
 
 @value(frozen=True, kw_only=True)

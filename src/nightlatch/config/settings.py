@@ -164,6 +164,13 @@ SETTINGS = [
         example='alerts = { webhook = { url = "https://example.org/hook" } }',
     ),
     Setting(
+        "pages",
+        "web.settings:read",
+        "`port`: of the pages, on loopback; `url`: where a proxy shows them, by https: see [the pages](pages.md)",
+        default="port 4747",
+        example='pages = { port = 4747, url = "https://nightlatch.example.org" }',
+    ),
+    Setting(
         "budget",
         "config.metering:read_budget",
         "what all jobs together may use in a day or a month",

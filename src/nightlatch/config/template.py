@@ -18,23 +18,23 @@ timezone = "{zone}"
 # timeout = "1h"
 """
 
-_SHARED = 'store = "{store}"                # machines that share it run each slot once, together'
+_SHARED = 'store = "{store}"                # machines that share it together run each slot once'
 
 _OWN = """\
-# store = "git+origin"               # so that several machines run each slot once, together; without it a file of
+# store = "git+origin"               # so that several machines together run each slot once; without it a file of
                                      # this user on this machine: {default}"""
 
 _EXAMPLE = """
 [jobs.hello]
 schedule = "every 1m"                # or "0 2 * * *", "@daily", or a list of those; without it by hand only
-command = "echo good morning"        # a text is a line for the shell, a list the words of a command
+command = "echo good morning"        # a string is run by the shell, a list is a program with its arguments
 timeout = "5m"
 stage = "manual"                     # its slots are skipped until it has earned more. First: nightlatch run hello
-                                     # then: nightlatch promote hello. Without this line it runs alone at once
+                                     # then: nightlatch promote hello. Without this line it runs unattended at once
 
 # [jobs.articles]
 # schedule = "0 2 * * *"
-# command = ["claude", "-p", "@prompts/article.md"]     # @file is read, and a change of it is a change of the job
+# command = ["claude", "-p", "@prompts/article.md"]     # @file: its content; changing the file changes the job
 # workspace = "git"                  # in a fresh clone
 # publish = ["git"]                  # pushed when it has succeeded, once
 # stage = "manual"                   # by hand first; then supervised: what it makes waits for `nightlatch approve
@@ -42,7 +42,6 @@ stage = "manual"                     # its slots are skipped until it has earned
 # overlap = "skip"                   # or "queue", "cancel": while the last run is still at work
 # catch_up = "one"                   # or "none": what was missed while this machine slept
 # late = "6h"                        # a slot that is older than this is not run
-# stage = "manual"                   # nothing starts by itself until you promote it; without it: unattended
 """
 
 

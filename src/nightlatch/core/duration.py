@@ -6,6 +6,7 @@ from ..errors import UsageError
 from . import checks
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_NAMES = {"sec": "s", "second": "s", "min": "m", "minute": "m", "hr": "h", "hour": "h", "day": "d", "week": "w"}
 _LONGEST = 1e10  # seconds: every clock and database here can count that far
 _HINT = 'write it with units, as in "90s", "10m" or "1h30m"'
 
@@ -18,8 +19,10 @@ def parse(text: str, *, what: str = "duration") -> float:
     total, last = 0.0, float("inf")
     if not rest:
         raise UsageError(f"{what} is empty: {_HINT}")
+    if short := _shortened(rest):
+        raise UsageError(f"{what} {text!r} is not understood: write {short!r}")
     if len(rest.split()) > 1:
-        raise UsageError(f"{what} {text!r} has a space in it: write it in one word, as in {''.join(rest.split())}")
+        raise UsageError(f"{what} {text!r} has a space in it: {_HINT}")
     while rest:
         digits = len(rest) - len(rest.lstrip("0123456789."))
         number, rest = rest[:digits], rest[digits:]
@@ -36,6 +39,22 @@ def parse(text: str, *, what: str = "duration") -> float:
     if total > _LONGEST:
         raise UsageError(f"{what} {text!r} is longer than three centuries: write a shorter time")
     return total
+
+
+def _shortened(text: str) -> str:
+    """What was meant by "1 hour", "90 min" or "1 h 30 m"; "" if that is not clear, or it is short already."""
+    short, words = "", text.replace(",", " ").replace(" and ", " ").split()
+    joined = "".join(words)
+    while joined:
+        digits = len(joined) - len(joined.lstrip("0123456789."))
+        number, joined = joined[:digits], joined[digits:]
+        letters = len(joined) - len(joined.lstrip("abcdefghijklmnopqrstuvwxyz"))
+        name, joined = joined[:letters], joined[letters:]
+        unit = name if name in _UNITS else _NAMES.get(name.removesuffix("s"), "")
+        if not number or not unit:
+            return ""
+        short += number + unit
+    return short if short != text else ""
 
 
 def show(seconds: float) -> str:

@@ -1,5 +1,5 @@
-"""What would become of the slots of the next weeks if this machine slept at certain hours: played through the function
-that decides about real ones. A run is taken to succeed at once."""
+"""A simulation: what would happen to the slots of the next weeks if this machine slept at certain hours. It uses the
+function that decides about real slots, and assumes that every run succeeds at once."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _LATE = 60.0  # seconds; a slot that is started later than that was slept throug
 
 @value(frozen=True, kw_only=True)
 class Nap:
-    """Hours of the day at which the machine sleeps, as minutes after midnight on this machine's walls."""
+    """Hours of the day at which the machine sleeps, as minutes after midnight by this machine's wall clock."""
 
     begin: int
     end: int
 
     def wakes(self, at: float, zone: datetime.tzinfo) -> float:
-        """When the machine is awake, at that time or later."""
+        """The first time, from `at` on, when the machine is awake."""
         there = datetime.datetime.fromtimestamp(at, zone)
         minute = there.hour * 60 + there.minute
         inside = self.begin <= minute < self.end or (self.begin > self.end and not self.end <= minute < self.begin)
@@ -60,7 +60,7 @@ def parse(text: str) -> Nap:
     except ValueError:
         raise UsageError(f"--asleep {text!r}: write when it falls asleep and wakes, as in 23:00-07:00") from None
     if begin == end:
-        raise UsageError(f"--asleep {text!r}: that is no time, or the whole day")
+        raise UsageError(f"--asleep {text!r}: the two times are the same")
     return Nap(begin=begin.hour * 60 + begin.minute, end=end.hour * 60 + end.minute)
 
 

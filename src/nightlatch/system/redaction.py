@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 
+from . import token_shapes
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +37,7 @@ def secrets(environment: Mapping[str, str]) -> Redactor:
         and not name.startswith("NIGHTLATCH_")
         and (name in declared or (any(word in name.upper() for word in _NAMES) and not os.path.exists(text)))
     }
-    return Redactor([(form, instead) for secret, instead in found.items() for form in _forms(secret)])
+    return Redactor([(form, instead) for secret, instead in found.items() for form in _forms(secret)], shapes=True)
 
 
 def named_secrets(environment: Mapping[str, str]) -> list[str]:
@@ -82,14 +84,16 @@ def _encoded(secret: bytes) -> Iterator[bytes]:
 
 
 class Redactor:
-    def __init__(self, patterns: Patterns = ()) -> None:
+    def __init__(self, patterns: Patterns = (), *, shapes: bool = False) -> None:
+        """`shapes`: tokens that are known by their shape too."""
+        self._shapes = shapes
         # The longest first: one secret may begin with another.
         self._patterns = sorted(dict(patterns).items(), key=lambda pair: -len(pair[0]))
 
     def data(self, data: bytes) -> bytes:
         for secret, instead in self._patterns:
             data = data.replace(secret, instead)
-        return data
+        return token_shapes.hide(data) if self._shapes else data
 
     def text(self, text: str) -> str:
         try:
@@ -100,7 +104,7 @@ class Redactor:
 
     def beginning(self, data: bytes) -> int:
         """Where in `data` a secret begins that the next bytes may complete; the length of `data` if none does."""
-        at = len(data)
+        at = token_shapes.unfinished(data) if self._shapes else len(data)
         for secret, _ in self._patterns:
             start = data.find(secret[:1], max(0, len(data) - len(secret) + 1))
             while 0 <= start < at:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 CODE_LASTS = 60.0  # seconds
 SESSION_LASTS = 30 * 86400.0
-_PREFIX, _CODES, _SESSIONS, _ADDRESS = "prefix", "codes", "sessions", "address.json"
+_PREFIX, _CODES, _SESSIONS, _PORTS = "prefix", "codes", "sessions", "ports"
 
 
 @value(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class Session:
 class Access:
     def __init__(self, store_folder: str) -> None:
         self._folder = durable.private_folder(os.path.join(store_folder, "pages"))
-        for name in (_CODES, _SESSIONS):
+        for name in (_CODES, _SESSIONS, _PORTS):
             durable.private_folder(os.path.join(self._folder, name))
 
     @property
@@ -84,19 +84,17 @@ class Access:
         durable.replace(os.path.join(self._folder, _PREFIX), secrets.token_urlsafe(24).encode())
         return len(sessions)
 
-    # ── where the server of this store listens ──
+    # ── where servers of this store listen ──
 
-    def note_address(self, port: int) -> None:
-        found = {"port": port, "pid": os.getpid()}
-        durable.replace(os.path.join(self._folder, _ADDRESS), json.dumps(found).encode())
+    def note_port(self, port: int) -> None:
+        durable.replace(os.path.join(self._folder, _PORTS, str(port)), str(os.getpid()).encode())
 
-    def address(self) -> int | None:
-        """The port that was noted last; its server may be gone."""
-        try:
-            with open(os.path.join(self._folder, _ADDRESS), encoding="ascii") as file:
-                return int(json.load(file)["port"])
-        except (OSError, ValueError, KeyError):
-            return None
+    def forget_port(self, port: int) -> None:
+        _remove(os.path.join(self._folder, _PORTS, str(port)))
+
+    def ports(self) -> list[int]:
+        """That were noted and not forgotten; a server that was killed is gone all the same."""
+        return sorted(int(name) for name in os.listdir(os.path.join(self._folder, _PORTS)) if name.isdecimal())
 
     # ── files by the hash of their secret: a name that is seen in a listing opens nothing ──
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from ..config import place
-from ..core import advice
 from ..core.schedule import name_of
 from ..core.value import value
 from ..errors import Busy, Error, RunEnded, UsageError
@@ -26,6 +25,7 @@ from ..runtime.supervisor.afterwards import decide
 from ..runtime.supervisor.batches import batch
 from ..runtime.supervisor.run.rows import read_row
 from ..scheduler.people import JobSlots
+from ..store import url as stores
 from ..system import identity
 from . import words
 from .guard import FORM
@@ -274,6 +274,6 @@ def _start(reader: StoreReader, *typed: str) -> None:
 
 def _command(reader: StoreReader, *typed: str) -> dict[str, Any]:
     config = place.find()
-    named = ["--store", reader.url] if advice.chosen_store() else []
-    words_of = [sys.executable, "-m", "nightlatch", *named, *(["--config", config] if config else []), *typed]
-    return {"args": words_of, "cwd": os.path.dirname(config) or None, "stdin": subprocess.DEVNULL}
+    words_of = [sys.executable, "-m", "nightlatch", *(["--config", config] if config else []), *typed]
+    env = {**os.environ, stores.ENV: reader.url}  # not as an argument, which everybody sees: it may hold a password
+    return {"args": words_of, "cwd": os.path.dirname(config) or None, "stdin": subprocess.DEVNULL, "env": env}

@@ -89,6 +89,7 @@ class Bounded(asyncio.Protocol):
 
     def abort(self) -> None:
         if self._transport:
+            self._all.drop(self._transport)  # at once: many may come before the loop gets to its end
             self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:

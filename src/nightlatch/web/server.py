@@ -20,12 +20,14 @@ from .connections import OpenConnections
 from .guard import BODY_SIZE, Guard
 from .live import Live
 from .routes import Pages
+from .settings import PORT
 from .site import Site
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PORT = 4747
+    Say = Callable[[str], None]
+
 _NEXT = 20  # ports that are tried after it
 _IDLE = 30.0  # seconds that a connection may be kept between two requests
 
@@ -34,16 +36,18 @@ class PagesServer:
     def __init__(self, store: str, *, port: int = PORT, read_only: bool = False, url: str = "") -> None:
         """`url`: where a proxy shows the pages to others."""
         self._store, self._port, self._read_only, self._url = store, port, read_only, url
-        self._access = Access(stores.folder_of(store))
+        self.access = Access(stores.folder_of(store))
 
-    def run(self, say: Callable[[str], None], *, child: bool = False, ready: Callable[[], None] = lambda: None) -> int:
-        """Until a signal asks for the end; as a child, until its parent is gone. `ready` is called once it listens."""
+    def run(
+        self, say: Callable[[str], None], *, child: bool = False, ready: Callable[[int], None] = lambda _: None
+    ) -> int:
+        """Until a signal asks for the end; as a child, until its parent is gone. `ready` is called with the port."""
         asyncio.run(self._run(say, child, ready))
         return 0
 
-    async def _run(self, say: Callable[[str], None], child: bool, ready: Callable[[], None]) -> None:
-        guard = Guard(self._access, url=self._url, read_only=self._read_only)
-        site = Site(self._store, self._access, guard)
+    async def _run(self, say: Say, child: bool, ready: Callable[[int], None]) -> None:
+        guard = Guard(self.access, url=self._url, read_only=self._read_only)
+        site = Site(self._store, self.access, guard)
         app = web.Application(middlewares=[guard.middleware, site.explained], client_max_size=BODY_SIZE)
         app.add_routes(routes(site, read_only=self._read_only))
         runner = web.AppRunner(
@@ -61,14 +65,15 @@ class PagesServer:
         listener = bound(self._port)
         guard.port = listener.getsockname()[1]
         server = await asyncio.get_running_loop().create_server(guard.connections, sock=listener)
-        self._access.note_address(guard.port)
+        self.access.note_port(guard.port)
         if guard.port != self._port and self._port:
             say(f"port {self._port} is taken, so the pages are at port {guard.port}")
         say(f"the pages are at http://127.0.0.1:{guard.port}; open them with: nightlatch open")
-        ready()
+        ready(guard.port)
         try:
             await _asked_to_end(child)
         finally:
+            self.access.forget_port(guard.port)
             server.close()
             await runner.cleanup()
             site.close()

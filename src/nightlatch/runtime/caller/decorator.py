@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, Unpack, cast
 
 from ...core import checks
 from ...core.job import Job
@@ -24,21 +24,26 @@ from .supervised import signature, supervised, supervised_dry_run
 if TYPE_CHECKING:
     from ...core.keywords import JobOptions
 
-F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+R_co = TypeVar("R_co", covariant=True)
 
 _LONGEST = 100_000  # characters of all arguments: they are one argument of a command line
 
 
-class Supervisable(Protocol):
-    """What the decorator adds to a function."""
+class Supervisable(Protocol[P, R_co]):
+    """What the decorator adds to a function, with the function's own parameters."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
 
-    def run(self, *args: Any, **kwargs: Any) -> Verdict:
+    def run(self, *args: P.args, **kwargs: P.kwargs) -> Verdict:
         """Run it in a child process under a supervisor, and return how it ended."""
 
-    def dry_run(self, *args: Any, **kwargs: Any) -> Plan:
+    def dry_run(self, *args: P.args, **kwargs: P.kwargs) -> Plan:
         """Run it in a child process that only plans its effects, and return the plan."""
+
+
+class JobDecorator(Protocol):
+    def __call__(self, function: Callable[P, R_co], /) -> Supervisable[P, R_co]: ...
 
 
 def job(
@@ -47,7 +52,7 @@ def job(
     key: str | Callable[..., str] | None = None,
     store: str | None = None,
     **options: Unpack[JobOptions],
-) -> Callable[[F], Supervisable]:
+) -> JobDecorator:
     """Make a function, sync or async, a job.
 
         @nightlatch.job(key="{site}/{slug}", timeout="30m", budget={"usd": 2})
@@ -76,7 +81,7 @@ def job(
     if function:
         raise UsageError("write @nightlatch.job(), with parentheses; options go there by name")
 
-    def decorate(function: F) -> Supervisable:
+    def decorate(function: Callable[P, R_co]) -> Supervisable[P, R_co]:
         checks.function(function, "a job")
         job_name = check_name(getattr(function, "__name__", "") if name is None else name)
         try:
@@ -98,7 +103,7 @@ def job(
         def dry_run(*args: Any, **kwargs: Any) -> Plan:
             return supervised_dry_run(start(args, kwargs), store=store)
 
-        made = cast(Supervisable, function)
+        made = cast("Supervisable[P, R_co]", function)
         made.run, made.dry_run = run, dry_run  # type: ignore[method-assign]
         return made
 

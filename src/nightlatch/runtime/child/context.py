@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextvars import ContextVar
+from typing import cast, overload
 
 from ...core import checks
 from ...errors import UsageError
@@ -11,14 +12,17 @@ from ..shared.client import send
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Coroutine, Iterable
     from logging import Logger
     from pathlib import Path
-    from typing import Any
+    from typing import Any, TypeVar
 
     from .effects import Proof
-    from .steps.mapping import Key
+    from .steps.mapping import Key, Results
     from .steps.step import Retry, StepMemory
+
+    R = TypeVar("R")
+    T = TypeVar("T")
 
 _current: Run | None = None
 _nested_run: ContextVar[Run] = ContextVar("nested nightlatch run")
@@ -68,7 +72,7 @@ class Run:
             logger.propagate = False
         return logger
 
-    def step(self, key: str, function: Callable[..., Any], *args: Any, retry: Retry = 0, **kwargs: Any) -> Any:
+    def step(self, key: str, function: Callable[..., R], *args: Any, retry: Retry = 0, **kwargs: Any) -> R:
         """Call `function(*args, **kwargs)` and record its result under `key`; if that is recorded, only return it.
 
             outline = run.step("outline", write_outline, topic)
@@ -80,7 +84,34 @@ class Run:
         Retry-After is honoured). If an attempt dies in a step, the next one does the step again: what must not
         happen twice is an `effect`.
         """
-        return self._remembered().step(key, function, args, kwargs, retry)
+        result: R = self._remembered().step(key, function, args, kwargs, retry)
+        return result
+
+    @overload
+    def map(  # type: ignore[overload-overlap]  # a coroutine function is one of both
+        self,
+        function: Callable[[T], Coroutine[Any, Any, R]],
+        items: Iterable[T],
+        *,
+        key: Key = ...,
+        concurrency: int = ...,
+        retry: Retry = ...,
+        failures: str = ...,
+        name: str | None = ...,
+    ) -> Coroutine[Any, Any, Results[R]]: ...
+
+    @overload
+    def map(
+        self,
+        function: Callable[[T], R],
+        items: Iterable[T],
+        *,
+        key: Key = ...,
+        concurrency: int = ...,
+        retry: Retry = ...,
+        failures: str = ...,
+        name: str | None = ...,
+    ) -> Results[R]: ...
 
     def map(
         self,
@@ -139,7 +170,7 @@ class Run:
             raise asyncio.CancelledError("a worker of the map was cancelled")  # a TaskGroup does not raise it
         return work.result(failures)
 
-    def handle(self, key: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def handle(self, key: str, function: Callable[..., R], *args: Any, **kwargs: Any) -> R:
         """Handle one piece of work, such as a message from a queue, as a nested run; returns its result.
 
             for message in queue:
@@ -157,7 +188,8 @@ class Run:
             raise UsageError(f"{checks.shown(key)} cannot be a key: use up to 1000 characters")
         checks.function(function, "what handles it")
         work = handle(self, key, UserCall(function, args, kwargs))
-        return drive_async(work) if is_async(function) else drive(work)
+        result: Any = drive_async(work) if is_async(function) else drive(work)
+        return cast("R", result)
 
     def _nested(self, run: str, key: str, attempt: int) -> _NestedScope:
         from .steps.step import StepMemory
@@ -171,7 +203,7 @@ class Run:
         self,
         name: str,
         *,
-        do: Callable[[], Any],
+        do: Callable[[], R],
         key: str = "",
         probe: Callable[[], Any] | None = None,
         input: Any = None,
@@ -180,7 +212,7 @@ class Run:
         settle: str = "10s",
         retry: Retry = 0,
         scope: str = "",
-    ) -> Any:
+    ) -> R:
         """Do something to the outside world once: never again once it is done, and never unasked when nobody knows.
 
             run.effect("post", key=slug, do=lambda: post(text), probe=lambda: find_post(slug))
@@ -220,7 +252,8 @@ class Run:
             duration.parse(settle, what="settle"),
         )  # fmt: skip
         work = effect(self._remembered(), wanted, retry)
-        return drive_async(work) if is_async(do) or (probe and is_async(probe)) else drive(work)
+        result: Any = drive_async(work) if is_async(do) or (probe and is_async(probe)) else drive(work)
+        return cast("R", result)
 
     def publish(
         self, source: str | os.PathLike[str], target: str | os.PathLike[str], *, keep: int | None = None

@@ -10,7 +10,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from ....core import checks
 from ....core.breaker import Breaker, alike
@@ -22,6 +22,8 @@ from ...shared.batches.template import BadItem, Template
 from ..planned import loads
 from .drive import Sleep, UserCall, Work
 from .step import Retry, StepMemory, as_recorded, pause_after, reason_of, serialised
+
+R = TypeVar("R")
 
 Key = str | Callable[[Any], Any] | None
 
@@ -40,11 +42,11 @@ class Failed:
         return f"<Failed {self.key}: {self.reason}>"
 
 
-class Results(list[Any]):
+class Results(list[R]):
     """What the function returned for each item, in the order of the items; None in place of one that failed."""
 
     def __init__(self, size: int) -> None:
-        super().__init__([None] * size)
+        super().__init__(cast("list[R]", [None] * size))
         self.failed: list[Failed] = []
         self.duplicates: list[str] = []  # keys that several items share: done once, for all of them
         self.resumed = 0  # items whose result an earlier attempt has recorded
@@ -69,7 +71,7 @@ class Map:
         self._todo: list[tuple[int, str, str]] = []  # index, key, digest of the items to do
         self._same: dict[str, list[int]] = {}  # digest → the items that have it
         self._breaker, self._ended = Breaker(), 0
-        self.results = Results(len(self._items))
+        self.results: Results[Any] = Results(len(self._items))
 
     def prepare(self, retry: Retry) -> Work[int]:
         """Find the items to do; returns how many there are."""
@@ -128,7 +130,7 @@ class Map:
                 return
             ended = [(yield from self._do(index, key, digest))]
 
-    def result(self, failures: str) -> Results:
+    def result(self, failures: str) -> Results[Any]:
         for indexes in self._same.values():
             for index in indexes[1:]:
                 self.results[index] = self.results[indexes[0]]

@@ -27,6 +27,8 @@ _SHOWN = 50  # names of fields in a message
 _LOOKED_AT = 8192  # bytes, to tell what a file is
 _MARK = b"\xef\xbb\xbf"  # the byte order mark that Windows puts before UTF-8
 _WIDE = (b"\xff\xfe", b"\xfe\xff")  # byte order marks of UTF-16
+_COMPARED = 1000  # fields that a misspelt one is compared with
+
 _decoder: Any = json.JSONDecoder()
 
 DONE, DOUBT, SEEN, ASIDE = 1, 2, 4, 8  # what is known of a digest
@@ -71,7 +73,8 @@ class ItemReader:
             raise UsageError(f"--key {key!r} is the same for every item: name fields, as in --key '{{site}}/{{slug}}'")
         if self.format == "csv":
             self._check_names()
-        self.check(self._template.fields, f"--key {key}")
+        if self.format != "jsonl":  # a JSON line without the key's fields is a bad item, with its line
+            self.check(self._template.fields, f"--key {key}")
 
     @property
     def lines(self) -> int:
@@ -89,15 +92,39 @@ class ItemReader:
         return max(rows - 1, 0)
 
     def check(self, fields: list[str], where: str) -> None:
-        """Refuse a field that no item has. (Each JSON line has its own fields, and is checked when it is read.)"""
-        known = dict.fromkeys({"csv": self._names, "lines": []}.get(self.format, fields))  # in their order
+        """Refuse a field that no item has. (A field that only some have is missed when such an item is read.)"""
+        known = dict.fromkeys(self._names)  # in their order
+        if self.format == "jsonl":
+            known = self._fields_of_lines({field.partition(".")[0] for field in fields if field})
         for field in fields:
-            if field and field not in known:
+            if field and field not in known and (self.format != "jsonl" or field.partition(".")[0] not in known):
+                import difflib
+
+                near = difflib.get_close_matches(field, list(known)[:_COMPARED], n=1)
+                hint = f"; did you mean {{{near[0]}}}?" if near else ""
                 names = ", ".join(list(known)[:_SHOWN]) + (", …" if len(known) > _SHOWN else "")
                 has = f"has {names}" if known else "has plain lines, and {} is the whole one"
                 raise UsageError(
-                    f"{where} names a field {field!r}: {self._path} {has}. (Plain braces are written {{{{ and }}}})"
+                    f"{where} names a field {field!r}: {self._path} {has}{hint}. "
+                    f"(Plain braces are written {{{{ and }}}})"
                 )
+
+    def _fields_of_lines(self, wanted: set[str]) -> dict[str, None]:
+        """The fields of the JSON lines, in their order: of as many as it takes to find those that are wanted."""
+        self._file.seek(self._begins)
+        found: dict[str, None] = {}
+        some = False
+        for raw in self._file:
+            if wanted <= found.keys():
+                break
+            try:
+                content = json.loads(raw)
+            except (ValueError, RecursionError):
+                continue  # reported as a bad item, with its line
+            some = True
+            if isinstance(content, dict):
+                found |= dict.fromkeys(content)
+        return found if some else dict.fromkeys(wanted)
 
     def __iter__(self) -> Iterator[Found | BadItem]:
         return self.unfinished({}, lambda _: None)

@@ -9,11 +9,13 @@ from ....core.schedule import name_of
 from ....core.stage import End
 from ....core.value import replace
 from ....errors import Busy, RunEnded
+from ....store import proof, sightings
 from ....system import identity
 from .rows import KEPT, move_row, read_row
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ....core.model import Record
     from ....core.protocols import Store
     from ....core.row import Claim, Row
     from ....ledger.ledger import Ledger
@@ -49,7 +51,7 @@ def refused(row: Row, store: Store) -> Row:
 
 
 def refuse(store: Store, ledger: Ledger, run: RunRow, *, approved: bool = True) -> bool:
-    """Have the row say that the plan of this run does not land; False if the row does not hold it, or, without
+    """Record in the row that the plan of this run is refused. False if the row does not hold that plan, or, unless
     `approved`, if somebody has approved it."""
     while True:
         row = read_row(store, run.job)
@@ -62,13 +64,13 @@ def refuse(store: Store, ledger: Ledger, run: RunRow, *, approved: bool = True) 
 
 
 def holds(row: Row, run: RunRow) -> bool:
-    """Does the row's claim wait with this run?"""
+    """Does this run hold the row's claim for an approval?"""
     claim = row.claim
     return claim is not None and claim.is_open and claim.held is not None and claim.run == run.id
 
 
-def leave_word(store: Store, ledger: Ledger, run: RunRow, by: str) -> None:
-    """The approval, for the machine that has the workspace: its `serve` or `tick` finds it."""
+def leave_approval(store: Store, ledger: Ledger, run: RunRow, by: str) -> None:
+    """Record the approval in the row, where `serve` or `tick` of the machine with the workspace finds it."""
     while True:
         row = read_row(store, run.job)
         if row is None or not holds(row, run):
@@ -82,7 +84,7 @@ def leave_word(store: Store, ledger: Ledger, run: RunRow, by: str) -> None:
 
 
 def take_over(store: Store, ledger: Ledger, run: RunRow, by: str) -> str:
-    """The id of the claim that waits with this run, taken over by the one that brings the approval or goes on with it;
+    """Take over the claim of this run that waits for an approval, in order to land it; returns the claim's new id, or
     "" if there is none. Raises `Busy` while another lands it, and `RunEnded` if the row holds another plan."""
     while True:
         row = read_row(store, run.job)
@@ -95,7 +97,7 @@ def take_over(store: Store, ledger: Ledger, run: RunRow, by: str) -> str:
         if run.held is not None and claim.held["head"] != run.head:
             raise RunEnded(f"run {run.id} holds another plan by now. Look: {advice.command('show', run.id)}", run)
         record = store.read(run.job)
-        if claim.grant and record and record.grant == claim.grant:
+        if claim.grant and record and record.grant == claim.grant and not _is_over(record, store):
             raise Busy(f"run {run.id} of {run.job} is being worked on by {record.holder}", record)
         new = replace(
             claim, id=identity.new_id(), by=identity.host(), at=store.clock(), grant="", token=0, again_at=0.0,
@@ -103,3 +105,10 @@ def take_over(store: Store, ledger: Ledger, run: RunRow, by: str) -> str:
         )  # fmt: skip
         if move_row(store, ledger, row, replace(row, claim=new)):
             return new.id
+
+
+def _is_over(record: Record, store: Store) -> bool:
+    """Is its holder gone, or its time over? One that was killed leaves its grant in the record."""
+    if record.left is not None and record.left <= 0:
+        return True
+    return proof.gone(record) or (record.left is None and sightings.lapsed(store.folder, record))

@@ -80,7 +80,7 @@ class Claimed:
         if not self._move(store, ledger, begun):
             raise Busy(f"{self.job.name} ({self.job.key}): the claim was taken over; nothing is started here")
 
-    def follow_word(self, store: Store, ledger: Ledger, lease: Lease) -> None:
+    def follow_approval(self, store: Store, ledger: Ledger, lease: Lease) -> None:
         """Where each machine has a ledger of its own, a scheduler elsewhere leaves word in the row that a newer slot
         wants the place. Read as often as the lease is renewed, it becomes a request for the run's end here."""
         if not store.lists_begun or self.job.overlap != CANCEL:

@@ -1,7 +1,7 @@
 """What the end of a run means for its job's row in the store: counters, evidence for a promotion, a demotion.
 
-An end is counted once: the row keeps the ids of those that were counted. That of a run by hand stays "uncounted" in the
-ledger until the row has it, so a supervisor that is killed between the two loses nothing: any looker counts it.
+An end is counted once: the row keeps the ids of the ends that were counted. The end of a run by hand is "uncounted" in
+the ledger until the row has counted it: if the supervisor is killed in between, the next process that looks counts it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def known_row(store: Store, ledger: Ledger, job: Job) -> Row:
 
 
 def is_edited_by_hand(job: Job) -> bool:
-    """Was it started with flags that make another job of it? Then it is no evidence for the one in the file."""
+    """Was it started with flags that make another job of it? Then it is not evidence for the one in the file."""
     return "\nby hand:\n" in job.defined_as
 
 
@@ -75,7 +75,7 @@ def count(store: Store, ledger: Ledger, job: str, end: End, configured: str = ""
 
 
 def journal(ledger: Ledger, row: Row, new: Row, end: End, configured: str = "", run: str = "") -> None:
-    """What an end has changed, where it is evidence: a job that is alone has no more to earn."""
+    """Journal what an end has changed, if it is evidence for a stage: an unattended job has no stage left to earn."""
     stage = stages.of(row, configured)
     if stage != stages.UNATTENDED or new.strikes:
         ledger.note(
@@ -86,7 +86,7 @@ def journal(ledger: Ledger, row: Row, new: Row, end: End, configured: str = "", 
 
 
 def journal_stage(ledger: Ledger, row: Row) -> None:
-    """Each ledger journals each change of a stage once, whoever made it."""
+    """Each ledger journals each change of a stage once, no matter which machine made it."""
     change = row.change
     if not change:
         return

@@ -1,4 +1,4 @@
-"""The way of one run, from the first look to the last line.
+"""The steps of one run, from the preflight to the last line of output.
 
     look → hold (lease, keeper, gates) → open and seal the ledger → prepare → start → attend → publish → settle → tell
 
@@ -156,7 +156,7 @@ class Pipeline(Preflight):
         return verdict
 
     def _held(self, known: RunRow) -> Verdict:
-        """The row of the one that finds it is made to say so; without a claim it is a mistake to start it."""
+        """A slot's claim records that the run waits for an approval; to start such a run by hand is an error."""
         return self._tell(known, exits.DONE) if self.claim else super()._held(known)
 
     def _claimed(self) -> Verdict:
@@ -179,7 +179,7 @@ class Pipeline(Preflight):
                     return verdict
             lease = self._take(key)
             claim.begin(self.store, self.ledger, lease)
-            claim.follow_word(self.store, self.ledger, lease)
+            claim.follow_approval(self.store, self.ledger, lease)
             verdict = self._attempt(lease, key)
         except (GateUnreachable, OtherStore, StaleToken, StoreUnreachable):
             raise  # tried again; or judged by the one that finds the claim
@@ -191,7 +191,7 @@ class Pipeline(Preflight):
         return verdict
 
     def _ended_before(self, key: str) -> Verdict | None:
-        """The verdict of a run that no schedule goes on with."""
+        """The verdict of a run that has ended and that a schedule does not try again."""
         known = self.ledger.find(self.job.name, key)
         if not self.claim or not self.claim.closed_by(known) or not known or self.after:
             return None
@@ -489,7 +489,7 @@ class Pipeline(Preflight):
             ) from None
 
     def _counts(self, status: str, reason: str) -> str:
-        """What this end is for its job's stage: that of a run by hand, as a text until it is counted."""
+        """What this end counts for its job's stage. For a run by hand: as text that the ledger keeps until then."""
         own_cap = status == statuses.OVER_BUDGET and any(
             cap.period == "run" and f"budget {cap} " in f"{reason} " for cap in self.spending.caps
         )

@@ -76,7 +76,7 @@ class Preflight:
             from ..leases import unsealed
 
             then, verb = (
-                ("when it is mended", "retry") if unsealed.waits(self.ledger, known) else ("then decide", "resolve")
+                ("when it is repaired", "retry") if unsealed.waits(self.ledger, known) else ("then decide", "resolve")
             )
             raise InDoubt(
                 f"{self.job.name} ({key}) is {known.status}: {known.reason or 'nobody knows whether it acted'}. Look: "
@@ -138,8 +138,8 @@ class Preflight:
         )
 
     def _unfinished(self) -> str:
-        """A run by hand goes on with the newest, if that is by hand and unfinished, and no new one is asked for. Never
-        with one that has a key: its work would count as done by whatever is run now."""
+        """The key of a run by hand: that of the newest run, if that is by hand and unfinished, unless a new one is
+        asked for. Never one with a key of its own: that key would count as done, whatever is run now."""
         if not self.job.new:
             newest = self.ledger.newest(self.job.name)
             if (

@@ -58,13 +58,14 @@ class Spending:
         if cap:
             until = "" if cap.period == "run" else f"when the {cap.period} is over, or "
             raise OverBudget(
-                f"{self._job} is not started: its budget {cap} is spent. It may again {until}with a higher --budget"
+                f"{self._job} is not started: its budget {cap} is spent. "
+                f"It may start again {until}with a higher --budget"
             )
         for cap in self.everything:
             if self._ledger.holds.taken(EVERYTHING, cap.period, cap.unit) >= cap.amount * UNITS[cap.unit].scale:
                 raise OverBudget(
-                    f"{self._job} is not started: what all jobs may use together, {cap}, is spent. It may again when "
-                    f"the {cap.period} is over, or with a higher NIGHTLATCH_BUDGET"
+                    f"{self._job} is not started: the budget of all jobs together, {cap}, is spent. It may start again "
+                    f"when the {cap.period} is over, or with a higher NIGHTLATCH_BUDGET"
                 )
 
     def before(self, unit: str, period: str) -> float:

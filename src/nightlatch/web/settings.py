@@ -1,0 +1,40 @@
+"""`[pages]` of nightlatch.toml."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from ..core import checks
+from ..core.value import value
+
+if TYPE_CHECKING:
+    from ..config.settings import Section
+
+PORT = 4747
+
+
+@value(frozen=True, kw_only=True)
+class PagesSettings:
+    port: int = PORT  # the next free one, if it is taken
+    url: str = ""  # where a proxy on this machine shows them to others, by https
+
+
+def read(section: Section) -> PagesSettings:
+    found: dict[str, object] = {}
+    for key, at in section.table(("port", "url")).items():
+        if key == "port":
+            found[key] = checks.whole(at.value, "port", least=1)
+            if at.value > 65535:
+                section.mistake("port is at most 65535", key)
+        else:
+            text = checks.text(at.value, "url")
+            parts = urlsplit(text)
+            if parts.scheme != "https" or not parts.netloc or parts.path not in ("", "/") or parts.query:
+                section.mistake(
+                    "url must be https:// and a name: the pages are on loopback, and a proxy shows them to others. "
+                    'Example: url = "https://nightlatch.example.org"',
+                    key,
+                )
+            found[key] = text
+    return PagesSettings(**found)  # type: ignore[arg-type]
