@@ -21,6 +21,8 @@ PARTS = [
     "caps",
     "gateway",
     "scheduler",
+    "agents",
+    "stages",
     "dbos",
     "overnight",
 ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
 import socket
 import subprocess
@@ -23,6 +24,7 @@ from tests.support.budgets import gateways
 from . import timing
 
 LITELLM = os.environ.get("BENCH_LITELLM", "litellm[proxy]==1.106.2")
+LITELLM_KEY = f"sk-{secrets.token_hex(32)}"  # of its own: it does not start without one
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "15"))
 _HERE = Path(__file__).parent
 
@@ -52,6 +54,7 @@ def _calls(places: dict[str, str], folder: str, base: str) -> None:
         "ANTHROPIC_API_KEY": "sk-ant-bench-0123456789",
         "ANTHROPIC_BASE_URL": base,
         "PYTHONPATH": str(_HERE.parent),
+        "BENCH_LITELLM_KEY": LITELLM_KEY,
     }
     command = [sys.executable, "-m", "nightlatch", "run", "bench", "--budget", "usd=100000", "--timeout", "2h", "--",
                sys.executable, "-m", "bench.gateway_client", out, *words]  # fmt: skip
@@ -160,7 +163,8 @@ def _litellm(folder: Path, base: str) -> Iterator[str]:
         )
     )
     argv = [str(Path(python).parent / "litellm"), "--config", str(config), "--port", str(port), "--host", "127.0.0.1"]
-    with _server(argv, port, within=180.0, LITELLM_LOCAL_MODEL_COST_MAP="True", HOME=str(folder)):
+    more = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_MASTER_KEY": LITELLM_KEY, "HOME": str(folder)}
+    with _server(argv, port, within=180.0, **more):
         yield f"http://127.0.0.1:{port}"
 
 

@@ -61,7 +61,7 @@ async def main(out: str, places: dict[str, str]) -> None:
                 for _ in range(3):
                     for name, url in places.items():
                         calls = CALLS if name != "litellm" else CALLS // 5
-                        key = os.environ["ANTHROPIC_API_KEY"]
+                        key = os.environ["BENCH_LITELLM_KEY" if name == "litellm" else "ANTHROPIC_API_KEY"]
                         taken[name] += await measure(url, key, size, stream, connections, max(calls, connections * 3))
                 found[what] = {name: statistics.median(times) for name, times in taken.items()}
     with open(out, "w", encoding="utf-8") as file:

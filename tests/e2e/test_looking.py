@@ -57,6 +57,13 @@ def test_help_is_still_the_help(sqlite_url):
     assert nightlatch(sqlite_url, "--help").stdout.startswith("usage: nightlatch")
 
 
+def test_help_of_a_command_and_the_version_in_short(sqlite_url):
+    assert nightlatch(sqlite_url, "help", "run").stdout == nightlatch(sqlite_url, "run", "--help").stdout
+    assert nightlatch(sqlite_url, "help").stdout == nightlatch(sqlite_url, "--help").stdout
+    assert nightlatch(sqlite_url, "-V").stdout == nightlatch(sqlite_url, "--version").stdout != ""
+    assert "unknown command 'rnu'" in said(nightlatch(sqlite_url, "help", "rnu"), 64)
+
+
 @pytest.mark.parametrize(("signum", "needs"), [(signal.SIGTERM, 1), (signal.SIGINT, 0)])
 def test_what_a_shutdown_ended_needs_you_and_what_ctrl_c_ended_does_not(sqlite_url, tmp_path, signum, needs):
     running = Running(sqlite_url, tmp_path, "agent", "--grace", "1s", "--lost", "again")

@@ -75,8 +75,8 @@ options:
                 default: $NIGHTLATCH_STORE, else the one that nightlatch.toml names, else a file of this user
   --config FILE nightlatch.toml; default: $NIGHTLATCH_CONFIG, else the nearest one from this folder up,
                 else the user's
-  --version     print the version
-  -h, --help    this text; nightlatch COMMAND --help for a command's
+  -V, --version print the version
+  -h, --help    this text; nightlatch COMMAND --help, or nightlatch help COMMAND, for a command's
 
 examples:
   nightlatch run articles --slot '0 2 * * *' -- ./articles.sh
@@ -160,10 +160,12 @@ def _run(argv: list[str]) -> int:
 
 def _dispatch(argv: list[str]) -> int:
     options, command, rest = _split(argv)
+    if command == "help":  # nightlatch help run
+        return _dispatch([*rest[:1], "--help"])
     if command in COMMANDS:
         module = __import__(f"{__package__}.{command}", fromlist=["main"])  # importlib itself takes a while to import
         return int(module.main([*options, *rest]))
-    if command is None and options == ["--version"]:
+    if command is None and options in (["--version"], ["-V"]):
         from .. import __version__
 
         print(f"nightlatch {__version__}")
@@ -192,7 +194,7 @@ def _split(argv: list[str]) -> tuple[list[str], str | None, list[str]]:
     for index, word in words:
         if word in ("--store", "--config"):
             options += [word, *(value for _, value in [next(words, (0, ""))])]
-        elif word.startswith(("--store=", "--config=")) or word in ("-h", "--help", "--version"):
+        elif word.startswith(("--store=", "--config=")) or word in ("-h", "--help", "--version", "-V"):
             options.append(word)
         elif word.startswith("-"):
             raise _unknown(word)
