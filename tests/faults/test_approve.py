@@ -24,7 +24,7 @@ from tests.support.servers.git import git_repository
 from tests.support.staged import Staged
 
 ROUNDS = int(os.environ.get("NIGHTLATCH_ROUNDS", "3"))
-KINDS = ["file", "folder", "object", "git"]
+KINDS = ["file", "folder", "git"]
 
 
 class Target:
@@ -32,23 +32,18 @@ class Target:
 
     def __init__(self, kind: str, store: str, tmp_path: Path) -> None:
         self.kind, self.folder = kind, tmp_path
-        more: dict[str, str] = {}
         if kind == "git":
             self.remote = git_repository(tmp_path / "remote.git")
             begun(self.remote, tmp_path / "first")
             folder = clone(self.remote, tmp_path / "site")
             command = f"echo x > article-$NIGHTLATCH_KEY; git add .; git commit -qm article; touch {tmp_path}/ended"
-            self.job = Staged(store, folder, more, command=command, workspace="git", publish=["git"], ttl="2s")
+            self.job = Staged(store, folder, command=command, workspace="git", publish=["git"], ttl="2s")
             return
         (tmp_path / "site").mkdir()
-        to = {
-            "file": f"made={tmp_path}/out",
-            "folder": f"made/={tmp_path}/out/",
-            "object": f"made=file-object://{tmp_path}",
-        }
+        to = {"file": f"made={tmp_path}/out", "folder": f"made/={tmp_path}/out/"}
         made = "mkdir made; echo $NIGHTLATCH_KEY > made/page" if kind == "folder" else "echo $NIGHTLATCH_KEY > made"
         command = f"{made}; touch {tmp_path}/ended"
-        self.job = Staged(store, tmp_path / "site", more, command=command, workspace="scratch", publish=[to[kind]],
+        self.job = Staged(store, tmp_path / "site", command=command, workspace="scratch", publish=[to[kind]],
                           ttl="2s")  # fmt: skip
 
     def landed(self, key: str) -> int:
@@ -75,7 +70,7 @@ def kill_tree(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "object"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_killed_between_the_commands_end_and_the_end_of_approve(kind: str, sqlite_url: str, tmp_path: Path) -> None:
     chance = random.Random(int(os.environ.get("NIGHTLATCH_SEED", "7")))
     target = Target(kind, sqlite_url, tmp_path)
