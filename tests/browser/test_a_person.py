@@ -135,8 +135,12 @@ timeout = "1m"
     until(target.exists)
     assert target.read_text() == "<b>hello</b>\n"
     until(lambda: found(ledger, "build").status == statuses.SUCCEEDED)
-    page.goto(f"{pages.base}job/build")
-    assert "1 clean run" in page.inner_text(".evidence")
+
+    def counted() -> bool:  # by the supervisor, after the run has ended
+        page.goto(f"{pages.base}job/build")
+        return "1 clean run" in page.inner_text(".evidence")
+
+    until(counted)
     page.get_by_role("button", name="Promote to unattended").click()
     page.wait_for_selector(".chip:has-text('unattended')")
     one.check(pages)
@@ -186,12 +190,12 @@ def test_output_grows_in_two_tabs_and_goes_on_at_the_byte_after_the_server_was_k
 def test_keys_go_to_pages_rows_and_the_search(busy, watched):
     one = watched()
     page = one.open(busy)
+    page.keyboard.press("j")
+    page.wait_for_selector("[data-row] a:focus")
     page.keyboard.press("?")
     page.wait_for_selector("dialog[open]")
     page.keyboard.press("Escape")
     page.wait_for_selector("dialog[open]", state="detached")
-    page.keyboard.press("j")
-    assert page.evaluate("document.activeElement.closest('[data-row]') !== null")
     page.keyboard.press("g")
     page.keyboard.press("u")
     page.wait_for_url("**/usage")

@@ -56,6 +56,14 @@ def test_at_its_timeout_it_is_cancelled_and_the_vendor_says_so(sqlite_url: str, 
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
+def test_steps_and_tokens_that_do_not_grow_are_a_stall(sqlite_url: str, vendor: ManagedVendor, provider: str):
+    vendor.work = Work(polls=0, steps=False, tokens=0, usd=0.0)
+    done = agent(sqlite_url, vendor, provider, "--stall", "3s")
+    assert done.returncode == 122, done.stderr
+    assert [one.look() for one in vendor.working()] == [managed.CANCELLED]
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
 def test_a_failure_of_the_agent_is_one_of_the_run(sqlite_url: str, vendor: ManagedVendor, provider: str):
     vendor.work = Work(becomes=managed.FAILED)
     done = agent(sqlite_url, vendor, provider)

@@ -59,7 +59,8 @@ _GUARDS = [f"SELECT id FROM {{prefix}}run WHERE {condition}" for condition in _C
 _ADVANCES = [
     "UPDATE {prefix}chain SET seq = :seq, head = :head "
     "FROM (SELECT name AS held FROM {prefix}chain WHERE name = :chain AND head = :was {lock}) AS first "
-    f"WHERE name = held AND EXISTS (SELECT id FROM {{prefix}}run WHERE held = :chain AND {condition}) RETURNING seq"
+    f"WHERE name = first.held AND EXISTS (SELECT id FROM {{prefix}}run WHERE first.held = :chain AND {condition}) "
+    "RETURNING seq"
     for condition in _CONDITIONS
 ]
 _THERE = "SELECT seq FROM {prefix}journal WHERE chain = :chain AND seq = :seq AND hash = :hash"

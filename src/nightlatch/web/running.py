@@ -48,8 +48,8 @@ def running(reader: StoreReader, one: RunView, calendar: Calendar) -> Running:
 
 
 def gauges(facts: RunFacts) -> list[Gauge]:
-    """Time, progress and money, each against its bound."""
-    end = verdict.expected_end(facts)
+    """Time, progress and money, each against its bound; of one that has ended, where it ended."""
+    end = verdict.expected_end(facts) if facts.ended is None else None
     passed = max((facts.now if facts.ended is None else facts.ended) - (facts.started or facts.now), 0.0)
     share = facts.done / facts.total if facts.total else 0.0
     pace = (end - facts.started) if end and facts.started else None
