@@ -122,7 +122,9 @@ def test_on_postgresql(postgres_url, tmp_path):
     items_that_fail_for_good(postgres_url, tmp_path, "posts", "a")
     doubtful_effect(postgres_url, "k")
     shown = nightlatch(postgres_url).stdout.splitlines()
-    assert shown[0].endswith("3 things need you") and any("exit code 70" in line and "--batch posts" in line for line in shown)
+    assert shown[0].endswith("3 things need you") and any(
+        "exit code 70" in line and "--batch posts" in line for line in shown
+    )
     assert [nightlatch(postgres_url, "resolve", key, "done").returncode for key in ("a", "k")] == [0, 0]
 
 
