@@ -31,15 +31,15 @@ demo: $(if $(filter Darwin,$(shell uname)),$(READY)) ## the whole story in a few
 check: lint ## for every edit: lint, unit and conformance tests on SQLite
 	@$(BIN)/python -m pytest -n auto --dist worksteal tests/unit tests/conformance -k 'not postgres and not Postgres and not git and not Git'
 
-# The pages are tested in a real Chromium. Where there is none and apt may install one, it does; elsewhere those tests say
-# why they are skipped.
-.PHONY: chromium
-chromium:
-	@command -v chromium chromium-browser google-chrome >/dev/null || { \
-		test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
-		apt-get install -y -qq --no-install-recommends chromium >/dev/null; } || true
+# The pages are tested in a real Chromium, an example of the docs with jq. Where they are missing and apt may install
+# them, it does; elsewhere those tests say why they are skipped.
+.PHONY: programs
+programs:
+	@{ command -v chromium && command -v jq; } >/dev/null || { \
+		test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq && \
+		apt-get install -y -qq --no-install-recommends chromium jq curl >/dev/null; } || true
 
-test: $(READY) chromium ## all tests, with real processes and signals, one worker a core
+test: $(READY) programs ## all tests, with real processes and signals, one worker a core
 	@$(BIN)/python -m tests
 
 CLIENTS := .clients
@@ -68,7 +68,7 @@ soak: $(READY) ## every store with every gate under random faults: SOAK=30m SEED
 proof: ## the lease and gate protocol, checked with Spin in all its states
 	@proofs/check
 
-screenshots: $(READY) chromium ## draw every page from one made-up night into docs/pictures
+screenshots: $(READY) programs ## draw every page from one made-up night into docs/pictures
 	@$(BIN)/python -m tests.browser.screenshots docs/pictures
 
 docs: $(READY) ## write docs/commands.md from the commands' own help

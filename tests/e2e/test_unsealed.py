@@ -63,7 +63,8 @@ def test_after_some_tries_it_waits_for_a_person_who_sees_the_gate_and_what_to_ty
     run = open_for(place.store).find("job", "k")
     assert run and (run.status, run.attempt) == (statuses.NEEDS_ATTENTION, 0)
     bare = nightlatch(place.store, env={"COLUMNS": "300"}).stdout
-    assert str(place.target) in bare and bare.splitlines()[1].endswith(f"nightlatch retry {run.id}")
+    (row,) = [line for line in bare.splitlines() if "needs attention" in line]
+    assert str(place.target) in row and row.endswith(f"  retry {run.id[:4]}")
     shown = nightlatch(place.store, "show", run.id).stdout
     for words in (str(place.target), "nightlatch gate forget file://"):
         assert words in shown

@@ -8,9 +8,7 @@ import sys
 from ..core import advice, duration, statuses
 from ..core.printable import printable
 from ..errors import InDoubt
-from ..observe import figures
 from ..system import printing
-from . import screen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,6 +54,9 @@ def _matters(ended: Verdict) -> bool:
 
 def _for_people(ended: Verdict) -> str:
     """articles: succeeded in 14m, $0.83 · nightlatch show rjm6j1cnr8g3"""
+    from ..observe import figures
+    from . import screen
+
     parts = [f"{ended.status} in {duration.show(ended.elapsed)}" if ended.elapsed else ended.status]
     if ended.usd:
         parts.append(figures.money(ended.usd))

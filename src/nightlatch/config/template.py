@@ -29,8 +29,8 @@ _EXAMPLE = """
 schedule = "every 1m"                # or "0 2 * * *", "@daily", or a list of those; without it by hand only
 command = "echo good morning"        # a string is run by the shell, a list is a program with its arguments
 timeout = "5m"
-stage = "manual"                     # its slots are skipped until it has earned more. First: nightlatch run hello
-                                     # then: nightlatch promote hello. Without this line it runs unattended at once
+# stage = "manual"                   # without it a job runs unattended from its first slot; with it, it has to earn
+                                     # that: nightlatch run hello, then nightlatch promote hello
 
 # [jobs.articles]
 # schedule = "0 2 * * *"

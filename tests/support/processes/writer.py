@@ -41,7 +41,7 @@ def pause_at(point: str, gate: Any) -> None:
         else:
             hook(gate._marks, "admit", after=pause)
     if point == "unsigned":
-        hook(filelock, "_is_told", before=stop)
+        hook(filelock, "_kernel_names_holder", before=stop)
 
 
 def hook(

@@ -30,7 +30,7 @@ from ....store import url
 from ....system import clock, redaction
 from ....system.durable import private_folder
 from ....system.reports import Ended
-from ...shared import env_file, recorded_start, usage
+from ...shared import recorded_start, usage
 from ...shared import verdict as verdicts
 from ...shared.job import definition
 from ..afterwards import retention, telling
@@ -247,10 +247,13 @@ class Pipeline(Preflight):
 
     def _command(self) -> str:
         """The command as it is recorded, redacted."""
-        try:
-            self.variables = env_file.variables(self.job)
-        except BadConfig as error:  # the attempt will end with it
-            self.unusable = error
+        if self.job.env_file:
+            from ...shared import env_file
+
+            try:
+                self.variables = env_file.variables(self.job)
+            except BadConfig as error:  # the attempt will end with it
+                self.unusable = error
         return self._hidden().text(self.job.target.shown)
 
     def _hidden(self) -> redaction.Redactor:
