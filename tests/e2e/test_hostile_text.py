@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import sqlite3
@@ -61,8 +62,14 @@ def hostile(sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     row = AgentRow(job="a", launch="agent/k/1", run=run, provider="command", agent="x", handle="h", status="running",
                    note="x", page="x", began=clock.wall(), changed=clock.wall())  # fmt: skip
     open_for(sqlite_url).agents.put(row, "me")
+    with sqlite3.connect(ledger) as connection:
+        connection.execute("INSERT INTO alert (id, transport, rule, job, run, at, detail, message) "
+                           "VALUES ('x', 'x', 'x', 'a', ?, ?, 'x', '')", (run, clock.wall()))  # fmt: skip
     for one in (file, ledger):
         poison(one)
+    config = tmp_path / "nightlatch.toml"
+    config.write_text(f'[jobs.staged]\ncommand = ["echo", {json.dumps(STORED)}]\nstage = "manual"\n')
+    monkeypatch.setenv("NIGHTLATCH_CONFIG", str(config))
     monkeypatch.setenv("NIGHTLATCH_STORE", sqlite_url)
     monkeypatch.setenv("LOGNAME", BAD)
     for name in ("COLUMNS", "NIGHTLATCH_DEBUG"):
@@ -104,8 +111,8 @@ WALK: dict[str, list[list[str]]] = {
     "cancel": [["{run}"], [BAD]],
     "retry": [["{run}", "--json"], ["{run}"], [BAD]],
     "resolve": [["{run}"], ["post"], ["post", "done"], [BAD], ["one", "--batch", BAD], ["{run}", BAD]],
-    "promote": [["a"], [BAD], ["a", "--force", "--reason", BAD]],
-    "demote": [["a"], [BAD], ["a", "--reason", BAD]],
+    "promote": [["staged"], [BAD], ["staged", "--force", "--json", "--reason", BAD], ["staged", "--force"]],
+    "demote": [["staged"], [BAD], ["staged", "--json", "--reason", BAD]],
     "lock": [["held", "--", "true"], [BAD, "--", "true"], ["l", "--gate", "{target}", "--", BAD]],
     "lease": [["show", "held"], ["list"], ["list", "--json"], ["show", "held", "--json"], ["show", BAD], ["show", "g"],
               ["acquire", "held"], ["renew", "held", "--grant", BAD], ["release", "held", "--grant", BAD]],

@@ -9,6 +9,7 @@ from __future__ import annotations
 from .. import __version__
 from ..core import row as rows
 from ..core import statuses
+from ..core.printable import printable
 from ..core.row import NEVER
 from ..errors import StoreUnreachable, UsageError
 from ..ledger import kinds
@@ -156,13 +157,15 @@ class Collector:
 
 
 class _Sums(dict[tuple[str, ...], float]):
-    """By labels."""
+    """By labels, which are made printable: a model's name is what an agent reported, and it goes out as it is."""
 
     def add(self, labels: tuple[str, ...], amount: float) -> None:
-        self[labels] = self.get(labels, 0.0) + amount
+        shown = tuple(map(printable, labels))
+        self[shown] = self.get(shown, 0.0) + amount
 
     def most(self, labels: tuple[str, ...], amount: float) -> None:
-        self[labels] = max(self.get(labels, 0.0), amount)
+        shown = tuple(map(printable, labels))
+        self[shown] = max(self.get(shown, 0.0), amount)
 
     def filled(self, family: CounterMetricFamily | GaugeMetricFamily) -> Metric:
         for labels, amount in sorted(self.items()):
