@@ -102,6 +102,16 @@ def leases():
     print("once:", subprocess.run(command).returncode)
     with nightlatch.lease("mine"):
         note("held")
+
+@nightlatch.job(key="k")
+def agents():
+    from nightlatch.runtime.shared.client import send
+    run = nightlatch.current()
+    begun = send(do="agent-begin", key=run.key)
+    print("begun", begun["launch"], repr(begun["handle"]), begun["given"], "why", repr(send(do="why")["why"]))
+    run.effect(begun["launch"], scope=run.job, do=lambda: post("agent"))
+    send(do="agent", launch=begun["launch"], provider="command", agent="x", handle="h", status="running")
+    note("watched")
 """
 
 
@@ -185,6 +195,13 @@ def test_what_is_known_is_used(place):
     assert place.noted == ["outlined", "posted 1", "posted 2"]
     assert place.effects("dies") == {"first": "done", "second": "in-doubt"}
     assert place.newest("dies").attempt == 1
+
+
+def test_the_launch_of_an_agent_is_planned_and_nothing_is_watched(place):
+    done = place.call("agents.dry_run()")
+    assert "begun agent/k/1 '' {} why ''" in done.stdout
+    assert place.plan("agents")["status"] == "partial" and place.effects("agents") == {"agent/k/1": "planned"}
+    assert not place.noted and not open_for(place.url).agents.newest(1)
 
 
 def test_a_key_that_is_done_is_skipped(place):

@@ -13,8 +13,10 @@ import pytest
 from nightlatch.cli.main import COMMANDS
 from nightlatch.cli.main import run as cli
 from nightlatch.core.model import Holder
-from nightlatch.ledger import location
+from nightlatch.ledger import location, open_for
+from nightlatch.ledger.agents import AgentRow
 from nightlatch.store import url
+from nightlatch.system import clock
 from tests.support.programs import NIGHTLATCH, environment, nightlatch
 
 BAD = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e\x08\r\n!INJECTED \udcff"
@@ -56,6 +58,9 @@ def hostile(sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     store.acquire("held", "grant", Holder(incarnation="i", user=STORED, host=STORED), 3600)
     file, ledger = location.files(sqlite_url)
     run = nightlatch(sqlite_url, "runs", "--job", "a", "--json").stdout.split('"run": "')[1][:12]
+    row = AgentRow(job="a", launch="agent/k/1", run=run, provider="command", agent="x", handle="h", status="running",
+                   note="x", page="x", began=clock.wall(), changed=clock.wall())  # fmt: skip
+    open_for(sqlite_url).agents.put(row, "me")
     for one in (file, ledger):
         poison(one)
     monkeypatch.setenv("NIGHTLATCH_STORE", sqlite_url)
@@ -69,6 +74,10 @@ WALK: dict[str, list[list[str]]] = {
     "run": [["held", "--", "true"], [BAD, "--", "true"], ["r", "--key", BAD, "--", "sh", "-c", "exit 4"]],
     "batch": [["held", "{items}", "--key", "{}", "--", "true"], ["b", BAD, "--key", "{}", "--", "true"],
               ["b", "{items}", "--key", "{}", "--", BAD]],
+    "agent": [["list"], ["list", "--all", "--json"], ["list", "--provider", BAD], ["show", f"h{STORED}"],
+              ["show", f"h{STORED}", "--json"], ["show", BAD], ["cancel", BAD], ["attach", "{run}", BAD],
+              ["attach", BAD, BAD], ["run", "a", "--provider", BAD, "--input", BAD],
+              ["run", "a", "--provider", "command", "--input", f"@{BAD}"], [BAD]],
     "once": [["post", "--", "true"], ["post", "--json", "--", "true"], [BAD, "--", "true"],
              ["n", "--probe", BAD, "--", "true"], ["other", "--", BAD]],
     "init": [["--from-crontab", BAD], ["--config", "{target}"], [BAD]],
@@ -87,10 +96,16 @@ WALK: dict[str, list[list[str]]] = {
     "runs": [[], ["--json"], ["--job", BAD]],
     "show": [["{run}"], ["{run}", "--json"], [BAD]],
     "logs": [["{run}"], [BAD]],
+    "alerts": [[], ["--json"], ["test"], ["test", BAD], [BAD]],
+    "metrics": [[], [BAD]],
     "usage": [[], ["--json"], ["--by", BAD]],
+    "approve": [["{run}"], ["a"], [BAD], ["{run}", "--json", "--yes"]],
+    "ack": [["{run}"], ["{run}", "--json"], ["--all"], [BAD]],
     "cancel": [["{run}"], [BAD]],
     "retry": [["{run}", "--json"], ["{run}"], [BAD]],
     "resolve": [["{run}"], ["post"], ["post", "done"], [BAD], ["one", "--batch", BAD], ["{run}", BAD]],
+    "promote": [["a"], [BAD], ["a", "--force", "--reason", BAD]],
+    "demote": [["a"], [BAD], ["a", "--reason", BAD]],
     "lock": [["held", "--", "true"], [BAD, "--", "true"], ["l", "--gate", "{target}", "--", BAD]],
     "lease": [["show", "held"], ["list"], ["list", "--json"], ["show", "held", "--json"], ["show", BAD], ["show", "g"],
               ["acquire", "held"], ["renew", "held", "--grant", BAD], ["release", "held", "--grant", BAD]],

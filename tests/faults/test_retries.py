@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -181,16 +182,21 @@ def test_the_tries_of_one_start_are_counted_across_a_kill_and_begin_again_with_a
 def test_a_waiting_run_is_shown_with_its_due_time_and_what_to_type(sqlite_url: str, tmp_path: Path) -> None:
     waits = Between(sqlite_url, tmp_path)
     run = waits.run()
-    for words in (("status",), ("runs",)):
+    short = open_for(sqlite_url).history.short(run.id)
+    typed = f"  retry {short}"  # after `nightlatch`
+    for words, then in (((), typed), (("status",), typed), (("runs",), f"  nightlatch retry {run.id}")):
         (row,) = [line for line in nightlatch(sqlite_url, *words).stdout.splitlines() if " job " in line]
-        assert "waiting" in row and "due in " in row and row.endswith(f"nightlatch retry {run.id}"), row
+        assert "waiting" in row and re.search(r"\bdue in \d+m\b", row), row
+        assert "the command reported a failure" in row and row.endswith(then), row
     shown = nightlatch(sqlite_url, "show", run.id).stdout
     assert "  due  " in shown and "again_at=17" not in shown
     following = shown.partition("\nnext\n")[2]
     assert f"nightlatch retry {run.id}" in following and f"nightlatch cancel {run.id}" in following
     waits.killed()
     later = nightlatch(sqlite_url, "status", env=faketime("+20m")).stdout
-    assert "needs you (1)" in later and f"nightlatch retry {run.id}" in later, "overdue, and nobody makes it"
+    needs_you = later.partition("\nneeds you\n")[2].partition("\n\n")[0]
+    (row,) = [line for line in needs_you.splitlines() if line.startswith("  ")]
+    assert " job " in row and row.endswith(typed), "overdue, and nobody makes it"
 
 
 def test_a_run_by_hand_goes_on_with_its_own_run_at_each_try(sqlite_url: str, tmp_path: Path) -> None:

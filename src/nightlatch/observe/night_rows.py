@@ -149,9 +149,11 @@ def _running(reader: StoreReader, one: RunView) -> NightRow:
 
 def _waiting(one: RunView) -> NightRow:
     run = one.run
+    ahead = run.due - clock.wall() if run.due is not None else 0.0
+    due = f"due in {figures.span(ahead)}" if ahead >= 1 else "due now" if run.due is not None else ""
     return NightRow(
-        mark=WAITS, job=run.job, word=one.status, at=run.due or run.changed, reason=_joined(one.key, one.note),
-        next=one.next,
+        mark=WAITS, job=run.job, word=one.status, at=run.due or run.changed,
+        reason=_joined(one.key, "; ".join(filter(None, (due, one.note)))), next=one.next,
     )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from ...core import advice, budget, statuses
 from ...core import effects as rules
 from ...core.effects import BEGUN, DONE, IN_DOUBT, PLANNED
 from ...core.units import CAPPED
-from ...errors import InDoubt
+from ...errors import InDoubt, OnlyPlanned
 from ...ledger import kinds
 from ...store import url
 from ...system import clock, redaction, tree
@@ -28,6 +28,7 @@ from ..shared.plan import Plan, PlannedEffect
 from ..shared.replies import one_by_one
 from ..shared.steps.nested_runs import RESULT
 from ..shared.verdict import Verdict
+from .agents.at_work import next_launch
 from .command import CommandWork
 from .publishing.workspace import Workspace
 from .run.ending import Ending
@@ -214,6 +215,28 @@ class _DryRun(Preflight):
         return {}
 
     do_retry_after = do_refused = do_close
+
+    def do_agent_begin(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Which launch it would be. The launch itself is an effect: planned, unless it is done."""
+        job, key = self.job, str(request["key"])
+        number, launch = next_launch(self.store, self.ledger, job.name, key, again=job.again)
+        row = self.ledger.agents.find(job.name, launch)
+        self.do_effect({"scope": job.name, "key": launch})
+        return {
+            "launch": launch,
+            "number": number,
+            "handle": row.handle if row else "",
+            "given": {},
+            "used": row.used.by_unit() if row else {},
+        }
+
+    def do_agent(self, request: dict[str, Any]) -> dict[str, Any]:
+        if not self.ledger.agents.find(self.job.name, str(request["launch"])):
+            raise OnlyPlanned(str(request["launch"]), None)
+        return {"more": {}}
+
+    def do_why(self, _: dict[str, Any]) -> dict[str, Any]:
+        return {"why": self.ending.decided[0] if self.ending.decided else ""}
 
     def _planned(self, key: str) -> dict[str, Any]:
         self._add(PlannedEffect(key=key, status=PLANNED))

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ....core.budget import Cap
+    from ....core.protocols import Store
     from ....ledger.ledger import Ledger
     from ....ledger.writer import Records, Writer
     from ...shared.leases.lease import Lease
@@ -64,10 +65,7 @@ class AgentsAtWork:
         job, key, item = self._writer.run.job, str(request["key"]), str(request.get("item") or "")
         for left in self.left(item):
             self.settle(left)  # another try of an item: what its last one left is being ended
-        number = 0
-        while self._is_over(job, key, number):
-            number += 1
-        launch = names.launch_key(key, number)
+        number, launch = next_launch(self._lease.store, self._ledger, job, key, again=self._again)
         row = self._ledger.agents.find(job, launch)
         with self._mutex:
             if row:
@@ -80,17 +78,6 @@ class AgentsAtWork:
             "given": given,
             "used": row.used.by_unit() if row else {},
         }
-
-    def _is_over(self, job: str, key: str, number: int) -> bool:
-        """Has this launch ended, so that another may be made? One that succeeded has done the key's work, unless that
-        is wanted again, or was done again already."""
-        ended = self._lease.store.look(_scope(job), names.launch_key(key, number))
-        if ended is None:
-            return False
-        if ended.value != SUCCEEDED or self._again:
-            return True
-        following = EffectRecords(self._lease.store, self._ledger, job, names.launch_key(key, number + 1))
-        return any(following.peek(""))
 
     def record(self, request: dict[str, Any]) -> dict[str, float]:
         """The driver has launched, or seen, an agent. Returns what was used since the last time."""
@@ -171,6 +158,25 @@ class AgentsAtWork:
             self.record({**facts, "status": status, "note": note, "ended": True})
         except StoreUnreachable:
             pass  # the next attempt finds it ended at the vendor
+
+
+def next_launch(store: Store, ledger: Ledger, job: str, key: str, *, again: bool) -> tuple[int, str]:
+    """How many launches for the key have ended, so that another may be made; and the effect's key of that one.
+    `again`: the key's work is wanted once more."""
+    number = 0
+    while _is_over(store, ledger, job, key, number, again):
+        number += 1
+    return number, names.launch_key(key, number)
+
+
+def _is_over(store: Store, ledger: Ledger, job: str, key: str, number: int, again: bool) -> bool:
+    """One that succeeded has done the key's work, unless that is wanted again, or was done again already."""
+    ended = store.look(_scope(job), names.launch_key(key, number))
+    if ended is None:
+        return False
+    if ended.value != SUCCEEDED or again:
+        return True
+    return any(EffectRecords(store, ledger, job, names.launch_key(key, number + 1)).peek(""))
 
 
 def _scope(job: str) -> str:
