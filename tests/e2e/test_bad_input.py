@@ -40,7 +40,7 @@ from tests.support.programs import NIGHTLATCH, TOOL, environment, nightlatch, sa
         (["run", "x", "--key", b"\xe9".decode(errors="surrogateescape"), "--", "true"], "in UTF-8"),
         (["run", "x", "--ttl", "1ms", "--", "true"], "at least 1s"),
         (["run", "x", "--retries", "-1", "--", "true"], "0 or more"),
-        (["run", "x", "--timeout", "1 h", "--", "true"], "write it in one word, as in 1h"),
+        (["run", "x", "--timeout", "1 h", "--", "true"], "is not understood: write '1h'"),
         (["run", "x", "--timeout", "1,5h", "--", "true"], "not understood"),
         (["run", "x", "--timeout", "0", "--", "true"], "as in 30m or 1h30m, or none"),
         (["run", "x", "--stall", "0s", "--progress", "report", "--", "true"], "--stall 0s leaves no time"),

@@ -146,7 +146,7 @@ def test_a_pipe_among_the_results_fails_the_run_and_keeps_nobody_waiting(sqlite_
         (["--workspace", "scratch", "--publish", "a"], "FROM=TO"),
         (["--workspace", "scratch", "--publish", "/etc/passwd=b"], "in the workspace"),
         (["--workspace", "scratch", "--publish", "../a=b"], "in the workspace"),
-        (["--workspace", "scratch", "--publish", "a=b", "--publish", "c=b"], "one place"),
+        (["--workspace", "scratch", "--publish", "a=b", "--publish", "c=b"], "have the same target"),
         (["--workspace", "scratch", "--publish", "a=git+origin#main"], "--publish git"),
         (["--workspace", "git:https://example.org/x"], "names no branch"),
         (["--input", "nowhere"], "no such file"),

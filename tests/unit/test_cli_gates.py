@@ -173,7 +173,7 @@ def test_gate_show_of_what_nobody_has_fenced_says_so_and_what_to_do(sqlite_url, 
     for name, known in (("nosuch", "nor does it exist"), ("", "yet: it keeps nobody out")):
         shown = command(sqlite_url, "gate", "show", str(tmp_path / name))
         assert shown.returncode == 0 and known in shown.stdout
-        assert f"nightlatch lock NAME --gate {tmp_path / name} -- CMD" in shown.stdout
+        assert f"nightlatch lock NAME --gate {tmp_path / name} -- true" in shown.stdout
 
 
 def test_gate_show_tells_marks_and_refusals(sqlite_url, tmp_path):

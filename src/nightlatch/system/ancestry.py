@@ -5,17 +5,20 @@ from __future__ import annotations
 
 import os
 
+from .lifetime import TREE
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_LIVE = "/live/"  # the folder of lifetime locks; a tree inherits one with the suffix .tree
+_LIVE = "/live/"  # the folder of lifetime locks
 _MOST = 100  # ancestors
 
 
 def is_below_warden() -> bool:
-    """Does this process, or one above it, have a lifetime lock open?"""
-    return any(_has_lifetime(pid) for pid in _line())
+    """Does this process, or one above it, have the lock open that a warden hands down to its tree? (A program that only
+    holds a lease has none.)"""
+    return any(_has_tree_lock(pid) for pid in _line())
 
 
 def _line() -> Iterator[int]:
@@ -36,7 +39,7 @@ def _parent(pid: int) -> int:
         return 0
 
 
-def _has_lifetime(pid: int) -> bool:
+def _has_tree_lock(pid: int) -> bool:
     try:
         names = os.listdir(f"/proc/{pid}/fd")
     except OSError:
@@ -46,8 +49,9 @@ def _has_lifetime(pid: int) -> bool:
             path = os.readlink(f"/proc/{pid}/fd/{name}")
         except OSError:
             continue
-        folder, _, grant = path.removesuffix(" (deleted)").removesuffix(".tree").rpartition(_LIVE)
-        if folder and grant.isalnum() and len(grant) >= _GRANT:
+        folder, _, file = path.removesuffix(" (deleted)").rpartition(_LIVE)
+        grant = file.removesuffix(TREE)
+        if folder and grant != file and grant.isalnum() and len(grant) >= _GRANT:
             return True
     return False
 
