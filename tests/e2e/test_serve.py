@@ -119,8 +119,8 @@ def test_a_tick_does_what_is_due_and_waits_for_it(place: Place) -> None:
     assert place.run("tick").returncode == 0  # it begins with its next slot
     ticked = until(lambda: _worked(place.run("tick"), place))
     assert ticked.returncode == 3
-    assert place.run("tick", "--detach").returncode == 0
-    until(lambda: len(place.seen()) >= 2)
+    # The next slot may not be due yet.
+    until(lambda: place.run("tick", "--detach").returncode == 0 and len(place.seen()) >= 2)
 
 
 def _worked(ticked: Any, place: Place) -> Any:
