@@ -19,8 +19,9 @@ FLAGS = [
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Any]:
+    """Closed after the last test of this folder: it keeps an event loop running, beside which asyncio.run() fails."""
     if not CHROMIUM:
         pytest.skip("there is no Chromium here, and `make test` could not install one with apt")
     from playwright.sync_api import sync_playwright
