@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from functools import cached_property
 from json.decoder import JSONDecoder, scanstring  # type: ignore[attr-defined]
 from typing import Any
 
+_NAME = 32  # characters of the longest name that is looked for
 _SPACE = " \t\n\r"
 _scan = JSONDecoder().scan_once  # type: ignore[attr-defined]
 
@@ -17,6 +19,7 @@ class BadBody(ValueError):
 class Body:
     def __init__(self, data: bytes) -> None:
         self.size = len(data)
+        self._data: bytes | None = data
         try:
             self._text = data.decode()
             self.fields, self._spans = self._members()
@@ -62,6 +65,7 @@ class Body:
 
     def set(self, name: str, found: object) -> None:
         """Change a field of the top level, or add it."""
+        self._data = None
         written = json.dumps(found, separators=(",", ":"))
         if name in self._spans:
             start, end = self._spans[name]
@@ -73,9 +77,28 @@ class Body:
         self.fields, self._spans = self._members()
 
     def mentions(self, *words: str) -> bool:
-        """Does any of these names stand in it as a JSON string? In a text it does no harm: it is counted then."""
-        return any(f'"{word}"' in self._text for word in words)
+        """Is any of these a name or a whole string in it, at any depth, however it is escaped?"""
+        return not self._names.isdisjoint(words)
+
+    @cached_property
+    def _names(self) -> set[str]:
+        found: set[str] = set()
+        left: list[Any] = [self.fields]
+        while left:
+            one = left.pop()
+            if type(one) is dict:
+                found.update(one)
+                one = one.values()
+            for inner in one:
+                kind = type(inner)
+                if kind is str:
+                    if len(inner) <= _NAME:
+                        found.add(inner)
+                elif kind is dict or kind is list:
+                    left.append(inner)
+        return found
 
     @property
     def data(self) -> bytes:
-        return self._text.encode()
+        """As it came, where nothing was changed."""
+        return self._data if self._data is not None else self._text.encode()

@@ -13,6 +13,7 @@ from .room import Room
 if TYPE_CHECKING:
     from ..core.metering.call import Call
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 _MOMENT = 0.005  # seconds in which messages gather that nobody waits for
 
 
@@ -117,7 +118,7 @@ class Pipe(asyncio.Protocol):
         self._send({"do": "refused", "why": why})
 
     def _send(self, message: dict[str, Any]) -> None:
-        line = json.dumps(message, separators=(",", ":")).encode() + b"\n"
+        line = _encode(message).encode() + b"\n"
         if message["do"] == "hold":
             self._unsent.append(line)
             self._flush()

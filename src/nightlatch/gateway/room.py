@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from ..runtime.shared.call_slots import CallSlots
 
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
+
 class Room:
     def __init__(self, slots: CallSlots) -> None:
         self._slots = slots
@@ -44,7 +47,7 @@ class Room:
         if fit(call, self._left) != call.wanted:
             return None
         bound = call.bound(call.wanted)
-        line = json.dumps(
+        line = _encode(
             {
                 "do": "held",
                 "id": number,
@@ -60,8 +63,7 @@ class Room:
                 "item": about["item"],
                 "agent": about["agent"],
                 "login": about["login"],
-            },
-            separators=(",", ":"),
+            }
         ).encode()
         if not self._slots.put(number, line):
             return None

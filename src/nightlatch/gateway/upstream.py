@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]
 
 import aiohttp
+from yarl import URL
 
 from .asked import words
 
@@ -30,7 +31,9 @@ class Upstream:
     def __init__(self, bases: Mapping[str, str], keys: Mapping[str, str], proxies: Mapping[str, str]) -> None:
         """`bases`: a URL for each vendor. `keys`: what the command has in place of a key → the key. `proxies`: as the
         environment has them."""
-        self._bases, self._keys, self._proxies = bases, keys, proxies
+        self._bases = {vendor: base.rstrip("/") for vendor, base in bases.items()}
+        self._keys = keys
+        self._proxies = {vendor: _proxy(base, proxies) for vendor, base in bases.items()}
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_REUSED),
             timeout=aiohttp.ClientTimeout(total=_LONGEST, sock_connect=_CONNECT),
@@ -40,12 +43,17 @@ class Upstream:
         )
 
     def request(self, vendor: str, method: str, path: str, query: str, headers: Any, data: bytes | None) -> Any:
-        base = self._bases[vendor].rstrip("/")
+        base = self._bases[vendor]
         if base.endswith("/v1") and path.startswith("v1/"):
             path = path.removeprefix("v1/")
         url = f"{base}/{path}" + (f"?{self._keyed(query)}" if query else "")
         return self._session.request(
-            method, _encoded(url), headers=headers, data=data, allow_redirects=False, proxy=self._proxy(url)
+            method,
+            URL(url, encoded=True),
+            headers=headers,
+            data=data,
+            allow_redirects=False,
+            proxy=self._proxies[vendor],
         )
 
     def headers(self, given: CIMultiDictProxy[str]) -> dict[str, str]:
@@ -64,12 +72,6 @@ class Upstream:
             text = text.replace(instead, key)
         return text
 
-    def _proxy(self, url: str) -> str | None:
-        parts = urlsplit(url)
-        if proxy_bypass_environment(parts.netloc, dict(self._proxies)):
-            return None
-        return self._proxies.get(parts.scheme) or self._proxies.get("all")
-
     async def close(self) -> None:
         await self._session.close()
 
@@ -78,7 +80,8 @@ def passed_back(headers: Mapping[str, str]) -> dict[str, str]:
     return {name: text for name, text in headers.items() if name.lower() not in _HOP_BACK}
 
 
-def _encoded(url: str) -> Any:
-    from yarl import URL
-
-    return URL(url, encoded=True)
+def _proxy(url: str, proxies: Mapping[str, str]) -> str | None:
+    parts = urlsplit(url)
+    if proxy_bypass_environment(parts.netloc, dict(proxies)):
+        return None
+    return proxies.get(parts.scheme) or proxies.get("all")
