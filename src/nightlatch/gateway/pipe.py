@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ..core.metering.call import Call
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
-_MOMENT = 0.005  # seconds in which messages gather that nobody waits for
+_MOMENT = 0.02  # seconds in which messages gather that nobody waits for
 
 
 class Pipe(asyncio.Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from .dialects.google import EmbedContent, GenerateContent, Interactions
@@ -40,6 +41,7 @@ PLAIN: dict[str, Dialect] = {
 }  # fmt: skip
 
 
+@lru_cache(256)
 def metered(vendor: str, path: str) -> Dialect | None:
     return next((dialect for form, dialect in _METERED[vendor] if re.fullmatch(form, path)), None)
 

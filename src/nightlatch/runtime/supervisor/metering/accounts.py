@@ -92,7 +92,8 @@ class Accounts:
         ]
         if by_themselves:
             known = {(hold.attempt, hold.call) for hold in left}
-            ended = {entry.facts["call"] for entry in self._ledger.entries(self._run.id) if "call" in entry.facts}
+            entries = self._ledger.entries(self._run.id)
+            ended = {call for entry in entries for call in entry.facts.get("ended", "").split()}
             left += [
                 hold for hold in by_themselves
                 if (hold.attempt, hold.call) not in known and f"{hold.attempt}.{hold.call}" not in ended

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from ....ledger.writer import Verb, Writer
 
 _TOGETHER = 0.2  # seconds in which usage gathers for one commit
+_NAMED = 2000  # calls that one entry of the journal names, at most
+_COUNTED = (*METERED, "doubt")
 _BUSY = 0.01  # seconds between two looks whether a commit is done
 _AWAY = 1.0  # seconds until a ledger is tried again that does not answer
 
@@ -50,7 +52,9 @@ class Book:
         self._held = dict.fromkeys(METERED, 0)  # for both
         self._unrecorded: dict[int, InFlight] = {}  # calls that the ledger does not know at all
         self._last = 0  # number of the last call
-        self._unwritten: list[Verb] = []
+        self._sums: dict[tuple[str, str, str, str], dict[str, int]] = {}  # by model, kind, item, agent: not written yet
+        self._ended: list[tuple[str, int, int]] = []  # calls, and their usage is in the sums
+        self._unwritten: list[Verb] = []  # could not be written
         self._write_at = float("inf")
         self._written = allocate_lock()  # held while a commit is under way
         self._writing: tuple[list[Verb], list[InFlight], list[int]] | None = None
@@ -109,34 +113,43 @@ class Book:
 
     def settle(self, hold: Hold, rows: list[dict[str, Any]]) -> None:
         """Count it now, write it soon. Without rows it has used nothing."""
-        verbs = [self._used(hold, row) for row in rows]
-        verbs = verbs or [self._writer.used({}, {"source": "gateway"}, call=_id(hold))]
-        verbs[0].records = [(SETTLED, [(hold.run, hold.attempt, hold.call)])]
-        self._unwritten += verbs
-        self.settled += bool(rows)
+        if rows:
+            total = dict.fromkeys(_COUNTED, 0)
+            for row in rows:
+                about = str(row.get("model") or hold.model), str(row["kind"]), hold.item, hold.agent
+                sums = self._sums.setdefault(about, dict.fromkeys(_COUNTED, 0))
+                for unit in _COUNTED:
+                    if count := row.get(unit):
+                        sums[unit] += count
+                        total[unit] += count
+            self._count(total, hold.item)
+            self._report(_amounts(total), hold.item)
+            self.settled += 1
+        self._ended.append((hold.run, hold.attempt, hold.call))
         self._write_at = min(self._write_at, clock.now() + _TOGETHER)
 
     def count(self, amounts: dict[str, float], item: str) -> None:
         """Used by other means than a call through the gateway, and written by others."""
-        counts = {unit: round(amounts.get(unit, 0.0) * UNITS[unit].scale) for unit in (*METERED, "doubt")}
-        self._count(counts, item)
-
-    def _used(self, hold: Hold, row: dict[str, Any]) -> Verb:
-        counts = {unit: int(row.get(unit, 0)) for unit in (*METERED, "doubt")}
-        self._count(counts, hold.item)
-        amounts = {unit: count / UNITS[unit].scale for unit, count in counts.items() if count}
-        self._report(amounts, hold.item)
-        about = {
-            "model": str(row.get("model") or hold.model), "kind": str(row["kind"]), "source": "gateway",
-            "item": hold.item, "agent": hold.agent,
-        }  # fmt: skip
-        return self._writer.used(amounts, about, call=_id(hold))
+        self._count({unit: round(amounts.get(unit, 0.0) * UNITS[unit].scale) for unit in _COUNTED}, item)
 
     def _count(self, counts: dict[str, int], item: str) -> None:
         for taken in (self._taken, *([self._by_item.setdefault(item, dict.fromkeys(METERED, 0))] if item else ())):
             for unit in METERED:
                 taken[unit] += counts[unit]
             taken["usd"] += counts["doubt"]
+
+    def _verbs(self) -> list[Verb]:
+        """What has gathered: a row for each model, kind of token, item and subagent, however many calls these were."""
+        ended, sums, self._ended, self._sums = self._ended, self._sums, [], {}
+        verbs = []
+        while sums or ended:
+            (model, kind, item, agent), counts = sums.popitem() if sums else (("", "", "", ""), {})
+            some, ended = ended[:_NAMED], ended[_NAMED:]
+            names = " ".join(f"{attempt}.{call}" for _, attempt, call in some)
+            about = {"model": model, "kind": kind, "source": "gateway", "item": item, "agent": agent}
+            verbs.append(self._writer.used(_amounts(counts), about, ended=names or None))
+            verbs[-1].records = [(SETTLED, some)] if some else []
+        return verbs
 
     # ── writing ──
 
@@ -151,7 +164,7 @@ class Book:
         """All that was settled, in one commit, beside the loop: a flush to the disk must not keep calls waiting. Calls
         that the ledger does not know, and that are still in flight, are held there from then on."""
         self._write_at = float("inf")
-        verbs, landed, late = self._unwritten, self._landed, list(self._unrecorded)
+        verbs, landed, late = self._unwritten + self._verbs(), self._landed, list(self._unrecorded)
         if verbs or late:
             held = [flying.hold for number in late if (flying := self.flying.get(number))]
             self._unwritten, self._landed = [], []
@@ -194,7 +207,7 @@ class Book:
             with self._written:
                 pass
             self._collect()
-            if not self._unwritten:
+            if not self._unwritten and not self._ended:
                 return
             self._begin_write()
             with self._written:
@@ -205,6 +218,5 @@ class Book:
                 raise failed
 
 
-def _id(hold: Hold) -> str:
-    """A call of the run, in its journal."""
-    return f"{hold.attempt}.{hold.call}"
+def _amounts(counts: dict[str, int]) -> dict[str, float]:
+    return {unit: count / UNITS[unit].scale for unit, count in counts.items() if count}
