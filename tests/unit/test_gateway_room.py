@@ -52,7 +52,7 @@ def ask(bench: Bench) -> int:
 
 @pytest.fixture
 def bench(make) -> Any:  # noqa: F811
-    return lambda caps, **more: make(caps, **more)
+    return make
 
 
 @pytest.fixture(params=["sqlite"])
