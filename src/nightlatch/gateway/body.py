@@ -81,8 +81,8 @@ class Body:
         return not self._names.isdisjoint(words)
 
     @cached_property
-    def _names(self) -> set[str]:
-        found: set[str] = set()
+    def _names(self) -> frozenset[str]:
+        found = {""}
         left: list[Any] = [self.fields]
         while left:
             one = left.pop()
@@ -96,7 +96,7 @@ class Body:
                         found.add(inner)
                 elif kind is dict or kind is list:
                     left.append(inner)
-        return found
+        return frozenset(found)
 
     @property
     def data(self) -> bytes:

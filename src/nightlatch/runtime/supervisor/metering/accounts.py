@@ -101,7 +101,7 @@ class Accounts:
         for hold in left:
             self._book.doubt_of(hold, seconds=self._writer.now() - hold.at)
         self._book.write()
-        self._book.settled = 0
+        self._book.begin()
         for path in files.values():
             call_slots.remove(path)
 
@@ -123,10 +123,11 @@ class Accounts:
         self._book.hold(InFlight(hold, began=message["began"], fee=message["fee"]), recorded=False)
 
     def _granted(self, message: dict[str, Any], attempt: int) -> Hold:
-        found = {name: message[name] for name in ("at", "usd", "tokens", "fixed", "output_rate", "output")}
-        about = {name: _short(message, name) for name in ("model", "item", "agent")}
         return Hold(
-            run=self._run.id, attempt=attempt, call=message["id"], job=self._run.job, calls=1, **found, **about
+            run=self._run.id, attempt=attempt, call=message["id"], job=self._run.job, at=message["at"],
+            usd=message["usd"], tokens=message["tokens"], calls=1, fixed=message["fixed"],
+            output_rate=message["output_rate"], output=message["output"], model=_short(message, "model"),
+            item=_short(message, "item"), agent=_short(message, "agent"),
         )  # fmt: skip
 
     def spent(self, amounts: dict[str, float], item: str) -> None:
@@ -247,6 +248,13 @@ class Accounts:
         if hold is None:
             answer: dict[str, Any] | None = made["answer"]
             return answer
+        if self._spending.days:
+            try:
+                by_attempt = {unit: self._book.taken_now(unit) + getattr(hold, unit) for unit in METERED}
+                self._spending.days.open_for(by_attempt, self._caps)
+            except StoreUnreachable:
+                self._ledger.holds.forget([hold])
+                raise
         self.has_login = self.has_login or bool(message.get("login"))
         self._book.hold(InFlight(hold, began=clock.now(), fee=call.fee), recorded=True)
         return {"output": hold.output}
@@ -291,7 +299,9 @@ class Accounts:
             if cap.period == "run":
                 yield cap, self._book.taken(cap.unit)
             else:
-                yield cap, taken[self._run.job, cap.period, cap.unit]
+                elsewhere = self._spending.elsewhere
+                doubt = elsewhere("doubt", cap.period) if cap.unit == "usd" else 0
+                yield cap, taken[self._run.job, cap.period, cap.unit] + elsewhere(cap.unit, cap.period) + doubt
         for cap in self._everything:
             yield cap, taken[EVERYTHING, cap.period, cap.unit]
         for cap in self._item_caps if item else ():

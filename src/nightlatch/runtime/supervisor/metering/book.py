@@ -46,6 +46,7 @@ class Book:
     ) -> None:
         """`taken`: by earlier attempts of the run. `report`: hears of every amount, and of which item."""
         self._writer, self._holds, self._taken, self._report = writer, holds, taken, report
+        self._before = dict(taken)
         self._by_item: dict[str, dict[str, int]] = {}
         self.flying: dict[int, InFlight] = {}
         self._landed: list[InFlight] = []  # settled, and not written yet: what was held for them is not free before
@@ -61,11 +62,20 @@ class Book:
         self._failed: BaseException | None = None
         self.settled = 0  # calls that were charged, or may have been
 
+    def begin(self) -> None:
+        """What was recovered of earlier attempts is theirs."""
+        self._before, self.settled = dict(self._taken), 0
+
     # ── what is taken ──
 
     def taken(self, unit: str) -> int:
         """Used, in doubt and held, by the run."""
         return self._taken[unit] + self._held[unit]
+
+    def taken_now(self, unit: str) -> int:
+        """The same, by this attempt alone."""
+        before: int = self._before[unit]
+        return self.taken(unit) - before
 
     def taken_by(self, item: str, unit: str) -> int:
         flying = [*self.flying.values(), *self._landed, *(self._writing[1] if self._writing else ())]

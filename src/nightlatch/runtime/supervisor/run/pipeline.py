@@ -482,6 +482,8 @@ class Pipeline(Preflight):
                 self._end_begun(self.lease, ended)
             if self.delivery:
                 self.delivery.end(keep=status != statuses.SUCCEEDED or self.planned)
+            if self.spending.days:
+                patiently(self.lease, self.spending.days.close)
             return self._tell(ended, shown)
         except (StaleToken, RunEnded) as refused:
             self._note_refusal(f"verdict {status}", refused)

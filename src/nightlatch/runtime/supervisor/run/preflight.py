@@ -40,7 +40,7 @@ class Preflight:
     def _name_store(self) -> None:
         self.store = url.connect(self.where)
         self.ledger: Ledger = open_for(self.where)
-        self.spending = Spending(self.job, self.ledger, self.reported)
+        self.spending = Spending(self.job, self.ledger, self.reported, self.store)
 
     def look_only(self) -> str | Verdict:
         """As `look`, without claiming afterwards: so also raise if another works on it, or left it in doubt."""
