@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from .waiting import Signals
 
 
-class Attempt:
+class SealedAttempt:
     def __init__(self, start: Pipeline, lease: Lease, writer: Writer, number: int) -> None:
         """`number`: of this try, counted across supervisors."""
         self.start, self.job, self.claim, self.delivery = start, start.job, start.claim, start.delivery

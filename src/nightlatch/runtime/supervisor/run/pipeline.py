@@ -17,14 +17,13 @@ from ....errors import BadConfig, Error, GateUnreachable, OtherStore, RunEnded, 
 from ....ledger import kinds
 from ....store import url
 from ....system import clock, redaction
-from ...shared import recorded_start, usage
+from ...shared import recorded_start
 from ...shared import verdict as verdicts
 from ...shared.job import definition
 from ..backoff import patiently
 from ..command import CommandWork
 from ..supervision import Supervision
 from . import begun, went_in
-from .attempt import Attempt
 from .preflight import Preflight
 
 TYPE_CHECKING = False
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from ...shared.verdict import Verdict
     from ..batches.batch import Checkpoints
     from ..publishing.delivery import Delivery
+    from .attempt import SealedAttempt
     from .claim import Claimed
 
 
@@ -51,7 +51,7 @@ class Pipeline(Preflight):
         super().__init__(job, store, after)
         self.checkpoints, self.claim = checkpoints, claim
         self.delivery: Delivery | None = None
-        self.attempt: Attempt | None = None
+        self.attempt: SealedAttempt | None = None
         self.number = 1  # of this try, counted across supervisors
         self.unsealed = ""  # the key whose lease could not be had, because a gate could not be sealed
         self.variables = dict(job.env)  # for the command, with those of its env_file
@@ -60,8 +60,8 @@ class Pipeline(Preflight):
 
     def go(self) -> Verdict:
         deaf = self.checkpoints is not None  # a batch's driver, which unblocks signals when it is ready
-        meter = usage.from_output if self.job.meter == "output" else None
-        self.command = CommandWork(self._words(), captured=(1, 2), deaf=deaf, meter=meter)
+        metered = self.job.meter == "output"
+        self.command = CommandWork(self._words(), captured=(1, 2), deaf=deaf, metered=metered)
         self.supervision = Supervision(self.command, url.folder_of(self.where) if self.large else self.store.folder)
         try:
             with self.supervision:
@@ -170,7 +170,7 @@ class Pipeline(Preflight):
         waits = record(self.ledger, self._open(self.unsealed), why, self.host)
         return self._tell(waits, statuses.exit_code(waits.status))
 
-    def _open(self, key: str) -> RunRow:
+    def _open(self, key: str, *, lazy: bool = False) -> RunRow:
         self._read_environment()
         if self.after:  # what was ended meanwhile is not opened again
             return self.ledger.run(self.after.id) or self.after
@@ -182,6 +182,7 @@ class Pipeline(Preflight):
             definition=definition(self.job),
             host=self.host,
             again=self.job.again,
+            lazy=lazy,
         )
 
     def _read_environment(self) -> None:
@@ -201,13 +202,15 @@ class Pipeline(Preflight):
         sealed = self._seal(lease, key)
         if isinstance(sealed, verdicts.Verdict):
             return sealed
+        from .attempt import SealedAttempt  # here, since the warden, which is forked before, needs nothing of it
+
         lease.ended.clear()  # from here on the work may act: only its end takes it off the list
-        self.attempt = Attempt(self, lease, sealed, self.number)
+        self.attempt = SealedAttempt(self, lease, sealed, self.number)
         return self._tell(*self.attempt.make())
 
     def _seal(self, lease: Lease, key: str) -> Writer | Verdict:
         """The run's one writer; or the verdict, when there is nothing to attempt."""
-        opened = self._open(key)
+        opened = self._open(key, lazy=True)
         settled = not self.job.again and self.store.look(self.job.name, key) is not None
         if not settled and (over := self._held_back(opened)):
             return over

@@ -7,9 +7,10 @@ A supervisor that is killed between two tries loses none: the next start of the 
 
 from __future__ import annotations
 
+from ....config import place
 from ....errors import GateUnreachable, OtherStore
 from ...shared.verdict import Verdict
-from ..afterwards import retention, telling
+from ..afterwards import retention
 from .pipeline import Pipeline
 
 TYPE_CHECKING = False
@@ -86,7 +87,10 @@ def _one_try(
 
             ping.end(job.ping, verdict)
         retention.daily(pipeline.store, pipeline.ledger, pipeline.host)
-        telling.leave_behind(job.file, pipeline.where)
+        if file := place.of_a_run(job.file):
+            from ..afterwards import telling
+
+            telling.leave_behind(file, pipeline.where)
         signals = attempt.signals if attempt else None
         if signals:  # otherwise the process ends, which is faster than closing them
             pipeline.store.close()
