@@ -21,11 +21,16 @@ ONE = CALL.bound(2000)["usd"]
 class Money:
     """What is left of the run's spending: its caps, and nothing spent before."""
 
+    days = None
+
     def __init__(self, caps: str, everything: str = "") -> None:
         self.caps, self.everything = budget.parse(caps), budget.everything(everything)
 
     def before(self, unit: str, period: str) -> float:
         return 0.0
+
+    def elsewhere(self, unit: str, period: str) -> int:
+        return 0
 
 
 class Sure:
@@ -46,8 +51,8 @@ class Bench:
         run = self.ledger.open_run("night", "k")
         writer = self.ledger.seal(run.id, token=self.token, grant=f"grant-{self.token}",
                                   holder=identity.holder(pid=1, lifetime=""))  # fmt: skip
-        self.accounts = Accounts(self.money, self.items, self.lease, self.ledger, writer, used=lambda *_: None,
-                                 folder=self.folder)  # type: ignore[arg-type]  # fmt: skip
+        kept: dict[str, Any] = {"spending": self.money, "lease": self.lease, "used": lambda *_: None}
+        self.accounts = Accounts(item_caps=self.items, ledger=self.ledger, writer=writer, folder=self.folder, **kept)
         self.number = 0
 
     def hold(self, call: Call = CALL, **about: Any) -> int:

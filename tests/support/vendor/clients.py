@@ -18,7 +18,9 @@ MODELS = {
 }
 
 
-def request(env: Mapping[str, str], dice: random.Random, shape: str, *, stream: bool) -> tuple[str, dict[str, str], dict[str, Any]]:
+def request(
+    env: Mapping[str, str], dice: random.Random, shape: str, *, stream: bool
+) -> tuple[str, dict[str, str], dict[str, Any]]:
     """Address, headers and body of a call."""
     model, text = dice.choice(MODELS[shape]), "good night " * dice.choice((1, 20, 200))
     most = dice.choice((50, 400, 3000))

@@ -46,7 +46,7 @@ class Book:
     ) -> None:
         """`taken`: by earlier attempts of the run. `report`: hears of every amount, and of which item."""
         self._writer, self._holds, self._taken, self._report = writer, holds, taken, report
-        self._before = dict(taken)
+        self._before: dict[str, int] = dict(taken)
         self._by_item: dict[str, dict[str, int]] = {}
         self.flying: dict[int, InFlight] = {}
         self._landed: list[InFlight] = []  # settled, and not written yet: what was held for them is not free before
@@ -64,7 +64,8 @@ class Book:
 
     def begin(self) -> None:
         """What was recovered of earlier attempts is theirs."""
-        self._before, self.settled = dict(self._taken), 0
+        self._before = dict(self._taken)
+        self.settled = 0
 
     # ── what is taken ──
 
@@ -74,13 +75,13 @@ class Book:
 
     def taken_now(self, unit: str) -> int:
         """The same, by this attempt alone."""
-        before: int = self._before[unit]
-        return self.taken(unit) - before
+        return self.taken(unit) - self._before[unit]
 
     def taken_by(self, item: str, unit: str) -> int:
         flying = [*self.flying.values(), *self._landed, *(self._writing[1] if self._writing else ())]
         own = [one.amount(unit) for one in flying if one.hold.item == item]
-        return self._by_item.get(item, {}).get(unit, 0) + sum(own)
+        landed: int = self._by_item[item][unit] if item in self._by_item else 0
+        return landed + sum(own)
 
     @property
     def waits_for_commit(self) -> bool:
