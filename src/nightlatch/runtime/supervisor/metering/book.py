@@ -79,9 +79,8 @@ class Book:
 
     def taken_by(self, item: str, unit: str) -> int:
         flying = [*self.flying.values(), *self._landed, *(self._writing[1] if self._writing else ())]
-        own = [one.amount(unit) for one in flying if one.hold.item == item]
-        landed: int = self._by_item[item][unit] if item in self._by_item else 0
-        return landed + sum(own)
+        own: int = sum(one.amount(unit) for one in flying if one.hold.item == item)
+        return own + (self._by_item[item][unit] if item in self._by_item else 0)
 
     @property
     def waits_for_commit(self) -> bool:
