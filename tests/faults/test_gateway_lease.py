@@ -44,7 +44,8 @@ def test_calls_pass_a_stopped_supervisor_only_while_its_lease_is_sure(sqlite_url
         code = f"""
 import os, time
 open({str(tmp_path / "making")!r}, "w").write(os.environ["ANTHROPIC_BASE_URL"] + " " + os.environ["ANTHROPIC_API_KEY"])
-os.rename({str(tmp_path / "making")!r}, {str(tmp_path / "address")!r}); time.sleep(60)
+os.rename({str(tmp_path / "making")!r}, {str(tmp_path / "address")!r})
+while not os.path.exists({str(tmp_path / "over")!r}): time.sleep(0.05)
 """
         words = ["run", "night", "--ttl", "10s", "--budget", "usd=1", "--lost", "again", "--"]
         running = start(sqlite_url, *words, sys.executable, "-c", code, env=vendor.environment)
@@ -70,8 +71,10 @@ os.rename({str(tmp_path / "making")!r}, {str(tmp_path / "address")!r}); time.sle
         # One that only takes long is at the vendor all the same.
         until(lambda: not passes(1) and len(vendor.calls) == passed)
         os.kill(running.pid, signal.SIGCONT)
+        (tmp_path / "over").touch()
         running.communicate(timeout=60)
-        assert running.returncode == 123
-        nightlatch(sqlite_url, *words, "true", env=vendor.environment)
+        assert running.returncode in (0, 123)  # in time for a renewal, or not
+        if running.returncode:
+            nightlatch(sqlite_url, *words, "true", env=vendor.environment)
         found = spent(sqlite_url, "night")
         assert found.usd <= vendor.charged <= found.usd + found.doubt
