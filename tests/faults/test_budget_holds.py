@@ -90,7 +90,7 @@ def begin(url: str, folder: Path, seed: int, cap: float, env: dict[str, str]) ->
     """The run, and its command's environment once that is at work."""
     handed = folder / "env"
     handed.unlink(missing_ok=True)
-    running = start(url, "run", "night", "--key", str(seed), "--budget", f"usd={cap}", "--lost", "again", "--ttl", "5s",
+    running = start(url, "run", "night", "--key", str(seed), "--budget", f"usd={cap}", "--lost", "again", "--ttl", "30s",
                     "--", "sh", "-c", COMMAND, str(folder), env=env)  # fmt: skip
     until(lambda: handed.exists() or running.poll() is not None)
     if not handed.exists():
@@ -99,9 +99,9 @@ def begin(url: str, folder: Path, seed: int, cap: float, env: dict[str, str]) ->
 
 
 def finish(running: Popen[str], folder: Path, calling: Calling) -> tuple[str, str]:
-    until(calling.over, timeout=120)
+    until(calling.over, timeout=300)
     (folder / "over").touch()
-    return running.communicate(timeout=120)
+    return running.communicate(timeout=300)
 
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + ROUNDS))

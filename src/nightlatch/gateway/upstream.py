@@ -22,7 +22,9 @@ _LONGEST = 3600.0  # seconds of a call; shared caps count on that (ledger/holds.
 # For one hop, not for the next; and what this hop decides by itself.
 _HOP = words(
     "connection keep-alive proxy-authenticate proxy-authorization te trailer transfer-encoding upgrade "
-    "host content-length accept-encoding expect proxy-connection"
+    "host content-length accept-encoding expect proxy-connection "
+    "content-encoding "  # the body goes on as it was read
+    "x-http-method-override x-http-method x-method-override"  # what was looked at is what is asked for
 )
 _HOP_BACK = _HOP | {"content-encoding", "set-cookie", "date", "server"}
 
