@@ -19,13 +19,14 @@ if TYPE_CHECKING:
     from ..runtime.shared.call_slots import CallSlots
 
 
-_encode = json.JSONEncoder(separators=(",", ":")).encode
+_KEPT = 1000  # texts about calls
 
 
 class Room:
     def __init__(self, slots: CallSlots) -> None:
         self._slots = slots
         self._left: dict[str, int] | None = None
+        self._texts: dict[tuple[str, str, str, bool], str] = {}
         self._until = 0.0
         self._to = 0  # calls up to this number have a slot
         self._unseen: deque[tuple[int, dict[str, int]]] = deque()  # granted, and not yet in the supervisor's figures
@@ -47,29 +48,27 @@ class Room:
         if fit(call, self._left) != call.wanted:
             return None
         bound = call.bound(call.wanted)
-        line = _encode(
-            {
-                "do": "held",
-                "id": number,
-                "began": now,
-                "at": clock.wall(),
-                "usd": bound["usd"],
-                "tokens": bound["tokens"],
-                "fixed": call.fixed,
-                "fee": call.fee,
-                "output_rate": call.output_rate * call.times,
-                "output": call.wanted,
-                "model": about["model"],
-                "item": about["item"],
-                "agent": about["agent"],
-                "login": about["login"],
-            }
+        line = (
+            f'{{"do":"held","id":{number},"began":{now},"at":{clock.wall()},"usd":{bound["usd"]},'
+            f'"tokens":{bound["tokens"]},"fixed":{call.fixed},"fee":{call.fee},"output":{call.wanted},'
+            f'"output_rate":{call.output_rate * call.times},{self._described(about)}}}'
         ).encode()
         if not self._slots.put(number, line):
             return None
         self._take_off(bound)
         self._unseen.append((number, bound))
         return line + b"\n"
+
+    def _described(self, about: dict[str, Any]) -> str:
+        """Model, item, subagent and login as JSON: the same for many calls."""
+        key = about["model"], about["item"], about["agent"], about["login"]
+        found = self._texts.get(key)
+        if found is None:
+            if len(self._texts) >= _KEPT:
+                self._texts.clear()
+            names = ("model", "item", "agent", "login")
+            found = self._texts[key] = json.dumps(dict(zip(names, key, strict=True)))[1:-1]
+        return found
 
     def _take_off(self, bound: dict[str, int]) -> None:
         assert self._left is not None

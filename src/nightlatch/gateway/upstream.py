@@ -35,6 +35,7 @@ class Upstream:
         environment has them."""
         self._bases = {vendor: base.rstrip("/") for vendor, base in bases.items()}
         self._keys = keys
+        self._mark = next(iter(keys), "").rpartition("-")[0]  # the run's: what all of them begin with
         self._proxies = {vendor: _proxy(base, proxies) for vendor, base in bases.items()}
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_REUSED),
@@ -66,10 +67,12 @@ class Upstream:
 
     def has_key(self, request: Any) -> bool:
         """Does it carry one of the run's keys, and not a login of its client's own?"""
-        texts = [*request.headers.values(), request.query_string]
+        texts = [text for text in (*request.headers.values(), request.query_string) if self._mark in text]
         return any(instead in text for instead in self._keys for text in texts)
 
     def _keyed(self, text: str) -> str:
+        if self._mark not in text:
+            return text
         for instead, key in self._keys.items():
             text = text.replace(instead, key)
         return text
