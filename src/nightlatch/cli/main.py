@@ -52,7 +52,7 @@ COMMANDS = {
     "publish": "replace a file, a folder or an object, if the lease is still yours",
     "push": "push HEAD to a branch, if the lease is still yours",
     "gate": "show a gate's marks and refusals, adopt or forget it, guard tables and branches",
-    "audit": "is the journal intact? verify it, or print the heads to keep elsewhere",
+    "audit": "is the journal whole? verify it, or print the heads to keep elsewhere",
     "prune": "remove runs that ended long ago, with their output; done keys stay",
     "key": "print the idempotency key of what is processed",
     "doctor": "check this machine and the store; each finding says what to do",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ..runtime.supervisor.afterwards import telling
+from ..store import url
 from .arguments import Parser
 from .serve import server
 
@@ -21,4 +23,6 @@ def main(argv: list[str]) -> int:
     parser = Parser("tick", _PURPOSE, _EXAMPLES)
     parser.add_argument("--detach", action="store_true", help="do not wait for what was started")
     args = parser.parse_args(argv)
-    return server(args.store).tick(detach=args.detach)
+    code = server(args.store).tick(detach=args.detach)
+    telling.leave_behind("", url.resolve(args.store))  # what no run tells: an overdue slot, a reminder, the digest
+    return code

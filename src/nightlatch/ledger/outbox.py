@@ -211,6 +211,14 @@ class Outbox:
             )
         )  # fmt: skip
 
+    def undelivered(self, since: float) -> list[Message]:
+        """Messages that nobody will try to send again, given up since then; the newest first."""
+        sql = (
+            f"SELECT {MESSAGE.names} FROM {{prefix}}alert_message WHERE status = 'undelivered' AND changed >= :since "
+            "ORDER BY changed DESC"
+        )
+        return list(map(MESSAGE.read, self._tables.read(sql, since=round(since * 1000))))
+
     def alerts(self, message: str) -> list[Alert]:
         """Those that go out in a message."""
         sql = f"SELECT {ALERT.names} FROM {{prefix}}alert WHERE message = :message ORDER BY at, id"
