@@ -35,6 +35,7 @@ COMMANDS = {
     "logs": "what a run's command printed; -f follows",
     "slots": "what became of every due time; skip one, or set a job's slots right after a wrong clock",
     "alerts": "alerts that were sent, or wait to be sent; alerts test",
+    "traces": "a run as a trace, as an OpenTelemetry receiver sees it; traces send",
     "metrics": "runs, durations, usage, slots and budgets as Prometheus reads them",
     "usage": "what was used, by job or by day",
     "budget": "set the budget of a run, also of a running one",

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .history import History
     from .holds import Holds
     from .items import Items
+    from .journal_reader import JournalReader
     from .nested import NestedLedger
     from .outbox import Outbox
     from .records import Attempt, Entry, Pruned, RunRow, Usage
@@ -382,6 +383,12 @@ class Ledger:
         from .outbox import Outbox
 
         return Outbox(self._tables)
+
+    def journal_reader(self, reader: str) -> JournalReader:
+        """How far a reader has read the journal."""
+        from .journal_reader import JournalReader
+
+        return JournalReader(self._tables, reader)
 
     @property
     def effects(self) -> Effects:
