@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..config import place
 from ..runtime.supervisor.afterwards import telling
 from ..store import url
 from .arguments import Parser
@@ -24,5 +25,6 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--detach", action="store_true", help="do not wait for what was started")
     args = parser.parse_args(argv)
     code = server(args.store).tick(detach=args.detach)
-    telling.leave_behind("", url.resolve(args.store))  # what no run tells: an overdue slot, a reminder, the digest
+    # What no run tells: an overdue slot, a reminder, the digest.
+    telling.leave_behind(place.of_a_run(""), url.resolve(args.store))
     return code

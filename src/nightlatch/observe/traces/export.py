@@ -7,7 +7,7 @@ import os
 
 from ... import __version__
 from ...errors import UsageError
-from ...runtime.supervisor.afterwards.telling import ENDPOINTS
+from ...runtime.shared import trace
 from . import names
 
 TYPE_CHECKING = False
@@ -33,7 +33,7 @@ def is_wanted(environment: Mapping[str, str]) -> bool:
     if environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return False
     exporter = environment.get("OTEL_TRACES_EXPORTER", "otlp")
-    return "otlp" in exporter.split(",") and any(environment.get(name) for name in ENDPOINTS)
+    return "otlp" in exporter.split(",") and trace.has_receiver(environment)
 
 
 class Exporter:

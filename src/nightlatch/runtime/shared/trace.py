@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ENV = "TRACEPARENT"
+_ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _HEX = frozenset("0123456789abcdef")
 _SIZES = (2, 32, 16, 2)  # version, trace, span, flags
 
@@ -37,6 +38,11 @@ def read(text: str) -> Caller | None:
     if not trace.strip("0") or not span.strip("0") or (version == "00" and len(parts) > 4):
         return None
     return Caller(trace=trace, span=span, flags=flags)
+
+
+def has_receiver(environment: Mapping[str, str]) -> bool:
+    """Does the environment name one that traces are sent to?"""
+    return any(environment.get(name) for name in _ENDPOINTS)
 
 
 def of_caller(environment: Mapping[str, str]) -> str:

@@ -8,26 +8,25 @@ import os
 import sys
 
 from ....config import place
+from ...shared import trace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _TABLE = b"alerts"  # a file without this word has no alerts: it need not be parsed to know that
-ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _ONCE = "NIGHTLATCH_ALERTS"  # =off: tests, and those who tell by themselves
 
 
 def leave_behind(file: str, store: str) -> None:
-    """`file`: of the run's job; else the one that counts here. What goes wrong here is never the run's."""
+    """`file`: the one that counts for the run; "": none. What goes wrong here is never the run's."""
     try:
-        path = place.of_a_run(file)
-        if path and os.environ.get(_ONCE) != "off":
-            with open(path, "rb") as read:
+        if file and os.environ.get(_ONCE) != "off":
+            with open(file, "rb") as read:
                 if _TABLE in read.read():
-                    _start("alerts", path, store)
-        if any(os.environ.get(name) for name in ENDPOINTS):
-            _start("traces", path, store)
+                    _start("alerts", file, store)
+        if trace.has_receiver(os.environ):
+            _start("traces", file, store)
     except OSError as error:
         print(f"nightlatch: nobody is told of it now, since no process could be started: {error}", file=sys.stderr)
 
