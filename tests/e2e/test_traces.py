@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from typing import Any
 
 from tests.support.otlp import SpanTree
 from tests.support.programs import NIGHTLATCH, nightlatch, until
@@ -26,6 +27,7 @@ def test_a_batch_of_parallel_items_is_one_tree_and_the_same_when_it_is_sent_twic
         again = nightlatch(sqlite_url, "traces", "send", run, env=env)
         assert again.stdout == "6 spans sent\n", again.stderr
         second = SpanTree(receiver)
+    assert first
     assert first.parents() == {
         "run posts": "", "attempt 1": "run posts", **{f"item {name}": "attempt 1" for name in "abcd"},
     }  # fmt: skip
@@ -55,6 +57,7 @@ def test_a_callers_trace_is_joined_and_what_could_not_be_sent_is_sent_later(sqli
             return tree if len((tree := SpanTree(receiver)).spans) == 4 else None
 
         tree = until(sent)
+    assert tree
     assert tree.traces == {CALLER.split("-")[1]}
     assert [tree.name(text.split("-")[2]) for text in (outer, inside)] == ["attempt 1", "attempt 1"]
     assert tree.parents()["run inner"] == "attempt 1"
@@ -70,8 +73,8 @@ def test_without_a_receiver_nothing_is_sent_and_a_command_says_what_to_set(sqlit
 
 
 def newest(url: str) -> str:
-    return json.loads(nightlatch(url, "runs", "--json").stdout.splitlines()[0])["run"]
+    return str(json.loads(nightlatch(url, "runs", "--json").stdout.splitlines()[0])["run"])
 
 
-def spans(url: str) -> list[dict]:
+def spans(url: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in nightlatch(url, "traces", newest(url), "--json").stdout.splitlines()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
@@ -13,8 +14,9 @@ class SpanTree:
     """All spans that a receiver has accepted, by their ids."""
 
     def __init__(self, receiver: HttpReceiver) -> None:
-        self.spans, self.sent = {}, 0
-        self.services = set()
+        self.spans: dict[str, Any] = {}
+        self.sent = 0
+        self.services: set[str] = set()
         for path, headers, body in receiver.requests:
             if body not in receiver.accepted:
                 continue
@@ -34,7 +36,7 @@ class SpanTree:
         return {span.trace_id.hex() for span in self.spans.values()}
 
     def name(self, span_id: str) -> str:
-        return self.spans[span_id].name
+        return str(self.spans[span_id].name)
 
     def parents(self) -> dict[str, str]:
         """The name of each span's parent by its own name; "" for one that is not here."""

@@ -6,16 +6,17 @@ import pytest
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
 
 from nightlatch.observe.traces import follow, names, spans
-from nightlatch.observe.traces.export import NotSent, is_sampled, is_wanted
+from nightlatch.observe.traces.export import Exporter, NotSent, is_sampled, is_wanted
 from nightlatch.runtime.shared import trace
 from tests.support.ledgers import ME, begun
 
 CALLER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
-class Exporter:
+class Receiver(Exporter):
     def __init__(self) -> None:
-        self.sent, self.broken = [], False
+        self.sent: list[spans.Span] = []
+        self.broken = False
 
     def send(self, given) -> int:
         if self.broken:
@@ -74,7 +75,7 @@ def test_a_run_is_a_tree_of_attempts_steps_effects_and_calls(book):
 
 
 def test_what_is_over_is_sent_once_and_what_could_not_be_sent_is_not_lost(book):
-    exporter = Exporter()
+    exporter = Receiver()
     follow.round_of(book, exporter)  # begins to read
     writer = begun(book, 1)
     writer.finish("failed", again_at=writer.now() + 60)
