@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from ....ledger.writer import Verb, Writer
 
 _TOGETHER = 0.2  # seconds in which usage gathers for one commit
+_APART = 50  # calls in one commit whose rows are written one by one
 _NAMED = 2000  # calls that one entry of the journal names, at most
 _COUNTED = (*METERED, "doubt")
+_ABOUT = ("model", "kind", "source", "item", "agent")
 _BUSY = 0.01  # seconds between two looks whether a commit is done
 _AWAY = 1.0  # seconds until a ledger is tried again that does not answer
 
@@ -53,8 +55,7 @@ class Book:
         self._held = dict.fromkeys(METERED, 0)  # for both
         self._unrecorded: dict[int, InFlight] = {}  # calls that the ledger does not know at all
         self._last = 0  # number of the last call
-        self._sums: dict[tuple[str, str, str, str], dict[str, int]] = {}  # by model, kind, item, agent: not written yet
-        self._ended: list[tuple[str, int, int]] = []  # calls, and their usage is in the sums
+        self._ended: list[tuple[Hold, list[dict[str, Any]]]] = []  # calls and what they used: not written yet
         self._unwritten: list[Verb] = []  # could not be written
         self._write_at = float("inf")
         self._written = allocate_lock()  # held while a commit is under way
@@ -124,18 +125,11 @@ class Book:
     def settle(self, hold: Hold, rows: list[dict[str, Any]]) -> None:
         """Count it now, write it soon. Without rows it has used nothing."""
         if rows:
-            total = dict.fromkeys(_COUNTED, 0)
-            for row in rows:
-                about = str(row.get("model") or hold.model), str(row["kind"]), hold.item, hold.agent
-                sums = self._sums.setdefault(about, dict.fromkeys(_COUNTED, 0))
-                for unit in _COUNTED:
-                    if count := row.get(unit):
-                        sums[unit] += count
-                        total[unit] += count
+            total = _sum(rows)
             self._count(total, hold.item)
             self._report(_amounts(total), hold.item)
             self.settled += 1
-        self._ended.append((hold.run, hold.attempt, hold.call))
+        self._ended.append((hold, rows))
         self._write_at = min(self._write_at, clock.now() + _TOGETHER)
 
     def count(self, amounts: dict[str, float], item: str) -> None:
@@ -149,16 +143,37 @@ class Book:
             taken["usd"] += counts["doubt"]
 
     def _verbs(self) -> list[Verb]:
-        """What has gathered: a row for each model, kind of token, item and subagent, however many calls these were."""
-        ended, sums, self._ended, self._sums = self._ended, self._sums, [], {}
+        """What has gathered: a row for each kind of token of each call. Of many calls at once, a row for each model,
+        kind, item and subagent: a burst must not keep the ledger busy."""
+        ended, self._ended = self._ended, []
+        if len(ended) > _APART:
+            return self._verbs_of_many(ended)
+        verbs = []
+        for hold, rows in ended:
+            name: dict[str, object] = {"ended": f"{hold.attempt}.{hold.call}"}  # once
+            records = [(SETTLED, [(hold.run, hold.attempt, hold.call)])]
+            of_call = {"call": hold.call, "began": round(hold.at, 3)}
+            some = [
+                self._writer.used(_amounts(_sum([row])), _about(hold, row), **of_call, **({} if place else name))
+                for place, row in enumerate(rows)
+            ]
+            verbs += some or [self._writer.used({}, {"source": "gateway"}, **name)]
+            verbs[-max(len(some), 1)].records = records
+        return verbs
+
+    def _verbs_of_many(self, ended: list[tuple[Hold, list[dict[str, Any]]]]) -> list[Verb]:
+        sums: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+        for hold, rows in ended:
+            for row in rows:
+                sums.setdefault(tuple(_about(hold, row).values()), []).append(row)
         verbs = []
         while sums or ended:
-            (model, kind, item, agent), counts = sums.popitem() if sums else (("", "", "", ""), {})
+            texts, rows = sums.popitem() if sums else (("", "", "gateway", "", ""), [])
             some, ended = ended[:_NAMED], ended[_NAMED:]
-            names = " ".join(f"{attempt}.{call}" for _, attempt, call in some)
-            about = {"model": model, "kind": kind, "source": "gateway", "item": item, "agent": agent}
-            verbs.append(self._writer.used(_amounts(counts), about, ended=names or None))
-            verbs[-1].records = [(SETTLED, some)] if some else []
+            names = " ".join(f"{hold.attempt}.{hold.call}" for hold, _ in some)
+            about = dict(zip(_ABOUT, texts, strict=True))
+            verbs.append(self._writer.used(_amounts(_sum(rows)), about, ended=names or None))
+            verbs[-1].records = [(SETTLED, [(hold.run, hold.attempt, hold.call) for hold, _ in some])] if some else []
         return verbs
 
     # ── writing ──
@@ -230,3 +245,12 @@ class Book:
 
 def _amounts(counts: dict[str, int]) -> dict[str, float]:
     return {unit: count / UNITS[unit].scale for unit, count in counts.items() if count}
+
+
+def _sum(rows: list[dict[str, Any]]) -> dict[str, int]:
+    return {unit: sum(row.get(unit, 0) for row in rows) for unit in _COUNTED}
+
+
+def _about(hold: Hold, row: dict[str, Any]) -> dict[str, str]:
+    texts = str(row.get("model") or hold.model), str(row["kind"]), "gateway", hold.item, hold.agent
+    return dict(zip(_ABOUT, texts, strict=True))
