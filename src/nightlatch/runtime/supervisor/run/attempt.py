@@ -19,7 +19,7 @@ from ....system.durable import private_folder
 from ....system.reports import Ended
 from ...shared.job import definition
 from ..backoff import patiently, pause_seconds
-from . import unwritten, went_in
+from . import went_in
 from .attend import Attendance
 from .ending import Ending
 
@@ -51,7 +51,10 @@ class SealedAttempt:
     def make(self) -> tuple[RunRow, int]:
         """The run as it ended, and what its start exits with."""
         self.writer.tag = went_in.tag(self.job)
-        unwritten.recover(self._folder, self.ledger, self.writer)
+        if self.run.attempt > 1:
+            from . import unwritten
+
+            unwritten.recover(self._folder, self.ledger, self.writer)
         # Counted again: another supervisor may have made an attempt while we waited for the lease.
         self.spending.begin(self.run)
         started = clock.now()

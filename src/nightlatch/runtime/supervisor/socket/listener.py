@@ -99,13 +99,12 @@ class Listener:
         """Import what may be needed later: in an hour the package's folder may hold another version."""
         self.warm = True
         try:
-            import json  # noqa: F401 - for the socket
-
             from ....gates import git  # noqa: F401
             from ...shared.steps import nested_runs, recorder  # noqa: F401
             from ..effects import effect_requests  # noqa: F401
             from ..leases import handle  # noqa: F401
             from ..publishing import publish_requests  # noqa: F401
+            from . import clients  # noqa: F401
         except Exception as error:  # noqa: BLE001 - whatever is there now; what is imported already still works
             print(f"nightlatch: the package was replaced as the run began ({error!r})", file=sys.stderr)
 
