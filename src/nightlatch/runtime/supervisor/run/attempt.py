@@ -16,11 +16,12 @@ from ....errors import Conflict, Error, LeaseLost, RunEnded, StaleToken, StoreUn
 from ....ledger import kinds
 from ....system import clock
 from ....system.durable import private_folder
-from ....system.reports import Ended
+from ....system.warden_messages import Ended
 from ...shared.job import definition
 from ..backoff import patiently, pause_seconds
 from . import went_in
 from .attend import Attendance
+from .begin import end_begun
 from .ending import Ending
 
 TYPE_CHECKING = False
@@ -213,7 +214,7 @@ class SealedAttempt:
 
                 self.signals = Signals(self.start.supervision)
             if held is None:
-                self.start.end_begun(self.lease, ended)
+                end_begun(self.start, self.lease, ended)
             if self.delivery:
                 self.delivery.end(keep=status != statuses.SUCCEEDED or self.planned)
             return ended, shown

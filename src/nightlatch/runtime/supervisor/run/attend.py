@@ -11,7 +11,7 @@ from ....core.job import GATEWAY
 from ....store import url
 from ....system import clock, redaction, warden
 from ....system.light import signal
-from ....system.reports import Ended
+from ....system.warden_messages import Ended
 from .. import backoff
 from ..socket.server import Socket
 from ..supervision import BY_HAND

@@ -10,7 +10,6 @@ from __future__ import annotations
 from ....config import place
 from ....errors import GateUnreachable, OtherStore
 from ...shared.verdict import Verdict
-from ..afterwards import retention
 from .pipeline import Pipeline
 
 TYPE_CHECKING = False
@@ -86,6 +85,8 @@ def _one_try(
             from . import ping
 
             ping.end(job.ping, verdict)
+        from ..afterwards import retention
+
         retention.daily(pipeline.store, pipeline.ledger, pipeline.host)
         if file := place.of_a_run(job.file):
             from ..afterwards import telling
