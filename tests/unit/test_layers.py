@@ -55,7 +55,7 @@ LAZY = {
     "database": 3,
     "gates": 4,
     "ledger": 24,
-    "runtime": 130,
+    "runtime": 138,
     "store": 14,
     "system": 2,
     "testing": 5,
