@@ -12,6 +12,7 @@ from ....store import url
 from ....system import clock, redaction, warden
 from ....system.light import signal
 from ....system.warden_messages import Ended
+from ...shared import trace
 from .. import backoff
 from ..socket.server import Socket
 from ..supervision import BY_HAND
@@ -98,6 +99,7 @@ class Attendance:
             "NIGHTLATCH_SINCE": job.since,
             "NIGHTLATCH_ATTEMPT": str(writer.run.attempt),
             "NIGHTLATCH_SOCKET": self._socket.path,
+            trace.ENV: trace.for_command(ledger.id, writer.run.id, writer.run.attempt, trace.of_caller(os.environ)),
             place.ENV: place.of_a_run(job.file),
         }  # fmt: skip
         if delivery:
