@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
 
 from ..core.metering import price
 from ..core.metering.price import INPUTS, OUTPUTS, Price
+from ..system import light
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,10 +39,12 @@ class Tariff:
 
 
 def _looked_up(vendor: str, model: str) -> Price | None:
+    import subprocess
+
     done = subprocess.run(
         [sys.executable, "-P", "-m", __name__, vendor, model], stdout=subprocess.PIPE, timeout=60, check=True
     )
-    rates = json.loads(done.stdout)
+    rates = light.loads(done.stdout)
     if rates is None:
         return None
     return Price(model=model, rates={kind: tuple((a, rate) for a, rate in tiers) for kind, tiers in rates.items()})
@@ -57,7 +58,7 @@ def main(vendor: str, model: str) -> None:
     prices = Prices(settings.get("prices", {}), (settings.get("gateway") or {}).get("ceiling"))
     prices.load()
     found = prices.find(vendor, model)
-    print(json.dumps(found[0].rates if found else None))
+    print(light.dumps(found[0].rates if found else None))
 
 
 if __name__ == "__main__":

@@ -99,8 +99,6 @@ class Listener:
         """Import what may be needed later: in an hour the package's folder may hold another version."""
         self.warm = True
         try:
-            import json  # noqa: F401 - for the socket
-
             from ....gates import git  # noqa: F401
             from ...shared.steps import nested_runs, recorder  # noqa: F401
             from ..effects import effect_requests  # noqa: F401

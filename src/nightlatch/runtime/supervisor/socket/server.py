@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 
 from ....errors import Stop, StoreUnreachable
+from ....system import light
 from ....system.light import sockets
 from ...shared.replies import DeferredReply, refusal
 from .threads import Threads
@@ -143,8 +144,6 @@ class Socket:
             return [refusal(error) for _ in requests]
 
     def _read(self, client: _Client, received: list[tuple[_Client, object, Request]]) -> None:
-        import json
-
         if client.fd < 0:
             return  # it has hung up meanwhile
         try:
@@ -158,7 +157,7 @@ class Socket:
         for line in lines:
             number = None
             try:
-                request = json.loads(line)
+                request = light.loads(line)
                 if not isinstance(request, dict) or request.pop("grant", "") != self._grant:
                     raise ValueError("every line is a JSON object whose `grant` is $NIGHTLATCH_GRANT")
                 number = request.pop("id", None)
@@ -177,12 +176,10 @@ class Socket:
         return unread > _LONGEST_LINE or sum(len(one.unread) for one in self._clients.values()) > _MOST_UNREAD
 
     def _send(self, client: _Client, number: object, answer: dict[str, Any]) -> None:
-        import json
-
         if client.fd < 0:
             return  # it has hung up
         waiting = client.unsent
-        client.unsent += json.dumps(answer if number is None else {"id": number, **answer}).encode() + b"\n"
+        client.unsent += light.dumps(answer if number is None else {"id": number, **answer}).encode() + b"\n"
         if not waiting:
             self._flush(client)
 
