@@ -23,6 +23,8 @@ RUNNING, WAITING, DONE, FAILED, CANCELLED, SPENT, ODD = (
     "running", "waiting", "done", "failed", "cancelled", "spent", "odd",
 )  # fmt: skip
 LOST, REFUSED, OVERLOADED, DROPPED = "lost", "refused", "overloaded", "dropped"  # what becomes of a request
+SLOW = "slow"  # it is acted on, and answered after a while
+_SLOW_BY = 0.3  # seconds
 
 _WORDS = {
     "google": {RUNNING: "in_progress", WAITING: "requires_action", DONE: "completed", FAILED: "failed",
@@ -159,7 +161,7 @@ class ManagedVendor:
             agent.messages = 1
             return "launch", 200, {"id": agent.id, "status": _WORDS[kind][RUNNING]}
         if rest == ["find"]:
-            found = [a for a in self.agents.values() if a.launch == body["labels"]["nightlatch_launch"]]
+            found = [a for a in self._shown_in_lists() if a.launch == body["labels"]["nightlatch_launch"]]
             return "list", 200, {"handle": found[0].id if found else None}
         found_agent = self.agents.get(rest[0])
         if found_agent is None or time.monotonic() < found_agent.at + self.hidden:
@@ -176,8 +178,11 @@ class ManagedVendor:
         """The API of the examples in docs/agents.md."""
         if rest or method == "POST":
             return self._flat("plain", method, rest, body)
-        known = [a for a in self.agents.values() if [a.launch] == query["launch"]]
-        return "list", 200, {"data": [{"id": a.id} for a in known if time.monotonic() >= a.at + self.lag]}
+        known = [a for a in self._shown_in_lists() if [a.launch] == query["launch"]]
+        return "list", 200, {"data": [{"id": a.id} for a in known]}
+
+    def _shown_in_lists(self) -> list[Agent]:
+        return [agent for agent in self.agents.values() if time.monotonic() >= agent.at + self.lag]
 
     def _cancel(self, agent: Agent) -> None:
         agent.cancels += 1
@@ -220,11 +225,7 @@ class ManagedVendor:
             return "prepare", 200, self._session(agent)
         if not rest:
             archived = query.get("include_archived") == ["true"]
-            shown = [
-                a
-                for a in self.agents.values()
-                if a.kind == "anthropic" and now >= a.at + self.lag and (archived or not a.archived)
-            ]
+            shown = [a for a in self._shown_in_lists() if a.kind == "anthropic" and (archived or not a.archived)]
             return "list", 200, {"data": [self._session(a) for a in shown]}
         found = self.agents.get(rest[0])
         if found is None or (method == "GET" and now < found.at + self.hidden):
@@ -307,6 +308,8 @@ class _Handler(BaseHTTPRequestHandler):
         if before == LOST:
             vendor.seen.append((verb, self.path, 0))
             return self._cut()
+        if before == SLOW:
+            time.sleep(_SLOW_BY)
         return self._reply(verb, status, reply)
 
     do_GET = do_POST = _do
@@ -347,5 +350,5 @@ def _verb(method: str, path: str, body: dict[str, Any]) -> str:
     return {"find": "list"}.get(parts[0], "cancel" if parts[1:] == ["cancel"] else "poll")
 
 
-__all__ = ["CANCELLED", "DONE", "DROPPED", "FAILED", "LOST", "ODD", "OVERLOADED", "REFUSED", "RUNNING", "SPENT", "WAITING",
+__all__ = ["CANCELLED", "DONE", "DROPPED", "FAILED", "LOST", "ODD", "OVERLOADED", "REFUSED", "RUNNING", "SLOW", "SPENT", "WAITING",
            "Agent", "ManagedVendor", "Work", "replace"]  # fmt: skip
