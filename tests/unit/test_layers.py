@@ -226,6 +226,17 @@ def test_the_path_of_lock_and_run_imports_nothing_heavy(command, sqlite_url):
     assert shown.stdout.strip() == "0 []", shown.stdout + shown.stderr
 
 
+def test_the_driver_of_an_agent_launches_with_nothing_heavy():
+    modules = "nightlatch.agents.drive, nightlatch.agents.openai, nightlatch.runtime.child.effects"
+    heavy = [*HEAVY, "email", "http", "pathlib", "random", "socket", "ssl", "subprocess", "threading"]
+    heavy = [name for name in heavy if name not in ("collections", "functools")]  # of importlib, in some versions
+    program = (
+        f"import sys; sys.path[:0] = {sys.path!r}\nimport {modules}\nprint([m for m in {heavy!r} if m in sys.modules])"
+    )
+    shown = subprocess.run([sys.executable, "-S", "-c", program], text=True, capture_output=True, check=True)
+    assert shown.stdout.strip() == "[]", shown.stdout
+
+
 def test_private_modules_of_python_are_imported_by_light_alone():
     found = {
         f"{path.relative_to(SOURCE)}: {name}"

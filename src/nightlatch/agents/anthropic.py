@@ -29,7 +29,7 @@ _PAGE, _MOST_PAGES = 100, 1000
 
 
 class Anthropic:
-    lag = 5.0
+    lag = 5.0  # an assumption: the vendor does not say
     vendor = "anthropic"
     budgets = ("usd",)
 
@@ -89,7 +89,7 @@ class Anthropic:
             },
             model=_model(session),
             answer=_answer(events),
-            page=f"https://platform.claude.com/sessions/{quoted(handle)}",
+            page=f"https://platform.claude.com/workspaces/default/sessions/{quoted(handle)}",
         )
 
     def cancel(self, handle: str) -> None:

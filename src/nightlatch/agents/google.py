@@ -35,7 +35,7 @@ _UNCAPPED = ("deep-research", "code-mender")  # of these Google ends none by a b
 
 
 class Google:
-    lag = 60.0
+    lag = 60.0  # an assumption: a new interaction was seen to be a 404 for a while
     vendor = "google"
     budgets = ("tokens",)
 
@@ -70,7 +70,6 @@ class Google:
             },
             model=str(found.get("model") or ""),
             answer=_answer(steps),
-            page=f"https://aistudio.google.com/interactions/{quoted(handle)}",
         )
 
     def cancel(self, handle: str) -> None:

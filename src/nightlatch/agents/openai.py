@@ -25,7 +25,7 @@ _STATUSES = {
 
 
 class OpenAI:
-    lag = 10.0
+    lag = 10.0  # an assumption: the vendor does not say
     vendor = "openai"
     budgets = ("output",)
 
