@@ -22,10 +22,13 @@ def send(**request: Any) -> dict[str, Any]:
     if connection is None or connection.made_for != peer() or connection.is_cut:
         connection = _thread.connection = Connection()
     try:
-        return checked(connection.ask(request))
-    except OSError as error:
+        reply = connection.ask(request)
+    except BaseException as error:  # a signal's handler too: the reply is still to come, and is not the next one's
         _thread.connection = None
-        raise no_reply(error) from error
+        if isinstance(error, OSError):
+            raise no_reply(error) from error
+        raise
+    return checked(reply)
 
 
 def peer() -> tuple[str, str, int]:
