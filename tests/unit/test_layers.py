@@ -55,7 +55,7 @@ LAZY = {
     "database": 3,
     "gates": 4,
     "ledger": 24,
-    "runtime": 119,
+    "runtime": 121,
     "store": 14,
     "system": 2,
     "testing": 5,

@@ -129,10 +129,11 @@ def label(job: str, launch: str) -> str:
 
 
 def _written(fact: object) -> str:
+    if isinstance(fact, str) and _meant(fact) == fact:
+        return fact
     from json import dumps
 
-    # A text that would be read as something else is written as JSON.
-    return fact if isinstance(fact, str) and _meant(fact) == fact else dumps(fact)
+    return dumps(fact)  # a text too, that would be read as something else
 
 
 def _meant(text: str) -> Any:
