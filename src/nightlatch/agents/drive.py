@@ -269,7 +269,7 @@ class AgentDriver:
         usd = seen.usd
         if usd is None and any(seen.counts.values()):
             usd = self._tariff.usd(
-                str(self._asked.fields.get("priced_as") or seen.model or self._asked.agent), seen.counts
+                str(self._asked.fields.get("priced_as") or seen.model or self._asked.agent), seen.counts, wait=ended
             )
         total = {"tokens": float(counted(seen.counts))} | ({} if usd is None else {"usd": usd})
         # Figures that fall are not believed: what was used once is used.
