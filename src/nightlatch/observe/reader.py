@@ -91,18 +91,15 @@ class StoreReader:
         """Is its key done, although this ledger does not know? Only where each machine has its own."""
         if not self.store.lists_begun or not statuses.may_start(run.status):
             return False
-        try:
-            return self.store.look(run.job, run.key) is not None
-        except StoreUnreachable as unreachable:
-            self.unreachable = str(unreachable)
-            return False
+        return self._is_done(run.job, run.key)
 
     def ended_elsewhere(self, agent: AgentRow) -> bool:
         """Has another machine seen the agent end, although this ledger does not know?"""
-        if not self.store.lists_begun:
-            return False
+        return self.store.lists_begun and self._is_done(ended_scope(agent.job), agent.launch)
+
+    def _is_done(self, scope: str, key: str) -> bool:
         try:
-            return self.store.look(ended_scope(agent.job), agent.launch) is not None
+            return self.store.look(scope, key) is not None
         except StoreUnreachable as unreachable:
             self.unreachable = str(unreachable)
             return False
