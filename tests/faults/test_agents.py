@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 import pytest
 
@@ -61,9 +62,9 @@ def test_the_work_of_a_key_begins_once_or_is_in_doubt(sqlite_url: str, provider:
                 about = f"seed {SEED}, round {number}"
                 try:
                     outcomes[_round(sqlite_url, vendor, provider, dice, job, f"k{number}", about)] += 1
-                except BaseException as failure:
+                except BaseException as failure:  # noqa: BLE001 - the test raises it
                     failures.append(failure)
-                    raise
+                    return
 
     courses = [threading.Thread(target=course, args=(f"job{number}",)) for number in range(min(ROUNDS, AT_ONCE))]
     for one in courses:
@@ -95,11 +96,12 @@ def _round(url: str, vendor: ManagedVendor, provider: str, dice: random.Random, 
             break
     assert done.returncode in (0, 76), f"{about}: {done.stderr}"
     assert all(count == 1 for count in vendor.launches().values()), f"{about}: {vendor.launches()}"
-    assert len(vendor.working()) <= 1, f"{about}: {[(a.id, a.look()) for a in vendor.working()]}"
+    # On a slow machine the launch may pass its deadline: then the agent is ended for real, and only then there is another.
+    for before, after in pairwise(vendor.working()):
+        assert before.look() == managed.CANCELLED, f"{about}: {before}"
+        assert before.cancelled_at <= after.at, f"{about}: {before} worked on when {after} was launched"
     if done.returncode == 0:
-        assert len(vendor.working()) == 1, about
-    if done.returncode == 76 and provider in ("anthropic", "command"):
-        print(about, done.stderr)
+        assert vendor.working()[-1].look() == managed.DONE, about
     return done.returncode
 
 
