@@ -144,7 +144,7 @@ def test_a_refused_launch_is_tried_again_only_by_the_runs_own_retries(
 
 
 def test_a_driver_that_hangs_is_replaced_by_its_supervisor(sqlite_url: str, vendor: ManagedVendor):
-    vendor.work = Work(polls=0, cancel_takes=0.5)
+    vendor.work = Work(polls=0, cancel_takes=2.0)
     neighbour = begin(sqlite_url, vendor, "google", job="neighbour")
     running = begin(sqlite_url, vendor, "google", "--grace", "1s")
     until(lambda: len([a for a in vendor.working() if a.polls]) == 2)

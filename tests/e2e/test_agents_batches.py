@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.agents import AGENTS, agent, begin
+from tests.support.agents import AGENTS, PROVIDERS, agent, begin
 from tests.support.programs import environment, kill_all, nightlatch, start, until
 from tests.support.runs import one
 from tests.support.vendor import managed
@@ -155,12 +155,17 @@ def test_without_a_price_nothing_is_launched_under_a_budget_in_usd(sqlite_url: s
     assert not vendor.working()
 
 
-def test_it_is_cancelled_before_its_budget_is_passed(sqlite_url: str, vendor: ManagedVendor):
-    vendor.work = Work(polls=0, usd=0.1)
-    done = agent(sqlite_url, vendor, "command", "--budget", "usd=1")
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_it_is_cancelled_before_its_budget_is_passed(sqlite_url: str, vendor: ManagedVendor, provider: str):
+    """Over by at most what two polls used: in dollars where the vendor counts them, else in tokens."""
+    vendor.work = Work(polls=0, usd=0.1, tokens=10_000)
+    in_usd = provider in ("anthropic", "command")
+    done = agent(sqlite_url, vendor, provider, "--budget", "usd=1" if in_usd else "tokens=100000")
     assert done.returncode == 121, done.stderr
     run = one(sqlite_url, "article")
-    assert run["usage"]["usd"] <= 1.0 + 2 * 0.1
+    assert run["usage"]["usd"] <= 1.0 + 2 * 0.1 if in_usd else run["usage"]["tokens"] <= 100_000 + 2 * 10_000
+    (made,) = vendor.working()
+    assert run["usage"]["tokens"] == made.polls * 10_000  # the vendor's last figures
     assert "cancelled for its budget" in run["reason"] and not vendor.at_work()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -51,7 +52,7 @@ def ask(agent: str, **more: Any) -> Ask:
     return Ask(agent=agent, input="write it", labels=LABELS, since=SINCE, **{"fields": {}, **more})
 
 
-def test_sessions_as_the_sdk_of_anthropic_makes_them(vendor: ManagedVendor):
+def test_sessions_as_the_sdk_of_anthropic_makes_them(vendor: ManagedVendor, tmp_path: Path):
     import anthropic
 
     sdk = anthropic.Anthropic(max_retries=0).beta.sessions
@@ -88,11 +89,23 @@ def test_sessions_as_the_sdk_of_anthropic_makes_them(vendor: ManagedVendor):
         lambda: (sdk.retrieve(handle), sdk.events.list(handle, limit=100, order="asc")),
     )
     same(vendor, lambda: adapter.cancel(handle), lambda: sdk.events.send(handle, events=[{"type": "user.interrupt"}]))
+    vendor.files = {"a.txt": b"a"}
+    files = anthropic.Anthropic(max_retries=0).beta.files
+    beta = {"anthropic-beta": "managed-agents-2026-04-01"}
+    same(
+        vendor,
+        lambda: adapter.fetch(handle, tmp_path),
+        lambda: (
+            files.list(scope_id=handle, limit=100, extra_headers=beta),
+            files.download("file_0", extra_headers=beta),
+        ),
+    )
     theirs = sent(vendor, lambda: sdk.archive(handle))
     assert theirs == sent(vendor, lambda: adapter._client.post(f"/v1/sessions/{handle}/archive"))
 
 
-def test_interactions_as_the_sdk_of_google_makes_them(vendor: ManagedVendor):
+@pytest.mark.filterwarnings("ignore:Environments usage is experimental")
+def test_interactions_as_the_sdk_of_google_makes_them(vendor: ManagedVendor, tmp_path: Path):
     from google import genai
 
     client = genai.Client(http_options={"retry_options": {"attempts": 1}})
@@ -109,6 +122,17 @@ def test_interactions_as_the_sdk_of_google_makes_them(vendor: ManagedVendor):
     )  # fmt: skip
     handle = next(iter(vendor.agents))
     same(vendor, lambda: adapter.poll(handle), lambda: sdk.get(handle))
+    vendor.files = {"src/a b.txt": b"a"}
+    files: Any = client.environments.files
+    same(
+        vendor,
+        lambda: adapter.fetch(handle, tmp_path),
+        lambda: (
+            sdk.get(handle),
+            files.list("environment_1", "", recursive=True),
+            files.download(environment="environment_1", path="src/a%20b.txt"),
+        ),
+    )
     same(vendor, lambda: adapter.cancel(handle), lambda: sdk.cancel(handle))
 
 

@@ -48,7 +48,7 @@ SIDES = {
 
 # Imports inside functions, which keep `lock` and `run` light. One more needs a reason, and its folder's number.
 LAZY = {
-    "agents": 2,
+    "agents": 3,
     "config": 2,
     "cli": 91,
     "core": 3,
@@ -224,6 +224,17 @@ def test_the_path_of_lock_and_run_imports_nothing_heavy(command, sqlite_url):
         env=environment(sqlite_url), text=True, capture_output=True, check=True,
     )  # fmt: skip
     assert shown.stdout.strip() == "0 []", shown.stdout + shown.stderr
+
+
+def test_the_driver_of_an_agent_launches_with_nothing_heavy():
+    modules = "nightlatch.agents.drive, nightlatch.agents.openai, nightlatch.runtime.child.effects"
+    heavy = [*HEAVY, "email", "http", "pathlib", "random", "socket", "ssl", "subprocess", "threading"]
+    heavy = [name for name in heavy if name not in ("collections", "functools")]  # of importlib, in some versions
+    program = (
+        f"import sys; sys.path[:0] = {sys.path!r}\nimport {modules}\nprint([m for m in {heavy!r} if m in sys.modules])"
+    )
+    shown = subprocess.run([sys.executable, "-S", "-c", program], text=True, capture_output=True, check=True)
+    assert shown.stdout.strip() == "[]", shown.stdout
 
 
 def test_private_modules_of_python_are_imported_by_light_alone():

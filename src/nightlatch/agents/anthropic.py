@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from ..core.metering import price
 from .fields import only, without
-from .http import HttpError, VendorClient
+from .files import save
+from .http import HttpError, VendorClient, quoted
 from .seam import CANCELLED, FAILED, OVER_BUDGET, RUNNING, SUCCEEDED, WAITING, Ask, Seen, Unclear
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
     from typing import Any
 
 _STOPPED = {  # why a session went idle
@@ -24,11 +25,11 @@ _STOPPED = {  # why a session went idle
 }
 _STEPS = ("agent.tool_use", "agent.mcp_tool_use", "agent.custom_tool_use", "agent.message", "agent.thinking")
 _ASKED = ("agent.tool_use", "agent.mcp_tool_use", "agent.custom_tool_use")
-_PAGE = 100
+_PAGE, _MOST_PAGES = 100, 1000
 
 
 class Anthropic:
-    lag = 5.0
+    lag = 5.0  # an assumption: the vendor does not say
     vendor = "anthropic"
     budgets = ("usd",)
 
@@ -46,7 +47,7 @@ class Anthropic:
         in front of its message, which must then find it closed."""
         for session in self._sessions(ask):
             if not session.get("archived_at") and not self._has_message(session["id"]):
-                self._client.post(f"/v1/sessions/{session['id']}/archive")
+                self._client.post(f"/v1/sessions/{quoted(session['id'])}/archive")
         body: dict[str, Any] = {"agent": ask.agent, "metadata": dict(ask.labels)}
         body |= without(ask.fields, "environment", "environment_id")
         if self._environment:
@@ -54,11 +55,11 @@ class Anthropic:
         if ask.usd is not None and "budget" not in body:
             cents = f"{ask.usd * 100:.4f}".rstrip("0").rstrip(".")
             body["budget"] = {"type": "limit", "max_list_cost": {"amount": cents, "currency": "USD"}}
-        return str(self._client.launch("/v1/sessions", body)["id"])
+        return self._client.launched("/v1/sessions", body)
 
     def launch(self, ask: Ask, handle: str) -> str:
         message = {"type": "user.message", "content": [{"type": "text", "text": ask.input}]}
-        self._client.launch(f"/v1/sessions/{handle}/events", {"events": [message]})
+        self._client.launch(f"/v1/sessions/{quoted(handle)}/events", {"events": [message]})
         return handle
 
     def find(self, ask: Ask, handle: str) -> str | None:
@@ -67,7 +68,7 @@ class Anthropic:
         return next((one for one in found if self._has_message(one)), None)
 
     def poll(self, handle: str) -> Seen:
-        session = self._client.get(f"/v1/sessions/{handle}")
+        session = self._client.get(f"/v1/sessions/{quoted(handle)}")
         events = list(self._events(handle))
         status, reason, waits_for = _judged(session, events)
         usage = session.get("usage") or {}
@@ -88,17 +89,20 @@ class Anthropic:
             },
             model=_model(session),
             answer=_answer(events),
-            page=f"https://platform.claude.com/sessions/{handle}",
+            page=f"https://platform.claude.com/workspaces/default/sessions/{quoted(handle)}",
         )
 
     def cancel(self, handle: str) -> None:
-        self._client.post(f"/v1/sessions/{handle}/events", {"events": [{"type": "user.interrupt"}]})
+        self._client.post(f"/v1/sessions/{quoted(handle)}/events", {"events": [{"type": "user.interrupt"}]})
 
     def fetch(self, handle: str, folder: Path) -> None:
         """Every file of the session."""
-        for file in self._client.get("/v1/files", {"scope_id": handle}).get("data", ()):
-            name = Path(str(file.get("filename") or file["id"])).name or str(file["id"])
-            (folder / name).write_bytes(self._client.content(f"/v1/files/{file['id']}/content"))
+        taken = set()
+        for file in self._paged("/v1/files", {"scope_id": handle, "limit": str(_PAGE)}):
+            name, own = str(file.get("filename") or ""), str(file["id"])
+            name = f"{own}-{name}" if name in taken else name
+            taken.add(name)
+            save(folder, name, own, self._client.content(f"/v1/files/{quoted(own)}/content"))
 
     def every(self, since: str) -> Iterator[tuple[str, Mapping[str, str], str]]:
         """(handle, labels, status) of all sessions."""
@@ -117,16 +121,17 @@ class Anthropic:
         yield from self._paged("/v1/sessions", query)
 
     def _events(self, handle: str) -> Iterator[dict[str, Any]]:
-        yield from self._paged(f"/v1/sessions/{handle}/events", {"limit": str(_PAGE), "order": "asc"})
+        yield from self._paged(f"/v1/sessions/{quoted(handle)}/events", {"limit": str(_PAGE), "order": "asc"})
 
     def _paged(self, path: str, query: dict[str, str]) -> Iterator[dict[str, Any]]:
-        while True:
+        for _ in range(_MOST_PAGES):
             reply = self._client.get(path, query)
             yield from reply.get("data", ())
             following = reply.get("next_page")
             if not following:
                 return
-            query = {**query, "page": following}
+            query = {**query, "page": str(following)}
+        raise Unclear(f"the list of {path} has no end")
 
     def _has_message(self, handle: str) -> bool:
         try:

@@ -1,4 +1,4 @@
-"""The driver, a run's command: `python -P -m nightlatch.agents.drive --provider … --agent … --input …`.
+"""The driver, a run's command: `nightlatch.agents.drive.main()`, with --provider, --agent and --input.
 
     begin (which launch, what it may use) → launch, as an effect → poll … → answer
 
@@ -7,26 +7,24 @@ The handle is in the ledger before the first poll: if this process hangs or dies
 
 from __future__ import annotations
 
-import json
 import os
-import random
-import signal
 import sys
 import time
-from pathlib import Path
+from _thread import start_new_thread
 
 from .. import exits
 from ..core import agent as names
 from ..core import duration
-from ..core.agent import AgentAsk
+from ..core.agent import PREPARED, AgentAsk
 from ..core.metering.price import tokens as counted
 from ..core.retry import FAILED_FOR_GOOD, TRY_AGAIN
 from ..core.value import replace
 from ..errors import Error, InDoubt, LeaseLost
-from ..ledger.agents import PREPARED
 from ..runtime.child.context import current
 from ..runtime.shared.client import send
-from ..system import clock
+from ..system import clock, light
+from ..system.light import signal
+from ..system.open_beneath import write_beneath
 from . import ending, providers
 from .limits import limits
 from .pace import pauses
@@ -44,6 +42,7 @@ from .seam import (
     Seen,
     Unclear,
     can,
+    poll,
 )
 
 _LISTED = 7 * 86_400  # seconds: how far back a vendor's list is searched for a launch
@@ -56,14 +55,20 @@ class _EndRequested(BaseException):
     """A signal asks the driver to end."""
 
 
+def _import_ahead() -> None:
+    """What the launch needs, while the supervisor looks the run up."""
+    from ..runtime.child import effects  # noqa: F401
+
+
 class AgentDriver:
     def __init__(self, asked: AgentAsk) -> None:
         self._asked = asked
         self._adapter = providers.load(asked.provider, asked.nested)
         self._tariff = Tariff(self._adapter.vendor)
         self._run = current()
-        self._launch, self._handle = "", ""
-        self._last = Seen(status=PREPARED)
+        self._launch, self._label, self._handle = "", "", ""
+        self._last, self._steps = Seen(status=PREPARED), 0
+        self._said = ""
         self._given: dict[str, float] = {}  # what it may use of each unit that has a cap
         self._before: dict[str, float] = {}  # what it had used then
         self._total: dict[str, float] = {}  # what the vendor says now
@@ -87,15 +92,17 @@ class AgentDriver:
         except NotLaunched as refused:
             if refused.later:
                 send(do="retry-after", seconds=refused.later)
-            self._fail(f"the vendor refused the launch: {refused}")
+            self._fail(f"nothing was launched: {refused}")
             return TRY_AGAIN if refused.later is not None else FAILED_FOR_GOOD
         except InDoubt as doubt:
             print(f"nightlatch: {doubt}", file=sys.stderr)
             return doubt.exit_code
 
     def _launched(self) -> str:
+        start_new_thread(_import_ahead, ())
         begun = send(do="agent-begin", key=self._run.key)
-        self._launch, self._handle, self._given = begun["launch"], begun["handle"], begun["given"]
+        self._launch, self._label, self._given = begun["launch"], begun["label"], begun["given"]
+        self._handle = begun["handle"]
         self._before = self._total = begun["used"]
         ask = self._ask()
         find = can(self._adapter, "find")
@@ -117,23 +124,25 @@ class AgentDriver:
         return self._handle
 
     def _ask(self) -> Ask:
-        label = names.label(self._run.job, self._launch)
         vendors = self._asked.nested
         ask = Ask(
             agent=self._asked.agent,
             input=self._asked.input,
             fields={name: fact for name, fact in vendors.items() if name not in names.FIELDS},
-            labels={"nightlatch_run": self._run.run.lower(), "nightlatch_launch": label},
+            labels={"nightlatch_run": self._run.run.lower(), "nightlatch_launch": self._label},
             since=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(clock.wall() - _LISTED)),
         )
         model = str(vendors.get("priced_as") or self._asked.agent)
         return replace(ask, **limits(self._adapter, self._tariff, model, self._given))
 
     def _start(self, ask: Ask) -> str:
+        until = clock.now() + self._asked.seconds("deadline")
         prepare = can(self._adapter, "prepare")
         if prepare:
             self._handle = prepare(ask)
             self._record(self._last)
+        if clock.now() >= until:  # it was stopped meanwhile: a successor may have found nothing, and launched
+            raise NotLaunched("its time was over before the request was sent", 0.0)
         return self._adapter.launch(ask, self._handle)
 
     def _found(self, ask: Ask) -> str | None:
@@ -145,12 +154,13 @@ class AgentDriver:
     # ── watching it ──
 
     def _watch(self) -> int:
-        for pause in pauses(self._asked.seconds("every"), random.random()):  # noqa: S311 - jitter
+        for pause in pauses(self._asked.seconds("every"), os.urandom(1)[0] / 255):
             later = 0.0
             try:
-                seen = self._adapter.poll(self._handle)
+                seen = poll(self._adapter, self._handle)
             except Unclear as error:  # a 404 too: what was launched may not show yet
                 later = error.later
+                self._say(str(error))
             else:
                 self._record(seen)
                 if seen.status in ENDED:
@@ -183,8 +193,12 @@ class AgentDriver:
     # ── how it ends ──
 
     def _ended(self, seen: Seen) -> int:
-        self._keep(seen)
+        self._show(seen)
         self._record(seen, ended=True)
+        if trouble := self._keep(seen):
+            # The launch is over and stays what it is: another try of the run fetches, and launches nothing.
+            self._fail(f"its result could not be kept: {trouble}")
+            return TRY_AGAIN
         if seen.status == SUCCEEDED:
             return 0
         if seen.status == OVER_BUDGET:
@@ -215,7 +229,7 @@ class AgentDriver:
         if seen is None:
             self._fail(f"the vendor did not confirm the end of {self._handle}: {trouble}")
             return exits.TERMINATED
-        self._keep(seen)
+        self._show(seen)
         refused = ""
         if spent:
             given, used = self._given[spent], self._spent(spent)
@@ -224,20 +238,27 @@ class AgentDriver:
         self._record(seen, ended=True, refused=refused)
         return exits.TERMINATED
 
-    def _keep(self, seen: Seen) -> None:
-        """Its answer, and its files."""
+    def _show(self, seen: Seen) -> None:
         if seen.answer:
             print(seen.answer, flush=True)
+
+    def _keep(self, seen: Seen) -> str:
+        """Its answer and its files, in the workspace. Returns what went wrong."""
         place = os.environ.get("NIGHTLATCH_WORKSPACE")
         if not place or seen.status not in (SUCCEEDED, FAILED):
-            return
-        if seen.answer:
-            Path(place, "answer.md").write_text(seen.answer, encoding="utf-8")
-        fetch = can(self._adapter, "fetch")
-        if fetch:
-            folder = Path(place, "files")
-            folder.mkdir(exist_ok=True)
-            fetch(self._handle, folder)
+            return ""
+        from pathlib import Path
+
+        try:
+            if seen.answer:
+                write_beneath(place, ["answer.md"], seen.answer.encode(errors="replace"))
+            if fetch := can(self._adapter, "fetch"):
+                folder = Path(place, "files")
+                folder.mkdir(exist_ok=True)
+                fetch(self._handle, folder)
+        except Exception as error:  # noqa: BLE001 - whatever an adapter, or a disk, comes up with
+            return f"{type(error).__name__}: {error}"
+        return ""
 
     def _fail(self, reason: str) -> None:
         send(do="fail", reason=reason)
@@ -248,10 +269,13 @@ class AgentDriver:
         usd = seen.usd
         if usd is None and any(seen.counts.values()):
             usd = self._tariff.usd(
-                str(self._asked.fields.get("priced_as") or seen.model or self._asked.agent), seen.counts
+                str(self._asked.fields.get("priced_as") or seen.model or self._asked.agent), seen.counts, wait=ended
             )
         total = {"tokens": float(counted(seen.counts))} | ({} if usd is None else {"usd": usd})
-        moved = (seen.steps, counted(seen.counts)) > (self._last.steps, counted(self._last.counts))
+        # Figures that fall are not believed: what was used once is used.
+        total = {unit: max(amount, self._total.get(unit, 0.0)) for unit, amount in total.items()}
+        moved = seen.steps > self._steps or total["tokens"] > self._total.get("tokens", 0.0)
+        self._steps = max(self._steps, seen.steps)
         vendors = {name: fact for name, fact in self._asked.nested.items() if name not in names.FIELDS}
         send(
             do="agent",
@@ -262,7 +286,7 @@ class AgentDriver:
             status=seen.status,
             note=seen.waits_for or seen.reason,
             page=seen.page,
-            fields=json.dumps(vendors),
+            fields=light.dumps(vendors),
             used=total,
             model=seen.model,
             answer=seen.answer[:1_000_000] if ended else "",
@@ -270,9 +294,15 @@ class AgentDriver:
             refused=refused or ("the vendor's own budget is reached" if seen.status == OVER_BUDGET else ""),
             moved=moved,
         )
-        grown = {unit: max(amount - self._total.get(unit, 0.0), 0.0) for unit, amount in total.items()}
+        grown = {unit: amount - self._total.get(unit, 0.0) for unit, amount in total.items()}
         self._grown, self._total = [self._grown[1], grown], {**self._total, **total}
         self._last = seen
+
+    def _say(self, trouble: str) -> None:
+        """To the run's log, once for each kind of trouble."""
+        if trouble != self._said:
+            print(f"nightlatch: the agent {self._handle} cannot be seen: {trouble}", file=sys.stderr, flush=True)
+        self._said = trouble
 
     # ── signals ──
 
@@ -296,7 +326,3 @@ def main() -> None:
     except LeaseLost as lost:
         print(f"nightlatch: {lost}", file=sys.stderr)
         sys.exit(lost.exit_code)
-
-
-if __name__ == "__main__":
-    main()

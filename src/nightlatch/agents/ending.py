@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..system import clock
-from .seam import ENDED, Unclear
+from .seam import ENDED, Unclear, poll
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,10 +25,10 @@ def end(
             try:
                 adapter.cancel(handle)
                 cancel_at = clock.now() + _CANCEL_AGAIN
-            except Unclear as error:  # it may have ended before; polling tells
-                trouble, cancel_at = str(error), clock.now() + max(error.later, _LOOK_EVERY)
+            except Exception as error:  # noqa: BLE001 - an adapter's own too; it may have ended before: polling tells
+                trouble, cancel_at = str(error), clock.now() + max(getattr(error, "later", 0.0), _LOOK_EVERY)
         try:
-            found = adapter.poll(handle)
+            found = poll(adapter, handle)
             seen(found)
             if found.status in ENDED:
                 return found, ""

@@ -6,12 +6,14 @@ import os
 
 from ..core.metering import price
 from .fields import merged
-from .http import VendorClient
-from .seam import CANCELLED, FAILED, OVER_BUDGET, RUNNING, SUCCEEDED, WAITING, Ask, Seen
+from .files import save
+from .http import VendorClient, quoted
+from .seam import CANCELLED, FAILED, OVER_BUDGET, RUNNING, SUCCEEDED, WAITING, Ask, NotLaunched, Seen, Unclear
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
     from typing import Any
 
 _STATUSES = {
@@ -27,8 +29,13 @@ _STATUSES = {
 }
 
 
+_CAPPED = "antigravity"
+_MOST_PAGES = 1000
+_UNCAPPED = ("deep-research", "code-mender")  # of these Google ends none by a budget: polling does
+
+
 class Google:
-    lag = 60.0
+    lag = 60.0  # an assumption: a new interaction was seen to be a 404 for a while
     vendor = "google"
     budgets = ("tokens",)
 
@@ -41,13 +48,13 @@ class Google:
         body: dict[str, Any] = {
             "agent": ask.agent, "input": ask.input, "background": True, "store": True, "labels": dict(ask.labels),
         }  # fmt: skip
-        if ask.tokens is not None and ask.agent.startswith("antigravity"):
+        if ask.tokens is not None and _kind(ask) == _CAPPED:
             # A whole number of 64 bits is a text in this vendor's JSON.
-            body["agent_config"] = {"type": "antigravity", "max_total_tokens": str(ask.tokens)}
-        return str(self._client.launch("/v1/interactions", merged(body, ask.fields))["id"])
+            body["agent_config"] = {"type": _CAPPED, "max_total_tokens": str(ask.tokens)}
+        return self._client.launched("/v1/interactions", merged(body, ask.fields))
 
     def poll(self, handle: str) -> Seen:
-        found = self._client.get(f"/v1/interactions/{handle}", {"stream": "false"})
+        found = self._client.get(f"/v1/interactions/{quoted(handle)}", {"stream": "false"})
         word, usage, steps = str(found.get("status")), found.get("usage") or {}, found.get("steps") or []
         status = _STATUSES.get(word, RUNNING)
         cached, tools = (int(usage.get(f"total_{kind}_tokens") or 0) for kind in ("cached", "tool_use"))
@@ -63,11 +70,44 @@ class Google:
             },
             model=str(found.get("model") or ""),
             answer=_answer(steps),
-            page=f"https://aistudio.google.com/interactions/{handle}",
         )
 
     def cancel(self, handle: str) -> None:
-        self._client.post(f"/v1/interactions/{handle}/cancel")
+        self._client.post(f"/v1/interactions/{quoted(handle)}/cancel")
+
+    def fetch(self, handle: str, folder: Path) -> None:
+        """Every file of its environment, if it has one."""
+        environment = self._client.get(f"/v1/interactions/{quoted(handle)}", {"stream": "false"}).get("environment_id")
+        if not environment:
+            return
+        place, query = f"/v1/environments/{quoted(str(environment))}/files/", {"recursive": "true"}
+        for _ in range(_MOST_PAGES):
+            reply = self._client.get(place, query)
+            for file in reply.get("files") or ():
+                if file.get("type") == "file":
+                    path = "/".join(map(quoted, str(file["path"]).strip("/").split("/")))
+                    save(folder, str(file["path"]), path, self._client.content(f"{place}{path}?alt=media"))
+            following = reply.get("next_page_token")
+            if not following:
+                return
+            query["page_token"] = str(following)
+        raise Unclear("the list of its files has no end")
+
+
+def _kind(ask: Ask) -> str:
+    """Which configuration the agent takes. Only one has a cap: under a budget, an agent whose kind is not known here is
+    not launched."""
+    given = ask.fields.get("agent_config")
+    if isinstance(given, dict) and given.get("type"):
+        return str(given["type"])
+    for kind in (_CAPPED, *_UNCAPPED):
+        if ask.agent.startswith(kind):
+            return kind
+    raise NotLaunched(
+        f"a budget goes into the launch, and it is not known here whether the agent {ask.agent} takes one. Say what it "
+        f"is: --set agent_config.type={_CAPPED}, or another type, such as dynamic, of which only polling ends an agent "
+        f"that is over its budget"
+    )
 
 
 def _reason(word: str, found: dict[str, Any]) -> str:

@@ -1,25 +1,26 @@
-"""One request to a vendor, by http.client: never repeated, and its failures told apart by what they prove."""
+"""One request to a vendor over HTTP/1.1: never repeated or redirected, and its failures told apart by what they prove.
+
+It has one deadline for the whole exchange: a reply that trickles in does not hold it. The vendors' SDKs take seconds
+to import and repeat launches; http.client loads the email package, and its timeout begins anew with every byte.
+"""
 
 from __future__ import annotations
 
-import http.client
-import json
-from urllib.parse import urlencode, urlsplit
-
 from ..core import retry
-from ..system import clock
+from ..errors import UsageError
+from ..system import clock, light
 from .seam import NotLaunched, Unclear
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from typing import Any
-
-    Query = Mapping[str, str | list[str]]
 
 _REFUSALS = range(400, 500)
 _OVERLOADED = (503, 529)  # in the vendor's own format: it was not begun
 _LONGEST = 50_000_000  # bytes of a reply
+_LONGEST_HEAD = 100_000
+_UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.~")
 
 
 class HttpError(Unclear):
@@ -39,14 +40,30 @@ class NeverSent(Unclear):
     """There was no connection, so the vendor got nothing."""
 
 
+def quoted(text: str) -> str:
+    """As one part of a path, or of a query: a handle cannot lead elsewhere."""
+    if text in (".", ".."):
+        return text.replace(".", "%2E")
+    return "".join(one if one in _UNRESERVED else "".join(f"%{b:02X}" for b in one.encode()) for one in text)
+
+
 class VendorClient:
     def __init__(self, base: str, headers: Mapping[str, str], timeout: float = 30.0) -> None:
-        where = urlsplit(base)
-        self._secure, self._host, self._port = where.scheme != "http", where.hostname or "", where.port
-        self._path, self._headers, self._timeout = where.path.rstrip("/"), headers, timeout
+        scheme, _, rest = base.partition("://")
+        place, slash, path = rest.partition("/")
+        host, colon, port = place.rpartition(":") if place.rpartition("]")[2].count(":") else (place, "", "")
+        if scheme not in ("http", "https") or not host or (colon and not port.isdecimal()) or "@" in place:
+            raise UsageError(f"{base!r} is not the address of an API: write it as in https://api.example.com/v1")
+        self._secure, self._place, self._host = scheme == "https", place, host.strip("[]")
+        self._port = int(port) if port else 443 if self._secure else 80
+        self._path, self._headers, self._timeout = (slash + path).rstrip("/"), headers, timeout
+        for name, text in headers.items():
+            if not text.isprintable() or not text.isascii():
+                raise UsageError(f"the key for {host} cannot be sent as {name}: it holds a line break or the like")
 
-    def get(self, path: str, query: Query | None = None) -> Any:
-        return self._json("GET", path + (f"?{urlencode(query, doseq=True)}" if query else ""), None)
+    def get(self, path: str, query: Mapping[str, str] | None = None) -> Any:
+        words = "&".join(f"{quoted(name)}={quoted(text)}" for name, text in (query or {}).items())
+        return self._json("GET", path + ("?" + words if words else ""), None)
 
     def post(self, path: str, body: object = None) -> Any:
         return self._json("POST", path, body)
@@ -62,52 +79,157 @@ class VendorClient:
                 raise
             raise NotLaunched(str(error), error.later if retry.http_worth_another(error.status) else None) from error
 
+    def launched(self, path: str, body: object) -> str:
+        """As `launch`, of something whose `id` is its handle."""
+        handle = self.launch(path, body).get("id")
+        if not isinstance(handle, str) or not handle:
+            raise Unclear(f"{self._host} took the launch and did not say which id it has")
+        return handle
+
     def content(self, path: str) -> bytes:
         return self._request("GET", path, None)
 
     def _json(self, method: str, path: str, body: object) -> Any:
-        data = self._request(method, path, None if body is None else json.dumps(body).encode())
+        data = self._request(method, path, None if body is None else light.dumps(body).encode())
         try:
-            return json.loads(data or b"{}")
-        except ValueError:
-            raise Unclear(f"{self._host} answered with what is not JSON: {data[:100]!r}") from None
+            found = light.loads(data or b"{}")
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            raise Unclear(f"{self._host} answered with what is not a JSON object: {data[:100]!r}")
+        return found
 
     def _request(self, method: str, path: str, data: bytes | None) -> bytes:
-        make = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
-        connection = make(self._host, self._port, timeout=self._timeout)
+        until = clock.now() + self._timeout
         try:
-            try:
-                connection.connect()
-            except OSError as error:
-                raise NeverSent(f"{self._host} cannot be reached: {error}") from error
-            headers = {"Accept": "application/json", **self._headers}
-            if method == "POST":
-                headers["Content-Type"] = "application/json"
-            try:
-                connection.request(method, self._path + path, data, headers)
-                reply = connection.getresponse()
-                content = reply.read(_LONGEST)
-            except (OSError, http.client.HTTPException) as error:
-                raise Unclear(f"{self._host} did not answer: {type(error).__name__} {error}".rstrip()) from error
+            connection = self._connected(until)
+        except OSError as error:
+            raise NeverSent(f"{self._host} cannot be reached: {error}") from error
+        headers = {"Host": self._place, "Accept": "application/json", "Accept-Encoding": "identity", **self._headers}
+        if method == "POST":
+            headers |= {"Content-Type": "application/json", "Content-Length": str(len(data or b""))}
+        lines = [f"{method} {self._path}{path} HTTP/1.1", "Connection: close"]
+        lines += [f"{name}: {text}" for name, text in headers.items()]
+        try:
+            connection.sendall("\r\n".join((*lines, "", "")).encode() + (data or b""))
+            status, found, content = _reply(_Received(connection, until))
+        except (OSError, ValueError) as error:
+            raise Unclear(f"{self._host} did not answer: {type(error).__name__} {error}".rstrip()) from error
         finally:
             connection.close()
-        if 200 <= reply.status < 300:
+        if 200 <= status < 300:
             return content
         message, own = _message(content)
-        raise HttpError(reply.status, f"HTTP {reply.status}{': ' if message else ''}{message}", _later(reply), own)
+        if 300 <= status < 400:
+            message = "it points to another address, where your key is not sent"
+        raise HttpError(status, f"HTTP {status}{': ' if message else ''}{message}", _later(found), own)
+
+    def _connected(self, until: float) -> Any:
+        sockets = light.sockets
+        host = self._host.encode("ascii" if self._host.isascii() else "idna")
+        trouble: OSError | None = None
+        for family, kind, protocol, _, address in sockets.getaddrinfo(host, self._port, 0, sockets.SOCK_STREAM):
+            connection = self._socket(family, kind, protocol)
+            connection.settimeout(max(until - clock.now(), 0.001))
+            try:
+                connection.connect(address)
+                if not self._secure:
+                    return connection
+                import ssl
+
+                return ssl.create_default_context().wrap_socket(connection, server_hostname=self._host)
+            except OSError as error:
+                connection.close()
+                trouble = error
+        raise trouble or OSError("it has no address")
+
+    def _socket(self, *kind: int) -> Any:
+        if not self._secure:
+            return light.sockets.socket(*kind)
+        import socket
+
+        return socket.socket(*kind)
+
+
+class _Received:
+    """The bytes of a reply."""
+
+    def __init__(self, connection: Any, until: float) -> None:
+        self._connection, self._until, self._rest = connection, until, b""
+
+    def more(self) -> bytes:
+        """What comes next; b"" at the end."""
+        if self._rest:
+            rest, self._rest = self._rest, b""
+            return rest
+        left = self._until - clock.now()
+        if left <= 0:
+            raise TimeoutError("the whole reply did not come in time")
+        self._connection.settimeout(left)
+        return bytes(self._connection.recv(1 << 16))
+
+    def until(self, end: bytes, most: int) -> bytes:
+        found = b""
+        while end not in found:
+            more = self.more()
+            if not more or len(found) > most:
+                raise ValueError("its reply is cut, or not HTTP")
+            found += more
+        found, _, self._rest = found.partition(end)
+        return found
+
+    def exactly(self, size: int) -> Iterator[bytes]:
+        while size > 0:
+            more = self.more()
+            if not more:
+                raise ValueError("its reply is cut")
+            yield more[:size]
+            self._rest, size = more[size:], size - len(more)
+
+    def all(self) -> Iterator[bytes]:
+        while more := self.more():
+            yield more
+
+    def chunks(self) -> Iterator[bytes]:
+        while size := int(self.until(b"\r\n", 1000).partition(b";")[0], 16):
+            yield from self.exactly(size)
+            self.until(b"\r\n", 2)
+
+
+def _reply(received: _Received) -> tuple[int, dict[str, str], bytes]:
+    """(status, headers, content)"""
+    status = 100
+    while 100 <= status < 200:  # an interim reply: the real one follows
+        first, *lines = received.until(b"\r\n\r\n", _LONGEST_HEAD).decode("latin-1").split("\r\n")
+        status = int(first.split(" ", 2)[1]) if first.startswith("HTTP/1.") and " " in first else -1
+        if status < 100:
+            raise ValueError("its reply is not HTTP")
+    headers = {name.strip().lower(): text.strip() for name, _, text in (line.partition(":") for line in lines)}
+    if "chunked" in headers.get("transfer-encoding", "").lower():
+        parts = received.chunks()
+    elif "content-length" in headers or status in (204, 304):
+        parts = received.exactly(int(headers.get("content-length") or 0))
+    else:
+        parts = received.all()
+    content = bytearray()
+    for part in parts:
+        content += part
+        if len(content) > _LONGEST:
+            raise ValueError(f"its reply is longer than {_LONGEST:,} bytes")
+    return status, headers, bytes(content)
 
 
 def _message(content: bytes) -> tuple[str, bool]:
     """What an error says, and whether it is in the format of the vendors."""
     try:
-        error = json.loads(content)["error"]
+        error = light.loads(content)["error"]
         return str(error["message"])[:500], True
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return "", False
 
 
-def _later(reply: http.client.HTTPResponse) -> float:
+def _later(headers: Mapping[str, str]) -> float:
     try:
-        return retry.retry_after_seconds(reply.getheader("Retry-After") or "0", clock.wall())
-    except (ValueError, TypeError):
+        return retry.retry_after_seconds(headers.get("retry-after") or "0", clock.wall())
+    except (ValueError, TypeError, OverflowError):
         return 0.0

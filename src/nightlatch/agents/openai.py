@@ -6,7 +6,7 @@ import os
 
 from ..core.metering import price
 from .fields import merged
-from .http import VendorClient
+from .http import VendorClient, quoted
 from .seam import CANCELLED, FAILED, RUNNING, SUCCEEDED, Ask, Seen
 
 TYPE_CHECKING = False
@@ -25,7 +25,7 @@ _STATUSES = {
 
 
 class OpenAI:
-    lag = 10.0
+    lag = 10.0  # an assumption: the vendor does not say
     vendor = "openai"
     budgets = ("output",)
 
@@ -39,10 +39,10 @@ class OpenAI:
         }  # fmt: skip
         if ask.tokens is not None:
             body["max_output_tokens"] = ask.tokens
-        return str(self._client.launch("/responses", merged(body, ask.fields))["id"])
+        return self._client.launched("/responses", merged(body, ask.fields))
 
     def poll(self, handle: str) -> Seen:
-        found = self._client.get(f"/responses/{handle}")
+        found = self._client.get(f"/responses/{quoted(handle)}")
         word, usage, output = str(found.get("status")), found.get("usage") or {}, found.get("output") or []
         details = usage.get("input_tokens_details") or {}
         cached, written = int(details.get("cached_tokens") or 0), int(details.get("cache_write_tokens") or 0)
@@ -58,11 +58,11 @@ class OpenAI:
             },
             model=str(found.get("model") or ""),
             answer=_answer(output),
-            page=f"https://platform.openai.com/logs/{handle}",
+            page=f"https://platform.openai.com/logs/{quoted(handle)}",
         )
 
     def cancel(self, handle: str) -> None:
-        self._client.post(f"/responses/{handle}/cancel")
+        self._client.post(f"/responses/{quoted(handle)}/cancel")
 
 
 def _reason(word: str, found: dict[str, Any]) -> str:

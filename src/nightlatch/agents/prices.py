@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
 
 from ..core.metering import price
 from ..core.metering.price import INPUTS, OUTPUTS, Price
+from ..system import light
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from subprocess import Popen
+
+_PATIENCE = 60.0  # seconds
 
 
 class Tariff:
@@ -21,10 +23,11 @@ class Tariff:
     def __init__(self, vendor: str) -> None:
         self._vendor = vendor
         self._known: dict[str, Price | None] = {}
+        self._looking: dict[str, Popen[bytes]] = {}
 
-    def usd(self, model: str, counts: Mapping[str, int]) -> float | None:
-        """None if the model has no price."""
-        found = self.find(model)
+    def usd(self, model: str, counts: Mapping[str, int], *, wait: bool) -> float | None:
+        """None if the model has no price; or, without `wait`, as long as it is being looked up."""
+        found = self.find(model, wait=wait)
         return None if found is None else sum(found.cost(counts).values()) / price.DOLLAR
 
     def tokens(self, model: str, usd: float, *, output: bool) -> int | None:
@@ -33,20 +36,23 @@ class Tariff:
         dearest = found.dearest(*(OUTPUTS if output else (*INPUTS, *OUTPUTS))) if found else 0
         return int(usd * price.DOLLAR * price.MILLION / dearest) if dearest else None
 
-    def find(self, model: str) -> Price | None:
-        if model not in self._known:
-            self._known[model] = _looked_up(self._vendor, model) if self._vendor and model else None
+    def find(self, model: str, *, wait: bool = True) -> Price | None:
+        if model in self._known or not self._vendor or not model:
+            return self._known.get(model)
+        process = self._looking.get(model) or self._look_up(model)
+        if not wait and process.poll() is None:
+            return None
+        rates = light.loads(process.communicate(timeout=_PATIENCE)[0] or b"null")
+        prices = {kind: tuple((a, rate) for a, rate in tiers) for kind, tiers in (rates or {}).items()}
+        self._known[model] = Price(model=model, rates=prices) if prices else None
         return self._known[model]
 
+    def _look_up(self, model: str) -> Popen[bytes]:
+        import subprocess
 
-def _looked_up(vendor: str, model: str) -> Price | None:
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", __name__, vendor, model], stdout=subprocess.PIPE, timeout=60, check=True
-    )
-    rates = json.loads(done.stdout)
-    if rates is None:
-        return None
-    return Price(model=model, rates={kind: tuple((a, rate) for a, rate in tiers) for kind, tiers in rates.items()})
+        words = [sys.executable, "-P", "-m", __name__, self._vendor, model]
+        self._looking[model] = made = subprocess.Popen(words, stdout=subprocess.PIPE)
+        return made
 
 
 def main(vendor: str, model: str) -> None:
@@ -57,7 +63,7 @@ def main(vendor: str, model: str) -> None:
     prices = Prices(settings.get("prices", {}), (settings.get("gateway") or {}).get("ceiling"))
     prices.load()
     found = prices.find(vendor, model)
-    print(json.dumps(found[0].rates if found else None))
+    print(light.dumps(found[0].rates if found else None))
 
 
 if __name__ == "__main__":

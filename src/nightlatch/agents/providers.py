@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-
 from ..core.agent import FIELDS, OWN
 from ..errors import UsageError
 from .fields import without
@@ -32,7 +30,8 @@ def load(provider: str, fields: Mapping[str, Any]) -> Adapter:
             f"there is no provider {provider!r}: use {', '.join(OWN)}, or an adapter of yours, package.module:Name"
         )
     try:
-        made = getattr(importlib.import_module(module, __package__), name)
+        level = len(module) - len(module.lstrip("."))
+        made = getattr(__import__(module.lstrip("."), globals(), None, [name], level), name)
     except (ImportError, AttributeError) as error:
         raise UsageError(f"the provider {provider} cannot be loaded: {error}") from None
     adapter: Adapter = made(without(fields, *FIELDS))

@@ -12,15 +12,25 @@ UNKNOWN, or raise, where it cannot tell: an empty answer of something that lags,
 
 from __future__ import annotations
 
-from typing import Protocol
-
-from ..core.value import value
+from ..core.value import replace, value
 from ..errors import NotDone
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any, ClassVar
+    from typing import Any, ClassVar, Protocol
+
+    class Adapter(Protocol):
+        lag: ClassVar[float]  # seconds for which what was done may not show in the vendor's answers
+        vendor: ClassVar[str]  # as prices name it; "" if it always reports usd
+        budgets: ClassVar[tuple[str, ...]]  # units in which the vendor itself can be given a cap
+
+        def launch(self, ask: Ask, handle: str) -> str: ...
+
+        def poll(self, handle: str) -> Seen: ...
+
+        def cancel(self, handle: str) -> None: ...
+
 
 RUNNING, WAITING = "running", "waiting"
 SUCCEEDED, FAILED, CANCELLED, OVER_BUDGET = "succeeded", "failed", "cancelled", "over-budget"
@@ -33,6 +43,7 @@ class _Unknown:
         return "UNKNOWN"
 
 
+_MOST = 1e15  # no figure of a vendor is higher
 UNKNOWN = _Unknown()  # `find` cannot tell
 
 
@@ -80,18 +91,30 @@ class Seen:
     page: str = ""  # where people can look at it
 
 
-class Adapter(Protocol):
-    lag: ClassVar[float]  # seconds for which what was done may not show in the vendor's answers
-    vendor: ClassVar[str]  # as prices name it; "" if it always reports usd
-    budgets: ClassVar[tuple[str, ...]]  # units in which the vendor itself can be given a cap
-
-    def launch(self, ask: Ask, handle: str) -> str: ...
-
-    def poll(self, handle: str) -> Seen: ...
-
-    def cancel(self, handle: str) -> None: ...
-
-
 def can(adapter: Adapter, verb: str) -> Any:
     """An optional verb of an adapter: prepare, find, fetch, every; None if it has none."""
     return getattr(adapter, verb, None)
+
+
+def poll(adapter: Adapter, handle: str) -> Seen:
+    """As `adapter.poll`. What its vendor says and nobody can read is unclear, not the end of the watch: whatever an
+    adapter raises is `Unclear`, and figures that cannot be are 0."""
+    try:
+        seen = adapter.poll(handle)
+        if seen.status not in STATUSES:
+            raise Unclear(f"the adapter answered with a status that is not one: {seen.status!r}")
+        usd = None if seen.usd is None else float(seen.usd)
+        return replace(
+            seen,
+            steps=_whole(seen.steps),
+            usd=usd if usd is None or 0.0 <= usd <= _MOST else 0.0,
+            counts={kind: _whole(count) for kind, count in seen.counts.items()},
+        )
+    except Unclear:
+        raise
+    except Exception as error:
+        raise Unclear(f"its answer is not understood: {type(error).__name__} {error}") from error
+
+
+def _whole(figure: int) -> int:
+    return int(figure) if 0 <= figure <= _MOST else 0

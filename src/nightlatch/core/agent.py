@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..errors import UsageError
 from . import checks, duration
 from .keys import key as derive
-from .target import Command
+from .target import DRIVER, Command
 from .value import value
 
 TYPE_CHECKING = False
@@ -21,7 +21,8 @@ FIELDS = {  # what the driver itself takes, and its default; every other field i
     "priced_as": "",  # the model whose prices count, where the vendor names none
 }
 _TIMES = ("waits", "every", "deadline")
-DRIVER = "nightlatch.agents.drive"
+PREPARED = "prepared"  # an agent's status before its launch: nothing works yet
+_NAMES, _NUMBER = ("true", "false", "null", "NaN", "Infinity", "-Infinity"), frozenset("0123456789+-.eE")
 
 
 @value(frozen=True, kw_only=True)
@@ -59,7 +60,7 @@ class AgentAsk:
         text = shown or self.input
         return Command(
             # -P: a file in the workspace must not be imported instead of a module of the same name.
-            words=(interpreter, "-P", "-m", DRIVER, *named, "--input", self.input),
+            words=(interpreter, "-P", "-c", DRIVER, *named, "--input", self.input),
             shown_as=f"agent {' '.join(named)} --input {text}",
             defined_as="\n".join(("agent", *named, text)),
         )
@@ -117,19 +118,28 @@ def launch_key(key: str, number: int) -> str:
     return f"agent/{shown}/{number + 1}"
 
 
+def ended_scope(job: str) -> str:
+    """Where the store has, as done keys, the launches that ended: all machines see it."""
+    return f"agent:{job}"
+
+
 def label(job: str, launch: str) -> str:
     """What identifies a launch at the vendor: lower case, and short enough for each of them."""
     return derive("launch", job, launch)[:32].lower()
 
 
 def _written(fact: object) -> str:
+    if isinstance(fact, str) and _meant(fact) == fact:
+        return fact
     from json import dumps
 
-    # A text that would be read as something else is written as JSON.
-    return fact if isinstance(fact, str) and _meant(fact) == fact else dumps(fact)
+    return dumps(fact)  # a text too, that would be read as something else
 
 
 def _meant(text: str) -> Any:
+    bare = text.strip()
+    if bare[:1] not in ("{", "[", '"') and bare not in _NAMES and not _NUMBER.issuperset(bare):
+        return text  # most are, and json takes long to import
     from json import loads
 
     try:

@@ -9,6 +9,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+# Launches and watches an agent at a vendor. Not by -m, which takes 2 ms longer.
+DRIVER = "from nightlatch.agents.drive import main; main()"
+
 
 @value(frozen=True, kw_only=True)
 class Command:

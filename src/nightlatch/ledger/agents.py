@@ -3,6 +3,7 @@ that checks its token; a person's decision, by compare-and-set on the job's chai
 
 from __future__ import annotations
 
+from ..core.agent import PREPARED
 from ..core.units import Amounts
 from ..core.value import value
 from . import kinds
@@ -11,8 +12,6 @@ from .typed_table import TypedTable, where
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .tables import Tables
-
-PREPARED = "prepared"  # nothing works yet
 
 
 @value(frozen=True, kw_only=True)

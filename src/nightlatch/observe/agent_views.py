@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 class AgentView:
     row: AgentRow
     run_status: str  # as a person should see it; "": the run is not in this ledger any more
+    elsewhere: bool = False  # another machine watches it
 
     @property
     def is_left(self) -> bool:
         """Is it at work, as far as is known, and nobody watches it?"""
-        return self.row.ended is None and self.run_status not in statuses.OPEN
+        return self.row.ended is None and self.run_status not in statuses.OPEN and not self.elsewhere
 
     @property
     def sentence(self) -> str:
@@ -47,9 +48,13 @@ class AgentView:
 
 def view(reader: StoreReader, row: AgentRow) -> AgentView:
     run = reader.ledger.run(row.run)
-    return AgentView(row=row, run_status=reader.status(run) if run else "")
+    if run is None:
+        return AgentView(row=row, run_status="")
+    status = reader.status(run)
+    elsewhere = row.ended is None and status not in statuses.OPEN and reader.works_elsewhere(run)
+    return AgentView(row=row, run_status=status, elsewhere=elsewhere)
 
 
 def open_agents(reader: StoreReader) -> list[AgentView]:
     """Those that were not seen to end."""
-    return [view(reader, row) for row in reader.ledger.agents.open()]
+    return [view(reader, row) for row in reader.ledger.agents.open() if not reader.ended_elsewhere(row)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..core import advice, statuses
+from ..core.agent import ended_scope
 from ..core.passwords import hide_password
 from ..core.printable import printable
 from ..database import sqlite_presence
@@ -15,6 +16,7 @@ from ..store import url as stores
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..core.model import Begun
+    from ..ledger.agents import AgentRow
     from ..ledger.records import RunRow
 
 NEEDS_DECISION = (*statuses.NEEDS_PERSON, lapse.LAPSED)
@@ -89,11 +91,33 @@ class StoreReader:
         """Is its key done, although this ledger does not know? Only where each machine has its own."""
         if not self.store.lists_begun or not statuses.may_start(run.status):
             return False
+        return self._is_done(run.job, run.key)
+
+    def ended_elsewhere(self, agent: AgentRow) -> bool:
+        """Has another machine seen the agent end, although this ledger does not know?"""
+        return self.store.lists_begun and self._is_done(ended_scope(agent.job), agent.launch)
+
+    def _is_done(self, scope: str, key: str) -> bool:
         try:
-            return self.store.look(run.job, run.key) is not None
+            return self.store.look(scope, key) is not None
         except StoreUnreachable as unreachable:
             self.unreachable = str(unreachable)
             return False
+
+    def works_elsewhere(self, run: RunRow) -> bool:
+        """Does a holder work on its key that is not of this ledger?"""
+        if not self.store.lists_begun:
+            return False
+        try:
+            record = self.store.read(run.job)
+            now = self.store.clock()
+        except StoreUnreachable as unreachable:
+            self.unreachable = str(unreachable)
+            return False
+        if record is None:
+            return False
+        left = lapse.left_behind(record, now)
+        return any(one.key == run.key and one not in left for one in record.begun)
 
     def begun(self, job: str) -> tuple[Begun, ...]:
         """Keys that were begun under the job's lease and have not ended, as far as the store lists and shows them."""

@@ -1,10 +1,10 @@
 """Standard modules without their Python halves, for the path of `lock` and `run`: no other file imports private ones.
 
 `signal` imports enum and functools to name its constants, `sqlite3` imports datetime for converters that we do not
-use, `hashlib` loads OpenSSL, `socket` imports selectors, `ctypes` defines classes for a call that needs none (1.6 ms
-instead of 0.3), `weakref` imports half of collections, `_sqlite3` imports functools. Together they take longer than
-acquiring a lease. The C modules below them have the same names with the same meaning; a type checker sees the public
-ones. Each is loaded at its first use.
+use, `json` imports re, `hashlib` loads OpenSSL, `socket` imports selectors, `ctypes` defines classes for a call that
+needs none (1.6 ms instead of 0.3), `weakref` imports half of collections, `_sqlite3` imports functools. Together they
+take longer than acquiring a lease. The C modules below them have the same names with the same meaning; a type checker
+sees the public ones. Each is loaded at its first use.
 """
 
 from __future__ import annotations
@@ -13,11 +13,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
     import sqlite3
+    from collections.abc import Callable
     from hashlib import sha256
     from typing import Any
     from weakref import ref
 
     sockets: Any
+
+    def loads(text: str | bytes) -> Any: ...
+
+    def dumps(fact: object) -> str: ...
+
+    def encoder(default: Callable[[Any], Any] | None = None, *, nan: bool = True) -> Callable[[object], str]: ...
 
     def prctl(*arguments: int) -> int: ...
 
@@ -38,7 +45,50 @@ else:
             return ref
         if name == "sha256":
             return _sha256()
+        if name == "dumps":
+            return globals().setdefault("dumps", encoder())
         raise AttributeError(name)
+
+    def encoder(default=None, *, nan=True):
+        """As `json.JSONEncoder(default=default, allow_nan=nan).encode`."""
+        import _json
+
+        written = _json.encode_basestring_ascii
+
+        def refused(fact):
+            raise TypeError(f"{type(fact).__name__} cannot be written as JSON")
+
+        def encode(fact):
+            make = _json.make_encoder({}, default or refused, written, None, ": ", ", ", False, False, nan)
+            return written(fact) if isinstance(fact, str) else "".join(make(fact, 0))
+
+        return encode
+
+    class _Scanned:
+        strict, memo, object_hook, object_pairs_hook = True, {}, None, None
+        parse_float, parse_int = float, int
+        parse_constant = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": -float("inf")}.__getitem__
+        made = None
+
+        @classmethod
+        def make(cls):
+            import _json
+
+            cls.made = _json.make_scanner(cls)
+            return cls.made
+
+    def loads(text):
+        """As `json.loads`."""
+        if not isinstance(text, str):
+            text = text.decode()
+        text = text.strip(" \t\n\r")
+        try:
+            found, end = (_Scanned.made or _Scanned.make())(text, 0)
+        except StopIteration:
+            raise ValueError("it is not JSON") from None
+        if end != len(text):
+            raise ValueError(f"it is not JSON: more follows at {end}")
+        return found
 
     def prctl(*arguments):
         """What `ctypes.CDLL(None).prctl(…)` returns. Linux only."""
@@ -75,4 +125,4 @@ else:
         raise ImportError("this Python has no sha256")
 
 
-__all__ = ["prctl", "ref", "sha256", "signal", "sockets", "sqlite3"]
+__all__ = ["dumps", "encoder", "loads", "prctl", "ref", "sha256", "signal", "sockets", "sqlite3"]

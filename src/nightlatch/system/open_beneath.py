@@ -1,4 +1,4 @@
-"""Opening only what is below a folder: no link on the way leads out, even one that is put there meanwhile."""
+"""Opening and writing only below a folder: no link on the way leads out, even one that is put there meanwhile."""
 
 from __future__ import annotations
 
@@ -41,6 +41,30 @@ def open_beneath(root: str, path: str) -> int:
     finally:
         for fd in opened:
             os.close(fd)
+
+
+def write_beneath(root: str, parts: list[str], content: bytes) -> None:
+    """Write the file with this path below the folder `root`, and make the folders on the way. No link is followed: one
+    on the way raises `OSError`, one in the file's place is replaced."""
+    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        for part in parts[:-1]:
+            try:
+                os.mkdir(part, dir_fd=folder)
+            except FileExistsError:
+                pass
+            below = os.open(part, _FOUND | os.O_DIRECTORY, dir_fd=folder)
+            os.close(folder)
+            folder = below
+        try:
+            os.unlink(parts[-1], dir_fd=folder)
+        except FileNotFoundError:
+            pass
+        made = os.open(parts[-1], os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=folder)
+        with open(made, "wb") as file:
+            file.write(content)
+    finally:
+        os.close(folder)
 
 
 def _link(name: str, folder: int) -> str | None:

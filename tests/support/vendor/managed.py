@@ -13,16 +13,18 @@ import itertools
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 RUNNING, WAITING, DONE, FAILED, CANCELLED, SPENT, ODD = (
     "running", "waiting", "done", "failed", "cancelled", "spent", "odd",
 )  # fmt: skip
 LOST, REFUSED, OVERLOADED, DROPPED = "lost", "refused", "overloaded", "dropped"  # what becomes of a request
+SLOW = "slow"  # it is acted on, and answered after a while
+_SLOW_BY = 0.3  # seconds
 
 _WORDS = {
     "google": {RUNNING: "in_progress", WAITING: "requires_action", DONE: "completed", FAILED: "failed",
@@ -82,6 +84,9 @@ class ManagedVendor:
         self.requests: list[tuple[str, str, dict[str, str], dict[str, Any]]] = []
         self.work = Work()
         self.fault: Callable[[str, str], str] = lambda verb, path: ""  # verb: launch, prepare, poll, list, cancel
+        self.raw: Callable[[str], Iterable[bytes] | None] = lambda verb: None  # what is sent in place of an answer
+        self.shown: Callable[[dict[str, Any]], Any] = lambda reply: reply  # changes what a poll is answered with
+        self.files: dict[str, bytes] = {}  # of every agent, by the name that it gave
         self.lag = 0.0  # seconds before what was made shows in lists, and in what is read
         self.hidden = 0.0  # seconds for which a new agent is a 404
         self.retry_after = ""
@@ -145,7 +150,9 @@ class ManagedVendor:
             if parts[:1] == ["plain"]:
                 return self._flat("plain", method, parts[1:], body)
             if parts[:2] == ["v1", "files"]:
-                return "files", 200, {"data": []} if len(parts) == 2 else "a file"
+                return "files", 200, self._anthropic_file(parts[2:])
+            if parts[:2] == ["v1", "environments"]:
+                return "files", 200, self._google_file(path.partition("/files/")[2], query)
         return "unknown", 404, _error("no such path")
 
     def _make(self, kind: str, body: dict[str, Any]) -> Agent:
@@ -159,7 +166,7 @@ class ManagedVendor:
             agent.messages = 1
             return "launch", 200, {"id": agent.id, "status": _WORDS[kind][RUNNING]}
         if rest == ["find"]:
-            found = [a for a in self.agents.values() if a.launch == body["labels"]["nightlatch_launch"]]
+            found = [a for a in self._shown_in_lists() if a.launch == body["labels"]["nightlatch_launch"]]
             return "list", 200, {"handle": found[0].id if found else None}
         found_agent = self.agents.get(rest[0])
         if found_agent is None or time.monotonic() < found_agent.at + self.hidden:
@@ -168,7 +175,7 @@ class ManagedVendor:
             self._cancel(found_agent)
             return "cancel", 200, self._shown(found_agent)
         found_agent.polls += 1
-        return "poll", 200, self._shown(found_agent)
+        return "poll", 200, self.shown(self._shown(found_agent))
 
     def _listed_or_flat(
         self, method: str, rest: list[str], query: dict[str, list[str]], body: dict[str, Any]
@@ -176,8 +183,11 @@ class ManagedVendor:
         """The API of the examples in docs/agents.md."""
         if rest or method == "POST":
             return self._flat("plain", method, rest, body)
-        known = [a for a in self.agents.values() if [a.launch] == query["launch"]]
-        return "list", 200, {"data": [{"id": a.id} for a in known if time.monotonic() >= a.at + self.lag]}
+        known = [a for a in self._shown_in_lists() if [a.launch] == query["launch"]]
+        return "list", 200, {"data": [{"id": a.id} for a in known]}
+
+    def _shown_in_lists(self) -> list[Agent]:
+        return [agent for agent in self.agents.values() if time.monotonic() >= agent.at + self.lag]
 
     def _cancel(self, agent: Agent) -> None:
         agent.cancels += 1
@@ -189,25 +199,37 @@ class ManagedVendor:
     def _shown(self, agent: Agent) -> dict[str, Any]:
         status, work, counted = agent.look(), agent.work, agent.polls
         word, tokens, steps = _WORDS[agent.kind][status], counted * work.tokens, counted if work.steps else 1
-        text = work.answer if status in (DONE, FAILED) else ""
+        text, output_tokens = work.answer if status in (DONE, FAILED) else "", counted if work.tokens else 0
         if agent.kind == "google":
             made: list[dict[str, Any]] = [{"type": "thought"}] * steps + [
                 {"type": "model_output", "content": [{"type": "text", "text": text}]}
             ]
             if status == WAITING:
                 made.append({"type": "function_call", "id": "c1", "name": "deploy", "arguments": {"to": "production"}})
-            return {"id": agent.id, "status": word, "model": "gemini-3.1-pro-preview", "steps": made,
-                    "usage": {"total_input_tokens": tokens - counted, "total_output_tokens": counted,
+            return {"id": agent.id, "status": word, "model": "gemini-3.1-pro-preview", "steps": made, "environment_id": "environment_1",
+                    "usage": {"total_input_tokens": tokens - output_tokens, "total_output_tokens": output_tokens,
                               "total_tokens": tokens}}  # fmt: skip
         if agent.kind == "openai":
             output: list[dict[str, Any]] = [{"type": "reasoning"}] * steps
             output.append({"type": "message", "content": [{"type": "output_text", "text": text}]})
             return {"id": agent.id, "status": word, "model": "gpt-5.4", "output": output,
                     "incomplete_details": {"reason": "max_output_tokens"} if word == "incomplete" else None,
-                    "usage": {"input_tokens": tokens - counted, "output_tokens": counted,
+                    "usage": {"input_tokens": tokens - output_tokens, "output_tokens": output_tokens,
                               "total_tokens": tokens}}  # fmt: skip
         return {"status": word, "steps": steps, "tokens": tokens, "usd": round(counted * work.usd, 9), "answer": text,
                 "waits_for": "deploy to production" if status == WAITING else ""}  # fmt: skip
+
+    # ── files ──
+
+    def _anthropic_file(self, rest: list[str]) -> Any:
+        if rest:
+            return list(self.files.values())[int(rest[0].removeprefix("file_"))]
+        return {"data": [{"id": f"file_{place}", "filename": name} for place, name in enumerate(self.files)]}
+
+    def _google_file(self, path: str, query: dict[str, list[str]]) -> Any:
+        if query.get("alt") == ["media"]:
+            return next(data for name, data in self.files.items() if name.lstrip("/") == unquote(path))
+        return {"files": [{"type": "directory", "path": "src"}, *({"type": "file", "path": n} for n in self.files)]}
 
     # ── Anthropic's sessions ──
 
@@ -220,11 +242,7 @@ class ManagedVendor:
             return "prepare", 200, self._session(agent)
         if not rest:
             archived = query.get("include_archived") == ["true"]
-            shown = [
-                a
-                for a in self.agents.values()
-                if a.kind == "anthropic" and now >= a.at + self.lag and (archived or not a.archived)
-            ]
+            shown = [a for a in self._shown_in_lists() if a.kind == "anthropic" and (archived or not a.archived)]
             return "list", 200, {"data": [self._session(a) for a in shown]}
         found = self.agents.get(rest[0])
         if found is None or (method == "GET" and now < found.at + self.hidden):
@@ -245,16 +263,17 @@ class ManagedVendor:
         if rest[1:] == ["events"]:
             return "events", 200, {"data": self._events(found)}
         found.polls += 1
-        return "poll", 200, self._session(found)
+        return "poll", 200, self.shown(self._session(found))
 
     def _session(self, agent: Agent) -> dict[str, Any]:
         status = agent.look() if agent.messages else "idle"
         word = {RUNNING: "running", ODD: "pondering", "idle": "idle"}.get(status, "idle")
+        output_tokens = agent.polls if agent.work.tokens else 0
         return {
             "id": agent.id, "type": "session", "status": word, "metadata": agent.body.get("metadata", {}),
             "archived_at": "2026-11-17T00:00:00Z" if agent.archived else None,
             "agent": {"id": agent.body.get("agent"), "model": {"id": "claude-opus-5-5"}},
-            "usage": {"input_tokens": agent.polls * agent.work.tokens - agent.polls, "output_tokens": agent.polls,
+            "usage": {"input_tokens": agent.polls * agent.work.tokens - output_tokens, "output_tokens": output_tokens,
                       "list_cost": {"amount": f"{agent.polls * agent.work.usd * 100:.6f}", "currency": "USD"}},
         }  # fmt: skip
 
@@ -298,6 +317,9 @@ class _Handler(BaseHTTPRequestHandler):
         length = int(self.headers.get("Content-Length") or 0)
         body = json.loads(self.rfile.read(length) or b"{}")
         vendor.requests.append((self.command, self.path, {n.lower(): t for n, t in self.headers.items()}, body))
+        raw = vendor.raw(_verb(self.command, where.path, body))
+        if raw is not None:
+            return self._send_raw(raw)
         before = vendor.fault(_verb(self.command, where.path, body), where.path)
         if before in (REFUSED, OVERLOADED):
             return self._reply(_verb(self.command, where.path, body), 429 if before == REFUSED else 503, _error(before))
@@ -307,13 +329,15 @@ class _Handler(BaseHTTPRequestHandler):
         if before == LOST:
             vendor.seen.append((verb, self.path, 0))
             return self._cut()
+        if before == SLOW:
+            time.sleep(_SLOW_BY)
         return self._reply(verb, status, reply)
 
     do_GET = do_POST = _do
 
     def _reply(self, verb: str, status: int, reply: Any) -> None:
         self.owner.seen.append((verb, self.path, status))
-        data = json.dumps(reply).encode()
+        data = reply if isinstance(reply, bytes) else json.dumps(reply).encode()
         self.send_response(status)
         if status in (429, 503) and self.owner.retry_after:
             self.send_header("Retry-After", self.owner.retry_after)
@@ -324,6 +348,15 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(data)
         except OSError:
             pass  # the client was ended meanwhile
+
+    def _send_raw(self, parts: Iterable[bytes]) -> None:
+        self.close_connection = True
+        try:
+            for part in parts:
+                self.wfile.write(part)
+                self.wfile.flush()
+        except OSError:
+            pass  # the client had enough
 
     def _cut(self) -> None:
         self.close_connection = True
@@ -347,5 +380,5 @@ def _verb(method: str, path: str, body: dict[str, Any]) -> str:
     return {"find": "list"}.get(parts[0], "cancel" if parts[1:] == ["cancel"] else "poll")
 
 
-__all__ = ["CANCELLED", "DONE", "DROPPED", "FAILED", "LOST", "ODD", "OVERLOADED", "REFUSED", "RUNNING", "SPENT", "WAITING",
+__all__ = ["CANCELLED", "DONE", "DROPPED", "FAILED", "LOST", "ODD", "OVERLOADED", "REFUSED", "RUNNING", "SLOW", "SPENT", "WAITING",
            "Agent", "ManagedVendor", "Work", "replace"]  # fmt: skip

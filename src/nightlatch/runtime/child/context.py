@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from contextvars import ContextVar
-from typing import cast, overload
 
 from ...core import checks
 from ...errors import UsageError
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
     from logging import Logger
     from pathlib import Path
-    from typing import Any, TypeVar
+    from typing import Any, TypeVar, cast, overload
 
     from .effects import Proof
     from .steps.mapping import Key, Results
@@ -23,6 +22,11 @@ if TYPE_CHECKING:
 
     R = TypeVar("R")
     T = TypeVar("T")
+else:  # typing takes 2 ms to import
+
+    def cast(_, found):
+        return found
+
 
 _current: Run | None = None
 _nested_run: ContextVar[Run] = ContextVar("nested nightlatch run")
@@ -87,31 +91,33 @@ class Run:
         result: R = self._remembered().step(key, function, args, kwargs, retry)
         return result
 
-    @overload
-    def map(  # type: ignore[overload-overlap]  # a coroutine function is one of both
-        self,
-        function: Callable[[T], Coroutine[Any, Any, R]],
-        items: Iterable[T],
-        *,
-        key: Key = ...,
-        concurrency: int = ...,
-        retry: Retry = ...,
-        failures: str = ...,
-        name: str | None = ...,
-    ) -> Coroutine[Any, Any, Results[R]]: ...
+    if TYPE_CHECKING:
 
-    @overload
-    def map(
-        self,
-        function: Callable[[T], R],
-        items: Iterable[T],
-        *,
-        key: Key = ...,
-        concurrency: int = ...,
-        retry: Retry = ...,
-        failures: str = ...,
-        name: str | None = ...,
-    ) -> Results[R]: ...
+        @overload
+        def map(  # type: ignore[overload-overlap]  # a coroutine function is one of both
+            self,
+            function: Callable[[T], Coroutine[Any, Any, R]],
+            items: Iterable[T],
+            *,
+            key: Key = ...,
+            concurrency: int = ...,
+            retry: Retry = ...,
+            failures: str = ...,
+            name: str | None = ...,
+        ) -> Coroutine[Any, Any, Results[R]]: ...
+
+        @overload
+        def map(
+            self,
+            function: Callable[[T], R],
+            items: Iterable[T],
+            *,
+            key: Key = ...,
+            concurrency: int = ...,
+            retry: Retry = ...,
+            failures: str = ...,
+            name: str | None = ...,
+        ) -> Results[R]: ...
 
     def map(
         self,

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from typing import Any
-
 from ...core import checks, transient
 from ...core.effects import DONE, FAILED, FIRST_PAUSE, IN_DOUBT, LONGEST_PAUSE, PLANNED
 from ...core.keys import key as derive
 from ...errors import Error, NotDone, UsageError
-from ...system import clock
+from ...system import clock, light
 from .planned import Planned, holds
-from .steps.drive import Sleep, SupervisorRequest, UserCall, Work
-from .steps.step import Retry, StepMemory, as_recorded, pause_after, reason_of, serialised
+from .steps.drive import Sleep, SupervisorRequest, UserCall
+from .steps.step import as_recorded, pause_after, reason_of, serialised
 
-Proof = type[BaseException] | int  # an exception's class, or an HTTP status
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from .steps.drive import Work
+    from .steps.step import Retry, StepMemory
+
+    Proof = type[BaseException] | int  # an exception's class, or an HTTP status
 
 _LONGEST_RESULT = 60_000  # characters of JSON
 _REPORT_EVERY = 1.0  # seconds between two reports to the supervisor while waiting, so that it is not a stall
@@ -193,6 +197,6 @@ def _read(result: str) -> Any:
     if not result:
         return None
     try:
-        return json.loads(result)
+        return light.loads(result)
     except ValueError:
         return result

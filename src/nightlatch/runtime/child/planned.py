@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
-from functools import partial
-from typing import Any, NoReturn
 
 from ...errors import OnlyPlanned
+from ...system import light
 from ...system.tree import DRY_RUN
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
 
 _MARK = "nightlatch: planned"
 
@@ -62,4 +64,10 @@ def _revived(found: dict[str, Any]) -> object:
 
 
 # A result from its JSON. Only in a dry-run it may contain a placeholder.
-loads = partial(json.loads, object_hook=_revived) if os.environ.get(DRY_RUN) else json.loads
+def _loads_revived(text: str) -> Any:
+    import json
+
+    return json.loads(text, object_hook=_revived)
+
+
+loads = _loads_revived if os.environ.get(DRY_RUN) else light.loads

@@ -6,6 +6,7 @@ import os
 from _thread import _local
 
 from ...errors import Error, UsageError
+from ...system import light
 from .replies import raised
 
 TYPE_CHECKING = False
@@ -17,14 +18,17 @@ _thread = _local()
 
 def send(**request: Any) -> dict[str, Any]:
     """Send one request and return the reply; raises the error that the supervisor replies with."""
-    connection: Connection | None = getattr(_thread, "line", None)
+    connection: Connection | None = getattr(_thread, "connection", None)
     if connection is None or connection.made_for != peer() or connection.is_cut:
         connection = _thread.connection = Connection()
     try:
-        return checked(connection.ask(request))
-    except OSError as error:
+        reply = connection.ask(request)
+    except BaseException as error:  # a signal's handler too: the reply is still to come, and is not the next one's
         _thread.connection = None
-        raise no_reply(error) from error
+        if isinstance(error, OSError):
+            raise no_reply(error) from error
+        raise
+    return checked(reply)
 
 
 def peer() -> tuple[str, str, int]:
@@ -45,9 +49,7 @@ def envelope() -> dict[str, str]:
 
 
 def encoded(envelope: dict[str, str], request: dict[str, Any]) -> bytes:
-    import json
-
-    return json.dumps({**envelope, **request}).encode() + b"\n"
+    return light.dumps({**envelope, **request}).encode() + b"\n"
 
 
 def checked(reply: dict[str, Any]) -> dict[str, Any]:
@@ -65,13 +67,11 @@ class Connection:
     """A connection to the supervisor, for one thread at a time."""
 
     def __init__(self) -> None:
-        import json
-        import socket
-
+        sockets = light.sockets
         self.made_for = peer()
         self._envelope = envelope()
-        self._loads, self._at_once = json.loads, socket.MSG_DONTWAIT
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._at_once = sockets.MSG_DONTWAIT
+        self._socket = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
         try:
             self._socket.connect(self.made_for[0])
         except OSError as error:
@@ -86,7 +86,7 @@ class Connection:
             if not more:
                 raise ConnectionResetError("it hung up")
             text += more
-        return dict(self._loads(text))
+        return dict(light.loads(text))
 
     @property
     def is_cut(self) -> bool:

@@ -6,8 +6,6 @@ The class is looked up by its name in errors.py, so a new one needs no change he
 from __future__ import annotations
 
 from ... import errors
-from ...core import model as core
-from ...core.units import Amounts
 from ...errors import Error, Stop
 
 TYPE_CHECKING = False
@@ -86,6 +84,8 @@ def _unpacked(found: Any) -> object:
 
 
 def _values() -> dict[str, Any]:
+    from ...core import model as core
+    from ...core.units import Amounts
     from ...ledger import records as ledger
 
     kinds = (core.Record, core.Holder, core.Mark, core.KnownGrants, core.Begun, ledger.RunRow, Amounts)

@@ -9,13 +9,14 @@ where the ledger opens without a secret: the password in a store's URL is for th
 from __future__ import annotations
 
 import os
-from threading import Thread
-from typing import TYPE_CHECKING, Any
 
 from ...shared.client import send
 from .drive import SupervisorRequest
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from .direct_writer import DirectWriter
 
 _AFTER = 8  # requests: opening a ledger takes longer than sending these
@@ -53,6 +54,8 @@ class _Direct:
             self._open(reply)
         elif reply["ledger"]:
             # A driver has to be imported, and a connection made: until then the supervisor records.
+            from threading import Thread
+
             Thread(target=self._open, args=(reply,)).start()
 
     def _open(self, reply: dict[str, str]) -> None:

@@ -5,18 +5,21 @@ It is a generator that yields a `SupervisorRequest`, a `UserCall` or a `Sleep`, 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator
 from types import CoroutineType, FunctionType
-from typing import Any, TypeVar
 
 from ....errors import NotDone, OnlyPlanned
 from ....system import clock
 from ...shared.client import send
 
-T = TypeVar("T")
-_COROUTINE = 0x80  # as inspect.CO_COROUTINE
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+    from typing import Any, TypeVar
 
-Work = Generator["SupervisorRequest | UserCall | Sleep", Any, T]
+    T = TypeVar("T")
+    Work = Generator["SupervisorRequest | UserCall | Sleep", Any, T]
+
+_COROUTINE = 0x80  # as inspect.CO_COROUTINE
 
 
 class SupervisorRequest:
@@ -56,7 +59,7 @@ class UserCall:
     async def later(self) -> Any:
         try:
             result = self.function(*self.args, **self.kwargs)
-            return await result if isinstance(result, Awaitable) else result
+            return await result if hasattr(type(result), "__await__") else result
         except OnlyPlanned as read:
             return read.planned
 

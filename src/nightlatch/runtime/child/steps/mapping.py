@@ -10,7 +10,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from threading import Lock
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ....core import checks
 from ....core.breaker import Breaker, alike
@@ -20,8 +20,12 @@ from ....core.printable import printable
 from ....errors import Error, InDoubt, MapFailed, UsageError
 from ...shared.batches.template import BadItem, Template
 from ..planned import loads
-from .drive import Sleep, UserCall, Work
-from .step import Retry, StepMemory, as_recorded, pause_after, reason_of, serialised
+from .drive import Sleep, UserCall
+from .step import StepMemory, as_recorded, pause_after, reason_of, serialised
+
+if TYPE_CHECKING:
+    from .drive import Work
+    from .step import Retry
 
 R = TypeVar("R")
 

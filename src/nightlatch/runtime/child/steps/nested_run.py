@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from ....core import statuses
 from ..planned import loads
 from .direct import RecordRequest
-from .drive import UserCall, Work
 from .mapping import needs_person
 from .step import as_recorded, reason_of, serialised
 
 if TYPE_CHECKING:
     from ..context import Run
+    from .drive import UserCall, Work
 
 
 def handle(run: Run, key: str, call: UserCall) -> Work[Any]:

@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-import json
 import os
-import random
-from collections.abc import Callable
 from types import FunctionType
-from typing import Any
 
 from ....core import checks, transient
 from ....core import retry as rules
 from ....core.effects import DONE, FAILED
 from ....core.keys import key as derive
 from ....errors import Busy, UsageError
-from ....system import clock
+from ....system import clock, light
 from ..planned import loads, plain
 from .direct import RecordRequest
-from .drive import Sleep, SupervisorRequest, UserCall, Work, drive, drive_async, is_async
+from .drive import Sleep, SupervisorRequest, UserCall, drive, drive_async, is_async
 
-# How many more tries a transient failure gets; or a function of (error, tries so far) that returns the seconds to
-# wait before the next try, None for no other try.
-Retry = int | Callable[[Exception, int], float | None]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from .drive import Work
+
+    # How many more tries a transient failure gets; or a function of (error, tries so far) that returns the seconds to
+    # wait before the next try, None for no other try.
+    Retry = int | Callable[[Exception, int], float | None]
 
 LONGEST_RESULT = 1_000_000  # characters of JSON
 _LONGEST_PAUSE = 60.0  # seconds; only a server may ask for more
-_encode = json.JSONEncoder(allow_nan=False, default=plain).encode  # made once: json.dumps makes one for each call
+_encode = light.encoder(plain, nan=False)
 _PLAIN = (str, int, bool, type(None))
 _DATA = (*_PLAIN, float, bytes, tuple, list, dict)
 
@@ -158,8 +161,8 @@ def pause_after(retry: Retry, error: Exception, tries: int) -> float | None:
     if tries > retry or not is_transient:
         return None
     at_least = transient.retry_after(error.__cause__ or error, clock.wall())
-    # Not a secret: it only keeps what failed together from trying together.
-    return rules.pause(tries, longest=_LONGEST_PAUSE, chance=random.random(), at_least=at_least)  # noqa: S311
+    # The chance keeps what failed together from trying together.
+    return rules.pause(tries, longest=_LONGEST_PAUSE, chance=os.urandom(1)[0] / 255, at_least=at_least)
 
 
 def reason_of(error: BaseException) -> str:

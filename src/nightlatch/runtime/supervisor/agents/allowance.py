@@ -46,6 +46,8 @@ class Allowances:
         of_run = [(cap, self._used.get(cap.unit, 0.0) + self._spending.before(cap.unit, "run") + self._held(cap.unit))
                   for cap in caps if cap.period == "run"]  # fmt: skip
         mine, ours = (own, of_run) if item else (of_run, [])
+        if not (shared or mine or ours):
+            return {}
         made: dict[str, float] = {}
 
         def decide(taken: dict[tuple[str, str, str], int]) -> Hold | None:

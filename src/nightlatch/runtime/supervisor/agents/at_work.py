@@ -6,11 +6,12 @@ import os
 from _thread import allocate_lock
 
 from ....core import agent as names
+from ....core.agent import PREPARED
 from ....core.units import Amounts
 from ....core.value import replace
 from ....errors import StoreUnreachable
 from ....ledger import kinds
-from ....ledger.agents import AGENT, PREPARED, AgentRow
+from ....ledger.agents import AGENT, AgentRow
 from ....system import durable
 from ...shared.effect_records import EffectRecords
 from .allowance import GIVEN, Allowances
@@ -58,6 +59,12 @@ class AgentsAtWork:
         self._cancellers: dict[str, Canceller] = {}  # by launch
         self.unconfirmed: dict[str, str] = {}  # handle → why its end is not known
 
+    def warm_up(self) -> None:
+        """Import what its driver is going to ask for, while that starts."""
+        from ..effects import effect_requests  # noqa: F401
+
+        names.label(self._writer.run.job, "")  # hashlib
+
     def begin(
         self, request: dict[str, Any], item_caps: tuple[Cap, ...], item_used: Mapping[str, float]
     ) -> dict[str, Any]:
@@ -73,6 +80,7 @@ class AgentsAtWork:
             given = self._allowances.give(launch, item, item_caps, item_used)
         return {
             "launch": launch,
+            "label": names.label(job, launch),
             "number": number,
             "handle": row.handle if row else "",
             "given": given,
@@ -85,7 +93,7 @@ class AgentsAtWork:
         ended = bool(request.get("ended"))
         if ended:  # first where all machines see it: a second launch would be paid for
             self._lease.store.settle(
-                self._lease.name, self._lease.grant, _scope(run.job), launch, value=str(request["status"])
+                self._lease.name, self._lease.grant, names.ended_scope(run.job), launch, value=str(request["status"])
             )
         with self._mutex:
             known = self._rows.get(launch)
@@ -171,13 +179,9 @@ def next_launch(store: Store, ledger: Ledger, job: str, key: str, *, again: bool
 
 def _is_over(store: Store, ledger: Ledger, job: str, key: str, number: int, again: bool) -> bool:
     """One that succeeded has done the key's work, unless that is wanted again, or was done again already."""
-    ended = store.look(_scope(job), names.launch_key(key, number))
+    ended = store.look(names.ended_scope(job), names.launch_key(key, number))
     if ended is None:
         return False
     if ended.value != SUCCEEDED or again:
         return True
     return any(EffectRecords(store, ledger, job, names.launch_key(key, number + 1)).peek(""))
-
-
-def _scope(job: str) -> str:
-    return f"agent:{job}"

@@ -8,6 +8,7 @@ import select
 from ....config import place
 from ....core import advice, statuses
 from ....core.job import GATEWAY
+from ....core.target import DRIVER
 from ....store import url
 from ....system import clock, redaction, warden
 from ....system.light import signal
@@ -160,6 +161,8 @@ class Attendance:
         self._until = float("inf") if limit is None else limit
         self.began = True
         self._supervision.start(self._environment, cwd=place, grace=job.grace, limit=limit)
+        if DRIVER in job.command[:4]:
+            self._at_work().warm_up()
         try:
             self._attend()
         finally:

@@ -8,10 +8,10 @@ limits below.
 
 from __future__ import annotations
 
-import json
 import os
 
 from ....errors import Stop
+from ....system import light
 from ...shared.replies import DeferredReply, refusal
 from .threads import Threads
 
@@ -139,7 +139,7 @@ class Clients:
         for line in lines:
             number = None
             try:
-                request = json.loads(line)
+                request = light.loads(line)
                 if not isinstance(request, dict) or request.pop("grant", "") != self._grant:
                     raise ValueError("every line is a JSON object whose `grant` is $NIGHTLATCH_GRANT")
                 number = request.pop("id", None)
@@ -161,7 +161,7 @@ class Clients:
         if client.fd < 0:
             return  # it has hung up
         waiting = client.unsent
-        client.unsent += json.dumps(answer if number is None else {"id": number, **answer}).encode() + b"\n"
+        client.unsent += light.dumps(answer if number is None else {"id": number, **answer}).encode() + b"\n"
         if not waiting:
             self._flush(client)
 

@@ -1,0 +1,21 @@
+"""An agent's files, which have names that the agent chose: they land below one folder, whatever the names say."""
+
+from __future__ import annotations
+
+from ..system.open_beneath import write_beneath
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_LONGEST = 200  # bytes of one part of a path
+
+
+def save(folder: Path, name: str, otherwise: str, content: bytes) -> None:
+    """Write a file below `folder`. `otherwise`: its name if nothing is left of the given one."""
+    write_beneath(str(folder), _parts(name) or _parts(otherwise) or ["file"], content)
+
+
+def _parts(name: str) -> list[str]:
+    found = ["".join(one if one.isprintable() else "_" for one in part) for part in name.split("/")]
+    return [part.encode()[:_LONGEST].decode(errors="ignore") for part in found if part not in ("", ".", "..")]
