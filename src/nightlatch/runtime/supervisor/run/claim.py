@@ -23,7 +23,7 @@ from ....store import url
 from ....system import clock, identity
 from ...shared.job import definition
 from . import counting
-from .approval import end_claim
+from .approval import end_claim, plan_facts
 from .rows import move_row, read_row
 
 TYPE_CHECKING = False
@@ -164,13 +164,11 @@ class Claimed:
         )  # fmt: skip
 
     def hold(self, store: Store, ledger: Ledger, verdict: Verdict) -> None:
-        """It waits for an approval. Begun only by that: the host has its workspace, the head names its plan."""
+        """It waits for an approval, and only that begins it."""
         run = ledger.run(verdict.run)
         if run is None or run.held is None:
             return  # decided meanwhile, which the next look at the row finds
-        what = stages.WRITES if run.attempt else stages.START
-        host = identity.host() if what == stages.WRITES or store.lists_begun else ""
-        held = {"run": run.id, "host": host, "until": run.held, "head": run.head, "what": what, "clean": self.clean}
+        held = plan_facts(run, store, clean=self.clean)
 
         def waiting(row: Row, claim: Claim) -> Row:
             return replace(row, claim=replace(claim, held=held, run=run.id, grant="", token=0, starts=1, again_at=0.0))
