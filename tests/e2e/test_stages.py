@@ -10,10 +10,11 @@ import pytest
 
 from nightlatch.ledger import kinds, open_for
 from nightlatch.runtime.supervisor.publishing import workspace
+from nightlatch.runtime.supervisor.run import approval
 from nightlatch.store import url
 from nightlatch.testing.expect import until
 from tests.support.clones import begun, clone, commit, git
-from tests.support.programs import TOOL
+from tests.support.programs import TOOL, kill_all, start
 from tests.support.servers.git import git_repository
 from tests.support.staged import Staged
 
@@ -132,10 +133,21 @@ def test_the_prompt_edited_after_the_plan(page: Staged, tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_an_effect_inside_a_run_that_holds_its_writes_is_refused(page: Staged, tmp_path: Path) -> None:
-    page.write(command=f"{TOOL} once mail -- touch {tmp_path}/mailed; echo $? > {tmp_path}/code; echo x > page")
+def test_what_is_asked_for_inside_a_run_that_holds_its_writes_is_refused(page: Staged, tmp_path: Path) -> None:
+    """Also a run inside the run that would publish something."""
+    (tmp_path / "items").write_text("a\n")
+    out = tmp_path / "landed"
+    asked = [
+        f"once mail -- touch {out}",
+        f"publish page {out}",
+        f"run inner --workspace scratch --publish page={out} -- touch page",
+        f"batch inner {tmp_path}/items --key {{}} --publish page={out}-{{}} -- touch page",
+    ]
+    calls = "; ".join(f"{TOOL} {words}; echo $? >> {tmp_path}/codes" for words in asked)
+    page.write(command=f"echo x > page; {calls}; {TOOL} run other -- true; echo $? >> {tmp_path}/codes")
     page.hold()
-    assert (tmp_path / "code").read_text() == "77\n" and not (tmp_path / "mailed").exists()
+    assert (tmp_path / "codes").read_text().split() == ["77"] * len(asked) + ["0"]
+    assert not list(tmp_path.glob("landed*"))
 
 
 def test_a_job_that_publishes_nothing_waits_unstarted(sqlite_url: str, tmp_path: Path) -> None:
@@ -145,6 +157,51 @@ def test_a_job_that_publishes_nothing_waits_unstarted(sqlite_url: str, tmp_path:
     assert job("run", "articles", "--key", run.key).returncode == 76
     job.ok("approve", "articles", "--yes")
     assert (tmp_path / "ran").read_text() == "x\n" and job.row.clean == 1
+
+
+def test_a_job_that_was_edited_while_it_waited_unstarted_does_not_start(sqlite_url: str, tmp_path: Path) -> None:
+    """What was looked at is what runs: here a prompt that nobody sees on the screen."""
+    (tmp_path / "prompt.md").write_text("touch one")
+    job = Staged(sqlite_url, tmp_path, command=["sh", "-c", f'cd {tmp_path}; eval "$0"', "@prompt.md"])
+    run = job.hold()
+    (tmp_path / "prompt.md").write_text("touch two")
+    refused = job("approve", run.id, "--yes")
+    assert refused.returncode == 76 and "was edited" in refused.stderr
+    assert job.runs[0].status == "needs-attention" and not (tmp_path / "two").exists()
+    job.ok("retry", run.id)
+    assert (tmp_path / "two").exists()
+
+
+def test_a_start_that_was_approved_and_killed_may_have_acted(sqlite_url: str, tmp_path: Path) -> None:
+    """Unlike a plan, which is published at most once, a plain command is not repeated silently."""
+    mark = {"STARTED_BY_TEST": str(tmp_path)}
+    job = Staged(
+        sqlite_url, tmp_path, mark, command=f"echo x >> {tmp_path}/ran; sleep 600", hold="start", timeout="20m"
+    )
+    run = job.hold()
+    approving = start(sqlite_url, "approve", run.id, "--yes", env=mark, cwd=tmp_path)
+    until((tmp_path / "ran").exists, 60, "it has begun")
+    kill_all(f"STARTED_BY_TEST={tmp_path}")
+    approving.communicate()
+    assert job("approve", run.id, "--yes").returncode == 76
+    assert job.runs[0].status == "in-doubt" and (tmp_path / "ran").read_text() == "x\n"
+    job("tick")
+    assert job.row.claim and job.row.claim.ended == "in-doubt" and job.stage() == "manual"
+
+
+def test_where_the_row_decides_its_word_counts_for_a_ledger_that_does_not_know_it_yet(
+    remote: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`approve` was killed between the two."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    site = clone(remote, tmp_path / "site")
+    job = Staged(f"git+{remote.as_uri()}", site, command=ARTICLE, workspace="git", publish=["git"])
+    run = job.hold()
+    store, ledger = url.connect(job.store), open_for(job.store)
+    assert approval.take_over(store, ledger, run, "me")
+    assert articles(remote) == 0
+    job.ok("run", "articles", "--key", run.key)
+    assert articles(remote) == 1 and job.runs[0].status == "succeeded"
 
 
 def test_a_plan_that_is_refused_never_lands(page: Staged, tmp_path: Path) -> None:

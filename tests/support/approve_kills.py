@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from nightlatch.core import statuses
 from nightlatch.gates import at
@@ -53,7 +54,7 @@ class Target:
                 "folder": f"{folder}/out/",
                 "object": f"s3://bucket/{folder.name}/page?endpoint={endpoint}",
             }[kind]
-            self.gate = Folder(str(folder / "out")) if kind == "folder" else at(url)
+            self.gate: Any = Folder(str(folder / "out")) if kind == "folder" else at(url)
             made = "mkdir made; echo $NIGHTLATCH_KEY > made/page" if kind == "folder" else "echo $NIGHTLATCH_KEY > made"
             source = "made/" if kind == "folder" else "made"
             keys = {"command": f"{made}; touch {ended}", "workspace": "scratch", "publish": [f"{source}={url}"]}

@@ -11,10 +11,12 @@ from ....core.value import replace
 from ....errors import Busy, RunEnded
 from ....store import proof, sightings
 from ....system import identity
+from ..publishing.held import discard
 from .rows import KEPT, move_row, read_row
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from ....core.model import Record
@@ -66,6 +68,18 @@ def refuse(store: Store, ledger: Ledger, run: RunRow, *, approved: bool = True) 
             return True
 
 
+def cancel(store: Store, ledger: Ledger, run: RunRow, request: Callable[[], RunRow]) -> RunRow:
+    """Cancel a run by `request`, a person's; if it waits with a plan, that is refused, and its workspace goes. Raises
+    `RunEnded` if somebody has approved it in this moment."""
+    if run.held is not None and store.lists_begun and not refuse(store, ledger, run, approved=False):
+        raise RunEnded(f"run {run.id} of {run.job} was approved in this moment", run)
+    cancelled = request()
+    if (run.held is not None or run.approved) and cancelled.status == statuses.CANCELLED:
+        refuse(store, ledger, run)
+        discard(ledger, run.id)
+    return cancelled
+
+
 def held_claim(row: Row | None, run: RunRow, store: Store) -> Claim | None:
     """The row's claim, if it waits with this run for an approval. A supervisor that is killed between the ledger's plan
     and the row's leaves a claim that does not say so: this one does."""
@@ -78,6 +92,14 @@ def held_claim(row: Row | None, run: RunRow, store: Store) -> Claim | None:
     if not waits or name_of(claim.slot) != run.slot or claim.grant not in ("", run.grant):
         return None
     return replace(claim, held=plan_facts(run, store), run=run.id)
+
+
+def word_of(store: Store, run: RunRow) -> str:
+    """Who approved it, if only the row knows: where each machine has a ledger of its own, the row decides, and one that
+    was killed right after that has not told the ledger."""
+    claim = held_claim(read_row(store, run.job), run, store) if store.lists_begun else None
+    held = claim.held if claim else None
+    return str(held.get("word", "")) if held and held["head"] == run.head else ""
 
 
 def plan_facts(run: RunRow, store: Store, *, clean: bool = False) -> dict[str, Any]:

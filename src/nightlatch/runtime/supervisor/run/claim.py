@@ -53,14 +53,14 @@ class Claimed:
 
     # ── before the lease ──
 
-    def closed_by(self, known: RunRow | None) -> bool:
+    def closed_by(self, known: RunRow | None, publishes: bool = False) -> bool:
         """Has the run of this slot ended already, or may no more attempts of it be made by a schedule? A lost one may
-        be tried again, where the job says so."""
+        be tried again, where the job says so; one that only `publishes` always."""
         self._attempts = known.attempt if known else 0
         if known is None or not statuses.is_terminal(known.status):
             return False
-        if known.status == statuses.LOST and known.approved:
-            return False  # it only publishes, which is always tried again
+        if known.status == statuses.LOST and publishes:
+            return False
         if known.status != statuses.LOST or self.job.when_lost == "doubt":
             return True
         return known.attempt >= max(STARTS, self.job.retries + 1)
@@ -108,9 +108,11 @@ class Claimed:
         claim = row.claim if row else None
         return row is not None and claim is not None and self._holds(row, claim) == stages.START
 
-    def _is_approved(self, store: Store) -> bool:
+    def _approved(self, store: Store) -> str:
+        """What of it was approved, its writes or its start; "": nothing."""
         row = read_row(store, self.job.name)
-        return bool(row and row.claim and row.claim.held and "word" in row.claim.held)
+        held = row.claim.held if row and row.claim else None
+        return str(held["what"]) if held and "word" in held else ""
 
     def _holds(self, row: Row, claim: Claim) -> str:
         """What it waits with for an approval."""
@@ -126,7 +128,9 @@ class Claimed:
             self.hold(store, ledger, verdict)
         elif verdict.status == statuses.WAITING:
             self.wait(store, ledger, verdict.due)
-        elif verdict.status == statuses.LOST and (self.job.when_lost == "again" or self._is_approved(store)):
+        elif verdict.status == statuses.LOST and (
+            self.job.when_lost == "again" or self._approved(store) == stages.WRITES
+        ):
             self.leave(store, ledger, store.clock())
         elif verdict.status not in (statuses.RUNNING, statuses.PENDING):
             made = verdict.attempt if not self.gives_up else self._attempts
@@ -207,7 +211,7 @@ class Claimed:
         known = ledger.find(self.job.name, self.job.key)
         if known and known.status == statuses.WAITING and known.due:
             return self.leave(store, ledger, known.due)
-        if self._is_approved(store):  # no overlap ends it
+        if self._approved(store):  # no overlap ends it
             return self.leave(store, ledger, store.clock() + LOOK_AGAIN)
         holder = _key_of_holder(ledger, busy)
         if self._attempts or not holder or holder == self.job.key or self.job.overlap != SKIP:

@@ -193,7 +193,8 @@ class Pipeline(Preflight):
     def _ended_before(self, key: str) -> Verdict | None:
         """The verdict of a run that has ended and that a schedule does not try again."""
         known = self.ledger.find(self.job.name, key)
-        if not self.claim or not self.claim.closed_by(known) or not known or self.after:
+        publishes = known is not None and self.only_publishes(known)
+        if not self.claim or not self.claim.closed_by(known, publishes) or not known or self.after:
             return None
         return self._tell(known, statuses.exit_code(known.status, known.exit_code))
 
@@ -267,13 +268,15 @@ class Pipeline(Preflight):
         self.number = self.ledger.tries(opened) + 1
         decided = opened.status == statuses.RUNNING and begun.decision(self.store, self.ledger, opened)
         elsewhere = begun.elsewhere(lease, self.ledger, opened) if lease.begun and not settled else None
+        publishes = self.only_publishes(opened)
+        edited = opened.approved and not opened.attempt and opened.definition != definition(self.job)
         try:
             writer = self.ledger.seal(
                 opened.id,
                 token=lease.token,
                 grant=lease.grant,
                 holder=lease.holder,
-                lost="again" if settled or decided or opened.approved else self.job.when_lost,
+                lost="again" if settled or decided or publishes else self.job.when_lost,
                 command=self._command(),
                 definition=definition(self.job),
                 facts=went_in.facts(self.job, self.store.folder) | recorded_start.facts(self.job, self._hidden()),
@@ -308,18 +311,19 @@ class Pipeline(Preflight):
             from . import ping
 
             ping.begin(self.job.ping)
-        if writer.run.approved and self._has_plan():
+        if publishes:
             self._guarded(self._land_plan)
+        elif edited:
+            self._guarded(self._refuse_edited)
         elif self._prepare():
             self._guarded(lambda: self._work(started))
             self._guarded(self._end_agents)
             self._publish()
         return self._settle(key, clock.now() - started)
 
-    def _has_plan(self) -> bool:
-        from ..publishing import held
-
-        return bool(held.planned(self.ledger, self.opened.id))
+    def _refuse_edited(self) -> None:
+        again = advice.command("retry", self.opened.id)
+        raise Conflict(f"the job was edited while it waited for its approval, and was not started. Start it: {again}")
 
     def _land_plan(self) -> None:
         """The command is not run again: what it made was approved, and lands."""
