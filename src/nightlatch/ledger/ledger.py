@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..core import advice, statuses
 from ..errors import RunEnded, StaleToken, StoreUnreachable, UsageError
 from ..system import clock
-from . import acknowledged, budgets, decisions, kinds, opening, sealing, step_chain, tally
+from . import decisions, kinds, opening, sealing, step_chain, tally
 from .chain import job_chain
 from .records import ATTEMPT, ENTRY, RUN
 from .sealing import NO_FACTS
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .history import History
     from .holds import Holds
     from .items import Items
+    from .journal_reader import JournalReader
     from .nested import NestedLedger
     from .outbox import Outbox
     from .records import Attempt, Entry, Pruned, RunRow, Usage
@@ -77,14 +78,16 @@ class Ledger:
         definition: str = "",
         host: str = "",
         again: bool = False,
+        lazy: bool = False,
     ) -> RunRow:
         """The run of (job, key): a new one, pending, or the one there is.
 
         One that ended without success becomes pending again, for its next attempt; with `again` also
-        one that succeeded. All others are returned unchanged.
+        one that succeeded. All others are returned unchanged. `lazy`: a new one need not be on the disk yet, since the
+        caller seals it next.
         """
         return opening.open_run(
-            self._tables, job, key, slot=slot, command=command, definition=definition, host=host, again=again
+            self._tables, job, key, slot=slot, command=command, definition=definition, host=host, again=again, lazy=lazy
         )
 
     def seal(
@@ -167,8 +170,18 @@ class Ledger:
         """Runs whose status changed at or after `since`, and before `until`, the newest change first."""
         which = {name: text for name, text in (("job", job), ("status", status)) if text}
         times = {"since": _ms(since)} | ({} if until is None else {"until": _ms(until)})
-        within = "changed >= :since" + ("" if until is None else " AND changed < :until")
-        sql = f"SELECT {RUN.names} FROM {{prefix}}run{where(which, within)} ORDER BY changed DESC, id LIMIT :most"
+        within = ["changed >= :since", *([] if until is None else ["changed < :until"])]
+        by = list(which)
+        if job and status and statuses.is_terminal(status):
+            # Many runs have ended so, and few of them are the job's: not by the index of statuses.
+            by, within = ["job"], [*within, "status || '' = :status"]
+        # Of a job, the newest of its own and the newest nested ones: each is read in its order from an index.
+        parts = [where(by, *within, f"parent {sign} ''") for sign in ("=", "<>")] if job else [where(by, *within)]
+        newest = [
+            f"SELECT * FROM (SELECT {RUN.names} FROM {{prefix}}run{part} ORDER BY changed DESC, id LIMIT :most) AS part"
+            for part in parts
+        ]
+        sql = f"{' UNION ALL '.join(newest)} ORDER BY changed DESC, id LIMIT :most"
         return map(RUN.read, self._tables.read(sql, **which, **times, most=limit))
 
     def newest(self, job: str) -> RunRow | None:
@@ -216,11 +229,11 @@ class Ledger:
 
     def set_budget(self, run: RunRow, caps: str, by: str) -> None:
         """A person sets a run's budget; its supervisor finds it within seconds."""
-        budgets.put(self._tables, run, caps, by)
+        decisions.set_budget(self._tables, run, caps, by)
 
     def budget_of(self, run_id: str) -> str:
         """The budget that a person has set for a run; "" if nobody has."""
-        return budgets.find(self._watching, run_id, patience=_MOMENT)
+        return decisions.budget_of(self._watching, run_id, patience=_MOMENT)
 
     def resolve(self, run_id: str, outcome: str, by: str) -> RunRow:
         """A person says how a run ended that is in doubt or needs attention: succeeded, failed or cancelled."""
@@ -253,11 +266,11 @@ class Ledger:
 
     def acknowledge(self, run: RunRow, by: str) -> None:
         """A person has seen how its newest attempt ended."""
-        acknowledged.put(self._tables, run, by)
+        decisions.acknowledge(self._tables, run, by)
 
     def acknowledged(self, job: str) -> frozenset[tuple[str, int]]:
         """(run, attempt) of what people have seen of a job."""
-        return acknowledged.of_job(self._watching, job)
+        return decisions.acknowledged(self._watching, job)
 
     def end_waiting(self, run: RunRow, reason: str, by: str, *, person: bool) -> RunRow | None:
         """Cancel a run that waits for its next try, if it is still as it was seen; None, and nothing done, if not.
@@ -372,6 +385,12 @@ class Ledger:
         from .outbox import Outbox
 
         return Outbox(self._tables)
+
+    def journal_reader(self, reader: str) -> JournalReader:
+        """How far a reader has read the journal."""
+        from .journal_reader import JournalReader
+
+        return JournalReader(self._tables, reader)
 
     @property
     def effects(self) -> Effects:
