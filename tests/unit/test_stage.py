@@ -116,14 +116,29 @@ def test_a_shared_cap_and_plain_failures_demote_nobody() -> None:
     assert found.stage == UNATTENDED and found.failures == 6
 
 
-def test_codex_24327_a_run_in_doubt_costs_its_job_a_stage() -> None:
+def test_a_run_in_doubt_costs_its_job_a_stage() -> None:
     found = counted(row(stage=UNATTENDED), End(id="1", status=statuses.IN_DOUBT, slot="1"), 5.0)
     assert found.stage == SUPERVISED and found.change
     assert found.change == {"id": "1", "stage": SUPERVISED, "was": UNATTENDED, "by": "nightlatch",
                             "why": "a run is in doubt", "at": 5.0}  # fmt: skip
 
 
-def test_claude_code_82818_a_run_by_hand_as_supervised_is_no_evidence_for_its_slots() -> None:
+def test_a_run_by_hand_as_supervised_is_no_evidence_for_its_slots() -> None:
     end = End(id="1", status=statuses.SUCCEEDED, clean=True, definition="d", stage=SUPERVISED)
     assert counted(row(stage=SUPERVISED), end, 1.0).clean == 0
     assert counted(row(stage=SUPERVISED), replace(end, slot="1"), 1.0).clean == 1
+
+
+def test_paperclip_379_no_number_of_good_runs_promotes_by_itself() -> None:
+    """That proposal promotes after twenty good runs without asking, and demotes by any three failures. Here good runs
+    are only evidence, what was cancelled or timed out is none, and plain failures cost no stage."""
+    found = row(stage=SUPERVISED)
+    for number in range(40):
+        end = End(id=str(number), status=statuses.SUCCEEDED, clean=True, definition="d", stage=SUPERVISED, slot="s")
+        found = counted(found, end, 1.0)
+    assert found.stage == SUPERVISED and found.clean == 40 and found.change is None
+    for number, status in enumerate((statuses.CANCELLED, statuses.TIMED_OUT, statuses.FAILED) * 3):
+        end = End(id=f"b{number}", status=status, definition="d", stage=SUPERVISED, slot="s")
+        found = counted(found, end, 1.0)
+    assert found.stage == SUPERVISED and found.clean == 40 and found.counters
+    assert sum(found.counters.values()) == 49, "no end is lost"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 
@@ -13,7 +12,7 @@ from ..core import advice
 from ..core.effects import BEGUN, IN_DOUBT
 from ..core.printable import printable
 from ..core.value import replace
-from ..errors import Error, InDoubt, NotAllowed, UsageError
+from ..errors import Error, InDoubt, UsageError
 from ..ledger import open_for
 from ..observe import agent_views
 from ..observe.reader import NEEDS_DECISION
@@ -21,6 +20,7 @@ from ..system import clock
 from . import screen
 from .decisions import current_user, title
 from .json_out import print_json
+from .only_people import require_person
 from .reading import open_reader
 
 TYPE_CHECKING = False
@@ -131,11 +131,10 @@ def attach(args: Namespace) -> int:
     from ..runtime.shared.effect_records import resolve
     from ..runtime.supervisor.afterwards import decide
 
-    if os.environ.get("NIGHTLATCH_RUN"):
-        raise NotAllowed("a run may not attach agents: type it outside of it")
     name, handle = args.names
     reader = open_reader(args.store)
     run = reader.run(name)
+    require_person(f"agent attach {name}", run.job, args.store)
     begins = f"agent/{args.key}/" if args.key else "agent/"
     known = [one for status in (IN_DOUBT, BEGUN) for one in reader.ledger.effects.every(status, run.job)]
     found = [one.key for one in known if one.key.startswith(begins)]

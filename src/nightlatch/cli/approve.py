@@ -109,8 +109,8 @@ def _approve(reader: StoreReader, run: RunRow, job: Job, as_json: bool) -> int:
     from ..runtime.supervisor.start import start
 
     ledger, store, by = open_for(reader.url), reader.store, current_user()
-    row = read_row(store, run.job)
-    held = row.claim.held if row and row.claim and approval.holds(row, run) else None
+    claim = approval.held_claim(read_row(store, run.job), run, store)
+    held = claim.held if claim else None
     try:
         if not store.lists_begun:
             run = ledger.approve(run.id, run.head if run.held is not None else "", by)
@@ -118,14 +118,14 @@ def _approve(reader: StoreReader, run: RunRow, job: Job, as_json: bool) -> int:
             approval.leave_approval(store, ledger, run, by)
             print(f"{title(run)} is approved: `nightlatch serve` on {printable(held['host'])} publishes it")
             return 0
-        claim = approval.take_over(store, ledger, run, by)
+        taken = approval.take_over(store, ledger, run, by)
         if store.lists_begun:  # there the row decides
             run = ledger.approve(run.id, run.head if run.held is not None else "", by)
     except RunEnded as ended:
         if statuses.needs_person(ended.run.status):
             raise
         raise UsageError(str(ended)) from None
-    verdict = start(job, store=reader.url, claim=claim, report=lambda tried: print(tried.line(), file=sys.stderr))
+    verdict = start(job, store=reader.url, claim=taken, report=lambda tried: print(tried.line(), file=sys.stderr))
     print(verdict.line(), file=sys.stderr)
     if as_json:
         found = open_reader(reader.url).run(run.id)

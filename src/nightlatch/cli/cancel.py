@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from ..core import advice, statuses
 from ..core.printable import printable
-from ..errors import UsageError
+from ..errors import RunEnded, UsageError
 from ..ledger import open_for
 from ..ledger.ledger import Ledger
 from ..observe.run_views import facts
-from ..runtime.supervisor.publishing.held import discard
 from ..runtime.supervisor.run import approval
 from .decisions import decide, named_run, run_parser, title
 from .json_out import print_json
@@ -29,16 +28,12 @@ _EXAMPLES = """\
 def main(argv: list[str]) -> int:
     args, reader, run = named_run(run_parser("cancel", _PURPOSE, _EXAMPLES), argv, statuses.OPEN)
     ledger = open_for(reader.url)
-    if (
-        run.held is not None
-        and reader.store.lists_begun
-        and not approval.refuse(reader.store, ledger, run, approved=False)
-    ):
-        raise UsageError(f"{title(run)} was approved in this moment. Look: {advice.command('show', run.id)}")
-    cancelled = decide(reader, run, Ledger.request_cancel)
-    if (run.held is not None or run.approved) and cancelled.status == statuses.CANCELLED:
-        approval.refuse(reader.store, ledger, run)
-        discard(ledger, run.id)
+    try:
+        cancelled = approval.cancel(reader.store, ledger, run, lambda: decide(reader, run, Ledger.request_cancel))
+    except RunEnded as ended:
+        if statuses.needs_person(ended.run.status):
+            raise
+        raise UsageError(f"{ended}. Look: {advice.command('show', run.id)}") from None
     if args.json:
         print_json(facts(cancelled, cancelled.status))
         return 0

@@ -21,14 +21,6 @@ def store_of_run() -> str | None:
     return without_password(str(send(do="store")["url"]))
 
 
-def check_may_act() -> None:
-    """Inside a run: raise `NotAllowed` if the run holds what it does to the outside world for an approval."""
-    if "NIGHTLATCH_SOCKET" in os.environ:
-        from ..runtime.shared.client import send
-
-        send(do="may-act")
-
-
 def note_refusal(what: str, refused: StaleToken | LeaseLost) -> None:
     """Inside a run: note in the run's record that this write came too late. Elsewhere do nothing."""
     if os.environ.get("NIGHTLATCH_RUN") and os.environ.get("NIGHTLATCH_SOCKET"):

@@ -9,7 +9,7 @@ from ..core.printable import printable
 from ..errors import Busy, InDoubt, UsageError
 from ..system import printing
 from .arguments import Parser, split_command
-from .in_run import check_may_act, store_of_run
+from .in_run import store_of_run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -85,6 +85,7 @@ def main(argv: list[str]) -> int:
 
 
 def _do(args: Namespace, command: list[str]) -> EffectOutcome:
+    from ..runtime.shared import client
     from ..runtime.supervisor.effects.once import OnceRequest, once
 
     if args.timeout.strip() in ("0", "0s", "none"):
@@ -101,7 +102,7 @@ def _do(args: Namespace, command: list[str]) -> EffectOutcome:
         settling=duration.parse(args.settle, what="--settle"),
         wait=duration.parse(args.wait, what="--wait"),
     )
-    check_may_act()
+    client.check_may_act()
     return once(wanted, store=args.store or store_of_run(), screen=2 if args.json else 1)
 
 

@@ -47,7 +47,7 @@ class HeldPlans:
         """Plans of this machine that the row does not hold (any more) were refused, or have expired, elsewhere."""
         for run in self._ledger.held(row.job):
             begun = row.claim is not None and row.claim.is_open and row.claim.by == self._host  # it says so in a moment
-            if not approval.holds(row, run) and not begun:
+            if not approval.held_claim(row, run, self._store) and not begun:
                 self._cancel(run, "refused on another machine, or expired")
 
     def expired(self, row: Row) -> Row:

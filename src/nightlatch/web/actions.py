@@ -23,6 +23,7 @@ from ..observe import open_decisions
 from ..runtime.shared import effect_records
 from ..runtime.supervisor.afterwards import decide
 from ..runtime.supervisor.batches import batch
+from ..runtime.supervisor.run import approval
 from ..runtime.supervisor.run.rows import read_row
 from ..scheduler.people import JobSlots
 from ..store import url as stores
@@ -155,7 +156,8 @@ def _meanwhile(reader: StoreReader, run: RunRow) -> str:
 
 def _cancel(reader: StoreReader, form: dict[str, str]) -> str:
     run = _unmoved(reader, form)
-    open_for(reader.url).request_cancel(run.id, person(), seen=seen(run))
+    ledger = open_for(reader.url)
+    approval.cancel(reader.store, ledger, run, lambda: ledger.request_cancel(run.id, person(), seen=seen(run)))
     return f"run/{run.id}"
 
 

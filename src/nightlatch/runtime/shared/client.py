@@ -31,6 +31,12 @@ def send(**request: Any) -> dict[str, Any]:
     return checked(reply)
 
 
+def check_may_act() -> None:
+    """Inside a run: raise `NotAllowed` if the run holds what it does to the outside world for an approval."""
+    if "NIGHTLATCH_SOCKET" in os.environ:
+        send(do="may-act")
+
+
 def peer() -> tuple[str, str, int]:
     """The supervisor's socket, the grant, and our pid: a forked process needs its own connection."""
     return os.environ.get("NIGHTLATCH_SOCKET", ""), os.environ.get("NIGHTLATCH_GRANT", ""), os.getpid()

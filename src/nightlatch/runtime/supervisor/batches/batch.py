@@ -21,6 +21,7 @@ from ....ledger.chain import clean
 from ....ledger.items import ITEM, ItemRow
 from ....store import url
 from ....system import clock, identity, redaction
+from ...shared import client
 from ...shared.batches.items import IN_DOUBT_ITSELF
 from ...shared.effect_records import ledger_is_per_machine
 from ...shared.leases.lease import Lease
@@ -72,6 +73,8 @@ def run(batch: Batch, *, store: str | None = None) -> tuple[Verdict, dict[str, A
 
 def prepared(batch: Batch, store: str | None) -> Checkpoints:
     """The items' side of a run that may be begun here."""
+    if batch.publish:
+        client.check_may_act()
     the_store, ledger = url.connect(store), open_for(url.resolve(store))
     _at_home(the_store, ledger, batch.name)
     _same_key(ledger, batch)

@@ -6,6 +6,7 @@ import os
 
 from ....errors import UsageError
 from ....ledger import kinds
+from . import held
 from .publish import Publication
 from .targets import Publisher
 from .workspace import Workspace
@@ -78,15 +79,11 @@ class Delivery:
 
     def hold(self, definition: str) -> None:
         """In place of `publish`: journal what would land, and keep the workspace until somebody has decided."""
-        from . import held
-
         assert self.workspace
         held.plan(self._publication, self.workspace, self._writer, self._publisher, definition)
 
     def land_plan(self, lease: Lease, ledger: Ledger, writer: Writer, definition: str) -> str:
         """Publish what was approved, from the workspace that an earlier attempt left; returns how."""
-        from . import held
-
         run = writer.run
         done = None if self._job.again else (self._job.name, run.key)
         publisher = Publisher(lease=lease, run=run.id, job=self._job.name, done=done)

@@ -11,10 +11,14 @@ from ....core.value import replace
 from ....errors import Busy, RunEnded
 from ....store import proof, sightings
 from ....system import identity
+from ..publishing.held import discard
 from .rows import KEPT, move_row, read_row
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
     from ....core.model import Record
     from ....core.protocols import Store
     from ....core.row import Claim, Row
@@ -55,28 +59,63 @@ def refuse(store: Store, ledger: Ledger, run: RunRow, *, approved: bool = True) 
     `approved`, if somebody has approved it."""
     while True:
         row = read_row(store, run.job)
-        if row is None or not holds(row, run) or not row.claim or not row.claim.held:
+        claim = held_claim(row, run, store)
+        if row is None or claim is None or not claim.held:
             return False
-        if not approved and "word" in row.claim.held:
+        if not approved and "word" in claim.held:
             return False
-        if move_row(store, ledger, row, refused(row, store)):
+        if move_row(store, ledger, row, refused(replace(row, claim=claim), store)):
             return True
 
 
-def holds(row: Row, run: RunRow) -> bool:
-    """Does this run hold the row's claim for an approval?"""
-    claim = row.claim
-    return claim is not None and claim.is_open and claim.held is not None and claim.run == run.id
+def cancel(store: Store, ledger: Ledger, run: RunRow, request: Callable[[], RunRow]) -> RunRow:
+    """Cancel a run by `request`, a person's; if it waits with a plan, that is refused, and its workspace goes. Raises
+    `RunEnded` if somebody has approved it in this moment."""
+    if run.held is not None and store.lists_begun and not refuse(store, ledger, run, approved=False):
+        raise RunEnded(f"run {run.id} of {run.job} was approved in this moment", run)
+    cancelled = request()
+    if (run.held is not None or run.approved) and cancelled.status == statuses.CANCELLED:
+        refuse(store, ledger, run)
+        discard(ledger, run.id)
+    return cancelled
+
+
+def held_claim(row: Row | None, run: RunRow, store: Store) -> Claim | None:
+    """The row's claim, if it waits with this run for an approval. A supervisor that is killed between the ledger's plan
+    and the row's leaves a claim that does not say so: this one does."""
+    claim = row.claim if row else None
+    if claim is None or not claim.is_open:
+        return None
+    if claim.held is not None:
+        return claim if claim.run == run.id else None
+    waits = run.held is not None or bool(run.approved)
+    if not waits or name_of(claim.slot) != run.slot or claim.grant not in ("", run.grant):
+        return None
+    return replace(claim, held=plan_facts(run, store), run=run.id)
+
+
+def word_of(store: Store, run: RunRow) -> str:
+    """Who approved it, if only the row knows: where each machine has a ledger of its own, the row decides, and one that
+    was killed right after that has not told the ledger."""
+    claim = held_claim(read_row(store, run.job), run, store) if store.lists_begun else None
+    held = claim.held if claim else None
+    return str(held.get("word", "")) if held and held["head"] == run.head else ""
+
+
+def plan_facts(run: RunRow, store: Store, *, clean: bool = False) -> dict[str, Any]:
+    """What a row says of a run that waits for an approval: the host has its workspace, the head names its plan."""
+    what = stages.WRITES if run.attempt else stages.START
+    host = run.holder.host if run.attempt and run.holder else identity.host() if store.lists_begun else ""
+    return {"run": run.id, "host": host, "until": run.held or 0.0, "head": run.head, "what": what, "clean": clean}
 
 
 def leave_approval(store: Store, ledger: Ledger, run: RunRow, by: str) -> None:
     """Record the approval in the row, where `serve` or `tick` of the machine with the workspace finds it."""
     while True:
         row = read_row(store, run.job)
-        if row is None or not holds(row, run):
+        claim = held_claim(row, run, store)
+        if row is None or claim is None or not claim.held:
             return
-        claim = row.claim
-        assert claim and claim.held
         if "word" in claim.held or move_row(
             store, ledger, row, replace(row, claim=replace(claim, held={**claim.held, "word": by}))
         ):
@@ -88,12 +127,12 @@ def take_over(store: Store, ledger: Ledger, run: RunRow, by: str) -> str:
     "" if there is none. Raises `Busy` while another lands it, and `RunEnded` if the row holds another plan."""
     while True:
         row = read_row(store, run.job)
-        if row is None or not holds(row, run):
+        claim = held_claim(row, run, store)
+        if row is None or claim is None:
             if store.lists_begun and run.held is not None:
                 raise RunEnded(f"the plan of run {run.id} was refused on another machine, or has expired there", run)
             return ""
-        claim = row.claim
-        assert claim and claim.held
+        assert claim.held
         if run.held is not None and claim.held["head"] != run.head:
             raise RunEnded(f"run {run.id} holds another plan by now. Look: {advice.command('show', run.id)}", run)
         record = store.read(run.job)

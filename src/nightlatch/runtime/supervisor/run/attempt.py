@@ -63,18 +63,19 @@ class SealedAttempt:
             from . import ping
 
             ping.begin(self.job.ping)
-        if self.run.approved and self._has_plan():
+        if self.start.publishes:
             self._guarded(self._land_plan)
+        elif self.start.edited:
+            self._guarded(self._refuse_edited)
         elif self._prepare():
             self._guarded(lambda: self._work(started))
             self._guarded(self._end_agents)
             self._publish()
         return self._settle(clock.now() - started)
 
-    def _has_plan(self) -> bool:
-        from ..publishing import held
-
-        return bool(held.planned(self.ledger, self.run.id))
+    def _refuse_edited(self) -> None:
+        again = advice.command("retry", self.run.id)
+        raise Conflict(f"the job was edited while it waited for its approval, and was not started. Start it: {again}")
 
     def _land_plan(self) -> None:
         """The command is not run again: what it made was approved, and lands."""

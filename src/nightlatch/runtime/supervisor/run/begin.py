@@ -48,13 +48,15 @@ def seal(start: Pipeline, lease: Lease, key: str) -> Writer | Verdict:
 
         decided = begun.decision(store, ledger, opened) if opened.status == statuses.RUNNING else None
         elsewhere = begun.elsewhere(lease, ledger, opened) if lease.begun and not settled else None
+    start.publishes = start.only_publishes(opened)
+    start.edited = bool(opened.approved) and not opened.attempt and opened.definition != definition(job)
     try:
         writer = ledger.seal(
             opened.id,
             token=lease.token,
             grant=lease.grant,
             holder=lease.holder,
-            lost="again" if settled or decided or opened.approved else job.when_lost,
+            lost="again" if settled or decided or start.publishes else job.when_lost,
             command=start.hidden.text(job.target.shown),
             definition=definition(job),
             facts=went_in.facts(job, store.folder) | recorded_start.facts(job, start.hidden),

@@ -23,7 +23,7 @@ from ....store import url
 from ....system import clock, identity
 from ...shared.job import definition
 from . import counting
-from .approval import end_claim
+from .approval import end_claim, plan_facts
 from .rows import move_row, read_row
 
 TYPE_CHECKING = False
@@ -53,14 +53,14 @@ class Claimed:
 
     # ── before the lease ──
 
-    def closed_by(self, known: RunRow | None) -> bool:
+    def closed_by(self, known: RunRow | None, publishes: bool = False) -> bool:
         """Has the run of this slot ended already, or may no more attempts of it be made by a schedule? A lost one may
-        be tried again, where the job says so."""
+        be tried again, where the job says so; one that only `publishes` always."""
         self._attempts = known.attempt if known else 0
         if known is None or not statuses.is_terminal(known.status):
             return False
-        if known.status == statuses.LOST and known.approved:
-            return False  # it only publishes, which is always tried again
+        if known.status == statuses.LOST and publishes:
+            return False
         if known.status != statuses.LOST or self.job.when_lost == "doubt":
             return True
         return known.attempt >= max(STARTS, self.job.retries + 1)
@@ -108,9 +108,11 @@ class Claimed:
         claim = row.claim if row else None
         return row is not None and claim is not None and self._holds(row, claim) == stages.START
 
-    def _is_approved(self, store: Store) -> bool:
+    def _approved(self, store: Store) -> str:
+        """What of it was approved, its writes or its start; "": nothing."""
         row = read_row(store, self.job.name)
-        return bool(row and row.claim and row.claim.held and "word" in row.claim.held)
+        held = row.claim.held if row and row.claim else None
+        return str(held["what"]) if held and "word" in held else ""
 
     def _holds(self, row: Row, claim: Claim) -> str:
         """What it waits with for an approval."""
@@ -126,7 +128,9 @@ class Claimed:
             self.hold(store, ledger, verdict)
         elif verdict.status == statuses.WAITING:
             self.wait(store, ledger, verdict.due)
-        elif verdict.status == statuses.LOST and (self.job.when_lost == "again" or self._is_approved(store)):
+        elif verdict.status == statuses.LOST and (
+            self.job.when_lost == "again" or self._approved(store) == stages.WRITES
+        ):
             self.leave(store, ledger, store.clock())
         elif verdict.status not in (statuses.RUNNING, statuses.PENDING):
             made = verdict.attempt if not self.gives_up else self._attempts
@@ -164,13 +168,11 @@ class Claimed:
         )  # fmt: skip
 
     def hold(self, store: Store, ledger: Ledger, verdict: Verdict) -> None:
-        """It waits for an approval. Begun only by that: the host has its workspace, the head names its plan."""
+        """It waits for an approval, and only that begins it."""
         run = ledger.run(verdict.run)
         if run is None or run.held is None:
             return  # decided meanwhile, which the next look at the row finds
-        what = stages.WRITES if run.attempt else stages.START
-        host = identity.host() if what == stages.WRITES or store.lists_begun else ""
-        held = {"run": run.id, "host": host, "until": run.held, "head": run.head, "what": what, "clean": self.clean}
+        held = plan_facts(run, store, clean=self.clean)
 
         def waiting(row: Row, claim: Claim) -> Row:
             return replace(row, claim=replace(claim, held=held, run=run.id, grant="", token=0, starts=1, again_at=0.0))
@@ -209,7 +211,7 @@ class Claimed:
         known = ledger.find(self.job.name, self.job.key)
         if known and known.status == statuses.WAITING and known.due:
             return self.leave(store, ledger, known.due)
-        if self._is_approved(store):  # no overlap ends it
+        if self._approved(store):  # no overlap ends it
             return self.leave(store, ledger, store.clock() + LOOK_AGAIN)
         holder = _key_of_holder(ledger, busy)
         if self._attempts or not holder or holder == self.job.key or self.job.overlap != SKIP:

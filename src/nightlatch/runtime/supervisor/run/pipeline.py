@@ -50,6 +50,8 @@ class Pipeline(Preflight):
         self.delivery: Delivery | None = None
         self.attempt: SealedAttempt | None = None
         self.number = 1  # of this try, counted across supervisors
+        self.publishes = False  # a plan of it was approved: the command is not run again
+        self.edited = False  # since it waits, unstarted, for its approval
         self.unsealed = ""  # the key whose lease could not be had, because a gate could not be sealed
         self.variables = dict(job.env)  # for the command, with those of its env_file
         self.unusable: BadConfig | None = None  # why that file cannot be used
@@ -128,7 +130,8 @@ class Pipeline(Preflight):
     def _ended_before(self, key: str) -> Verdict | None:
         """The verdict of a run that has ended and that a schedule does not try again."""
         known = self.ledger.find(self.job.name, key)
-        if not self.claim or not self.claim.closed_by(known) or not known or self.after:
+        publishes = known is not None and self.only_publishes(known)
+        if not self.claim or not self.claim.closed_by(known, publishes) or not known or self.after:
             return None
         return self.tell(known, statuses.exit_code(known.status, known.exit_code))
 

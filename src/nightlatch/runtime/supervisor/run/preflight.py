@@ -84,10 +84,15 @@ class Preflight:
                 run=known.id if known else "", reason="its key is done", at=clock.wall(), tried=False,
             )  # fmt: skip
         if known and known.held is not None and not settled:
-            return self._held(known)
+            from . import approval
+
+            word = approval.word_of(self.store, known)
+            if not word:
+                return self._held(known)
+            known = self.ledger.approve(known.id, known.head, word)
         if known and known.status == statuses.WAITING and not settled:
             self.check_due(known)
-        if known and known.approved:
+        if known and self.only_publishes(known):
             return key  # what it made is paid for, and lands
         if known and (over := self._given_up(known)):
             return over
@@ -106,6 +111,14 @@ class Preflight:
 
         decided = begun.decision(self.store, self.ledger, known)
         return begun.outcome(decided) if decided else None
+
+    def only_publishes(self, run: RunRow) -> bool:
+        """Was a plan of it approved? Then its next attempt does not run the command, which is not so for a start."""
+        if not run.approved:
+            return False
+        from ..publishing import held
+
+        return bool(held.planned(self.ledger, run.id))
 
     def _held(self, known: RunRow) -> Verdict:
         """Only an approval begins it."""
