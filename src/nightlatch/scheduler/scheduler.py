@@ -20,6 +20,7 @@ from .clocks import Steadiness
 from .held import HeldPlans
 from .leases import JobLeases
 from .scheduled import due_before
+from .watch import Watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class Scheduler:
         self.served: dict[str, str] = {}  # job → the definition that this machine last served
         self.shared = True  # may other machines have files of their own?
         self._unsynced: set[str] = set()
-        self._seen: dict[str, tuple[object, float]] = {}  # job → its claim, and since when it is as it is
+        self._watch = Watch(store.folder, clocks)
         self._struck: set[tuple[str, int]] = set()
         self._unread: set[str] = set()  # jobs whose rows are beyond this program
         self._copied: dict[str, str] = {}  # job → the move whose records this ledger has
@@ -111,6 +112,7 @@ class Scheduler:
                 plan.new = replace(plan.new, by=self._host, claim=plan.claim(new_id, self._host))
                 moves.append((plan, (plan.row or replace(plan.new, id="")).move_to(plan.new, new_id)))
         self._advance(moves)
+        self._watch.keep()
         if self._unsynced:
             self._unsynced.clear()
             self._looked_at_all = self._clocks.now()
@@ -215,6 +217,7 @@ class Scheduler:
         plan.new = self._plans.agreed(plan.new)
         row, job = plan.new, self.jobs[plan.new.job]
         due = self._due(row, job, now)
+        unchanged = self._watch.unchanged(row.job, row.claim)
         decision = slots.decide(
             row,
             due,
@@ -222,14 +225,14 @@ class Scheduler:
             Observation(
                 now=now,
                 holder=self._leases.holder(row.job),
-                unchanged=self._unchanged(row),
+                unchanged=unchanged,
                 patience=slots.UNBEGUN_WATCHED if self._apart else slots.UNBEGUN,
                 room=room,
                 steady=self._steadiness.steady,
                 may_set_back=not self._apart or row.by == self._host,
                 host=self._host,
                 stepped=self._steadiness.stepped,
-                may_expire=not self._apart or self._plans.may_expire(row, self._unchanged(row), job.job.expires),
+                may_expire=not self._apart or self._plans.may_expire(row, unchanged, job.job.expires),
             ),
         )
         plan.decision = decision
@@ -265,19 +268,6 @@ class Scheduler:
             row = replace(row, slot=slot, next_due=following if following else job.next(slot), passed=passed)
             self._next[row.job] = row.next_due
         return replace(row) if decision.claim else row
-
-    def _unchanged(self, row: Row) -> float:
-        """For how long this looker has seen the claim as it is, by a clock that nobody sets."""
-        claim = row.claim
-        if claim is None or not claim.is_open:
-            self._seen.pop(row.job, None)
-            return 0.0
-        state, now = (claim.id, claim.grant, claim.again_at), self._clocks.now()
-        before = self._seen.get(row.job)
-        if before is None or before[0] != state:
-            self._seen[row.job] = state, now
-            return 0.0
-        return now - before[1]
 
     def _cancel(self, row: Row) -> None:
         """Ask the run that is at work to end. Where its ledger is another machine's, the word goes into the row."""
@@ -336,6 +326,7 @@ class Scheduler:
                 self._next[plan.new.job] = self.jobs[plan.new.job].next(self._store.clock())  # another was faster
                 continue
             if plan.claims and plan.new.claim:
+                self._watch.see(plan.new.job, plan.new.claim)
                 self._start(self.jobs[plan.new.job], plan.new.claim)
             for kind, facts in plan.notes:
                 self._ledger.note(plan.new.job, kind, **facts)
