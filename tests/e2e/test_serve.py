@@ -127,6 +127,18 @@ def _worked(ticked: Any, place: Place) -> Any:
     return ticked if place.seen() else None
 
 
+def test_how_a_start_ended_is_said_and_one_that_is_held_is_not_called_ended(place: Place) -> None:
+    place.write(
+        '[jobs.held]\nschedule = "every 1s"\nstage = "supervised"\nhold = "start"\ncommand = "true"\n'
+        '[jobs.fails]\nschedule = "every 1s"\ncommand = "exit 3"\n[jobs.works]\nschedule = "every 1s"\ncommand = "true"\n'
+    )
+    place.serve()
+    until(lambda: all(f"nightlatch: {job} 20" in place.said for job in ("held", "fails", "works")))
+    said = {line.split()[1]: line.split(": ", 2)[2] for line in place.said.splitlines() if "Z: " in line}
+    assert said["held"] == "needs your approval: nightlatch approve held"
+    assert (said["fails"], said["works"]) == ("failed, exit code 3", "succeeded")
+
+
 def test_no_file_says_what_to_type(place: Place) -> None:
     missing = place.run("serve")
     assert missing.returncode == 78 and "nightlatch init" in missing.stderr

@@ -10,6 +10,7 @@ import signal
 import time
 
 from ..config.settings import meant
+from ..core import advice, statuses
 from ..core.row import NEVER
 from ..errors import BadConfig, StoreUnreachable
 from ..ledger import open_for
@@ -159,10 +160,25 @@ class Server:
                 os.read(woken, 4096)
             ended = self._starter.heard()
             for what, code in ended:
-                self._say(f"ended: {what or 'a run'}, exit code {code}")
+                self._say(self._sentence(what, code))
             if ended:
                 return ended
         return []
+
+    def _sentence(self, what: str, code: int) -> str:
+        """What became of a start, as the ledger knows it; the exit code alone does not say that a plan is held."""
+        job, _, key = what.partition(" ")
+        try:
+            run = self._ledger.find(job, key) if key else None
+        except StoreUnreachable:
+            run = None
+        if run is None:
+            return f"{what or 'a run'}: ended, exit code {code}"
+        if run.held is not None:
+            return f"{what}: needs your approval: {advice.command('approve', job)}"
+        if run.status == statuses.WAITING and run.due:
+            return f"{what}: tries again at {_local(run.due)}"
+        return f"{what}: {run.status}" + (f", exit code {code}" if code else "")
 
     def _listen(self) -> int:
         """Signals that ask for the end wake the wait."""
