@@ -17,6 +17,7 @@ from nightlatch.core.value import replace
 from nightlatch.errors import StoreUnreachable
 from nightlatch.ledger import open_for
 from nightlatch.ledger.slots import merged
+from nightlatch.observe import slots
 from nightlatch.runtime.supervisor.run.claim import Claimed
 from nightlatch.runtime.supervisor.run.rows import read_row
 from nightlatch.scheduler.people import JobSlots
@@ -284,6 +285,22 @@ def test_an_edited_schedule_begins_with_its_next_slot(world: World) -> None:
     assert world.started == []
     assert world.outcomes("job") == [(SKIPPED, "edited", 3)]
     assert len(world.after(2 * HOUR)) == 1
+
+
+def test_a_job_that_left_the_file_is_not_overdue_for_ever_and_begins_anew_when_it_comes_back(world: World) -> None:
+    world.serve(job("job", "every 1h"), job("other", "every 1h"))
+    world.clocks.time += 1.5 * HOUR
+    both, world.jobs = world.jobs, {"other": world.jobs["other"]}
+    world.scheduler.served["job"] = "job"
+    world.scheduler.serve(world.jobs, removed={"job"})
+    assert [started[0].name for started in world.after(0)] == ["other"]
+    assert world.outcomes("job") == [(SKIPPED, "edited", 1)]
+    assert not slots.is_overdue(world.row("job"), world.clocks.wall() + 86400)
+    assert "job" not in world.scheduler.served
+    world.scheduler.serve(both)
+    assert world.after(5 * HOUR)[0][0].name == "other"  # it is in the file again, and begins with its next slot
+    assert "job" in [started[0].name for started in world.after(HOUR)]
+    assert world.outcomes("job") == [(SKIPPED, "edited", 1)]
 
 
 def test_a_pause_skips_and_is_not_caught_up(world: World) -> None:

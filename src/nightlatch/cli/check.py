@@ -24,7 +24,7 @@ from ..runtime.shared.job import definition
 from ..scheduler import asleep
 from ..scheduler.people import JobSlots
 from ..scheduler.scheduled import Scheduled
-from ..scheduler.serve import served
+from ..scheduler.served import Served
 from ..store import url
 from ..system import clock, crontab, identity, services, zone
 from . import screen
@@ -255,7 +255,7 @@ def _apply(config: Config, store: str | None) -> int:
         mine, row = definition(job), known.get(name)
         if row is None or row.definition == mine:
             continue
-        last = served(the_store.folder).get(name, "")
+        last = Served(the_store.folder).definitions.get(name, "")
         standing = definitions.judge(row, mine, last, shared=url.ledger_of(where) != url.BESIDE)
         JobSlots(the_store, ledger, name, current_user()).define(mine)
         applied += 1

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ..core import definition, slots, statuses
 from ..core import row as rows
-from ..core.row import COLLAPSED, SKIPPED, Row, SlotRecord
+from ..core.row import COLLAPSED, NEVER, SKIPPED, Row, SlotRecord
 from ..core.schedule import name_of
 from ..core.slots import Decision, Observation
 from ..core.stage import UNATTENDED
@@ -65,6 +65,7 @@ class Scheduler:
         self._staged: dict[str, object] = {}  # job → the change of its stage that this ledger has
         self._apart = store.lists_begun  # each machine has a ledger, and no clock is shared
         self.jobs: Mapping[str, Scheduled] = {}
+        self._removed: set[str] = set()  # jobs that have left the file, and whose rows do not say so yet
         self.served: dict[str, str] = {}  # job → the definition that this machine last served
         self.shared = True  # may other machines have files of their own?
         self._unsynced: set[str] = set()
@@ -78,9 +79,10 @@ class Scheduler:
         self._looked_at_all = clocks.now()
         self.short_of_room = False  # something due waits for the end of a run
 
-    def serve(self, jobs: Mapping[str, Scheduled]) -> None:
-        """From now on these jobs are looked at; all of them at the next look."""
+    def serve(self, jobs: Mapping[str, Scheduled], removed: Iterable[str] = ()) -> None:
+        """From now on these jobs are looked at; all of them at the next look. `removed` were in the file before."""
         self.jobs = jobs
+        self._removed = (self._removed | set(removed)) - jobs.keys()
         self._unsynced = set(jobs)
         self._next = {}
 
@@ -94,9 +96,11 @@ class Scheduler:
         now = self._store.clock()
         if self._clocks.now() - self._looked_at_all > ALL:
             self._unsynced = set(self.jobs)
-        found = self._rows(now)
+        cursors = self._store.cursors() if self._unsynced or self._removed else self._store.cursors(due=now)
+        found = self._rows(cursors, now)
         plans = [plan for row in found if (plan := self._plan(row, now))]
         plans += [_Plan(None, self._new_row(self.jobs[job], now)) for job in sorted(self._missing(found))]
+        plans += self._leaving(cursors, now)
         self._next |= {plan.new.job: plan.new.next_due for plan in plans if plan.row is None}
         room = self._room(found) if claims and not self._steadiness.just_woken else 0
         self.short_of_room = False
@@ -120,8 +124,7 @@ class Scheduler:
 
     # ── reading ──
 
-    def _rows(self, now: float) -> list[Row]:
-        cursors = self._store.cursors() if self._unsynced else self._store.cursors(due=now)
+    def _rows(self, cursors: Iterable[Cursor], now: float) -> list[Row]:
         found = [row for cursor in cursors if cursor.job in self.jobs and (row := self._read(cursor))]
         self._others_claims = any(row.claim and row.claim.is_open and row.claim.by != self._host for row in found)
         self._leases.look([row.job for row in found if self._needs_lease(row, now)])
@@ -160,6 +163,7 @@ class Scheduler:
 
     def _new_row(self, job: Scheduled, now: float) -> Row:
         """It begins with its next slot."""
+        self.served[job.job.name] = job.definition
         begin = float(int(now))
         return Row(
             job=job.job.name, slot=begin, next_due=job.next(begin), schedule=job.text, definition=job.definition,
@@ -197,8 +201,22 @@ class Scheduler:
             plan.new, plan.decision = self._edited(plan.new, job, now), Decision()
         return plan
 
-    def _edited(self, row: Row, job: Scheduled, now: float) -> Row:
-        """Another schedule begins with its next slot; what of the old one was due is skipped."""
+    def _leaving(self, cursors: Iterable[Cursor], now: float) -> list[_Plan]:
+        """Jobs that have left the file: else what is due for them would be overdue for ever."""
+        found = [row for cursor in cursors if cursor.job in self._removed and (row := self._read(cursor))]
+        for job in self._removed - {row.job for row in found if row.schedule}:
+            self._forget(job)
+        plans = [_Plan(row, self._edited(row, None, now)) for row in found if row.schedule]
+        for plan in plans:
+            plan.decision = Decision()
+        return plans
+
+    def _forget(self, job: str) -> None:
+        self._removed.discard(job)
+        self.served.pop(job, None)
+
+    def _edited(self, row: Row, job: Scheduled | None, now: float) -> Row:
+        """Another schedule, or none, begins with its next slot; what of the old one was due is skipped."""
         begin = max(row.slot, float(int(now)))
         left = due_before(row.schedule, row.slot, now)
         record: tuple[SlotRecord, ...] = ()
@@ -211,7 +229,8 @@ class Scheduler:
                 ),
             )  # fmt: skip
         records = row.with_records(*record, keep=KEPT if self._apart else 0)
-        return replace(row, slot=begin, next_due=job.next(begin), schedule=job.text, records=records)
+        next_due, text = (job.next(begin), job.text) if job else (NEVER, "")
+        return replace(row, slot=begin, next_due=next_due, schedule=text, records=records)
 
     def _decide(self, plan: _Plan, now: float, room: bool) -> None:
         plan.new = self._plans.agreed(plan.new)
@@ -322,14 +341,20 @@ class Scheduler:
         except StoreUnreachable:
             won = self._store.advance(sent)  # only the reply may be lost: each finds its own id
         for (plan, _), mine in zip(moves, won, strict=True):
+            job = plan.new.job
+            if job in self._removed:
+                if mine:
+                    self._say(f"{job} has left the file: nothing is due for it any more")
+                    self._forget(job)
+                continue
             if not mine:
-                self._next[plan.new.job] = self.jobs[plan.new.job].next(self._store.clock())  # another was faster
+                self._next[job] = self.jobs[job].next(self._store.clock())  # another was faster
                 continue
             if plan.claims and plan.new.claim:
-                self._watch.see(plan.new.job, plan.new.claim)
-                self._start(self.jobs[plan.new.job], plan.new.claim)
+                self._watch.see(job, plan.new.claim)
+                self._start(self.jobs[job], plan.new.claim)
             for kind, facts in plan.notes:
-                self._ledger.note(plan.new.job, kind, **facts)
+                self._ledger.note(job, kind, **facts)
             self._say_skipped(plan)
 
     def _say_skipped(self, plan: _Plan) -> None:
