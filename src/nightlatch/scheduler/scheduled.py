@@ -51,10 +51,9 @@ class Scheduled:
         )
 
     def cut(self, first: float, time: float) -> tuple[float, int]:
-        """Where a range that begins at `first` ends, and how many slots it has, if it is cut at a time."""
-        if self._times is None:
-            return first, 1
-        return float(self._times.newest(time)), self._times.count(first - 1, time)
+        """Where a range that begins at `first` ends, and how many slots it has, if it is cut at a time: there, since
+        its slots may be those of a schedule that was edited meanwhile."""
+        return time, self._times.count(first - 1, time) if self._times else 1
 
     def policy(self, host: str, newest: float | None) -> Policy:
         if not self.job.jitter:

@@ -312,8 +312,8 @@ class Scheduler:
         ran = {record.first for record in known if record.ran and record.first > now}
         if row.claim and row.claim.slot > now:
             ran.add(row.claim.slot)
-        kept = tuple(_cut(record, job, now) for record in row.records if record.ran or record.first <= now)
         era, begin = row.era + 1, float(int(now))
+        kept = tuple(_cut(record, job, begin) for record in row.records if record.ran or record.first <= begin)
         return replace(
             row, slot=begin, next_due=job.next(begin), era=era, strike=(begin, era), passed=tuple(sorted(ran)[:PASSED]),
             records=kept,
