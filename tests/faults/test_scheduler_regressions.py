@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from nightlatch.core import definition, retry
 from nightlatch.core import row as rows
 from nightlatch.core.job import Job
 from nightlatch.core.row import COLLAPSED, RAN, SKIPPED, Row
-from nightlatch.core.schedule import name_of
+from nightlatch.core.schedule import name_of, named
 from nightlatch.core.target import Command
 from nightlatch.core.value import replace
-from nightlatch.errors import StoreUnreachable
+from nightlatch.errors import InDoubt, StoreUnreachable
 from nightlatch.ledger import open_for
 from nightlatch.ledger.slots import merged
 from nightlatch.observe import slots
@@ -322,6 +323,53 @@ def test_a_slot_that_a_person_skips_does_not_run(world: World) -> None:
     assert world.after(HOUR) == []
     assert len(world.after(HOUR)) == 1
     assert world.outcomes("job") == [(SKIPPED, "by hand", 1)]
+
+
+def test_a_slot_that_a_person_skipped_keeps_its_outcome_when_an_outage_begins_with_it(world: World) -> None:
+    world.serve(job("job", "every 1h"))
+    slot = (world.clocks.wall() // HOUR + 1) * HOUR
+    JobSlots(world.store, world.ledger, "job", "ann@here").skip(slot)
+    (started,) = world.after(4 * HOUR)
+    world.end(started)
+    assert world.outcomes("job") == [(SKIPPED, "by hand", 1), (COLLAPSED, "", 2), (RAN, "", 1)]
+
+
+def test_a_slot_that_ran_before_a_set_back_keeps_its_outcome_when_it_is_the_first_of_those_missed_since(
+    world: World,
+) -> None:
+    world.serve(job("job", "every 1h"))
+    world.clocks.offset += 6 * HOUR
+    (early,) = world.after(1)
+    world.end(early)
+    world.clocks.offset -= 6 * HOUR
+    while name_of(int(world.row("job").next_due)) != early[0].due:
+        for started in world.after(200):
+            world.end(started)
+    assert world.row("job").era == 1
+    world.after(4 * HOUR)
+    found = {record.first: record for record in merged(world.ledger.slots.of("job"), world.row("job").records)}
+    assert found[float(named(early[0].due))].outcome == RAN
+
+
+def test_a_slot_given_up_without_a_start_is_not_said_to_have_run(world: World) -> None:
+    """Three starts came to nothing; the fourth gave it up, and was killed before the row said so."""
+    world.serve(job("job", "0 2 * * *"))
+    (started,) = world.after(6 * HOUR + 1)
+    known: Any = SimpleNamespace(status="needs-attention", attempt=1, reason=retry.GAVE_UP, approved="")
+    claimed = Claimed(*started)
+    assert not claimed.closed_by(known)
+    claimed.not_begun(world.store, world.ledger, InDoubt("decide"))
+    assert world.outcomes("job") == [(SKIPPED, "not started", 1)]
+
+
+def test_a_file_from_before_two_edits_is_old_though_it_is_in_force_again_what_its_machine_served() -> None:
+    """D0 → D1 → back to D0. A machine that slept through both has pulled the first edit only."""
+    row = Row(job="job", slot=0.0, next_due=1.0, definition="d0")
+    asleep = definition.mark(row)
+    edited = definition.renewed(row, "d1")
+    back = definition.renewed(edited, "d0")
+    assert definition.judge(edited, "d0", definition.mark(edited), shared=True) == definition.NEW
+    assert definition.judge(back, "d1", asleep, shared=True) == definition.OLD
 
 
 def _holder(world: World, name: str) -> Any:

@@ -7,16 +7,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 from unittest import mock
 
 import pytest
 
-from nightlatch.core import slots
+from nightlatch.core import definition, slots
+from nightlatch.core.row import Row, SlotRecord
+from nightlatch.core.value import replace
+from nightlatch.runtime.supervisor.run import claim as claims
 from nightlatch.runtime.supervisor.run.claim import Claimed
-from nightlatch.scheduler.scheduler import Scheduler
+from nightlatch.scheduler import scheduler
+from nightlatch.scheduler.scheduler import Scheduler, _Plan
+from tests.support.scheduling.sim_processes import Supervisor
 from tests.support.scheduling.sim_store import SimSlots
-from tests.support.scheduling.simulation import KINDS, POSTGRES, SQLITE, Simulation, Violation
+from tests.support.scheduling.simulation import GIT, KINDS, POSTGRES, SQLITE, Simulation, Violation
 
 ROUNDS = int(os.environ.get("NIGHTLATCH_ROUNDS", "4"))
 
@@ -101,11 +107,108 @@ def a_claim_of_this_host_that_was_lost_needs_no_more_room(world: Simulation) -> 
     return mock.patch.object(Scheduler, "_decide", decide)
 
 
+@measure(POSTGRES)
+def a_move_compares_the_id_that_it_read(world: Simulation) -> Any:
+    world.shared.compares_nothing = True
+    return nullcontext()
+
+
+@measure(POSTGRES)
+def a_claim_that_is_taken_over_gets_a_new_id(world: Simulation) -> Any:
+    real = _Plan.claim
+
+    def claim(self: _Plan, move: str, host: str) -> Any:
+        old, new = self.row.claim if self.row else None, real(self, move, host)
+        taken_over = old and new and old.is_open and old.slot == new.slot
+        return replace(new, id=old.id) if taken_over and old else new
+
+    return mock.patch.object(_Plan, "claim", claim)
+
+
+@measure(POSTGRES)
+def the_end_of_a_claim_is_written_before_the_lease_is_released(world: Simulation) -> Any:
+    world.released_before_end = True
+    return nullcontext()
+
+
+@measure(SQLITE)
+def a_slot_that_ran_before_a_set_back_is_passed(world: Simulation) -> Any:
+    real = Scheduler._set_back
+    return mock.patch.object(Scheduler, "_set_back", lambda *given: replace(real(*given), passed=()))
+
+
+@measure(SQLITE)
+def a_row_is_set_back_only_after_an_hour_in_which_the_clocks_agreed(world: Simulation) -> Any:
+    return mock.patch.object(slots, "STEADY", 0.0)
+
+
+@measure(SQLITE)
+def a_record_grows_only_if_it_ends_at_the_rows_slot(world: Simulation) -> Any:
+    def grown(self: Row, *new: SlotRecord, keep: int = 0) -> tuple[SlotRecord, ...]:
+        last = self.records[-1] if self.records else None
+        one = last.grown(new[0]) if last and new else None
+        if one:
+            return (*self.records[:-1], one, *new[1:])[-max(keep, len(new)) :]
+        return (*self.records, *new)[-max(keep, len(new)) :] if new else self.records
+
+    return mock.patch.object(Row, "with_records", grown)
+
+
+@measure(SQLITE)
+def a_time_further_ahead_than_it_could_have_been_set_is_over(world: Simulation) -> Any:
+    """While the clock is ahead, a supervisor is killed between two tries."""
+    _run_ahead(world)
+    for second in range(75_000, 85_000, 50):
+        world.at(second, lambda: _kill_what_waits(world))
+    return mock.patch.object(slots, "FARTHEST", 10_000 * slots.DAY)
+
+
+@measure(GIT)
+def what_another_machine_recorded_is_copied_from_the_row(world: Simulation) -> Any:
+    return mock.patch.object(Scheduler, "_copy")
+
+
+@measure(POSTGRES)
+def an_old_definition_is_not_served(world: Simulation) -> Any:
+    return mock.patch.object(
+        definition, "judge", lambda row, mine, *_, **__: "same" if row.definition == mine else "new"
+    )
+
+
+@measure(POSTGRES)
+def a_machine_that_served_what_is_in_force_may_go_back(world: Simulation) -> Any:
+    real = definition.judge
+    return mock.patch.object(definition, "judge", lambda row, mine, _, shared: real(row, mine, "", shared=shared))
+
+
+@measure(POSTGRES)
+def what_of_the_old_schedule_was_due_is_recorded_at_an_edit(world: Simulation) -> Any:
+    return mock.patch.object(scheduler, "due_before", return_value=None)
+
+
+@measure(POSTGRES)
+def a_row_of_a_newer_program_is_left_alone(world: Simulation) -> Any:
+    world.shared.reads_newer = True
+    return nullcontext()
+
+
+@measure(SQLITE)
+def a_slot_is_given_up_after_three_lost_starts(world: Simulation) -> Any:
+    world.dies_at_work = "often"
+    return mock.patch.object(claims, "STARTS", 10**6)
+
+
 def _run_ahead(world: Simulation) -> None:
     """Late in the course a machine's clock is 400 days fast for a while."""
     (machine, *_) = world.machines
     world.at(75_000, lambda: setattr(machine, "offset", 400 * 86_400.0))
     world.at(85_000, lambda: setattr(machine, "offset", 0.0))
+
+
+def _kill_what_waits(world: Simulation) -> None:
+    for process in world._supervisors:
+        if isinstance(process, Supervisor) and process.waits:
+            process.gone = True
 
 
 @pytest.mark.parametrize("name", sorted(MEASURES))

@@ -66,7 +66,7 @@ class Scheduler:
         self._apart = store.lists_begun  # each machine has a ledger, and no clock is shared
         self.jobs: Mapping[str, Scheduled] = {}
         self._removed: set[str] = set()  # jobs that have left the file, and whose rows do not say so yet
-        self.served: dict[str, str] = {}  # job → the definition that this machine last served
+        self.served: dict[str, str] = {}  # job → the mark of the definition that this machine last served
         self.shared = True  # may other machines have files of their own?
         self._unsynced: set[str] = set()
         self._watch = Watch(store.folder, clocks)
@@ -163,12 +163,13 @@ class Scheduler:
 
     def _new_row(self, job: Scheduled, now: float) -> Row:
         """It begins with its next slot."""
-        self.served[job.job.name] = job.definition
         begin = float(int(now))
-        return Row(
+        row = Row(
             job=job.job.name, slot=begin, next_due=job.next(begin), schedule=job.text, definition=job.definition,
             stage=job.job.stage or UNATTENDED,
         )  # fmt: skip
+        self.served[row.job] = definition.mark(row)
+        return row
 
     def _room(self, found: Iterable[Row]) -> int:
         """How many runs may be started here: what runs is known by its claim, also after a restart."""
@@ -191,12 +192,12 @@ class Scheduler:
             self.old[row.job] = row.definition
             return None
         self.old.pop(row.job, None)
-        self.served[row.job] = job.definition
         plan = _Plan(row, row)
         if standing == definition.NEW:
             plan.new = definition.renewed(row, job.definition)
             if row.definition:
                 plan.notes.append((kinds.DEFINED, {"definition": job.definition[:12], "was": row.definition[:12]}))
+        self.served[row.job] = definition.mark(plan.new)
         if row.schedule != job.text:
             plan.new, plan.decision = self._edited(plan.new, job, now), Decision()
         return plan
@@ -218,7 +219,7 @@ class Scheduler:
     def _edited(self, row: Row, job: Scheduled | None, now: float) -> Row:
         """Another schedule, or none, begins with its next slot; what of the old one was due is skipped."""
         begin = max(row.slot, float(int(now)))
-        left = due_before(row.schedule, row.slot, now)
+        left = due_before(row.schedule, row.slot, now, row.passed)
         record: tuple[SlotRecord, ...] = ()
         if left:
             first, last, count = left
@@ -274,7 +275,7 @@ class Scheduler:
     def _due(self, row: Row, job: Scheduled, now: float) -> Due | None:
         over = row.paused is not None and 0 < row.paused.until <= now
         until = min(now, row.paused.until) if over and row.paused else now
-        return job.due_from(row.next_due, until) if row.next_due <= until else None
+        return job.due_from(row.next_due, until, row.passed) if row.next_due <= until else None
 
     def _changed(self, row: Row, job: Scheduled, decision: Decision, following: float) -> Row:
         if decision.unpause:

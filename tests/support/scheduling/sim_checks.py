@@ -43,13 +43,7 @@ def wrong_outcomes(
     job: str, row: Row, known: Iterable[SlotRecord], due: list[int], sealed: set[tuple[str, str]], acts: Iterable[str]
 ) -> Iterator[str]:
     """`due`: every slot up to the row's. `sealed`: jobs and keys of which an attempt began; `acts`: keys that were done."""
-    found: dict[int, list[Any]] = {}
-    for record in known:
-        if record.count == 1:
-            found.setdefault(int(record.first), []).append(record)
-            continue
-        for slot in due[bisect_left(due, int(record.first)) : bisect_right(due, int(record.last))]:
-            found.setdefault(slot, []).append(record)
+    found = _by_slot(known, due)
     for slot, all_of_it in found.items():
         records = all_of_it
         # A range that was made after a set-back may reach over slots that ran before it: their own records count.
@@ -60,19 +54,43 @@ def wrong_outcomes(
             yield f"{job}: {name_of(slot)} has {len(records)} outcomes: {records}"
         if records[0].outcome == RAN and (job, name_of(slot)) not in sealed:
             yield f"{job}: {name_of(slot)} ran, and no attempt began"
-    still = int(row.claim.slot) if row.claim and row.claim.is_open else 0
-    missing = [slot for slot in due if slot not in found and slot != still]
-    if missing:
-        yield f"{job}: {len(missing)} slots without an outcome: {[name_of(one) for one in missing[:5]]}"
+    yield from _missing(job, row, found, due)
     for key in acts:
         slot = named(key)
-        if slot != still and (slot not in found or found[slot][0].outcome != RAN):
+        if slot != _still(row) and (slot not in found or found[slot][0].outcome != RAN):
             yield f"{job}: {key} was done, and its outcome is {found.get(slot)}"
 
 
-def silence(job: str, row: Row, period: int, now: float) -> Iterator[str]:
+def missing(job: str, row: Row, known: Iterable[SlotRecord], due: list[int]) -> Iterator[str]:
+    return _missing(job, row, _by_slot(known, due), due)
+
+
+def _missing(job: str, row: Row, found: dict[int, list[Any]], due: list[int]) -> Iterator[str]:
+    lost = [slot for slot in due if slot not in found and slot != _still(row)]
+    if lost:
+        yield f"{job}: {len(lost)} slots without an outcome: {[name_of(one) for one in lost[:5]]}"
+
+
+def _by_slot(known: Iterable[SlotRecord], due: list[int]) -> dict[int, list[Any]]:
+    found: dict[int, list[Any]] = {}
+    for record in known:
+        if record.first == record.last:
+            found.setdefault(int(record.first), []).append(record)
+            continue
+        for slot in due[bisect_left(due, int(record.first)) : bisect_right(due, int(record.last))]:
+            found.setdefault(slot, []).append(record)
+    return found
+
+
+def _still(row: Row) -> int:
+    """The slot that is at work."""
+    return int(row.claim.slot) if row.claim and row.claim.is_open else 0
+
+
+def silence(job: str, row: Row, period: int, now: float, calm: float) -> Iterator[str]:
+    """`calm`: since then nothing has gone wrong."""
     newest = int((now - period - 600) // period) * period
     if not newest <= row.slot <= now:
         yield f"{job} is silent: decided up to {name_of(row.slot)}, at {name_of(int(now))}"
-    if row.claim and row.claim.is_open and now - row.claim.at > 2 * period + 3 * 3600:
+    if row.claim and row.claim.is_open and row.claim.slot < calm:
         yield f"{job}: the claim for {name_of(row.claim.slot)} does not end: {row.claim}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from nightlatch.core import statuses
 from nightlatch.core.job import Job
+from nightlatch.core.retry import GAVE_UP
 from nightlatch.errors import Busy, InDoubt, StoreUnreachable
 from nightlatch.runtime.supervisor.run.claim import Claimed
 from nightlatch.scheduler.scheduler import Scheduler
@@ -78,7 +79,7 @@ class Daemon(Process):
             at_once=3,
             clocks=machine,  # type: ignore[arg-type]
             new_id=world.new_id,
-            start=lambda job, claim: world.start(machine, job.start(claim), claim.id),
+            start=lambda job, claim: world.start(machine, job.start(claim), claim),
             leases=SimLeases(store, machine, lambda: world.time),  # type: ignore[arg-type]
         )
         self._scheduler.shared = world.shares_files
@@ -179,6 +180,8 @@ class Supervisor(Process):
             yield 0.05
             verdict = self._seal(token)
             if verdict is None:
+                if job.name == world.dies_at_work:
+                    raise Killed
                 world.begin_work(self)
                 self._working = True
                 yield from self._work()
@@ -194,11 +197,13 @@ class Supervisor(Process):
             store.release(job.name, self.grant)
             if verdict.status != statuses.WAITING:
                 return
-            after = verdict
+            after, self.waits = verdict, True
             while store.clock() < verdict.due <= store.clock() + DAY:
                 yield 30.0
+            self.waits = False
 
     token = 0
+    waits = False  # for its next try
 
     def _seal(self, token: int) -> Any:
         """None: the attempt has begun. Otherwise how it ended without one."""
@@ -213,7 +218,7 @@ class Supervisor(Process):
             return self._verdict(run.status, run)
         run.attempt, run.token, run.grant, run.status = run.attempt + 1, token, self.grant, statuses.RUNNING
         if self._claimed.gives_up:
-            run.status = statuses.NEEDS_ATTENTION
+            run.status, run.reason = statuses.NEEDS_ATTENTION, GAVE_UP
             return self._verdict(run.status, run)
         self._world.sealed.add((self.job.name, self.job.key))
         return None
@@ -259,3 +264,30 @@ class Supervisor(Process):
             attempt=run.attempt if run else 0,
             run=run.id if run else "",
         )
+
+
+class ByHand(Process):
+    """A person's run: it holds the job's lease for a while, and no slot is its."""
+
+    def __init__(self, world: Simulation, machine: Machine, job: str) -> None:
+        super().__init__(machine)
+        self._world, self._job, self._grant = world, job, world.new_id()
+        self._store: Any = SimStore(world.shared, machine.wall, lambda _: None, self.program)
+        self._until = world.time + world.chance.choice((30.0, 1500.0, 4000.0))
+        try:
+            self._store.acquire(job, self._grant, self, world.time)
+        except Busy:
+            return
+        world.say(f"{machine.name}: {job} is run by hand")
+        self.step()
+
+    def step(self) -> None:
+        world = self._world
+        if self.gone or not self._store.renew(self._job, self._grant, world.time):
+            return
+        if (until := self.held_up(world.time)) > world.time:
+            world.at(min(until, world.time + 300), self.step)
+        elif world.time >= self._until:
+            self._store.release(self._job, self._grant)
+        else:
+            world.after(RENEWAL, self.step)

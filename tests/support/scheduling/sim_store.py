@@ -16,7 +16,7 @@ from nightlatch.errors import Busy, StoreUnreachable
 from tests.support.scheduling.sim_checks import Stretches
 
 TTL = 60.0
-_EVERY = re.compile(r'"schedule":"every (\d+)m')
+_EVERY, _DEFINITION = re.compile(r'"schedule":"every (\d+)m'), re.compile(r'"definition":"([^"]+)"')
 
 
 _NEWER = ',"newer":1}'  # what a newer program adds to a row, and an older one cannot read
@@ -33,12 +33,16 @@ class Shared:
         self.token = 0
         self.stretches: dict[str, Stretches] = {}  # by job
         self._parsed: dict[str, Row] = {}  # by job: its last row
-        self.forgets_ids = False  # a measure that is taken away: a move that is sent again has lost
+        self._in_force: dict[str, list[str]] = {}  # by job: definitions, the last one now
+        self.is_older: Callable[[str, str, str], bool] = lambda *_: False
+        self.wrong: list[str] = []  # what was seen on the way
+        self.reads_newer = False  # a measure that is taken away: a row of a newer program is read, and cut
+        self.compares_nothing = False  # another: a move wins over one that it has not seen
         self.ignores_clock = False  # another: slots may be passed that are still to come
 
     def read(self, job: str, program: int) -> Cursor:
         cursor = self.rows[job]
-        newer = program > 1 and cursor.body.endswith(_NEWER)
+        newer = (program > 1 or self.reads_newer) and cursor.body.endswith(_NEWER)
         return replace(cursor, body=cursor.body.removesuffix(_NEWER) + "}") if newer else cursor
 
     def move(self, move: Move, program: int) -> None:
@@ -46,8 +50,18 @@ class Shared:
         body = move.body if program == 1 else move.body.removesuffix("}") + _NEWER
         self.rows[move.job] = Cursor(job=move.job, id=move.id, slot=move.slot, wake=move.wake, body=body)
         minutes = int(_EVERY.search(move.body)[1])  # type: ignore[index]
+        if before and program == 1 and before.body.endswith(_NEWER):
+            self.wrong.append(f"{move.job}: an older program has dropped what a newer one wrote")
+        self._defined(move.job, _DEFINITION.search(move.body)[1])  # type: ignore[index]
         stretches = self.stretches.setdefault(move.job, Stretches())
         stretches.moved(int(move.slot), int(before.slot) if before else None, minutes)
+
+    def _defined(self, job: str, definition: str) -> None:
+        there = self._in_force.setdefault(job, [definition])
+        if there[-1] != definition:
+            if definition in there and self.is_older(job, definition, there[-1]):
+                self.wrong.append(f"{job}: an older file has put {definition} in the place of {there[-1]}")
+            there.append(definition)
 
     def parsed(self, cursor: Cursor) -> Row:
         """As `row.read`, which takes most of a course's time."""
@@ -89,8 +103,8 @@ class SimStore:
     def _move(self, move: Move) -> bool:
         row = self._shared.rows.get(move.job)
         if row and row.id == move.id:
-            return not self._shared.forgets_ids
-        if (row.id if row else "") != move.seen:
+            return True
+        if (row.id if row else "") != move.seen and not self._shared.compares_nothing:
             return False
         passes = move.slot > self.clock() and not (row and move.slot <= row.slot)
         if passes and not self._shared.ignores_clock:
@@ -216,6 +230,7 @@ class SimLedger:
             due=None,
             cancel="",
             approved="",
+            reason="",
             held=None,
         )
         return self.table.setdefault((job, key), new)

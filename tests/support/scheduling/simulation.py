@@ -16,14 +16,25 @@ from unittest import mock
 
 from nightlatch.core import row as rows
 from nightlatch.core.job import Job
+from nightlatch.core.row import Claim
 from nightlatch.ledger.slots import merged
 from nightlatch.runtime.supervisor.run import claim as claims
 from nightlatch.runtime.supervisor.run import rows as moving
 from nightlatch.scheduler import scheduler
 from tests.support.scheduling import sim_checks
 from tests.support.scheduling.sim_files import JOBS, Files
-from tests.support.scheduling.sim_processes import DAY, EPOCH, POLL, Daemon, Killed, Machine, Process, Supervisor
-from tests.support.scheduling.sim_store import Shared, SimLedger, unreachable
+from tests.support.scheduling.sim_processes import (
+    DAY,
+    EPOCH,
+    POLL,
+    ByHand,
+    Daemon,
+    Killed,
+    Machine,
+    Process,
+    Supervisor,
+)
+from tests.support.scheduling.sim_store import Shared, SimLedger, _read, unreachable
 
 SQLITE, POSTGRES, GIT = KINDS = ("sqlite", "postgres", "git")
 
@@ -46,6 +57,8 @@ class Simulation:
         self.shared = Shared(clockless=kind == GIT, server=self._server if kind == POSTGRES else None)
         self.shares_files = kind != SQLITE  # each machine has one, and a commit reaches the others later
         self.files = Files(self.chance)
+        if self.shares_files:
+            self.shared.is_older = self.files.is_older
         self.ledger = SimLedger(self._ledger_fault)
         self.machines = [Machine(f"m{place}", self) for place in range(1 if kind == SQLITE else machines)]
         if kind == GIT:
@@ -55,9 +68,10 @@ class Simulation:
         self.sealed: set[tuple[str, str]] = set()
         self.at_work: dict[str, Supervisor] = {}
         self._daemons: list[Daemon] = []
-        self._supervisors: list[Process] = []
+        self._supervisors: list[Process] = []  # and people's runs
         self.host = ""  # of the process that is working
         self.released_before_end = False  # a measure that is taken away
+        self.dies_at_work = ""  # a job whose supervisors die at work
 
     def run(self) -> Simulation:
         identity = SimpleNamespace(new_id=self.new_id, host=lambda: self.host)
@@ -74,10 +88,10 @@ class Simulation:
                     self._daemons.append(Daemon(self, machine))
             self._plan_faults()
             self._go_on(self.days * DAY)
-            self._calm = True
+            self._calm, calm = True, self.time
             self._settle()
             self._go_on(self.time + 6 * 3600)
-        self.check()
+        self.check(calm)
         return self
 
     # ── time ──
@@ -149,7 +163,11 @@ class Simulation:
         again(12 * 3600 / self._faults, self._sleep)
         again(DAY / self._faults, self._step_a_clock)
         again(6 * 3600 / self._faults, self._edit)
+        again(8 * 3600 / self._faults, self._run_by_hand)
         self.at(self.chance.uniform(0, 2 * self.days * DAY), self._upgrade)
+
+    def _run_by_hand(self) -> None:
+        self._supervisors.append(ByHand(self, self.chance.choice(self.machines), self.chance.choice(sorted(JOBS))))
 
     def _edit(self) -> None:
         """A person edits the newest file on a machine; the others pull later."""
@@ -227,8 +245,11 @@ class Simulation:
 
     # ── supervisors ──
 
-    def start(self, machine: Machine, job: Job, claim: str) -> None:
-        process = Supervisor(self, machine, job, claim)
+    def start(self, machine: Machine, job: Job, claim: Claim) -> None:
+        again = (job.name, job.key) in self.shared.done and not claim.attempted and claim.starts == 1
+        if again and self.kind != GIT:  # there a machine that was away may not know of it, and finds the done key
+            raise self._violation(f"{job.name}: {job.key} is done, and was claimed again")
+        process = Supervisor(self, machine, job, claim.id)
         self._supervisors.append(process)
         delay = self.chance.choice((0.1, 0.1, 0.1, 1.0, 45.0 if not self._calm else 0.1))
         self.after(delay, process.step)
@@ -247,19 +268,23 @@ class Simulation:
             raise self._violation(f"two are at work on {process.job.name}")
         self.at_work[process.job.name] = process
 
-    def check(self) -> None:
+    def check(self, calm: float) -> None:
         for job in JOBS:
-            row = rows.read(self.shared.read(job, program=2))
-            known: list[Any] = []
-            for ledger in {id(machine.ledger): machine.ledger for machine in self.machines}.values():
-                known = merged(known, ledger.slots.of(job))
-            known = merged(known, row.records)
+            row = _read(self.shared.read(job, program=2))
             stretches, acts = self.shared.stretches[job], [key for name, key in self.acts if name == job]
-            definition, minutes = self.files.definition(job)
+            due, (definition, minutes) = stretches.due(int(row.slot)), self.files.definition(job)
+            ledgers = list({id(machine.ledger): machine.ledger for machine in self.machines}.values())
+            known: list[Any] = []
+            for ledger in ledgers:
+                known = merged(known, ledger.slots.of(job))
             wrong = [
-                *sim_checks.wrong_outcomes(job, row, known, stretches.due(int(row.slot)), self.sealed, acts),
-                *sim_checks.silence(job, row, stretches.period, EPOCH + self.time),
+                *sim_checks.wrong_outcomes(job, row, merged(known, row.records), due, self.sealed, acts),
+                *sim_checks.silence(job, row, stretches.period, EPOCH + self.time, EPOCH + calm),
+                *self.shared.wrong,
             ]
+            for ledger in ledgers if len(ledgers) > 1 else ():
+                alone = merged(ledger.slots.of(job), row.records)
+                wrong += [f"one machine alone: {one}" for one in sim_checks.missing(job, row, alone, due)]
             if (row.definition, stretches.period) != (definition, 60 * minutes):
                 wrong.append(f"{job}: {row.definition} is in force, and the newest is {definition}")
             if wrong:

@@ -13,7 +13,7 @@ from _thread import start_new_thread
 from ....core import slots, statuses
 from ....core import stage as stages
 from ....core.job import CANCEL, SKIP
-from ....core.retry import STARTS
+from ....core.retry import GAVE_UP, STARTS
 from ....core.schedule import name_of
 from ....core.stage import End
 from ....core.value import replace
@@ -57,6 +57,8 @@ class Claimed:
         """Has the run of this slot ended already, or may no more attempts of it be made by a schedule? A lost one may
         be tried again, where the job says so."""
         self._attempts = known.attempt if known else 0
+        if known and known.status == statuses.NEEDS_ATTENTION and known.reason == GAVE_UP:
+            self._attempts -= 1  # which started nothing
         if known is None or not statuses.is_terminal(known.status):
             return False
         if known.status == statuses.LOST and known.approved:
@@ -201,7 +203,8 @@ class Claimed:
         elif isinstance(why, InDoubt):
             known = ledger.find(self.job.name, self.job.key)
             status = known.status if known else statuses.NEEDS_ATTENTION
-            self.end(store, ledger, status, ran=self._attempts > 0, run=known.id if known else "")
+            ran, run = self._attempts > 0, known.id if known else ""
+            self.end(store, ledger, status, ran=ran, reason="" if ran else slots.NOT_STARTED, run=run)
         else:
             self.end(store, ledger, statuses.FAILED, ran=False, reason=f"{slots.NOT_STARTED}: {why}"[:500])
 

@@ -13,7 +13,7 @@ import os
 from .... import exits
 from ....config import place
 from ....core import advice, retry, statuses
-from ....core.retry import STARTS
+from ....core.retry import GAVE_UP
 from ....errors import (
     BadConfig,
     Conflict,
@@ -282,7 +282,7 @@ class Pipeline(Preflight):
             # Its last holder may have acted, or a person decided it while we waited for the lease.
             return self._tell(ended.run, statuses.exit_code(ended.run.status))
         if self.claim and self.claim.gives_up and not settled:
-            lost = writer.finish(statuses.NEEDS_ATTENTION, reason=f"{STARTS} starts of this slot came to nothing")
+            lost = writer.finish(statuses.NEEDS_ATTENTION, reason=GAVE_UP)
             return self._tell(lost, statuses.exit_code(lost.status))
         if settled:
             skipped = writer.finish(statuses.SUCCEEDED, exit_code=0, reason="its key is done already")
