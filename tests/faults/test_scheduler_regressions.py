@@ -21,11 +21,13 @@ from nightlatch.ledger.slots import merged
 from nightlatch.observe import slots
 from nightlatch.runtime.supervisor.run.claim import Claimed
 from nightlatch.runtime.supervisor.run.rows import read_row
+from nightlatch.runtime.supervisor.start import start
 from nightlatch.scheduler.people import JobSlots
 from nightlatch.scheduler.scheduled import Scheduled
 from nightlatch.scheduler.scheduler import Scheduler
 from nightlatch.store import url
 from nightlatch.system import clock, identity
+from tests.support.ledgers import begun
 
 HOUR = 3600.0
 EVENING = 1_800_000_000.0 // 86400 * 86400 + 20 * HOUR
@@ -351,15 +353,20 @@ def test_a_slot_that_ran_before_a_set_back_keeps_its_outcome_when_it_is_the_firs
     assert found[float(named(early[0].due))].outcome == RAN
 
 
-def test_a_slot_given_up_without_a_start_is_not_said_to_have_run(world: World) -> None:
-    """Three starts came to nothing; the fourth gave it up, and was killed before the row said so."""
+@pytest.mark.parametrize(
+    ("reason", "outcome"), [(retry.GAVE_UP, (SKIPPED, "not started", 1)), ("the branch moved", (RAN, "", 1))]
+)
+def test_what_needs_a_person_is_said_to_have_run_if_it_was_started(
+    world: World, reason: str, outcome: tuple[str, str, int]
+) -> None:
+    """Its supervisor recorded that, and was killed before the row said so. The next one finds it: either an attempt
+    was made, or three starts came to nothing and the fourth gave the slot up."""
     world.serve(job("job", "0 2 * * *"))
     (started,) = world.after(6 * HOUR + 1)
-    known: Any = SimpleNamespace(status="needs-attention", attempt=1, reason=retry.GAVE_UP, approved="")
-    claimed = Claimed(*started)
-    assert not claimed.closed_by(known)
-    claimed.not_begun(world.store, world.ledger, InDoubt("decide"))
-    assert world.outcomes("job") == [(SKIPPED, "not started", 1)]
+    begun(world.ledger, key=started[0].key).finish("needs-attention", reason=reason)
+    with pytest.raises(InDoubt):
+        start(started[0], store=world.store.url, claim=started[1])
+    assert world.outcomes("job") == [outcome]
 
 
 def test_a_file_from_before_two_edits_is_old_though_it_is_in_force_again_what_its_machine_served() -> None:
