@@ -80,9 +80,7 @@ def home(tmp_path: Path) -> Home:
     ["postgresql://ann@127.0.0.1:1/jobs", "git+http://127.0.0.1:1/jobs.git", "sqlite:////dev/null/jobs/state.db"],
 )
 def test_a_store_that_does_not_answer_is_found_before_the_night(home: Home, store: str) -> None:
-    home.file.write_text(
-        f'store = "{store}"\ntimezone = "UTC"\n[jobs.job]\nschedule = "0 2 * * *"\ncommand = "true"\n'
-    )
+    home.file.write_text(f'store = "{store}"\ntimezone = "UTC"\n[jobs.job]\nschedule = "0 2 * * *"\ncommand = "true"\n')
     for words in (("check",), ("check", "--json")):
         done = home(*words)
         assert (done.returncode, done.stderr.count("\n")) == (69, 1), done.stderr

@@ -121,6 +121,38 @@ def test_directus_25592_a_suspend_of_eight_hours_is_one_run(world: World) -> Non
     assert world.outcomes("job") == [(COLLAPSED, "", 479), (RAN, "", 1)]
 
 
+def test_dbos_transact_py_803_slots_missed_in_a_suspend_are_not_replayed_where_catch_up_is_none(world: World) -> None:
+    """A job every ten seconds, 78 minutes of sleep: there hundreds of old ticks were started one after the other."""
+    world.serve(job("job", "every 10s", catch_up="none"))
+    world.clocks.sleep(78 * 60)
+    assert world.after(0) == []
+    (started,) = world.after(29)
+    assert started[0].missed == 0
+    world.end(started)
+    assert world.outcomes("job") == [(SKIPPED, "missed", 469), (RAN, "", 1)]
+    assert world.after(0) == []
+
+
+def test_dbos_transact_py_541_of_two_schedulers_on_one_sqlite_file_one_starts_the_slot(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have read the row before either has moved it."""
+    world.serve(job("job", "every 1h"))
+    first, second = world.scheduler, World(world.store.url, world.clocks)
+    second.serve(job("job", "every 1h"))
+    real: Callable[..., list[bool]] = world.store.advance
+
+    def advance(moves: Any) -> list[bool]:
+        monkeypatch.setattr(world.store, "advance", real)
+        second.after(0)
+        return real(moves)
+
+    world.clocks.time += HOUR
+    monkeypatch.setattr(world.store, "advance", advance)
+    first.look()
+    assert (len(world.started), len(second.started)) == (0, 1)
+
+
 def test_kubernetes_42649_a_machine_that_is_off_every_night_runs_it_every_morning(world: World) -> None:
     world.serve(job("nightly", "0 2 * * *"))
     for _ in range(4):

@@ -22,7 +22,7 @@ from nightlatch.scheduler import scheduler
 from nightlatch.scheduler.scheduler import Scheduler, _Plan
 from tests.support.scheduling.sim_processes import Supervisor
 from tests.support.scheduling.sim_store import SimSlots
-from tests.support.scheduling.simulation import GIT, KINDS, POSTGRES, SQLITE, Simulation, Violation
+from tests.support.scheduling.simulation import KINDS, POSTGRES, SQLITE, Simulation, Violation
 
 ROUNDS = int(os.environ.get("NIGHTLATCH_ROUNDS", "4"))
 
@@ -119,8 +119,9 @@ def a_claim_that_is_taken_over_gets_a_new_id(world: Simulation) -> Any:
 
     def claim(self: _Plan, move: str, host: str) -> Any:
         old, new = self.row.claim if self.row else None, real(self, move, host)
-        taken_over = old and new and old.is_open and old.slot == new.slot
-        return replace(new, id=old.id) if taken_over and old else new
+        if old and new and old.is_open and old.slot == new.slot:
+            return replace(new, id=old.id)
+        return new
 
     return mock.patch.object(_Plan, "claim", claim)
 
@@ -161,11 +162,6 @@ def a_time_further_ahead_than_it_could_have_been_set_is_over(world: Simulation) 
     for second in range(75_000, 85_000, 50):
         world.at(second, lambda: _kill_what_waits(world))
     return mock.patch.object(slots, "FARTHEST", 10_000 * slots.DAY)
-
-
-@measure(GIT)
-def what_another_machine_recorded_is_copied_from_the_row(world: Simulation) -> Any:
-    return mock.patch.object(Scheduler, "_copy")
 
 
 @measure(POSTGRES)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 import random
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -177,7 +178,7 @@ class Simulation:
         self.say(f"{machine.name}: an edit makes {job} {self.files.definition(job)}")
         for other in self.machines:
             if other is not machine:
-                self.after(self.chance.expovariate(1 / 7200), lambda other=other: self._pull(other))
+                self.after(self.chance.expovariate(1 / 7200), partial(self._pull, other))
 
     def _pull(self, machine: Machine) -> None:
         machine.file = self.files.newest()
@@ -189,14 +190,14 @@ class Simulation:
             return
         for place, machine in enumerate(self.chance.sample(self.machines, len(self.machines))):
             delay = self.chance.expovariate(1 / 7200) if place else 0.0
-            self.after(delay, lambda machine=machine: self._install(machine))
+            self.after(delay, partial(self._install, machine))
 
     def _install(self, machine: Machine) -> None:
         machine.program = 2
         self.say(f"{machine.name} is upgraded")
         for daemon in self._daemons:
             if daemon.machine is machine:
-                self.after(self.chance.expovariate(1 / 600), lambda daemon=daemon: setattr(daemon, "gone", True))
+                self.after(self.chance.expovariate(1 / 600), partial(setattr, daemon, "gone", True))
 
     def _somebody(self) -> Process | None:
         self._supervisors = [one for one in self._supervisors if not one.gone]
