@@ -189,21 +189,17 @@ class Supervisor(Process):
                     return  # the lease is lost, the tree is ended; what became of it, the next holder finds out
                 self._working = False
                 verdict = self._finish(token)
-            if world.released_before_end:
-                store.release(job.name, self.grant)
             yield 0.05
             claimed.settle(store, ledger, verdict)
             yield 0.05
             store.release(job.name, self.grant)
             if verdict.status != statuses.WAITING:
                 return
-            after, self.waits = verdict, True
+            after = verdict
             while store.clock() < verdict.due <= store.clock() + DAY:
                 yield 30.0
-            self.waits = False
 
     token = 0
-    waits = False  # for its next try
 
     def _seal(self, token: int) -> Any:
         """None: the attempt has begun. Otherwise how it ended without one."""

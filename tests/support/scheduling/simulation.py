@@ -71,7 +71,6 @@ class Simulation:
         self._daemons: list[Daemon] = []
         self._supervisors: list[Process] = []  # and people's runs
         self.host = ""  # of the process that is working
-        self.released_before_end = False  # a measure that is taken away
         self.dies_at_work = ""  # a job whose supervisors die at work
 
     def run(self) -> Simulation:
