@@ -190,7 +190,10 @@ def test_dkron_1569_a_restarted_daemon_knows_what_runs(world: World) -> None:
     (started,) = world.after(HOUR)
     Claimed(*started).begin(world.store, world.ledger, _holder(world, started[0].name))
     world.boot(at_once=1)
-    assert world.after(60) == []
+    assert world.after(60) == []  # it has no room
+    world.boot(at_once=8)
+    assert [one[0].name for one in world.after(HOUR)] == [{"long": "other", "other": "long"}[started[0].name]]
+    assert world.outcomes(started[0].name) == [(SKIPPED, "overlap", 1)]  # not started a second time
 
 
 def test_posthog_47045_what_a_stuck_run_costs_is_recorded(world: World) -> None:
