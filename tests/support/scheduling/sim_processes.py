@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from nightlatch.core import statuses
 from nightlatch.core.job import Job
-from nightlatch.core.retry import GAVE_UP
+from nightlatch.core.retry import GAVE_UP, is_due
 from nightlatch.errors import Busy, InDoubt, StoreUnreachable
 from nightlatch.runtime.supervisor.run.claim import Claimed
 from nightlatch.scheduler.scheduler import Scheduler
@@ -160,7 +160,7 @@ class Supervisor(Process):
             if not after and claimed.closed_by(known):
                 claimed.settle(store, ledger, self._verdict(known.status, known))
                 return
-            if known and known.status == statuses.WAITING and not after and known.due > store.clock():
+            if known and known.status == statuses.WAITING and not after and not is_due(known.due, store.clock()):
                 claimed.not_begun(store, ledger, Busy("not due"))
                 return
             yield 0.1
