@@ -77,7 +77,7 @@ UNREACHABLE = Exit(
     69,
     "the store, or a gate, cannot be reached or used",
     "run batch once lock lease budget status runs show logs slots usage pause unpause cancel ack retry resolve approve "
-    "promote demote audit prune migrate serve tick",
+    "promote demote audit prune migrate serve tick check",
     publish="DST or the store cannot be reached",
     push="the remote or the store cannot be reached",
     gate="the target cannot be reached",

@@ -75,6 +75,18 @@ def home(tmp_path: Path) -> Home:
     return Home(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "store",
+    ["postgresql://ann@127.0.0.1:1/jobs", "git+http://127.0.0.1:1/jobs.git", "sqlite:////dev/null/jobs/state.db"],
+)
+def test_a_store_that_does_not_answer_is_found_before_the_night(home: Home, store: str) -> None:
+    home.file.write_text(f'store = "{store}"\ntimezone = "UTC"\n[jobs.job]\nschedule = "0 2 * * *"\ncommand = "true"\n')
+    for words in (("check",), ("check", "--json")):
+        done = home(*words)
+        assert (done.returncode, done.stderr.count("\n")) == (69, 1), done.stderr
+        assert "job" in done.stdout and "nightlatch serve" not in done.stdout
+
+
 def test_a_beginner_writes_a_file_and_it_is_right(home: Home) -> None:
     assert (home("check").returncode, "nightlatch init" in home("check").stderr) == (78, True)
     assert home("init").stdout.splitlines()[0] == "wrote nightlatch.toml"

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from nightlatch.core.row import RAN, SKIPPED, SlotRecord
 from nightlatch.ledger import open_for
 from tests.support.programs import environment, faketime, nightlatch, until
 
@@ -59,6 +60,20 @@ def test_old_runs_go_with_output_and_workspace_and_the_journal_is_whole(nights):
     whole(nights)
     again = nightlatch(nights, "prune")
     assert again.stdout == "nothing is older than 90d\n"
+
+
+def test_what_became_of_slots_goes_with_the_runs_and_a_range_that_is_not_over_stays(sqlite_url: str) -> None:
+    now, day = time.time() // 1 * 1.0, 86400.0
+    old = SlotRecord(first=now - 100 * day, last=now - 100 * day, outcome=RAN, run="r")
+    grown = SlotRecord(first=now - 200 * day, last=now - day, count=5, outcome=SKIPPED, reason="paused")
+    new = SlotRecord(first=now - day, last=now - day, outcome=RAN, run="s")
+    ledger = open_for(sqlite_url)
+    ledger.slots.put([("one", old), ("other", old), ("other", grown), ("one", new)])
+    dry = json.loads(nightlatch(sqlite_url, "prune", "--dry-run", "--json").stdout)
+    assert dry["slots"] == 2 and len(list(ledger.slots.of("one"))) == 2
+    assert "2 slot records" in nightlatch(sqlite_url, "prune").stdout
+    assert (list(ledger.slots.of("one")), list(ledger.slots.of("other"))) == ([new], [grown])
+    assert nightlatch(sqlite_url, "prune").stdout == "nothing is older than 90d\n"
 
 
 def test_what_is_done_is_not_done_again_after_its_run_was_pruned(nights):

@@ -85,12 +85,31 @@ def test_edits_count_and_a_broken_one_leaves_the_file_before_in_force(place: Pla
     assert place.said.count("is broken, so") == 1
 
 
+@pytest.mark.parametrize("again", ["reload", "tick"])
+def test_a_job_that_was_removed_from_the_file_has_nothing_due(place: Place, again: str) -> None:
+    place.write(f'[jobs.job]\nschedule = "every 1s"\n{SEEN}[jobs.gone]\nschedule = "every 1h"\n{SEEN}')
+    serving = place.serve()
+    until(place.seen)
+    if again == "tick":
+        serving.kill()
+        serving.wait()
+    place.write(f'[jobs.job]\nschedule = "every 1s"\n{SEEN}')
+    if again == "tick":
+        assert "gone has left the file" in place.run("tick").stderr
+    until(lambda: {"job": "gone", "next": None}.items() <= _slots(place)["gone"].items())
+    assert _slots(place)["job"]["next"]
+
+
+def _slots(place: Place) -> dict[str, dict[str, Any]]:
+    return {line["job"]: line for line in map(json.loads, place.run("slots", "--json").stdout.splitlines())}
+
+
 def test_what_is_due_next_is_said_and_a_row_is_shown_for_each_job(place: Place) -> None:
     place.write(f'[jobs.job]\nschedule = "every 1s"\n{SEEN}[jobs.by-hand]\n{SEEN}')
     place.serve()
     assert "serving 2 jobs" in place.said and "next: job at" in place.said
     until(lambda: len(place.seen()) >= 2)
-    shown = {line["job"]: line for line in map(json.loads, place.run("slots", "--json").stdout.splitlines())}
+    shown = _slots(place)
     assert shown["by-hand"]["next"] is None and shown["job"]["next"]
     records = [json.loads(line) for line in place.run("slots", "job", "--json").stdout.splitlines()]
     assert records[0].keys() == {
@@ -125,6 +144,18 @@ def test_a_tick_does_what_is_due_and_waits_for_it(place: Place) -> None:
 
 def _worked(ticked: Any, place: Place) -> Any:
     return ticked if place.seen() else None
+
+
+def test_how_a_start_ended_is_said_and_one_that_is_held_is_not_called_ended(place: Place) -> None:
+    place.write(
+        '[jobs.held]\nschedule = "every 1s"\nstage = "supervised"\nhold = "start"\ncommand = "true"\n'
+        '[jobs.fails]\nschedule = "every 1s"\ncommand = "exit 3"\n[jobs.works]\nschedule = "every 1s"\ncommand = "true"\n'
+    )
+    place.serve()
+    until(lambda: all(f"nightlatch: {job} 20" in place.said for job in ("held", "fails", "works")))
+    said = {line.split()[1]: line.split(": ", 2)[2] for line in place.said.splitlines() if "Z: " in line}
+    assert said["held"] == "needs your approval: nightlatch approve held"
+    assert (said["fails"], said["works"]) == ("failed, exit code 3", "succeeded")
 
 
 def test_no_file_says_what_to_type(place: Place) -> None:

@@ -8,22 +8,26 @@ from typing import Any
 
 import pytest
 
+from nightlatch.core import definition, retry
 from nightlatch.core import row as rows
 from nightlatch.core.job import Job
 from nightlatch.core.row import COLLAPSED, RAN, SKIPPED, Row
-from nightlatch.core.schedule import name_of
+from nightlatch.core.schedule import name_of, named
 from nightlatch.core.target import Command
 from nightlatch.core.value import replace
-from nightlatch.errors import StoreUnreachable
+from nightlatch.errors import InDoubt, StoreUnreachable
 from nightlatch.ledger import open_for
 from nightlatch.ledger.slots import merged
+from nightlatch.observe import slots
 from nightlatch.runtime.supervisor.run.claim import Claimed
 from nightlatch.runtime.supervisor.run.rows import read_row
+from nightlatch.runtime.supervisor.start import start
 from nightlatch.scheduler.people import JobSlots
 from nightlatch.scheduler.scheduled import Scheduled
 from nightlatch.scheduler.scheduler import Scheduler
 from nightlatch.store import url
 from nightlatch.system import clock, identity
+from tests.support.ledgers import begun
 
 HOUR = 3600.0
 EVENING = 1_800_000_000.0 // 86400 * 86400 + 20 * HOUR
@@ -117,6 +121,38 @@ def test_directus_25592_a_suspend_of_eight_hours_is_one_run(world: World) -> Non
     assert world.outcomes("job") == [(COLLAPSED, "", 479), (RAN, "", 1)]
 
 
+def test_dbos_transact_py_803_slots_missed_in_a_suspend_are_not_replayed_where_catch_up_is_none(world: World) -> None:
+    """A job every ten seconds, 78 minutes of sleep: there hundreds of old ticks were started one after the other."""
+    world.serve(job("job", "every 10s", catch_up="none"))
+    world.clocks.sleep(78 * 60)
+    assert world.after(0) == []
+    (started,) = world.after(29)
+    assert started[0].missed == 0
+    world.end(started)
+    assert world.outcomes("job") == [(SKIPPED, "missed", 469), (RAN, "", 1)]
+    assert world.after(0) == []
+
+
+def test_dbos_transact_py_541_of_two_schedulers_on_one_sqlite_file_one_starts_the_slot(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have read the row before either has moved it."""
+    world.serve(job("job", "every 1h"))
+    first, second = world.scheduler, World(world.store.url, world.clocks)
+    second.serve(job("job", "every 1h"))
+    real: Callable[..., list[bool]] = world.store.advance
+
+    def advance(moves: Any) -> list[bool]:
+        monkeypatch.setattr(world.store, "advance", real)
+        second.after(0)
+        return real(moves)
+
+    world.clocks.time += HOUR
+    monkeypatch.setattr(world.store, "advance", advance)
+    first.look()
+    assert (len(world.started), len(second.started)) == (0, 1)
+
+
 def test_kubernetes_42649_a_machine_that_is_off_every_night_runs_it_every_morning(world: World) -> None:
     world.serve(job("nightly", "0 2 * * *"))
     for _ in range(4):
@@ -135,7 +171,7 @@ def test_systemd_43464_after_a_wake_they_do_not_all_start_at_once(world: World) 
     assert world.after(0) == []
     first = world.after(30)
     assert len(first) == 2
-    assert world.after(30) == []
+    assert world.after(20) == []
     world.end(first[0])
     assert len(world.after(1)) == 1
 
@@ -154,7 +190,10 @@ def test_dkron_1569_a_restarted_daemon_knows_what_runs(world: World) -> None:
     (started,) = world.after(HOUR)
     Claimed(*started).begin(world.store, world.ledger, _holder(world, started[0].name))
     world.boot(at_once=1)
-    assert world.after(60) == []
+    assert world.after(60) == []  # it has no room
+    world.boot(at_once=8)
+    assert [one[0].name for one in world.after(HOUR)] == [{"long": "other", "other": "long"}[started[0].name]]
+    assert world.outcomes(started[0].name) == [(SKIPPED, "overlap", 1)]  # not started a second time
 
 
 def test_posthog_47045_what_a_stuck_run_costs_is_recorded(world: World) -> None:
@@ -205,6 +244,34 @@ def test_hermes_agent_107485_claimed_and_never_started_three_times(world: World)
     old = Claimed(started[0], claims[0])  # the first one thaws
     with pytest.raises(Exception, match="taken over"):
         old.begin(world.store, world.ledger, _holder(world, "job"))
+
+
+def test_the_next_firing_of_a_cron_line_starts_what_the_last_one_claimed_and_did_not(world: World) -> None:
+    """Each tick is a process of its own: for how long a claim has been as it is, is kept on disk."""
+    world.serve(job("job", "0 2 * * *"))
+    (first,) = world.after(6 * HOUR + 1)
+    world.boot()
+    (second,) = world.after(60)
+    assert (second[0].due, second[1] == first[1]) == (first[0].due, False)
+
+
+def test_two_firings_of_a_cron_line_take_over_from_a_scheduler_that_was_killed_right_after_its_claim(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.serve(job("job", "0 2 * * *"))
+    with monkeypatch.context() as killed:
+        killed.setattr(world.scheduler, "_start", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            world.after(6 * HOUR + 1)
+    started = []
+    for _ in range(2):
+        world.boot()
+        started.append(world.after(60))
+    assert [len(found) for found in started] == [0, 1]
+
+
+def _killed(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_a_reply_that_is_lost_after_the_claim_starts_it_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,6 +325,22 @@ def test_an_edited_schedule_begins_with_its_next_slot(world: World) -> None:
     assert len(world.after(2 * HOUR)) == 1
 
 
+def test_a_job_that_left_the_file_is_not_overdue_for_ever_and_begins_anew_when_it_comes_back(world: World) -> None:
+    world.serve(job("job", "every 1h"), job("other", "every 1h"))
+    world.clocks.time += 1.5 * HOUR
+    both, world.jobs = world.jobs, {"other": world.jobs["other"]}
+    world.scheduler.served["job"] = "job"
+    world.scheduler.serve(world.jobs, removed={"job"})
+    assert [started[0].name for started in world.after(0)] == ["other"]
+    assert world.outcomes("job") == [(SKIPPED, "edited", 1)]
+    assert not slots.is_overdue(world.row("job"), world.clocks.wall() + 86400)
+    assert "job" not in world.scheduler.served
+    world.scheduler.serve(both)
+    assert world.after(5 * HOUR)[0][0].name == "other"  # it is in the file again, and begins with its next slot
+    assert "job" in [started[0].name for started in world.after(HOUR)]
+    assert world.outcomes("job") == [(SKIPPED, "edited", 1)]
+
+
 def test_a_pause_skips_and_is_not_caught_up(world: World) -> None:
     world.serve(job("job", "every 1h"))
     person = JobSlots(world.store, world.ledger, "job", "ann@here")
@@ -277,6 +360,58 @@ def test_a_slot_that_a_person_skips_does_not_run(world: World) -> None:
     assert world.after(HOUR) == []
     assert len(world.after(HOUR)) == 1
     assert world.outcomes("job") == [(SKIPPED, "by hand", 1)]
+
+
+def test_a_slot_that_a_person_skipped_keeps_its_outcome_when_an_outage_begins_with_it(world: World) -> None:
+    world.serve(job("job", "every 1h"))
+    slot = (world.clocks.wall() // HOUR + 1) * HOUR
+    JobSlots(world.store, world.ledger, "job", "ann@here").skip(slot)
+    (started,) = world.after(4 * HOUR)
+    world.end(started)
+    assert world.outcomes("job") == [(SKIPPED, "by hand", 1), (COLLAPSED, "", 2), (RAN, "", 1)]
+
+
+def test_a_slot_that_ran_before_a_set_back_keeps_its_outcome_when_it_is_the_first_of_those_missed_since(
+    world: World,
+) -> None:
+    world.serve(job("job", "every 1h"))
+    world.clocks.offset += 6 * HOUR
+    (early,) = world.after(1)
+    world.end(early)
+    world.clocks.offset -= 6 * HOUR
+    while name_of(int(world.row("job").next_due)) != early[0].due:
+        for started in world.after(200):
+            world.end(started)
+    assert world.row("job").era == 1
+    world.after(4 * HOUR)
+    found = {record.first: record for record in merged(world.ledger.slots.of("job"), world.row("job").records)}
+    assert found[float(named(early[0].due))].outcome == RAN
+
+
+@pytest.mark.parametrize(
+    ("reason", "outcome"), [(retry.GAVE_UP, (SKIPPED, "not started", 1)), ("the branch moved", (RAN, "", 1))]
+)
+def test_what_needs_a_person_is_said_to_have_run_if_it_was_started(
+    world: World, reason: str, outcome: tuple[str, str, int]
+) -> None:
+    """Its supervisor recorded that, and was killed before the row said so. The next one finds it: either an attempt
+    was made, or three starts came to nothing and the fourth gave the slot up."""
+    world.serve(job("job", "0 2 * * *"))
+    (started,) = world.after(6 * HOUR + 1)
+    begun(world.ledger, key=started[0].key).finish("needs-attention", reason=reason)
+    with pytest.raises(InDoubt):
+        start(started[0], store=world.store.url, claim=started[1])
+    assert world.outcomes("job") == [outcome]
+
+
+def test_a_file_from_before_two_edits_is_old_though_it_is_in_force_again_what_its_machine_served() -> None:
+    """D0 → D1 → back to D0. A machine that slept through both has pulled the first edit only."""
+    row = Row(job="job", slot=0.0, next_due=1.0, definition="d0")
+    asleep = definition.mark(row)
+    edited = definition.renewed(row, "d1")
+    back = definition.renewed(edited, "d0")
+    assert definition.judge(edited, "d0", definition.mark(edited), shared=True) == definition.NEW
+    assert definition.judge(back, "d1", asleep, shared=True) == definition.OLD
 
 
 def _holder(world: World, name: str) -> Any:

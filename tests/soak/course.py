@@ -51,17 +51,21 @@ def guarded(store: str, gate: str, where: Place, seconds: float, seed: str, *, f
 
 
 def simulated(kind: str, seconds: float, seed: str) -> Found:
-    """Seeds of the scheduler's simulator, each a course of two virtual days or of thirty, until the time is over."""
+    """Seeds of the scheduler's simulator, each a virtual day with many faults, or thirty, until the time is over."""
     found, chance, over = Found(), random.Random(seed), time.monotonic() + seconds
     while time.monotonic() < over and not found.violations:
-        number, days = chance.randrange(10**9), chance.choice((2.0, 2.0, 2.0, 30.0))
+        number, machines = chance.randrange(10**9), chance.choice((2, 3))
+        days, faults = (30.0, 1.0) if chance.random() < 0.02 else (1.0, 2.0)
         try:
-            world = simulation.Simulation(number, kind, days=days, machines=chance.choice((2, 3))).run()
+            world = simulation.Simulation(number, kind, days=days, machines=machines, faults=faults).run()
         except simulation.Violation as violation:
-            found.violations.append(f"days={days} {violation}")
+            found.violations.append(f"days={days} faults={faults} machines={machines} {violation}")
             break
         found.faults.update(
-            word for line in world.course for word in ("kill", "froze", "sleep", "clock") if word in line
+            word
+            for line in world.course
+            for word in ("kill", "froze", "sleep", "clock", "edit", "upgrade")
+            if word in line
         )
         found.acknowledged += sum(world.acts.values())
         found.notes["seeds"] += 1

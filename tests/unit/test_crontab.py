@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from nightlatch.config import crontab
 from nightlatch.config.load import load
 from nightlatch.core.target import Command
+from nightlatch.scheduler.scheduled import Scheduled
 
 
 def line(text: str, **more: Any) -> crontab.CrontabLine:
@@ -97,3 +99,17 @@ def test_jobs_that_a_crontab_starts_too_are_found(tmp_path: Path) -> None:
         "a": "0 2 * * * flock -n l ./a.sh x",
         "b": "*/5 * * * * cd /x && nightlatch run b >/dev/null",
     }
+
+
+def test_cronie_124_lines_in_utc_run_on_the_night_when_the_machines_clock_goes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CRON_TZ=UTC on a machine in London: there the lines between 01:00 and 01:59 UTC never ran that night."""
+    monkeypatch.setenv("TZ", "Europe/London")
+    times = ["59 0", "0 1", "1 1", "30 1", "59 1", "0 2"]
+    text = "CRON_TZ=UTC\n" + "\n".join(f"{time} * * * job-{place}" for place, time in enumerate(times))
+    file = tmp_path / "nightlatch.toml"
+    file.write_text("\n".join(part for one in crontab.read(text, home="/", folder="/") for part in crontab.toml(one)))
+    midnight = round(datetime.datetime(2022, 10, 30, tzinfo=datetime.UTC).timestamp())
+    jobs = [Scheduled(job, "") for job in load(str(file)).jobs.values()]
+    assert [(one.next(midnight) - midnight) / 60 for one in jobs] == [59, 60, 61, 90, 119, 120]

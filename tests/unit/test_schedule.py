@@ -131,3 +131,9 @@ def test_a_zone_may_be_named_by_its_file(monkeypatch: pytest.MonkeyPatch, tmp_pa
     monkeypatch.setenv("TZ", f"{tmp_path}/none")
     with pytest.raises(UsageError, match="is not known here"):
         zone.find()
+
+
+def test_celery_10107_an_hourly_job_runs_in_both_of_the_hours_that_the_clock_shows_twice() -> None:
+    hourly = schedule.parse("0 * * * *", ZoneInfo("US/Pacific"))
+    first = round(datetime.datetime(2026, 11, 1, 8, tzinfo=UTC).timestamp())  # 1:00 PDT; an hour later 1:00 PST
+    assert list(hourly.between(first - 1, first + 7200)) == [first, first + 3600, first + 7200]

@@ -141,6 +141,13 @@ def test_claude_code_74432_a_claim_that_nobody_began_is_taken_over_after_a_while
     assert taken and (taken.slot, taken.starts, taken.id) == (UNBEGUN.slot, 2, "")
 
 
+@pytest.mark.parametrize(("ahead", "taken"), [(600.0, False), (slots.FARTHEST - 1, False), (400 * slots.DAY, True)])
+def test_a_next_try_further_ahead_than_it_could_have_been_set_is_made_now(ahead: float, taken: bool) -> None:
+    """A clock that was 400 days fast set it; its supervisor is gone."""
+    waits = row(claim=replace(OPEN, grant="", token=0, again_at=NOW + ahead))
+    assert (decide(waits, None, Policy(), Observation(now=NOW)).claim is not None) == taken
+
+
 def test_where_no_clock_is_shared_it_takes_longer() -> None:
     seen = Observation(now=NOW, unchanged=119.0, patience=slots.UNBEGUN_WATCHED)
     assert word(decide(row(claim=UNBEGUN), None, Policy(), seen)) == "wait"

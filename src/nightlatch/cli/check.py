@@ -18,14 +18,14 @@ from ..core.slots import TURN
 from ..core.value import value
 from ..errors import BadConfig, StoreUnreachable, UsageError
 from ..ledger import open_for
-from ..observe.reader import existing
+from ..observe.reader import NoStore, existing
 from ..observe.stages import sentence
 from ..runtime.shared.job import definition
 from ..runtime.supervisor.run.spending import of_all_jobs
 from ..scheduler import asleep
 from ..scheduler.people import JobSlots
 from ..scheduler.scheduled import Scheduled
-from ..scheduler.serve import served
+from ..scheduler.served import Served
 from ..store import url
 from ..system import clock, crontab, identity, services, zone
 from . import screen
@@ -40,9 +40,10 @@ if TYPE_CHECKING:
     from ..core.job import Job
 
 _PURPOSE = """\
-Check nightlatch.toml: print all its mistakes, each with its line (exit code 78). If there is none, print for each job
-when it is due next, and around the next change of clocks; whether its program is found with the PATH of the service;
-which machines may run it; and what happens to its slots while this machine sleeps.
+Check nightlatch.toml: print all its mistakes, each with its line (exit code 78), and look whether its store answers (69
+if it does not). If there is no mistake, print for each job when it is due next, and around the next change of clocks;
+whether its program is found with the PATH of the service; which machines may run it; and what happens to its slots
+while this machine sleeps.
 
 --asleep plays the slots of the next 30 days through the rules of the scheduler, as if this machine slept at those hours
 of every day and every run succeeded at once.
@@ -105,19 +106,21 @@ def main(argv: list[str]) -> int:
         return _apply(config, args.store)
     if args.asleep:
         return _play(config, asleep.parse(args.asleep), args.json)
-    found = _checked(config, args.store)
+    known, away = _rows(config, args.store)
+    found = _checked(config, args.store, known)
     if args.json:
         for one in found:
             print_json(one.facts())
-        return 0
-    _show(config, found, args.store)
+    else:
+        _show(config, found, args.store, valid=away is None)
+    if away:
+        raise away
     return 0
 
 
-def _checked(config: Config, store: str | None) -> list[Checked]:
+def _checked(config: Config, store: str | None, known: dict[str, rows.Row]) -> list[Checked]:
     shared = url.ledger_of(url.resolve(store)) != url.BESIDE
     path = services.path_of_service(config.path) or os.environ.get("PATH", os.defpath)
-    known = _rows(store)
     twice = crontabs.still_there(config.jobs, crontab.read() or "")
     return [
         Checked(
@@ -133,14 +136,30 @@ def _checked(config: Config, store: str | None) -> list[Checked]:
     ]
 
 
-def _rows(store: str | None) -> dict[str, rows.Row]:
-    """The jobs' rows, where there is a store yet."""
+def _rows(config: Config, store: str | None) -> tuple[dict[str, rows.Row], StoreUnreachable | None]:
+    """The jobs' rows, where there is a store yet; and why it does not answer."""
     where = url.resolve(store)
     try:
         existing(where)
-        return {cursor.job: rows.read(cursor) for cursor in url.connect(where).cursors()}
-    except (UsageError, StoreUnreachable):  # `_show` says what is wrong with it
-        return {}
+        return {cursor.job: rows.read(cursor) for cursor in url.connect(where).cursors()}, None
+    except NoStore:
+        return {}, _unmade(where)
+    except UsageError as error:
+        raise BadConfig(f"{shown(config.path)}: store: {error}") from None
+    except StoreUnreachable as error:
+        return {}, StoreUnreachable(f"nothing starts and slots wait as long as the store does not answer: {error}")
+
+
+def _unmade(where: str) -> StoreUnreachable | None:
+    """Why a store that is not there yet cannot be made; the first start makes it."""
+    if url.ledger_of(where) != url.BESIDE:
+        return None
+    folder = os.path.dirname(os.path.abspath(url.folder_of(where)))
+    while not os.path.exists(folder):
+        folder = os.path.dirname(folder)
+    if os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK):
+        return None
+    return StoreUnreachable(f"the store cannot be made: {folder} is not a folder that you may write to")
 
 
 def _stage(job: Job, row: rows.Row | None) -> str:
@@ -170,12 +189,8 @@ def _sleeping(job: Job, shared: bool) -> str:
     return f"{others}the newest missed slot runs after the wake{bound}"
 
 
-def _show(config: Config, found: list[Checked], store: str | None) -> None:
+def _show(config: Config, found: list[Checked], store: str | None, *, valid: bool) -> None:
     where = url.resolve(store)
-    try:
-        url.connect(where)  # nothing is opened
-    except UsageError as error:
-        raise BadConfig(f"{shown(config.path)}: store: {error}") from None
     count = f"{len(found)} job{'' if len(found) == 1 else 's'}"
     print(printable(f"{shown(config.path)}: {count}, store {hide_password(where)}, timezone {config.timezone}"))
     if url.ledger_of(where) == url.OF_EACH_MACHINE and (together := of_all_jobs(config.path)):
@@ -191,7 +206,7 @@ def _show(config: Config, found: list[Checked], store: str | None) -> None:
     missing = sum(bool(one.missing) for one in found)
     some = f"{missing} job{'' if missing == 1 else 's'} would fail, since something is not found; the rest is valid."
     start = "" if services.path_of_service(config.path) else _START
-    print(f"\n{some if missing else 'The file is valid.'}{start}")
+    print(f"\n{some if missing else 'The file is valid.'}{start if valid else ''}")
 
 
 def _lines(one: Checked) -> list[tuple[str, str]]:
@@ -247,7 +262,7 @@ def _apply(config: Config, store: str | None) -> int:
         mine, row = definition(job), known.get(name)
         if row is None or row.definition == mine:
             continue
-        last = served(the_store.folder).get(name, "")
+        last = Served(the_store.folder).definitions.get(name, "")
         standing = definitions.judge(row, mine, last, shared=url.ledger_of(where) != url.BESIDE)
         JobSlots(the_store, ledger, name, current_user()).define(mine)
         applied += 1

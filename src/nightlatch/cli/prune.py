@@ -14,7 +14,8 @@ from .json_out import print_json
 from .reading import open_reader
 
 _PURPOSE = """\
-Remove runs that ended long ago, with their output, their workspaces and their part of the journal.
+Remove runs that ended long ago, with their output, their workspaces, their part of the journal, and the records of
+what became of slots.
 
 Done keys are never pruned: what is done is not done again. Neither are effects, the items of a batch, and what
 is open, in doubt or needs attention. Usage is kept for a month at least, for the caps of a month. The journal
@@ -43,14 +44,16 @@ def main(argv: list[str]) -> int:
     gone = pruning.prune(reader.store, open_for(reader.url), keep, current_user(), dry=args.dry_run)
     if args.json:
         lists = {"runs": list(gone.runs), "outputs": list(gone.outputs), "workspaces": list(gone.workspaces)}
-        print_json({"version": 1, "dry_run": args.dry_run, "keep": keep, "entries": gone.entries, **lists})
+        print_json({"version": 1, "dry_run": args.dry_run, "keep": keep, "entries": gone.entries,
+                    "slots": gone.slots, **lists})  # fmt: skip
         return 0
-    if not (gone.runs or gone.entries or gone.outputs or gone.workspaces):
+    if not (gone.runs or gone.entries or gone.slots or gone.outputs or gone.workspaces):
         print(f"nothing is older than {duration.show(keep)}")
         return 0
     counts = (
         (len(gone.runs), "run"),
         (gone.entries, "journal entr"),
+        (gone.slots, "slot record"),
         (len(gone.outputs), "kept output"),
         (len(gone.workspaces), "workspace"),
     )

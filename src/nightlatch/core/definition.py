@@ -16,16 +16,23 @@ def judge(row: Row, mine: str, last_served: str, *, shared: bool) -> str:
     """Is my definition the one in force, does it come into force now, or is it old?
 
     One that nobody has seen is new. One that was in force before is old, unless this machine served the one in force
-    itself: then a person has gone back to it. A store that serves one machine has one file, and that counts.
+    itself, since it came into force: then a person has gone back to it. A store that serves one machine has one file,
+    and that counts.
     """
     if row.definition == mine:
         return SAME
-    if not shared or not row.definition or mine not in row.before or last_served == row.definition:
+    if not shared or not row.definition or mine not in row.before or last_served == mark(row):
         return NEW
     return OLD
+
+
+def mark(row: Row) -> str:
+    """What a machine that serves the definition in force remembers. With a number: one that came into force again,
+    after an edit and its undoing, is not the one that a machine asleep meanwhile has served."""
+    return f"{row.definition} {row.edition}"
 
 
 def renewed(row: Row, mine: str) -> Row:
     """The row with another definition in force: runs under the one before are no evidence for it."""
     before = tuple(one for one in (row.definition, *row.before) if one and one != mine)
-    return replace(row, definition=mine, before=before[:BEFORE], clean=0)
+    return replace(row, definition=mine, edition=row.edition + 1, before=before[:BEFORE], clean=0)

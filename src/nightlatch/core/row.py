@@ -114,6 +114,7 @@ class Row:
     next_due: float
     schedule: str = ""  # as it is written, with its zone
     definition: str = ""
+    edition: int = 0  # how often another one has come into force
     before: tuple[str, ...] = ()  # definitions that were in force, the newest first
     claim: Claim | None = None
     records: tuple[SlotRecord, ...] = ()  # the newest last; the ledger has all but those of the last move

@@ -58,11 +58,15 @@ _SLACK = 86_400_000  # ms
 _SUCCEEDED = "SELECT id, job, key FROM {prefix}run WHERE status = 'succeeded' AND changed < :before"
 _LENGTH = "SELECT COUNT(*) FROM {prefix}journal WHERE chain = :chain"
 _BEHIND = "SELECT COUNT(*) FROM {prefix}journal WHERE chain = :chain AND seq <= :seq"
+# A range that is not over stays whole.
+_JOBS_WITH_SLOTS = "SELECT DISTINCT job FROM {prefix}slot_record WHERE last < :before"
+_SLOTS = "DELETE FROM {prefix}slot_record WHERE job = :job AND first < :before AND last < :before RETURNING first"
+_ALL_SLOTS = "SELECT COUNT(*) FROM {prefix}slot_record WHERE last < :before"
 _CUT = "DELETE FROM {prefix}journal WHERE chain = :chain AND seq <= :seq RETURNING seq"
 
 
 def prune(tables: Tables, keep: float, by: str, within: float, done: Done) -> Pruned:
-    """Remove runs that ended over `keep` seconds ago, and the journal behind a recorded head.
+    """Remove runs that ended over `keep` seconds ago, the journal behind a recorded head, and what became of slots.
 
     After about `within` seconds the rest is left for the next time. One that succeeded and whose key is not `done` in
     the store stays: its holder died between the two records, and nothing else says that it must not be done again.
@@ -89,7 +93,13 @@ def prune(tables: Tables, keep: float, by: str, within: float, done: Done) -> Pr
             after = page[-1][0] if len(page) == _MOST else None
     with tables.database.transaction() as execute:
         execute(tables.sql("DELETE FROM {prefix}usage WHERE at < :before"), before=min(before, today - _MONTH))
-    return Pruned(runs=tuple(sorted(runs)), entries=entries)
+    slots = 0
+    for (job,) in tables.read(_JOBS_WITH_SLOTS, before=before):
+        if clock.now() - started > within:
+            return Pruned(runs=tuple(sorted(runs)), entries=entries, slots=slots, complete=False)
+        with tables.database.transaction() as execute:
+            slots += len(execute(tables.sql(_SLOTS), job=job, before=before))
+    return Pruned(runs=tuple(sorted(runs)), entries=entries, slots=slots)
 
 
 def prunable(tables: Tables, keep: float, done: Done) -> Pruned:
@@ -107,7 +117,8 @@ def prunable(tables: Tables, keep: float, done: Done) -> Pruned:
         chain = job_chain(job)
         for seq, _ in tables.read(_LAST_OLD, chain=chain, before=before):
             entries += tables.read(_BEHIND, chain=chain, seq=seq)[0][0]
-    return Pruned(runs=tuple(sorted(runs)), entries=entries)
+    slots = tables.read(_ALL_SLOTS, before=before)[0][0]
+    return Pruned(runs=tuple(sorted(runs)), entries=entries, slots=slots)
 
 
 def _remove(tables: Tables, job: str, over: list[str], before: int, by: str) -> tuple[list[str], int]:

@@ -92,6 +92,7 @@ class Pruned:
 
     runs: tuple[str, ...]
     entries: int  # of the journal
+    slots: int = 0  # records of what became of slots
     complete: bool = True  # False: there was no time for the rest
 
 

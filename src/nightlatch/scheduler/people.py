@@ -105,7 +105,7 @@ class JobSlots:
 
     def _from(self, row: Row, now: float, reason: str) -> Row:
         """Skip what is due by now."""
-        times, left = times_of(row.schedule), due_before(row.schedule, row.slot, now)
+        times, left = times_of(row.schedule), due_before(row.schedule, row.slot, now, row.passed)
         if times is None or left is None:
             return row
         first, last, count = left

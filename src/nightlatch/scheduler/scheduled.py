@@ -13,6 +13,8 @@ from ..system.zone import find
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Collection, Container
+
     from ..core.job import Job
     from ..core.row import Claim
 
@@ -35,9 +37,11 @@ class Scheduled:
         first = self.next(after)
         return self.due_from(first, until) if first <= until else None
 
-    def due_from(self, first: float, until: float) -> Due:
-        """The slots from the first one on, which is known, to a time."""
+    def due_from(self, first: float, until: float, passed: Container[float] = ()) -> Due:
+        """The slots from the first one on, which is known, to a time. One that has its outcome already (`passed`) does
+        not begin them: a range is known by its first slot, and would replace it."""
         assert self._times
+        first = _open(self._times, first, until, passed)
         second = self._times.next(first)
         if second > until:  # by far the most of all looks
             return Due(first=first, newest=first, following=float(second))
@@ -51,10 +55,9 @@ class Scheduled:
         )
 
     def cut(self, first: float, time: float) -> tuple[float, int]:
-        """Where a range that begins at `first` ends, and how many slots it has, if it is cut at a time."""
-        if self._times is None:
-            return first, 1
-        return float(self._times.newest(time)), self._times.count(first - 1, time)
+        """Where a range that begins at `first` ends, and how many slots it has, if it is cut at a time: there, since
+        its slots may be those of a schedule that was edited meanwhile."""
+        return time, self._times.count(first - 1, time) if self._times else 1
 
     def policy(self, host: str, newest: float | None) -> Policy:
         if not self.job.jitter:
@@ -92,9 +95,23 @@ def times_of(text: str) -> schedule.Schedule | None:
         return None
 
 
-def due_before(text: str, after: float, until: float) -> tuple[float, float, int] | None:
-    """The slots of a schedule as a row keeps it: first, last and how many; None: there are none."""
+def due_before(
+    text: str, after: float, until: float, passed: Collection[float] = ()
+) -> tuple[float, float, int] | None:
+    """The slots of a schedule as a row keeps it: first, last and how many; None: there are none. Those that have their
+    outcome already (`passed`) do not count."""
     times = times_of(text)
-    if times is None or (first := times.next(after)) > until:
+    if times is None or times.next(after) > until:
         return None
-    return float(first), float(times.newest(until)), min(times.count(after, until), COUNTED + 1)
+    first, last = _open(times, times.next(after), until, passed), times.newest(until)
+    if first in passed:
+        return None
+    count = min(times.count(first - 1, until), COUNTED + 1) - sum(first <= slot <= last for slot in passed)
+    return float(first), float(last), count
+
+
+def _open(times: schedule.Schedule, first: float, until: float, passed: Container[float]) -> float:
+    """The first slot that has no outcome yet; the last one, if all of them have."""
+    while first in passed and (following := times.next(first)) <= until:
+        first = float(following)
+    return first

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ..core import definition, slots, statuses
 from ..core import row as rows
-from ..core.row import COLLAPSED, SKIPPED, Row, SlotRecord
+from ..core.row import COLLAPSED, NEVER, SKIPPED, Row, SlotRecord
 from ..core.schedule import name_of
 from ..core.slots import Decision, Observation
 from ..core.stage import UNATTENDED
@@ -20,6 +20,7 @@ from .clocks import Steadiness
 from .held import HeldPlans
 from .leases import JobLeases
 from .scheduled import due_before
+from .watch import Watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,10 +65,11 @@ class Scheduler:
         self._staged: dict[str, object] = {}  # job → the change of its stage that this ledger has
         self._apart = store.lists_begun  # each machine has a ledger, and no clock is shared
         self.jobs: Mapping[str, Scheduled] = {}
-        self.served: dict[str, str] = {}  # job → the definition that this machine last served
+        self._removed: set[str] = set()  # jobs that have left the file, and whose rows do not say so yet
+        self.served: dict[str, str] = {}  # job → the mark of the definition that this machine last served
         self.shared = True  # may other machines have files of their own?
         self._unsynced: set[str] = set()
-        self._seen: dict[str, tuple[object, float]] = {}  # job → its claim, and since when it is as it is
+        self._watch = Watch(store.folder, clocks)
         self._struck: set[tuple[str, int]] = set()
         self._unread: set[str] = set()  # jobs whose rows are beyond this program
         self._copied: dict[str, str] = {}  # job → the move whose records this ledger has
@@ -77,9 +79,10 @@ class Scheduler:
         self._looked_at_all = clocks.now()
         self.short_of_room = False  # something due waits for the end of a run
 
-    def serve(self, jobs: Mapping[str, Scheduled]) -> None:
-        """From now on these jobs are looked at; all of them at the next look."""
+    def serve(self, jobs: Mapping[str, Scheduled], removed: Iterable[str] = ()) -> None:
+        """From now on these jobs are looked at; all of them at the next look. `removed` were in the file before."""
         self.jobs = jobs
+        self._removed = (self._removed | set(removed)) - jobs.keys()
         self._unsynced = set(jobs)
         self._next = {}
 
@@ -93,9 +96,11 @@ class Scheduler:
         now = self._store.clock()
         if self._clocks.now() - self._looked_at_all > ALL:
             self._unsynced = set(self.jobs)
-        found = self._rows(now)
+        cursors = self._store.cursors() if self._unsynced or self._removed else self._store.cursors(due=now)
+        found = self._rows(cursors, now)
         plans = [plan for row in found if (plan := self._plan(row, now))]
         plans += [_Plan(None, self._new_row(self.jobs[job], now)) for job in sorted(self._missing(found))]
+        plans += self._leaving(cursors, now)
         self._next |= {plan.new.job: plan.new.next_due for plan in plans if plan.row is None}
         room = self._room(found) if claims and not self._steadiness.just_woken else 0
         self.short_of_room = False
@@ -111,6 +116,7 @@ class Scheduler:
                 plan.new = replace(plan.new, by=self._host, claim=plan.claim(new_id, self._host))
                 moves.append((plan, (plan.row or replace(plan.new, id="")).move_to(plan.new, new_id)))
         self._advance(moves)
+        self._watch.keep()
         if self._unsynced:
             self._unsynced.clear()
             self._looked_at_all = self._clocks.now()
@@ -118,8 +124,7 @@ class Scheduler:
 
     # ── reading ──
 
-    def _rows(self, now: float) -> list[Row]:
-        cursors = self._store.cursors() if self._unsynced else self._store.cursors(due=now)
+    def _rows(self, cursors: Iterable[Cursor], now: float) -> list[Row]:
         found = [row for cursor in cursors if cursor.job in self.jobs and (row := self._read(cursor))]
         self._others_claims = any(row.claim and row.claim.is_open and row.claim.by != self._host for row in found)
         self._leases.look([row.job for row in found if self._needs_lease(row, now)])
@@ -159,10 +164,12 @@ class Scheduler:
     def _new_row(self, job: Scheduled, now: float) -> Row:
         """It begins with its next slot."""
         begin = float(int(now))
-        return Row(
+        row = Row(
             job=job.job.name, slot=begin, next_due=job.next(begin), schedule=job.text, definition=job.definition,
             stage=job.job.stage or UNATTENDED,
         )  # fmt: skip
+        self.served[row.job] = definition.mark(row)
+        return row
 
     def _room(self, found: Iterable[Row]) -> int:
         """How many runs may be started here: what runs is known by its claim, also after a restart."""
@@ -185,20 +192,34 @@ class Scheduler:
             self.old[row.job] = row.definition
             return None
         self.old.pop(row.job, None)
-        self.served[row.job] = job.definition
         plan = _Plan(row, row)
         if standing == definition.NEW:
             plan.new = definition.renewed(row, job.definition)
             if row.definition:
                 plan.notes.append((kinds.DEFINED, {"definition": job.definition[:12], "was": row.definition[:12]}))
+        self.served[row.job] = definition.mark(plan.new)
         if row.schedule != job.text:
             plan.new, plan.decision = self._edited(plan.new, job, now), Decision()
         return plan
 
-    def _edited(self, row: Row, job: Scheduled, now: float) -> Row:
-        """Another schedule begins with its next slot; what of the old one was due is skipped."""
+    def _leaving(self, cursors: Iterable[Cursor], now: float) -> list[_Plan]:
+        """Jobs that have left the file: else what is due for them would be overdue for ever."""
+        found = [row for cursor in cursors if cursor.job in self._removed and (row := self._read(cursor))]
+        for job in self._removed - {row.job for row in found if row.schedule}:
+            self._forget(job)
+        plans = [_Plan(row, self._edited(row, None, now)) for row in found if row.schedule]
+        for plan in plans:
+            plan.decision = Decision()
+        return plans
+
+    def _forget(self, job: str) -> None:
+        self._removed.discard(job)
+        self.served.pop(job, None)
+
+    def _edited(self, row: Row, job: Scheduled | None, now: float) -> Row:
+        """Another schedule, or none, begins with its next slot; what of the old one was due is skipped."""
         begin = max(row.slot, float(int(now)))
-        left = due_before(row.schedule, row.slot, now)
+        left = due_before(row.schedule, row.slot, now, row.passed)
         record: tuple[SlotRecord, ...] = ()
         if left:
             first, last, count = left
@@ -209,12 +230,14 @@ class Scheduler:
                 ),
             )  # fmt: skip
         records = row.with_records(*record, keep=KEPT if self._apart else 0)
-        return replace(row, slot=begin, next_due=job.next(begin), schedule=job.text, records=records)
+        next_due, text = (job.next(begin), job.text) if job else (NEVER, "")
+        return replace(row, slot=begin, next_due=next_due, schedule=text, records=records)
 
     def _decide(self, plan: _Plan, now: float, room: bool) -> None:
         plan.new = self._plans.agreed(plan.new)
         row, job = plan.new, self.jobs[plan.new.job]
         due = self._due(row, job, now)
+        unchanged = self._watch.unchanged(row.job, row.claim)
         decision = slots.decide(
             row,
             due,
@@ -222,14 +245,14 @@ class Scheduler:
             Observation(
                 now=now,
                 holder=self._leases.holder(row.job),
-                unchanged=self._unchanged(row),
+                unchanged=unchanged,
                 patience=slots.UNBEGUN_WATCHED if self._apart else slots.UNBEGUN,
                 room=room,
                 steady=self._steadiness.steady,
                 may_set_back=not self._apart or row.by == self._host,
                 host=self._host,
                 stepped=self._steadiness.stepped,
-                may_expire=not self._apart or self._plans.may_expire(row, self._unchanged(row), job.job.expires),
+                may_expire=not self._apart or self._plans.may_expire(row, unchanged, job.job.expires),
             ),
         )
         plan.decision = decision
@@ -252,7 +275,7 @@ class Scheduler:
     def _due(self, row: Row, job: Scheduled, now: float) -> Due | None:
         over = row.paused is not None and 0 < row.paused.until <= now
         until = min(now, row.paused.until) if over and row.paused else now
-        return job.due_from(row.next_due, until) if row.next_due <= until else None
+        return job.due_from(row.next_due, until, row.passed) if row.next_due <= until else None
 
     def _changed(self, row: Row, job: Scheduled, decision: Decision, following: float) -> Row:
         if decision.unpause:
@@ -265,19 +288,6 @@ class Scheduler:
             row = replace(row, slot=slot, next_due=following if following else job.next(slot), passed=passed)
             self._next[row.job] = row.next_due
         return replace(row) if decision.claim else row
-
-    def _unchanged(self, row: Row) -> float:
-        """For how long this looker has seen the claim as it is, by a clock that nobody sets."""
-        claim = row.claim
-        if claim is None or not claim.is_open:
-            self._seen.pop(row.job, None)
-            return 0.0
-        state, now = (claim.id, claim.grant, claim.again_at), self._clocks.now()
-        before = self._seen.get(row.job)
-        if before is None or before[0] != state:
-            self._seen[row.job] = state, now
-            return 0.0
-        return now - before[1]
 
     def _cancel(self, row: Row) -> None:
         """Ask the run that is at work to end. Where its ledger is another machine's, the word goes into the row."""
@@ -303,8 +313,8 @@ class Scheduler:
         ran = {record.first for record in known if record.ran and record.first > now}
         if row.claim and row.claim.slot > now:
             ran.add(row.claim.slot)
-        kept = tuple(_cut(record, job, now) for record in row.records if record.ran or record.first <= now)
         era, begin = row.era + 1, float(int(now))
+        kept = tuple(_cut(record, job, begin) for record in row.records if record.ran or record.first <= begin)
         return replace(
             row, slot=begin, next_due=job.next(begin), era=era, strike=(begin, era), passed=tuple(sorted(ran)[:PASSED]),
             records=kept,
@@ -332,13 +342,20 @@ class Scheduler:
         except StoreUnreachable:
             won = self._store.advance(sent)  # only the reply may be lost: each finds its own id
         for (plan, _), mine in zip(moves, won, strict=True):
+            job = plan.new.job
+            if job in self._removed:
+                if mine:
+                    self._say(f"{job} has left the file: nothing is due for it any more")
+                    self._forget(job)
+                continue
             if not mine:
-                self._next[plan.new.job] = self.jobs[plan.new.job].next(self._store.clock())  # another was faster
+                self._next[job] = self.jobs[job].next(self._store.clock())  # another was faster
                 continue
             if plan.claims and plan.new.claim:
-                self._start(self.jobs[plan.new.job], plan.new.claim)
+                self._watch.see(job, plan.new.claim)
+                self._start(self.jobs[job], plan.new.claim)
             for kind, facts in plan.notes:
-                self._ledger.note(plan.new.job, kind, **facts)
+                self._ledger.note(job, kind, **facts)
             self._say_skipped(plan)
 
     def _say_skipped(self, plan: _Plan) -> None:

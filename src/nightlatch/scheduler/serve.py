@@ -3,22 +3,23 @@ changes. Any number of them on one store."""
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import signal
 import time
 
 from ..config.settings import meant
+from ..core import advice, statuses
 from ..core.row import NEVER
 from ..errors import BadConfig, StoreUnreachable
 from ..ledger import open_for
 from ..runtime.shared.job import definition
 from ..store import url
-from ..system import clock, durable, identity
+from ..system import clock, identity
 from .clocks import Clocks
 from .scheduled import Scheduled
 from .scheduler import Scheduler
+from .served import Served
 from .starter import Starter
 
 TYPE_CHECKING = False
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 _RELOAD = 2.0  # seconds between two looks at the file
 _AWAY = 5.0  # seconds between two tries while the store is away
-_SERVED = "served.json"
 
 
 class Server:
@@ -56,7 +56,8 @@ class Server:
             say=say,
         )
         self._scheduler.shared = url.ledger_of(self._where) != url.BESIDE
-        self._scheduler.served = served(self._store.folder)
+        self._served = Served(self._store.folder, self._config.path)
+        self._scheduler.served = self._served.definitions
         self._stop = 0
         self._away = False
         self._take_up()
@@ -86,6 +87,7 @@ class Server:
         woken = self._listen()
         worst = 0
         self._scheduler.look()
+        self._keep_served()
         while self._starter.busy and not (detach and not self._starter.awaited):
             ended = self._wait(1.0, woken)
             worst = worst or max([code for _, code in ended], default=0)
@@ -110,7 +112,8 @@ class Server:
     def _take_up(self) -> None:
         self._scheduler.at_once = self._config.at_once
         jobs: dict[str, Job] = self._config.jobs
-        self._scheduler.serve({name: Scheduled(job, definition(job)) for name, job in jobs.items()})
+        removed = self._served.removed(jobs)
+        self._scheduler.serve({name: Scheduled(job, definition(job)) for name, job in jobs.items()}, removed)
 
     def _reload(self) -> None:
         if not self._config.changed:
@@ -132,7 +135,6 @@ class Server:
 
     def _look(self) -> float:
         """Seconds until the next look."""
-        before = dict(self._scheduler.served)
         try:
             pause = self._scheduler.look()
         except StoreUnreachable as error:
@@ -144,10 +146,11 @@ class Server:
         if self._away:
             self._say("the store answers again")
         self._away = False
-        if self._scheduler.served != before:
-            path = os.path.join(self._store.folder, _SERVED)
-            durable.replace(path, json.dumps(self._scheduler.served).encode())
+        self._keep_served()
         return pause
+
+    def _keep_served(self) -> None:
+        self._served.keep(self._scheduler.jobs)
 
     def _wait(self, seconds: float, woken: int) -> list[tuple[str, int]]:
         """In slices, until then, or until a run has ended and makes room. Says what ended."""
@@ -159,10 +162,25 @@ class Server:
                 os.read(woken, 4096)
             ended = self._starter.heard()
             for what, code in ended:
-                self._say(f"ended: {what or 'a run'}, exit code {code}")
+                self._say(self._sentence(what, code))
             if ended:
                 return ended
         return []
+
+    def _sentence(self, what: str, code: int) -> str:
+        """What became of a start, as the ledger knows it; the exit code alone does not say that a plan is held."""
+        job, _, key = what.partition(" ")
+        try:
+            run = self._ledger.find(job, key) if key else None
+        except StoreUnreachable:
+            run = None
+        if run is None:
+            return f"{what or 'a run'}: ended, exit code {code}"
+        if run.held is not None:
+            return f"{what}: needs your approval: {advice.command('approve', job)}"
+        if run.status == statuses.WAITING and run.due:
+            return f"{what}: tries again at {_local(run.due)}"
+        return f"{what}: {run.status}" + (f", exit code {code}" if code else "")
 
     def _listen(self) -> int:
         """Signals that ask for the end wake the wait."""
@@ -179,13 +197,3 @@ class Server:
 
 def _local(at: float) -> str:
     return time.strftime("%a %H:%M:%S" if at % 60 else "%a %H:%M", time.localtime(at))
-
-
-def served(folder: str) -> dict[str, str]:
-    """The definitions that this machine has served last, by job."""
-    try:
-        with open(os.path.join(folder, _SERVED), encoding="utf-8") as file:
-            found: dict[str, str] = json.load(file)
-            return found
-    except (OSError, ValueError):
-        return {}

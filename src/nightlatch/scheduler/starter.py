@@ -39,11 +39,11 @@ class Starter:
         """Have a supervisor started. That one is not waited for: the row says what became of the claim."""
         job = scheduled.start(claim)
         order: dict[str, object] = {"job": job.pack(), "claim": claim.id, "store": self._store, "log": self._log}
-        line = self._connect()
+        what, line = f"{job.name} {job.key}", self._connect()
         if line is None:
-            self._start_cold(order)
+            self._start_cold(order, what)
             return
-        self._order.append((f"{job.name} {job.key}", clock.now()))
+        self._order.append((what, clock.now()))
         forks.send(line, order)
 
     def heard(self) -> list[tuple[str, int]]:
@@ -120,7 +120,7 @@ class Starter:
         self._order.clear()
         self.running.clear()
 
-    def _start_cold(self, order: dict[str, object]) -> None:
+    def _start_cold(self, order: dict[str, object], what: str) -> None:
         import json
 
         program = (
@@ -134,5 +134,5 @@ class Starter:
         assert process.stdin
         process.stdin.write(json.dumps(order).encode())
         process.stdin.close()
-        self.running[process.pid] = str(order["claim"])
+        self.running[process.pid] = what
         self._cold.append(process)

@@ -27,6 +27,7 @@ class Given:
     """What a file would say."""
 
     changed = False
+    path = ""
     at_once = 8
 
     def __init__(self, jobs: dict[str, dict[str, Any]]) -> None:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from nightlatch.core import row as rows
 from nightlatch.core import statuses
-from nightlatch.core.model import Holder, Record
-from nightlatch.core.row import Cursor, Move, SlotRecord
+from nightlatch.core.model import Begun, Holder, Record
+from nightlatch.core.row import Cursor, Move, Row, SlotRecord
 from nightlatch.core.value import replace
 from nightlatch.errors import Busy, StoreUnreachable
+from tests.support.scheduling.sim_checks import Stretches
 
 TTL = 60.0
+_EVERY, _DEFINITION = re.compile(r'"schedule":"every (\d+)m'), re.compile(r'"definition":"([^"]+)"')
+
+
+_NEWER = ',"newer":1}'  # what a newer program adds to a row, and an older one cannot read
 
 
 class Shared:
@@ -24,15 +31,56 @@ class Shared:
         self.done: set[tuple[str, str]] = set()
         self.clockless, self.server = clockless, server
         self.token = 0
-        self.forgets_ids = False  # a measure that is taken away: a move that is sent again has lost
+        self.stretches: dict[str, Stretches] = {}  # by job
+        self._parsed: dict[str, Row] = {}  # by job: its last row
+        self._in_force: dict[str, list[str]] = {}  # by job: definitions, the last one now
+        self.is_older: Callable[[str, str, str], bool] = lambda *_: False
+        self.wrong: list[str] = []  # what was seen on the way
+        self.reads_newer = False  # a measure that is taken away: a row of a newer program is read, and cut
+        self.compares_nothing = False  # another: a move wins over one that it has not seen
         self.ignores_clock = False  # another: slots may be passed that are still to come
+
+    def read(self, job: str, program: int) -> Cursor:
+        cursor = self.rows[job]
+        newer = (program > 1 or self.reads_newer) and cursor.body.endswith(_NEWER)
+        return replace(cursor, body=cursor.body.removesuffix(_NEWER) + "}") if newer else cursor
+
+    def move(self, move: Move, program: int) -> None:
+        before = self.rows.get(move.job)
+        body = move.body if program == 1 else move.body.removesuffix("}") + _NEWER
+        self.rows[move.job] = Cursor(job=move.job, id=move.id, slot=move.slot, wake=move.wake, body=body)
+        minutes = int(_EVERY.search(move.body)[1])  # type: ignore[index]
+        if before and program == 1 and before.body.endswith(_NEWER):
+            self.wrong.append(f"{move.job}: an older program has dropped what a newer one wrote")
+        self._defined(move.job, _DEFINITION.search(move.body)[1])  # type: ignore[index]
+        stretches = self.stretches.setdefault(move.job, Stretches())
+        stretches.moved(int(move.slot), int(before.slot) if before else None, minutes)
+
+    def _defined(self, job: str, definition: str) -> None:
+        there = self._in_force.setdefault(job, [definition])
+        if there[-1] != definition:
+            if definition in there and self.is_older(job, definition, there[-1]):
+                self.wrong.append(f"{job}: an older file has put {definition} in the place of {there[-1]}")
+            there.append(definition)
+
+    def parsed(self, cursor: Cursor) -> Row:
+        """As `row.read`, which takes most of a course's time."""
+        known = self._parsed.get(cursor.job)
+        if known is None or known.id != cursor.id or cursor.body.endswith(_NEWER):
+            known = self._parsed[cursor.job] = _read(cursor)
+        return known
+
+
+_read = rows.read
 
 
 class SimStore:
     """One process's way to it. `fault` may raise before an act, or after it: then only the reply is lost."""
 
-    def __init__(self, shared: Shared, wall: Callable[[], float], fault: Callable[[str], None]) -> None:
-        self._shared, self._wall, self._fault = shared, wall, fault
+    def __init__(
+        self, shared: Shared, wall: Callable[[], float], fault: Callable[[str], None], program: int = 1
+    ) -> None:
+        self._shared, self._wall, self._fault, self._program = shared, wall, fault, program
         self.lists_begun = shared.clockless
         self.folder = ""
 
@@ -41,12 +89,9 @@ class SimStore:
 
     def cursors(self, jobs: Collection[str] | None = None, *, due: float | None = None) -> list[Cursor]:
         self._fault("before")
-        rows = (
-            self._shared.rows.values()
-            if jobs is None
-            else [self._shared.rows[job] for job in jobs if job in self._shared.rows]
-        )
-        return [row for row in rows if due is None or row.wake <= due]
+        there = self._shared.rows
+        found = there if jobs is None else [job for job in jobs if job in there]
+        return [self._shared.read(job, self._program) for job in found if due is None or there[job].wake <= due]
 
     def advance(self, moves: Sequence[Move]) -> list[bool]:
         self._fault("stall")
@@ -58,14 +103,13 @@ class SimStore:
     def _move(self, move: Move) -> bool:
         row = self._shared.rows.get(move.job)
         if row and row.id == move.id:
-            return not self._shared.forgets_ids
-        if (row.id if row else "") != move.seen:
+            return True
+        if (row.id if row else "") != move.seen and not self._shared.compares_nothing:
             return False
         passes = move.slot > self.clock() and not (row and move.slot <= row.slot)
         if passes and not self._shared.ignores_clock:
             return False
-        facts = {name: value for name, value in move.__dict__.items() if name != "seen"}
-        self._shared.rows[move.job] = Cursor(**facts)
+        self._shared.move(move, self._program)
         return True
 
     # ── leases: by the true time, which no fault touches ──
@@ -107,8 +151,6 @@ class SimStore:
 
 
 def _record(job: str, lease: SimpleNamespace) -> Record:
-    from nightlatch.core.model import Begun
-
     begun = (Begun(key=lease.key, token=lease.token),) if lease.key else ()
     return Record(
         name=job, token=lease.token, grant=lease.grant, holder=Holder.unpack(""), ttl=TTL, since=0.0, until=0.0,
@@ -188,6 +230,7 @@ class SimLedger:
             due=None,
             cancel="",
             approved="",
+            reason="",
             held=None,
         )
         return self.table.setdefault((job, key), new)

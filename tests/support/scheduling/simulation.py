@@ -1,6 +1,7 @@
 """The simulator: the real scheduler and the real moves of claims, on simulated clocks, stores and processes.
 
-A seed is a course: machines and daemons are killed, frozen, put to sleep, their clocks are stepped, replies are lost.
+A seed is a course: machines and daemons are killed, frozen, put to sleep, their clocks are stepped, replies are lost,
+jobs are edited on one machine and pulled by the others, programs are upgraded one machine after the other.
 The same seed is the same course, to the last move. `Simulation(seed, kind).run()` raises `Violation` with the course.
 """
 
@@ -8,78 +9,39 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Callable, Generator
+from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
 from nightlatch.core import row as rows
-from nightlatch.core import statuses
 from nightlatch.core.job import Job
-from nightlatch.core.row import RAN
-from nightlatch.core.schedule import name_of, named
-from nightlatch.core.target import Command
-from nightlatch.errors import Busy, InDoubt, StoreUnreachable
+from nightlatch.core.row import Claim
 from nightlatch.ledger.slots import merged
 from nightlatch.runtime.supervisor.run import claim as claims
 from nightlatch.runtime.supervisor.run import rows as moving
-from nightlatch.runtime.supervisor.run.claim import Claimed
 from nightlatch.scheduler import scheduler
-from nightlatch.scheduler.scheduled import Scheduled
-from nightlatch.scheduler.scheduler import Scheduler
-from tests.support.scheduling.sim_store import TTL, Shared, SimLeases, SimLedger, SimStore, unreachable
+from tests.support.scheduling import sim_checks
+from tests.support.scheduling.sim_files import JOBS, Files
+from tests.support.scheduling.sim_processes import (
+    DAY,
+    EPOCH,
+    POLL,
+    ByHand,
+    Daemon,
+    Killed,
+    Machine,
+    Process,
+    Supervisor,
+)
+from tests.support.scheduling.sim_store import Shared, SimLedger, _read, unreachable
 
 SQLITE, POSTGRES, GIT = KINDS = ("sqlite", "postgres", "git")
-EPOCH = 1_800_000_000.0
-DAY = 86_400.0
-POLL = 120.0  # seconds between two looks; the real two would fill a day with looks at nothing
-
-JOBS: dict[str, dict[str, Any]] = {
-    "often": {"schedule": ("every 20m",), "retries": 1, "backoff": 60.0, "lost": "again"},
-    "queued": {"schedule": ("every 45m",), "overlap": "queue", "lost": "doubt"},
-    "replaced": {"schedule": ("every 1h",), "overlap": "cancel", "lost": "again"},
-    "punctual": {"schedule": ("every 2h",), "catch_up": "none", "late": 1800.0, "lost": "again"},
-}
-PERIODS = {"often": 1200, "queued": 2700, "replaced": 3600, "punctual": 7200}
 
 
 class Violation(AssertionError):
     """A promise was broken; the message has the end of the course."""
-
-
-class Killed(BaseException):
-    """The process is gone in the middle of something."""
-
-
-class Machine:
-    def __init__(self, name: str, world: Simulation) -> None:
-        self.name, self._world = name, world
-        self.offset = 0.0  # of its wall clock
-        self.asleep_until = 0.0
-        self.slept = 0.0
-        self.ledger = world.ledger
-
-    def now(self) -> float:
-        return self._world.time
-
-    def wall(self) -> float:
-        return EPOCH + self._world.time + self.offset
-
-    def awake(self) -> float:
-        return self._world.time - self.slept
-
-
-class Process:
-    """A daemon or a supervisor: what may be killed and frozen."""
-
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
-        self.gone = False
-        self.frozen_until = 0.0
-        self.key = ""
-
-    def held_up(self, now: float) -> float:
-        return max(self.frozen_until, self.machine.asleep_until, now)
 
 
 class Simulation:
@@ -94,6 +56,10 @@ class Simulation:
         self.course: list[str] = []
         self.server_offset = 0.0
         self.shared = Shared(clockless=kind == GIT, server=self._server if kind == POSTGRES else None)
+        self.shares_files = kind != SQLITE  # each machine has one, and a commit reaches the others later
+        self.files = Files(self.chance)
+        if self.shares_files:
+            self.shared.is_older = self.files.is_older
         self.ledger = SimLedger(self._ledger_fault)
         self.machines = [Machine(f"m{place}", self) for place in range(1 if kind == SQLITE else machines)]
         if kind == GIT:
@@ -101,11 +67,11 @@ class Simulation:
                 machine.ledger = SimLedger(self._ledger_fault)
         self.acts: dict[tuple[str, str], int] = {}
         self.sealed: set[tuple[str, str]] = set()
-        self.at_work: dict[str, list[Process]] = {}
+        self.at_work: dict[str, Supervisor] = {}
         self._daemons: list[Daemon] = []
-        self._supervisors: list[Process] = []
+        self._supervisors: list[Process] = []  # and people's runs
         self.host = ""  # of the process that is working
-        self.released_before_end = False  # a measure that is taken away
+        self.dies_at_work = ""  # a job whose supervisors die at work
 
     def run(self) -> Simulation:
         identity = SimpleNamespace(new_id=self.new_id, host=lambda: self.host)
@@ -115,16 +81,17 @@ class Simulation:
             mock.patch.object(moving, "identity", identity),
             mock.patch.object(moving, "clock", pauses),
             mock.patch.object(scheduler, "POLL", POLL),
+            mock.patch.object(rows, "read", self.shared.parsed),
         ):
             for machine in self.machines:
                 for _ in range(2 if self.kind == SQLITE else 1):
                     self._daemons.append(Daemon(self, machine))
             self._plan_faults()
             self._go_on(self.days * DAY)
-            self._calm = True
+            self._calm, calm = True, self.time
             self._settle()
             self._go_on(self.time + 6 * 3600)
-        self.check()
+        self.check(calm)
         return self
 
     # ── time ──
@@ -195,8 +162,44 @@ class Simulation:
         again(3 * 3600 / self._faults, self._freeze_somebody)
         again(12 * 3600 / self._faults, self._sleep)
         again(DAY / self._faults, self._step_a_clock)
+        again(6 * 3600 / self._faults, self._edit)
+        again(8 * 3600 / self._faults, self._run_by_hand)
+        self.at(self.chance.uniform(0, 2 * self.days * DAY), self._upgrade)
+
+    def _run_by_hand(self) -> None:
+        self._supervisors.append(ByHand(self, self.chance.choice(self.machines), self.chance.choice(sorted(JOBS))))
+
+    def _edit(self) -> None:
+        """A person edits the newest file on a machine; the others pull later."""
+        machine, job = self.chance.choice(self.machines), self.chance.choice(sorted(JOBS))
+        self.files.edit(job)
+        machine.file = self.files.newest()
+        self.say(f"{machine.name}: an edit makes {job} {self.files.definition(job)}")
+        for other in self.machines:
+            if other is not machine:
+                self.after(self.chance.expovariate(1 / 7200), partial(self._pull, other))
+
+    def _pull(self, machine: Machine) -> None:
+        machine.file = self.files.newest()
+
+    def _upgrade(self) -> None:
+        """A machine gets a newer program, whose rows the older one cannot read; the others get it later. A daemon goes
+        on with the old one until it is started again."""
+        if self._calm:
+            return
+        for place, machine in enumerate(self.chance.sample(self.machines, len(self.machines))):
+            delay = self.chance.expovariate(1 / 7200) if place else 0.0
+            self.after(delay, partial(self._install, machine))
+
+    def _install(self, machine: Machine) -> None:
+        machine.program = 2
+        self.say(f"{machine.name} is upgraded")
+        for daemon in self._daemons:
+            if daemon.machine is machine:
+                self.after(self.chance.expovariate(1 / 600), partial(setattr, daemon, "gone", True))
 
     def _somebody(self) -> Process | None:
+        self._supervisors = [one for one in self._supervisors if not one.gone]
         alive = [one for one in (*self._daemons, *self._supervisors) if not one.gone]
         return self.chance.choice(alive) if alive else None
 
@@ -230,16 +233,23 @@ class Simulation:
     def _settle(self) -> None:
         """The end: everything works again."""
         self.server_offset = 0.0
+        upgraded = any(machine.program == 2 for machine in self.machines)
         for machine in self.machines:
             machine.offset = machine.asleep_until = 0.0
+            self._pull(machine)
+            if upgraded:
+                self._install(machine)
         for one in (*self._daemons, *self._supervisors):
             one.frozen_until = 0.0
         self.say("calm")
 
     # ── supervisors ──
 
-    def start(self, machine: Machine, job: Job, claim: str) -> None:
-        process = Supervisor(self, machine, job, claim)
+    def start(self, machine: Machine, job: Job, claim: Claim) -> None:
+        again = (job.name, job.key) in self.shared.done and not claim.attempted and claim.starts == 1
+        if again and self.kind != GIT:  # there a machine that was away may not know of it, and finds the done key
+            raise self._violation(f"{job.name}: {job.key} is done, and was claimed again")
+        process = Supervisor(self, machine, job, claim.id)
         self._supervisors.append(process)
         delay = self.chance.choice((0.1, 0.1, 0.1, 1.0, 45.0 if not self._calm else 0.1))
         self.after(delay, process.step)
@@ -253,255 +263,33 @@ class Simulation:
             raise self._violation(f"{key} was done twice")
 
     def begin_work(self, process: Supervisor) -> None:
-        others = [one for one in self.at_work.get(process.job.name, []) if one is not process and one.works(self.time)]  # type: ignore[attr-defined]
-        if others:
+        other = self.at_work.get(process.job.name)
+        if other and other is not process and other.works(self.time):
             raise self._violation(f"two are at work on {process.job.name}")
-        self.at_work[process.job.name] = [process]
+        self.at_work[process.job.name] = process
 
-    def check(self) -> None:
-        for job, period in PERIODS.items():
-            row = rows.read(self.shared.rows[job])
+    def check(self, calm: float) -> None:
+        for job in JOBS:
+            row = _read(self.shared.read(job, program=2))
+            stretches, acts = self.shared.stretches[job], [key for name, key in self.acts if name == job]
+            due, (definition, minutes) = stretches.due(int(row.slot)), self.files.definition(job)
+            ledgers = list({id(machine.ledger): machine.ledger for machine in self.machines}.values())
             known: list[Any] = []
-            for ledger in {id(machine.ledger): machine.ledger for machine in self.machines}.values():
+            for ledger in ledgers:
                 known = merged(known, ledger.slots.of(job))
-            known = merged(known, row.records)
-            self._check_outcomes(job, period, row, known)
-            self._check_alive(job, period, row)
-
-    def _check_outcomes(self, job: str, period: int, row: Any, known: list[Any]) -> None:
-        found: dict[int, list[Any]] = {}
-        for record in known:
-            for slot in range(int(record.first), int(record.last) + 1, period):
-                found.setdefault(slot, []).append(record)
-        for slot, all_of_it in found.items():
-            records = all_of_it
-            # A range that was made after a set-back may reach over slots that ran before it: their own records count.
-            own = [one for one in records if one.ran]
-            if own and all(one.ran or one.era > own[0].era for one in records):
-                found[slot] = records = own
-            if len(records) > 1:
-                raise self._violation(f"{job}: {name_of(slot)} has {len(records)} outcomes: {records}")
-            if records[0].outcome == RAN and (job, name_of(slot)) not in self.sealed:
-                raise self._violation(f"{job}: {name_of(slot)} ran, and no attempt began")
-        still = int(row.claim.slot) if row.claim and row.claim.is_open else 0
-        begin = int(EPOCH // period) * period + period
-        missing = [slot for slot in range(begin, int(row.slot) + 1, period) if slot not in found and slot != still]
-        if missing:
-            raise self._violation(
-                f"{job}: {len(missing)} slots without an outcome: {[name_of(one) for one in missing[:5]]}"
-            )
-        for name, key in self.acts:
-            slot = named(key)
-            if name == job and slot != still and (slot not in found or found[slot][0].outcome != RAN):
-                raise self._violation(f"{job}: {key} was done, and its outcome is {found.get(slot)}")
-
-    def _check_alive(self, job: str, period: int, row: Any) -> None:
-        now = EPOCH + self.time
-        newest = int((now - period - 600) // period) * period
-        if not newest <= row.slot <= now:
-            raise self._violation(f"{job} is silent: decided up to {name_of(row.slot)}, at {name_of(int(now))}")
-        if row.claim and row.claim.is_open and now - row.claim.at > 2 * period + 3 * 3600:
-            raise self._violation(f"{job}: the claim for {name_of(row.claim.slot)} does not end: {row.claim}")
+            wrong = [
+                *sim_checks.wrong_outcomes(job, row, merged(known, row.records), due, self.sealed, acts),
+                *sim_checks.silence(job, row, stretches.period, EPOCH + self.time, EPOCH + calm),
+                *self.shared.wrong,
+            ]
+            for ledger in ledgers if len(ledgers) > 1 else ():
+                alone = merged(ledger.slots.of(job), row.records)
+                wrong += [f"one machine alone: {one}" for one in sim_checks.missing(job, row, alone, due)]
+            if (row.definition, stretches.period) != (definition, 60 * minutes):
+                wrong.append(f"{job}: {row.definition} is in force, and the newest is {definition}")
+            if wrong:
+                raise self._violation(wrong[0])
 
     def _violation(self, what: str) -> Violation:
         end = "\n".join(self.course[-60:])
         return Violation(f"seed {self.seed} on {self.kind}: {what}\n{end}")
-
-
-class Daemon(Process):
-    def __init__(self, world: Simulation, machine: Machine) -> None:
-        super().__init__(machine)
-        self._world = world
-        self._boot()
-        world.after(world.chance.uniform(0, POLL), self.step)
-
-    def _boot(self) -> None:
-        world, machine = self._world, self.machine
-        store = SimStore(world.shared, machine.wall, world.fault(self))
-        jobs = {
-            name: Job(name=name, target=Command(words=("true",)), tz="UTC", **options) for name, options in JOBS.items()
-        }
-        self._scheduler = Scheduler(
-            store,  # type: ignore[arg-type]
-            machine.ledger,  # type: ignore[arg-type]
-            host=machine.name,
-            at_once=3,
-            clocks=machine,  # type: ignore[arg-type]
-            new_id=world.new_id,
-            start=lambda job, claim: world.start(machine, job.start(claim), claim.id),
-            leases=SimLeases(store, machine, lambda: world.time),  # type: ignore[arg-type]
-        )
-        self._scheduler.shared = False
-        self._scheduler.serve({name: Scheduled(job, "definition") for name, job in jobs.items()})
-
-    def step(self) -> None:
-        world = self._world
-        if self.gone:
-            self.gone = False
-            world.after(world.chance.choice((1.0, 60.0, 4000.0)), self.step)
-            self._boot()  # it is started again, and remembers nothing
-            return
-        if (until := self.held_up(world.time)) > world.time:
-            world.at(min(until, world.time + 300), self.step)
-            return
-        pause = POLL
-        world.host = self.machine.name
-        try:
-            pause = self._scheduler.look()
-        except StoreUnreachable:
-            pause = 5.0
-        except Killed:
-            pass
-        world.after(max(pause, 0.5), self.step)
-
-
-class Supervisor(Process):
-    """The way of one run, as the pipeline has it, with the real moves of its claim."""
-
-    def __init__(self, world: Simulation, machine: Machine, job: Job, claim: str) -> None:
-        super().__init__(machine)
-        self.job, self._world = job, world
-        self.key = job.key
-        self._claimed = Claimed(job, claim)
-        self._store: Any = SimStore(world.shared, machine.wall, world.fault(self))
-        self._ledger: Any = machine.ledger
-        self.grant = ""
-        self._confirmed = 0.0
-        self._steps = self._run()
-        self._working = False
-
-    def works(self, now: float) -> bool:
-        """Its tree is ended by its warden when it is killed, and at 0.9 of a TTL without a renewal."""
-        return self._working and not self.gone and now < self._confirmed + 0.9 * TTL
-
-    def step(self) -> None:
-        world = self._world
-        if self.gone:
-            return
-        if (until := self.held_up(world.time)) > world.time:
-            world.at(min(until, world.time + 300), self.step)
-            return
-        world.host = self.machine.name
-        try:
-            pause = next(self._steps)
-        except (StopIteration, Killed, StoreUnreachable):
-            self.gone, self._working = True, False
-            return
-        world.after(pause, self.step)
-
-    def _run(self) -> Generator[float]:
-        world, job, ledger, store, claimed = self._world, self.job, self._ledger, self._store, self._claimed
-        after = None
-        while True:
-            known = ledger.find(job.name, job.key)
-            done = (job.name, job.key) in world.shared.done
-            if done or (known and known.status == statuses.SUCCEEDED):
-                claimed.settle(store, ledger, self._verdict("skipped", known))
-                return
-            if known and statuses.needs_person(known.status):
-                claimed.closed_by(known)
-                claimed.not_begun(store, ledger, InDoubt("decide"))
-                return
-            if not after and claimed.closed_by(known):
-                claimed.settle(store, ledger, self._verdict(known.status, known))
-                return
-            if known and known.status == statuses.WAITING and not after and known.due > store.clock():
-                claimed.not_begun(store, ledger, Busy("not due"))
-                return
-            yield 0.1
-            self.grant = world.new_id()
-            try:
-                token = store.acquire(job.name, self.grant, self, world.time)
-            except Busy as busy:
-                claimed.not_begun(store, ledger, busy)
-                return
-            self._confirmed = world.time
-            yield world.chance.choice((0.05, 0.05, 5.0))
-            try:
-                claimed.begin(store, ledger, self)  # type: ignore[arg-type]
-            except Busy:
-                store.release(job.name, self.grant)
-                return
-            yield 0.05
-            verdict = self._seal(token)
-            if verdict is None:
-                world.begin_work(self)
-                self._working = True
-                yield from self._work()
-                if not self._held():
-                    return  # the lease is lost, the tree is ended; what became of it, the next holder finds out
-                self._working = False
-                verdict = self._finish(token)
-            if world.released_before_end:
-                store.release(job.name, self.grant)
-            yield 0.05
-            claimed.settle(store, ledger, verdict)
-            yield 0.05
-            store.release(job.name, self.grant)
-            if verdict.status != statuses.WAITING:
-                return
-            after = verdict
-            while store.clock() < verdict.due <= store.clock() + DAY:
-                yield 30.0
-
-    token = 0
-
-    def _seal(self, token: int) -> Any:
-        """None: the attempt has begun. Otherwise how it ended without one."""
-        self.token = token
-        run = self._ledger.open(self.job.name, self.job.key)
-        if run.token > token or not self._held():
-            raise Killed  # a newer holder has sealed it
-        if run.status == statuses.RUNNING and self.job.when_lost == "doubt":
-            run.status, run.token = statuses.IN_DOUBT, token
-            return self._verdict(run.status, run)
-        if run.status in (statuses.SUCCEEDED, *statuses.NEEDS_PERSON):
-            return self._verdict(run.status, run)
-        run.attempt, run.token, run.grant, run.status = run.attempt + 1, token, self.grant, statuses.RUNNING
-        if self._claimed.gives_up:
-            run.status = statuses.NEEDS_ATTENTION
-            return self._verdict(run.status, run)
-        self._world.sealed.add((self.job.name, self.job.key))
-        return None
-
-    def _work(self) -> Generator[float]:
-        left = self._world.chance.choice((5.0, 60.0, 900.0, 4000.0))
-        while left > 0:
-            pause = min(left, TTL / 3)
-            yield pause
-            left -= pause
-            if not self._held() or not self._store.renew(self.job.name, self.grant, self._world.time):
-                return
-            self._confirmed = self._world.time
-            if (run := self._ledger.find(self.job.name, self.job.key)) and run.cancel:
-                return
-
-    def _held(self) -> bool:
-        return self._store.holds(self.job.name, self.grant) and self._world.time < self._confirmed + 0.9 * TTL
-
-    def _finish(self, token: int) -> Any:
-        world, run = self._world, self._ledger.find(self.job.name, self.job.key)
-        if run.token != token:
-            raise Killed  # overtaken: its end is not recorded
-        if run.cancel:
-            run.status = statuses.CANCELLED
-        elif world.chance.random() < 0.8:
-            # What it does and that it is done land together, as through a gate.
-            if (self.job.name, self.job.key) not in world.shared.done:
-                world.act(self)
-            world.shared.done.add((self.job.name, self.job.key))
-            run.status = statuses.SUCCEEDED
-        elif run.attempt <= self.job.retries:
-            run.status, run.due = statuses.WAITING, self._store.clock() + 60.0
-        else:
-            run.status = statuses.FAILED
-        return self._verdict(run.status, run)
-
-    def _verdict(self, status: str, run: Any) -> Any:
-        return SimpleNamespace(
-            held=None,
-            status=status,
-            due=(run.due or 0.0) if run else 0.0,
-            attempt=run.attempt if run else 0,
-            run=run.id if run else "",
-        )

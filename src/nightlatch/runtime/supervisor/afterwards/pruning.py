@@ -30,6 +30,7 @@ class Removed:
 
     runs: tuple[str, ...]
     entries: int  # of the journal
+    slots: int  # records of what became of slots
     outputs: tuple[str, ...]  # folders, as are the workspaces
     workspaces: tuple[str, ...]
     complete: bool
@@ -38,7 +39,8 @@ class Removed:
 def prune(
     store: Store, ledger: Ledger, keep: float, by: str, *, dry: bool = False, within: float = float("inf")
 ) -> Removed:
-    """Remove what ended over `keep` seconds ago: runs, their journal, their output and workspaces on this machine."""
+    """Remove what ended over `keep` seconds ago: runs, their journal, what became of slots; and on this
+    machine their output and workspaces."""
     folder = store.folder
 
     def done(job: str, key: str) -> bool:
@@ -57,6 +59,7 @@ def prune(
     return Removed(
         runs=pruned.runs,
         entries=pruned.entries,
+        slots=pruned.slots,
         outputs=outputs,
         workspaces=tuple(workspaces),
         complete=pruned.complete,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from ....core import statuses
-from ....core.retry import STARTS
+from ....core.retry import GAVE_UP
 from ....errors import BadConfig, RunEnded
 from ....ledger import kinds
 from ....system import redaction
@@ -65,7 +65,7 @@ def seal(start: Pipeline, lease: Lease, key: str) -> Writer | Verdict:
         # Its last holder may have acted, or a person decided it while we waited for the lease.
         return start.tell(ended.run, statuses.exit_code(ended.run.status))
     if start.claim and start.claim.gives_up and not settled:
-        lost = writer.finish(statuses.NEEDS_ATTENTION, reason=f"{STARTS} starts of this slot came to nothing")
+        lost = writer.finish(statuses.NEEDS_ATTENTION, reason=GAVE_UP)
         return start.tell(lost, statuses.exit_code(lost.status))
     if settled:
         skipped = writer.finish(statuses.SUCCEEDED, exit_code=0, reason="its key is done already")

@@ -13,7 +13,7 @@ from _thread import start_new_thread
 from ....core import slots, statuses
 from ....core import stage as stages
 from ....core.job import CANCEL, SKIP
-from ....core.retry import STARTS
+from ....core.retry import GAVE_UP, STARTS
 from ....core.schedule import name_of
 from ....core.stage import End
 from ....core.value import replace
@@ -56,7 +56,7 @@ class Claimed:
     def closed_by(self, known: RunRow | None, publishes: bool = False) -> bool:
         """Has the run of this slot ended already, or may no more attempts of it be made by a schedule? A lost one may
         be tried again, where the job says so; one that only `publishes` always."""
-        self._attempts = known.attempt if known else 0
+        self._attempts = _started(known)
         if known is None or not statuses.is_terminal(known.status):
             return False
         if known.status == statuses.LOST and publishes:
@@ -203,7 +203,8 @@ class Claimed:
         elif isinstance(why, InDoubt):
             known = ledger.find(self.job.name, self.job.key)
             status = known.status if known else statuses.NEEDS_ATTENTION
-            self.end(store, ledger, status, ran=self._attempts > 0, run=known.id if known else "")
+            ran, run = _started(known) > 0, known.id if known else ""
+            self.end(store, ledger, status, ran=ran, reason="" if ran else slots.NOT_STARTED, run=run)
         else:
             self.end(store, ledger, statuses.FAILED, ran=False, reason=f"{slots.NOT_STARTED}: {why}"[:500])
 
@@ -231,6 +232,14 @@ class Claimed:
             new = change(row, claim)
             if move_row(store, ledger, row, new):
                 return row, new
+
+
+def _started(known: RunRow | None) -> int:
+    """How many attempts of the run were begun; one that gave the slot up started nothing."""
+    if known is None:
+        return 0
+    gave_up = known.status == statuses.NEEDS_ATTENTION and known.reason == GAVE_UP
+    return known.attempt - gave_up
 
 
 def _key_of_holder(ledger: Ledger, busy: Busy) -> str:

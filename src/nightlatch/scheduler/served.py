@@ -1,0 +1,46 @@
+"""What this machine served last: the definition of each job, and the file that it was in. Several files may have jobs
+in one store."""
+
+from __future__ import annotations
+
+import json
+import os
+
+from ..system import durable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+_FILE = "served.json"
+
+
+class Served:
+    def __init__(self, folder: str, file: str = "") -> None:
+        """`folder`: of the store on this machine; `file`: the one that is served."""
+        self._path, self._file = os.path.join(folder, _FILE), file
+        known = self._read()
+        self._mine = {job for job, (_, its) in known.items() if its == file}
+        self.definitions = {job: definition for job, (definition, _) in known.items()}
+        self._kept = dict(self.definitions)
+
+    def removed(self, jobs: Container[str]) -> set[str]:
+        """Those that were served from this file, and are not among its jobs any more."""
+        return {job for job in self._mine if job not in jobs}
+
+    def keep(self, jobs: Container[str]) -> None:
+        """Write down what is served now; these jobs are this file's."""
+        if self.definitions == self._kept:
+            return
+        self._kept = dict(self.definitions)
+        self._mine = {job for job in self._kept if job in jobs or job in self._mine}
+        others = {job: pair for job, pair in self._read().items() if pair[1] != self._file}
+        mine = {job: (self._kept[job], self._file) for job in self._mine}
+        durable.replace(self._path, json.dumps(others | mine).encode())
+
+    def _read(self) -> dict[str, tuple[str, str]]:
+        try:
+            with open(self._path, encoding="utf-8") as file:
+                return {job: (definition, its) for job, (definition, its) in json.load(file).items()}
+        except (OSError, ValueError, AttributeError):
+            return {}
