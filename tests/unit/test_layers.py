@@ -50,13 +50,13 @@ SIDES = {
 LAZY = {
     "agents": 2,
     "config": 2,
-    "cli": 91,
+    "cli": 95,
     "core": 1,
     "database": 3,
     "gates": 4,
     "ledger": 24,
     "runtime": 110,
-    "store": 11,
+    "store": 12,
     "system": 2,
     "testing": 5,
 }

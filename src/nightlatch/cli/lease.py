@@ -38,7 +38,7 @@ raise     lift the token above N after the store was restored from an older back
 
 _EXAMPLES = """\
   held=$(nightlatch lease acquire nightly --ttl 10m --pid $$) || exit; eval "$held"
-  nightlatch lease renew && publish --token "$NIGHTLATCH_TOKEN"
+  nightlatch lease renew && ./deploy --token "$NIGHTLATCH_TOKEN"
   nightlatch lease release
   nightlatch lease list --json
   nightlatch lease raise nightly --above 1794783156909"""

@@ -56,7 +56,9 @@ COMMANDS = {
     "prune": "remove runs that ended long ago, with their output; done keys stay",
     "key": "print the idempotency key of what is processed",
     "doctor": "check this machine and the store; each finding says what to do",
+    "store": "show where the store and its log are, or remove it for good",
     "migrate": "bring the store's tables up to date, or print the SQL for someone with permission",
+    "completion": "complete commands, options, jobs and runs in bash, zsh or fish",
     "demo": "a worker frozen just before its write: with a lock alone, and through a gate",
 }
 
@@ -179,7 +181,7 @@ def _dispatch(argv: list[str]) -> int:
 
         print(
             _HELP.format(
-                stores=examples(), commands="\n".join(f"  {name:<9}{what}" for name, what in COMMANDS.items())
+                stores=examples(), commands="\n".join(f"  {name:<12}{what}" for name, what in COMMANDS.items())
             ),
             end="",
         )
