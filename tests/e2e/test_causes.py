@@ -83,3 +83,33 @@ def test_an_extra_that_is_missing_comes_with_the_line_that_installs_it(sqlite_ur
         [sys.executable, "-c", hidden, "metrics"], env=environment(sqlite_url), text=True, capture_output=True
     )
     assert said(done, 64).endswith("'prometheus-client>=0.22'\n") and sys.executable in done.stderr
+
+
+def test_show_knows_effects_and_resolve_knows_jobs(sqlite_url):
+    assert nightlatch(sqlite_url, "once", "invoice/1", "--", "false").returncode == 76
+    shown = nightlatch(sqlite_url, "show", "invoice/1")
+    assert shown.returncode == 0 and "effect invoice/1: in-doubt" in shown.stdout
+    assert "nightlatch resolve invoice/1" in shown.stdout
+    assert nightlatch(sqlite_url, "run", "crawl", "--", "sh", "-c", "kill -9 $PPID").returncode == 125
+    assert nightlatch(sqlite_url, "resolve", "crawl").returncode == 76, "it names the run, and asks"
+    assert nightlatch(sqlite_url, "resolve", "crawl", "failed").returncode == 0
+    assert "there is nothing to resolve" in said(nightlatch(sqlite_url, "resolve", "crawl", "failed"), 64)
+
+
+def test_an_item_that_is_given_up_is_set_aside_for_good(sqlite_url, tmp_path):
+    (tmp_path / "posts.jsonl").write_text('{"slug": "a"}\n{"slug": "b"}\n')
+    words = ("batch", "posts", "posts.jsonl", "--key", "{slug}")
+    script = ("--", "sh", "-c", 'echo "$0" >> did; test "$0" != a || exit 64', "{slug}")
+    assert nightlatch(sqlite_url, *words, *script, cwd=tmp_path).returncode == 1
+    assert "give-up --batch posts" in nightlatch(sqlite_url, "resolve", "a").stdout, "it is one of the choices"
+    given = nightlatch(sqlite_url, "resolve", "a", "give-up")
+    assert given.returncode == 0 and "given-up" in given.stdout
+    assert nightlatch(sqlite_url, "status", "--exit-code").returncode in (0, 1)
+    assert "resolve a" not in nightlatch(sqlite_url, "status").stdout
+    again = nightlatch(sqlite_url, *words, "--retry-failed", *script, cwd=tmp_path)
+    assert again.returncode == 0 and (tmp_path / "did").read_text().count("a") == 1, again.stderr
+    assert nightlatch(sqlite_url, "resolve", "a", "again", "--batch", "posts").returncode == 0
+    assert nightlatch(sqlite_url, *words, *script, cwd=tmp_path).returncode == 1
+    assert (tmp_path / "did").read_text().count("a") == 2
+    assert nightlatch(sqlite_url, "audit", "verify").returncode == 0
+    assert "item of a batch" in said(nightlatch(sqlite_url, "resolve", "posts", "give-up"), 64)

@@ -158,7 +158,7 @@ def _show(store: Store, args: Namespace) -> int:
     if args.json:
         print_json(seen.facts())
         return 0
-    for word, text in _lines(seen):
+    for word, text in _lines(seen, store.folder):
         print(f"{word:<7}{printable(text)}")
     return 0
 
@@ -201,7 +201,7 @@ def _grant(args: Namespace) -> str:
     return str(grant)
 
 
-def _lines(seen: LeaseView) -> list[tuple[str, str]]:
+def _lines(seen: LeaseView, folder: str) -> list[tuple[str, str]]:
     record = seen.record
     lines = [("lease", record.name), ("token", str(record.token))]
     if record.grant:
@@ -210,6 +210,10 @@ def _lines(seen: LeaseView) -> list[tuple[str, str]]:
             ("since", held.time_of(record.since)),
             ("until", held.ending(record).removeprefix("until ")),
         ]
+        if seen.holder_gone:
+            lines += [("taken", "by the next start here, at once: its holder is gone")]
+        elif record.left is None:
+            lines += [("taken", held.takeover(record, folder))]
     else:
         lines += [("free", f"since {held.time_of(record.until)}; last held by {record.holder}")]
     for each in seen.begun:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..core import advice, duration, statuses
-from ..core.effects import STORE_WIDE
+from ..core.effects import BEGUN, IN_DOUBT, STORE_WIDE
 from ..core.printable import printable
 from ..errors import UsageError
 from ..observe import open_decisions
@@ -19,6 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from ..ledger.effects import Effect
     from ..ledger.records import Attempt
     from ..observe.details import Details
     from ..observe.open_decisions import OpenDecision
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 _PURPOSE = """\
 One run: what it is, its attempts, its timeline from the journal, what was refused, the end of its output,
-and what to type next. Of a job: its newest run. Reading changes nothing.
+and what to type next. Of a job: its newest run. Of an effect (nightlatch once): how it stands. Reading changes nothing.
 
 With --plan: what the job's newest dry-run found, effect by effect: `planned` would be done, `done` would not be
 done again, `in-doubt` and `begun` wait for a probe, a person, or the run that is doing it."""
@@ -36,6 +37,7 @@ _EXAMPLES = """\
   nightlatch show 7k3f
   nightlatch show posts                      # the job's newest run
   nightlatch show posts --plan
+  nightlatch show invoice/2026-117          # an effect, by its key
   nightlatch show 7k3f --json | jq .timeline"""
 
 _EVENTS = 40  # lines of a timeline; --json has every entry
@@ -58,9 +60,11 @@ def main(argv: list[str]) -> int:
         return _plan(plan, args.json)
     if not run and (left := open_decisions.elsewhere(reader, args.run)):
         return _elsewhere(left, args.json)
+    if not run and (effects := reader.ledger.effects.with_key(args.run)):
+        return _effects(effects, args.json)
     if not run:
         hint = f"{advice.command('runs')} lists them"
-        raise UsageError(f"there is neither a run nor a job {printable(args.run)!r}: {hint}")
+        raise UsageError(f"there is neither a run nor a job nor an effect {printable(args.run)!r}: {hint}")
     seen = details(reader, run)
     if args.json:
         print_json(seen.facts())
@@ -81,6 +85,41 @@ def _show(seen: Details) -> None:
     _section("items", _items(seen))
     _section("elsewhere", [f"  {_on_another(one)}" for one in seen.elsewhere])
     _section("next", [f"  {advice.text(choice)}" for choice in seen.choices])
+
+
+def _effects(found: list[Effect], json: bool) -> int:
+    for effect in found:
+        where = () if effect.scope == STORE_WIDE else ("--scope", effect.scope)
+        if json:
+            facts = (
+                "scope",
+                "key",
+                "status",
+                "attempt",
+                "command",
+                "exit_code",
+                "result",
+                "reason",
+                "began",
+                "changed",
+            )
+            print_json({"version": 1, **{name: getattr(effect, name) for name in facts}})
+            continue
+        print(f"effect {printable(effect.key)}: {screen.paint(effect.status, screen.BOLD)}")
+        lines = [
+            ("scope", effect.scope if where else ""),
+            ("command", screen.cut(printable(effect.command), _LONGEST)),
+            ("reason", effect.reason),
+            ("exit code", "" if effect.exit_code is None else str(effect.exit_code)),
+            ("began", f"{screen.moment(effect.began)}, attempt {effect.attempt}"),
+            ("changed", screen.moment(effect.changed)),
+            ("result", effect.result.strip()),
+            ("next", advice.command("resolve", effect.key, *where) if effect.status in (BEGUN, IN_DOUBT) else ""),
+        ]
+        for word, text in lines:
+            if text:
+                print(f"  {word:<9} {printable(text)}")
+    return 0
 
 
 def _elsewhere(left: Iterable[OpenDecision], json: bool) -> int:

@@ -162,9 +162,7 @@ class Bucket:
         reason = str(error).partition("\n\nDebug source")[0]
         if "NoSuchBucket" in reason:
             reason, advice = f"{self._where} does not exist", "Create the bucket, or name another"
-        elif any(
-            path in reason for path in _METADATA
-        ):  # it has no credentials, so it asks the machine, and this is not one that has them
+        elif any(path in reason for path in _METADATA):  # without credentials it asks the machine for some
             names = _CREDENTIALS[self.url.partition("://")[0]]
             reason, advice = "there are no credentials for it in the environment", f"Set {names}, then try again"
         elif type(error).__name__ in ("PermissionDeniedError", "UnauthenticatedError"):

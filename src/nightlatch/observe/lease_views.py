@@ -27,6 +27,7 @@ class BegunKey:
 class LeaseView:
     record: Record
     begun: tuple[BegunKey, ...]
+    holder_gone: bool  # certainly; only known of processes of this machine
     unproven: tuple[str, ...]  # processes of the holder before, not proven gone at its TTL
 
     @property
@@ -73,5 +74,6 @@ def _view(record: Record) -> LeaseView:
             )
             for one in record.begun
         ),
+        holder_gone=bool(record.grant) and lapse.process_gone(record.holder),
         unproven=tuple(record.holder.unproven.split(", ")) if record.holder.unproven else (),
     )

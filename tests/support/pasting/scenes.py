@@ -204,6 +204,7 @@ _NEEDS: list[tuple[str, str, Callable[[House], None]]] = [  # (page or help, com
     ("publish", "--rollback", released_twice),
     ("steps.md", "dry_run", planned),
     ("show", "show posts", planned_posts),
+    ("show", "show invoice", effect_in_doubt),
     ("push", "--done", another_remote),
     ("where-the-gate-goes.md|gate", "gate install postgres", tables),
     ("installing.md", "service uninstall", configured),
