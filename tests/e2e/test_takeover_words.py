@@ -56,7 +56,7 @@ def test_a_stale_holder_is_told_to_stop_and_not_to_acquire_again(any_store):
 
 def test_a_lease_that_could_not_be_renewed_names_what_kept_the_store_from_it(git_url, tmp_path):
     process = start(git_url, "lock", "reports", "--ttl", "3s", "--", "sh", "-c", f"touch {tmp_path}/in; sleep 60")
-    until(lambda: (tmp_path / "in").exists())
+    until((tmp_path / "in").exists)
     os.rename(tmp_path / "store.git", tmp_path / "away")
     try:
         _, printed = process.communicate(timeout=60)

@@ -171,16 +171,16 @@ class Parser:
             raise UsageError(f"unexpected argument {words[0]!r}{hint}")
 
     def help(self) -> str:
+        from . import helptext  # which nothing else needs
+
         shown = [(argument.shown, argument.help) for argument in self.arguments if not argument.hidden]
         shown.append(("-h, --help", "this text"))
         words = " ".join(a.metavar if a.required else f"[{a.metavar}]" for a in self.arguments if a.positional)
         usage = self.usage or " ".join(filter(None, (self.prog, words, "[options]")))
-        width = max(len(text) for text, _ in shown) + 2
-        lines = [f"usage: {usage}", "", self._purpose, "", "arguments:"]
-        lines += [f"  {text:<{width}}{what}" for text, what in shown]
-        lines += ["", "exit codes:", *(f"  {code:<7}  {meaning}" for code, meaning in exits.of(self._command))]
+        lines = [*helptext.usage(usage), "", *helptext.prose(self._purpose), "", "arguments:", *helptext.table(shown)]
+        lines += ["", "exit codes:", *helptext.table((f"{code:<5}", text) for code, text in exits.of(self._command))]
         if self._examples:
-            lines += ["", "examples:", self._examples]
+            lines += ["", "examples:", *helptext.examples(self._examples)]
         return "\n".join(lines) + "\n"
 
 

@@ -61,7 +61,9 @@ def _main(argv: list[str]) -> int:
     parser.add_argument("verb", choices=list(_VERBS), metavar="VERB", help=", ".join(_VERBS))
     parser.add_argument("name", metavar="NAME", nargs="?", help="the lease (default: $NIGHTLATCH_LEASE)")
     parser.add_argument("--ttl", metavar="TIME", help="acquire, renew: how long it lasts (default 60s)")
-    parser.add_argument("--wait", metavar="TIME", default="0s", help="acquire: how long to wait while it is held")
+    parser.add_argument(
+        "--wait", metavar="TIME", default="0s", help="acquire: how long to wait while it is held (default 0s)"
+    )
     parser.add_argument("--pid", metavar="PID", type=int, help="acquire: the process whose end frees the lease")
     parser.add_argument(
         "--gate", metavar="TARGET", action="append", default=[], help="acquire: seal this path or URL too"
@@ -164,14 +166,19 @@ def _show(store: Store, args: Namespace) -> int:
 
 
 def _list(store: Store, args: Namespace) -> int:
+    cells = []
     for seen in lease_views.every(store):
         record = seen.record
         if args.json:
             print_json(seen.facts())
-        else:
-            status = f"{record.holder}, {held.ending(record)}" if record.grant else "free"
-            status += f"; {seen.left_behind} begun and not ended" if seen.left_behind else ""
-            print(f"{printable(record.name):<24} {record.token:>14}  {printable(status)}")
+        left_behind = f"; {seen.left_behind} begun and not ended" if seen.left_behind else ""
+        status = held.ending(record) if record.grant else f"free since {held.time_of(record.until)}"
+        cells.append([record.name, str(record.token), str(record.holder) if record.grant else "", status + left_behind])
+    if not args.json:
+        from . import screen
+
+        for line in screen.columns(cells, elastic=(2,)):
+            print(line)
     return 0
 
 

@@ -36,10 +36,10 @@ failed   it did not: the next start with its key makes another attempt
 again    try it again, whatever it did; a run is pending until then
 give-up  of a batch's item: set it aside for good. It is not done, and not tried again until you say `again`
 
-WHAT is a run, or the beginning of its id, or its job, or the key of an effect, an item, or a run that another machine began and
-this one has no record of. If several things match, a command for each is printed. Without an outcome, what is known
-of it is printed, with the choices. The journal records your name. The lease is needed for a moment, of the batch or
-the effect, and of the job for `done`, for a run that has lapsed, and for every run on a git store."""
+WHAT is a run, or the beginning of its id, or its job, or the key of an effect, an item, or a run that another machine
+began and this one has no record of. If several things match, a command for each is printed. Without an outcome, what is
+known of it is printed, with the choices. The journal records your name. The lease is needed for a moment, of the
+batch or the effect, and of the job for `done`, for a run that has lapsed, and for every run on a git store."""
 
 _EXAMPLES = """\
   nightlatch resolve 7k3f
@@ -50,6 +50,7 @@ _EXAMPLES = """\
   nightlatch resolve example.org/tides give-up --batch posts
   nightlatch resolve --all again --batch posts"""
 
+_OUTCOMES = (*decide.OUTCOMES, effects.GIVE_UP)
 _CHOICES = (
     ("done", "it did its work"),
     ("failed", "it did not, and may be tried again"),
@@ -65,7 +66,7 @@ def main(argv: list[str]) -> int:
         "outcome",
         metavar="OUTCOME",
         nargs="?",
-        choices=(*decide.OUTCOMES, effects.GIVE_UP),
+        choices=_OUTCOMES,
         help="done, failed, again or give-up",
     )
     parser.add_argument("--batch", metavar="NAME", default="", help="the batch that has the item")
@@ -76,7 +77,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print what was decided as JSON")
     args = parser.parse_args(argv)
     args.__dict__.update(wait=duration.parse(args.wait, what="--wait"))
-    if args.all and (not args.batch or args.outcome or args.what not in (*decide.OUTCOMES, effects.GIVE_UP)):
+    if args.all and (not args.batch or args.outcome or args.what not in _OUTCOMES):
         raise UsageError(f"--all is used as in {advice.command('resolve', '--all', 'again', '--batch', 'NAME')}")
     reader = open_reader(args.store)
     if args.all or args.outcome:

@@ -40,6 +40,8 @@ _EXAMPLES = """\
   nightlatch show invoice/2026-117          # an effect, by its key
   nightlatch show 7k3f --json | jq .timeline"""
 
+_FACTS = ("scope", "key", "status", "attempt", "command", "exit_code", "result", "reason", "began", "changed")
+_ROOMY = 110  # columns from which an attempt fits into one line
 _EVENTS = 40  # lines of a timeline; --json has every entry
 _LONGEST = 400  # characters of a command, or of a line of output
 
@@ -91,19 +93,7 @@ def _effects(found: list[Effect], json: bool) -> int:
     for effect in found:
         where = () if effect.scope == STORE_WIDE else ("--scope", effect.scope)
         if json:
-            facts = (
-                "scope",
-                "key",
-                "status",
-                "attempt",
-                "command",
-                "exit_code",
-                "result",
-                "reason",
-                "began",
-                "changed",
-            )
-            print_json({"version": 1, **{name: getattr(effect, name) for name in facts}})
+            print_json({"version": 1, **{name: getattr(effect, name) for name in _FACTS}})
             continue
         print(f"effect {printable(effect.key)}: {screen.paint(effect.status, screen.BOLD)}")
         lines = [
@@ -201,6 +191,8 @@ def _lines(seen: Details) -> list[tuple[str, str]]:
 
 
 def _attempts(attempts: Sequence[Attempt]) -> list[str]:
+    """On a narrow screen its holder and reason have a line of their own."""
+    narrow = screen.width() < _ROOMY
     cells = [
         [
             str(attempt.attempt),
@@ -208,12 +200,15 @@ def _attempts(attempts: Sequence[Attempt]) -> list[str]:
             screen.moment(attempt.started),
             f"took {duration.show(attempt.elapsed)}" if attempt.ended else "",
             f"token {attempt.token}",
-            attempt.reason,
-            str(attempt.holder),
+            *([] if narrow else [attempt.reason, str(attempt.holder)]),
         ]
         for attempt in attempts
     ]
-    return screen.columns(cells, elastic=(5,))
+    lines = screen.columns(cells, elastic=() if narrow else (5,))
+    if not narrow:
+        return lines
+    below = [f"     {': '.join(filter(None, (str(one.holder), printable(one.reason))))}" for one in attempts]
+    return [line for pair in zip(lines, below, strict=True) for line in pair]
 
 
 def _calls(seen: Details) -> list[str]:

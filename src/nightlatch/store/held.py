@@ -21,8 +21,9 @@ def sentence(record: Record | None, name: str, folder: str = "") -> str:
     wait, why = max(record.ttl, 1.0), ""
     if record.left is None:
         wait, why = max(left_to_watch(record, folder), 1.0), f" It can be taken {takeover(record, folder)}."
+    holder = f"{record.holder} since {time_of(record.since)}, {ending(record)}, token {record.token}"
     return (
-        f"{name} is held by {record.holder} since {time_of(record.since)}, {ending(record)}, token {record.token}.{why} "
+        f"{name} is held by {holder}.{why} "
         f"Wait for it with --wait {duration.show(math.ceil(wait))}, or look: {advice.command('lease', 'show', name)}"
     )
 
@@ -64,7 +65,7 @@ def ending(record: Record) -> str:
     if left <= 0:
         expired = "expired" if record.left is not None else "not renewed in time: its TTL was over"
         return f"{expired} {duration.show(-left)} ago"
-    return f"until {time_of(record.until)} (in {duration.show(left)}) unless renewed"
+    return f"until {time_of(record.until)} (in {duration.show(math.ceil(left))}) unless renewed"
 
 
 def time_of(wall: float) -> str:

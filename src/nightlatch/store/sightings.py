@@ -17,7 +17,7 @@ MARGIN = 1.25  # two machines' clocks may tick at slightly different rates
 
 
 def lapsed(folder: str, record: Record) -> bool:
-    """Has the record been unchanged for longer than its TTL, by this machine's clock? If it is new, watch it from now."""
+    """Has the record been unchanged for longer than its TTL, by this machine's clock? A new one is watched from now."""
     watched = watched_for(folder, record)
     if watched is None:
         durable.private_folder(os.path.join(folder, "seen"))

@@ -12,7 +12,6 @@ from ....store import url
 from ....system import clock, redaction, warden
 from ....system.light import signal
 from ....system.reports import Ended
-from ...shared import usage
 from .. import backoff
 from ..socket.listener import Listener
 from ..socket.server import Socket
@@ -40,7 +39,8 @@ if TYPE_CHECKING:
 INTERRUPTED, SHUT_DOWN, TAKEN = "interrupted", "shut-down", "taken"  # why a command is ended, besides the statuses
 LEFT_ALONE = (TAKEN, SHUT_DOWN, statuses.LOST)  # what works at a vendor goes on: the next holder reattaches
 
-_IDLE = 0.2  # seconds without a request, after which there is time to import what may be needed later
+_IDLE = 0.2  # seconds without a request, after which there is time to load what may be needed later
+_BUSY = 5.0  # seconds: a command that always has something to say gives no such time
 
 
 class Attendance:
@@ -152,13 +152,15 @@ class Attendance:
             backoff.patiently(self._lease, self._gateway.write)
             self._gateway.conclude(self._reported, self._ending)
         if job.meter == "output":
+            from ...shared.usage import complaint
+
             tail = next(iter(self._streams.values())).tail
             found = self._command.used(tail)
             if found:
                 backoff.patiently(self._lease, lambda: self._listener.spend(found, source="output"))
             elif job.budget:
                 self._reported.unmetered = "no usage found at the end of its output: its budget was not counted"
-            self._ending.complained(self._reported, usage.complaint(tail))
+            self._ending.complained(self._reported, complaint(tail))
 
     def _at_work(self) -> AgentsAtWork:
         if self._agents is None:
@@ -217,6 +219,7 @@ class Attendance:
         """Serve the command until its tree is proven empty and all its output is read."""
         reading, streams, reports = set(self._streams), self._streams, self._command.descriptors
         poll, polled = _polling(set(), set()), (set[int](), set[int]())
+        warm, cold_until = False, clock.now() + _BUSY
         while not self._ending.over or reading:
             now = clock.now()
             self._judge(now)
@@ -234,12 +237,15 @@ class Attendance:
             sending = showing | set(self._socket.sending) | set(self._gateway.sending if self._gateway else ())
             if (wanted, sending) != polled:
                 poll, polled = _polling(wanted, sending), (wanted, sending)
-            pause = min(self._watch.next_at(now) - now, again - now, clock.SLICE if self._listener.warm else _IDLE)
+            pause = min(self._watch.next_at(now) - now, again - now, clock.SLICE if warm else _IDLE)
             ready = [fd for fd, _ in poll.poll(max(pause, 0.0) * 1000 + 1)]
             if self._gateway and any(fd in calls for fd in ready):
                 self._gateway.serve()  # first: a call waits for it
-            if not ready:
-                self._listener.warm_up()
+            if not warm and (not ready or now > cold_until):
+                from .warm_up import warm_up
+
+                warm = True
+                warm_up()
             asking = []
             for fd in ready:
                 if fd in showing:
