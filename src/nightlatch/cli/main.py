@@ -35,6 +35,7 @@ COMMANDS = {
     "logs": "what a run's command printed; -f follows",
     "slots": "what became of every due time; skip one, or set a job's slots right after a wrong clock",
     "alerts": "alerts that were sent, or wait to be sent; alerts test",
+    "traces": "a run as a trace, as an OpenTelemetry receiver sees it; traces send",
     "metrics": "runs, durations, usage, slots and budgets as Prometheus reads them",
     "usage": "what was used, by job or by day",
     "budget": "set the budget of a run, also of a running one",
@@ -52,7 +53,7 @@ COMMANDS = {
     "publish": "replace a file, a folder or an object, if the lease is still yours",
     "push": "push HEAD to a branch, if the lease is still yours",
     "gate": "show a gate's marks and refusals, adopt or forget it, guard tables and branches",
-    "audit": "is the journal intact? verify it, or print the heads to keep elsewhere",
+    "audit": "is the journal whole? verify it, or print the heads to keep elsewhere",
     "prune": "remove runs that ended long ago, with their output; done keys stay",
     "key": "print the idempotency key of what is processed",
     "doctor": "check this machine and the store; each finding says what to do",
@@ -169,14 +170,14 @@ def _dispatch(argv: list[str]) -> int:
         from ..store.url import examples
         from . import helptext
 
-        options = [
+        rows = [
             ("--store URL", f"{examples()} ({_STORE})"),
             ("--config FILE", _CONFIG),
             ("-V, --version", "print the version"),
             ("-h, --help", "this text; nightlatch COMMAND --help, or nightlatch help COMMAND, for a command's"),
         ]
         lines = [*helptext.usage(_USAGE), "", *helptext.prose(_PURPOSE), "", "commands:"]
-        lines += [*helptext.table(COMMANDS.items()), "", "options:", *helptext.table(options)]
+        lines += [*helptext.table(COMMANDS.items()), "", "options:", *helptext.table(rows)]
         print("\n".join([*lines, "", "examples:", *helptext.examples(_EXAMPLES)]))
         return 0
     raise _unknown(command)

@@ -47,7 +47,10 @@ CODES = {
 
 
 def code(command: str) -> int:
-    return CODES.get(command.partition("    #")[0].strip(), CODES.get(command.splitlines()[-1].strip(), 0))
+    if command in CODES:
+        return CODES[command]
+    whole = re.sub(r" \\\n\s+", " ", command.partition("    #")[0]).strip()
+    return next((found for end, found in CODES.items() if whole == end or (end[0] != "n" and whole.endswith(end))), 0)
 
 
 def within(command: str) -> str:

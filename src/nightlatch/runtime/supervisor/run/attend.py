@@ -12,6 +12,7 @@ from ....store import url
 from ....system import clock, redaction, warden
 from ....system.light import signal
 from ....system.reports import Ended
+from ...shared import trace
 from .. import backoff
 from ..socket.listener import Listener
 from ..socket.server import Socket
@@ -96,6 +97,7 @@ class Attendance:
             "NIGHTLATCH_SINCE": job.since,
             "NIGHTLATCH_ATTEMPT": str(writer.run.attempt),
             "NIGHTLATCH_SOCKET": self._socket.path,
+            trace.ENV: trace.for_command(ledger.id, writer.run.id, writer.run.attempt, trace.of_caller(os.environ)),
             place.ENV: place.of_a_run(job.file),
         }  # fmt: skip
         if delivery:
