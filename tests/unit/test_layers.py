@@ -50,7 +50,7 @@ SIDES = {
 LAZY = {
     "agents": 2,
     "config": 2,
-    "cli": 95,
+    "cli": 99,
     "core": 3,
     "database": 3,
     "gates": 4,
