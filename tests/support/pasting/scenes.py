@@ -30,6 +30,7 @@ NOT_PASTED = {
     "nightlatch agent attach": "it needs a launch in doubt; tests/e2e/test_agents.py has it",
     "nightlatch agent cancel": "it needs an agent at work; tests/e2e/test_agents.py has it",
     "nightlatch batch drafts": "it needs an account at the vendor; tests/e2e/test_agents_batches.py has it",
+    "OTEL_EXPORTER_OTLP_ENDPOINT=": "it needs a receiver of traces",
     "nightlatch demo": "eight seconds; `make demo` is part of every build",
 }
 
