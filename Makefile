@@ -31,13 +31,13 @@ demo: $(if $(filter Darwin,$(shell uname)),$(READY)) ## the whole story in a few
 check: lint ## for every edit: lint, unit and conformance tests on SQLite
 	@$(BIN)/python -m pytest -n auto --dist worksteal tests/unit tests/conformance -k 'not postgres and not Postgres and not git and not Git'
 
-# The pages are tested in a real Chromium, an example of the docs with jq. Where they are missing and apt may install
+# The pages are tested in a real Chromium, an example of the docs with jq, completions in zsh and fish. Where they are missing and apt may install
 # them, it does; elsewhere those tests say why they are skipped.
 .PHONY: programs
 programs:
-	@{ command -v chromium && command -v jq; } >/dev/null || { \
+	@{ command -v chromium && command -v jq && command -v zsh && command -v fish; } >/dev/null || { \
 		test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq && \
-		apt-get install -y -qq --no-install-recommends chromium jq curl >/dev/null; } || true
+		apt-get install -y -qq --no-install-recommends chromium jq curl zsh fish >/dev/null; } || true
 
 test: $(READY) programs ## all tests, with real processes and signals, one worker a core
 	@$(BIN)/python -m tests

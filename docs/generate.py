@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 from pathlib import Path
 
 from nightlatch import exits
@@ -44,9 +45,13 @@ is on PostgreSQL): `NIGHTLATCH_STORE=via:SOCKET` says where to ask for it, in a 
 
 
 def help_of(command: str) -> str:
-    shown = io.StringIO()
-    with contextlib.redirect_stdout(shown):
-        run([command, "--help"])
+    shown, before = io.StringIO(), os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = "120"  # a page is read on a screen
+    try:
+        with contextlib.redirect_stdout(shown):
+            run([command, "--help"])
+    finally:
+        os.environ.pop("COLUMNS") if before is None else os.environ.update(COLUMNS=before)
     return shown.getvalue().strip()
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
-from tests.support.programs import NIGHTLATCH, nightlatch, said
+from tests.support.programs import NIGHTLATCH, environment, nightlatch, said
+from tests.support.servers import s3
 
 
 @pytest.mark.parametrize(
@@ -42,3 +46,70 @@ def test_a_placeholder_that_no_item_has_is_refused_before_the_first_item(sqlite_
     assert [path.name for path in tmp_path.iterdir() if path.name in ("a", "b")] == []
     some = nightlatch(sqlite_url, *words, "touch", "{title}", cwd=tmp_path)
     assert some.returncode == 1 and (tmp_path / "t").exists(), "a field that some items have is not a mistake"
+
+
+def test_a_script_that_is_not_in_an_empty_workspace_is_named_by_its_whole_path(sqlite_url, tmp_path):
+    (tmp_path / "report.sh").write_text("#!/bin/sh\necho report > out.html\n")
+    (tmp_path / "report.sh").chmod(0o755)
+    words = ("run", "report", "--workspace", "scratch", "--publish", f"out.html={tmp_path}/report.html", "--")
+    missing = nightlatch(sqlite_url, *words, "./report.sh", cwd=tmp_path)
+    assert missing.returncode == 127
+    assert f"a scratch workspace is empty, so name it by its whole path, {tmp_path}/report.sh" in missing.stderr
+    assert nightlatch(sqlite_url, *words, f"{tmp_path}/report.sh", cwd=tmp_path).returncode == 0
+
+
+def test_an_object_without_credentials_says_what_to_set(sqlite_url, tmp_path):
+    (tmp_path / "page").write_text("hello")
+    env = {"AWS_METADATA_ENDPOINT": "http://127.0.0.1:9", "HOME": str(tmp_path)}
+    without = ("env", *(f"-u{name}" for name in s3.CREDENTIALS))
+    words = ("lock", "site", "--", *without, *NIGHTLATCH, "publish", "page", "s3://bucket/page")
+    done = nightlatch(sqlite_url, *words, cwd=tmp_path, env=env)
+    assert done.returncode == 69 and "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY" in done.stderr, done.stderr
+
+
+def test_a_job_goes_on_from_a_time_that_is_over_and_not_from_one_to_come(sqlite_url, tmp_path):
+    (tmp_path / "nightlatch.toml").write_text('[jobs.articles]\nschedule = "0 2 * * *"\ncommand = "true"\n')
+    assert nightlatch(sqlite_url, "tick", cwd=tmp_path).returncode == 0
+    words = ("slots", "articles", "--from")
+    refused = said(nightlatch(sqlite_url, *words, "2126-11-18T02:00", cwd=tmp_path, timeout=30), 64)
+    assert "is to come" in refused and "nightlatch pause articles --until" in refused
+    assert nightlatch(sqlite_url, *words, "2026-11-01T02:00", cwd=tmp_path).returncode == 0
+
+
+def test_an_extra_that_is_missing_comes_with_the_line_that_installs_it(sqlite_url):
+    hidden = "import sys; sys.modules['prometheus_client'] = None; from nightlatch.cli.main import main; main()"
+    assert nightlatch(sqlite_url, "run", "a", "--", "true").returncode == 0
+    done = subprocess.run(
+        [sys.executable, "-c", hidden, "metrics"], env=environment(sqlite_url), text=True, capture_output=True
+    )
+    assert said(done, 64).endswith("'prometheus-client>=0.22'\n") and sys.executable in done.stderr
+
+
+def test_show_knows_effects_and_resolve_knows_jobs(sqlite_url):
+    assert nightlatch(sqlite_url, "once", "invoice/1", "--", "false").returncode == 76
+    shown = nightlatch(sqlite_url, "show", "invoice/1")
+    assert shown.returncode == 0 and "effect invoice/1: in-doubt" in shown.stdout
+    assert "nightlatch resolve invoice/1" in shown.stdout
+    assert nightlatch(sqlite_url, "run", "crawl", "--", "sh", "-c", "kill -9 $PPID").returncode == 125
+    assert nightlatch(sqlite_url, "resolve", "crawl").returncode == 76, "it names the run, and asks"
+    assert nightlatch(sqlite_url, "resolve", "crawl", "failed").returncode == 0
+    assert "there is nothing to resolve" in said(nightlatch(sqlite_url, "resolve", "crawl", "failed"), 64)
+
+
+def test_an_item_that_is_given_up_is_set_aside_for_good(sqlite_url, tmp_path):
+    (tmp_path / "posts.jsonl").write_text('{"slug": "a"}\n{"slug": "b"}\n')
+    words = ("batch", "posts", "posts.jsonl", "--key", "{slug}")
+    script = ("--", "sh", "-c", 'echo "$0" >> did; test "$0" != a || exit 64', "{slug}")
+    assert nightlatch(sqlite_url, *words, *script, cwd=tmp_path).returncode == 1
+    assert "give-up --batch posts" in nightlatch(sqlite_url, "resolve", "a").stdout, "it is one of the choices"
+    given = nightlatch(sqlite_url, "resolve", "a", "give-up")
+    assert given.returncode == 0 and "given-up" in given.stdout
+    assert nightlatch(sqlite_url, "status", "--exit-code").returncode in (0, 1)
+    assert "resolve a" not in nightlatch(sqlite_url, "status").stdout
+    again = nightlatch(sqlite_url, *words, "--retry-failed", *script, cwd=tmp_path)
+    assert again.returncode == 0 and (tmp_path / "did").read_text().count("a") == 1, again.stderr
+    assert nightlatch(sqlite_url, "resolve", "a", "again", "--batch", "posts").returncode == 0
+    assert nightlatch(sqlite_url, *words, *script, cwd=tmp_path).returncode == 1
+    assert (tmp_path / "did").read_text().count("a") == 2
+    assert nightlatch(sqlite_url, "audit", "verify").returncode == 0
+    assert "item of a batch" in said(nightlatch(sqlite_url, "resolve", "posts", "give-up"), 64)

@@ -50,13 +50,13 @@ SIDES = {
 LAZY = {
     "agents": 3,
     "config": 2,
-    "cli": 91,
+    "cli": 99,
     "core": 3,
     "database": 3,
     "gates": 4,
     "ledger": 24,
     "runtime": 140,
-    "store": 14,
+    "store": 15,
     "system": 2,
     "testing": 5,
 }

@@ -39,7 +39,7 @@ class Namespace:
         return {name: value for name, value in found.items() if not (value is None or value is False or value == [])}
 
 
-class _Argument:
+class Argument:
     def __init__(
         self,
         name: str,
@@ -88,14 +88,14 @@ class Parser:
         self.prog, self._command = f"nightlatch {command}", command
         self.usage = ""
         self._purpose, self._examples = purpose, examples
-        self._arguments: list[_Argument] = []
+        self.arguments: list[Argument] = []
         self.add_argument("--store", metavar="URL", help="where leases are kept (default: $NIGHTLATCH_STORE)")
         self.add_argument("--config", metavar="FILE", help="nightlatch.toml (default: the nearest one, from here up)")
 
     def add_argument(self, name: str, **how: Any) -> None:
         """As argparse's: metavar, default, type, action (store_true, append), nargs (?, +, *), choices, help; and
         whether the value of an option may be `empty`, and whether it is `hidden` from the help."""
-        self._arguments.append(_Argument(name, **how))
+        self.arguments.append(Argument(name, **how))
 
     def add_options(self, rows: Iterable[Option]) -> None:
         """Options of the table in core/job.py. `Namespace.present` returns those that were used."""
@@ -115,8 +115,8 @@ class Parser:
             raise UsageError(f"{error}. See `{self.prog} --help`") from None
 
     def _parse(self, argv: list[str]) -> Namespace:
-        options = {argument.name: argument for argument in self._arguments if not argument.positional}
-        values = {argument.dest: argument.default for argument in self._arguments}
+        options = {argument.name: argument for argument in self.arguments if not argument.positional}
+        values = {argument.dest: argument.default for argument in self.arguments}
         words: list[str] = []
         rest = iter(argv)
         for word in rest:
@@ -139,7 +139,7 @@ class Parser:
         return Namespace(**values)
 
     @staticmethod
-    def _option(argument: _Argument, text: str | None, rest: Iterable[str], before: object) -> object:
+    def _option(argument: Argument, text: str | None, rest: Iterable[str], before: object) -> object:
         if argument.flag:
             if text is not None:
                 raise UsageError(f"{argument.name} takes no value")
@@ -152,7 +152,7 @@ class Parser:
         return [*before, value] if argument.many and isinstance(before, list) else value
 
     def _place(self, words: list[str], values: dict[str, Any]) -> None:
-        places = [argument for argument in self._arguments if argument.positional]
+        places = [argument for argument in self.arguments if argument.positional]
         for index, argument in enumerate(places):
             behind = sum(later.required for later in places[index + 1 :])
             if argument.many:
@@ -171,17 +171,40 @@ class Parser:
             raise UsageError(f"unexpected argument {words[0]!r}{hint}")
 
     def help(self) -> str:
-        shown = [(argument.shown, argument.help) for argument in self._arguments if not argument.hidden]
+        from . import helptext  # which nothing else needs
+
+        shown = [(argument.shown, argument.help) for argument in self.arguments if not argument.hidden]
         shown.append(("-h, --help", "this text"))
-        words = " ".join(a.metavar if a.required else f"[{a.metavar}]" for a in self._arguments if a.positional)
+        words = " ".join(a.metavar if a.required else f"[{a.metavar}]" for a in self.arguments if a.positional)
         usage = self.usage or " ".join(filter(None, (self.prog, words, "[options]")))
-        width = max(len(text) for text, _ in shown) + 2
-        lines = [f"usage: {usage}", "", self._purpose, "", "arguments:"]
-        lines += [f"  {text:<{width}}{what}" for text, what in shown]
-        lines += ["", "exit codes:", *(f"  {code:<7}  {meaning}" for code, meaning in exits.of(self._command))]
+        lines = [*helptext.usage(usage), "", *helptext.prose(self._purpose), "", "arguments:", *helptext.table(shown)]
+        lines += ["", "exit codes:", *helptext.table((f"{code:<5}", text) for code, text in exits.of(self._command))]
         if self._examples:
-            lines += ["", "examples:", self._examples]
+            lines += ["", "examples:", *helptext.examples(self._examples)]
         return "\n".join(lines) + "\n"
+
+
+class _Described(BaseException):
+    def __init__(self, parser: Parser) -> None:
+        super().__init__()
+        self.parser = parser
+
+
+def parser_of(command: str) -> Parser:
+    """A command's arguments: it is called up to where it would read its own."""
+    module = __import__(f"{__package__}.{command}", fromlist=["main"])
+
+    def describe(self: Parser, _argv: list[str]) -> Namespace:
+        raise _Described(self)
+
+    reads, Parser.parse_args = Parser.parse_args, describe  # type: ignore[method-assign,assignment]
+    try:
+        module.main([])
+    except _Described as described:
+        return described.parser
+    finally:
+        Parser.parse_args = reads  # type: ignore[method-assign]
+    raise LookupError(command)
 
 
 def split_command(argv: list[str]) -> tuple[list[str], list[str]]:

@@ -26,9 +26,9 @@ What was pruned before its time ($NIGHTLATCH_KEEP, else 90d) has to be behind on
 
 _EXAMPLES = """\
   nightlatch audit verify
-  nightlatch audit head | ssh elsewhere 'cat >> heads'
-  nightlatch audit verify --head job:reports:17:9f2c…
-  nightlatch audit verify --heads runs.log"""
+  nightlatch audit head > heads          # to be kept on another machine: scp heads elsewhere:
+  nightlatch audit verify --heads heads
+  nightlatch audit verify --heads ~/.local/state/nightlatch/nightlatch.db.d/runs.log"""
 
 
 def main(argv: list[str]) -> int:

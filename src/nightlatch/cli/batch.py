@@ -52,10 +52,10 @@ _EXAMPLES = """\
   nightlatch batch pages pages.jsonl --key '{slug}' --publish page.md=out/{slug}.md \\
       --budget usd/item=0.2,usd=10 -- claude -p 'Write page.md about {title}'
   nightlatch batch posts posts.jsonl --key '{site}/{slug}' --dry-run -- ./write-post {slug}
-  nightlatch batch posts posts.jsonl --key '{slug}' -j 3 --timeout 1h --budget usd/item=2 \\
+  nightlatch batch drafts posts.jsonl --key '{slug}' -j 3 --timeout 1h --budget usd/item=2 \\
       --provider anthropic --agent agent_01 --set environment_id=env_01 --input 'Write about {title}'
-  nightlatch resolve example.org/hello again --batch posts
-  nightlatch resolve --all again --batch posts        # every item that is in doubt or set aside"""
+  nightlatch resolve example.org/hello again --batch posts       # an item that is in doubt or was set aside
+  nightlatch resolve --all again --batch posts                     # all of them"""
 
 
 def main(argv: list[str]) -> int:

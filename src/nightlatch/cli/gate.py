@@ -43,7 +43,7 @@ _EXAMPLES = """\
   nightlatch gate adopt /srv/www/report.html
   nightlatch gate install postgresql://app@db/site#articles --table articles --table authors
   nightlatch gate remove postgresql://app@db/site#articles
-  nightlatch gate forget s3://old-bucket/latest --lease reports
+  nightlatch gate forget /srv/www/report.html --lease reports
   nightlatch gate install-hook /srv/git/site.git --branch main"""
 
 

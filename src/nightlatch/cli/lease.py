@@ -38,7 +38,7 @@ raise     lift the token above N after the store was restored from an older back
 
 _EXAMPLES = """\
   held=$(nightlatch lease acquire nightly --ttl 10m --pid $$) || exit; eval "$held"
-  nightlatch lease renew && publish --token "$NIGHTLATCH_TOKEN"
+  nightlatch lease renew && ./deploy --token "$NIGHTLATCH_TOKEN"
   nightlatch lease release
   nightlatch lease list --json
   nightlatch lease raise nightly --above 1794783156909"""
@@ -61,7 +61,9 @@ def _main(argv: list[str]) -> int:
     parser.add_argument("verb", choices=list(_VERBS), metavar="VERB", help=", ".join(_VERBS))
     parser.add_argument("name", metavar="NAME", nargs="?", help="the lease (default: $NIGHTLATCH_LEASE)")
     parser.add_argument("--ttl", metavar="TIME", help="acquire, renew: how long it lasts (default 60s)")
-    parser.add_argument("--wait", metavar="TIME", default="0s", help="acquire: how long to wait while it is held")
+    parser.add_argument(
+        "--wait", metavar="TIME", default="0s", help="acquire: how long to wait while it is held (default 0s)"
+    )
     parser.add_argument("--pid", metavar="PID", type=int, help="acquire: the process whose end frees the lease")
     parser.add_argument(
         "--gate", metavar="TARGET", action="append", default=[], help="acquire: seal this path or URL too"
@@ -158,20 +160,25 @@ def _show(store: Store, args: Namespace) -> int:
     if args.json:
         print_json(seen.facts())
         return 0
-    for word, text in _lines(seen):
+    for word, text in _lines(seen, store.folder):
         print(f"{word:<7}{printable(text)}")
     return 0
 
 
 def _list(store: Store, args: Namespace) -> int:
+    cells = []
     for seen in lease_views.every(store):
         record = seen.record
         if args.json:
             print_json(seen.facts())
-        else:
-            status = f"{record.holder}, {held.ending(record)}" if record.grant else "free"
-            status += f"; {seen.left_behind} begun and not ended" if seen.left_behind else ""
-            print(f"{printable(record.name):<24} {record.token:>14}  {printable(status)}")
+        left_behind = f"; {seen.left_behind} begun and not ended" if seen.left_behind else ""
+        status = held.ending(record) if record.grant else f"free since {held.time_of(record.until)}"
+        cells.append([record.name, str(record.token), str(record.holder) if record.grant else "", status + left_behind])
+    if not args.json:
+        from . import screen
+
+        for line in screen.columns(cells, elastic=(2,)):
+            print(line)
     return 0
 
 
@@ -201,7 +208,7 @@ def _grant(args: Namespace) -> str:
     return str(grant)
 
 
-def _lines(seen: LeaseView) -> list[tuple[str, str]]:
+def _lines(seen: LeaseView, folder: str) -> list[tuple[str, str]]:
     record = seen.record
     lines = [("lease", record.name), ("token", str(record.token))]
     if record.grant:
@@ -210,6 +217,10 @@ def _lines(seen: LeaseView) -> list[tuple[str, str]]:
             ("since", held.time_of(record.since)),
             ("until", held.ending(record).removeprefix("until ")),
         ]
+        if seen.holder_gone:
+            lines += [("taken", "by the next start here, at once: its holder is gone")]
+        elif record.left is None:
+            lines += [("taken", held.takeover(record, folder))]
     else:
         lines += [("free", f"since {held.time_of(record.until)}; last held by {record.holder}")]
     for each in seen.begun:

@@ -24,7 +24,7 @@ _EXAMPLES = """\
   nightlatch lock reports --wait 5m -- python report.py
   nightlatch lock reports --held-ok -- ./every-minute.sh     # in a crontab: no mail when it is held
   nightlatch lock report --gate out.html -- sh -c './report > new.html && nightlatch publish new.html out.html'
-  nightlatch lock site -- sh -c 'deploy --token "$NIGHTLATCH_TOKEN"'"""
+  nightlatch lock site -- sh -c './deploy --token "$NIGHTLATCH_TOKEN"'"""
 
 
 def main(argv: list[str]) -> int:

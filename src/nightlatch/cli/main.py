@@ -57,36 +57,27 @@ COMMANDS = {
     "prune": "remove runs that ended long ago, with their output; done keys stay",
     "key": "print the idempotency key of what is processed",
     "doctor": "check this machine and the store; each finding says what to do",
+    "store": "show where the store and its log are, or remove it for good",
     "migrate": "bring the store's tables up to date, or print the SQL for someone with permission",
+    "completion": "complete commands, options, jobs and runs in bash, zsh or fish",
     "demo": "a worker frozen just before its write: with a lock alone, and through a gate",
 }
 
 _OBJECTS = 20_000  # between garbage collections; with Python's 700, start-up has many collections and no garbage
 
-_HELP = """usage: nightlatch [--store URL] [COMMAND …]
-
-Runs agents and scheduled jobs while nobody watches: each slot once, within bounds, resumable; a stale
-copy cannot write. Without a command: the last night in one screen, what needs you first.
-
-commands:
-{commands}
-
-options:
-  --store URL   {stores}
-                default: $NIGHTLATCH_STORE, else the one that nightlatch.toml names, else a file of this user
-  --config FILE nightlatch.toml; default: $NIGHTLATCH_CONFIG, else the nearest one from this folder up,
-                else the user's
-  -V, --version print the version
-  -h, --help    this text; nightlatch COMMAND --help, or nightlatch help COMMAND, for a command's
-
-examples:
+_USAGE = "nightlatch [--store URL] [COMMAND …]"
+_PURPOSE = """\
+Runs agents and scheduled jobs while nobody watches: each slot once, within bounds, resumable; a stale copy cannot
+write. Without a command: the last night in one screen, what needs you first."""
+_STORE = "default: $NIGHTLATCH_STORE, else the one that nightlatch.toml names, else a file of this user"
+_CONFIG = "nightlatch.toml (default: $NIGHTLATCH_CONFIG, else the nearest one from this folder up, else the user's)"
+_EXAMPLES = """\
   nightlatch run articles --slot '0 2 * * *' -- ./articles.sh
   nightlatch
   nightlatch lock reports -- ./build-reports.sh
   nightlatch lock reports --wait 5m --ttl 30s -- python report.py
   nightlatch lease show reports
-  nightlatch doctor
-"""
+  nightlatch doctor"""
 
 
 def main(argv: list[str] | None = None) -> NoReturn:
@@ -177,13 +168,17 @@ def _dispatch(argv: list[str]) -> int:
         return status.main(options)
     if command is None:
         from ..store.url import examples
+        from . import helptext
 
-        print(
-            _HELP.format(
-                stores=examples(), commands="\n".join(f"  {name:<9}{what}" for name, what in COMMANDS.items())
-            ),
-            end="",
-        )
+        rows = [
+            ("--store URL", f"{examples()} ({_STORE})"),
+            ("--config FILE", _CONFIG),
+            ("-V, --version", "print the version"),
+            ("-h, --help", "this text; nightlatch COMMAND --help, or nightlatch help COMMAND, for a command's"),
+        ]
+        lines = [*helptext.usage(_USAGE), "", *helptext.prose(_PURPOSE), "", "commands:"]
+        lines += [*helptext.table(COMMANDS.items()), "", "options:", *helptext.table(rows)]
+        print("\n".join([*lines, "", "examples:", *helptext.examples(_EXAMPLES)]))
         return 0
     raise _unknown(command)
 

@@ -10,8 +10,8 @@ from .reading import open_reader
 
 _PURPOSE = """\
 Print metrics as Prometheus reads them: runs, durations, usage, slots, refusals, budgets, alerts. Read from ledger and
-store at this moment; counters outlive restarts and retention. Needs prometheus-client (pip install
-'nightlatch[metrics]')."""
+store at this moment; counters outlive restarts and retention. Needs the extra `metrics`
+(docs/installing.md)."""
 
 _EXAMPLES = """\
   nightlatch metrics

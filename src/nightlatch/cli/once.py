@@ -41,9 +41,9 @@ _EXAMPLES = """\
   nightlatch once invoice/2026-117 -- ./send-invoice 2026-117
   nightlatch once post/42 --not-done 6,7 --timeout 30s --wait 2m --probe './is-posted 42' -- \\
     curl -fsS -d @42.json https://example.org/posts
-  nightlatch once charge/9 -- sh -c 'curl -fsS -H "Idempotency-Key: $NIGHTLATCH_IDEMPOTENCY_KEY" …'
+  nightlatch once charge/9 -- sh -c './charge --idempotency-key "$NIGHTLATCH_IDEMPOTENCY_KEY"'
   nightlatch once deploy/v3 --input @build.sha256 --timeout 5m -- ./deploy v3
-  nightlatch resolve invoice/2026-117 done"""
+  nightlatch resolve invoice/2026-118 done                   # of one that is in doubt"""
 
 
 def main(argv: list[str]) -> int:

@@ -13,7 +13,7 @@ from ..observe.run_views import facts, start
 from ..runtime.supervisor.afterwards import decide
 from . import screen
 from .arguments import Parser
-from .decisions import current_user, title
+from .decisions import current_user, run_of_job, title
 from .json_out import print_json
 from .only_people import require_person
 from .reading import open_reader
@@ -34,11 +34,12 @@ Look first: only the outside world shows what it did.
 done     it did its work: no machine does it again
 failed   it did not: the next start with its key makes another attempt
 again    try it again, whatever it did; a run is pending until then
+give-up  of a batch's item: set it aside for good. It is not done, and not tried again until you say `again`
 
-WHAT is a run, or the beginning of its id, or the key of an effect, an item, or a run that another machine began and
-this one has no record of. If several things match, a command for each is printed. Without an outcome, what is known
-of it is printed, with the choices. The journal records your name. The lease is needed for a moment, of the batch or
-the effect, and of the job for `done`, for a run that has lapsed, and for every run on a git store."""
+WHAT is a run, or the beginning of its id, or its job, or the key of an effect, an item, or a run that another machine
+began and this one has no record of. If several things match, a command for each is printed. Without an outcome, what is
+known of it is printed, with the choices. The journal records your name. The lease is needed for a moment, of the
+batch or the effect, and of the job for `done`, for a run that has lapsed, and for every run on a git store."""
 
 _EXAMPLES = """\
   nightlatch resolve 7k3f
@@ -46,8 +47,10 @@ _EXAMPLES = """\
   nightlatch resolve 7k3f again --wait 10m
   nightlatch resolve invoice/2026-117 done
   nightlatch resolve example.org/hello again --batch posts
+  nightlatch resolve example.org/tides give-up --batch posts
   nightlatch resolve --all again --batch posts"""
 
+_OUTCOMES = (*decide.OUTCOMES, effects.GIVE_UP)
 _CHOICES = (
     ("done", "it did its work"),
     ("failed", "it did not, and may be tried again"),
@@ -59,7 +62,13 @@ def main(argv: list[str]) -> int:
     parser = Parser("resolve", _PURPOSE, _EXAMPLES)
     parser.usage = "nightlatch resolve WHAT [OUTCOME] [options]\n       nightlatch resolve --all OUTCOME --batch NAME"
     parser.add_argument("what", metavar="WHAT", help="a run, or the key of an effect or of a batch's item")
-    parser.add_argument("outcome", metavar="OUTCOME", nargs="?", choices=decide.OUTCOMES, help="done, failed or again")
+    parser.add_argument(
+        "outcome",
+        metavar="OUTCOME",
+        nargs="?",
+        choices=_OUTCOMES,
+        help="done, failed, again or give-up",
+    )
     parser.add_argument("--batch", metavar="NAME", default="", help="the batch that has the item")
     parser.add_argument("--all", action="store_true", help="with --batch, instead of WHAT: all its items that wait")
     parser.add_argument("--job", metavar="NAME", default="", help="the job whose run has the key")
@@ -68,7 +77,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print what was decided as JSON")
     args = parser.parse_args(argv)
     args.__dict__.update(wait=duration.parse(args.wait, what="--wait"))
-    if args.all and (not args.batch or args.outcome or args.what not in decide.OUTCOMES):
+    if args.all and (not args.batch or args.outcome or args.what not in _OUTCOMES):
         raise UsageError(f"--all is used as in {advice.command('resolve', '--all', 'again', '--batch', 'NAME')}")
     reader = open_reader(args.store)
     if args.all or args.outcome:
@@ -81,7 +90,11 @@ def main(argv: list[str]) -> int:
     run = None if args.batch or args.scope or args.job else reader.ledger.run(args.what)
     if args.job and not found:
         run = reader.ledger.find(args.job, args.what)
+    if not found and not run and not (args.batch or args.scope or args.job):
+        run = run_of_job(reader, args.what, NEEDS_DECISION)
     waiting = run is not None and reader.status(run) in NEEDS_DECISION
+    if args.outcome == effects.GIVE_UP and not args.batch and not any(one.batch for one in found):
+        raise UsageError(f"{effects.GIVE_UP} is for an item of a batch: name the batch, --batch NAME")
     if len(found) + waiting > 1:
         raise _several(args.what, found, run if waiting else None)
     if found:
@@ -95,6 +108,8 @@ def _decide(reader: StoreReader, one: OpenDecision, args: Namespace) -> int:
     if not args.outcome:
         why = printable(one.reason) or "only the outside world shows more"
         choices = [(one.resolve(word), what) for word, what in _CHOICES]
+        if one.batch:
+            choices.append((one.resolve(effects.GIVE_UP), "set it aside for good"))
         waiting = sum(other.count for other in open_decisions.items(reader, batch=one.batch)) if one.batch else 0
         if waiting > 1:
             all_items = advice.to("resolve", "--all", "again", "--batch", one.batch)
@@ -104,7 +119,7 @@ def _decide(reader: StoreReader, one: OpenDecision, args: Namespace) -> int:
     if args.json:
         print_json({**one.facts(), "status": status})
     else:
-        print(f"{printable(one.title)} is {status}" + ("" if status == "done" else ": the next start does it"))
+        print(f"{printable(one.title)} is {status}" + (": the next start does it" if status == effects.FAILED else ""))
     return 0
 
 
@@ -114,7 +129,9 @@ def _decide_all(reader: StoreReader, args: Namespace) -> int:
     outcome = args.what
     for key in resolve(args.batch, "", outcome, by=current_user(), store=reader.url, wait=args.wait):
         if args.json:
-            print_json({"version": 1, "batch": args.batch, "key": key, "status": effects.resolution(outcome)})
+            print_json(
+                {"version": 1, "batch": args.batch, "key": key, "status": effects.resolution(outcome, of_item=True)}
+            )
         else:
             print(f"{printable(key)}: {outcome}")
     return 0
@@ -126,7 +143,7 @@ def settle(one: OpenDecision, outcome: str, reader: StoreReader, wait: float) ->
         from ..runtime.supervisor.batches.batch import resolve as resolve_items
 
         resolve_items(one.batch, one.key, outcome, by=current_user(), store=reader.url, wait=wait)
-        return effects.resolution(outcome)
+        return effects.resolution(outcome, of_item=True)
     if one.job:
         decide.resolve_elsewhere(
             one.job,
@@ -157,6 +174,12 @@ def _decide_elsewhere(reader: StoreReader, args: Namespace) -> int:
         )
     look = f"What does: {advice.command('status')}; all runs: {advice.command('runs')}"
     nothing = f"{printable(where)} waits for a decision. {look}"
+    if args.batch and args.outcome == decide.AGAIN:  # one that was given up does not wait
+        from ..runtime.supervisor.batches.batch import resolve as resolve_items
+
+        resolve_items(args.batch, what, args.outcome, by=current_user(), store=reader.url, wait=args.wait)
+        print(f"{printable(what)} of the batch {args.batch}: the next start does it")
+        return 0
     if args.batch or args.job or not args.outcome:
         raise UsageError(nothing)
     from ..runtime.shared.effect_records import resolve

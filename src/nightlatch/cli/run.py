@@ -44,7 +44,7 @@ _EXAMPLES = """\
   nightlatch run report --key "$(nightlatch key sales 2026-11)" -- ./report.sh
   nightlatch run crawl --stall 10m --progress ./out -- ./crawl.sh
   nightlatch run site --workspace git --publish git -- claude -p 'Write the next article and commit it'
-  nightlatch run report --workspace scratch --publish out.html=/srv/www/report.html -- ./report.sh
+  nightlatch run report --workspace scratch --publish out.html=/srv/www/report.html -- "$PWD/report.sh"
   nightlatch run agent --budget usd=2,usd/day=10 -- claude -p 'Go'"""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..core import advice, duration, statuses
-from ..core.effects import STORE_WIDE
+from ..core.effects import BEGUN, IN_DOUBT, STORE_WIDE
 from ..core.printable import printable
 from ..errors import UsageError
 from ..observe import open_decisions
@@ -19,6 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from ..ledger.effects import Effect
     from ..ledger.records import Attempt
     from ..observe.details import Details
     from ..observe.open_decisions import OpenDecision
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 _PURPOSE = """\
 One run: what it is, its attempts, its timeline from the journal, what was refused, the end of its output,
-and what to type next. Of a job: its newest run. Reading changes nothing.
+and what to type next. Of a job: its newest run. Of an effect (nightlatch once): how it stands. Reading changes nothing.
 
 With --plan: what the job's newest dry-run found, effect by effect: `planned` would be done, `done` would not be
 done again, `in-doubt` and `begun` wait for a probe, a person, or the run that is doing it."""
@@ -36,8 +37,11 @@ _EXAMPLES = """\
   nightlatch show 7k3f
   nightlatch show posts                      # the job's newest run
   nightlatch show posts --plan
+  nightlatch show invoice/2026-117          # an effect, by its key
   nightlatch show 7k3f --json | jq .timeline"""
 
+_FACTS = ("scope", "key", "status", "attempt", "command", "exit_code", "result", "reason", "began", "changed")
+_ROOMY = 110  # columns from which an attempt fits into one line
 _EVENTS = 40  # lines of a timeline; --json has every entry
 _LONGEST = 400  # characters of a command, or of a line of output
 
@@ -58,9 +62,11 @@ def main(argv: list[str]) -> int:
         return _plan(plan, args.json)
     if not run and (left := open_decisions.elsewhere(reader, args.run)):
         return _elsewhere(left, args.json)
+    if not run and (effects := reader.ledger.effects.with_key(args.run)):
+        return _effects(effects, args.json)
     if not run:
         hint = f"{advice.command('runs')} lists them"
-        raise UsageError(f"there is neither a run nor a job {printable(args.run)!r}: {hint}")
+        raise UsageError(f"there is neither a run nor a job nor an effect {printable(args.run)!r}: {hint}")
     seen = details(reader, run)
     if args.json:
         print_json(seen.facts())
@@ -81,6 +87,29 @@ def _show(seen: Details) -> None:
     _section("items", _items(seen))
     _section("elsewhere", [f"  {_on_another(one)}" for one in seen.elsewhere])
     _section("next", [f"  {advice.text(choice)}" for choice in seen.choices])
+
+
+def _effects(found: list[Effect], json: bool) -> int:
+    for effect in found:
+        where = () if effect.scope == STORE_WIDE else ("--scope", effect.scope)
+        if json:
+            print_json({"version": 1, **{name: getattr(effect, name) for name in _FACTS}})
+            continue
+        print(f"effect {printable(effect.key)}: {screen.paint(effect.status, screen.BOLD)}")
+        lines = [
+            ("scope", effect.scope if where else ""),
+            ("command", screen.cut(printable(effect.command), _LONGEST)),
+            ("reason", effect.reason),
+            ("exit code", "" if effect.exit_code is None else str(effect.exit_code)),
+            ("began", f"{screen.moment(effect.began)}, attempt {effect.attempt}"),
+            ("changed", screen.moment(effect.changed)),
+            ("result", effect.result.strip()),
+            ("next", advice.command("resolve", effect.key, *where) if effect.status in (BEGUN, IN_DOUBT) else ""),
+        ]
+        for word, text in lines:
+            if text:
+                print(f"  {word:<9} {printable(text)}")
+    return 0
 
 
 def _elsewhere(left: Iterable[OpenDecision], json: bool) -> int:
@@ -162,6 +191,8 @@ def _lines(seen: Details) -> list[tuple[str, str]]:
 
 
 def _attempts(attempts: Sequence[Attempt]) -> list[str]:
+    """On a narrow screen its holder and reason have a line of their own."""
+    narrow = screen.width() < _ROOMY
     cells = [
         [
             str(attempt.attempt),
@@ -169,12 +200,15 @@ def _attempts(attempts: Sequence[Attempt]) -> list[str]:
             screen.moment(attempt.started),
             f"took {duration.show(attempt.elapsed)}" if attempt.ended else "",
             f"token {attempt.token}",
-            attempt.reason,
-            str(attempt.holder),
+            *([] if narrow else [attempt.reason, str(attempt.holder)]),
         ]
         for attempt in attempts
     ]
-    return screen.columns(cells, elastic=(5,))
+    lines = screen.columns(cells, elastic=() if narrow else (5,))
+    if not narrow:
+        return lines
+    below = [f"     {': '.join(filter(None, (str(one.holder), printable(one.reason))))}" for one in attempts]
+    return [line for pair in zip(lines, below, strict=True) for line in pair]
 
 
 def _calls(seen: Details) -> list[str]:

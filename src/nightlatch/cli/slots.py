@@ -36,7 +36,7 @@ _EXAMPLES = """\
   nightlatch slots
   nightlatch slots articles --since 7d
   nightlatch slots articles --skip 2026-12-24T02:00
-  nightlatch slots articles --from 2026-11-18T02:00      # after a wrong clock has moved the job ahead"""
+  nightlatch slots articles --from 2026-11-16T02:00      # after a wrong clock has moved the job ahead"""
 
 _COLOURS = {"ran": screen.GREEN, "collapsed": screen.YELLOW, "skipped": screen.YELLOW}
 

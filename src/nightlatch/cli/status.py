@@ -7,7 +7,7 @@ import sys
 from .. import exits
 from ..core import advice
 from ..core.value import replace
-from ..observe import night_rows, nightly, run_facts
+from ..observe import lease_views, night_rows, nightly, run_facts
 from ..observe.overview import Overview, last_night, overview
 from ..observe.reader import NoStore
 from ..system import clock, printing
@@ -31,6 +31,7 @@ _EXAMPLES = """\
   nightlatch status --json"""
 
 _ID = 12  # characters of a run's id
+_OTHERS = 10  # leases that other machines had
 _SHOWN = {"needs you": 15, "running": 10, "waiting": 5, "done": 10}  # how many rows of each
 
 
@@ -71,6 +72,8 @@ def main(argv: list[str]) -> int:
         _show_nothing(seen, args.since, reader.ledger_is_per_machine)
     else:
         _show(reader, seen, args.since)
+    if reader.ledger_is_per_machine and not seen.unreachable and not args.json:
+        _show_others(reader, seen.since or 0.0)
     if seen.unreachable:
         print(f"nightlatch: what other machines have begun is not shown: {seen.unreachable}", file=sys.stderr)
     return exits.FAILED if needed else 0
@@ -81,8 +84,18 @@ def _show_nothing(seen: Overview, within: str | None, ledger_is_per_machine: boo
     print(f"nothing needs you, nothing runs, and nothing ran {when}.")
     print(f"Start something: {advice.command('run', 'hello', '--', 'echo', 'hello')}; all commands: nightlatch --help")
     if ledger_is_per_machine:
-        leases = advice.command("lease", "list")
-        print(f"With such a store each machine records its own runs. What runs now: {leases}")
+        print("With such a store each machine records its own runs.")
+
+
+def _show_others(reader: StoreReader, since: float) -> None:
+    """What the store knows of other machines' work: which lease they had last, and until when."""
+    cells = []
+    for record in lease_views.of_other_ledgers(reader.store, reader.ledger, since):
+        when = "works now" if record.grant else f"ended {screen.local(record.until)}"
+        cells.append([record.name, when, str(record.holder), advice.command("lease", "show", record.name)])
+    if cells:
+        print("\n" + screen.paint("on other machines", screen.BOLD))
+        print("\n".join(screen.columns(cells[:_OTHERS], elastic=(2,))))
 
 
 def _show(reader: StoreReader, seen: Overview, within: str | None) -> None:

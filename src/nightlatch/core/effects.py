@@ -22,6 +22,8 @@ IN_DOUBT = "in-doubt"
 PLANNED = "planned"  # in a dry-run, in place of doing it
 SET_ASIDE = "needs-attention"  # of an item: it reported that its failure is permanent
 
+GIVEN_UP = "given-up"  # of an item: a person has set it aside for good
+GIVE_UP = "give-up"
 RESOLUTIONS = {"done": DONE, "failed": FAILED, "again": FAILED}  # what a person types → the status it leads to
 
 STORE_WIDE = "once"  # the scope of an effect that names none
@@ -47,7 +49,9 @@ def judge(exit_code: int, ended_by: str, not_done: Collection[int]) -> tuple[str
     return IN_DOUBT, f"exit code {exit_code}, which does not say whether it acted"
 
 
-def resolution(word: str) -> str:
+def resolution(word: str, *, of_item: bool = False) -> str:
+    if of_item and word == GIVE_UP:
+        return GIVEN_UP
     if word not in RESOLUTIONS:
         raise UsageError(f"an effect cannot be resolved as {word!r}: use {', '.join(RESOLUTIONS)}")
     return RESOLUTIONS[word]

@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl, quote
 
 from ..core import checks
 from ..errors import GateUnreachable, UsageError
+from ..system import extras
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +26,17 @@ _ENDPOINTS = {
     "gs": ("GOOGLE_BASE_URL",),
     "az": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
 }
+_CREDENTIALS = {
+    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+    "gs": "GOOGLE_SERVICE_ACCOUNT (the path of a key file)",
+    "az": "AZURE_STORAGE_ACCOUNT_KEY",
+}
+_METADATA = (
+    "/latest/api/token",
+    "/latest/meta-data",
+    "/metadata/identity",
+    "computeMetadata",
+)  # a cloud's own machines
 _TIMEOUT = timedelta(seconds=30)  # for one request; a large payload is sent in several
 
 
@@ -120,7 +132,7 @@ class Bucket:
             from obstore import exceptions
             from obstore import store as stores
         except ImportError as error:
-            raise UsageError(f"{self.url} needs a client: pip install 'nightlatch[objects]'") from error
+            raise UsageError(f"{self.url} needs a client: {extras.install('objects')}") from error
         if self._opened is None:
             where, options = self._client()
             endpoint = self._options.get("endpoint", "")
@@ -150,6 +162,9 @@ class Bucket:
         reason = str(error).partition("\n\nDebug source")[0]
         if "NoSuchBucket" in reason:
             reason, advice = f"{self._where} does not exist", "Create the bucket, or name another"
+        elif any(path in reason for path in _METADATA):  # without credentials it asks the machine for some
+            names = _CREDENTIALS[self.url.partition("://")[0]]
+            reason, advice = "there are no credentials for it in the environment", f"Set {names}, then try again"
         elif type(error).__name__ in ("PermissionDeniedError", "UnauthenticatedError"):
             reason, advice = type(error).__name__.removesuffix("Error"), "Check the credentials in the environment"
         else:

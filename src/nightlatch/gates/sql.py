@@ -8,7 +8,7 @@ from ..core import checks, fence
 from ..core.model import check_name
 from ..core.value import replace
 from ..errors import GateUnreachable, StaleToken, UsageError
-from ..system import clock
+from ..system import clock, extras
 from .bearer import present
 
 TYPE_CHECKING = False
@@ -248,6 +248,6 @@ def _postgres() -> Any:
         from .sql_postgres import Postgres
     except ImportError as error:
         raise GateUnreachable(
-            f"a gate on PostgreSQL needs psycopg 3 ({error}): pip install 'nightlatch[postgres]'"
+            f"a gate on PostgreSQL needs psycopg 3 ({error}): {extras.install('postgres')}"
         ) from error
     return Postgres

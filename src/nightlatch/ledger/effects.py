@@ -88,6 +88,11 @@ class Effects:
         rows = self._tables.read(_FIND, scope=scope, key=key)
         return EFFECT.read(rows[0]) if rows else None
 
+    def with_key(self, key: str) -> list[Effect]:
+        """Of all scopes."""
+        sql = f"SELECT {EFFECT.names} FROM {{prefix}}effect WHERE key = :key ORDER BY scope"
+        return [EFFECT.read(row) for row in self._tables.read(sql, key=key)]
+
     def every(self, status: str = "", scope: str = "", limit: int = 1000) -> list[Effect]:
         """Effects, the newest change first: those in doubt wait for a person."""
         which = {name: text for name, text in (("status", status), ("scope", scope)) if text}

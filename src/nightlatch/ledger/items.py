@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from itertools import product
 
-from ..core.effects import BEGUN, IN_DOUBT
+from ..core.effects import BEGUN, DONE, GIVEN_UP, IN_DOUBT
 from ..core.value import value
 from . import kinds
 from .chain import clean
@@ -63,7 +63,7 @@ _REASONS = "SELECT digest, reason FROM {prefix}item WHERE scope = :scope AND dig
 _KEYS = "SELECT digest, key FROM {prefix}item WHERE scope = :scope AND digest IN "
 _RESOLVE = """
 UPDATE {prefix}item SET status = :status, reason = :reason, changed = :at
-WHERE scope = :scope AND status IN ('in-doubt', 'needs-attention'){this} RETURNING key
+WHERE scope = :scope AND status IN ('in-doubt', 'needs-attention'{this} RETURNING key
 """
 _COUNTS = "SELECT status, COUNT(*) FROM {prefix}item WHERE scope = :scope GROUP BY status"
 # From scope to scope by the index: a million items that are done are not looked at.
@@ -97,6 +97,11 @@ class Items:
             if len(page) < _PAGE:
                 return
             after = page[-1][0]
+
+    def finished(self, scope: str) -> Iterator[str]:
+        """The digests of items that are never done again: they are done, or a person gave them up."""
+        yield from self.digests(scope, DONE)
+        yield from self.digests(scope, GIVEN_UP)
 
     def reasons(self, scope: str, digests: list[str]) -> dict[str, str]:
         """The reason of each: of 676 at most, in one query."""
@@ -139,7 +144,7 @@ class Items:
         """A person says what becomes of an item in doubt or set aside, or with key "" of all. Returns their keys."""
         with self._tables.on_chain(scope) as chain:
             rows = chain(
-                _RESOLVE.replace("{this}", " AND key = :key" if key else ""),
+                _RESOLVE.replace("{this}", ", 'given-up') AND key = :key" if key else ")"),
                 scope=scope,
                 key=key,
                 status=status,

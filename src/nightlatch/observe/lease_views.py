@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ..core.advice import Advice
     from ..core.model import Begun, Record
     from ..core.protocols import Store
+    from ..ledger.ledger import Ledger
 
 
 @value(frozen=True, kw_only=True)
@@ -27,6 +28,7 @@ class BegunKey:
 class LeaseView:
     record: Record
     begun: tuple[BegunKey, ...]
+    holder_gone: bool  # certainly; only known of processes of this machine
     unproven: tuple[str, ...]  # processes of the holder before, not proven gone at its TTL
 
     @property
@@ -73,5 +75,16 @@ def _view(record: Record) -> LeaseView:
             )
             for one in record.begun
         ),
+        holder_gone=bool(record.grant) and lapse.process_gone(record.holder),
         unproven=tuple(record.holder.unproven.split(", ")) if record.holder.unproven else (),
     )
+
+
+def of_other_ledgers(store: Store, ledger: Ledger, since: float) -> list[Record]:
+    """Leases that were held since then by a run which this ledger does not have, the newest first."""
+    found = []
+    for record in store.records():
+        newest = ledger.newest(record.name)
+        if record.until >= since and record.token and not (newest and newest.token >= record.token):
+            found.append(record)
+    return sorted(found, key=lambda record: -record.until)

@@ -13,6 +13,7 @@ from ..core.printable import printable
 from ..core.row import NEVER
 from ..errors import StoreUnreachable, UsageError
 from ..ledger import kinds
+from ..system import extras
 
 try:
     from prometheus_client import CollectorRegistry, generate_latest
@@ -23,7 +24,7 @@ try:
         SummaryMetricFamily,
     )
 except ImportError:
-    raise UsageError("metrics need prometheus-client: pip install 'nightlatch[metrics]'") from None
+    raise UsageError(f"metrics need prometheus-client: {extras.install('metrics')}") from None
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -72,6 +72,9 @@ class JobSlots:
 
     def go_on_from(self, time: float) -> Row:
         """Slots at or after `time` count, whatever the row says: for a row that a wrong clock has moved ahead."""
+        if time > self._store.clock():  # no store moves a row there
+            pause = advice.command("pause", self._job, "--until", name_of(time).removesuffix("Z"))
+            raise UsageError(f"--from {name_of(time)} is to come, and a job goes on from a time that is over. {pause}")
 
         def change(row: Row) -> Row:
             times = times_of(row.schedule)

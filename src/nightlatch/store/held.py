@@ -2,30 +2,58 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 from ..core import advice, duration
 from ..system import clock
+from . import sightings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..core.model import Record
 
 
-def sentence(record: Record | None, name: str) -> str:
+def sentence(record: Record | None, name: str, folder: str = "") -> str:
+    """`folder`: the store's, which has what this machine has watched."""
     if record is None or not record.grant:
         return f"another holder had {name} a moment ago. Try again, or wait for it with --wait 60s"
+    wait, why = max(record.ttl, 1.0), ""
+    if record.left is None:
+        wait, why = max(left_to_watch(record, folder), 1.0), f" It can be taken {takeover(record, folder)}."
+    holder = f"{record.holder} since {time_of(record.since)}, {ending(record)}, token {record.token}"
     return (
-        f"{name} is held by {record.holder} since {time_of(record.since)}, {ending(record)}, token {record.token}. "
-        f"Wait for it with --wait {duration.show(max(record.ttl, 1))}, or look: {advice.command('lease', 'show', name)}"
+        f"{name} is held by {holder}.{why} "
+        f"Wait for it with --wait {duration.show(math.ceil(wait))}, or look: {advice.command('lease', 'show', name)}"
+    )
+
+
+def left_to_watch(record: Record, folder: str) -> float:
+    """Of a store without a clock: how much longer this machine has to see the record unchanged."""
+    return record.ttl * sightings.MARGIN - (sightings.watched_for(folder, record) or 0.0)
+
+
+def takeover(record: Record, folder: str) -> str:
+    """From when it can be taken over, and why not yet."""
+    needed = duration.show(math.ceil(record.ttl * sightings.MARGIN))
+    watched = sightings.watched_for(folder, record)
+    why = f"this store has no clock, so a machine has to see the lease unchanged for 1.25 TTL, {needed}"
+    if watched is None:
+        return f"{needed} after a start on this machine has found it held, if it is not renewed: {why}"
+    left = left_to_watch(record, folder)
+    if left <= 0:
+        return "by the next start on this machine"
+    since = time_of(clock.wall() - watched)
+    return (
+        f"from {time_of(clock.wall() + left)} (in {duration.show(math.ceil(left))}) if it is not renewed: {why}; "
+        + (f"this one watches since {since}")
     )
 
 
 def lost_sentence(record: Record | None, name: str) -> str:
     if record is None or not record.grant:
-        return (
-            f"the lease {name} is not held under this grant: it was released or taken over. Stop, or acquire it again"
-        )
+        last = f"{record.holder} had it last, token {record.token}" if record else "the store does not know it"
+        return f"the lease {name} is not held under this grant, and free now: {last}. Stop what you are doing under it"
     return (
         f"the lease {name} is not held under this grant: {record.holder} has it since {time_of(record.since)}, "
         f"token {record.token}. Stop what you are doing under it"
@@ -35,8 +63,9 @@ def lost_sentence(record: Record | None, name: str) -> str:
 def ending(record: Record) -> str:
     left = record.until - clock.wall() if record.left is None else record.left
     if left <= 0:
-        return f"expired {duration.show(-left)} ago"
-    return f"until {time_of(record.until)} (in {duration.show(left)}) unless renewed"
+        expired = "expired" if record.left is not None else "not renewed in time: its TTL was over"
+        return f"{expired} {duration.show(-left)} ago"
+    return f"until {time_of(record.until)} (in {duration.show(math.ceil(left))}) unless renewed"
 
 
 def time_of(wall: float) -> str:

@@ -37,6 +37,7 @@ class Keeper:
         self._store, self._name, self._grant, self._tenure = store, name, grant, tenure
         self._on_tenure, self._on_lost, self._now = on_tenure, on_lost, now
         self._lost: LeaseLost | None = None
+        self._trouble = ""  # why the last renewal failed
         self._state = _thread.allocate_lock()  # guards _tenure and _lost
         self._stop = _thread.allocate_lock()  # released to end the thread
         self._running = _thread.allocate_lock()  # held by the thread as long as it lives
@@ -94,9 +95,11 @@ class Keeper:
             self._store.renew(self._name, self._grant, self._tenure.ttl)
         except LeaseLost as lost:
             self._lose(lost)
-        except StoreUnreachable:
+        except StoreUnreachable as error:
+            self._trouble = str(error)
             return self._now() + self._tenure.retry_every
         else:
+            self._trouble = ""
             self._confirm(Tenure(start=started, ttl=self._tenure.ttl))
         return self._tenure.renew_at
 
@@ -122,7 +125,8 @@ class Keeper:
     def _expire(self) -> None:
         self._lose(
             LeaseLost(
-                f"the lease {self._name} could not be renewed in time; another may hold it by now. "
+                f"the lease {self._name} could not be renewed in time"
+                f"{f' ({self._trouble})' if self._trouble else ''}; another may hold it by now. "
                 f"Stop what you are doing under it",
                 reason="expired",
             )

@@ -17,17 +17,28 @@ MARGIN = 1.25  # two machines' clocks may tick at slightly different rates
 
 
 def lapsed(folder: str, record: Record) -> bool:
-    """Has the record been unchanged for longer than its TTL, by this machine's clock?"""
-    path = os.path.join(durable.private_folder(os.path.join(folder, "seen")), record.name.replace("/", "%"))
-    version = f"{record.grant} {record.version}"
-    here = f"{identity.boot()} {identity.time_namespace()}"
-    now = clock.now()
-    try:
-        with open(path, encoding="utf-8") as file:
-            seen_version, seen_here, seen_at = file.read().split("\n")
-    except (OSError, ValueError):
-        seen_version = seen_here = seen_at = ""
-    if (seen_version, seen_here) != (version, here):
-        durable.replace(path, f"{version}\n{here}\n{now}".encode())
+    """Has the record been unchanged for longer than its TTL, by this machine's clock? A new one is watched from now."""
+    watched = watched_for(folder, record)
+    if watched is None:
+        durable.private_folder(os.path.join(folder, "seen"))
+        durable.replace(_path(folder, record), f"{_sight(record)}\n{clock.now()}".encode())
         return False
-    return now - float(seen_at) > record.ttl * MARGIN
+    return watched > record.ttl * MARGIN
+
+
+def watched_for(folder: str, record: Record) -> float | None:
+    """The seconds for which this machine has seen the record unchanged; None: it does not watch it."""
+    try:
+        with open(_path(folder, record), encoding="utf-8") as file:
+            sight, _, seen_at = file.read().rpartition("\n")
+        return clock.now() - float(seen_at) if sight == _sight(record) else None
+    except (OSError, ValueError):
+        return None
+
+
+def _path(folder: str, record: Record) -> str:
+    return os.path.join(folder, "seen", record.name.replace("/", "%"))
+
+
+def _sight(record: Record) -> str:
+    return f"{record.grant} {record.version}\n{identity.boot()} {identity.time_namespace()}"

@@ -134,8 +134,10 @@ def _postgres(url: str) -> Store:
     try:
         from ..database.postgres import PostgresDatabase
     except ImportError as error:
+        from ..system import extras
+
         raise StoreUnreachable(
-            f"the store {hide_password(url)} needs psycopg 3 ({error}): pip install 'nightlatch[postgres]'"
+            f"the store {hide_password(url)} needs psycopg 3 ({error}): {extras.install('postgres')}"
         ) from error
     from .sql import SqlStore
 

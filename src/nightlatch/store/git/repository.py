@@ -146,7 +146,8 @@ class Repository:
 
     def delete(self, refs: Iterable[str]) -> None:
         """Delete refs without comparing; some of them may not exist."""
-        there = self.look(*refs, timeout=_LOCAL)
+        names = set(refs)
+        there = names & self.look(*names, timeout=_LOCAL).keys() if names else ()  # without a name, all would be there
         if there:
             self.git("push", "--quiet", "--no-verify", "--", self.remote.url, *(f":{ref}" for ref in there))
 

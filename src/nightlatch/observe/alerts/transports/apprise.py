@@ -1,7 +1,8 @@
-"""Every service that Apprise knows, by its URLs; an extra: pip install nightlatch[alerts]."""
+"""Every service that Apprise knows, by its URLs; an extra."""
 
 from __future__ import annotations
 
+from ....system import extras
 from ..settings import revealed
 from . import Refused, SendFailed
 
@@ -16,7 +17,7 @@ def send(settings: dict[str, Any], message: Outgoing) -> None:
     try:
         import apprise
     except ImportError:
-        raise Refused("apprise is not installed: pip install 'nightlatch[alerts]'") from None
+        raise Refused(f"apprise is not installed: {extras.install('alerts')}") from None
     urls = revealed(settings["urls"])
     services = apprise.Apprise()
     for url in urls.split() if isinstance(urls, str) else urls:

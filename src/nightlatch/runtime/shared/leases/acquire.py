@@ -117,7 +117,7 @@ def _ground(store: Store, record: Record) -> tuple[Takeover, list[str]]:
         unproven = proof.end_survivors(record)
         proven = True
     else:
-        raise Busy(held.sentence(record, record.name), record)
+        raise Busy(held.sentence(record, record.name, store.folder), record)
     return Takeover(grant=record.grant, version=record.version, proven=proven), unproven
 
 

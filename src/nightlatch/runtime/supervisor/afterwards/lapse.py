@@ -25,7 +25,7 @@ def status_of(run: RunRow, ledger: Ledger, store: Store) -> str:
 
     A store that does not answer proves nothing: then the run is shown as it is recorded.
     """
-    if run.status != statuses.RUNNING or not (_process_gone(run.holder) or _lease_gone(run, store)):
+    if run.status != statuses.RUNNING or not (process_gone(run.holder) or _lease_gone(run, store)):
         return run.status
     # A run is finished before its lease is released: we may have seen its regular end.
     now = ledger.run(run.id)
@@ -36,11 +36,11 @@ def status_of(run: RunRow, ledger: Ledger, store: Store) -> str:
 
 def left_behind(record: Record, now: float) -> tuple[Begun, ...]:
     """Keys begun under a lease whose holder no longer works on them, as far as this machine can tell at `now`."""
-    held = record.grant and record.until >= now and not _process_gone(record.holder)
+    held = record.grant and record.until >= now and not process_gone(record.holder)
     return Begun.without(record.begun, {record.token} if held else ())
 
 
-def _process_gone(holder: Holder) -> bool:
+def process_gone(holder: Holder) -> bool:
     """Is its supervisor certainly gone? Only known for processes of this machine."""
     if not holder.pid or not identity.same_machine(holder):
         return False

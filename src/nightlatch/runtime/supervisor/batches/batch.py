@@ -88,7 +88,7 @@ def known(ledger: Ledger, batch: Batch) -> dict[bytes, int]:
 
     name, items = batch.name, ledger.items
     _same_key(ledger, batch)
-    found = dict.fromkeys(map(bytes.fromhex, items.digests(name, DONE)), Selection.DONE)
+    found = dict.fromkeys(map(bytes.fromhex, items.finished(name)), Selection.DONE)
     waiting = [*_waiting(ledger, name), *(items.in_flight(name) if batch.when_lost == "doubt" else ())]
     found.update((bytes.fromhex(item.digest), Selection.DOUBT) for item in waiting)
     if not batch.retry_failed:
@@ -101,7 +101,7 @@ def resolve(
 ) -> list[str]:
     """Decide an item that is in doubt or set aside, or with key "" all of them; returns their keys. Raises Busy while
     the batch runs."""
-    status, by = effects.resolution(outcome), by or identity.user()
+    status, by = effects.resolution(outcome, of_item=True), by or identity.user()
     the_store = url.connect(store)
     with Lease(the_store, check_name(name), ttl=the_store.default_ttl, wait=wait):
         keys = open_for(url.resolve(store)).items.resolve(name, key, status, reason=f"resolved as {outcome} by {by}")
@@ -167,7 +167,7 @@ class Checkpoints:
             self._home = Workspace.make(store.folder, f"{writer.run.id}-{writer.run.attempt}", None)
         self._recover(ledger.items.in_flight(name))
         self._files = {status: os.path.join(folder, f"items-{status}") for status in (DONE, IN_DOUBT, SET_ASIDE)}
-        _put(self._files[DONE], ledger.items.digests(name, DONE))
+        _put(self._files[DONE], ledger.items.finished(name))
         _put(self._files[IN_DOUBT], (item.digest for item in _waiting(ledger, name)))
         _put(self._files[SET_ASIDE], () if self._batch.retry_failed else ledger.items.digests(name, SET_ASIDE))
 

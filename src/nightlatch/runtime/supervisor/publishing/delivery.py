@@ -91,7 +91,12 @@ class Delivery:
 
     def kept(self, reason: str) -> str:
         """The reason of an unsuccessful run, with the path of its workspace."""
-        return f"{reason}. Its workspace: {self.workspace.path}" if self.workspace else reason
+        if not self.workspace:
+            return reason
+        program, _, missing = reason.rpartition(": ")
+        if missing == "not found" and not self._source and "/" in program and not os.path.isabs(program):
+            reason += f": a scratch workspace is empty, so name it by its whole path, {os.path.abspath(program)}"
+        return f"{reason}. Its workspace: {self.workspace.path}"
 
     def end(self, *, keep: bool) -> None:
         if self.workspace is None:

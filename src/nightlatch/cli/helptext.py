@@ -1,0 +1,102 @@
+"""Help, laid out for the terminal's width: at least 80 columns, at most 120."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import textwrap
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_ENTRY = re.compile(r"(\S+(?: \S+)*  +)(\S.*)")  # a word or two, a gap, and what it means
+_WIDEST = 26  # of what is explained at its side; a longer one has a line to itself
+
+
+def width() -> int:
+    return min(120, max(80, shutil.get_terminal_size((80, 24)).columns))
+
+
+def prose(text: str) -> list[str]:
+    """Paragraphs and lists, filled anew."""
+    lines: list[str] = []
+    for block in text.split("\n\n"):
+        lines += ["", *_block(block.splitlines())] if lines else _block(block.splitlines())
+    return lines
+
+
+def _block(lines: list[str]) -> list[str]:
+    parts: list[tuple[str, str]] = []  # (what stands before it, the text)
+    for line in lines:
+        entry = _ENTRY.fullmatch(line)
+        if entry and (not parts or parts[-1][0] or len(parts) == 1):
+            parts.append((entry[1], entry[2]))
+        elif parts and (line.startswith(" ") or not parts[-1][0]):
+            parts[-1] = (parts[-1][0], f"{parts[-1][1]} {line.strip()}")
+        else:
+            parts.append(("", line.strip()))
+    return [filled for before, text in parts for filled in _fill(before, len(before), text)]
+
+
+def _fill(before: str, indent: int, text: str) -> list[str]:
+    return textwrap.wrap(
+        text, width(), initial_indent=before, subsequent_indent=" " * indent, break_long_words=False,
+        break_on_hyphens=False,
+    ) or [before.rstrip()]  # fmt: skip
+
+
+def table(rows: Iterable[tuple[str, str]]) -> list[str]:
+    """Words with what they mean at their side."""
+    found = list(rows)
+    room = min(_WIDEST, max((len(word) for word, _ in found), default=0)) + 4
+    lines = []
+    for word, meaning in found:
+        if len(word) + 4 > room:
+            lines += [f"  {word}", *_fill(" " * room, room, meaning)]
+        else:
+            lines += _fill(f"  {word:<{room - 2}}", room, meaning)
+    return lines
+
+
+def usage(text: str) -> list[str]:
+    first, *others = text.splitlines()
+    lines = _fill("usage: ", 11, first)
+    for other in others:
+        lines += _fill("       ", 11, other.strip())
+    return lines
+
+
+def examples(text: str) -> list[str]:
+    """Commands, which stay what they are: a long one goes on in the next line, its remark comes before it."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        command, gap, remark = line.partition("  #")
+        if len(line) <= width():
+            lines.append(line)
+            continue
+        lines += [f"  #{remark}"] if gap else []
+        lines += _folded(command.rstrip())
+    return lines
+
+
+def _folded(command: str) -> list[str]:
+    lines, rest = [], command
+    while len(rest) > width():
+        at = _break(rest)
+        if not at:
+            break
+        lines.append(f"{rest[:at].rstrip()} \\")
+        rest = f"      {rest[at:].strip()}"
+    return [*lines, rest]
+
+
+def _break(line: str) -> int:
+    """Where a shell reads a space between two words, as far to the right as there is room; 0: nowhere."""
+    quote, found = "", 0
+    for at, letter in enumerate(line[: width() - 2]):
+        if letter in "'\"" and quote in ("", letter):
+            quote = "" if quote else letter
+        elif letter == " " and not quote and line[:at].strip():
+            found = at
+    return found

@@ -1,0 +1,140 @@
+"""nightlatch store"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+import shutil
+import sys
+
+from ..core import advice
+from ..core.passwords import hide_password
+from ..core.printable import printable
+from ..errors import Busy, UsageError
+from ..ledger import location
+from ..store import url
+from ..system import presence
+from .arguments import Parser
+from .json_out import print_json
+from .only_people import require_person
+from .reading import existing
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..core.protocols import Store
+
+    Part = tuple[str, Callable[[], object]]  # what it is, and what removes it
+
+_PURPOSE = """\
+The store itself, whatever is in it.
+
+show      its address, its id, and the folder on this machine that has its log (runs.log) and the output of runs
+remove    remove it for good, after a look: leases, done keys, gates, runs, output and journal. Of a git store the refs
+          below refs/nightlatch/ at the remote, and this machine's folder; of PostgreSQL the schema. Refused while a
+          lease is held. Targets that were written to stay as they are, with their marks beside them"""
+
+_EXAMPLES = """\
+  nightlatch store show
+  nightlatch store remove
+  nightlatch --store git+origin store remove --yes"""
+
+
+def main(argv: list[str]) -> int:
+    parser = Parser("store", _PURPOSE, _EXAMPLES)
+    parser.add_argument("verb", metavar="VERB", choices=("show", "remove"), help="show or remove")
+    parser.add_argument("--yes", action="store_true", help="remove: do not ask")
+    parser.add_argument("--json", action="store_true", help="show: print one JSON object")
+    args = parser.parse_args(argv)
+    if args.verb == "remove":
+        require_person("store remove", "", args.store)
+    where = existing(args.store)
+    store = url.connect(where)
+    return _show(store, args.json) if args.verb == "show" else _remove(where, store, args.yes)
+
+
+def _show(store: Store, as_json: bool) -> int:
+    log = os.path.join(store.folder, "runs.log")
+    if as_json:
+        print_json({"version": 1, "store": store.url, "id": store.id, "folder": store.folder, "log": log})
+    else:
+        print(f"store   {printable(store.url)}\nid      {store.id}\nfolder  {store.folder}\nlog     {log}")
+    return 0
+
+
+def _remove(where: str, store: Store, yes: bool) -> int:
+    held = [record for record in store.records() if record.grant]
+    if held:
+        first, more = held[0], f", and {len(held) - 1} more are" if held[1:] else ""
+        raise Busy(
+            f"{printable(first.name)} is held by {first.holder}{more}: "
+            f"nothing was removed. Wait until it has ended, or end it; if its holder is gone for good: "
+            f"{advice.command('lease', 'release', first.name, '--force')}"
+        )
+    parts = _parts(where, store)
+    print(f"of the store {printable(store.url)} this goes for good:")
+    for what, _ in parts:
+        print(f"  {printable(what)}")
+    if not yes:
+        if not sys.stdin.isatty():
+            raise UsageError("no terminal to ask on: nothing was removed. To remove it: add --yes")
+        print("Remove it? [y/N] ", end="", flush=True)
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            print("nothing was removed")
+            return 0
+    store.close()
+    for _, remove in parts:
+        remove()
+    print("removed")
+    return 0
+
+
+def _parts(where: str, store: Store) -> list[Part]:
+    """What others share first: if that fails, this machine still knows of it."""
+    kind = url.ledger_of(where)
+    places = sorted({store.folder, url.folder_of(where)})  # of the remote, and of the name that it has here
+    folders = [(f"the folder {place}", _rmtree(place)) for place in places if os.path.isdir(place)]
+    if kind == url.BESIDE:
+        files = [found for file in location.files(where) for found in [file, *glob.glob(f"{glob.escape(file)}[-.]*")]]
+        there = [file for file in files if os.path.isfile(file)]
+        return [*((f"the file {file}", _unlink(file)) for file in there), *folders]
+    if kind == url.INSIDE:
+        return [_schema(where), *folders]
+    return [_refs(where), *folders]
+
+
+def _unlink(file: str) -> Callable[[], object]:
+    def remove() -> None:
+        presence.forget(file)
+        with contextlib.suppress(FileNotFoundError):  # the last one that closes it removes its log
+            os.unlink(file)
+
+    return remove
+
+
+def _rmtree(folder: str) -> Callable[[], object]:
+    return lambda: shutil.rmtree(folder)
+
+
+def _schema(where: str) -> Part:
+    from ..database.postgres import PostgresDatabase
+
+    database = PostgresDatabase(where, "store")
+
+    def drop() -> None:
+        with database.transaction() as execute:
+            execute(f"DROP SCHEMA {database.schema} CASCADE")
+
+    return f"the schema {database.schema} of {hide_password(where)}, for all machines", drop
+
+
+def _refs(where: str) -> Part:
+    from ..store.git import store as git
+    from ..store.git.names import ROOT
+
+    repository = git.connect(where).repository
+    refs = [ref for ref in repository.look(f"{ROOT}*", timeout=30.0) if ref.startswith(ROOT)]
+    what = f"{len(refs)} refs below refs/nightlatch/ at {repository.shown}, for all machines"
+    return what, lambda: repository.delete(refs)
