@@ -160,7 +160,7 @@ def _insert(ledger: Ledger, table: str, columns: list[str], rows: Iterable[tuple
             connection.executemany(f"INSERT INTO {table} ({names}) VALUES ({', '.join('?' * len(columns))})", rows)
         return
     address, _, schema = ledger.address.partition("?schema=")
-    with psycopg.connect(address) as connection, connection.cursor() as cursor:
+    with psycopg.connect(address) as server, server.cursor() as cursor:
         with cursor.copy(f"COPY {schema}.{table} ({names}) FROM STDIN") as copy:
             for row in rows:
                 copy.write_row(row)

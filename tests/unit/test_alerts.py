@@ -23,6 +23,7 @@ from nightlatch.observe.night_rows import parts
 from nightlatch.observe.overview import overview
 from nightlatch.observe.reader import StoreReader
 from nightlatch.store import url
+from nightlatch.system import clock
 from tests.support.ledgers import ME, begun, tamper
 
 ONE = AlertSettings(transports={"hook": {"kind": "test"}}, group=0.0)
@@ -191,12 +192,17 @@ def test_two_transports_that_refuse_do_not_tell_each_other_for_ever(book, reader
 
 
 def test_a_receiver_that_drips_is_left_and_no_second_try_is_begun_beside_it(book, reader, monkeypatch):
-    begun_tries, go = [], threading.Event()
+    begun_tries: list[int] = []
+    go = threading.Event()
+
+    def drip(*_: object) -> None:
+        begun_tries.append(1)
+        go.wait()
 
     class Dripping(Transport):
         @property
         def send(self):
-            return lambda *_: (begun_tries.append(1), go.wait())
+            return drip
 
     monkeypatch.setitem(TRANSPORTS, "test", Dripping(module="test", keys=(), example=""))
     monkeypatch.setattr(send, "LONGEST", 0.05)
@@ -225,7 +231,7 @@ def test_a_clock_that_is_set_forward_gives_nothing_up(book, reader, receiver, mo
     end(book, 1, "failed")
     sender = Sender(book, reader, ONE)
     moment = time.time() + 30 * 86400
-    monkeypatch.setattr(send.clock, "wall", lambda: moment)
+    monkeypatch.setattr(clock, "wall", lambda: moment)
     sender.round()
     assert [message.status for _, message in book.outbox.recent(0, 10) if message] == [WAITS]
 
