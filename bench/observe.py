@@ -14,8 +14,8 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
-from itertools import islice
 
+import psycopg
 from tests.support.servers.postgres import PostgresServer
 
 from nightlatch.core.units import Amounts
@@ -34,7 +34,6 @@ from nightlatch.store import url
 SMALL, LARGE, JOBS, BUSY = 10_000, int(os.environ.get("OBSERVE_RUNS", "1000000")), 200, 4
 YEAR, GOAL, GOAL_SCREEN = 365 * 86400, 2.0, 1.5
 _STATUSES = ["succeeded"] * 96 + ["failed", "timed-out", "stalled", "cancelled"]
-_PAGE = 500
 LATELY = 2000  # runs of the last day
 
 
@@ -160,13 +159,9 @@ def _insert(ledger: Ledger, table: str, columns: list[str], rows: Iterable[tuple
         with closing(sqlite3.connect(ledger.address)) as connection, connection:
             connection.executemany(f"INSERT INTO {table} ({names}) VALUES ({', '.join('?' * len(columns))})", rows)
         return
-    while page := list(islice(rows, _PAGE)):  # many in one statement: a round trip each would take an hour
-        values = ", ".join(f"({', '.join(map(_literal, row))})" for row in page)
-        ledger._tables.database.write(ledger._tables.sql(f"INSERT INTO {{prefix}}{table} ({names}) VALUES ") + values)
-
-
-def _literal(given: object) -> str:
-    """A colon would be taken for the name of a value."""
-    if given is None:
-        return "NULL"
-    return str(given) if isinstance(given, int) else "'" + str(given).replace(":", "' || chr(58) || '") + "'"
+    address, _, schema = ledger.address.partition("?schema=")
+    with psycopg.connect(address) as server, server.cursor() as cursor:
+        with cursor.copy(f"COPY {schema}.{table} ({names}) FROM STDIN") as copy:
+            for row in rows:
+                copy.write_row(row)
+        cursor.execute(f"ANALYZE {schema}.{table}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from datetime import datetime
 from typing import Any
@@ -22,6 +23,7 @@ from nightlatch.observe.night_rows import parts
 from nightlatch.observe.overview import overview
 from nightlatch.observe.reader import StoreReader
 from nightlatch.store import url
+from nightlatch.system import clock
 from tests.support.ledgers import ME, begun, tamper
 
 ONE = AlertSettings(transports={"hook": {"kind": "test"}}, group=0.0)
@@ -177,6 +179,61 @@ def test_an_undelivered_message_needs_you_on_the_first_screen(book, reader, rece
     (row,) = [row for part in parts(reader, seen, {"needs you": 9}) for row in part.rows if row.word == "undelivered"]
     assert "404" in row.reason and row.next.words == ("alerts",)
     assert "404" in nightly.markdown(reader, seen) and seen.facts()["undelivered"]
+
+
+def test_two_transports_that_refuse_do_not_tell_each_other_for_ever(book, reader, receiver):
+    receiver.answers = [Refused("404")] * 50
+    both = AlertSettings(transports={"one": {"kind": "test"}, "two": {"kind": "test"}}, group=0.0)
+    end(book, 1, "failed")
+    sender = Sender(book, reader, both)
+    for _ in range(10):
+        sender.round()
+    assert sender.is_idle() and len(receiver.answers) == 50 - 4  # both of them, and of each to the other
+
+
+def test_a_receiver_that_drips_is_left_and_no_second_try_is_begun_beside_it(book, reader, monkeypatch):
+    begun_tries: list[int] = []
+    go = threading.Event()
+
+    def drip(*_: object) -> None:
+        begun_tries.append(1)
+        go.wait()
+
+    class Dripping(Transport):
+        @property
+        def send(self):
+            return drip
+
+    monkeypatch.setitem(TRANSPORTS, "test", Dripping(module="test", keys=(), example=""))
+    monkeypatch.setattr(send, "LONGEST", 0.05)
+    alert = collect.alerts(ONE, "id", "failed", "job", 1000.0)
+    for why in ("no answer within", "the try before"):
+        with pytest.raises(SendFailed, match=why):
+            send.send(reader, ONE, "hook", "id", alert)
+    go.set()
+    assert len(begun_tries) == 1
+
+
+def test_a_clock_that_is_set_back_keeps_no_message_waiting(book, reader, receiver):
+    receiver.answers = [SendFailed("busy")]
+    end(book, 1, "failed")
+    sender = Sender(book, reader, ONE)
+    sender.round()
+    later = round((time.time() + 86400) * 1000)
+    tamper(book, "UPDATE {prefix}alert_message SET due = :at, claim_until = :at", at=later)
+    sender.round()
+    assert len(receiver.messages) == 1
+    assert ready(collect.alerts(ONE, "id", "failed", "job", 1000.0) * 11, 90_000.0, 11, 1030.0)
+
+
+def test_a_clock_that_is_set_forward_gives_nothing_up(book, reader, receiver, monkeypatch):
+    receiver.answers = [SendFailed("busy")]
+    end(book, 1, "failed")
+    sender = Sender(book, reader, ONE)
+    moment = time.time() + 30 * 86400
+    monkeypatch.setattr(clock, "wall", lambda: moment)
+    sender.round()
+    assert [message.status for _, message in book.outbox.recent(0, 10) if message] == [WAITS]
 
 
 def test_the_claim_of_a_dead_sender_is_taken_over_when_its_time_is_over(book, reader, receiver):

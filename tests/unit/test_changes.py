@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from nightlatch.core.row import SKIPPED, SlotRecord
 from nightlatch.ledger import kinds
 from nightlatch.observe import rise
 from nightlatch.observe.changes import differences, job_changes
@@ -62,6 +63,19 @@ def test_the_first_dear_run_is_named_with_what_changed_and_how_much_each_part_is
         execute(book._tables.sql("UPDATE {prefix}journal SET at = :at WHERE kind = 'usual'"), at=at)
     night(book, monkeypatch, 18, model="large", facts=upgraded, usd=3.0, tokens=1100, calls=10)
     assert job_changes(reader, "articles").current == []
+
+
+def test_slots_that_are_skipped_because_a_run_is_still_at_work_are_a_change_too(book, reader, monkeypatch):
+    runs = [night(book, monkeypatch, day, usd=1.0) for day in range(18)]
+    assert "skipped" not in job_changes(reader, "articles").levels
+
+    def skipped(day: int, reason: str) -> tuple[str, SlotRecord]:
+        at = 1_790_000_000.0 + (day - 0.5) * 86400
+        return "articles", SlotRecord(first=at, last=at, count=4, outcome=SKIPPED, reason=reason, slot=at, at=at)
+
+    book.slots.put([skipped(day, "overlap") for day in (15, 16, 17)] + [skipped(day, "paused") for day in (12, 13, 14)])
+    (change,) = job_changes(reader, "articles").current
+    assert (change.what, change.shift.first.run, round(change.shift.now)) == ("skipped", runs[15], 4)
 
 
 def test_too_few_runs_and_unknown_jobs_are_silent(book, reader, monkeypatch):

@@ -30,7 +30,7 @@ from nightlatch.observe.overview import last_night, overview
 from nightlatch.observe.reader import NoStore, StoreReader
 from nightlatch.observe.run_views import recent, start, view
 from nightlatch.store import url
-from nightlatch.system import clock, identity
+from nightlatch.system import clock, identity, zone
 from tests.support.ledgers import begun, tamper
 
 HERE = identity.holder(pid=os.getpid())
@@ -95,16 +95,17 @@ def test_of_what_is_over_an_overview_has_only_what_is_young_and_of_the_rest_all(
 
 
 def test_the_night_begins_at_22_in_the_ledgers_zone_and_a_failure_needs_you_for_a_day(reader, book, monkeypatch):
-    ended(book, "report", "succeeded")
-    ended(book, "broken", "failed")
-    now = book.clock()
-    monkeypatch.setattr(clock, "wall", lambda: now + 20 * 3600)  # another night has begun since
-    begin = evening.began(book.history.zone, clock.wall())
+    morning = datetime(2026, 11, 16, 7, 12, tzinfo=zone.find(book.history.zone)).timestamp()
+    for run in (ended(book, "report", "succeeded"), ended(book, "broken", "failed")):
+        at = round((morning - 11 * 3600) * 1000)  # in the evening, at eight
+        tamper(book, "UPDATE {prefix}run SET changed = :at WHERE id = :id", at=at, id=run.id)
+    monkeypatch.setattr(clock, "wall", lambda: morning)
     seen = last_night(reader)
-    assert seen.since == begin and clock.wall() - 28 * 3600 <= begin <= clock.wall() - 4 * 3600
-    assert [s.run.job for s in seen.needs_you.runs] == ["broken"] and seen.need_you == 1
-    assert bool(seen.done.runs) is (now >= begin)
-    monkeypatch.setattr(clock, "wall", lambda: now + 50 * 3600)
+    assert seen.since == morning - 9.2 * 3600
+    assert [s.run.job for s in seen.needs_you.runs] == ["broken"] and seen.need_you == 1 and not seen.done.runs
+    monkeypatch.setattr(clock, "wall", lambda: morning - 9.5 * 3600)  # in that evening, the day counts
+    assert [s.run.job for s in last_night(reader).done.runs] == ["report"]
+    monkeypatch.setattr(clock, "wall", lambda: morning + 15 * 3600)
     assert last_night(reader).empty
 
 

@@ -78,6 +78,12 @@ def test_no_answer_is_tried_again_and_no_address_is_not():
         send("webhook", url="file:///etc/passwd")
 
 
+def test_an_address_that_is_not_one_is_not_repeated_in_the_reason():
+    with pytest.raises(Refused) as refused:
+        send("webhook", url="http://127.0.0.1/a secret token")
+    assert "secret" not in str(refused.value)
+
+
 def test_mail_has_one_subject_one_recipient_and_plain_text():
     with mail_server() as server:
         send(

@@ -173,8 +173,9 @@ class Ledger:
         within = ["changed >= :since", *([] if until is None else ["changed < :until"])]
         by = list(which)
         if job and status and statuses.is_terminal(status):
-            # Many runs have ended so, and few of them are the job's: not by the index of statuses.
-            by, within = ["job"], [*within, "status || '' = :status"]
+            # Many runs have ended so, and few of them are the job's: SQLite, which keeps no statistics, is not to take
+            # the index of statuses.
+            by, within = ["job"], [*within, f"{'' if self.many_machines else '+'}status = :status"]
         # Of a job, the newest of its own and the newest nested ones: each is read in its order from an index.
         parts = [where(by, *within, f"parent {sign} ''") for sign in ("=", "<>")] if job else [where(by, *within)]
         newest = [

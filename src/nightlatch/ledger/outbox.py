@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 READER = "alerts"
 WAITS, SENT, UNDELIVERED = "waits", "sent", "undelivered"  # statuses of a message
+_AHEAD = 300_000  # ms: no pause and no claim is so long; one that seems to be is from before the clock was set back
 _MOST = 2000  # alerts of a message at once
 
 
@@ -89,7 +90,8 @@ _ROUTED = "UPDATE {prefix}alert_route SET last = :last, count = :count WHERE tra
 _WAITING = f"SELECT {MESSAGE.names} FROM {{prefix}}alert_message WHERE status = 'waits' ORDER BY transport, made, id"
 _CLAIM = f"""
 UPDATE {{prefix}}alert_message SET claim = :claim, claim_until = {{wall}} + :seconds, tries = tries + 1
-WHERE id = :id AND status = 'waits' AND due <= {{wall}} AND claim_until <= {{wall}} RETURNING {MESSAGE.names}
+WHERE id = :id AND status = 'waits' AND (due <= {{wall}} OR due > {{wall}} + {_AHEAD})
+  AND (claim_until <= {{wall}} OR claim_until > {{wall}} + {_AHEAD}) RETURNING {MESSAGE.names}
 """
 _SETTLE = """
 UPDATE {prefix}alert_message SET status = :status, due = {wall} + :pause, claim_until = 0, claim = '',

@@ -6,6 +6,7 @@ from datetime import date
 from statistics import median
 
 from ..core import statuses
+from ..core.row import SKIPPED
 from ..core.value import value
 from ..ledger import kinds
 from . import rise
@@ -25,6 +26,7 @@ _FIGURES: dict[str, Callable[[RunPoint], float]] = {
     "seconds": lambda point: point.elapsed,
     "items": lambda point: float(point.items),
 }
+_OVERLAP = "overlap"
 _SIDE = 12  # runs that say what a run takes at a level
 _DAY = 86400.0
 # Facts of an attempt's start that money can hang on, and what they are called.
@@ -46,7 +48,7 @@ class Difference:
 
 @value(frozen=True, kw_only=True)
 class LevelChange:
-    what: str  # usd, tokens, seconds, items
+    what: str  # usd, tokens, seconds, items, skipped
     shift: Shift
     differences: tuple[Difference, ...]
     parts: dict[str, float]  # of the money: usd for each cause
@@ -93,14 +95,30 @@ def job_changes(reader: StoreReader, job: str) -> JobChanges:
             accepted.setdefault(what, []).append(entry.at)
     found: dict[str, Levels] = {}
     changes: list[LevelChange] = []
-    for what, figure in _FIGURES.items():
-        if not any(map(figure, points)):
+    amounts = {what: list(map(figure, points)) for what, figure in _FIGURES.items()}
+    amounts[SKIPPED] = _skipped(reader, job, points)
+    for what, figures in amounts.items():
+        if not any(figures):
             continue
-        series = [Point(run=point.run, at=point.at, weekday=days[point.run], amount=figure(point)) for point in points]
+        series = [
+            Point(run=point.run, at=point.at, weekday=days[point.run], amount=amount)
+            for point, amount in zip(points, figures, strict=True)
+        ]
         found[what] = levels(series, accepted.get(what, ()))
         changes += [_explained(reader, what, shift, points) for shift in found[what].shifts]
     changes.sort(key=lambda change: -change.shift.first.at)
     return JobChanges(job=job, runs=len(points), levels=found, changes=tuple(changes))
+
+
+def _skipped(reader: StoreReader, job: str, points: Sequence[RunPoint]) -> list[float]:
+    """For each run, the slots that were skipped for overlap since the one before."""
+    since = points[0].at if points else 0.0
+    records = [one for one in reader.ledger.slots.of(job, since) if one.outcome == SKIPPED and one.reason == _OVERLAP]
+    counts, left = [], records
+    for point in points:
+        counts.append(float(sum(one.count for one in left if one.last <= point.at)))
+        left = [one for one in left if one.last > point.at]
+    return counts
 
 
 def went_in(reader: StoreReader, run: str) -> dict[str, str]:

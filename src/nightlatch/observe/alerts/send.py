@@ -3,6 +3,8 @@ each transport; a message is tried until it is delivered, refused, or three days
 
 from __future__ import annotations
 
+from threading import Thread
+
 from ...errors import Error, UsageError
 from ...ledger.outbox import SENT, UNDELIVERED, WAITS
 from ...system import clock, identity
@@ -25,6 +27,11 @@ MANY = 10  # alerts in one message, and it is a storm
 _CLAIM = 60.0  # seconds for one try; a transport gives up long before
 _PAUSES = (2.0, 5.0, 10.0, 20.0, 30.0)  # between two tries; the last one from then on
 _GIVE_UP = 3 * 86400.0
+_FEW = 20  # tries: nothing is given up before that, or a clock that is set forward by days would do it
+LONGEST = 45.0  # seconds for a try, whatever the receiver does; less than a claim
+
+
+_trying: dict[str, Thread] = {}  # the newest try of each transport
 
 
 class Sender:
@@ -62,7 +69,7 @@ class Sender:
         try:
             send(self._reader, self.settings, message.transport, message.id, told)
         except SendFailed as failed:
-            if clock.wall() - message.made < _GIVE_UP:
+            if message.tries < _FEW or clock.wall() - message.made < _GIVE_UP:
                 pause = _PAUSES[min(message.tries, len(_PAUSES)) - 1]
                 self._ledger.outbox.settle(message, WAITS, pause=pause, reason=str(failed))
             else:
@@ -76,6 +83,8 @@ class Sender:
         """A person has to know: by the other transports, and on the first screen."""
         if not self._ledger.outbox.settle(message, UNDELIVERED, reason=why):
             return
+        if all(alert.rule == NOT_DELIVERED for alert in self._ledger.outbox.alerts(message.id)):
+            return  # two transports that both refuse would tell each other of it for ever
         others = [name for name in self.settings.transports if name != message.transport]
         id_ = f"{message.id}:{NOT_DELIVERED}"
         detail = f"a message by {message.transport} could not be delivered: {why}"
@@ -87,12 +96,27 @@ def send(reader: StoreReader, settings: AlertSettings, transport: str, id_: str,
     """One try. Raises `SendFailed` or `Refused`."""
     own = settings.transports[transport]
     message = build(reader, id_, told, settings.page)
-    try:
-        TRANSPORTS[own["kind"]].send(own, message)
-    except (SendFailed, Refused, Error):
-        raise
-    except Exception as error:
-        raise SendFailed(f"{type(error).__name__}: {error}") from error
+    found: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            TRANSPORTS[own["kind"]].send(own, message)
+        except (SendFailed, Refused, Error) as error:
+            found.append(error)
+        except Exception as error:  # noqa: BLE001 - of whatever an extra is made of
+            found.append(SendFailed(f"{type(error).__name__}: {error}"))
+
+    # In a thread: a receiver that answers a byte at a time keeps every single read short, and the try endless.
+    before = _trying.get(transport)
+    if before and before.is_alive():
+        raise SendFailed("the try before has not ended")
+    _trying[transport] = thread = Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(LONGEST)
+    if thread.is_alive():
+        raise SendFailed(f"no answer within {LONGEST:.0f}s")
+    if found:
+        raise found[0]
 
 
 def ready(alerts: list[Alert], last: float, count: int, now: float, group: float = GROUP) -> bool:
@@ -100,6 +124,6 @@ def ready(alerts: list[Alert], last: float, count: int, now: float, group: float
     if any(alert.rule == TEST for alert in alerts):
         return True
     storm = len(alerts) > MANY or count > MANY
-    if storm and now - last < STORM:
+    if storm and 0 <= now - last < STORM:  # else the clock was set back since
         return False
     return now - alerts[0].at >= group or alerts[0].at > now + group  # a clock that was set back keeps nothing waiting

@@ -35,5 +35,7 @@ def post(url: str, body: bytes, headers: dict[str, str]) -> None:
         with error:
             why = f"the receiver answered {error.code}"
         raise (SendFailed if error.code >= 500 or error.code in _AGAIN else Refused)(why) from None
-    except (OSError, http.client.HTTPException, ValueError) as error:
+    except (http.client.InvalidURL, ValueError) as error:
+        raise Refused(f"the address is not a URL: {type(error).__name__}") from None  # which may be a secret
+    except (OSError, http.client.HTTPException) as error:
         raise SendFailed(f"no answer: {getattr(error, 'reason', error)}") from None
