@@ -106,7 +106,7 @@ def job_changes(reader: StoreReader, job: str) -> JobChanges:
 def went_in(reader: StoreReader, run: str) -> dict[str, str]:
     """What the newest attempt of a run was made of."""
     found: dict[str, str] = {}
-    for entry in reader.ledger.entries(run):
+    for entry in reader.ledger.history.outline(run):
         if entry.kind in (kinds.OPENED, kinds.STARTED):
             found |= {name: entry.facts[fact] for fact, name in _FACTS.items() if entry.facts.get(fact)}
         elif entry.kind == kinds.INPUT:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 RUNS = 60
 DAYS = 30
 ORDERS = {"need": "what needs you first", "name": "by name", "cost": "by cost"}
+_DAYS = {"*": " every day", "1-5": ", Mon to Fri", "MON-FRI": ", Mon to Fri"}
 _MOST = 500  # jobs of a page
 
 
@@ -58,27 +59,30 @@ def page(reader: StoreReader, order: str) -> dict[str, Any]:
     return {"jobs": found, "order": order, "orders": ORDERS, "sentence": sentence(found), "days": DAYS}
 
 
-def sentence(found: list[JobRow]) -> tuple[str, str]:
-    """9 run unattended, 2 are supervised, 1 is paused."""
+def sentence(found: list[JobRow]) -> tuple[list[tuple[str, str]], str]:
+    """9 run unattended, 2 are supervised, 1 is paused: the parts, each with its colour; and what did not go well."""
     if not found:
-        return "There are no jobs yet.", ""
+        return [("There are no jobs yet", "")], ""
     paused = [one for one in found if one.paused]
     others = [one for one in found if not one.paused]
-    parts = []
+    parts: list[tuple[str, str]] = []
     for stage, one, many in (
         (stages.UNATTENDED, "runs unattended", "run unattended"),
         (stages.SUPERVISED, "is supervised", "are supervised"),
         (stages.MANUAL, "is manual", "are manual"),
     ):
         if number := sum(job.stage == stage for job in others):
-            parts.append(f"{count(number)} {one if number == 1 else many}")
+            kind = "" if stage == stages.UNATTENDED else words.WAIT
+            parts.append((f"{count(number)} {one if number == 1 else many}", kind))
     if paused:
-        parts.append(f"{count(len(paused))} {'is' if len(paused) == 1 else 'are'} paused")
+        parts.append((f"{count(len(paused))} {'is' if len(paused) == 1 else 'are'} paused", ""))
     bad = [one.name for one in found if one.look[1] in (words.BAD, words.DOUBT)]
     second = (
-        f"{len(bad)} of them did not end well last: {', '.join(bad[:5])}{' …' if len(bad) > 5 else ''}." if bad else ""
+        f"{len(bad)} of them did not end well last time: {', '.join(bad[:5])}{' …' if len(bad) > 5 else ''}."
+        if bad
+        else ""
     )
-    return f"{', '.join(parts)}.", second
+    return parts, second
 
 
 def _row(reader: StoreReader, name: str, row: Row | None, usd: float) -> JobRow | None:
@@ -95,7 +99,7 @@ def _row(reader: StoreReader, name: str, row: Row | None, usd: float) -> JobRow 
         name=name,
         stage=stages.of(row, "") if row else stages.UNATTENDED,
         paused=bool(row and row.paused),
-        schedule=schedule_of(row),
+        schedule=schedule_of(row, reader.ledger.history.zone),
         strip=svg.strip(
             [(words.look(status)[1], elapsed / top) for _, status, elapsed in strip],
             label=f"{name}: {well} of the last {len(strip)} runs succeeded",
@@ -108,8 +112,19 @@ def _row(reader: StoreReader, name: str, row: Row | None, usd: float) -> JobRow 
     )
 
 
-def schedule_of(row: Row | None) -> str:
+def schedule_of(row: Row | None, ledger_zone: str = "UTC") -> str:
     if row is None or not row.schedule:
         return "started by hand or by cron"
     *parts, zone = row.schedule.split("\n")
-    return f"{', '.join(parts)}{f' ({zone})' if zone else ''}"
+    elsewhere = f" ({zone})" if zone and zone.removeprefix("Etc/") != ledger_zone.removeprefix("Etc/") else ""
+    return f"{', '.join(map(_spoken, parts))}{elsewhere}"
+
+
+def _spoken(schedule: str) -> str:
+    """02:00 every day; what is not as simple stays as it is written."""
+    match schedule.split():
+        case [minute, hour, "*", "*", days] if minute.isdecimal() and hour.isdecimal() and days in _DAYS:
+            return f"{int(hour):02}:{int(minute):02}{_DAYS[days]}"
+        case [minute, "*", "*", "*", "*"] if minute.isdecimal():
+            return f"every hour, {int(minute)} past" if int(minute) else "every hour"
+    return schedule

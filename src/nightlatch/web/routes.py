@@ -51,9 +51,9 @@ class Pages:
 
     async def now(self, request: web.Request) -> web.Response:
         site = self._site
-        facts = await site.read(now.page, site.calendar, site.base, site.configured())
+        facts = await site.read(now.page, site.calendar, site.base, site.configured(), site.audit)
         site.needs = facts["needs"]
-        return site.draw(request, "now.html", "now", hosts=(), **facts)
+        return site.draw(request, "now.html", "now", **facts)
 
     async def run(self, request: web.Request) -> web.Response:
         site, query = self._site, request.query
@@ -101,6 +101,7 @@ class Pages:
 
     async def journal(self, request: web.Request) -> web.Response:
         facts = await self._site.read(journal.page, _filter(request), "verify" in request.query)
+        self._site.audit = facts["audit"] or self._site.audit
         return self._site.draw(request, "journal.html", "journal", **facts)
 
     async def export(self, request: web.Request) -> web.StreamResponse:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from markupsafe import Markup
 
+    from ..ledger.audit import AuditResult
     from .access import Access, Session
     from .guard import Guard
 
@@ -61,6 +62,7 @@ class Frame:
 class Site:
     def __init__(self, url: str, access: Access, guard: Guard) -> None:
         self.url, self.access, self.guard = url, access, guard
+        self.audit: AuditResult | None = None  # of the journal, as it was last verified here
         self.needs = 0  # how many things need a person, as of the last look
         self.calendar = Calendar("UTC")  # until the ledger says which
         self._templates = draw.environment()
@@ -133,4 +135,4 @@ class Site:
 
 
 def _nothing() -> dict[str, Any]:
-    return {"empty": True, "now": clock.wall(), "unreachable": ""}
+    return {"empty": True, "now": clock.wall(), "unreachable": "", "audit": None}

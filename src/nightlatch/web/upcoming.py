@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ..core import statuses
 from ..core.row import NEVER
 from ..core.value import value
+from ..observe.slots import is_overdue
 from ..scheduler.scheduled import times_of
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Upcoming:
 def upcoming(reader: StoreReader, jobs: Sequence[Row], now: float) -> Upcoming:
     found = []
     for row in jobs:
-        if row.next_due >= min(now + _DAY, NEVER) or row.paused:
+        if row.next_due >= min(now + _DAY, NEVER) or row.paused or is_overdue(row, now):
             continue
         times = times_of(row.schedule)
         slots = times.count(max(row.next_due - 1, now - _DAY), now + _DAY) if times else 1

@@ -5,12 +5,11 @@ from __future__ import annotations
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
-from markupsafe import Markup
-
 from ..observe import usage_report, verdict
 from ..observe.changes import job_changes
 from ..observe.figures import count, money, percent
 from ..system import clock
+from .usage_chart import chart
 
 if TYPE_CHECKING:
     from ..observe.changes import LevelChange
@@ -21,9 +20,7 @@ if TYPE_CHECKING:
 DAYS = 30
 BY = ("job", "model", "tag", "host")
 _COLOURS = 3  # jobs of the chart that have one of their own
-_LINE = Markup(
-    '<line class="grid-line" x1="0" x2="100%" y1="{0:.0f}" y2="{0:.0f}"/><text x="100%" dx="8" y="{1:.0f}">{2}</text>'
-)
+_COMPUTED = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet takes what begins so for a formula
 _LOOKED_AT = 12  # jobs whose level is looked at
 
 
@@ -44,18 +41,31 @@ def page(reader: StoreReader, calendar: Calendar, by: str) -> dict[str, Any]:
     named += [row.by[0] for row in report.rows if row.by[0] not in named]
     days = [(today - timedelta(days=back)).isoformat() for back in reversed(range(DAYS))]
     return {
-        "headline": verdict.usage(report.total.amounts.usd, f"{DAYS} days", dearer=first),
+        "said": verdict.usage(report.total.amounts.usd, f"{DAYS} days", dearer=first).sentence.partition(". "),
+        "eyebrow": f"{_day(since)} to {_day(today.isoformat())}",
         "report": report,
         "by": by,
         "bys": BY,
         "pace": report.pace,
-        "chart": chart(reader, by, days, named[:_COLOURS]) if report.total.amounts.usd else "",
+        "chart": chart(reader, by, days, named[:_COLOURS], _flag(reader, dear)) if report.total.amounts.usd else "",
         "legend": [name or "–" for name in named[:_COLOURS]],
         "others": max(len(report.rows) - _COLOURS, 0),
         "dear": [(job, one, _parts(one)) for job, one in dear],
         "since": since,
         "percent": percent,
     }
+
+
+def _day(day: str) -> str:
+    return date.fromisoformat(day).strftime("%-d %B")
+
+
+def _flag(reader: StoreReader, dear: list[tuple[str, LevelChange]]) -> tuple[str, str]:
+    """Where the first of them got expensive."""
+    for job, change in dear:
+        day = reader.ledger.history.day(change.shift.first.at)
+        return day, f"{job}: since {date.fromisoformat(day):%-d %b}"
+    return "", ""
 
 
 def _dearer(reader: StoreReader) -> list[tuple[str, LevelChange]]:
@@ -74,45 +84,13 @@ def _parts(change: LevelChange) -> list[tuple[str, str]]:
     return [(money(usd), cause) for cause, usd in change.parts.items() if abs(usd) >= 0.005]
 
 
-def chart(reader: StoreReader, by: str, days: list[str], named: list[str]) -> Markup:
-    """Stacked by day: the one that is spoken of first, the rest as one."""
-    used: dict[str, dict[str, float]] = {day: {} for day in days}
-    for row in reader.ledger.history.tallies(("day", by), since=days[0], until=days[-1]):
-        name = getattr(row, by)
-        key = name if name in named else ""
-        used[row.day][key] = used[row.day].get(key, 0.0) + row.amounts.usd
-    top = max((sum(one.values()) for one in used.values()), default=0.0) or 1.0
-    width, bars = 100 / len(days), Markup("")
-    for index, day in enumerate(days):
-        y = 170.0
-        for place, name in enumerate([*named, ""]):
-            high = used[day].get(name, 0.0) / top * 155
-            y -= high
-            if high:
-                bars += Markup('<rect class="c{}" x="{:.2f}%" width="{:.2f}%" y="{:.1f}" height="{:.1f}"/>').format(
-                    min(place + 1, 4), index * width + 0.35, width - 0.7, y, high
-                )
-    labels = Markup("").join(
-        Markup('<text x="{:.2f}%" y="187" text-anchor="middle">{}</text>').format(
-            index * width + width / 2, date.fromisoformat(days[index]).strftime("%-d %b")
-        )
-        for index in range(1, len(days), 7)
-    )
-    lines = Markup("").join(
-        _LINE.format(170 - share * 155, 174 - share * 155, money(top * share)) for share in (0.5, 1.0)
-    )
-    return Markup('<svg role="img" aria-label="Dollars used by day and {}, the last {} days">{}{}{}</svg>').format(
-        by, len(days), lines, bars, labels
-    )
-
-
 def csv(reader: StoreReader, by: str) -> str:
     """The table below the chart, for a spreadsheet. A name that a spreadsheet would compute is made text."""
     found: UsageReport = page_report(reader, by)
     lines = [f"{found.by[0]},usd,tokens,calls,units,runs,failed,seconds"]
     for row in found.rows:
         name = row.by[0].replace('"', '""')
-        quoted = f'"{chr(39) if name[:1] in ("=", "+", "-", "@") else ""}{name}"'
+        quoted = f'"{chr(39) if name[:1] in _COMPUTED else ""}{name}"'
         amounts = row.amounts.by_unit()
         lines.append(
             ",".join(
