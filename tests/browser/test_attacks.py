@@ -78,6 +78,42 @@ def test_nothing_is_outside_of_the_path_that_nobody_can_guess(me, pages):
         assert status == 404 and "crawl" not in text
 
 
+def test_metrics_need_a_session_or_a_token(pages, me):
+    text = me.get("metrics")[2]
+    assert 'nightlatch_runs_total{job="crawl",status="failed"} 1.0' in text
+    assert Session(pages).get("metrics")[0] == 403
+    token = pages.access.new_token()
+    for given in (None, "Bearer", f"Bearer {token}x", f"Basic {token}", "Bearer ../sessions", f"Bearer {me.token}"):
+        status, headers, refused = Session(pages).request("GET", "/metrics", {"Authorization": given})
+        assert (status, headers["www-authenticate"]) == (401, "Bearer") and "crawl" not in refused
+    bearer = {"Authorization": f"Bearer {token}"}
+    status, headers, scraped = Session(pages).request("GET", "/metrics", bearer)
+    assert status == 200 and "nightlatch_runs_total" in scraped and headers["x-content-type-options"] == "nosniff"
+    assert pages.access.prefix not in scraped + str(headers)
+    assert Session(pages).get("", **bearer)[0] == 403  # and nothing else
+    assert Session(pages).request("GET", "/metrics", {**bearer, "Host": "evil.example"})[0] == 421
+
+
+def test_metrics_at_a_port_of_their_own_and_nothing_else_there(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port = found.getsockname()[1]
+    (tmp_path / "nightlatch.toml").write_text(f"pages = {{ metrics_port = {port} }}\n")
+    store = f"sqlite:///{tmp_path}/state/nightlatch.db"
+    nightlatch(store, "run", "crawl", "--key", "k", "--", "true")
+    pages = PagesProcess(store, cwd=tmp_path)
+
+    def asked(path: str, host: str) -> bytes:
+        request = f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+        return raw(port, request.encode())
+
+    assert b'nightlatch_runs_total{job="crawl"' in asked("/metrics", f"127.0.0.1:{port}")
+    assert asked("/metrics", "evil.example").startswith(b"HTTP/1.1 421")
+    assert asked("/metrics", f"localhost:{pages.port}").startswith(b"HTTP/1.1 421")
+    for path in ("/", f"/{pages.access.prefix}/", f"/{pages.access.prefix}/static/nightlatch.css"):
+        assert asked(path, f"127.0.0.1:{port}").startswith(b"HTTP/1.1 404")
+    pages.end()
+
+
 def test_a_form_without_its_token_changes_nothing(me, pages):
     form = form_of(pages)
     for csrf in ("", "x", pages.session().csrf):  # none, a wrong one, another session's

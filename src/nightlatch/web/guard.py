@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from .connections import OpenConnections
 
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+    Middleware = Callable[[web.Request, Handler], Awaitable[web.StreamResponse]]
 
 COOKIE = "nightlatch"
+METRICS = "/metrics"
 BODY_SIZE = 64 << 10
 BODY_WITHIN = 10.0  # seconds
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
@@ -76,6 +78,10 @@ class Guard:
     async def _answered(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
             self._check_host(request)
+            if request.path == METRICS:
+                self._check_token(request)
+                request["session"] = None
+                return _with_headers(await handler(request))
             self._check_path(request)
             session = self._access.session(request.cookies.get(COOKIE, ""))
             if session is None and not _is_open(request):
@@ -88,10 +94,7 @@ class Guard:
         except web.HTTPException as error:
             error.headers.update(HEADERS)
             raise
-        if not response.prepared:
-            for name, text in HEADERS.items():
-                response.headers.setdefault(name, text)
-        return response
+        return _with_headers(response)
 
     def _check_host(self, request: web.Request) -> None:
         if request.headers.get("Host", "").lower() not in self.hosts:
@@ -103,6 +106,13 @@ class Guard:
         first = request.path.lstrip("/").partition("/")[0]
         if not hmac.compare_digest(first.encode(), self._access.prefix.encode()):
             raise web.HTTPNotFound(text="There is nothing here. Open the pages with: nightlatch open\n")
+
+    def _check_token(self, request: web.Request) -> None:
+        kind, _, token = request.headers.get("Authorization", "").partition(" ")
+        if kind.lower() != "bearer" or not self._access.reads_metrics(token.strip()):
+            raise web.HTTPUnauthorized(
+                text="The metrics need a token: nightlatch open --metrics\n", headers={"WWW-Authenticate": "Bearer"}
+            )
 
     async def _check_form(self, request: web.Request, session: Session) -> None:
         if request.headers.get("Origin", "") not in self.origins:
@@ -118,6 +128,25 @@ class Guard:
         if not self.may_change(session):
             raise web.HTTPForbidden(text="This session may look, and change nothing.\n")
         request[FORM] = {name: text for name, text in form.items() if isinstance(text, str)}
+
+
+def at_own_port(port: int) -> Middleware:
+    """For the port that shows nothing but the metrics, and needs no token: the host it names must be loopback."""
+
+    @web.middleware
+    async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.headers.get("Host", "").lower() not in {f"{name}:{port}" for name in LOOPBACK}:
+            raise web.HTTPMisdirectedRequest(text="This is not a name of this port.\n")
+        return _with_headers(await handler(request))
+
+    return middleware
+
+
+def _with_headers(response: web.StreamResponse) -> web.StreamResponse:
+    if not response.prepared:
+        for name, text in HEADERS.items():
+            response.headers.setdefault(name, text)
+    return response
 
 
 def _is_open(request: web.Request) -> bool:

@@ -20,10 +20,11 @@ from . import draw
 from .words import Calendar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from markupsafe import Markup
 
+    from ..core.job import Job
     from ..ledger.audit import AuditResult
     from .access import Access, Session
     from .guard import Guard
@@ -116,11 +117,14 @@ class Site:
 
     def configured(self) -> set[str]:
         """The jobs of the nightlatch.toml that counts here: they can be started from a page."""
+        return set(self.jobs())
+
+    def jobs(self) -> Mapping[str, Job]:
         try:
             file = place.find()
-            return set(load(file).jobs) if file else set()
+            return load(file).jobs if file else {}
         except BadConfig:
-            return set()
+            return {}
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
