@@ -206,6 +206,64 @@ def test_keys_go_to_pages_rows_and_the_search(busy, watched):
     one.check(busy)
 
 
+def test_keys_go_on_right_after_the_dialog_of_keys_is_closed(busy, watched):
+    """Its button keeps the focus until the next frame is drawn, if nothing had it before."""
+    one = watched()
+    page = one.open(busy)
+    row = page.evaluate(
+        """() => {
+            document.activeElement.blur(); $("#keys").showModal(); $("#keys").close();
+            document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key: "j", bubbles: true }));
+            return !!document.activeElement.closest("[data-row]");
+        }"""
+    )
+    assert row
+    one.check(busy)
+
+
+def test_new_rows_and_new_lines_are_counted_and_push_nothing(sqlite_url, tmp_path, watched):
+    for number in range(12):
+        nightlatch(sqlite_url, "run", f"old-{number:02}", "--key", "k", "--", "false")
+    more = tmp_path / "more"
+    script = (
+        f"seq 60; while [ ! -e {more} ]; do sleep 0.05; done; seq 61 63; while [ ! -e {more}.end ]; do sleep 0.05; done"
+    )
+    running = start(sqlite_url, "run", "talk", "--key", "t", "--", "sh", "-c", script)
+    ledger = open_for(sqlite_url)
+    until(lambda: ledger.find("talk", "t"))
+    pages = PagesProcess(sqlite_url)
+    one = watched(viewport={"width": 1280, "height": 600})
+    page = one.open(pages)
+    page.evaluate("scrollTo(0, 900)")
+    before = page.evaluate("scrollY")
+    nightlatch(sqlite_url, "run", "fresh", "--key", "k", "--", "false")
+    page.evaluate("redraw()")
+    page.wait_for_selector("#news:not([hidden])")
+    assert page.inner_text("#news") == "1 new"
+    assert page.evaluate("scrollY") == before and page.locator("h3 >> text=fresh").count() == 0
+    page.click("#news")
+    page.wait_for_selector("h3 >> text=fresh")
+    assert page.is_hidden("#news") and page.evaluate("scrollY") == 0
+
+    page.goto(f"{pages.base}run/{found(ledger, 'talk', 't').id}")
+    page.wait_for_selector("#L60")
+    page.evaluate("document.querySelector('#log ol').scrollTop = 0")
+    page.wait_for_selector("#follow[aria-pressed=false]")
+    more.touch()
+    page.wait_for_selector("#fresh:not([hidden])")
+    page.wait_for_function("document.querySelector('#fresh').textContent === '3 new'")
+    assert page.evaluate("document.querySelector('#log ol').scrollTop") == 0
+    page.click("#fresh")
+    page.wait_for_selector("#follow[aria-pressed=true]")
+    assert page.is_hidden("#fresh")
+    end = "(log => log.scrollTop + log.clientHeight > log.scrollHeight - 24)(document.querySelector('#log ol'))"
+    assert page.evaluate(end)
+    (tmp_path / "more.end").touch()
+    assert running.wait(60) == 0
+    one.check(pages)
+    pages.end()
+
+
 def test_a_session_that_may_only_look_has_no_button_that_changes_anything(busy, watched):
     one = watched()
     page = one.open(busy, read_only=True)
