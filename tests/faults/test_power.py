@@ -72,6 +72,18 @@ def test_what_the_ledger_acknowledged_is_there_after_the_power_failed(disk, sqli
     assert not ledger.open_for(disk.url()).verify(book.heads()).breaks
 
 
+def test_a_run_that_is_sealed_next_is_flushed_with_its_seal(disk, sqlite_url):
+    book = ledger.open_for(sqlite_url)
+    assert book.id
+    before = disk.flushes
+    run = book.open_run("job", "k", command="true", host="here", lazy=True)
+    assert disk.flushes == before
+    writer = book.seal(run.id, token=1, grant="g", holder=ME)
+    assert disk.flushes == before + 1
+    assert ledger.open_for(disk.url()).run(run.id) == writer.run
+    assert not ledger.open_for(disk.url()).verify(book.heads()).breaks
+
+
 def test_what_the_store_acknowledged_is_there_after_the_power_failed(disk, sqlite_url):
     store = connect(sqlite_url)
     granted = store.acquire("job", "grant", ME, 30.0)

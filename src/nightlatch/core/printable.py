@@ -1,6 +1,12 @@
-"""Text from elsewhere, made safe to show: it may hold escape sequences that control a terminal."""
+"""Text from elsewhere, made safe to show in one line: it may hold escape sequences that control a terminal."""
 
 from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/:@+,#%")
 
 
 def printable(text: str) -> str:
@@ -15,3 +21,16 @@ def printable(text: str) -> str:
 def written_out(letter: str) -> str:
     number = ord(letter)
     return f"\\x{number:02x}" if number < 128 else f"\\u{number:04x}" if number < 65536 else f"\\U{number:08x}"
+
+
+def logfmt(facts: Mapping[str, object]) -> str:
+    """`name=value` separated by spaces; values with other characters in double quotes; always one line."""
+    return " ".join(f"{name}={_shown(fact)}" for name, fact in facts.items() if fact not in (None, ""))
+
+
+def _shown(fact: object) -> str:
+    text = f"{fact:.6f}".rstrip("0").rstrip(".") if isinstance(fact, float) else str(fact)
+    if text and all(letter in _PLAIN for letter in text):
+        return text
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return '"' + "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in escaped) + '"'

@@ -127,8 +127,9 @@ class PostgresDatabase:
             values = values | table.values(rows)
         return self.write(sql, lazy=False, patience=patience, **values)
 
-    def transaction(self, *, patience: float = PATIENCE) -> _PostgresTransaction:
-        """Several statements as one: `with db.transaction() as execute: execute(sql, **values)`."""
+    def transaction(self, *, lazy: bool = False, patience: float = PATIENCE) -> _PostgresTransaction:
+        """Several statements as one: `with db.transaction() as execute: execute(sql, **values)`. It is never
+        `lazy`: to ask for that would be another round trip."""
         return _PostgresTransaction(self, patience)
 
     def listen(self, name: str) -> NotifiedWaiter:

@@ -130,9 +130,12 @@ class SqliteDatabase:
             connection = self._connect()
             return self._in_turn(transaction, patience, lazy=lazy)
 
-    def transaction(self, *, patience: float = PATIENCE) -> _SqliteTransaction:
-        """Several statements as one: `with db.transaction() as execute: execute(sql, **values)`."""
-        return _SqliteTransaction(self, patience)
+    def transaction(self, *, lazy: bool = False, patience: float = PATIENCE) -> _SqliteTransaction:
+        """Several statements as one: `with db.transaction() as execute: execute(sql, **values)`.
+
+        `lazy` as in `write`.
+        """
+        return _SqliteTransaction(self, lazy, patience)
 
     def listen(self, name: str) -> None:
         """None: there are no notifications, so a waiter polls."""
@@ -305,9 +308,8 @@ os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_c
 
 
 class _SqliteTransaction:
-    def __init__(self, database: SqliteDatabase, patience: float) -> None:
-        self._database = database
-        self._patience = patience
+    def __init__(self, database: SqliteDatabase, lazy: bool, patience: float) -> None:
+        self._database, self._lazy, self._patience = database, lazy, patience
 
     def __enter__(self) -> _SqliteTransaction:
         database = self._database
@@ -332,14 +334,14 @@ class _SqliteTransaction:
 
     def __exit__(self, kind: object, *_: object) -> None:
         database = self._database
-        database._log.behind = kind is None
+        database._log.behind = kind is None and not self._lazy
         try:
             with database._explained:
                 try:
                     self._connection.execute("COMMIT" if kind is None else "ROLLBACK")
                 finally:
                     database._queue.release()
-                if kind is None:
+                if database._log.behind:
                     database._log.flush()
         finally:
             database._thread.release()

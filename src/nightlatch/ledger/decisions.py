@@ -6,8 +6,8 @@ from __future__ import annotations
 from ..core import advice, statuses
 from ..errors import InDoubt, RunEnded, UsageError
 from . import kinds
-from .chain import clean
-from .records import RUN
+from .chain import clean, job_chain
+from .records import ENTRY, RUN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,6 +31,12 @@ WHERE run = :run AND attempt = :attempt
 _ASK = """
 UPDATE {prefix}run SET cancel = :cancel
 WHERE id = :id AND status = 'running' AND attempt = :was_attempt AND cancel = '' RETURNING id
+"""
+_PUT_BUDGET = """
+INSERT INTO {prefix}budget (run, caps) VALUES (:run, :caps) ON CONFLICT (run) DO UPDATE SET caps = excluded.caps
+"""
+_ACKNOWLEDGED = f"""
+SELECT {ENTRY.names} FROM {{prefix}}journal WHERE chain = :chain AND kind = :kind ORDER BY seq DESC LIMIT 1000
 """
 
 
@@ -166,6 +172,31 @@ def attention(tables: Tables, run: RunRow, reason: str, by: str) -> RunRow | Non
     if run.status not in (statuses.PENDING, statuses.WAITING):
         raise RunEnded(f"{title(run)} is {run.status}", run)
     return change(tables, run, statuses.NEEDS_ATTENTION, kinds.NEEDS_ATTENTION, reason=reason, by=by)
+
+
+def set_budget(tables: Tables, run: RunRow, caps: str, by: str) -> None:
+    """In place of the one it was started with."""
+    with tables.on_chain(run.job) as chain:
+        chain(_PUT_BUDGET, run=run.id, caps=caps)
+        chain.append(kinds.BUDGET, run=run.id, caps=caps, by=by)
+
+
+def budget_of(tables: Tables, run: str, *, patience: float) -> str:
+    """ "" if nobody has set one. Reads one row, and waits for no writer."""
+    rows = tables.read("SELECT caps FROM {prefix}budget WHERE run = :run", patience=patience, run=run)
+    return str(rows[0][0]) if rows else ""
+
+
+def acknowledge(tables: Tables, run: RunRow, by: str) -> None:
+    """A failed attempt needs nobody any more, until another one fails."""
+    with tables.on_chain(run.job) as chain:
+        chain.append(kinds.ACKNOWLEDGED, run=run.id, attempt=run.attempt, by=by)
+
+
+def acknowledged(tables: Tables, job: str) -> frozenset[tuple[str, int]]:
+    """(run, attempt) of each."""
+    rows = tables.read(_ACKNOWLEDGED, chain=job_chain(job), kind=str(kinds.ACKNOWLEDGED))
+    return frozenset((entry.facts["run"], int(entry.facts["attempt"])) for entry in map(ENTRY.read, rows))
 
 
 def title(run: RunRow) -> str:

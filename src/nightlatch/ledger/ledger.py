@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..core import advice, statuses
 from ..errors import RunEnded, StaleToken, StoreUnreachable, UsageError
 from ..system import clock
-from . import acknowledged, budgets, decisions, kinds, opening, sealing, step_chain, tally
+from . import decisions, kinds, opening, sealing, step_chain, tally
 from .chain import job_chain
 from .records import ATTEMPT, ENTRY, RUN
 from .sealing import NO_FACTS
@@ -77,14 +77,16 @@ class Ledger:
         definition: str = "",
         host: str = "",
         again: bool = False,
+        lazy: bool = False,
     ) -> RunRow:
         """The run of (job, key): a new one, pending, or the one there is.
 
         One that ended without success becomes pending again, for its next attempt; with `again` also
-        one that succeeded. All others are returned unchanged.
+        one that succeeded. All others are returned unchanged. `lazy`: a new one need not be on the disk yet, since the
+        caller seals it next.
         """
         return opening.open_run(
-            self._tables, job, key, slot=slot, command=command, definition=definition, host=host, again=again
+            self._tables, job, key, slot=slot, command=command, definition=definition, host=host, again=again, lazy=lazy
         )
 
     def seal(
@@ -216,11 +218,11 @@ class Ledger:
 
     def set_budget(self, run: RunRow, caps: str, by: str) -> None:
         """A person sets a run's budget; its supervisor finds it within seconds."""
-        budgets.put(self._tables, run, caps, by)
+        decisions.set_budget(self._tables, run, caps, by)
 
     def budget_of(self, run_id: str) -> str:
         """The budget that a person has set for a run; "" if nobody has."""
-        return budgets.find(self._watching, run_id, patience=_MOMENT)
+        return decisions.budget_of(self._watching, run_id, patience=_MOMENT)
 
     def resolve(self, run_id: str, outcome: str, by: str) -> RunRow:
         """A person says how a run ended that is in doubt or needs attention: succeeded, failed or cancelled."""
@@ -253,11 +255,11 @@ class Ledger:
 
     def acknowledge(self, run: RunRow, by: str) -> None:
         """A person has seen how its newest attempt ended."""
-        acknowledged.put(self._tables, run, by)
+        decisions.acknowledge(self._tables, run, by)
 
     def acknowledged(self, job: str) -> frozenset[tuple[str, int]]:
         """(run, attempt) of what people have seen of a job."""
-        return acknowledged.of_job(self._watching, job)
+        return decisions.acknowledged(self._watching, job)
 
     def end_waiting(self, run: RunRow, reason: str, by: str, *, person: bool) -> RunRow | None:
         """Cancel a run that waits for its next try, if it is still as it was seen; None, and nothing done, if not.

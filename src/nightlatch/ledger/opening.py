@@ -30,25 +30,26 @@ def find(tables: Tables, job: str, key: str) -> RunRow | None:
 
 
 def open_run(
-    tables: Tables, job: str, key: str, *, slot: str, command: str, definition: str, host: str, again: bool
+    tables: Tables, job: str, key: str, *, slot: str, command: str, definition: str, host: str, again: bool, lazy: bool
 ) -> RunRow:
     check_name(job)
     while True:
         run = find(tables, job, key)
         if run is None:
-            run = _create(tables, job=job, key=key, slot=slot, command=command, definition=definition, host=host)
+            values = {"job": job, "key": key, "slot": slot, "command": command, "definition": definition, "host": host}
+            run = _create(tables, values, lazy)
         elif statuses.may_start(run.status) or (again and run.status == statuses.SUCCEEDED):
             run = change(tables, run, statuses.PENDING, kinds.OPENED_AGAIN, host=host)
         if run is not None:
             return run
 
 
-def _create(tables: Tables, **values: str) -> RunRow | None:
+def _create(tables: Tables, values: dict[str, str], lazy: bool) -> RunRow | None:
     facts: dict[str, Any] = {name: clean(text) for name, text in values.items()}
     kind = str(kinds.OPENED)
     body = kinds.body(kind, kinds.RUN, {name: text for name, text in facts.items() if text})
     run = new_id()
-    with tables.on_chain(values["job"]) as chain:
+    with tables.on_chain(values["job"], lazy=lazy) as chain:
         head, at = link("", run, 1, chain.at, kind, body), chain.at / 1000
         if not chain(_CREATE, **RUN.by_column(RunRow(id=run, **facts, created=at, changed=at, seq=1, head=head))):
             return None  # another was faster

@@ -69,8 +69,9 @@ class Tables:
         """The day of a moment in the ledger's time zone, as in 2026-07-31."""
         return zone.day(self.database.facts()["ledger.zone"], ms)
 
-    def on_chain(self, job: str) -> ChainTransaction:
-        return ChainTransaction(self, job)
+    def on_chain(self, job: str, *, lazy: bool = False) -> ChainTransaction:
+        """`lazy`: it need not be on the disk yet; the next commit of anything flushes it too."""
+        return ChainTransaction(self, job, lazy)
 
 
 class ChainTransaction:
@@ -81,9 +82,9 @@ class ChainTransaction:
 
     at: int  # when it began, by the clock that all share
 
-    def __init__(self, tables: Tables, job: str) -> None:
+    def __init__(self, tables: Tables, job: str, lazy: bool) -> None:
         self._tables = tables
-        self._transaction = tables.database.transaction()
+        self._transaction = tables.database.transaction(lazy=lazy)
         self._chain = job_chain(job)
 
     def __enter__(self) -> ChainTransaction:

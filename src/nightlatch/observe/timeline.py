@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..core import duration
 from ..core.effects import BEGUN, DONE
-from ..core.logline import logfmt
+from ..core.printable import logfmt
 from ..core.units import UNITS
 from ..core.value import replace, value
 from ..ledger import kinds

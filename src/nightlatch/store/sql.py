@@ -14,8 +14,6 @@ from ..core.tenure import request_timeout
 from ..database.guarded import Table
 from ..errors import Busy, LeaseLost, StoreUnreachable
 from ..system import identity
-from . import held
-from .polling import PollingWaiter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -163,8 +161,7 @@ class SqlStore:
             proven=int(over.proven) if over else 0,
         )
         if not rows:
-            record = self.read(name)
-            raise Busy(held.sentence(record, name), record)
+            raise self._busy(name)
         token, previous, gates, past = rows[0]
         return Granted(
             token=token, previous=previous, gates=self.gates(name) if gates else (), known=KnownGrants.read(past)
@@ -172,8 +169,7 @@ class SqlStore:
 
     def _look_first(self, name: str, grant: str) -> None:
         if self._read(_HELD, name=name, grant=grant):
-            record = self.read(name)
-            raise Busy(held.sentence(record, name), record)
+            raise self._busy(name)
 
     def renew(self, name: str, grant: str, ttl: float) -> None:
         if not self._write(_RENEW, ttl, name=name, grant=grant):
@@ -248,6 +244,8 @@ class SqlStore:
             return bool(execute(self._sql(change), name=name, gate=gate, token=held_by_me[0][0]))
 
     def listen(self, name: str) -> ReleaseWaiter:
+        from .polling import PollingWaiter
+
         return self._db.listen(name) or PollingWaiter(every=self._db.poll_every)
 
     def may_expire_by_observation(self, record: Record) -> bool:
@@ -296,7 +294,15 @@ class SqlStore:
             self._spoken[sql] = sql.format(**{word: getattr(self._db, word) for word in words})
         return self._spoken[sql]
 
+    def _busy(self, name: str) -> Busy:
+        from . import held
+
+        record = self.read(name)
+        return Busy(held.sentence(record, name), record)
+
     def _lost(self, name: str) -> LeaseLost:
+        from . import held
+
         return LeaseLost(held.lost_sentence(self.read(name), name), reason="taken")
 
 

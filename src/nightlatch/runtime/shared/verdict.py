@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from ...core.logline import logfmt
+from ...core.printable import logfmt
 from ...core.units import Amounts
 from ...core.value import value
 from ...system import durable

@@ -8,7 +8,7 @@ from ...system.warden import Warden
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from ...core.tenure import Tenure
     from ...system.lifetime import Lifetime
@@ -22,13 +22,13 @@ class CommandWork:
         *,
         captured: Sequence[int] = (),
         deaf: bool = False,
-        meter: Callable[[bytes], dict[str, float]] | None = None,
+        metered: bool = False,
     ) -> None:
         """`captured`: which of its standard streams are read here (1, 2), from the descriptors in `streams`. `deaf`: it
-        starts with termination signals blocked, and unblocks them when its handlers are installed. `meter`: finds
-        usage figures in what it printed last."""
+        starts with termination signals blocked, and unblocks them when its handlers are installed. `metered`: its usage
+        figures are in what it printed last."""
         self.name, self._argv = argv[0], list(argv)
-        self._captured, self._deaf, self._meter = captured, deaf, meter
+        self._captured, self._deaf, self._metered = captured, deaf, metered
         self.streams: dict[int, int] = {}
 
     def prepare(self, grant: str, lifetime: Lifetime | None) -> None:
@@ -72,7 +72,11 @@ class CommandWork:
         self._warden.beside(beside)
 
     def used(self, printed: bytes) -> dict[str, float]:
-        return self._meter(printed) if self._meter else {}
+        if not self._metered:
+            return {}
+        from ..shared.usage import from_output
+
+        return from_output(printed)
 
     def end(self) -> None:
         self._warden.dismiss()

@@ -8,7 +8,6 @@ from ....core.model import Takeover
 from ....core.tenure import Tenure
 from ....core.value import replace
 from ....errors import Busy, Nested, StoreUnreachable, UsageError
-from ....store import held, proof, sightings
 from ....system import clock, durable, filelock, tree
 
 TYPE_CHECKING = False
@@ -98,6 +97,8 @@ def _until_expiry(record: Record | None) -> float:
 def _ground(store: Store, record: Record) -> tuple[Takeover, list[str]]:
     """Why the lease may be taken from its holder; raises Busy if it may not. And which of the holder's processes cannot
     be proven gone, though its time is over."""
+    from ....store import held, proof, sightings
+
     unproven: list[str] = []
     if record.grant in lineage():
         raise Nested(

@@ -17,15 +17,14 @@ _ONCE = "NIGHTLATCH_ALERTS"  # =off: tests, and those who tell by themselves
 
 
 def leave_behind(file: str, store: str) -> None:
-    """`file`: of the run's job; else the one that counts here. What goes wrong here is never the run's."""
+    """`file`: the one that counts for the run. What goes wrong here is never the run's."""
     try:
-        path = place.of_a_run(file)
-        if not path or os.environ.get(_ONCE) == "off":
+        if os.environ.get(_ONCE) == "off":
             return
-        with open(path, "rb") as read:
+        with open(file, "rb") as read:
             if _TABLE not in read.read():
                 return
-        _start(path, store)
+        _start(file, store)
     except OSError as error:
         print(f"nightlatch: nobody is told of it now, since no process could be started: {error}", file=sys.stderr)
 

@@ -12,7 +12,6 @@ from ....store import url
 from ....system import clock, redaction, warden
 from ....system.light import signal
 from ....system.reports import Ended
-from ...shared import usage
 from .. import backoff
 from ..socket.listener import Listener
 from ..socket.server import Socket
@@ -152,13 +151,15 @@ class Attendance:
             backoff.patiently(self._lease, self._gateway.write)
             self._gateway.conclude(self._reported, self._ending)
         if job.meter == "output":
+            from ...shared.usage import complaint
+
             tail = next(iter(self._streams.values())).tail
             found = self._command.used(tail)
             if found:
                 backoff.patiently(self._lease, lambda: self._listener.spend(found, source="output"))
             elif job.budget:
                 self._reported.unmetered = "no usage found at the end of its output: its budget was not counted"
-            self._ending.complained(self._reported, usage.complaint(tail))
+            self._ending.complained(self._reported, complaint(tail))
 
     def _at_work(self) -> AgentsAtWork:
         if self._agents is None:

@@ -15,6 +15,7 @@ from .rows import read_row
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from .attempt import SealedAttempt
     from .pipeline import Pipeline
 
 
@@ -40,10 +41,10 @@ def stage(start: Pipeline) -> str:
     return stages.of(counting.known_row(start.store, start.ledger, start.job), start.job.stage)
 
 
-def uncounted(start: Pipeline, status: str, *, clean: bool, own_cap: bool) -> str:
+def uncounted(attempt: SealedAttempt, status: str, *, clean: bool, own_cap: bool) -> str:
     end = End(
-        id=start.lease.grant, status=status, definition=definition(start.job), stage=start.stage, clean=clean,
-        own_cap=own_cap,
+        id=attempt.lease.grant, status=status, definition=definition(attempt.job), stage=attempt.start.stage,
+        clean=clean, own_cap=own_cap,
     )  # fmt: skip
     return counting.pack(end)
 

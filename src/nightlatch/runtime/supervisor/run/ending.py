@@ -13,10 +13,13 @@ if TYPE_CHECKING:
     from ....errors import LeaseLost
     from ....system.reports import Report
     from ..socket.reported import Reported
+    from ..supervision import Supervision
 
 
 class Ending:
-    def __init__(self) -> None:
+    def __init__(self, supervision: Supervision | None = None) -> None:
+        """`supervision`: whose signals may have ended it; None where nothing can be lost."""
+        self._supervision = supervision
         self.over = False
         self.decided: tuple[str, str] | None = None  # the status and reason that it is ended with from outside
         self.exit_code = 0  # the command's own; 128 + N if signal N ended it
@@ -37,9 +40,18 @@ class Ending:
         """End it with this status, whatever the command did."""
         self.decided, self.over, self.exit_code, self.why, self.left = (status, reason), True, exit_code, "", 0
 
-    def was_interrupted(self, end_signal: int) -> bool:
+    @property
+    def end_signal(self) -> int:
+        """The signal that asked us to end, or that a person ended the command with at the terminal. 0: none."""
+        if self._supervision is None:
+            return 0
+        pressed = self._supervision.pressed
+        return self._supervision.end_signal or (pressed if self.exit_code == 128 + pressed else 0)
+
+    @property
+    def was_interrupted(self) -> bool:
         """Did it end because a signal asked us to end? A shutdown may reach the command before us."""
-        return not self.decided and (self.why == warden.SIGNALLED or bool(end_signal and self.exit_code))
+        return not self.decided and (self.why == warden.SIGNALLED or bool(self.end_signal and self.exit_code))
 
     def abandoned(self, reported: Reported) -> None:
         """A process that ended in the middle of an effect has failed, whatever its exit code."""
@@ -53,16 +65,9 @@ class Ending:
             self.exit_code, reported.failure = 1, reported.failure or why
 
     def judged(
-        self,
-        lost: LeaseLost | None,
-        timeout: float | None,
-        reported: Reported,
-        *,
-        end_signal: int = 0,
-        done: bool = False,
+        self, lost: LeaseLost | None, timeout: float | None, reported: Reported, *, done: bool = False
     ) -> tuple[str, str]:
-        """(status, reason). `asked_with`: the signal that its supervisor was asked to end with; 0 where nothing can be
-        lost. `done`: it has said that all is done, whatever it was asked for after that."""
+        """(status, reason). `done`: it reported that all is done, whatever it was asked for after that."""
         if lost or self.why == warden.LOST:
             return statuses.LOST, str(lost or "the lease was lost")
         if self.why == warden.TIMED_OUT:
@@ -71,8 +76,8 @@ class Ending:
             return statuses.SUCCEEDED, ""
         if self.decided:
             return self.decided
-        if self.was_interrupted(end_signal):
-            if end_signal and end_signal not in BY_HAND:
+        if self.was_interrupted:
+            if self.end_signal and self.end_signal not in BY_HAND:
                 return statuses.LOST, "its supervisor was told to end (a shutdown, a kill)"
             return statuses.CANCELLED, "its supervisor was interrupted (Ctrl-C)"
         if not self.exit_code:
@@ -83,3 +88,11 @@ class Ending:
         doubts = ", ".join(sorted(reported.doubts))
         status = statuses.NEEDS_ATTENTION if reported.attention or doubts else statuses.FAILED
         return status, reported.failure or (f"in doubt: {doubts}" if doubts else f"exit code {self.exit_code}")
+
+    def exit_code_as(self, status: str, own: int, lost: LeaseLost | None) -> int:
+        """What its start exits with. `own`: the command's exit code, 0 if it succeeded."""
+        if status in (statuses.SUCCEEDED, statuses.FAILED):
+            return own
+        if status in (statuses.LOST, statuses.CANCELLED) and not lost and self.was_interrupted:
+            return own or 128 + self.end_signal  # it was interrupted, even if it exited with 0
+        return own if status == statuses.LOST and self.decided else statuses.exit_code(status)

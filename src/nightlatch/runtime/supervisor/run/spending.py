@@ -9,7 +9,6 @@ from ....core import budget
 from ....core.job import metering_of
 from ....core.units import UNITS
 from ....errors import OverBudget, StoreUnreachable
-from ...shared import usage
 
 EVERYTHING = ""  # in place of a job: all jobs of the ledger
 
@@ -49,8 +48,10 @@ class Spending:
     def count_earlier(self, run: RunRow | None) -> None:
         """What earlier attempts have used of a cap for a run: a retried run does not spend it once more."""
         if run and run.attempt and any(cap.period == "run" for cap in self.caps):
+            from ...shared.usage import since_success
+
             self.refresh(run.id)
-            self._earlier = usage.since_success(self._ledger.entries(run.id))
+            self._earlier = since_success(self._ledger.entries(run.id))
 
     def afford(self) -> None:
         """Raise `OverBudget` if there is nothing left to begin with."""

@@ -7,8 +7,11 @@ A supervisor that is killed between two tries loses none: the next start of the 
 
 from __future__ import annotations
 
+from ....config import place
+from ....errors import GateUnreachable, OtherStore
 from ...shared.verdict import Verdict
-from . import pipeline
+from ..afterwards import retention
+from .pipeline import Pipeline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     from ....ledger.records import RunRow
     from ..batches.batch import Checkpoints
     from .claim import Claimed
+    from .waiting import Signals
 
 
 def run(
@@ -40,7 +44,7 @@ def run(
 
         claimed = Claimed(job, claim)
     while True:
-        verdict, signals = pipeline.run(job, store=store, checkpoints=checkpoints, after=after, claim=claimed)
+        verdict, signals = _one_try(job, store, checkpoints, after, claimed)
         if not signals:
             return verdict
         report(verdict)
@@ -52,3 +56,43 @@ def run(
                 claimed.settle_here(store, found)
             return found
         after = found
+
+
+def _one_try(
+    job: Job, store: str | None, checkpoints: Checkpoints | None, after: RunRow | None, claim: Claimed | None
+) -> tuple[Verdict, Signals | None]:
+    """`after`: the run that the last try left waiting. If another try follows, the signals that come from then on are
+    noted."""
+    number = 0
+    while True:
+        number += 1
+        pipeline = Pipeline(job, store, checkpoints, after, claim)
+        try:
+            verdict = pipeline.go()
+        except (GateUnreachable, OtherStore) as why:
+            if not pipeline.unsealed:
+                raise
+            from ..leases import unsealed
+
+            if unsealed.back_off(number, why):
+                continue
+            verdict = pipeline.give_up(why)
+            if claim:
+                claim.settle(pipeline.store, pipeline.ledger, verdict)
+        attempt = pipeline.attempt
+        if attempt and attempt.attendance:
+            attempt.attendance.show_rest()
+        if attempt and job.ping:
+            from . import ping
+
+            ping.end(job.ping, verdict)
+        retention.daily(pipeline.store, pipeline.ledger, pipeline.host)
+        if file := place.of_a_run(job.file):
+            from ..afterwards import telling
+
+            telling.leave_behind(file, pipeline.where)
+        signals = attempt.signals if attempt else None
+        if signals:  # otherwise the process ends, which is faster than closing them
+            pipeline.store.close()
+            pipeline.ledger.close()
+        return verdict, signals

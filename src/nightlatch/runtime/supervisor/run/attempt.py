@@ -1,0 +1,274 @@
+"""One attempt, from the sealed ledger on, of which it is the run's one writer:
+
+    prepare → work (start and attend the command) → publish → settle
+
+Each step is a method, in this order. What ends it from outside is `watch`; what keeps the lease is the keeper; what
+ends the tree is the warden.
+"""
+
+from __future__ import annotations
+
+import os
+
+from .... import exits
+from ....core import advice, retry, statuses
+from ....errors import Conflict, Error, LeaseLost, RunEnded, StaleToken, StoreUnreachable
+from ....ledger import kinds
+from ....system import clock
+from ....system.durable import private_folder
+from ....system.reports import Ended
+from ...shared.job import definition
+from ..backoff import patiently, pause_seconds
+from . import unwritten, went_in
+from .attend import Attendance
+from .ending import Ending
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ....ledger.records import RunRow
+    from ....ledger.writer import Writer
+    from ...shared.leases.lease import Lease
+    from .pipeline import Pipeline
+    from .waiting import Signals
+
+
+class SealedAttempt:
+    def __init__(self, start: Pipeline, lease: Lease, writer: Writer, number: int) -> None:
+        """`number`: of this try, counted across supervisors."""
+        self.start, self.job, self.claim, self.delivery = start, start.job, start.claim, start.delivery
+        self.store, self.ledger, self.lease, self.writer = start.store, start.ledger, lease, writer
+        self.reported, self.spending = start.reported, start.spending
+        self.run, self.number, self.ending = writer.run, number, Ending(start.supervision)
+        self.attendance: Attendance | None = None
+        self.signals: Signals | None = None  # while the run waits for its next try
+        self.unended = ""  # the agent at a vendor that could not be ended
+        self.recovered = ""  # how an earlier attempt's work came to be published
+        self.planned = False  # what it made waits for an approval
+        self._folder = os.path.join(self.store.folder, "runs", self.run.id)
+
+    def make(self) -> tuple[RunRow, int]:
+        """The run as it ended, and what its start exits with."""
+        self.writer.tag = went_in.tag(self.job)
+        unwritten.recover(self._folder, self.ledger, self.writer)
+        # Counted again: another supervisor may have made an attempt while we waited for the lease.
+        self.spending.begin(self.run)
+        started = clock.now()
+        if self.job.ping and not self.run.approved:
+            from . import ping
+
+            ping.begin(self.job.ping)
+        if self.run.approved and self._has_plan():
+            self._guarded(self._land_plan)
+        elif self._prepare():
+            self._guarded(lambda: self._work(started))
+            self._guarded(self._end_agents)
+            self._publish()
+        return self._settle(clock.now() - started)
+
+    def _has_plan(self) -> bool:
+        from ..publishing import held
+
+        return bool(held.planned(self.ledger, self.run.id))
+
+    def _land_plan(self) -> None:
+        """The command is not run again: what it made was approved, and lands."""
+        if self.delivery is None:
+            raise Conflict("the job was edited after its plan was made, and publishes nothing now: nothing lands")
+        self.recovered = self.delivery.land_plan(self.lease, self.ledger, self.writer, definition(self.job))
+        self.ending.take(Ended())
+
+    # ── prepare ──
+
+    def _prepare(self) -> bool:
+        """Record the inputs, make the workspace. False: there is nothing to start, and `ending` says why."""
+
+        def steps() -> None:
+            if self.start.unusable:
+                raise self.start.unusable
+            if self.job.input:
+                from ....system import fingerprint
+
+                for path in self.job.input:
+                    self.writer.event(kinds.INPUT, path=os.path.abspath(path), sha256=fingerprint.of(path))
+            if self.delivery:
+                self.recovered = self.delivery.begin(self.lease, self.ledger, self.writer)
+                if self.recovered:
+                    self.ending.take(Ended())
+
+        self._guarded(steps)
+        return not self.ending.over
+
+    # ── work ──
+
+    def _work(self, started: float) -> None:
+        folder, checkpoints = private_folder(self._folder), self.start.checkpoints
+        if checkpoints:
+            checkpoints.prepare(self.store, self.ledger, self.lease, self.writer, folder)
+        self.attendance = Attendance(
+            self.job,
+            self.start.supervision,
+            self.start.command,
+            self.lease,
+            self.ledger,
+            self.writer,
+            self.reported,
+            self.spending,
+            self.ending,
+            folder=folder,
+            variables=self.start.variables,
+            delivery=self.delivery,
+            checkpoints=checkpoints,
+            where=self.start.where,
+        )
+        self.attendance.holds(self.claim is not None and self.claim.holding)
+        self.attendance.run(started)
+
+    def _end_agents(self) -> None:
+        """While the lease is held: only its holder may end what works at a vendor."""
+        if not self.attendance or not self.ending.over or not self.ending.exit_code:
+            return
+        tried_again = self.number <= self.job.retries and retry.worth_another(statuses.FAILED, self.ending.exit_code)
+        self.unended = self.attendance.end_agents(tried_again=tried_again)
+
+    # ── publish ──
+
+    def _publish(self) -> None:
+        """Publish the result, if there is one; nothing of the command is left that could still change it."""
+        if not self.delivery or self._judged()[0] != statuses.SUCCEEDED:
+            return
+        if self.claim and self.claim.holding and not self.recovered:
+            self._guarded(self._hold_writes)
+        else:
+            self._guarded(self.delivery.publish)
+
+    def _hold_writes(self) -> None:
+        assert self.delivery
+        self.delivery.hold(definition(self.job))
+        self.planned = True
+
+    def _guarded(self, steps: Callable[[], None]) -> None:
+        """An error ends the run, with the reason. A refusal does not: another holder has the run by now."""
+        try:
+            steps()
+        except StaleToken as refused:
+            self._note_refusal("result", refused)
+            raise
+        except LeaseLost as lost:
+            self.ending.decide(statuses.LOST, str(lost), lost.exit_code)
+        except Error as error:
+            status = statuses.NEEDS_ATTENTION if isinstance(error, Conflict) else self._broken_off()
+            self.ending.decide(status, str(error), error.exit_code)
+        except Exception as error:
+            # A full disk, a removed folder, a bug of ours: a run that nobody ends would need a person.
+            if os.environ.get("NIGHTLATCH_DEBUG"):
+                raise
+            reason = f"Nightlatch could not go on: {type(error).__name__}: {error}"
+            self.ending.decide(self._broken_off(), reason, exits.OURS)
+
+    def _broken_off(self) -> str:
+        """Our own error ends the attempt: a command that was running may have acted."""
+        at_work = self.attendance is not None and self.attendance.began and not self.ending.over
+        self.start.command.end()
+        return statuses.LOST if at_work else statuses.FAILED
+
+    # ── settle ──
+
+    def _settle(self, elapsed: float) -> tuple[RunRow, int]:
+        """Mark the key done, and record how it ended: never over the verdict of a newer holder."""
+        status, reason = self._judged()
+        own, left = 0 if status == statuses.SUCCEEDED else self.ending.exit_code, self.ending.left
+        if status == statuses.SUCCEEDED and not self.planned and not (self.delivery and self.delivery.settled):
+            patiently(self.lease, self._mark_done)
+        if left and not reason:
+            reason = f"left {left} process{'es' if left > 1 else ''} behind; ended"
+        if self.delivery and status != statuses.SUCCEEDED:
+            reason = self.delivery.kept(reason)
+        shown = self.ending.exit_code_as(status, own, self.lease.lost)
+        # A lost attempt may have acted.
+        doubt = status == statuses.LOST and self.job.when_lost == "doubt"
+        pause = None if doubt else self._pause(status, shown)
+        tries = None if pause is None else self.number
+        again_at = None if pause is None else self.writer.now() + pause
+        held = self.writer.now() + self.job.expires if self.planned and status == statuses.SUCCEEDED else None
+        uncounted = self._counts(status, reason)
+        try:
+            ended = patiently(
+                self.lease,
+                lambda: self.writer.finish(
+                    status, exit_code=own, reason=reason, elapsed=elapsed, again_at=again_at, doubt=doubt, tries=tries,
+                    held=held, uncounted="" if again_at else uncounted,
+                ),
+            )  # fmt: skip
+            if self.run.approved and not ended.approved:
+                from ..publishing.held import release
+
+                release(self.ledger, ended.id)
+            if ended.status == statuses.WAITING and held is None:
+                from .waiting import Signals
+
+                self.signals = Signals(self.start.supervision)
+            if held is None:
+                self.start.end_begun(self.lease, ended)
+            if self.delivery:
+                self.delivery.end(keep=status != statuses.SUCCEEDED or self.planned)
+            return ended, shown
+        except (StaleToken, RunEnded) as refused:
+            self._note_refusal(f"verdict {status}", refused)
+            raise LeaseLost(
+                f"{self.job.name} was taken over while it ran; its end is not recorded over the new holder's. "
+                f"Look: {advice.command('show', self.run.id)}",
+                reason="taken",
+            ) from None
+
+    def _judged(self) -> tuple[str, str]:
+        checkpoints = self.start.checkpoints
+        done = checkpoints is not None and checkpoints.summary.get("exit_code") == 0
+        status, reason = self.ending.judged(self.lease.lost, self.job.timeout, self.reported, done=done)
+        if status == statuses.LOST and self.ending.was_interrupted and (canceller := self._cancelled_by()):
+            return statuses.CANCELLED, f"cancelled by {canceller}"
+        if self.unended and status != statuses.LOST:
+            return statuses.NEEDS_ATTENTION, self.unended
+        if status != statuses.SUCCEEDED:
+            return status, reason
+        # Usage that is known only at the end cannot undo the work: a failed run would be done, and paid for, again.
+        cap = self.spending.over()
+        over = f"passed its budget {cap}" if cap else self.reported.unmetered
+        return status, self.recovered or over
+
+    def _cancelled_by(self) -> str | None:
+        try:
+            return self.writer.cancel_requested()
+        except StoreUnreachable:
+            return None
+
+    def _mark_done(self) -> None:
+        self.store.settle(self.lease.name, self.lease.grant, self.job.name, self.run.key, value=self.run.id)
+
+    def _pause(self, status: str, exit_code: int) -> float | None:
+        """Seconds until the next try; None: no other try."""
+        if self.number > self.job.retries or not retry.worth_another(status, exit_code):
+            return None
+        if self.start.is_spent(self.writer.run):
+            return None
+        return pause_seconds(self.number, base=self.job.backoff, at_least=self.reported.retry_after)
+
+    def _counts(self, status: str, reason: str) -> str:
+        """What this end counts for its job's stage. For a run by hand: as text that the ledger keeps until then."""
+        own_cap = status == statuses.OVER_BUDGET and any(
+            cap.period == "run" and f"budget {cap} " in f"{reason} " for cap in self.spending.caps
+        )
+        clean = status == statuses.SUCCEEDED and self.run.attempt == 1 and not self.ending.left
+        if self.claim:
+            self.claim.own_cap = own_cap
+            self.claim.clean = clean or (self.claim.clean and bool(self.run.approved))
+            return ""
+        if not self.start.stage:
+            return ""
+        from . import by_hand
+
+        return by_hand.uncounted(self, status, clean=clean, own_cap=own_cap)
+
+    def _note_refusal(self, what: str, refused: StaleToken | RunEnded) -> None:
+        self.ledger.note_refusal(self.job.name, self.run.id, self.run.attempt, self.lease.token, what, refused)
