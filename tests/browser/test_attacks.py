@@ -83,7 +83,7 @@ def test_metrics_need_a_session_or_a_token(pages, me):
     assert 'nightlatch_runs_total{job="crawl",status="failed"} 1.0' in text
     assert Session(pages).get("metrics")[0] == 403
     token = pages.access.new_token()
-    for given in (None, "Bearer", f"Bearer {token}x", f"Basic {token}", "Bearer ../sessions", f"Bearer {me.token}"):
+    for given in ("", "Bearer", f"Bearer {token}x", f"Basic {token}", "Bearer ../sessions", f"Bearer {me.token}"):
         status, headers, refused = Session(pages).request("GET", "/metrics", {"Authorization": given})
         assert (status, headers["www-authenticate"]) == (401, "Bearer") and "crawl" not in refused
     bearer = {"Authorization": f"Bearer {token}"}

@@ -62,6 +62,7 @@ _EVER = 32_503_680_000.0  # later than any entry
 _MOST = 10_000  # of what is counted: nobody reads how many more there are
 _BEFORE = "SELECT id FROM {prefix}run WHERE id < :run ORDER BY id DESC LIMIT 1"
 _AFTER = "SELECT id FROM {prefix}run WHERE id > :run ORDER BY id LIMIT 1"
+_LENGTH = "SELECT seq FROM {prefix}chain WHERE name = :name"
 _JOBS = "SELECT name FROM {prefix}chain ORDER BY name"
 
 
@@ -125,6 +126,11 @@ class History:
     def chain(self, name: str, *, before: int = 1 << 62, most: int = 100) -> list[Entry]:
         """Entries of a chain before that one, the newest first: by key, so that a long chain is read as fast."""
         return list(map(ENTRY.read, self._tables.read(_CHAIN, chain=name, before=before, most=most)))
+
+    def length(self, job: str) -> int:
+        """How long a job's chain is: it grows with every run that ends, and with what people say of the job."""
+        rows = self._tables.read(_LENGTH, name=job_chain(job))
+        return int(rows[0][0]) if rows else 0
 
     def outline(self, run_id: str) -> list[Entry]:
         """A run's journal in order; of a long one its beginning, the beginning of its last attempts, and its end."""

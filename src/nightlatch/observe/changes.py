@@ -27,6 +27,7 @@ _FIGURES: dict[str, Callable[[RunPoint], float]] = {
 }
 _SIDE = 12  # runs that say what a run takes at a level
 _DAY = 86400.0
+_KEPT = 60.0  # seconds
 # Facts of an attempt's start that money can hang on, and what they are called.
 _FACTS = {
     "command": "command", "definition": "definition", "bounds": "bounds", "program": "program",
@@ -84,6 +85,10 @@ class JobChanges:
 
 def job_changes(reader: StoreReader, job: str) -> JobChanges:
     """Of runs that succeeded: one that failed takes less, which is not a level."""
+    return reader.kept(("changes", job, reader.ledger.history.length(job)), _KEPT, lambda: _job_changes(reader, job))
+
+
+def _job_changes(reader: StoreReader, job: str) -> JobChanges:
     history = reader.ledger.history
     points = [point for point in history.series(job) if point.status == statuses.SUCCEEDED]
     days = {point.run: date.fromisoformat(history.day(point.at)).weekday() for point in points}

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _WEEKS = 8  # that the usual of a weekday is made of
 _SHOWN = 20  # rows of a part
+_KEPT = 60.0  # seconds
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _MARKUP = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_{}[]<>()#+-.!|~@"})
 
@@ -35,7 +36,7 @@ def night(reader: StoreReader, seen: Overview, since: float) -> Night:
     today = date.fromisoformat(history.day(clock.wall()))
     need = len(seen.needs_you.runs) + len(seen.decisions_besides_runs) + len(seen.overdue) + len(seen.agents)
     approvals = sum(run.status == statuses.WAITING for run in seen.needs_you.runs)
-    risen, share = _risen(reader, today) if usd else ("", 0.0)
+    risen, share = reader.kept(("risen", today), _KEPT, lambda: _risen(reader, today)) if usd else ("", 0.0)
     return Night(
         slots=slots,
         slots_ran=slots_ran,
@@ -44,7 +45,7 @@ def night(reader: StoreReader, seen: Overview, since: float) -> Night:
         need_you=need,
         alarming=need - approvals,
         usd=usd,
-        usual_usd=_usual(reader, today) if usd else None,
+        usual_usd=reader.kept(("usual night", today), _KEPT, lambda: _usual(reader, today)) if usd else None,
         weekday=_DAYS[today.weekday()],
         risen=risen,
         risen_share=share,

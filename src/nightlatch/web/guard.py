@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from aiohttp import web
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from .connections import OpenConnections
 
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-    Middleware = Callable[[web.Request, Handler], Awaitable[web.StreamResponse]]
 
 COOKIE = "nightlatch"
 METRICS = "/metrics"
@@ -130,7 +129,7 @@ class Guard:
         request[FORM] = {name: text for name, text in form.items() if isinstance(text, str)}
 
 
-def at_own_port(port: int) -> Middleware:
+def at_own_port(port: int) -> Any:
     """For the port that shows nothing but the metrics, and needs no token: the host it names must be loopback."""
 
     @web.middleware

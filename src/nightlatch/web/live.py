@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 STREAMS = 40  # at once
 _LOOK_EVERY = 0.5  # seconds
+_QUIET = 5.0  # seconds without news, after which it is looked at half as often
 _BEAT = 15.0  # seconds without news before a word that the stream lives
 _AGAIN = 2000  # ms that a browser waits before it comes back
 
@@ -57,14 +58,14 @@ class Live:
             if over and not text:
                 await response.write(f"{message}event: over\ndata: {{}}\n\n".encode())
                 return response
-            quiet = 0.0 if message else quiet + _LOOK_EVERY
+            quiet = 0.0 if message else quiet + (_LOOK_EVERY if quiet < _QUIET else 2 * _LOOK_EVERY)
             if message:
                 await response.write(message.encode())
             elif quiet >= _BEAT:
-                quiet = 0.0
+                quiet = _QUIET
                 await response.write(b": still here\n\n")
             if not text:
-                await asyncio.sleep(_LOOK_EVERY)
+                await asyncio.sleep(_LOOK_EVERY if quiet < _QUIET else 2 * _LOOK_EVERY)
 
 
 def _news(reader: StoreReader, run_id: str, place: str) -> tuple[str, str, str, bool]:

@@ -73,7 +73,7 @@ class Pages:
         return site.draw(request, "run.html", "jobs", twin_of=facts.pop("twin"), **facts)
 
     async def jobs(self, request: web.Request) -> web.Response:
-        facts = await self._site.read(jobs.page, request.query.get("by", "need"))
+        facts = await self._site.read(jobs.page, request.query.get("by", "need"), request.query.get("after", ""))
         return self._site.draw(request, "jobs.html", "jobs", **facts)
 
     async def job(self, request: web.Request) -> web.Response:

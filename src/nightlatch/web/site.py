@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -69,6 +70,7 @@ class Site:
         self._templates = draw.environment()
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="pages")
         self._local = threading.local()
+        self._memo: dict[Any, tuple[float, Any]] = {}  # of all readers
 
     @property
     def base(self) -> str:
@@ -114,6 +116,12 @@ class Site:
             )
         except UsageError as error:
             return self.message(request, "That cannot be shown.", str(error), status=404, back=self.base)
+        except (web.HTTPException, OSError, RuntimeError):
+            raise  # replies, and connections that are gone
+        except Exception:  # noqa: BLE001 - a page that cannot be drawn is a page that says so
+            traceback.print_exc()
+            text = "The reason is in the log of the process that draws these pages."
+            return self.message(request, "This page could not be drawn.", text, status=500, back=self.base)
 
     def configured(self) -> set[str]:
         """The jobs of the nightlatch.toml that counts here: they can be started from a page."""
@@ -133,6 +141,7 @@ class Site:
         found: StoreReader | None = getattr(self._local, "reader", None)
         if found is None or not found.has_ledger:
             found = self._local.reader = StoreReader(self.url)
+            found.memo = self._memo
             self.calendar = Calendar(found.ledger.history.zone)
         found.look_again()
         return found

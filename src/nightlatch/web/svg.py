@@ -57,14 +57,14 @@ def strip(runs: Sequence[tuple[str, float]], *, slots: int = 60, label: str = ""
     paths: dict[str, list[str]] = {}
     first = slots - len(runs)
     for index, (kind, share) in enumerate(runs):
-        high = round(max(0.15, min(share, 1.0)) * 100)
-        paths.setdefault(kind, []).append(f"M{(first + index) * 10 + 1} 100h7v-{high}h-7z")
+        high = round(max(0.15, min(share, 1.0)) * 20)
+        paths.setdefault(kind, []).append(f"M{first + index} 20v-{high}")
     drawn = Markup("").join(
-        Markup('<path class="b {}" d="{}"/>').format(kind, "".join(parts)) for kind, parts in paths.items()
+        Markup('<path class="l {}" d="{}"/>').format(kind, "".join(parts)) for kind, parts in paths.items()
     )
     return Markup(
-        '<svg class="strip" role="img" aria-label="{}" viewBox="0 0 {} 100" preserveAspectRatio="none">{}</svg>'
-    ).format(label, slots * 10, drawn)
+        '<svg class="strip" role="img" aria-label="{}" viewBox="-.5 0 {} 20" preserveAspectRatio="none">{}</svg>'
+    ).format(label, slots, drawn)
 
 
 class Track:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .words import Calendar
 
 _ATTEMPTS = 100  # runs whose earlier attempts are drawn too
+_ROWS = 60  # jobs: the most urgent first
 _BARS = 120  # of a job: more are one to a pixel
 ORDER = (DOUBT, BAD, WAIT, RUN, OK, IDLE)
 
@@ -46,6 +47,7 @@ class NightTimeline:
     axis: Markup
     rows: tuple[TimelineRow, ...]
     machines: tuple[MachineRow, ...] = ()
+    more: int = 0  # jobs that are not drawn
 
 
 class Drawing:
@@ -71,10 +73,14 @@ class Drawing:
         names = sorted(
             {*jobs, *late, *known}, key=lambda name: self._urgency(jobs.get(name, []), known.get(name), name)
         )
+        shown = [name for name in names if name in jobs or name in late or self._is_late(known[name])]
+        rest = [name for name in names if name not in set(shown)]
+        names = [*shown, *rest][:_ROWS]
         drawn = [self._row(name, jobs.get(name, []), late.get(name, []), known.get(name), base) for name in names]
         return NightTimeline(
             axis=self._track.axis(self._hours),
             rows=tuple(row for row in drawn if row),
+            more=max(len(shown) - _ROWS, 0),
             machines=tuple(self._machines.rows(self._track, self._shown_now)),
         )
 

@@ -9,9 +9,14 @@ from ..observe import usage_report, verdict
 from ..observe.changes import job_changes
 from ..observe.figures import count, money, percent
 from ..system import clock
+from . import svg
 from .usage_chart import chart
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from markupsafe import Markup
+
     from ..observe.changes import LevelChange
     from ..observe.reader import StoreReader
     from ..observe.usage_report import UsageReport
@@ -21,6 +26,8 @@ DAYS = 30
 BY = ("job", "model", "tag", "host")
 _COLOURS = 3  # jobs of the chart that have one of their own
 _COMPUTED = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet takes what begins so for a formula
+_ROWS = 50
+_KEPT = 20.0  # seconds
 _LOOKED_AT = 12  # jobs whose level is looked at
 
 
@@ -28,7 +35,7 @@ def page(reader: StoreReader, calendar: Calendar, by: str) -> dict[str, Any]:
     by = by if by in BY else "job"
     today = date.fromisoformat(reader.ledger.history.day(clock.wall()))
     since = (today - timedelta(days=DAYS - 1)).isoformat()
-    report = usage_report.report(reader, (by,), since=since)
+    report = page_report(reader, by)
     dear = _dearer(reader) if by == "job" else []
     first = next(
         (
@@ -44,6 +51,9 @@ def page(reader: StoreReader, calendar: Calendar, by: str) -> dict[str, Any]:
         "said": verdict.usage(report.total.amounts.usd, f"{DAYS} days", dearer=first).sentence.partition(". "),
         "eyebrow": f"{_day(since)} to {_day(today.isoformat())}",
         "report": report,
+        "shown": report.rows[:_ROWS],
+        "rest": _rest(report.rows[_ROWS:]),
+        "days_of": _days_of,
         "by": by,
         "bys": BY,
         "pace": report.pace,
@@ -54,6 +64,21 @@ def page(reader: StoreReader, calendar: Calendar, by: str) -> dict[str, Any]:
         "since": since,
         "percent": percent,
     }
+
+
+def _rest(rows: Sequence[Any]) -> dict[str, float] | None:
+    """What is not listed, in one row: the CSV has all of it."""
+    if not rows:
+        return None
+    usd, share = sum(row.amounts.usd for row in rows), sum(row.share or 0.0 for row in rows)
+    return {"many": len(rows), "usd": usd, "share": share, "runs": sum(row.runs for row in rows),
+            "failed": sum(row.failed for row in rows)}  # fmt: skip
+
+
+def _days_of(row: Any) -> Markup:
+    top = max(row.daily) or 1.0
+    bars = [("dim", usd / top) for usd in row.daily[:-1]] + [("last", row.daily[-1] / top)]
+    return svg.strip(bars, slots=len(bars), label=f"The last 14 days of {row.by[0]}")
 
 
 def _day(day: str) -> str:
@@ -109,4 +134,5 @@ def csv(reader: StoreReader, by: str) -> str:
 def page_report(reader: StoreReader, by: str) -> UsageReport:
     today = date.fromisoformat(reader.ledger.history.day(clock.wall()))
     since = (today - timedelta(days=DAYS - 1)).isoformat()
-    return usage_report.report(reader, (by if by in BY else "job",), since=since)
+    by = by if by in BY else "job"
+    return reader.kept(("usage", by, since), _KEPT, lambda: usage_report.report(reader, (by,), since=since))

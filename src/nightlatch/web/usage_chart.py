@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from ..observe.reader import StoreReader
 
+_KEPT = 20.0  # seconds
 _BASE, _HIGH = 170.0, 150.0
 _LINE = Markup(
     '<line class="grid-line" x1="0" x2="100%" y1="{0:.1f}" y2="{0:.1f}"/><text x="100%" dx="8" y="{1:.1f}">{2}</text>'
@@ -28,11 +29,7 @@ _FLAG = Markup(
 
 def chart(reader: StoreReader, by: str, days: Sequence[str], named: Sequence[str], flag: tuple[str, str]) -> Markup:
     """`flag`: (a day, what begins there), or two empty texts."""
-    used: dict[str, dict[str, float]] = {day: {} for day in days}
-    for row in reader.ledger.history.tallies(("day", by), since=days[0], until=days[-1]):
-        name = getattr(row, by)
-        key = name if name in named else ""
-        used[row.day][key] = used[row.day].get(key, 0.0) + row.amounts.usd
+    used = reader.kept(("chart", by, days[-1], *named), _KEPT, lambda: _used(reader, by, days, named))
     sums = {day: sum(parts.values()) for day, parts in used.items()}
     step = _step(max(sums.values(), default=0.0))
     top = step * max(1.0, -(-max(sums.values(), default=0.0) // step))
@@ -56,6 +53,16 @@ def chart(reader: StoreReader, by: str, days: Sequence[str], named: Sequence[str
     return Markup('<svg role="img" aria-label="Dollars used by day and {}, the last {} days">{}{}{}{}{}</svg>').format(
         by, len(days), lines, bars, _usual(sums, days, width, top), marked, labels
     )
+
+
+def _used(reader: StoreReader, by: str, days: Sequence[str], named: Sequence[str]) -> dict[str, dict[str, float]]:
+    """By day, then by name; what has no name here is under ""."""
+    used: dict[str, dict[str, float]] = {day: {} for day in days}
+    for row in reader.ledger.history.tallies(("day", by), since=days[0], until=days[-1]):
+        name = getattr(row, by)
+        key = name if name in named else ""
+        used[row.day][key] = used[row.day].get(key, 0.0) + row.amounts.usd
+    return used
 
 
 def _bar(parts: Mapping[str, float], names: Sequence[str], named: int, x: float, width: float, top: float) -> Markup:
