@@ -10,10 +10,11 @@ from __future__ import annotations
 import http.client
 import os
 import statistics
+import subprocess
+import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.support.pages import PagesProcess, Session
@@ -206,26 +207,28 @@ def _verbs(name: str, pages: PagesProcess) -> None:
           f"{'ok' if ratio <= GOAL_VERBS else 'MISSED'}", flush=True)  # fmt: skip
 
 
+_READER = """
+import http.client, sys, time
+port, prefix, token = sys.argv[1:]
+while True:
+    for path in ("", "jobs"):
+        connection = http.client.HTTPConnection("127.0.0.1", int(port))
+        connection.request("GET", f"/{prefix}/{path}", headers={"Cookie": f"nightlatch={token}"})
+        connection.getresponse().read()
+        connection.close()
+        time.sleep(0.25)
+"""
+
+
 @contextmanager
 def _readers(pages: PagesProcess) -> Iterator[None]:
-    """A person that loads Now every half second, and one that looks at the jobs."""
-    over = threading.Event()
-
-    def read(path: str) -> Callable[[], None]:
-        def work() -> None:
-            session = pages.session()
-            while not over.wait(0.5):
-                session.get(path)
-
-        return work
-
-    threads = [threading.Thread(target=read(path)) for path in ("", "jobs")]
-    for one in threads:
-        one.start()
+    """A person that loads Now and Jobs, each twice a second."""
+    session = pages.session()
+    words = [sys.executable, "-c", _READER, str(pages.port), pages.access.prefix, session.token]
+    process = subprocess.Popen(words)
     time.sleep(0.6)
     try:
         yield
     finally:
-        over.set()
-        for one in threads:
-            one.join()
+        process.kill()
+        process.wait()

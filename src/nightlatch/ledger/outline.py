@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from .records import Entry
     from .tables import Tables
 
-BEGIN, END = 150, 250  # entries
-_ATTEMPTS, _EACH = 4, 60
+BEGIN, END = 60, 140  # entries
+_ATTEMPTS, _EACH = 3, 30
 
 _FROM = f"SELECT {ENTRY.names} FROM {{prefix}}journal WHERE chain = :chain AND seq >= :seq ORDER BY seq LIMIT :most"
 _LAST = f"SELECT {ENTRY.names} FROM {{prefix}}journal WHERE chain = :chain ORDER BY seq DESC LIMIT :most"

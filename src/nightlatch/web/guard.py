@@ -82,7 +82,7 @@ class Guard:
                 request["session"] = None
                 return _with_headers(await handler(request))
             self._check_path(request)
-            session = self._access.session(request.cookies.get(COOKIE, ""))
+            session = self._session(request)
             if session is None and not _is_open(request):
                 raise web.HTTPForbidden(text="These pages need a session. Open them with: nightlatch open\n")
             request["session"] = session
@@ -95,8 +95,18 @@ class Guard:
             raise
         return _with_headers(response)
 
+    def _session(self, request: web.Request) -> Session | None:
+        """Of the first cookie of our name that is one: a server at another port may have set the same name for every
+        path, and then a browser sends both, ours first."""
+        for part in request.headers.get("Cookie", "").split(";"):
+            name, _, token = part.strip().partition("=")
+            if name == COOKIE and (session := self._access.session(token)):
+                return session
+        return None
+
     def _check_host(self, request: web.Request) -> None:
-        if request.headers.get("Host", "").lower() not in self.hosts:
+        absolute = not request.raw_path.startswith("/")  # it would name a host of its own
+        if absolute or request.headers.get("Host", "").lower() not in self.hosts:
             raise web.HTTPMisdirectedRequest(
                 text="This is not a name of these pages. Open them with: nightlatch open\n"
             )
@@ -121,6 +131,8 @@ class Guard:
                 form = await request.post()
         except TimeoutError:
             raise web.HTTPRequestTimeout(text="The form did not arrive.\n") from None
+        except (ValueError, LookupError, AssertionError):
+            raise web.HTTPBadRequest(text="This form cannot be read.\n") from None
         given = form.get("csrf", "")
         if not isinstance(given, str) or not hmac.compare_digest(given.encode(), session.csrf.encode()):
             raise web.HTTPForbidden(text="This form is not of your session: load the page again.\n")

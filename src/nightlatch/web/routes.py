@@ -12,6 +12,7 @@ from ..runtime.supervisor.run import kept_output
 from . import job, jobs, journal, leases, night, now, output, run, usage
 from .draw import FOLDER
 from .guard import COOKIE, HEADERS
+from .live import let_go, send
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -129,8 +130,11 @@ class Pages:
     ) -> web.StreamResponse:
         response = web.StreamResponse(headers={**HEADERS, **headers})
         await response.prepare(request)
-        while data := await self._site.work(lambda: next(pieces, b"")):
-            await response.write(data)
+        try:
+            while data := await self._site.work(lambda: next(pieces, b"")):
+                await send(response, data)
+        except TimeoutError:
+            return let_go(request)
         return response
 
     async def find(self, request: web.Request) -> web.Response:

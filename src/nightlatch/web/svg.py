@@ -121,9 +121,8 @@ class Track:
         return self._mark(at, _CHEVRON.format(kind=escape(kind)), title)
 
     def call(self, at: float, *, dear: bool) -> Markup:
-        return Markup('<circle class="call{}" cx="{:.2f}%" cy="14" r="{:.1f}"/>').format(
-            " dear" if dear else "", self.at(at), 4.6 if dear else 3.0
-        )
+        kind, size = (" dear", 4.6) if dear else ("", 3.0)
+        return Markup(f'<circle class="call{kind}" cx="{self.at(at):.2f}%" cy="14" r="{size}"/>')  # noqa: S704 - ours
 
     def row(self, label: str, marks: Iterable[Markup]) -> Markup:
         """The grid is drawn once, with the axis, and used by every row."""

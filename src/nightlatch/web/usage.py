@@ -28,7 +28,7 @@ _COLOURS = 3  # jobs of the chart that have one of their own
 _COMPUTED = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet takes what begins so for a formula
 _ROWS = 50
 _KEPT = 20.0  # seconds
-_LOOKED_AT = 12  # jobs whose level is looked at
+_LOOKED_AT = 8  # jobs whose level is looked at
 
 
 def page(reader: StoreReader, calendar: Calendar, by: str) -> dict[str, Any]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .words import Calendar
 
 _STEPS = 12  # rows of steps
-_CALLS = 300  # that are drawn
+_CALLS = 150  # that are drawn
 
 
 @value(frozen=True, kw_only=True)
@@ -116,7 +116,7 @@ def _group(key: str) -> str:
 def _calls(track: Track, calls: list[Entry]) -> FallRow:
     paid = sorted(_number(entry, "usd") for entry in calls)
     dear = paid[int(len(paid) * 0.9)] if paid else 0.0
-    step = max(1, len(calls) // _CALLS)
+    step = -(-len(calls) // _CALLS)
     marks = [track.call(entry.at, dear=0 < dear < _number(entry, "usd")) for entry in calls[::step]]
     tokens = sum(_number(entry, "tokens") for entry in calls)
     made = sum(_number(entry, "calls") for entry in calls)
