@@ -18,6 +18,7 @@ from itertools import islice
 
 from tests.support.servers.postgres import PostgresServer
 
+from nightlatch.core.units import Amounts
 from nightlatch.ledger import kinds, open_for
 from nightlatch.ledger.ledger import Ledger
 from nightlatch.ledger.opening import new_id
@@ -32,7 +33,7 @@ from nightlatch.store import url
 
 SMALL, LARGE, JOBS, BUSY = 10_000, int(os.environ.get("OBSERVE_RUNS", "1000000")), 200, 4
 YEAR, GOAL, GOAL_SCREEN = 365 * 86400, 2.0, 1.5
-_STATUSES = ["succeeded"] * 97 + ["failed", "timed-out", "cancelled"]
+_STATUSES = ["succeeded"] * 96 + ["failed", "timed-out", "stalled", "cancelled"]
 _PAGE = 500
 LATELY = 2000  # runs of the last day
 
@@ -92,7 +93,7 @@ def questions() -> Iterator[tuple[str, float, Callable[[StoreReader], object]]]:
 def _screen(reader: StoreReader) -> object:
     since = time.time() - 3600
     seen = overview(reader, since)
-    return night(reader, seen, since), parts(reader, seen, {"needs you": 15, "running": 10, "waiting": 5, "done": 10})
+    return night(reader, seen), parts(reader, seen, {"needs you": 15, "running": 10, "waiting": 5, "done": 10})
 
 
 def _median(reader: StoreReader, asked: Callable[[StoreReader], object], rounds: int = 5) -> float:
@@ -143,6 +144,7 @@ def _runs(rng: random.Random, now: float, size: int) -> Iterator[tuple[object, .
         made = RunRow(
             id=new_id(), job=_job(rng), key=str(number), status=rng.choice(_STATUSES), attempt=1, token=number,
             created=at, changed=at, started=at, ended=at, elapsed=rng.random() * 60, host="vm",
+            usage=Amounts(usd=rng.random()),
         )  # fmt: skip
         yield RUN.row(made)
 

@@ -105,6 +105,7 @@ WALK: dict[str, list[list[str]]] = {
     "logs": [["{run}"], [BAD]],
     "alerts": [[], ["--json"], ["test"], ["test", BAD], [BAD]],
     "metrics": [[], [BAD]],
+    "traces": [["{run}"], ["{run}", "--json"], [BAD], ["send", BAD]],
     "usage": [[], ["--json"], ["--by", BAD]],
     "approve": [["{run}"], ["a"], [BAD], ["{run}", "--json", "--yes"]],
     "ack": [["{run}"], ["{run}", "--json"], ["--all"], [BAD]],

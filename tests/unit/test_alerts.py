@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import time
+from datetime import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from nightlatch.ledger import kinds
 from nightlatch.ledger.outbox import SENT, UNDELIVERED, WAITS
-from nightlatch.observe.alerts import absences, collect, send
+from nightlatch.observe import nightly
+from nightlatch.observe.alerts import absences, collect, follow, send
 from nightlatch.observe.alerts.message import build, quiet
 from nightlatch.observe.alerts.rules import OF_STATUS, RULES
 from nightlatch.observe.alerts.send import Sender, ready
 from nightlatch.observe.alerts.settings import AlertSettings, JobAlerts
 from nightlatch.observe.alerts.transports import TRANSPORTS, Refused, SendFailed, Transport
+from nightlatch.observe.night_rows import parts
+from nightlatch.observe.overview import overview
 from nightlatch.observe.reader import StoreReader
 from nightlatch.store import url
-from tests.support.ledgers import ME, begun
+from tests.support.ledgers import ME, begun, tamper
 
 ONE = AlertSettings(transports={"hook": {"kind": "test"}}, group=0.0)
 
@@ -163,6 +168,17 @@ def test_a_refused_message_is_undelivered_and_the_other_transport_hears_of_it(bo
     assert ("hook", UNDELIVERED, 1) in book.outbox.counts()
 
 
+def test_an_undelivered_message_needs_you_on_the_first_screen(book, reader, receiver):
+    receiver.answers = [Refused("the receiver answered 404")]
+    end(book, 1, "failed")
+    Sender(book, reader, ONE).round()
+    seen = overview(reader, None)
+    assert seen.need_you == 2 and [one.transport for one in seen.undelivered] == ["hook"]
+    (row,) = [row for part in parts(reader, seen, {"needs you": 9}) for row in part.rows if row.word == "undelivered"]
+    assert "404" in row.reason and row.next.words == ("alerts",)
+    assert "404" in nightly.markdown(reader, seen) and seen.facts()["undelivered"]
+
+
 def test_the_claim_of_a_dead_sender_is_taken_over_when_its_time_is_over(book, reader, receiver):
     end(book, 1, "failed")
     sender = Sender(book, reader, ONE)
@@ -215,6 +231,37 @@ def test_an_absence_is_told_after_two_looks_and_recovered_when_it_is_gone(book, 
     assert told(book, reader) == [("overdue", "job"), ("recovered", "job")]
 
 
+def test_an_approval_is_told_an_hour_before_it_expires_and_never_called_recovered(book, reader):
+    runs = {job: book.open_run(job, "k") for job in ("soon", "later", "short")}
+    for job, hours in (("soon", 0.5), ("later", 5.0), ("short", 0.5)):
+        book.hold(runs[job].id, time.time() + hours * 3600)
+        if job != "short":  # it could never have waited for longer
+            tamper(book, "UPDATE {prefix}run SET changed = :at WHERE id = :id", at=0, id=runs[job].id)
+    before = told(book, reader)
+    absences.look(book, reader, ONE)
+    absences.look(book, reader, ONE)
+    assert [one for one in told(book, reader) if one not in before] == [("expires", "soon")]
+    book.request_cancel(runs["soon"].id, "ann")
+    absences.look(book, reader, ONE)
+    assert "recovered" not in [rule for rule, _ in told(book, reader)]
+
+
+def test_the_digest_is_of_the_ledgers_day_and_plain(book, reader, ledger_url, monkeypatch):
+    begun(book, job="job").finish("failed", reason="see [x](http://evil.example) *now*")
+    zone = ZoneInfo("Asia/Tokyo")
+    tamper(book, "UPDATE {prefix}meta SET value = 'Asia/Tokyo' WHERE key = 'ledger.zone'")
+    book.close()
+    now = datetime.fromtimestamp(time.time(), zone)
+    settings = AlertSettings(transports=ONE.transports, digest=now.strftime("%H:%M"), group=0.0)
+    for _ in range(2):
+        follow.digest(ledger_url, settings)
+    ((digest, _),) = [one for one in book.outbox.recent(0, 10) if one[0].rule == "digest"]
+    assert digest.id == f"digest:{now.date().isoformat()}"
+    message = build(reader, "id", [digest])
+    assert message.subject == "Nightlatch: One run ended, not well. One thing needs you."
+    assert "http://" not in message.text and "\\" not in message.text and "［x］" in message.text
+
+
 @pytest.mark.parametrize(
     ("alerts", "last", "count", "now", "goes"),
     [
@@ -234,7 +281,7 @@ def test_every_rule_has_a_title_and_a_help():
 def test_a_reported_text_mentions_nobody_links_nowhere_and_is_no_markup(book, reader):
     hostile = "x\r\nSubject: won\r\n\r\n@everyone <!channel> [a](http://evil.example) **b** `c` \u202egro\x1b[31m www.evil.example"
     line = quiet(hostile)
-    assert line.isprintable() and not set("@<>[]`*") & set(line) and "://" not in line and "www." not in line
+    assert line.isprintable() and not set("@<>[]`*&") & set(line) and "://" not in line and "evil.example" not in line
     begun(book, job="job").finish("failed", reason=hostile)
     collect.collect(book, reader, ONE)
     message = build(reader, "id", [alert for alert, _ in book.outbox.recent(0, 1)])

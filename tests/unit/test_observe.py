@@ -7,6 +7,7 @@ import json
 import os
 import sqlite3
 from contextlib import closing
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +23,15 @@ from nightlatch.gates.file import File
 from nightlatch.ledger import kinds, open_for
 from nightlatch.ledger.ledger import Ledger
 from nightlatch.ledger.records import RunRow
-from nightlatch.observe import lease_views, open_decisions, usage_report
+from nightlatch.observe import evening, lease_views, open_decisions, usage_report
 from nightlatch.observe.details import details
 from nightlatch.observe.gate_views import gate_view
-from nightlatch.observe.overview import overview
+from nightlatch.observe.overview import last_night, overview
 from nightlatch.observe.reader import NoStore, StoreReader
 from nightlatch.observe.run_views import recent, start, view
 from nightlatch.store import url
-from nightlatch.system import identity
-from tests.support.ledgers import begun
+from nightlatch.system import clock, identity
+from tests.support.ledgers import begun, tamper
 
 HERE = identity.holder(pid=os.getpid())
 
@@ -91,6 +92,44 @@ def test_of_what_is_over_an_overview_has_only_what_is_young_and_of_the_rest_all(
     ended(book, "mails", "in-doubt")
     seen = overview(reader, book.runs().__next__().changed + 60)
     assert [s.run.job for s in seen.needs_you.runs] == ["mails"] and not seen.done.runs
+
+
+def test_the_night_begins_at_22_in_the_ledgers_zone_and_a_failure_needs_you_for_a_day(reader, book, monkeypatch):
+    ended(book, "report", "succeeded")
+    ended(book, "broken", "failed")
+    now = book.clock()
+    monkeypatch.setattr(clock, "wall", lambda: now + 20 * 3600)  # another night has begun since
+    begin = evening.began(book.history.zone, clock.wall())
+    seen = last_night(reader)
+    assert seen.since == begin and clock.wall() - 28 * 3600 <= begin <= clock.wall() - 4 * 3600
+    assert [s.run.job for s in seen.needs_you.runs] == ["broken"] and seen.need_you == 1
+    assert bool(seen.done.runs) is (now >= begin)
+    monkeypatch.setattr(clock, "wall", lambda: now + 50 * 3600)
+    assert last_night(reader).empty
+
+
+@pytest.mark.parametrize(
+    ("now", "begin"),
+    [
+        ("2026-11-16T07:12+01:00", "2026-11-15T22:00+01:00"), ("2026-11-16T23:30+01:00", "2026-11-15T22:00+01:00"),
+        ("2026-11-16T02:00+01:00", "2026-11-15T22:00+01:00"), ("2026-10-25T07:00+01:00", "2026-10-24T22:00+02:00"),
+    ],
+)  # fmt: skip
+def test_when_a_night_began(now, begin):
+    moment = datetime.fromisoformat(now).timestamp()
+    assert evening.began("Europe/Berlin", moment) == datetime.fromisoformat(begin).timestamp()
+
+
+def test_a_jobs_runs_and_those_nested_in_others_are_listed_in_one_order(book):
+    runs = [ended(book, "job", "succeeded" if n % 2 else "failed", key=str(n)) for n in range(6)]
+    ended(book, "other", "succeeded")
+    for number, run in enumerate(runs):
+        tamper(book, "UPDATE {prefix}run SET changed = :at, parent = :parent WHERE id = :id", at=number * 1000,
+               parent="p" if number in (1, 2) else "", id=run.id)  # fmt: skip
+    assert [run.key for run in book.runs(job="job")] == ["5", "4", "3", "2", "1", "0"]
+    assert [run.key for run in book.runs(job="job", limit=4)] == ["5", "4", "3", "2"]
+    assert [run.key for run in book.runs(job="job", status="failed", since=1.0)] == ["4", "2"]
+    assert [run.key for run in book.runs(job="job", since=1.0, until=4.0)] == ["3", "2", "1"]
 
 
 def test_runs_are_found_by_the_state_that_is_shown(reader, book, ledger_url):

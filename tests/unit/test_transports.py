@@ -21,7 +21,7 @@ HOSTILE = (
     "gone\r\nSubject: you won\r\nBcc: all@example.org\r\n\r\n@everyone <@U1> <script>alert(1)</script> "
     "[click](http://evil.example) <https://evil.example|x> **b** \u202egnp.exe\x1b]0;title\x07"
 )
-LINE = quiet(HOSTILE)
+LINE = quiet(HOSTILE + " evil.example/x &lt;@U1&gt;")
 ALERT = Told(
     id="job:a:2:failed", rule="failed", job="a", run="7k3f", at=1.0, sentence=f"Failed: {LINE}", last_line=LINE
 )
@@ -98,7 +98,7 @@ def test_mail_has_one_subject_one_recipient_and_plain_text():
                 **{"from": "n@example.org", "to": "x@example.org"},
             )
         server.refuse = b"451 later"
-        with pytest.raises((SendFailed, Refused)):
+        with pytest.raises(SendFailed, match="451"):
             send(
                 "smtp",
                 host="127.0.0.1",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 
 from ..config import crontab as crontabs
 from ..config import place
@@ -13,6 +13,7 @@ from ..config.load import alerts_of, load
 from ..config.settings import meant
 from ..core.printable import printable
 from ..errors import BadConfig
+from ..observe.traces.export import is_wanted
 from ..scheduler.serve import Server
 from ..store import url
 from ..system import crontab
@@ -58,19 +59,28 @@ def main(argv: list[str]) -> int:
     for name, line in crontabs.still_there(load(place.find()).jobs, crontab.read() or "").items():
         print(f"nightlatch: {name} runs twice: your crontab starts it too. Remove this line (crontab -e): "
               f"{printable(line)}", file=sys.stderr)  # fmt: skip
-    with telling(), nullcontext() if args.no_pages else showing(args.store, args.port):
+    with telling(args.store), nullcontext() if args.no_pages else showing(args.store, args.port):
         return made.serve()
 
 
 @contextmanager
-def telling() -> Iterator[None]:
-    """Beside the scheduler, a process that tells of what went wrong: a transport that hangs keeps no slot waiting. It
-    ends with this one, however this one ends: it reads from a pipe that only we have."""
-    if not alerts_of(place.find()):
+def telling(store: str | None) -> Iterator[None]:
+    """Beside the scheduler, a process that tells of what went wrong, and one that sends traces: a receiver that hangs
+    keeps no slot waiting."""
+    with ExitStack() as beside:
+        if alerts_of(place.find()):
+            beside.enter_context(_beside(store, "alerts", "send", "--follow"))
+        if is_wanted(os.environ):
+            beside.enter_context(_beside(store, "traces", "send", "--follow"))
         yield
-        return
-    words = [sys.executable, "-m", "nightlatch", "alerts", "send", "--follow"]
-    process = subprocess.Popen(words, stdin=subprocess.PIPE, start_new_session=True)
+
+
+@contextmanager
+def _beside(store: str | None, *words: str) -> Iterator[None]:
+    """It ends with this one, however this one ends: it reads from a pipe that only we have."""
+    env = {**os.environ, url.ENV: store} if store else None  # not as an argument: it may hold a password
+    command = [sys.executable, "-m", "nightlatch", *words, "--config", place.find()]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, env=env)
     try:
         yield
     finally:
@@ -107,17 +117,9 @@ def pages_server(where: str, *, port: int | None = None, read_only: bool = False
 
 @contextmanager
 def showing(store: str | None, port: int | None) -> Iterator[None]:
-    """Beside the scheduler, a process that shows the pages: what is asked of them keeps no slot waiting. It ends with
-    this one, however this one ends, as the one that tells does."""
-    words = [sys.executable, "-m", "nightlatch", "serve", "--only-pages", "--child"]
-    words += ["--config", place.find(), *(["--port", str(port)] if port is not None else [])]
-    env = {**os.environ, url.ENV: store} if store else None  # not as an argument: it may hold a password
-    process = subprocess.Popen(words, stdin=subprocess.PIPE, start_new_session=True, env=env)
-    try:
+    """Beside the scheduler, a process that shows the pages: what is asked of them keeps no slot waiting."""
+    with _beside(store, "serve", "--only-pages", "--child", *(["--port", str(port)] if port is not None else [])):
         yield
-    finally:
-        assert process.stdin
-        process.stdin.close()
 
 
 def _say(text: str) -> None:

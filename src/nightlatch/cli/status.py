@@ -7,8 +7,8 @@ import sys
 from .. import exits
 from ..core import advice
 from ..core.value import replace
-from ..observe import night_rows, nightly
-from ..observe.overview import Overview, overview
+from ..observe import night_rows, nightly, run_facts
+from ..observe.overview import Overview, last_night, overview
 from ..observe.reader import NoStore
 from ..system import clock, printing
 from . import night, screen
@@ -20,8 +20,8 @@ _PURPOSE = """\
 The last night in one screen: what needs you first, then what runs, waits and is done.
 
 Each row ends in what to type after `nightlatch`. What is in doubt, needs attention or has lapsed stays here until
-somebody decides; the rest is from the last 24 hours. This command changes nothing, and
-makes no store."""
+somebody decides, and a failure for a day; the rest is from the last night, which begins at 22:00. This command changes
+nothing, and makes no store."""
 
 _EXAMPLES = """\
   nightlatch
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 def main(argv: list[str]) -> int:
     parser = Parser("status", _PURPOSE, _EXAMPLES)
-    parser.add_argument("--since", metavar="TIME", default="24h", help="how far to look back (default 24h)")
+    parser.add_argument("--since", metavar="TIME", help="how far to look back (default: to 22:00, its evening)")
     parser.add_argument(
         "--exit-code", action="store_true", help="print nothing and exit with 0 unless something needs you: then 1"
     )
@@ -57,43 +57,49 @@ def main(argv: list[str]) -> int:
         if args.json and not error.exit_code:
             print_json(Overview(since=since).facts())
         raise
+    seen = last_night(reader) if since is None else overview(reader, since)
     if args.markdown or args.html:
         report = nightly.markdown if args.markdown else nightly.as_html
-        printing.verbatim(report(reader, since or 0.0))
+        printing.verbatim(report(reader, seen))
         return 0
-    seen = overview(reader, since)
     needed = args.exit_code and not seen.nothing_needs_you
     if args.exit_code and not needed and not seen.unreachable and not args.json:
         return 0
     if args.json:
         print_json(seen.facts())
     elif seen.empty:
-        _show_nothing(args.since, reader.ledger_is_per_machine)
+        _show_nothing(seen, args.since, reader.ledger_is_per_machine)
     else:
-        _show(reader, seen, since or 0.0, args.since)
+        _show(reader, seen, args.since)
     if seen.unreachable:
         print(f"nightlatch: what other machines have begun is not shown: {seen.unreachable}", file=sys.stderr)
     return exits.FAILED if needed else 0
 
 
-def _show_nothing(since: str, ledger_is_per_machine: bool) -> None:
-    print(f"nothing needs you, nothing runs, and nothing ran in the last {since}.")
+def _show_nothing(seen: Overview, within: str | None, ledger_is_per_machine: bool) -> None:
+    when = f"in the last {within}" if within else f"since {run_facts.at(seen.since or 0.0)}"
+    print(f"nothing needs you, nothing runs, and nothing ran {when}.")
     print(f"Start something: {advice.command('run', 'hello', '--', 'echo', 'hello')}; all commands: nightlatch --help")
     if ledger_is_per_machine:
         leases = advice.command("lease", "list")
         print(f"With such a store each machine records its own runs. What runs now: {leases}")
 
 
-def _show(reader: StoreReader, seen: Overview, since: float, within: str) -> None:
+def _show(reader: StoreReader, seen: Overview, within: str | None) -> None:
     parts = night_rows.parts(reader, seen, _SHOWN)
     shown = [replace(part, rows=tuple(_shortened(reader, row) for row in part.rows)) for part in parts]
-    more = f"runs --since {within}"
-    first = nightly.line(reader, seen, since)
+    more = f"runs --since {within or f'{_hours(seen)}h'}"
+    first = nightly.line(reader, seen)
     for line in night.lines(first, shown, width=screen.width(), paint=screen.paint, plain=screen.plain(),
                             now=clock.wall(), more=more):  # fmt: skip
         print(line)
     program = advice.text(advice.to())
     print(screen.paint(f"type `{program}` and the last column", screen.DIM))
+
+
+def _hours(seen: Overview) -> int:
+    """As many as go back to where the night began."""
+    return int((clock.wall() - (seen.since or 0.0)) // 3600) + 1
 
 
 def _shortened(reader: StoreReader, row: NightRow) -> NightRow:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from ..config import place
+from ..runtime.supervisor.afterwards import telling
+from ..store import url
 from .arguments import Parser
 from .serve import server
 
@@ -21,4 +24,7 @@ def main(argv: list[str]) -> int:
     parser = Parser("tick", _PURPOSE, _EXAMPLES)
     parser.add_argument("--detach", action="store_true", help="do not wait for what was started")
     args = parser.parse_args(argv)
-    return server(args.store).tick(detach=args.detach)
+    code = server(args.store).tick(detach=args.detach)
+    # What no run tells: an overdue slot, a reminder, the digest.
+    telling.leave_behind(place.of_a_run(""), url.resolve(args.store))
+    return code

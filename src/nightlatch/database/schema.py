@@ -18,11 +18,16 @@ META = "CREATE TABLE IF NOT EXISTS meta (key TEXT NOT NULL PRIMARY KEY, value TE
 READ = "SELECT key, value FROM meta"
 
 
+_known: dict[str, list[tuple[int, str]]] = {}  # read once: later the files may be those of a newer program
+
+
 def migrations(area: str) -> list[tuple[int, str]]:
     """(number, file) of every migration of an area, in order."""
-    folder = os.path.join(os.path.dirname(__file__), "migrations", area)
-    names = sorted(name for name in os.listdir(folder) if name.endswith(".sql"))
-    return [(int(name.split("_", 1)[0]), os.path.join(folder, name)) for name in names]
+    if area not in _known:
+        folder = os.path.join(os.path.dirname(__file__), "migrations", area)
+        names = sorted(name for name in os.listdir(folder) if name.endswith(".sql"))
+        _known[area] = [(int(name.split("_", 1)[0]), os.path.join(folder, name)) for name in names]
+    return _known[area]
 
 
 def newest(area: str) -> int:

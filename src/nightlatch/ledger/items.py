@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .tables import Tables
 
 _PAGE = 50_000
+_AT_ONCE = 500
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -59,6 +60,7 @@ _SOME = f"""
 SELECT {ITEM.names} FROM {{prefix}}item WHERE scope = :scope AND status = :status ORDER BY digest LIMIT :most
 """
 _REASONS = "SELECT digest, reason FROM {prefix}item WHERE scope = :scope AND digest IN "
+_KEYS = "SELECT digest, key FROM {prefix}item WHERE scope = :scope AND digest IN "
 _RESOLVE = """
 UPDATE {prefix}item SET status = :status, reason = :reason, changed = :at
 WHERE scope = :scope AND status IN ('in-doubt', 'needs-attention'){this} RETURNING key
@@ -98,9 +100,19 @@ class Items:
 
     def reasons(self, scope: str, digests: list[str]) -> dict[str, str]:
         """The reason of each: of 676 at most, in one query."""
+        return self._of(_REASONS, scope, digests)
+
+    def keys(self, scope: str, digests: list[str]) -> dict[str, str]:
+        """The key of each."""
+        found: dict[str, str] = {}
+        for place in range(0, len(digests), _AT_ONCE):
+            found |= self._of(_KEYS, scope, digests[place : place + _AT_ONCE])
+        return found
+
+    def _of(self, sql: str, scope: str, digests: list[str]) -> dict[str, str]:
         values = {"".join(name): digest for name, digest in zip(product(_LETTERS, repeat=2), digests, strict=False)}
         places = ", ".join(f":{name}" for name in values)
-        return dict(self._tables.read(_REASONS + f"({places})", scope=scope, **values)) if values else {}
+        return dict(self._tables.read(sql + f"({places})", scope=scope, **values)) if values else {}
 
     def every(self, scope: str, status: str, limit: int = 1_000_000) -> list[ItemRow]:
         rows = self._tables.read(_SOME, scope=scope, status=status, most=limit)

@@ -106,7 +106,7 @@ OPENED = EntryKind(
 STARTED = EntryKind(
     "started", "attempt {attempt} started[ on {host}] (token {token})[command? , with another command]", tells=RUN,
     run="attempt token grant holder host command definition bounds program program_size program_time program_version"
-    " commit nightlatch start hidden",
+    " commit nightlatch start hidden trace",
 )  # fmt: skip
 LOST = EntryKind(
     "lost", "attempt {attempt} was lost: its holder {holder} is gone[; the run is {status}]", tells=RUN,
@@ -135,7 +135,7 @@ PROGRESS = EntryKind(
 USAGE = EntryKind(
     "usage",
     "used" + "".join(f"[ {unit}={{{unit}}}]" for unit in UNITS) + "[ for {item}][, model {model}]",
-    tells=RUN, often=True, run=" ".join(UNITS) + " model kind source item tag agent id",
+    tells=RUN, often=True, run=" ".join(UNITS) + " model kind source item tag agent id call began",
 )  # fmt: skip
 NOTED = EntryKind(
     "noted", "it reported" + "".join(f"[ {unit}={{{unit}}}]" for unit in METERED) + ", which the gateway has counted",

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .history import History
     from .holds import Holds
     from .items import Items
+    from .journal_reader import JournalReader
     from .nested import NestedLedger
     from .outbox import Outbox
     from .records import Attempt, Entry, Pruned, RunRow, Usage
@@ -169,8 +170,18 @@ class Ledger:
         """Runs whose status changed at or after `since`, and before `until`, the newest change first."""
         which = {name: text for name, text in (("job", job), ("status", status)) if text}
         times = {"since": _ms(since)} | ({} if until is None else {"until": _ms(until)})
-        within = "changed >= :since" + ("" if until is None else " AND changed < :until")
-        sql = f"SELECT {RUN.names} FROM {{prefix}}run{where(which, within)} ORDER BY changed DESC, id LIMIT :most"
+        within = ["changed >= :since", *([] if until is None else ["changed < :until"])]
+        by = list(which)
+        if job and status and statuses.is_terminal(status):
+            # Many runs have ended so, and few of them are the job's: not by the index of statuses.
+            by, within = ["job"], [*within, "status || '' = :status"]
+        # Of a job, the newest of its own and the newest nested ones: each is read in its order from an index.
+        parts = [where(by, *within, f"parent {sign} ''") for sign in ("=", "<>")] if job else [where(by, *within)]
+        newest = [
+            f"SELECT * FROM (SELECT {RUN.names} FROM {{prefix}}run{part} ORDER BY changed DESC, id LIMIT :most) AS part"
+            for part in parts
+        ]
+        sql = f"{' UNION ALL '.join(newest)} ORDER BY changed DESC, id LIMIT :most"
         return map(RUN.read, self._tables.read(sql, **which, **times, most=limit))
 
     def newest(self, job: str) -> RunRow | None:
@@ -374,6 +385,12 @@ class Ledger:
         from .outbox import Outbox
 
         return Outbox(self._tables)
+
+    def journal_reader(self, reader: str) -> JournalReader:
+        """How far a reader has read the journal."""
+        from .journal_reader import JournalReader
+
+        return JournalReader(self._tables, reader)
 
     @property
     def effects(self) -> Effects:

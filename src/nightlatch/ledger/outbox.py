@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from ..core.value import value
 from ..system.light import sha256
-from .chain import clean, job_chain
-from .records import ENTRY
+from .chain import clean
+from .journal_reader import JournalReader
 from .typed_table import TypedTable
 
 TYPE_CHECKING = False
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 READER = "alerts"
 WAITS, SENT, UNDELIVERED = "waits", "sent", "undelivered"  # statuses of a message
-_EVERYTHING = ""  # in place of a chain: the reader has begun
-_MOST = 2000  # entries of a chain, or alerts of a message, at once
+_MOST = 2000  # alerts of a message at once
 
 
 @value(frozen=True, kw_only=True)
@@ -76,24 +75,6 @@ PROBLEM = TypedTable(
 ALERT = TypedTable("alert", Alert, "ON CONFLICT (id, transport) DO NOTHING")
 MESSAGE = TypedTable("alert_message", Message)
 
-_NEWS = """
-SELECT chain.name, COALESCE(known.seq, 0) FROM {prefix}chain AS chain
-LEFT JOIN {prefix}alert_cursor AS known ON known.reader = :reader AND known.chain = chain.name
-WHERE chain.seq > COALESCE(known.seq, 0) ORDER BY chain.name
-"""
-_CURSOR = "SELECT seq FROM {prefix}alert_cursor WHERE reader = :reader AND chain = :chain"
-_MOVE = """
-INSERT INTO {prefix}alert_cursor (reader, chain, seq) VALUES (:reader, :chain, :seq)
-ON CONFLICT (reader, chain) DO UPDATE SET seq = excluded.seq
-"""
-_SKIP = """
-INSERT INTO {prefix}alert_cursor (reader, chain, seq)
-SELECT CAST(:reader AS TEXT), name,
-  COALESCE((SELECT MAX(seq) FROM {prefix}journal WHERE chain = name AND at < :before), 0)
-FROM {prefix}chain WHERE 1 = 1 ON CONFLICT (reader, chain) DO NOTHING
-"""
-_RECENT = 600_000  # ms: what happened so shortly before the first reader is told
-_ENTRIES = f"SELECT {ENTRY.names} FROM {{prefix}}journal WHERE chain = :chain AND seq > :seq ORDER BY seq LIMIT :most"
 _PROBLEMS = f"SELECT {PROBLEM.names} FROM {{prefix}}alert_problem"
 _OVER = "DELETE FROM {prefix}alert_problem WHERE job = :job AND subject = :subject"
 _ROUTE = """
@@ -119,38 +100,27 @@ WHERE id = :id AND claim = :claim RETURNING id
 
 class Outbox:
     def __init__(self, tables: Tables) -> None:
-        self._tables = tables
+        self._tables, self._reader = tables, JournalReader(tables, READER)
 
     def begin(self) -> None:
         """What happened long before anybody asked for alerts is not told."""
-        if self._tables.read(_CURSOR, reader=READER, chain=_EVERYTHING):
-            return
-        with self._tables.database.transaction() as execute:
-            execute(self._tables.sql(_SKIP), reader=READER, before=self._tables.now() - _RECENT)
-            execute(self._tables.sql(_MOVE), reader=READER, chain=_EVERYTHING, seq=1)
+        self._reader.begin()
 
     def news(self) -> list[str]:
         """The jobs whose chains have entries that were not read."""
-        return [
-            name.removeprefix("job:") for name, _ in self._tables.read(_NEWS, reader=READER) if name.startswith("job:")
-        ]
+        return self._reader.news()
 
     def peek(self, job: str) -> list[Entry]:
         """Entries of a job's chain that were not read; they stay so."""
-        rows = self._tables.read(_CURSOR, reader=READER, chain=job_chain(job))
-        seq = rows[0][0] if rows else 0
-        return list(map(ENTRY.read, self._tables.read(_ENTRIES, chain=job_chain(job), seq=seq, most=_MOST)))
+        return self._reader.unread(job)
 
     def read(self, job: str, judge: Callable[[list[Entry], dict[str, Problem]], Judged]) -> int:
         """Judge what is new on a job's chain, together with what is wrong with the job; returns how much that was."""
-        name = job_chain(job)
         with self._tables.on_chain(job) as chain:
-            rows = chain(_CURSOR, reader=READER, chain=name)
-            seq = rows[0][0] if rows else 0
-            entries = list(map(ENTRY.read, chain(_ENTRIES, chain=name, seq=seq, most=_MOST)))
+            entries = self._reader.unread(job, chain)
             if entries:
                 self._record(chain, judge(entries, self._problems(chain, job)))
-                chain(_MOVE, reader=READER, chain=name, seq=entries[-1].seq)
+                self._reader.move(job, entries[-1].seq, chain)
         return len(entries)
 
     def observe(self, job: str, judge: Callable[[dict[str, Problem], float], Judged]) -> None:
@@ -210,6 +180,14 @@ class Outbox:
                 pause=round(pause * 1000), reason=clean(reason)[:500],
             )
         )  # fmt: skip
+
+    def undelivered(self, since: float) -> list[Message]:
+        """Messages that nobody will try to send again, given up since then; the newest first."""
+        sql = (
+            f"SELECT {MESSAGE.names} FROM {{prefix}}alert_message WHERE status = 'undelivered' AND changed >= :since "
+            "ORDER BY changed DESC"
+        )
+        return list(map(MESSAGE.read, self._tables.read(sql, since=round(since * 1000))))
 
     def alerts(self, message: str) -> list[Alert]:
         """Those that go out in a message."""

@@ -47,12 +47,12 @@ class NightPart:
 
 def parts(reader: StoreReader, seen: Overview, shown: dict[str, int]) -> list[NightPart]:
     """`shown`: how many rows of each part."""
-    besides = (*_overdue(seen), *_agents(seen), *_stages(seen), *_besides(seen))
+    besides = (*_overdue(seen), *_agents(seen), *_demoted(seen), *_undelivered(seen), *_besides(seen))
     needs = [*besides, *(_needs(reader, one) for one in seen.needs_you.runs)]
     found = {
         "needs you": (needs, seen.needs_you.capped),
         "running": ([_running(reader, one) for one in seen.running.runs], seen.running.capped),
-        "waiting": ([_waiting(one) for one in seen.waiting.runs], seen.waiting.capped),
+        "waiting": ([*map(_waiting, seen.waiting.runs), *_earned(seen)], seen.waiting.capped),
         "done": (_done(reader, seen.done.runs), seen.done.capped),
     }
     return [
@@ -78,20 +78,31 @@ def _agents(seen: Overview) -> list[NightRow]:
     ]  # fmt: skip
 
 
-def _stages(seen: Overview) -> list[NightRow]:
-    """Jobs that lost their stage, and those that have earned the next one: nobody is promoted silently."""
-    lost = [
+def _demoted(seen: Overview) -> list[NightRow]:
+    """Jobs that lost their stage."""
+    return [
         NightRow(mark=BROKEN, job=row.job, word="demoted", at=(row.change or {}).get("at"),
                  reason=f"{row.stage} now, since {(row.change or {}).get('why')}; to earn it again",
                  next=advice.to("promote", row.job))
         for row in seen.demoted
     ]  # fmt: skip
-    earned = [
+
+
+def _undelivered(seen: Overview) -> list[NightRow]:
+    return [
+        NightRow(mark=BROKEN, job=one.transport, word="undelivered", at=one.changed, reason=f"an alert: {one.reason}",
+                 next=advice.to("alerts"))
+        for one in seen.undelivered
+    ]  # fmt: skip
+
+
+def _earned(seen: Overview) -> list[NightRow]:
+    """Jobs that have earned the next stage: nobody is promoted silently."""
+    return [
         NightRow(mark=PERSON, job=row.job, word=row.stage, reason="it has earned its next stage",
                  next=advice.to("promote", row.job))
         for row in seen.earned
     ]  # fmt: skip
-    return [*lost, *earned]
 
 
 def _besides(seen: Overview) -> list[NightRow]:

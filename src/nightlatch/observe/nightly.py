@@ -11,11 +11,12 @@ from ..core.printable import printable
 from ..ledger import kinds
 from ..system import clock
 from . import run_facts, verdict
-from .overview import overview
 from .verdict import ENOUGH_RUNS, Night
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .overview import Overview
     from .reader import StoreReader
     from .run_views import RunView
@@ -27,25 +28,32 @@ _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Su
 _MARKUP = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_{}[]<>()#+-.!|~@"})
 
 
-def night(reader: StoreReader, seen: Overview, since: float) -> Night:
-    """`seen`: the overview of the same time."""
-    history = reader.ledger.history
+def _escaped(text: str) -> str:
+    """As Markdown that shows just this."""
+    return printable(text).translate(_MARKUP).replace("://", ":\u200b//").replace("@", "@\u200b")
+
+
+def night(reader: StoreReader, seen: Overview) -> Night:
+    """As its overview shows it."""
+    history, since = reader.ledger.history, seen.since or 0.0
     counts = {status: history.counted(status, since) for status in statuses.TERMINAL}
     slots, slots_ran = history.slots_since(since)
     usd, _ = history.used_since(since)
     today = date.fromisoformat(history.day(clock.wall()))
-    need = len(seen.needs_you.runs) + len(seen.decisions_besides_runs) + len(seen.overdue) + len(seen.agents)
     approvals = sum(run.status == statuses.WAITING for run in seen.needs_you.runs)
-    risen, share = reader.kept(("risen", today), _KEPT, lambda: _risen(reader, today)) if usd else ("", 0.0)
+    usual = reader.kept(("usual night", today), _KEPT, lambda: _usual(reader, today)) if usd else None
+    risen, share = "", 0.0
+    if usual and usd > usual * (1 + verdict.LIKE):
+        risen, share = reader.kept(("risen", today), _KEPT, lambda: _risen(reader, today))
     return Night(
         slots=slots,
         slots_ran=slots_ran,
         ended=sum(counts.values()),
         well=counts[statuses.SUCCEEDED],
-        need_you=need,
-        alarming=need - approvals,
+        need_you=seen.need_you,
+        alarming=seen.need_you - approvals,
         usd=usd,
-        usual_usd=reader.kept(("usual night", today), _KEPT, lambda: _usual(reader, today)) if usd else None,
+        usual_usd=usual,
         weekday=_DAYS[today.weekday()],
         risen=risen,
         risen_share=share,
@@ -53,21 +61,19 @@ def night(reader: StoreReader, seen: Overview, since: float) -> Night:
     )
 
 
-def markdown(reader: StoreReader, since: float) -> str:
-    """The morning report. Reported texts are escaped: nothing in them is a link, a mention or markup."""
-    seen = overview(reader, since)
-    first = verdict.night(night(reader, seen, since))
-    lines = [f"# {_plain(first.sentence)}", "", _plain(first.reasons)]
+def markdown(reader: StoreReader, seen: Overview, plain: Callable[[str], str] = _escaped) -> str:
+    """The morning report. `plain` makes reported texts harmless: nothing in them is a link, a mention or markup."""
+    first = verdict.night(night(reader, seen))
+    lines = [f"# {plain(first.sentence)}", "", plain(first.reasons)]
     for title, rows in _parts(reader, seen).items():
         lines += ["", f"## {title.capitalize()}", ""]
-        lines += [f"- **{_plain(job)}** {_plain(text)} `{command}`" for job, text, command in rows]
+        lines += [f"- **{plain(job)}** {plain(text)} `{command}`" for job, text, command in rows]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def as_html(reader: StoreReader, since: float) -> str:
+def as_html(reader: StoreReader, seen: Overview) -> str:
     """The same as one page without styles, scripts or links."""
-    seen = overview(reader, since)
-    first = verdict.night(night(reader, seen, since))
+    first = verdict.night(night(reader, seen))
     parts = [f"<h1>{html.escape(first.sentence)}</h1>", f"<p>{html.escape(first.reasons)}</p>"]
     for title, rows in _parts(reader, seen).items():
         parts.append(f"<h2>{html.escape(title.capitalize())}</h2>\n<ul>")
@@ -87,7 +93,9 @@ def _parts(reader: StoreReader, seen: Overview) -> dict[str, list[tuple[str, str
     besides = [(one.of, one.note or one.status, advice.text(one.resolve())) for one in seen.decisions_besides_runs]
     late = [(row.job, "has a slot that no machine has begun", advice.command("slots", row.job)) for row in seen.overdue]
     left = [(one.row.job, one.sentence, advice.text(one.cancel)) for one in seen.agents]
-    found["needs you"] = [*besides, *left, *late]
+    lost = [(row.job, f"was demoted: {row.stage} now", advice.command("promote", row.job)) for row in seen.demoted]
+    unsent = [(one.transport, f"an alert: {one.reason}", advice.command("alerts")) for one in seen.undelivered]
+    found["needs you"] = [*besides, *left, *late, *lost, *unsent]
     for title, group in seen.groups.items():
         rows = [_row(reader, one) for one in group.runs[:_SHOWN]]
         found[title] = [*found.get(title, []), *rows]
@@ -98,11 +106,6 @@ def _parts(reader: StoreReader, seen: Overview) -> dict[str, list[tuple[str, str
 
 def _row(reader: StoreReader, one: RunView) -> tuple[str, str, str]:
     return one.run.job, run_facts.run_verdict(reader, one.run, one.status).sentence, advice.text(one.next)
-
-
-def _plain(text: str) -> str:
-    """As Markdown that shows just this."""
-    return printable(text).translate(_MARKUP).replace("://", ":\u200b//").replace("@", "@\u200b")
 
 
 def _usual(reader: StoreReader, today: date) -> float | None:
@@ -131,6 +134,6 @@ def _risen(reader: StoreReader, today: date) -> tuple[str, float]:
     return (job, more[job] / rise) if job and rise > 0 else ("", 0.0)
 
 
-def line(reader: StoreReader, seen: Overview, since: float) -> list[str]:
+def line(reader: StoreReader, seen: Overview) -> list[str]:
     """The verdict in short, in parts."""
-    return verdict.night_in_short(night(reader, seen, since))
+    return verdict.night_in_short(night(reader, seen))

@@ -7,13 +7,15 @@ from ..core.schedule import name_of
 from ..core.value import value
 from ..errors import StoreUnreachable
 from ..runtime.supervisor.afterwards import lapse
-from . import agent_views, open_decisions, slots, stages
+from ..system import clock
+from . import agent_views, evening, open_decisions, slots, stages
 from .reader import NEEDS_DECISION
 from .run_views import is_overdue, view
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..core.row import Row
+    from ..ledger.outbox import Message
     from ..ledger.records import RunRow
     from .agent_views import AgentView
     from .open_decisions import OpenDecision
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from .run_views import RunView
 
 _MOST = 200  # runs of one status that are looked at: no night's view scans years
+_DAY = 86400.0
 _URGENCY = (statuses.IN_DOUBT, statuses.NEEDS_ATTENTION, lapse.LAPSED)
 
 
@@ -46,6 +49,7 @@ class Overview:
     unreachable: str = ""  # and why
     agents: tuple[AgentView, ...] = ()  # at work at a vendor, and nobody watches them
     overdue: tuple[Row, ...] = ()  # jobs with a slot that no machine has claimed
+    undelivered: tuple[Message, ...] = ()  # alerts that could not be sent
     demoted: tuple[Row, ...] = ()  # jobs that lost their stage by what went wrong
     earned: tuple[Row, ...] = ()  # jobs that may be promoted
 
@@ -65,9 +69,14 @@ class Overview:
         return (*(self.elsewhere or ()), *self.undecided)
 
     @property
+    def need_you(self) -> int:
+        """How many things need a person. That a job has earned its next stage may wait."""
+        besides = (*self.decisions_besides_runs, *self.overdue, *self.agents, *self.demoted, *self.undelivered)
+        return len(self.needs_you.runs) + len(besides)
+
+    @property
     def nothing_needs_you(self) -> bool:
-        besides = (*self.decisions_besides_runs, *self.overdue, *self.agents, *self.demoted)
-        return not self.needs_you.runs and not besides
+        return not self.need_you
 
     @property
     def empty(self) -> bool:
@@ -85,18 +94,31 @@ class Overview:
             "items": [one.facts() for one in self.undecided if one.batch],
             "agents": [one.facts() for one in self.agents],
             "demoted": [{"job": row.job, **(row.change or {})} for row in self.demoted],
+            "undelivered": [
+                {"transport": one.transport, "message": one.id, "at": one.changed, "reason": one.reason}
+                for one in self.undelivered
+            ],
             "promotable": [row.job for row in self.earned],
             "overdue": [{"job": row.job, "slot": name_of(row.next_due)} for row in self.overdue],
             "elsewhere": None if self.elsewhere is None else [one.facts() for one in self.elsewhere],
         }
 
 
-def overview(reader: StoreReader, since: float | None) -> Overview:
+def last_night(reader: StoreReader) -> Overview:
+    """Since the evening; a failure needs you for a day, though the night it happened in be over."""
+    now = clock.wall()
+    since = evening.began(reader.ledger.history.zone, now)
+    return overview(reader, since, failed_since=min(since, now - _DAY))
+
+
+def overview(reader: StoreReader, since: float | None, *, failed_since: float | None = None) -> Overview:
     """One status at a time: a failure is not hidden by the thousand successes after it."""
     found: dict[str, list[RunView]] = {"needs_you": [], "running": [], "waiting": [], "done": []}
     capped = set()
     for status in statuses.ALL:
         within = since if statuses.is_terminal(status) else None  # what is open stays until it is decided
+        if status in statuses.FAILURES and failed_since is not None:
+            within = failed_since
         runs = list(reader.ledger.runs(status=status, since=within, limit=_MOST))
         for run in runs:
             seen = view(reader, run)
@@ -116,6 +138,7 @@ def overview(reader: StoreReader, since: float | None) -> Overview:
         unreachable=reader.unreachable,
         agents=tuple(one for one in agent_views.open_agents(reader) if one.is_left),
         overdue=tuple(_overdue(reader)),
+        undelivered=tuple(reader.ledger.outbox.undelivered(failed_since or since or 0.0)),
         demoted=tuple(stages.demoted(known)),
         earned=tuple(stages.earned(reader, known)),
     )

@@ -22,7 +22,7 @@ CALM, DECIDE, ALARM = "calm", "decide", "alarm"  # green, amber, red
 LAPSED = "lapsed"
 ENOUGH_RUNS = 12  # so much history before something is called usual
 ENOUGH_REPORTS = 3  # so many progress reports before a pace is known
-_LIKE = 0.15  # so far from the usual is as usual
+LIKE = 0.15  # so far from the usual is as usual
 _NEARLY_ALL = 0.8  # so much of a rise by one job is nearly all of it
 _LONGEST = 200  # characters of a reported text
 
@@ -109,7 +109,7 @@ def _used(seen: Night) -> str:
     if not seen.usual_usd:
         return f"{used}."
     change = seen.usd / seen.usual_usd - 1
-    if abs(change) <= _LIKE:
+    if abs(change) <= LIKE:
         return f"{used}, as on other {day}s."
     if change > 1:
         text = f"{used}, {figures.times(seen.usd / seen.usual_usd)} what a usual {day} takes"

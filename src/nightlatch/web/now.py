@@ -14,7 +14,7 @@ from ..errors import StoreUnreachable
 from ..ledger import kinds
 from ..observe import nightly, run_facts, verdict
 from ..observe.figures import count, money
-from ..observe.overview import overview
+from ..observe.overview import last_night
 from ..system import clock
 from . import buttons, svg, words
 from .running import running
@@ -24,6 +24,7 @@ from .upcoming import upcoming
 if TYPE_CHECKING:
     from ..core.row import Row
     from ..ledger.audit import AuditResult
+    from ..ledger.outbox import Message
     from ..observe.agent_views import AgentView
     from ..observe.open_decisions import OpenDecision
     from ..observe.overview import Overview
@@ -65,9 +66,9 @@ def page(
 ) -> dict[str, Any]:
     """`audit`: of the journal, as a person last had it verified."""
     now = clock.wall()
-    since = calendar.evening(now)
-    seen = overview(reader, since)
-    facts = nightly.night(reader, seen, since)
+    seen = last_night(reader)
+    since = seen.since or 0.0
+    facts = nightly.night(reader, seen)
     headline = verdict.night(facts)
     first, second = split(headline.sentence)
     asks = needs_you(reader, seen, configured, calendar)
@@ -100,6 +101,8 @@ def needs_you(reader: StoreReader, seen: Overview, configured: set[str], calenda
     asks += [_of_decision(one) for one in seen.decisions_besides_runs]
     asks += [_of_agent(one) for one in seen.agents]
     asks += [_of_slot(row, configured, calendar) for row in seen.overdue]
+    asks += [_of_demoted(row) for row in seen.demoted]
+    asks += [_of_undelivered(one) for one in seen.undelivered]
     urgent = (statuses.IN_DOUBT, "in doubt", "no end reported", "lapsed")
     return sorted(asks, key=lambda ask: (ask.look[2] not in urgent, -ask.at))
 
@@ -172,6 +175,29 @@ def _of_slot(row: Row, configured: set[str], calendar: Calendar) -> AttentionRow
         "nightlatch serve is up, starts it by itself.",
         twin=advice.command("run", row.job, "--slot", slot),
         buttons=tuple(buttons.of_slot(row, slot, configured=row.job in configured)),
+    )
+
+
+def _of_demoted(row: Row) -> AttentionRow:
+    change = row.change or {}
+    return AttentionRow(
+        look=words.look(statuses.NEEDS_ATTENTION),
+        title=row.job,
+        href=f"job/{row.job}",
+        at=float(change.get("at", 0.0)),
+        sentence=f"It is {row.stage} now, since {change.get('why')}.",
+        twin=advice.command("promote", row.job),
+    )
+
+
+def _of_undelivered(one: Message) -> AttentionRow:
+    return AttentionRow(
+        look=words.look(statuses.NEEDS_ATTENTION),
+        title=one.transport,
+        href="journal",
+        at=one.changed,
+        sentence=f"An alert could not be sent: {one.reason}.",
+        twin=advice.command("alerts"),
     )
 
 

@@ -10,7 +10,7 @@ from markupsafe import Markup, escape
 
 from ..core import statuses
 from ..core.printable import printable
-from ..observe import verdict
+from ..observe import evening, verdict
 from ..observe.figures import count, money, span
 from ..system import clock, zone
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ..ledger.records import RunRow
 
 OK, BAD, WAIT, DOUBT, RUN, IDLE = "ok", "bad", "wait", "doubt", "run", "idle"  # colours, as the style sheet has them
-EVENING = 22  # a night begins at this hour
-_AT_LEAST = 4 * 3600.0  # and what ended just now belongs to one
 
 # status → (shape, colour, word)
 LOOKS = {
@@ -135,16 +133,13 @@ class Calendar:
     def weekday(self, at: float) -> str:
         return self._shown(at).strftime("%A")
 
-    def evening(self, now: float, at_least: float = _AT_LEAST) -> float:
+    def evening(self, now: float, at_least: float = evening.AT_LEAST) -> float:
         """Where the night begins that a person who looks now means."""
-        begin = self._shown(now).replace(hour=EVENING, minute=0, second=0, microsecond=0)
-        while begin.timestamp() > now - at_least:
-            begin -= timedelta(days=1)
-        return begin.timestamp()
+        return evening.began(self.name, now, at_least)
 
     def night_of(self, day: str) -> tuple[float, float]:
         """From the evening of a day, as in 2026-11-15, to the next one."""
-        begin = datetime.fromisoformat(day).replace(hour=EVENING, tzinfo=self._zone)
+        begin = datetime.fromisoformat(day).replace(hour=evening.HOUR, tzinfo=self._zone)
         return begin.timestamp(), (begin + timedelta(days=1)).timestamp()
 
     def hours(self, begin: float, end: float) -> list[tuple[float, str]]:

@@ -1,4 +1,5 @@
-"""What no entry of the journal tells: a run whose holder is gone, a try or a slot that nobody has begun.
+"""What no entry of the journal tells: a run whose holder is gone, a try or a slot that nobody has begun, an approval
+that nobody has given.
 
 Its id is made from what is missing, and it is told after two looks a minute apart, so that nothing is told in the
 moment between a death and the takeover.
@@ -14,21 +15,24 @@ from ...ledger.outbox import Judged, Problem
 from ...runtime.supervisor.afterwards import lapse
 from .. import run_views, slots
 from .collect import alerts
-from .rules import LAPSED, OVERDUE, RECOVERED
+from .rules import EXPIRES, LAPSED, OVERDUE, RECOVERED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ...ledger.ledger import Ledger
+    from ...ledger.records import RunRow
     from ..reader import StoreReader
     from .settings import AlertSettings
 
 APART = 60.0  # seconds between the two looks: the default lease's time
 _MOST = 200
+_ABSENT = (LAPSED, OVERDUE, EXPIRES)
+_SOON = 3600.0  # seconds before an approval expires
 
 
 def look(ledger: Ledger, reader: StoreReader, settings: AlertSettings) -> None:
     missing = _missing(reader)
-    known = {(one.job, one.subject): one for one in ledger.outbox.problems() if one.rule in (LAPSED, OVERDUE)}
+    known = {(one.job, one.subject): one for one in ledger.outbox.problems() if one.rule in _ABSENT}
     for job in {job for job, _ in (*missing, *known)}:
         here = {subject: found for (name, subject), found in missing.items() if name == job}
         gone = [subject for name, subject in known if name == job and (name, subject) not in missing]
@@ -52,11 +56,18 @@ def _missing(reader: StoreReader) -> dict[tuple[str, str], tuple[str, str]]:
         if reader.status(run) == lapse.LAPSED:
             found[run.job, f"{LAPSED}:{run.id}:{run.attempt}"] = LAPSED, run.id
     for run in reader.ledger.runs(status=statuses.WAITING, limit=_MOST):
+        if run.held is not None and run.held - _SOON <= reader.ledger.clock() < run.held and _waited_long(run):
+            found[run.job, f"{EXPIRES}:{run.id}:{run.attempt}"] = EXPIRES, run.id
         if run_views.is_overdue(run):
             found[run.job, f"{OVERDUE}:{run.id}:{run.attempt}"] = OVERDUE, run.id
     for row in slots.overdue(reader):
         found[row.job, f"{OVERDUE}:slot:{name_of(row.next_due)}"] = OVERDUE, ""
     return found
+
+
+def _waited_long(run: RunRow) -> bool:
+    """Not one that could only ever wait for an hour: that it waits was told just now."""
+    return run.held is not None and run.held - run.changed > 2 * _SOON
 
 
 def _detail(subject: str, run: str) -> str:
@@ -70,16 +81,18 @@ def _judged(
     judged = Judged()
     for subject, (rule, run) in here.items():
         before = problems.get(subject)
-        if before is None:
-            judged.problems.append(Problem(job=job, subject=subject, rule=rule, run=run, since=now))
-        elif not before.reported and now - before.since >= APART:
-            judged.problems.append(replace(before, reported=now))
+        seen = before or Problem(job=job, subject=subject, rule=rule, run=run, since=now)
+        twice = rule == EXPIRES or (before is not None and now - before.since >= APART)
+        if twice and not seen.reported:
+            judged.problems.append(replace(seen, reported=now))
             judged.alerts += alerts(
                 settings, f"{job_chain(job)}:{subject}", rule, job, now, run=run, detail=_detail(subject, run)
             )
+        elif before is None:
+            judged.problems.append(seen)
     for subject in gone:
         before = problems.get(subject)
-        if before and before.reported:
+        if before and before.reported and before.rule != EXPIRES:  # a person decided, or it expired
             id_ = f"{job_chain(job)}:{subject}:{RECOVERED}"
             judged.alerts += alerts(settings, id_, RECOVERED, job, now, run=before.run)
         if before:

@@ -10,11 +10,13 @@ from datetime import datetime
 
 from ...errors import StoreUnreachable
 from ...ledger import open_for
-from ...system import clock, durable, identity
+from ...system import clock, durable, identity, zone
 from .. import nightly
+from ..overview import overview
 from ..reader import StoreReader
 from . import absences, collect
 from .away import StoreWatch
+from .message import quiet
 from .rules import DIGEST
 from .send import Sender
 
@@ -31,8 +33,9 @@ _LOCK = "alerts.lock"
 
 
 def until_idle(url: str, folder: str, settings: AlertSettings) -> None:
-    """For a process that a finished run leaves behind. If another one is at work, that one sees to it."""
+    """For a process that a finished run or a `tick` leaves behind. If another one is at work, that one sees to it."""
     began, sender = clock.now(), _sender(url, settings)
+    _look(url, settings)
     while clock.now() - began < _LONGEST:
         lock = os.open(
             os.path.join(durable.private_folder(folder), _LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
@@ -87,17 +90,18 @@ def _look(url: str, settings: AlertSettings) -> None:
 
 
 def digest(url: str, settings: AlertSettings) -> None:
-    """The morning report, once a day from its time on, for an hour: a machine that wakes at noon is too late for it."""
+    """The morning report of the last day, once a day from its time on in the ledger's zone, for an hour: a machine that
+    wakes at noon is too late for it."""
     if not settings.digest:
         return
-    now = datetime.now()
+    ledger, reader = open_for(url), StoreReader(url)
+    now = datetime.fromtimestamp(clock.wall(), zone.find(ledger.history.zone))
     hours, minutes = map(int, settings.digest.split(":"))
     late = (now - now.replace(hour=hours, minute=minutes, second=0, microsecond=0)).total_seconds()
     if not 0 <= late < 3600:
         return
-    ledger = open_for(url)
     id_ = f"{DIGEST}:{now.date().isoformat()}"
-    text = nightly.markdown(StoreReader(url), clock.wall() - 86400)
+    text = nightly.markdown(reader, overview(reader, clock.wall() - 86400), plain=quiet)
     ledger.outbox.put(collect.alerts(settings, id_, DIGEST, "", clock.wall(), detail=text))
 
 

@@ -7,6 +7,7 @@ notification would take for a mention, a link or markup are replaced by lookalik
 from __future__ import annotations
 
 import json
+import re
 
 from ...core import advice
 from ...core.printable import printable
@@ -25,7 +26,9 @@ _SHOWN = 10  # alerts of a message; the rest is counted
 _LONGEST = 300
 _DEFANGED = str.maketrans({
     "@": "＠", "<": "‹", ">": "›", "[": "［", "]": "］", "`": "ˋ", "*": "∗", "_": "＿", "~": "∼", "|": "¦", "#": "＃",
+    "&": "＆", "\\": "＼",
 })  # fmt: skip
+_NAMED = re.compile(r"(?<=[\w-])\.(?=[^\W\d_]{2})")  # the dot of a host's name, which many programs make a link of
 
 
 @value(frozen=True, kw_only=True)
@@ -67,7 +70,7 @@ class Outgoing:
 
 def quiet(text: str) -> str:
     """The text without mentions, links or markup, still readable for a person."""
-    line = printable(text).translate(_DEFANGED).replace("://", "：//").replace("www.", "www．")
+    line = _NAMED.sub("․", printable(text).translate(_DEFANGED)).replace("://", "：//")
     return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
 
 
@@ -86,7 +89,7 @@ def build(reader: StoreReader, id_: str, alerts: Sequence[Alert], page: str = ""
 def _subject(told: list[Told], counts: dict[str, int]) -> str:
     first = told[0]
     if first.rule == DIGEST:
-        return "Nightlatch: " + first.sentence.split("\n", 1)[0][:150]
+        return "Nightlatch: " + first.sentence.split("\n", 1)[0].removeprefix("# ")[:150]
     if len(told) == 1:
         return f"Nightlatch: {quiet(first.job)} {RULES[first.rule].title}".replace("  ", " ")
     jobs = len({one.job for one in told})
@@ -99,7 +102,7 @@ def _text(told: list[Told], counts: dict[str, int]) -> str:
     for one in told[:_SHOWN]:
         lines.append(one.sentence if one.rule in (DIGEST, TEST) else f"{quiet(one.job)}: {one.sentence}")
         if one.last_line and one.rule != RECOVERED:
-            lines.append(f"  last line: {quiet(one.last_line)}")
+            lines.append(f"  last line: {one.last_line}")
         lines += [f"  $ {one.command}"] if one.command else []
         lines += [f"  {one.page}"] if one.page else []
         lines += [f"  head {one.head}"] if one.head else []
@@ -132,7 +135,7 @@ def _told(reader: StoreReader, alert: Alert, page: str) -> Told:
         run=alert.run,
         at=alert.at,
         sentence=sentence,
-        last_line=printable(run_facts.last_line(reader, run))[:_LONGEST] if run else "",
+        last_line=quiet(run_facts.last_line(reader, run)) if run else "",
         command=command,
         page=f"{page.rstrip('/')}/run/{run.id}" if page and run else "",
         head=run.anchor if run else "",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..message import Outgoing
 
 _TLS = ("starttls", "tls", "none")
+_PERMANENT = 500  # codes from here on; those below mean: try again
 _PORTS = {"starttls": 587, "tls": 465, "none": 25}
 
 
@@ -28,11 +29,13 @@ def send(settings: dict[str, Any], message: Outgoing) -> None:
         raise Refused(f"tls = {tls!r}: use one of {', '.join(_TLS)}")
     try:
         _deliver(settings, tls, _mail(settings, message))
-    except (smtplib.SMTPRecipientsRefused, smtplib.SMTPSenderRefused, smtplib.SMTPAuthenticationError) as error:
-        raise Refused(f"the mail server refused: {error}") from None
+    except smtplib.SMTPRecipientsRefused as error:
+        codes = [code for code, _ in error.recipients.values()]
+        why = f"the mail server refused the recipients: {', '.join(map(str, codes))}"
+        raise (Refused if min(codes) >= _PERMANENT else SendFailed)(why) from None  # 450: a grey list, later
     except smtplib.SMTPResponseException as error:
         why = f"the mail server answered {error.smtp_code}"
-        raise (Refused if 500 <= error.smtp_code < 600 else SendFailed)(why) from None
+        raise (Refused if error.smtp_code >= _PERMANENT else SendFailed)(why) from None
     except (OSError, smtplib.SMTPException) as error:
         raise SendFailed(f"the mail server did not take it: {error}") from None
 

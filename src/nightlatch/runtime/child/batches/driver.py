@@ -24,6 +24,7 @@ from ....core.effects import DONE, IN_DOUBT, SET_ASIDE, idempotency_key
 from ....core.printable import printable
 from ....system import clock, printing
 from ....system.warden_messages import END_SIGNALS
+from ...shared import trace
 from ...shared.batches.items import BatchItem, ItemReader
 from ...shared.batches.selection import Selection
 from ...shared.batches.template import BadItem, CommandTemplate
@@ -111,6 +112,7 @@ class BatchDriver:
             "NIGHTLATCH_KEY": item.key,
             "NIGHTLATCH_STEP": item.digest.hex(),
             "NIGHTLATCH_IDEMPOTENCY_KEY": idempotency_key(item.key, self.plan["name"]),
+            **trace.for_item(os.environ, item.key),
         }
         if self.workspaces:
             self.workspaces.targets(item.content)  # an item that cannot be published is not begun

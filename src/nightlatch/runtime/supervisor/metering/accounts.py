@@ -305,7 +305,7 @@ class Accounts:
                 "model": str(row.get("model") or hold.model), "kind": str(row["kind"]), "source": "gateway",
                 "item": hold.item, "agent": hold.agent,
             }  # fmt: skip
-            verb = self._writer.used(amounts, about)
+            verb = self._writer.used(amounts, about, call=hold.call, began=round(hold.at, 3))
             if not place:
                 verb.records = [(SETTLED, [key])]
             self._unwritten.append(verb)

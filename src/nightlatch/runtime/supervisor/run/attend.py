@@ -12,6 +12,7 @@ from ....store import url
 from ....system import clock, redaction, warden
 from ....system.light import signal
 from ....system.reports import Ended
+from ...shared import trace
 from .. import backoff
 from ..socket.listener import Listener
 from ..socket.server import Socket
@@ -39,7 +40,8 @@ if TYPE_CHECKING:
 INTERRUPTED, SHUT_DOWN, TAKEN = "interrupted", "shut-down", "taken"  # why a command is ended, besides the statuses
 LEFT_ALONE = (TAKEN, SHUT_DOWN, statuses.LOST)  # what works at a vendor goes on: the next holder reattaches
 
-_IDLE = 0.2  # seconds without a request, after which there is time to import what may be needed later
+_IDLE = 0.2  # seconds without a request, after which there is time to load what may be needed later
+_BUSY = 5.0  # seconds: a command that always has something to say gives no such time
 
 
 class Attendance:
@@ -95,6 +97,7 @@ class Attendance:
             "NIGHTLATCH_SINCE": job.since,
             "NIGHTLATCH_ATTEMPT": str(writer.run.attempt),
             "NIGHTLATCH_SOCKET": self._socket.path,
+            trace.ENV: trace.for_command(ledger.id, writer.run.id, writer.run.attempt, trace.of_caller(os.environ)),
             place.ENV: place.of_a_run(job.file),
         }  # fmt: skip
         if delivery:
@@ -218,6 +221,7 @@ class Attendance:
         """Serve the command until its tree is proven empty and all its output is read."""
         reading, streams, reports = set(self._streams), self._streams, self._command.descriptors
         poll, polled = _polling(set(), set()), (set[int](), set[int]())
+        warm, cold_until = False, clock.now() + _BUSY
         while not self._ending.over or reading:
             now = clock.now()
             self._judge(now)
@@ -235,12 +239,15 @@ class Attendance:
             sending = showing | set(self._socket.sending) | set(self._gateway.sending if self._gateway else ())
             if (wanted, sending) != polled:
                 poll, polled = _polling(wanted, sending), (wanted, sending)
-            pause = min(self._watch.next_at(now) - now, again - now, clock.SLICE if self._listener.warm else _IDLE)
+            pause = min(self._watch.next_at(now) - now, again - now, clock.SLICE if warm else _IDLE)
             ready = [fd for fd, _ in poll.poll(max(pause, 0.0) * 1000 + 1)]
             if self._gateway and any(fd in calls for fd in ready):
                 self._gateway.serve()  # first: a call waits for it
-            if not ready:
-                self._listener.warm_up()
+            if not warm and (not ready or now > cold_until):
+                from .warm_up import warm_up
+
+                warm = True
+                warm_up()
             asking = []
             for fd in ready:
                 if fd in showing:

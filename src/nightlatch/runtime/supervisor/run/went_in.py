@@ -8,6 +8,7 @@ import os
 from .... import __version__
 from ....core import duration
 from ....system import provenance
+from ...shared import trace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ def facts(job: Job, folder: str) -> dict[str, str]:
         found["commit"] = commit  # a workspace's own is recorded when it is made
     if job.version and (version := provenance.version(job.version, found, folder)):
         found["program_version"] = version
+    if caller := trace.of_caller(os.environ):
+        found["trace"] = caller
     return found
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 from ....core import budget
 from ....core.units import METERED
 from ....errors import Error, NotAllowed, Stop, StoreUnreachable
@@ -55,7 +53,6 @@ class Listener:
         self._bound = bound  # by when what the command does right now must be over
         self._own: Recorder | None = None  # of steps
         self._batch = batch
-        self.warm = False
         self.unwritten = Unwritten(writer, folder, reported.unwritten)
         self.is_metered: Callable[[], bool] = bool  # has the gateway counted a call?
         self.holding = False  # what it does to the outside world waits for an approval, so nothing may be done now
@@ -94,20 +91,6 @@ class Listener:
             return answer if isinstance(answer, DeferredReply) else {"ok": True, **answer}
         except (Stop, Exception) as error:  # noqa: BLE001 - whatever a command says, its supervisor goes on
             return refusal(error)
-
-    def warm_up(self) -> None:
-        """Import what may be needed later: in an hour the package's folder may hold another version."""
-        self.warm = True
-        try:
-            import json  # noqa: F401 - for the socket
-
-            from ....gates import git  # noqa: F401
-            from ...shared.steps import nested_runs, recorder  # noqa: F401
-            from ..effects import effect_requests  # noqa: F401
-            from ..leases import handle  # noqa: F401
-            from ..publishing import publish_requests  # noqa: F401
-        except Exception as error:  # noqa: BLE001 - whatever is there now; what is imported already still works
-            print(f"nightlatch: the package was replaced as the run began ({error!r})", file=sys.stderr)
 
     def tick(self, now: float) -> float:
         """Write what waited to be written together; returns when to call this again."""

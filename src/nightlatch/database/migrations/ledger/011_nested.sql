@@ -1,0 +1,2 @@
+-- The newest nested runs of a job, in their order. Other runs are not in it, and pay nothing for it.
+CREATE INDEX run_nested ON run (job, changed) WHERE parent <> ''

@@ -1,0 +1,73 @@
+"""How far readers have read the journal: a place in each job's chain. A chain's entries are read in the order of their
+commits, so nothing is missed; what happened long before a reader began is not read."""
+
+from __future__ import annotations
+
+from .chain import job_chain
+from .records import ENTRY
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .records import Entry
+    from .tables import Row, Tables
+
+    Read = Callable[..., list[Row]]
+
+_EVERYTHING = ""  # in place of a chain: the reader has begun
+_MOST = 2000  # entries of a chain at once
+_RECENT = 600_000  # ms: what happened so shortly before a reader began is read
+_NEWS = """
+SELECT chain.name, COALESCE(known.seq, 0) FROM {prefix}chain AS chain
+LEFT JOIN {prefix}alert_cursor AS known ON known.reader = :reader AND known.chain = chain.name
+WHERE chain.seq > COALESCE(known.seq, 0) ORDER BY chain.name
+"""
+_CURSOR = "SELECT seq FROM {prefix}alert_cursor WHERE reader = :reader AND chain = :chain"
+_MOVE = """
+INSERT INTO {prefix}alert_cursor (reader, chain, seq) VALUES (:reader, :chain, :seq)
+ON CONFLICT (reader, chain) DO UPDATE SET seq = excluded.seq WHERE alert_cursor.seq < excluded.seq
+"""
+_SKIP = """
+INSERT INTO {prefix}alert_cursor (reader, chain, seq)
+SELECT CAST(:reader AS TEXT), name,
+  COALESCE((SELECT MAX(seq) FROM {prefix}journal WHERE chain = name AND at < :before), 0)
+FROM {prefix}chain WHERE 1 = 1 ON CONFLICT (reader, chain) DO NOTHING
+"""
+_ENTRIES = f"SELECT {ENTRY.names} FROM {{prefix}}journal WHERE chain = :chain AND seq > :seq ORDER BY seq LIMIT :most"
+
+
+class JournalReader:
+    """Of one reader."""
+
+    def __init__(self, tables: Tables, reader: str) -> None:
+        self._tables, self._reader = tables, reader
+
+    def begin(self) -> None:
+        """What happened long before anybody asked for it is not read."""
+        if self._tables.read(_CURSOR, reader=self._reader, chain=_EVERYTHING):
+            return
+        with self._tables.database.transaction() as execute:
+            execute(self._tables.sql(_SKIP), reader=self._reader, before=self._tables.now() - _RECENT)
+            execute(self._tables.sql(_MOVE), reader=self._reader, chain=_EVERYTHING, seq=1)
+
+    def news(self) -> list[str]:
+        """The jobs whose chains have entries that were not read."""
+        names = [name for name, _ in self._tables.read(_NEWS, reader=self._reader)]
+        return [name.removeprefix("job:") for name in names if name.startswith("job:")]
+
+    def unread(self, job: str, read: Read | None = None) -> list[Entry]:
+        """Entries of a job's chain; they stay unread. `read`: of a transaction, else by itself."""
+        read = read or self._tables.read
+        rows = read(_CURSOR, reader=self._reader, chain=job_chain(job))
+        seq = rows[0][0] if rows else 0
+        return list(map(ENTRY.read, read(_ENTRIES, chain=job_chain(job), seq=seq, most=_MOST)))
+
+    def move(self, job: str, seq: int, write: Read | None = None) -> None:
+        """All up to there is read."""
+        values = {"reader": self._reader, "chain": job_chain(job), "seq": seq}
+        if write:
+            write(_MOVE, **values)
+            return
+        with self._tables.database.transaction() as execute:
+            execute(self._tables.sql(_MOVE), **values)

@@ -1,0 +1,101 @@
+"""Spans as OTLP over HTTP, by OpenTelemetry's own exporter (an extra: pip install 'nightlatch[otel]'). OTEL_* alone
+says where to, with which headers, and which traces."""
+
+from __future__ import annotations
+
+import os
+
+from ... import __version__
+from ...errors import UsageError
+from ...runtime.shared import trace
+from . import names
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import ReadableSpan
+
+    from .spans import Span
+
+_PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+_AT_ONCE = 512  # spans of a request
+_LARGEST = 1 << 64
+
+
+class NotSent(Exception):
+    """The receiver did not take them: later."""
+
+
+def is_wanted(environment: Mapping[str, str]) -> bool:
+    """Does the environment say where traces go?"""
+    if environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        return False
+    exporter = environment.get("OTEL_TRACES_EXPORTER", "otlp")
+    return "otlp" in exporter.split(",") and trace.has_receiver(environment)
+
+
+class Exporter:
+    def __init__(self) -> None:
+        protocol = next((os.environ[name] for name in _PROTOCOLS if os.environ.get(name)), "http/protobuf")
+        if protocol != "http/protobuf":
+            raise UsageError(f"traces are sent by http/protobuf only; {_PROTOCOLS[-1]} is {protocol}")
+        try:
+            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+            from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+        except ImportError:
+            raise UsageError("traces need OpenTelemetry: pip install 'nightlatch[otel]'") from None
+        made = Resource.create()
+        if str(made.attributes.get(SERVICE_NAME, "")).startswith("unknown_service"):
+            made = made.merge(Resource({SERVICE_NAME: "nightlatch"}))
+        self._resource, self._exporter = made, OTLPSpanExporter()
+
+    def send(self, spans: Sequence[Span]) -> int:
+        """Raises `NotSent`; returns how many of them are sampled, and went out."""
+        from opentelemetry.sdk.trace.export import SpanExportResult
+
+        wanted = [_converted(span, self._resource) for span in spans if is_sampled(span, os.environ)]
+        for place in range(0, len(wanted), _AT_ONCE):
+            if self._exporter.export(wanted[place : place + _AT_ONCE]) is not SpanExportResult.SUCCESS:
+                raise NotSent("the receiver of traces did not take them; OTEL_EXPORTER_OTLP_ENDPOINT says where it is")
+        return len(wanted)
+
+
+def is_sampled(span: Span, environment: Mapping[str, str]) -> bool:
+    """As OTEL_TRACES_SAMPLER says, by the trace's id: all spans of a trace, by whichever machine, or none."""
+    sampler = environment.get("OTEL_TRACES_SAMPLER", "parentbased_always_on")
+    if sampler.startswith("parentbased_") and not int(span.flags, 16) & 1:
+        return False  # the caller does not sample this trace
+    kind = sampler.removeprefix("parentbased_")
+    if kind == "traceidratio":
+        try:
+            ratio = float(environment.get("OTEL_TRACES_SAMPLER_ARG", "1"))
+        except ValueError:
+            ratio = 1.0
+        return int(span.trace[16:], 16) < round(ratio * _LARGEST)
+    return kind != "always_off"
+
+
+def _converted(span: Span, resource: Resource) -> ReadableSpan:
+    from opentelemetry.sdk.trace import ReadableSpan
+    from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+    from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
+
+    def context(span_id: str, *, remote: bool) -> SpanContext:
+        flags = TraceFlags(int(span.flags, 16))
+        return SpanContext(int(span.trace, 16), int(span_id, 16), is_remote=remote, trace_flags=flags)
+
+    code = {True: StatusCode.OK, False: StatusCode.ERROR, None: StatusCode.UNSET}[span.ok]
+    return ReadableSpan(
+        name=span.name,
+        context=context(span.id, remote=False),
+        parent=context(span.parent, remote=False) if span.parent else None,
+        resource=resource,
+        attributes=span.attributes,
+        kind=SpanKind.CLIENT if span.calls_out else SpanKind.INTERNAL,
+        status=Status(code, span.reason if code is StatusCode.ERROR else None),
+        start_time=round(span.begin * 1e9),
+        end_time=round(span.end * 1e9),
+        instrumentation_scope=InstrumentationScope("nightlatch", __version__, names.SCHEMA),
+    )

@@ -1,0 +1,80 @@
+"""The process that sends traces: of every run that is over, once its end is in the journal. At least once; what is sent
+twice has the same ids."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+
+from ...core import statuses
+from ...errors import StoreUnreachable
+from ...ledger import kinds, open_for
+from ...system import durable
+from . import spans
+from .export import Exporter, NotSent
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ...ledger.ledger import Ledger
+
+READER = "traces"
+_LOCK = "traces.lock"
+_STEP = 2.0  # seconds between two looks
+_TRIES = 5  # by a process that a run left behind; the next one goes on
+_TELLING = (kinds.ENDED, kinds.LOST, kinds.RESOLVED, kinds.CANCELLED)
+
+
+def round_of(ledger: Ledger, exporter: Exporter) -> int:
+    """Send what is new; returns how many spans went out. Raises `NotSent`."""
+    reader, sent = ledger.journal_reader(READER), 0
+    reader.begin()
+    for job in reader.news():
+        while entries := reader.unread(job):
+            ended = {entry.facts.get("run", "") for entry in entries if entry.kind in _TELLING}
+            sent += sum(of_one(ledger, exporter, run) for run in sorted(ended))
+            reader.move(job, entries[-1].seq)
+    return sent
+
+
+def of_one(ledger: Ledger, exporter: Exporter, run_id: str) -> int:
+    """A run that will be tried again is sent when it is over, a nested one with the run that it is nested in."""
+    run = ledger.run(run_id) if run_id else None
+    if run is None or run.status in statuses.OPEN or run.parent:
+        return 0
+    return exporter.send(spans.of_run(ledger, run))
+
+
+def until_sent(url: str, folder: str) -> None:
+    """For a process that a finished run leaves behind. If another one is at work, that one sees to it."""
+    path = os.path.join(durable.private_folder(folder), _LOCK)
+    ledger, exporter = open_for(url), Exporter()
+    for number in range(_TRIES):
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            round_of(ledger, exporter)
+            failed = None
+        except BlockingIOError:
+            return
+        except NotSent as error:
+            failed = error
+        finally:
+            os.close(lock)
+        if failed and number == _TRIES - 1:
+            raise failed
+        if failed:
+            select.select([], [], [], _STEP * 2**number)
+        elif not ledger.journal_reader(READER).news():  # without the lock: what came in between found it taken
+            return
+
+
+def forever(url: str, stop: int) -> None:
+    """Beside `serve`, until the other end of `stop` is closed."""
+    ledger, exporter = None, Exporter()
+    while not select.select([stop], [], [], _STEP)[0]:
+        try:
+            ledger = ledger or open_for(url)
+            round_of(ledger, exporter)
+        except (StoreUnreachable, NotSent):
+            ledger = None  # the exporter has reported it; the next look tries again

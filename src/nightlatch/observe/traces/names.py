@@ -1,0 +1,50 @@
+"""The names of the GenAI conventions, and no other file has them: they are still moving.
+
+As of semantic conventions 1.44, where they have the status Development (open-telemetry/semantic-conventions-genai).
+"""
+
+from __future__ import annotations
+
+from ...core.metering import price
+
+SCHEMA = "https://opentelemetry.io/schemas/1.44.0"
+
+OPERATION = "gen_ai.operation.name"
+PROVIDER = "gen_ai.provider.name"
+REQUEST_MODEL = "gen_ai.request.model"
+RESPONSE_MODEL = "gen_ai.response.model"
+AGENT_NAME = "gen_ai.agent.name"
+AGENT_ID = "gen_ai.agent.id"
+INPUT_TOKENS = "gen_ai.usage.input_tokens"  # those from a cache too
+OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
+CACHE_READ_TOKENS = "gen_ai.usage.cache_read.input_tokens"
+CACHE_CREATION_TOKENS = "gen_ai.usage.cache_creation.input_tokens"
+
+CHAT, INVOKE_AGENT = "chat", "invoke_agent"  # operations: a span's name is the operation and what it is of
+
+_PROVIDERS = {
+    "claude": "anthropic", "gpt": "openai", "o1": "openai", "o3": "openai", "o4": "openai", "codex": "openai",
+    "gemini": "gcp.gemini", "mistral": "mistral_ai", "grok": "x_ai", "deepseek": "deepseek",
+}  # fmt: skip
+_VENDORS = {"google": "gcp.gemini"}  # ours → the conventions'; others are the same
+
+
+def provider_of(model: str) -> str:
+    """By how its name begins; "" if that says nothing."""
+    name = model.rpartition("/")[2].lower()
+    return next((provider for begin, provider in _PROVIDERS.items() if name.startswith(begin)), "")
+
+
+def vendor(name: str) -> str:
+    return _VENDORS.get(name, name)
+
+
+def tokens(by_kind: dict[str, int]) -> dict[str, int]:
+    """Attributes of a call, from its tokens by their kind."""
+    found = {
+        INPUT_TOKENS: sum(by_kind.get(kind, 0) for kind in price.INPUTS),
+        OUTPUT_TOKENS: sum(by_kind.get(kind, 0) for kind in price.OUTPUTS),
+        CACHE_READ_TOKENS: by_kind.get(price.CACHE_READ, 0),
+        CACHE_CREATION_TOKENS: by_kind.get(price.CACHE_WRITE, 0) + by_kind.get(price.CACHE_WRITE_1H, 0),
+    }
+    return {name: count for name, count in found.items() if count or name in (INPUT_TOKENS, OUTPUT_TOKENS)}

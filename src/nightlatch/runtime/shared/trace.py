@@ -1,0 +1,88 @@
+"""W3C trace context without an SDK: ids are hashes of ledger, run and attempt, so every process that knows these makes
+the same span, and one that is sent twice is the same one."""
+
+from __future__ import annotations
+
+from ...core.value import value
+from ...system.light import sha256
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ENV = "TRACEPARENT"
+_ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+_HEX = frozenset("0123456789abcdef")
+_SIZES = (2, 32, 16, 2)  # version, trace, span, flags
+
+
+@value(frozen=True, kw_only=True)
+class Caller:
+    """The span that a run was started in, by a caller that has one."""
+
+    trace: str
+    span: str
+    flags: str = "01"
+
+    def __str__(self) -> str:
+        return f"00-{self.trace}-{self.span}-{self.flags}"
+
+
+def read(text: str) -> Caller | None:
+    """A `traceparent`; None if it is not one, or is of no trace."""
+    parts = text.split("-")
+    version, trace, span, flags = parts[:4] if len(parts) >= 4 else ("", "", "", "")
+    sizes = tuple(map(len, (version, trace, span, flags)))
+    if sizes != _SIZES or not _HEX.issuperset(version + trace + span + flags) or version == "ff":
+        return None
+    if not trace.strip("0") or not span.strip("0") or (version == "00" and len(parts) > 4):
+        return None
+    return Caller(trace=trace, span=span, flags=flags)
+
+
+def has_receiver(environment: Mapping[str, str]) -> bool:
+    """Does the environment name one that traces are sent to?"""
+    return any(environment.get(name) for name in _ENDPOINTS)
+
+
+def of_caller(environment: Mapping[str, str]) -> str:
+    """The `traceparent` of the caller; "" without a valid one."""
+    caller = read(environment.get(ENV, ""))
+    return str(caller) if caller else ""
+
+
+def trace_of(ledger: str, run: str) -> str:
+    """The trace of a run whose caller has none."""
+    return _hash(ledger, run)[:32]
+
+
+def run_span(ledger: str, run: str) -> str:
+    return _hash(ledger, run, "run")[:16]
+
+
+def attempt_span(ledger: str, run: str, attempt: int) -> str:
+    return _hash(ledger, run, "attempt", str(attempt))[:16]
+
+
+def child_span(parent: str, kind: str, name: str) -> str:
+    """Of something below the attempt's span, or below one of these."""
+    return _hash(parent, kind, name)[:16]
+
+
+def for_command(ledger: str, run: str, attempt: int, caller: str) -> str:
+    """What the attempt's command gets: its spans are below the attempt's."""
+    known = read(caller)
+    trace, flags = (known.trace, known.flags) if known else (trace_of(ledger, run), "01")
+    return str(Caller(trace=trace, span=attempt_span(ledger, run, attempt), flags=flags))
+
+
+def for_item(environment: Mapping[str, str], key: str) -> dict[str, str]:
+    """What an item's command gets, from what the batch's driver got."""
+    attempt = read(environment.get(ENV, ""))
+    if attempt is None:
+        return {}
+    return {ENV: str(Caller(trace=attempt.trace, span=child_span(attempt.span, "item", key), flags=attempt.flags))}
+
+
+def _hash(*parts: str) -> str:
+    return sha256("\n".join(parts).encode(errors="surrogateescape")).hexdigest()

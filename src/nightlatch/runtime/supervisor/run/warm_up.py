@@ -1,0 +1,24 @@
+"""Load what a supervisor may need later: hours from now an upgrade may have replaced the package's files."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+_FOLDERS = "nightlatch.runtime.", "nightlatch.store."  # their modules import each other where they are needed
+
+
+def warm_up() -> None:
+    """Import every module of the folders in use. It takes a moment, while the command works."""
+    try:
+        import json  # noqa: F401 - for the socket
+
+        from ....gates import git  # noqa: F401 - for a push
+        from ....system import spawn  # noqa: F401 - for the warden of the next try
+
+        for package in sorted({name.rpartition(".")[0] for name in sys.modules if name.startswith(_FOLDERS)}):
+            for file in os.listdir(sys.modules[package].__path__[0]):
+                if file.endswith(".py") and file != "__init__.py":
+                    __import__(f"{package}.{file.removesuffix('.py')}")
+    except Exception as error:  # noqa: BLE001 - whatever is there now; what is imported already still works
+        print(f"nightlatch: the package was replaced as the run began ({error!r})", file=sys.stderr)
