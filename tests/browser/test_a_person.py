@@ -103,7 +103,8 @@ def _in_doubt(made: MadeUp) -> None:
     writer.finish(statuses.IN_DOUBT, reason="no reply within 30s", elapsed=30.0)
 
 
-def test_a_person_approves_a_plan_and_promotes_the_job(sqlite_url, tmp_path, watched):
+@pytest.mark.parametrize("way", ["phone", "keyboard", "no-script"])
+def test_a_person_approves_a_plan_and_promotes_the_job(sqlite_url, tmp_path, watched, way):
     target = tmp_path / "site" / "index.html"
     target.parent.mkdir()
     (tmp_path / "nightlatch.toml").write_text(
@@ -126,12 +127,13 @@ timeout = "1m"
     assert len(until(held)) == 1
     assert not target.exists()
     pages = PagesProcess(sqlite_url, cwd=tmp_path)
-    one = watched()
+    one = watched(**WAYS[way])
     page = one.open(pages)
+    hand = Hand(page, way == "keyboard")
     assert "One thing needs you." in page.inner_text("h1")
-    page.get_by_role("link", name="See the plan").click()
+    hand.press("See the plan", role="link")
     assert str(target) in page.inner_text(".plan")
-    page.get_by_role("button", name="Approve", exact=True).click()
+    hand.press("Approve")
     until(target.exists)
     assert target.read_text() == "<b>hello</b>\n"
     until(lambda: found(ledger, "build").status == statuses.SUCCEEDED)
@@ -141,7 +143,7 @@ timeout = "1m"
         return "1 clean run" in page.inner_text(".evidence")
 
     until(counted)
-    page.get_by_role("button", name="Promote to unattended").click()
+    hand.press("Promote to unattended")
     page.wait_for_selector(".chip:has-text('unattended')")
     one.check(pages)
     pages.end()

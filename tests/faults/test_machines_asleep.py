@@ -29,7 +29,9 @@ def test_a_sleep_is_noted_once_from_the_difference_of_two_clocks(world: World) -
     assert slept(world) == [("here", "18000", round(world.clocks.wall() - 60))]
 
 
-def test_a_store_that_does_not_answer_on_waking_hears_of_it_later(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_does_not_answer_on_waking_hears_of_it_later(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world.serve(job("job", "every 1h"))
     world.clocks.sleep(5 * HOUR)
     woke = world.clocks.wall()
