@@ -109,6 +109,7 @@ def test_metrics_at_a_port_of_their_own_and_nothing_else_there(tmp_path):
     store = f"sqlite:///{tmp_path}/state/nightlatch.db"
     nightlatch(store, "run", "crawl", "--key", "k", "--", "true")
     pages = PagesProcess(store, cwd=tmp_path)
+    assert pages.process.stderr and f"127.0.0.1:{port}/metrics" in pages.process.stderr.readline()
 
     def asked(path: str, host: str) -> bytes:
         request = f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
