@@ -270,3 +270,55 @@ def test_what_was_used_is_shown_by_model_subagent_and_kind(sqlite_url):
         assert "the budget calls=3 is spent" in shown
         assert nightlatch(sqlite_url, "audit", "verify").returncode == 0
         assert "genai-prices" in nightlatch(sqlite_url, "doctor").stdout
+
+
+def test_an_outsider_spends_no_more_than_was_counted(sqlite_url):
+    """Raw requests through a real gateway: what is answered is paid for, and the rest never reached the vendor."""
+    code = """
+import gzip, http.client, socket, urllib.parse
+base = urllib.parse.urlsplit(os.environ["ANTHROPIC_BASE_URL"])
+key = os.environ["ANTHROPIC_API_KEY"]
+good = json.dumps({"model": "claude-opus-5-5", "max_tokens": 50, "messages": []}).encode()
+
+def raw(data, *headers, method="POST", path="/v1/messages", body_in=1):
+    connection = http.client.HTTPConnection(base.hostname, base.port, timeout=60)
+    connection.putrequest(method, base.path + path)
+    for name, text in (("x-api-key", key), *headers):
+        connection.putheader(name, text)
+    if body_in == 1:
+        connection.putheader("Content-Length", str(len(data)))
+        connection.endheaders(data)
+    else:
+        connection.putheader("Transfer-Encoding", "chunked")
+        connection.endheaders()
+        step = max(len(data) // body_in, 1)
+        for at in range(0, len(data), step):
+            piece = data[at:at + step]
+            connection.send(b"%x\\r\\n%s\\r\\n" % (len(piece), piece))
+        connection.send(b"0\\r\\n\\r\\n")
+    reply = connection.getresponse()
+    reply.read()
+    return reply.status
+
+print(raw(good), raw(good, body_in=5), raw(gzip.compress(good), ("Content-Encoding", "gzip")),
+      raw(good, ("Content-Type", "text/plain")))
+print(raw(good[:-1] + b', "max_tokens": 100000}'), raw(good.replace(b"50", b'"50000"')), raw(good.replace(b"50", b"-1")),
+      raw(b"--x\\r\\n" + good), raw(good, path="/v1/messages%2fbatches"), raw(good, path="/V1/messages"),
+      raw(good, ("X-HTTP-Method-Override", "POST"), method="GET", path="/v1/files"),
+      raw(b"", ("Upgrade", "websocket"), ("Connection", "Upgrade"), method="GET", path="/v1/messages"))
+head = f"POST {base.path}/v1/messages HTTP/1.1\\r\\nHost: x\\r\\nx-api-key: {key}\\r\\nContent-Length: {len(good)}\\r\\n\\r\\n"
+with socket.create_connection((base.hostname, base.port)) as pipelined:
+    pipelined.sendall((head.encode() + good) * 3)
+    came = b""
+    while came.count(b"HTTP/1.1 200") < 3:
+        came += pipelined.recv(1 << 16)
+"""
+    with Vendor(plan=lambda _: Plan(input=20, output=90_000)) as vendor:
+        done = talk(sqlite_url, vendor, code, "--budget", "usd=0.05")
+        assert done.stdout.splitlines() == ["200 200 200 200", "400 400 400 400 403 403 403 403"], (
+            done.stdout + done.stderr
+        )
+        found = spent(sqlite_url, "night")
+        assert len(vendor.calls) == found.calls == 7 and not vendor.others
+        assert found.usd == vendor.charged <= 0.05e9 and (found.doubt, found.held) == (0, 0)
+        assert {call.call.headers.get("content-encoding", "") for call in vendor.calls} == {""}

@@ -16,7 +16,7 @@ from nightlatch.runtime.supervisor.supervision import Supervision
 from nightlatch.store.url import connect
 from nightlatch.system import warden
 from nightlatch.system.lifetime import Lifetime
-from nightlatch.system.reports import Ended, Report, Started
+from nightlatch.system.warden_messages import Ended, Report, Started
 from tests.support.programs import until
 
 

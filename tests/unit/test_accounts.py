@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,20 +21,25 @@ ONE = CALL.bound(2000)["usd"]
 class Money:
     """What is left of the run's spending: its caps, and nothing spent before."""
 
+    days = None
+
     def __init__(self, caps: str, everything: str = "") -> None:
         self.caps, self.everything = budget.parse(caps), budget.everything(everything)
 
     def before(self, unit: str, period: str) -> float:
         return 0.0
 
+    def elsewhere(self, unit: str, period: str) -> int:
+        return 0
+
 
 class Sure:
-    is_sure = True
+    is_sure, sure_until = True, float("inf")
 
 
 class Bench:
-    def __init__(self, url: str, caps: str, item_caps: str = "", everything: str = "") -> None:
-        self.ledger = open_for(url)
+    def __init__(self, url: str, folder: str, caps: str, item_caps: str = "", everything: str = "") -> None:
+        self.ledger, self.folder = open_for(url), folder
         self.money, self.lease = Money(caps, everything), Sure()
         self.items = budget.parse(item_caps, ("item",)) if item_caps else ()
         self.token = 0
@@ -45,7 +51,8 @@ class Bench:
         run = self.ledger.open_run("night", "k")
         writer = self.ledger.seal(run.id, token=self.token, grant=f"grant-{self.token}",
                                   holder=identity.holder(pid=1, lifetime=""))  # fmt: skip
-        self.accounts = Accounts(self.money, self.items, self.lease, self.ledger, writer, used=lambda *_: None)  # type: ignore[arg-type]
+        kept: dict[str, Any] = {"spending": self.money, "lease": self.lease, "used": lambda *_: None}
+        self.accounts = Accounts(item_caps=self.items, ledger=self.ledger, writer=writer, folder=self.folder, **kept)
         self.number = 0
 
     def hold(self, call: Call = CALL, **about: Any) -> int:
@@ -71,11 +78,11 @@ class Bench:
 
 
 @pytest.fixture
-def make(ledger_url: str) -> Iterator[Any]:
+def make(ledger_url: str, tmp_path: Path) -> Iterator[Any]:
     made: list[Bench] = []
 
     def bench(*words: str, **more: str) -> Bench:
-        made.append(Bench(ledger_url, *words, **more))
+        made.append(Bench(ledger_url, str(tmp_path), *words, **more))
         return made[-1]
 
     yield bench
@@ -166,7 +173,7 @@ def test_a_new_budget_lets_calls_through_that_were_refused(make):
     assert bench.answers == {number: 2000} and not bench.accounts.refused
 
 
-def test_an_answer_that_its_client_did_not_wait_for_is_given_back():
+def test_an_answer_that_its_client_did_not_wait_for_is_given_back(tmp_path):
     """The answer and the client's leaving come in one moment: what was held must not stay held."""
     import asyncio
     import json
@@ -176,7 +183,7 @@ def test_an_answer_that_its_client_did_not_wait_for_is_given_back():
 
     async def leave() -> list[dict[str, Any]]:
         ours, theirs = socket.socketpair()
-        ours.sendall(b"{}\n")
+        ours.sendall(json.dumps({"last": 0, "slots": str(tmp_path / "calls.1")}).encode() + b"\n")
         pipe, _ = await Pipe.open(theirs.detach())
         waiting = asyncio.create_task(pipe.hold(CALL, at=0.0))
         await asyncio.sleep(0)

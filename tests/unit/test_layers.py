@@ -55,7 +55,7 @@ LAZY = {
     "database": 3,
     "gates": 4,
     "ledger": 24,
-    "runtime": 118,
+    "runtime": 140,
     "store": 14,
     "system": 2,
     "testing": 5,

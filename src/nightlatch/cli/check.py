@@ -21,6 +21,7 @@ from ..ledger import open_for
 from ..observe.reader import existing
 from ..observe.stages import sentence
 from ..runtime.shared.job import definition
+from ..runtime.supervisor.run.spending import of_all_jobs
 from ..scheduler import asleep
 from ..scheduler.people import JobSlots
 from ..scheduler.scheduled import Scheduled
@@ -177,6 +178,12 @@ def _show(config: Config, found: list[Checked], store: str | None) -> None:
         raise BadConfig(f"{shown(config.path)}: store: {error}") from None
     count = f"{len(found)} job{'' if len(found) == 1 else 's'}"
     print(printable(f"{shown(config.path)}: {count}, store {hide_password(where)}, timezone {config.timezone}"))
+    if url.ledger_of(where) == url.OF_EACH_MACHINE and (together := of_all_jobs(config.path)):
+        caps = ",".join(map(str, together))
+        print(
+            f"budget {caps} for all jobs together: counted on each machine alone, since each has a ledger of its own "
+            f"with this store. A job's own day and month count on all machines"
+        )
     for one in found:
         print("\n" + screen.paint(printable(one.job.name), screen.BOLD) + printable(f"  {one.job.target.shown[:200]}"))
         for about, what in _lines(one):

@@ -131,6 +131,7 @@ class Row:
     passed: tuple[float, ...] = ()  # slots after `slot` that have their outcome: they ran before a set-back
     counted: tuple[str, ...] = ()  # claims and grants whose end has been counted
     by: str = ""  # the host that moved it last
+    used: dict[str, Any] | None = None  # of the day and month, by each ledger, where machines do not share one
 
     @property
     def wake(self) -> float:

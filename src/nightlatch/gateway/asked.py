@@ -5,9 +5,11 @@ from __future__ import annotations
 from ..core.metering import price
 from ..core.metering.call import LEAST
 from ..core.value import value
+from .body import BadBody
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
 TOOL_TOKENS = 25_000  # that one use of a vendor's tool may read: an estimate
@@ -56,6 +58,26 @@ def words(text: str) -> frozenset[str]:
 def number(found: object) -> int:
     """A count of tokens; what is not one counts as 0."""
     return found if type(found) is int and found > 0 else 0
+
+
+def whole(fields: Mapping[str, Any], *names: str) -> int | None:
+    """A limit that a request names, under one of these names; None if it names none. What is not a whole number may be
+    one to the vendor ("9000", 9e3), and two names for one thing may be taken either way: neither can be bounded."""
+    found = {name: fields[name] for name in names if fields.get(name) is not None}
+    for name, stated in found.items():
+        if type(stated) is not int or stated < 0:
+            raise BadBody(f"{name} must be a whole number, 0 or more")
+    if len(set(found.values())) > 1:
+        raise BadBody(f"{' and '.join(found)} say different things: use one of them")
+    return next(iter(found.values()), None)
+
+
+def either(fields: Mapping[str, Any], *names: str) -> Any:
+    """What stands under one of two spellings of one name."""
+    found = [name for name in names if name in fields]
+    if len(found) > 1:
+        raise BadBody(f"{' and '.join(found)} are the same: use one of them")
+    return fields[found[0]] if found else None
 
 
 def table(found: object) -> dict[str, Any]:

@@ -3,25 +3,39 @@
 from __future__ import annotations
 
 import json
+from functools import cached_property
 from json.decoder import JSONDecoder, scanstring  # type: ignore[attr-defined]
 from typing import Any
 
+_NAME = 32  # characters of the longest name that is looked for
 _SPACE = " \t\n\r"
-_scan = JSONDecoder().scan_once  # type: ignore[attr-defined]
 
 
 class BadBody(ValueError):
     """It is not a JSON object, or says something twice."""
 
 
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object, if it says nothing twice: a vendor may take either, and only one was counted."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"it has {next(name for name in names if names.count(name) > 1)!r} twice")
+    return found
+
+
+_scan = JSONDecoder(object_pairs_hook=_once).scan_once  # type: ignore[attr-defined]
+
+
 class Body:
     def __init__(self, data: bytes) -> None:
         self.size = len(data)
+        self._data: bytes | None = data
         try:
             self._text = data.decode()
             self.fields, self._spans = self._members()
         except (ValueError, StopIteration, IndexError, RecursionError) as error:
-            raise BadBody(f"the body is not a JSON object: {error}") from None
+            raise BadBody(f"the body cannot be read as one JSON object: {error}") from None
 
     def _members(self) -> tuple[dict[str, Any], dict[str, tuple[int, int]]]:
         text, fields, spans = self._text, {}, {}
@@ -41,7 +55,7 @@ class Body:
             start = self._skip(at + 1)
             found, end = _scan(text, start)
             if name in fields:
-                raise BadBody(f"the body has {name!r} twice")  # a vendor may take either
+                raise ValueError(f"it has {name!r} twice")
             fields[name], spans[name] = found, (start, end)
             at = self._skip(end)
             if text[at] == "}":
@@ -62,6 +76,7 @@ class Body:
 
     def set(self, name: str, found: object) -> None:
         """Change a field of the top level, or add it."""
+        self._data = None
         written = json.dumps(found, separators=(",", ":"))
         if name in self._spans:
             start, end = self._spans[name]
@@ -73,9 +88,28 @@ class Body:
         self.fields, self._spans = self._members()
 
     def mentions(self, *words: str) -> bool:
-        """Does any of these names stand in it as a JSON string? In a text it does no harm: it is counted then."""
-        return any(f'"{word}"' in self._text for word in words)
+        """Is any of these a name or a whole string in it, at any depth, however it is escaped?"""
+        return not self._names.isdisjoint(words)
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        found = {""}
+        left: list[Any] = [self.fields]
+        while left:
+            one = left.pop()
+            if type(one) is dict:
+                found.update(one)
+                one = one.values()
+            for inner in one:
+                kind = type(inner)
+                if kind is str:
+                    if len(inner) <= _NAME:
+                        found.add(inner)
+                elif kind is dict or kind is list:
+                    left.append(inner)
+        return frozenset(found)
 
     @property
     def data(self) -> bytes:
-        return self._text.encode()
+        """As it came, where nothing was changed."""
+        return self._data if self._data is not None else self._text.encode()

@@ -7,10 +7,14 @@ import json
 import socket
 from typing import TYPE_CHECKING, Any, cast
 
+from ..runtime.shared.call_slots import CallSlots
+from .room import Room
+
 if TYPE_CHECKING:
     from ..core.metering.call import Call
 
-_MOMENT = 0.005  # seconds in which messages gather that nobody waits for
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+_MOMENT = 0.02  # seconds in which messages gather that nobody waits for
 
 
 class Pipe(asyncio.Protocol):
@@ -23,6 +27,7 @@ class Pipe(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._last = 0
+        self._room: Room | None = None
         self._settings: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._closed = asyncio.Event()
         self.over = asyncio.Event()
@@ -31,7 +36,9 @@ class Pipe(asyncio.Protocol):
     async def open(cls, fd: int) -> tuple[Pipe, dict[str, Any]]:
         """The pipe, and the settings that come first."""
         _, pipe = await asyncio.get_running_loop().create_connection(cls, sock=socket.socket(fileno=fd))
-        return pipe, await pipe._settings
+        settings = await pipe._settings
+        pipe._last, pipe._room = settings["last"], Room(CallSlots(settings["slots"]))
+        return pipe, settings
 
     # ── from the supervisor ──
 
@@ -50,6 +57,9 @@ class Pipe(asyncio.Protocol):
     def _take(self, message: dict[str, Any]) -> None:
         if not self._settings.done():
             self._settings.set_result(message)
+        elif "room" in message:
+            if self._room:
+                self._room.renew(message)
         elif message.get("do") == "end":
             self._end()
         else:
@@ -61,6 +71,7 @@ class Pipe(asyncio.Protocol):
 
     def _end(self) -> None:
         self.over.set()
+        self._room = None  # nobody would hear of what is granted
         for future in self._waiting.values():
             future.cancel()
 
@@ -73,6 +84,10 @@ class Pipe(asyncio.Protocol):
         it is `refused`. A call that fits only later waits here."""
         self._last += 1
         number = self._last
+        # What others wait for is decided in turn, and not behind the supervisor's back.
+        if self._room and not self._waiting and (line := self._room.grant(number, call, about)):
+            self._later(line)
+            return {"id": number, "output": call.wanted}
         future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._waiting[number] = future
         self._send({"do": "hold", "id": number, "call": call.__dict__, **about})
@@ -103,11 +118,17 @@ class Pipe(asyncio.Protocol):
         self._send({"do": "refused", "why": why})
 
     def _send(self, message: dict[str, Any]) -> None:
-        """With what is sent next, or in a moment: a call that has ended waits for nothing."""
-        self._unsent.append(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+        line = _encode(message).encode() + b"\n"
         if message["do"] == "hold":
+            self._unsent.append(line)
             self._flush()
-        elif self._timer is None:
+        else:
+            self._later(line)
+
+    def _later(self, line: bytes) -> None:
+        """With what is sent next, or in a moment: a call that has ended waits for nothing."""
+        self._unsent.append(line)
+        if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_MOMENT, self._flush)
 
     def _flush(self) -> None:

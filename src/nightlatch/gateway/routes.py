@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from .dialects.google import EmbedContent, GenerateContent, Interactions
@@ -24,14 +25,15 @@ _METERED: dict[str, list[tuple[str, Dialect]]] = {
         (r"(v1/)?embeddings", EMBEDDINGS),
     ],
     "google": [
-        (r"v1\w*/models/[^/:]+:(streamG|g)enerateContent", GENERATE),
+        (r"v1\w*/models/[\w.@~-]+:(streamG|g)enerateContent", GENERATE),
         (r"v1\w*/interactions", INTERACTIONS),
-        (r"v1\w*/models/[^/:]+:(batchEmbedContents|embedContent)", EMBED),
+        (r"v1\w*/models/[\w.@~-]+:(batchEmbedContents|embedContent)", EMBED),
     ],
 }
 _COUNTING = (
     r"(v1/)?messages/count_tokens|(v1/)?responses/input_tokens|v1\w*/models/[^/:]+:countTokens"  # free of charge
 )
+_PLAIN = r"[\w./:@~-]*"
 _MODELS = r"((v1\w*)/)?models(/[^:]*)?"
 _METERED["chatgpt"] = _METERED["openai"]
 # A dialect's refusal for all that it does not know.
@@ -40,11 +42,14 @@ PLAIN: dict[str, Dialect] = {
 }  # fmt: skip
 
 
+@lru_cache(256)
 def metered(vendor: str, path: str) -> Dialect | None:
     return next((dialect for form, dialect in _METERED[vendor] if re.fullmatch(form, path)), None)
 
 
 def is_free(method: str, path: str) -> bool:
+    if not re.fullmatch(_PLAIN, path) or ".." in path:
+        return False  # an encoded slash or colon is another path to the vendor
     if method == "POST":
         return re.fullmatch(_COUNTING, path) is not None
     return method == "HEAD" or (method == "GET" and re.fullmatch(_MODELS, path) is not None)

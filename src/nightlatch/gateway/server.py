@@ -216,9 +216,14 @@ class RequestHandler:
         """A path that people have opened, each call at a price in billionths."""
         data = await request.content.read() or None
         call = Call(input=0, input_rate=0, output=0, output_rate=0, lowest=0, fee=stated)
-        reply = await self._pipe.hold(
-            call, model=path, item=item, agent=request.headers.get(_AGENT, ""), at=clock.now()
-        )
+        about = {
+            "model": path,
+            "item": item,
+            "agent": request.headers.get(_AGENT, ""),
+            "at": clock.now(),
+            "login": not self._upstream.has_key(request),
+        }
+        reply = await self._pipe.hold(call, **about)
         if "refused" in reply:
             return _refuse(routes.PLAIN[vendor], reply["refused"])
         headers = self._upstream.headers(request.headers)

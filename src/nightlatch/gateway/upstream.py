@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]
 
 import aiohttp
+from yarl import URL
 
 from .asked import words
 
@@ -21,7 +22,9 @@ _LONGEST = 3600.0  # seconds of a call; shared caps count on that (ledger/holds.
 # For one hop, not for the next; and what this hop decides by itself.
 _HOP = words(
     "connection keep-alive proxy-authenticate proxy-authorization te trailer transfer-encoding upgrade "
-    "host content-length accept-encoding expect proxy-connection"
+    "host content-length accept-encoding expect proxy-connection "
+    "content-encoding "  # the body goes on as it was read
+    "x-http-method-override x-http-method x-method-override"  # what was looked at is what is asked for
 )
 _HOP_BACK = _HOP | {"content-encoding", "set-cookie", "date", "server"}
 
@@ -30,7 +33,10 @@ class Upstream:
     def __init__(self, bases: Mapping[str, str], keys: Mapping[str, str], proxies: Mapping[str, str]) -> None:
         """`bases`: a URL for each vendor. `keys`: what the command has in place of a key → the key. `proxies`: as the
         environment has them."""
-        self._bases, self._keys, self._proxies = bases, keys, proxies
+        self._bases = {vendor: base.rstrip("/") for vendor, base in bases.items()}
+        self._keys = keys
+        self._mark = next(iter(keys), "").rpartition("-")[0]  # the run's: what all of them begin with
+        self._proxies = {vendor: _proxy(base, proxies) for vendor, base in bases.items()}
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_REUSED),
             timeout=aiohttp.ClientTimeout(total=_LONGEST, sock_connect=_CONNECT),
@@ -40,12 +46,17 @@ class Upstream:
         )
 
     def request(self, vendor: str, method: str, path: str, query: str, headers: Any, data: bytes | None) -> Any:
-        base = self._bases[vendor].rstrip("/")
+        base = self._bases[vendor]
         if base.endswith("/v1") and path.startswith("v1/"):
             path = path.removeprefix("v1/")
         url = f"{base}/{path}" + (f"?{self._keyed(query)}" if query else "")
         return self._session.request(
-            method, _encoded(url), headers=headers, data=data, allow_redirects=False, proxy=self._proxy(url)
+            method,
+            URL(url, encoded=True),
+            headers=headers,
+            data=data,
+            allow_redirects=False,
+            proxy=self._proxies[vendor],
         )
 
     def headers(self, given: CIMultiDictProxy[str]) -> dict[str, str]:
@@ -56,19 +67,15 @@ class Upstream:
 
     def has_key(self, request: Any) -> bool:
         """Does it carry one of the run's keys, and not a login of its client's own?"""
-        texts = [*request.headers.values(), request.query_string]
+        texts = [text for text in (*request.headers.values(), request.query_string) if self._mark in text]
         return any(instead in text for instead in self._keys for text in texts)
 
     def _keyed(self, text: str) -> str:
+        if self._mark not in text:
+            return text
         for instead, key in self._keys.items():
             text = text.replace(instead, key)
         return text
-
-    def _proxy(self, url: str) -> str | None:
-        parts = urlsplit(url)
-        if proxy_bypass_environment(parts.netloc, dict(self._proxies)):
-            return None
-        return self._proxies.get(parts.scheme) or self._proxies.get("all")
 
     async def close(self) -> None:
         await self._session.close()
@@ -78,7 +85,8 @@ def passed_back(headers: Mapping[str, str]) -> dict[str, str]:
     return {name: text for name, text in headers.items() if name.lower() not in _HOP_BACK}
 
 
-def _encoded(url: str) -> Any:
-    from yarl import URL
-
-    return URL(url, encoded=True)
+def _proxy(url: str, proxies: Mapping[str, str]) -> str | None:
+    parts = urlsplit(url)
+    if proxy_bypass_environment(parts.netloc, dict(proxies)):
+        return None
+    return proxies.get(parts.scheme) or proxies.get("all")

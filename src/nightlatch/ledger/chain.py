@@ -19,7 +19,8 @@ _RENAMED = {"state": "status"}  # facts that older entries, which stay as they w
 
 def pack(facts: Mapping[str, object]) -> str:
     """One `name=text` a line. What is None is left out."""
-    return "\n".join([f"{name}={line(clean(value))}" for name, value in facts.items() if value is not None])
+    texts = [(name, clean(value)) for name, value in facts.items() if value is not None]
+    return "\n".join([f"{name}={text if text.isalnum() else line(text)}" for name, text in texts])
 
 
 def unpack(body: str) -> dict[str, str]:
@@ -29,9 +30,12 @@ def unpack(body: str) -> dict[str, str]:
 
 def clean(value: object) -> str:
     """A value as text that every database keeps: no NUL, no half character, no endless length."""
-    if isinstance(value, bool):
+    if type(value) is str:
+        text = value
+    elif value is True or value is False:
         return "true" if value else "false"
-    text = str(value)
+    else:
+        text = str(value)
     if len(text) > _LONGEST:
         text = f"{text[:_LONGEST]}… ({len(text)} characters)"
     return kept(text)

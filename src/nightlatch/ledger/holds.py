@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 EVERYTHING = ""  # in place of a job: all jobs of the ledger
 LONGEST = 3_600_000  # ms that a call may take; one that was held before that is charged to the period it was held in
 HELD_UNITS = ("usd", "tokens", "calls")
+FIRST_LAUNCH = 10**12  # number of the first hold for an agent's launch; calls to models have lower ones
 
 
 @value(frozen=True, kw_only=True)
@@ -65,7 +66,8 @@ class _Removal(Table):
 
 SETTLED = _Removal()
 
-_PUT = f"{HOLD.put} RETURNING call"  # what is lazy must return something on PostgreSQL
+# Put again, it is the same. What is lazy must return something on PostgreSQL.
+_PUT = f"{HOLD.put} ON CONFLICT (run, attempt, call) DO UPDATE SET at = held.at RETURNING call"
 _TURN = """
 INSERT INTO {prefix}cap (name, turn) VALUES (:name, 0) ON CONFLICT (name) DO UPDATE SET turn = cap.turn + 1
 RETURNING turn

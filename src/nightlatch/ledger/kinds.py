@@ -135,7 +135,7 @@ PROGRESS = EntryKind(
 USAGE = EntryKind(
     "usage",
     "used" + "".join(f"[ {unit}={{{unit}}}]" for unit in UNITS) + "[ for {item}][, model {model}]",
-    tells=RUN, often=True, run=" ".join(UNITS) + " model kind source item tag agent id call began",
+    tells=RUN, often=True, run=" ".join(UNITS) + " model kind source item tag agent id call began ended",
 )  # fmt: skip
 NOTED = EntryKind(
     "noted", "it reported" + "".join(f"[ {unit}={{{unit}}}]" for unit in METERED) + ", which the gateway has counted",

@@ -215,6 +215,11 @@ class Ledger:
         """What a job has used of a unit in the current day or month, but for the newest attempt of `besides`."""
         return tally.used(self._tables, job, unit, period, besides)
 
+    def periods(self) -> dict[str, str]:
+        """The names of the current day and month."""
+        day, _ = self._tables.days.beginning("day")
+        return {"day": day, "month": day[:7]}
+
     def used_by_attempt(self, run: RunRow, unit: str, period: str) -> float | None:
         """What the newest attempt of a run has used in the current period; None: it began in it, so all of it."""
         return tally.own(self._tables, run, unit, period)

@@ -56,6 +56,10 @@ class Keeper:
         """Was it confirmed lately? If not, the work stands still until it is."""
         return not self.lost and self._now() < self._tenure.freeze_at
 
+    @property
+    def sure_until(self) -> float:
+        return self._tenure.freeze_at
+
     def check(self) -> None:
         """Return if the lease is certainly held; raise LeaseLost if it is lost.
 

@@ -17,8 +17,20 @@ import select
 
 from . import clock, tree
 from .light import signal
-from .reports import KINDS, Ended, Started, WardenDied
-from .warden_messages import END_SIGNALS, LEFTOVERS, LOST, OVERDUE, SIGNALLED, TIMED_OUT, receive, send
+from .warden_messages import (
+    END_SIGNALS,
+    KINDS,
+    LEFTOVERS,
+    LOST,
+    OVERDUE,
+    SIGNALLED,
+    TIMED_OUT,
+    Ended,
+    Started,
+    WardenDied,
+    receive,
+    send,
+)
 from .warden_process import WardenProcess
 
 TYPE_CHECKING = False
@@ -27,7 +39,7 @@ if TYPE_CHECKING:
 
     from ..core.tenure import Tenure
     from .lifetime import Lifetime
-    from .reports import Report
+    from .warden_messages import Report
 
 __all__ = ["LEFTOVERS", "LOST", "OVERDUE", "SIGNALLED", "TIMED_OUT", "Warden"]
 

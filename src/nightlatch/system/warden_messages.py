@@ -1,10 +1,13 @@
-"""What a supervisor and its warden share: messages through a pipe, and the reasons for an end."""
+"""What a supervisor and its warden send each other through a pipe: orders down; up, that the command has started, could
+not be started, or has ended, and why it was ended."""
 
 from __future__ import annotations
 
+import errno
 import marshal
 import os
 
+from ..core.value import value
 from .light import signal
 
 TYPE_CHECKING = False
@@ -18,6 +21,66 @@ FAILED, TIMED_OUT, OVERDUE = "failed", "timed-out", "overdue"
 END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # what people and systems send to end a command
 
 _HEADER = 4
+
+
+@value(frozen=True, kw_only=True)
+class Started:
+    pid: int
+
+
+@value(frozen=True, kw_only=True)
+class NotStarted:
+    """The command cannot be executed."""
+
+    command: str
+    number: int  # errno
+    where: str  # the file that caused it
+
+    @property
+    def exit_code(self) -> int:
+        return 127 if self.number in (errno.ENOENT, errno.ENOTDIR) else 126
+
+    @property
+    def reason(self) -> str:
+        if self.exit_code == 126:
+            return f"{self.command} cannot be executed: {os.strerror(self.number)} ({self.where})"
+        hint = "" if "/" in self.command else f" (looked in {os.environ.get('PATH', os.defpath)})"
+        return f"{self.command}: not found{hint}"
+
+
+@value(frozen=True, kw_only=True)
+class Ended:
+    """Nothing of the work is left: its tree is proven empty."""
+
+    status: int | None = 0  # as `wait` returns it; None if unknown
+    why: str = ""  # why it was ended (system/warden_messages.py); "" if it ended by itself
+    left: int = 0  # how many processes the command left behind
+    started: bool = True
+
+    @property
+    def signal(self) -> int:
+        """The one that ended it; 0 if it exited."""
+        if self.status is None:
+            return int(signal.SIGKILL if self.started else signal.SIGTERM)
+        return os.WTERMSIG(self.status) if os.WIFSIGNALED(self.status) else 0
+
+    @property
+    def exit_code(self) -> int:
+        """As a shell shows it: 128 + N if signal N ended it."""
+        return 128 + self.signal if self.signal else os.waitstatus_to_exitcode(self.status or 0)
+
+    @property
+    def leftovers(self) -> str:
+        return f"left {self.left} process{'es' if self.left > 1 else ''} behind; ended" if self.left else ""
+
+
+@value(frozen=True, kw_only=True)
+class WardenDied:
+    """The warden was killed. The command was then ended too; its outcome is unknown."""
+
+
+Report = Started | NotStarted | Ended | WardenDied
+KINDS = {kind.__name__: kind for kind in (Started, NotStarted, Ended)}
 
 
 def send(fd: int, *message: Any) -> None:

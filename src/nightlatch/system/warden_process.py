@@ -8,8 +8,20 @@ import select
 
 from . import cgroup, clock, tree
 from .light import signal
-from .reports import Ended, NotStarted, Started
-from .warden_messages import END_SIGNALS, FAILED, LEFTOVERS, LOST, ORPHANED, OVERDUE, TIMED_OUT, receive, send
+from .warden_messages import (
+    END_SIGNALS,
+    FAILED,
+    LEFTOVERS,
+    LOST,
+    ORPHANED,
+    OVERDUE,
+    TIMED_OUT,
+    Ended,
+    NotStarted,
+    Started,
+    receive,
+    send,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +29,7 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
     from .lifetime import Lifetime
-    from .reports import Report
+    from .warden_messages import Report
 
 _IGNORED = (*END_SIGNALS, signal.SIGQUIT, signal.SIGTTOU)  # for the command, not for the warden
 

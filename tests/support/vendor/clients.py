@@ -1,17 +1,11 @@
-"""Many clients at once, in one process: `python clients.py SEED COUNT CALLS FAULTS`. Each makes calls in a dialect and a
-way of its own, as fast as it can, until it is refused; with FAULTS=1 some leave in the middle of a reply.
-
-Prints one line for each outcome, counted.
-"""
+"""Many clients at once. Each makes calls in a dialect and a way of its own, as fast as it can, until it is refused."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 import random
-import sys
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import aiohttp
@@ -24,40 +18,48 @@ MODELS = {
 }
 
 
-def request(dice: random.Random, shape: str, *, stream: bool) -> tuple[str, dict[str, str], dict[str, Any]]:
+def request(
+    env: Mapping[str, str], dice: random.Random, shape: str, *, stream: bool
+) -> tuple[str, dict[str, str], dict[str, Any]]:
     """Address, headers and body of a call."""
     model, text = dice.choice(MODELS[shape]), "good night " * dice.choice((1, 20, 200))
     most = dice.choice((50, 400, 3000))
     if shape == "messages":
-        headers = {"x-api-key": os.environ.get("ANTHROPIC_API_KEY", "")}
+        headers = {"x-api-key": env.get("ANTHROPIC_API_KEY", "")}
         body: dict[str, Any] = {"model": model, "max_tokens": most, "messages": [{"role": "user", "content": text}]}
-        return f"{os.environ['ANTHROPIC_BASE_URL']}/v1/messages", headers, body | ({"stream": True} if stream else {})
+        return f"{env['ANTHROPIC_BASE_URL']}/v1/messages", headers, body | ({"stream": True} if stream else {})
     if shape == "generate":
-        headers = {"x-goog-api-key": os.environ.get("GEMINI_API_KEY", "")}
+        headers = {"x-goog-api-key": env.get("GEMINI_API_KEY", "")}
         verb = "streamGenerateContent?alt=sse" if stream else "generateContent"
         body = {"contents": [{"parts": [{"text": text}]}], "generationConfig": {"maxOutputTokens": most}}
-        return f"{os.environ['GOOGLE_GEMINI_BASE_URL']}/v1beta/models/{model}:{verb}", headers, body
-    headers = {"Authorization": f"Bearer {os.environ.get('OPENAI_API_KEY', '')}"}
+        return f"{env['GOOGLE_GEMINI_BASE_URL']}/v1beta/models/{model}:{verb}", headers, body
+    headers = {"Authorization": f"Bearer {env.get('OPENAI_API_KEY', '')}"}
     if shape == "chat":
         body = {"model": model, "messages": [{"role": "user", "content": text}], "max_completion_tokens": most}
         path = "chat/completions"
     else:
         body, path = {"model": model, "input": text, "max_output_tokens": most}, "responses"
-    return f"{os.environ['OPENAI_BASE_URL']}/{path}", headers, body | ({"stream": True} if stream else {})
+    return f"{env['OPENAI_BASE_URL']}/{path}", headers, body | ({"stream": True} if stream else {})
 
 
 REFUSALS = 3  # of all together, after which all end by themselves: a run that goes on calling is ended
 
 
 async def client(
-    session: aiohttp.ClientSession, dice: random.Random, calls: int, refused: list[str], *, leaves: bool
+    session: aiohttp.ClientSession,
+    env: Mapping[str, str],
+    dice: random.Random,
+    calls: int,
+    refused: list[str],
+    *,
+    leaves: bool,
 ) -> Counter[str]:
     came: Counter[str] = Counter()
     for _ in range(calls):
         if len(refused) >= REFUSALS:
             break
         shape, stream = dice.choice(list(MODELS)), dice.random() < 0.5
-        url, headers, body = request(dice, shape, stream=stream)
+        url, headers, body = request(env, dice, shape, stream=stream)
         patience = dice.choice((0.02, 0.1)) if leaves and dice.random() < 0.1 else None
         try:
             async with asyncio.timeout(patience), session.post(url, headers=headers, json=body) as reply:
@@ -73,20 +75,16 @@ async def client(
                 continue
             came[str(reply.status)] += 1
             if reply.status in (401, 403):
-                print(data, file=sys.stderr)
                 return came
     return came
 
 
-async def main(seed: int, count: int, calls: int, leaves: bool) -> None:
+async def call_all(env: Mapping[str, str], seed: int, count: int, calls: int, *, leaves: bool) -> Counter[str]:
+    """With the addresses and keys in `env`; `leaves`: some leave in the middle of a reply. Returns what came of it."""
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=60)) as session:
         refused: list[str] = []
         came = await asyncio.gather(
-            *(client(session, random.Random(f"{seed}/{n}"), calls, refused, leaves=leaves) for n in range(count))
+            *(client(session, env, random.Random(f"{seed}/{n}"), calls, refused, leaves=leaves) for n in range(count))
         )
-    print(json.dumps(sum(came, Counter[str]())))
-
-
-if __name__ == "__main__":
-    asyncio.run(main(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4] == "1"))
+    return sum(came, Counter[str]())

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.metering import price
 from ...core.metering.call import LEAST
-from ..asked import USES, Asked, number, rows, table, words
+from ..asked import USES, Asked, either, number, rows, table, whole, words
 
 if TYPE_CHECKING:
     from ..asked import ReplyUsage
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 _STANDARD = ("", "standard", "default", "SERVICE_TIER_UNSPECIFIED", "unspecified")
 _MODALITIES = {"AUDIO": price.INPUT_AUDIO, "IMAGE": price.INPUT_IMAGE, "VIDEO": price.INPUT_VIDEO}
 _MADE = {"AUDIO": price.OUTPUT_AUDIO, "IMAGE": price.OUTPUT_IMAGE, "VIDEO": price.OUTPUT_VIDEO}
+
+_MEDIA = ("inlineData", "inline_data", "fileData", "file_data", "fileUri", "file_uri")
 
 
 class _Google:
@@ -73,18 +75,18 @@ class GenerateContent(_Google):
 
     def read(self, body: Body, path: str) -> Asked:
         fields = body.fields
-        config = table(fields.get("generationConfig") or fields.get("generation_config"))
-        thinking = table(config.get("thinkingConfig") or config.get("thinking_config"))
-        media = body.mentions("inlineData", "inline_data", "fileData", "file_data", "fileUri", "file_uri")
-        tier = str(fields.get("serviceTier") or fields.get("service_tier") or "")
+        config = table(either(fields, "generationConfig", "generation_config"))
+        thinking = table(either(config, "thinkingConfig", "thinking_config"))
+        media = body.mentions(*_MEDIA)
+        tier = str(either(fields, "serviceTier", "service_tier") or "")
         searches = _searches(fields.get("tools"))
         return Asked(
             models=(model_of(path),),
             tier="" if tier in _STANDARD else tier.lower(),
             stream=":streamGenerateContent" in path,
-            output=number(config.get("maxOutputTokens") or config.get("max_output_tokens")) or None,
-            lowest=LEAST + number(thinking.get("thinkingBudget") or thinking.get("thinking_budget")),
-            times=max(number(config.get("candidateCount") or config.get("candidate_count")), 1),
+            output=whole(config, "maxOutputTokens", "max_output_tokens") or None,
+            lowest=LEAST + number(either(thinking, "thinkingBudget", "thinking_budget")),
+            times=whole(config, "candidateCount", "candidate_count") or 1,
             tools=(price.WEB_SEARCH,) if searches else (),
             uses=USES if searches else 0,
             uncounted=", ".join(sorted(fields.keys() - self._known)) or ("media" if media else ""),
@@ -132,7 +134,8 @@ class EmbedContent(_Google):
     """Its reply need not say what it used: the body bounds it, and an embedding costs little."""
 
     def read(self, body: Body, path: str) -> Asked:
-        return Asked(models=(model_of(path),), has_output=False)
+        media = "media" if body.mentions(*_MEDIA) else ""
+        return Asked(models=(model_of(path),), has_output=False, uncounted=media)
 
     def limit(self, body: Body, output: int) -> None:
         """It makes none."""
@@ -160,7 +163,7 @@ class Interactions(_Google):
             models=(str(fields.get("model") or ""),),
             tier="" if tier in _STANDARD else tier.lower(),
             stream=fields.get("stream") is True,
-            output=number(config.get("max_output_tokens")) or None,
+            output=whole(config, "max_output_tokens") or None,
             lowest=LEAST + number(config.get("thinking_budget")),
             tools=(price.WEB_SEARCH,) if searches else (),
             uses=USES if searches else 0,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.metering import price
 from ...core.metering.call import LEAST
-from ..asked import USES, Asked, number, rows, table, words
+from ..asked import USES, Asked, number, rows, table, whole, words
 
 if TYPE_CHECKING:
     from ..asked import ReplyUsage
@@ -38,7 +38,7 @@ class Messages:
             tier=speed if speed not in _STANDARD else "" if tier in _STANDARD else tier,
             stream=fields.get("stream") is True,
             inputs=self._inputs(body),
-            output=number(fields.get("max_tokens")),
+            output=whole(fields, "max_tokens"),
             lowest=LEAST + thinking,
             tools=tuple(price.WEB_SEARCH if "search" in tool else price.CALL for tool in server),
             uses=sum(server.values()),
@@ -62,7 +62,7 @@ class Messages:
         for place, tool in enumerate(rows(fields.get("tools"))):
             kind = str(tool.get("type") or "custom")
             if not kind.startswith(_OURS):
-                found[f"{kind}#{place}"] = number(tool.get("max_uses")) or USES
+                found[f"{kind}#{place}"] = whole(tool, "max_uses") or USES
         return found
 
     def limit(self, body: Body, output: int) -> None:

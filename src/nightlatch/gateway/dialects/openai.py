@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...core.metering import price
-from ..asked import USES, Asked, number, rows, table, words
+from ..asked import USES, Asked, number, rows, table, whole, words
 
 if TYPE_CHECKING:
     from ..asked import ReplyUsage
@@ -98,9 +98,9 @@ class Responses(_OpenAI):
             models=(str(fields.get("model") or ""),),
             tier=_tier(fields),
             stream=fields.get("stream") is True,
-            output=number(fields.get("max_output_tokens")) or None,
+            output=whole(fields, "max_output_tokens") or None,
             tools=tuple(map(_fee, server)),
-            uses=(number(fields.get("max_tool_calls")) or USES) if server else 0,
+            uses=(whole(fields, "max_tool_calls") or USES) if server else 0,
             uncounted=", ".join(unknown) or ("media" if media else ""),
             after=str(fields.get("previous_response_id") or table(conversation).get("id") or conversation or ""),
             refused=self._refused(fields, server),
@@ -147,7 +147,7 @@ class Chat(_OpenAI):
 
     def read(self, body: Body, path: str) -> Asked:
         fields = body.fields
-        asked = number(fields.get("max_completion_tokens")) or number(fields.get("max_tokens"))
+        asked = whole(fields, "max_completion_tokens", "max_tokens")
         media = body.mentions("image_url", "input_audio", "file", "file_id", "audio")
         searches = "web_search_options" in fields
         return Asked(
@@ -155,7 +155,7 @@ class Chat(_OpenAI):
             tier=_tier(fields),
             stream=fields.get("stream") is True,
             output=asked or None,
-            times=max(number(fields.get("n")), 1),
+            times=whole(fields, "n") or 1,
             tools=(price.WEB_SEARCH,) if searches else (),
             uses=USES if searches else 0,
             uncounted=", ".join(sorted(fields.keys() - self._known)) or ("media" if media else ""),
@@ -165,7 +165,9 @@ class Chat(_OpenAI):
         """A search belongs to the request itself: it cannot be lowered."""
 
     def limit(self, body: Body, output: int) -> None:
-        body.set("max_tokens" if "max_tokens" in body.fields else "max_completion_tokens", output)
+        named = [name for name in ("max_tokens", "max_completion_tokens") if body.fields.get(name) is not None]
+        for name in named or ("max_completion_tokens",):
+            body.set(name, output)
 
     def prepare(self, body: Body, asked: Asked) -> bool:
         options = table(body.fields.get("stream_options"))

@@ -16,7 +16,7 @@ from ...system import clock, warden
 from ...system.identity import new_id
 from ...system.lifetime import Lifetime
 from ...system.light import signal
-from ...system.reports import Started
+from ...system.warden_messages import Started
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ...core.model import Begun
     from ...core.protocols import Gate, Store
     from ...errors import LeaseLost
-    from ...system.reports import Report
+    from ...system.warden_messages import Report
     from ..shared.leases.lease import Lease
     from .leases.handle import Handle
     from .work import Work

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from ...core.tenure import Tenure
 from ...system.lifetime import Lifetime
-from ...system.reports import Report
+from ...system.warden_messages import Report
 
 
 class Work(Protocol):

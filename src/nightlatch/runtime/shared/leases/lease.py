@@ -119,6 +119,11 @@ class Lease:
         return not self._released and self._keeper.is_sure
 
     @property
+    def sure_until(self) -> float:
+        """When the work will stand still, unless a renewal is confirmed before; by the suspend-proof clock."""
+        return self._keeper.sure_until
+
+    @property
     def lost(self) -> LeaseLost | None:
         """Why the lease is no longer held; None while it is."""
         return self._released or self._keeper.lost

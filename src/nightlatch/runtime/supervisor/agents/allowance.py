@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ....core.units import UNITS
 from ....core.value import replace
-from ....ledger.holds import EVERYTHING, HOLD, SETTLED, Hold
+from ....ledger.holds import EVERYTHING, FIRST_LAUNCH, HOLD, SETTLED, Hold
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 GIVEN = ("usd", "tokens")  # what a vendor can be given a cap in
 _SHARE = 4
-_FIRST = 1_000_000  # number of the first hold of an agent; calls to models have lower ones
 
 
 class Allowances:
@@ -32,7 +31,7 @@ class Allowances:
         """`used`: by this attempt so far; it grows elsewhere."""
         self._ledger, self._writer, self._spending, self._used = ledger, writer, spending, used
         self._holds: dict[str, Hold] = {}  # by launch
-        self._number = _FIRST
+        self._number = FIRST_LAUNCH
         self._taken_over = False
 
     def give(
@@ -95,6 +94,6 @@ class Allowances:
         if self._taken_over:
             return
         self._taken_over = True
-        left = [hold for hold in self._ledger.holds.of_run(self._writer.run) if hold.call >= _FIRST]
+        left = [hold for hold in self._ledger.holds.of_run(self._writer.run) if hold.call >= FIRST_LAUNCH]
         if left:
             self._ledger.holds.forget(left)

@@ -20,7 +20,7 @@ from ....errors import Busy, InDoubt, LeaseLost, Nested, StaleToken, StoreUnreac
 from ....ledger import open_for
 from ....store import url
 from ....system import clock, program, redaction, tree, warden
-from ....system.reports import Ended, NotStarted, Started
+from ....system.warden_messages import Ended, NotStarted, Started
 from ...shared.effect_records import EffectRecords, doubt_message, hint
 from ..command import CommandWork
 from ..supervision import GRACE, Supervision
@@ -29,7 +29,7 @@ from .probe_wait import Interruptible, rest
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ....ledger.effects import Effect
-    from ....system.reports import Report
+    from ....system.warden_messages import Report
     from ...shared.leases.lease import Lease
 
 RESULT = 4096  # bytes of standard output that are kept as the result

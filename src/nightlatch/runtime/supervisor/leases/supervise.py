@@ -7,7 +7,7 @@ from ....core.model import check_name
 from ....core.value import value
 from ....errors import LeaseLost
 from ....store import url
-from ....system.reports import Ended, NotStarted
+from ....system.warden_messages import Ended, NotStarted
 from ..command import CommandWork
 from ..supervision import Supervision
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from ....core.protocols import Gate
-    from ....system.reports import Report
+    from ....system.warden_messages import Report
 
 
 @value(frozen=True, kw_only=True)

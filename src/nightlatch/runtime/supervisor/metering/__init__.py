@@ -32,8 +32,8 @@ def open_gateway(
     from .accounts import Accounts
     from .gateway_process import GatewayProcess
 
-    accounts = Accounts(spending, listener.item_caps, lease, ledger, writer, used=listener.metered)
-    listener.is_metered = lambda: accounts.metered > 0
+    accounts = Accounts(spending, listener.item_caps, lease, ledger, writer, used=listener.metered, folder=folder)
+    listener.is_metered, listener.on_spent = lambda: accounts.metered > 0, accounts.spent
     found = place.settings(job.file, "prices", "gateway")
     stated = found.get("gateway", {})
     settings = {

@@ -2,18 +2,22 @@
 
 Used (reported), held (in flight) and doubt (nobody saw the whole reply) together never pass a cap. The supervisor
 keeps them, not the gateway: one that is killed loses nothing, and what it had in flight is in doubt by its time.
+
+Where only the run's own caps count, nobody else takes from them, and the gateway is told what room they leave: a call
+that fits into it as it is need not wait for an answer (`room`).
 """
 
 from __future__ import annotations
 
-from _thread import allocate_lock, start_new_thread
 from collections import deque
 
-from ....core.metering.call import AMPLE, Call, fit, in_doubt, is_lowered
+from ....core.metering.call import AMPLE, Call, fit, is_lowered
 from ....core.units import METERED, UNITS
 from ....errors import StoreUnreachable
-from ....ledger.holds import EVERYTHING, SETTLED, Hold
+from ....ledger.holds import EVERYTHING, FIRST_LAUNCH, Hold
 from ....system import clock
+from ...shared import call_slots
+from .book import Book, InFlight
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,29 +26,17 @@ if TYPE_CHECKING:
 
     from ....core.budget import Cap
     from ....ledger.ledger import Ledger
-    from ....ledger.writer import Verb, Writer
+    from ....ledger.writer import Writer
     from ...shared.leases.lease import Lease
     from ..run.spending import Spending
 
     Shared = tuple[str, str, str]  # job (or EVERYTHING), period, unit
 
-_TOGETHER = 0.2  # seconds in which usage gathers for one commit
-_BUSY = 0.01  # seconds between two looks whether a commit is done
-_AWAY = 1.0  # seconds until a ledger is tried again that does not answer
 _AGAIN = 0.25  # seconds until a call that waits for other runs is looked at again
 
 
-class _InFlight:
-    def __init__(self, call: Call, hold: Hold, began: float) -> None:
-        self.call, self.hold, self.began = call, hold, began
-
-    def amount(self, unit: str) -> int:
-        found: int = getattr(self.hold, unit)
-        return found
-
-
 class Accounts:
-    """For one thread. `hold` and the others take the gateway's messages; `answers` has what to send back."""
+    """For one thread. `take` has the gateway's messages; `answers` has what to send back."""
 
     def __init__(
         self,
@@ -54,29 +46,23 @@ class Accounts:
         ledger: Ledger,
         writer: Writer,
         used: Callable[[dict[str, float], str], None],
+        folder: str,
     ) -> None:
-        """`used`: hears of every amount, and of which item."""
+        """`used`: hears of every amount, and of which item. `folder`: the run's."""
         self._spending, self._lease = spending, lease
         self._item_caps = [cap for cap in item_caps if cap.unit in METERED]
         self._everything = [cap for cap in spending.everything if cap.unit in METERED]
-        self._ledger, self._writer, self._run, self._report = ledger, writer, writer.run, used
+        self._ledger, self._writer, self._run = ledger, writer, writer.run
         before = spending.before
-        self._taken = {unit: _parts(unit, before(unit, "run")) for unit in METERED}  # by the run, all attempts
-        self._taken["usd"] += _parts("doubt", before("doubt", "run"))
-        self._by_item: dict[str, dict[str, int]] = {}
-        self._flying: dict[int, _InFlight] = {}
-        self._landed: list[_InFlight] = []  # settled, and not written yet: what was held for them is not free before
-        self._held = dict.fromkeys(METERED, 0)  # for both
+        taken = {unit: _parts(unit, before(unit, "run")) for unit in METERED}  # by the run, all attempts
+        taken["usd"] += _parts("doubt", before("doubt", "run"))
+        self._book = Book(writer, ledger.holds, taken, used)
+        self._folder = folder
+        self.slots = call_slots.path_of(folder, self._run.attempt)  # of calls that the gateway granted by itself
         self._waiting: deque[dict[str, Any]] = deque()
-        self._unwritten: list[Verb] = []
-        self._write_at = self._look_at = float("inf")
-        self._written = allocate_lock()  # held while a commit is under way
-        self._writing: tuple[list[Verb], list[_InFlight]] | None = None
-        self._failed: BaseException | None = None
-        self._number = 0  # of the last call
-        self._numbers: dict[int, int] = {}  # the gateway's → ours: a gateway that is started again begins at 1
+        self._look_at = float("inf")
         self.answers: list[dict[str, Any]] = []
-        self.metered = 0  # calls
+        self.last = 0  # number of the last call
         self.has_login = False  # a client has used a login of its own, not a key that we know
         self.refusals = 0
         self.defied = 0  # of those: calls that were made after the first refusal
@@ -85,25 +71,44 @@ class Accounts:
         self.unpriced = ""  # why a call was refused that no cap refused
         self.is_capped = bool(self._caps or self._item_caps or self._everything)
         self._seen = self._caps
+        self._room_is_stale = False
         self._recover()
 
     @property
     def _caps(self) -> list[Cap]:
         return [cap for cap in self._spending.caps if cap.unit in METERED]
 
+    @property
+    def metered(self) -> int:
+        """Calls of this attempt that were charged, or may have been."""
+        return self._book.settled
+
     def _recover(self) -> None:
         """Calls that earlier attempts of the run have left in flight: nobody saw their end."""
-        for hold in self._ledger.holds.of_run(self._run):
-            seconds = self._writer.now() - hold.at
-            usd = in_doubt(fixed=hold.fixed, output_rate=hold.output_rate, output=hold.output, most=hold.usd,
-                           seconds=seconds)  # fmt: skip
-            self._gather(hold, [{"kind": "doubt", "tokens": hold.tokens, "doubt": usd, "calls": 1}])
-        self.write()
-        self.metered = 0
+        left = [hold for hold in self._ledger.holds.of_run(self._run) if hold.call < FIRST_LAUNCH]
+        files = {attempt: call_slots.path_of(self._folder, attempt) for attempt in call_slots.attempts(self._folder)}
+        by_themselves = [
+            self._granted(call, attempt) for attempt, path in files.items() for call in call_slots.read(path)
+        ]
+        if by_themselves:
+            known = {(hold.attempt, hold.call) for hold in left}
+            entries = self._ledger.entries(self._run.id)
+            ended = {call for entry in entries for call in entry.facts.get("ended", "").split()}
+            left += [
+                hold for hold in by_themselves
+                if (hold.attempt, hold.call) not in known and f"{hold.attempt}.{hold.call}" not in ended
+            ]  # fmt: skip
+        for hold in left:
+            self._book.doubt_of(hold, seconds=self._writer.now() - hold.at)
+        self._book.write()
+        self._book.begin()
+        for path in files.values():
+            call_slots.remove(path)
 
     # ── what the gateway says ──
 
     def take(self, message: dict[str, Any]) -> None:
+        self.last = max(self.last, message.get("id", 0))
         getattr(self, f"_do_{message['do']}")(message)
 
     def _do_hold(self, message: dict[str, Any]) -> None:
@@ -111,27 +116,44 @@ class Accounts:
         self._waiting.append(message)
         self.serve()
 
+    def _do_held(self, message: dict[str, Any]) -> None:
+        """It has granted a call by itself."""
+        hold = self._granted(message, self._run.attempt)
+        self.has_login = self.has_login or bool(message["login"])
+        self._book.hold(InFlight(hold, began=message["began"], fee=message["fee"]), recorded=False)
+
+    def _granted(self, message: dict[str, Any], attempt: int) -> Hold:
+        return Hold(
+            run=self._run.id, attempt=attempt, call=message["id"], job=self._run.job, at=message["at"],
+            usd=message["usd"], tokens=message["tokens"], calls=1, fixed=message["fixed"],
+            output_rate=message["output_rate"], output=message["output"], model=_short(message, "model"),
+            item=_short(message, "item"), agent=_short(message, "agent"),
+        )  # fmt: skip
+
+    def spent(self, amounts: dict[str, float], item: str) -> None:
+        """The command has reported usage of its own, or an agent's."""
+        self._book.count(amounts, item)
+        self._room_is_stale = True
+
     def _do_drop(self, message: dict[str, Any]) -> None:
         """The client of a call that waits has left."""
         self._waiting = deque(one for one in self._waiting if one["id"] != message["id"])
-        if message["id"] in self._numbers:
-            self._do_free(message)
-        self.serve()
+        self._do_free(message)
 
     def _do_free(self, message: dict[str, Any]) -> None:
-        flying = self._land(message["id"])
-        if flying:
-            self._gather(flying.hold, [])
+        self._do_settle(message | {"rows": []})
 
     def _do_settle(self, message: dict[str, Any]) -> None:
-        flying = self._land(message["id"])
+        flying = self._book.land(message["id"])
         if flying:
-            self._gather(flying.hold, message["rows"])
+            self._book.settle(flying.hold, message["rows"])
+        self.serve()
 
     def _do_doubt(self, message: dict[str, Any]) -> None:
-        flying = self._land(message["id"])
+        flying = self._book.land(message["id"])
         if flying:
-            self._doubt(flying, message["known"])
+            self._book.doubt(flying, message["known"])
+        self.serve()
 
     def _do_refused(self, message: dict[str, Any]) -> None:
         self.unpriced = self.unpriced or str(message["why"])
@@ -149,6 +171,7 @@ class Accounts:
         """Calls that wait, in turn: one that does not fit yet keeps the later ones waiting too."""
         if self._caps != self._seen:  # a person has set them anew
             self._seen, self.refused, self.refusals, self.defied = self._caps, "", 0, 0
+            self._room_is_stale = True
         while self._waiting:
             if not self._lease.is_sure:  # as the command would be, calls are frozen until a renewal is confirmed
                 self._look_at = clock.now() + _AGAIN / 5
@@ -156,8 +179,8 @@ class Accounts:
             message = self._waiting[0]
             try:
                 answer = self._decide(message)
-                if (self._landed or self._writing) and (answer is None or "output" not in answer):
-                    self.write()  # what was held for calls that are settled is free then
+                if self._book.waits_for_commit and (answer is None or "output" not in answer):
+                    self._book.write()  # what was held for calls that are settled is free then
                     answer = self._decide(message)
             except StoreUnreachable:
                 answer = None
@@ -170,6 +193,30 @@ class Accounts:
             self._waiting.popleft()
             self.answers.append({"id": message["id"], **answer})
 
+    @property
+    def room_is_stale(self) -> bool:
+        """Does the gateway believe in figures that no call of its own has changed?"""
+        if self._caps != self._seen:
+            self.serve()
+        return self._room_is_stale
+
+    def room(self) -> dict[str, Any]:
+        """What the gateway may grant by itself (`room`; None: nothing), until when, and up to which call.
+
+        The calls that it has granted meanwhile (after `seen`) are taken off by itself. A call has to be in the ledger
+        before it is forwarded where another machine may go on with the run, or other runs share a cap.
+        """
+        self._room_is_stale = False
+        if self._waiting or self._item_caps or self._shared() or self._ledger.many_machines or not self._lease.is_sure:
+            return {"room": None, "seen": self.last}
+        left, _ = self._left("", {})
+        return {
+            "room": left,
+            "seen": self.last,
+            "until": self._lease.sure_until,
+            "to": self._book.recorded_to + call_slots.SLOTS,
+        }
+
     def _decide(self, message: dict[str, Any]) -> dict[str, Any] | None:
         """What to answer to a call; None: it waits."""
         call: Call = message["call"]
@@ -181,7 +228,7 @@ class Accounts:
             output = fit(call, left)
             ample = min(call.wanted, max(AMPLE, call.lowest))
             short = output is None or output < ample
-            if short and self._flying and self._fits_later(call, left, item):
+            if short and self._book.flying and self._fits_later(call, left):
                 made["answer"] = None
             elif (output is None or is_lowered(call, output)) and not call.counted:
                 made["answer"] = {"count": True}
@@ -198,16 +245,18 @@ class Accounts:
             hold = decide({})
             if hold:
                 self._ledger.holds.put(hold)
-                self._write_at = min(self._write_at, clock.now() + _TOGETHER)
         if hold is None:
             answer: dict[str, Any] | None = made["answer"]
             return answer
-        self._number = hold.call
+        if self._spending.days:
+            try:
+                by_attempt = {unit: self._book.taken_now(unit) + getattr(hold, unit) for unit in METERED}
+                self._spending.days.open_for(by_attempt, self._caps)
+            except StoreUnreachable:
+                self._ledger.holds.forget([hold])
+                raise
         self.has_login = self.has_login or bool(message.get("login"))
-        self._numbers[message["id"]] = hold.call
-        self._flying[hold.call] = flying = _InFlight(call, hold, clock.now())
-        for unit in METERED:
-            self._held[unit] += flying.amount(unit)
+        self._book.hold(InFlight(hold, began=clock.now(), fee=call.fee), recorded=True)
         return {"output": hold.output}
 
     def _made(self, call: Call, output: int, message: dict[str, Any]) -> Hold:
@@ -215,7 +264,7 @@ class Accounts:
         return Hold(
             run=self._run.id,
             attempt=self._run.attempt,
-            call=self._number + 1,
+            call=message["id"],
             job=self._run.job,
             at=self._writer.now(),
             usd=bound["usd"],
@@ -248,19 +297,20 @@ class Accounts:
     def _used(self, item: str, taken: dict[Shared, int]) -> Iterable[tuple[Cap, int]]:
         for cap in self._caps:
             if cap.period == "run":
-                yield cap, self._taken[cap.unit] + self._held[cap.unit]
+                yield cap, self._book.taken(cap.unit)
             else:
-                yield cap, taken[self._run.job, cap.period, cap.unit]
+                elsewhere = self._spending.elsewhere
+                doubt = elsewhere("doubt", cap.period) if cap.unit == "usd" else 0
+                yield cap, taken[self._run.job, cap.period, cap.unit] + elsewhere(cap.unit, cap.period) + doubt
         for cap in self._everything:
             yield cap, taken[EVERYTHING, cap.period, cap.unit]
         for cap in self._item_caps if item else ():
-            flying = [*self._flying.values(), *self._landed, *(self._writing[1] if self._writing else ())]
-            own = [one.amount(cap.unit) for one in flying if one.hold.item == item]
-            yield cap, self._by_item.get(item, {}).get(cap.unit, 0) + sum(own)
+            yield cap, self._book.taken_by(item, cap.unit)
 
-    def _fits_later(self, call: Call, left: dict[str, int], item: str) -> bool:
+    def _fits_later(self, call: Call, left: dict[str, int]) -> bool:
         """Would it fit, if all that is in flight here came to nothing?"""
-        later = {unit: rest + sum(one.amount(unit) for one in self._flying.values()) for unit, rest in left.items()}
+        flying = self._book.flying.values()
+        later = {unit: rest + sum(one.amount(unit) for one in flying) for unit, rest in left.items()}
         return fit(call, later) is not None
 
     def _explained(self, call: Call, left: dict[str, int]) -> str:
@@ -269,136 +319,34 @@ class Accounts:
         needed = [_shown(unit, least[unit]) for unit, rest in left.items() if least[unit] > rest]
         return f"{', '.join(parts)}, and a call may take {', '.join(needed)}"
 
-    # ── settle ──
-
-    def _land(self, number: int) -> _InFlight | None:
-        flying = self._flying.pop(self._numbers.pop(number, -1), None)
-        if flying:
-            self._landed.append(flying)
-        return flying
-
-    def _doubt(self, flying: _InFlight, known: int | None) -> None:
-        hold, call = flying.hold, flying.call
-        usd = in_doubt(
-            fixed=hold.fixed,
-            output_rate=hold.output_rate,
-            output=hold.output,
-            most=hold.usd,
-            seconds=clock.now() - flying.began,
-            known=None if known is None else known + call.fee,
-        )
-        # A cap in tokens counts what may have been used.
-        self._gather(hold, [{"kind": "doubt", "tokens": hold.tokens, "doubt": usd, "calls": 1}])
-
-    def _gather(self, hold: Hold, rows: list[dict[str, Any]]) -> None:
-        """Count it now, write it soon."""
-        key = (hold.run, hold.attempt, hold.call)
-        if not rows:
-            self._unwritten.append(self._freed(key))
-        for place, row in enumerate(rows):
-            counts = {unit: int(row.get(unit, 0)) for unit in (*METERED, "doubt")}
-            self._count(self._taken, counts)
-            if hold.item:
-                self._count(self._by_item.setdefault(hold.item, dict.fromkeys(METERED, 0)), counts)
-            amounts = {unit: count / UNITS[unit].scale for unit, count in counts.items() if count}
-            about = {
-                "model": str(row.get("model") or hold.model), "kind": str(row["kind"]), "source": "gateway",
-                "item": hold.item, "agent": hold.agent,
-            }  # fmt: skip
-            verb = self._writer.used(amounts, about, call=hold.call, began=round(hold.at, 3))
-            if not place:
-                verb.records = [(SETTLED, [key])]
-            self._unwritten.append(verb)
-            self._report(amounts, hold.item)
-        self.metered += bool(rows)
-        self._write_at = min(self._write_at, clock.now() + _TOGETHER)
-        self.serve()
-
-    @staticmethod
-    def _count(taken: dict[str, int], counts: dict[str, int]) -> None:
-        for unit in METERED:
-            taken[unit] += counts[unit]
-        taken["usd"] += counts["doubt"]
-
-    def _freed(self, key: tuple[str, int, int]) -> Verb:
-        verb = self._writer.used({}, {"source": "gateway"})
-        verb.records = [(SETTLED, [key])]
-        return verb
-
     # ── time ──
 
     def tick(self, now: float) -> float:
         """Write what has gathered, look again at what waits; returns when to come again."""
-        self._collect()
-        if now >= self._write_at and not self._written.locked():
-            self._begin_write()
+        again = self._book.tick(now)
         if now >= self._look_at:
             self._look_at = float("inf")
             self.serve()
-        return min(max(self._write_at, now + _BUSY) if self._written.locked() else self._write_at, self._look_at)
-
-    def _begin_write(self) -> None:
-        """All that was settled, in one commit, beside the loop: a flush to the disk must not keep calls waiting."""
-        self._write_at = float("inf")
-        verbs, landed = self._unwritten, self._landed
-        if verbs:
-            self._unwritten, self._landed = [], []
-            self._writing = verbs, landed
-            self._written.acquire()
-            start_new_thread(self._commit, (verbs,))
-
-    def _commit(self, verbs: list[Verb]) -> None:
-        try:
-            self._writer.take(*verbs)
-            self._failed = None
-        except BaseException as error:  # noqa: BLE001 - raised again where it can be dealt with
-            self._failed = error
-        finally:
-            self._written.release()
-
-    def _collect(self) -> None:
-        """What was being written is written, or it will be tried again."""
-        if self._writing is None or self._written.locked():
-            return
-        (verbs, landed), self._writing, failed = self._writing, None, self._failed
-        if failed is None:
-            for one in landed:
-                for unit in METERED:
-                    self._held[unit] -= one.amount(unit)
-            return
-        self._unwritten, self._landed = verbs + self._unwritten, landed + self._landed
-        self._write_at = clock.now() + _AWAY
-        if not isinstance(failed, StoreUnreachable):
-            raise failed
+        return min(again, self._look_at)
 
     def write(self) -> None:
         """All of it, now: what was held for it is free when this returns."""
-        while True:
-            with self._written:
-                pass
-            self._collect()
-            if not self._unwritten:
-                return
-            self._begin_write()
-            with self._written:
-                pass
-            if isinstance(self._failed, StoreUnreachable):
-                failed = self._failed
-                self._collect()
-                raise failed
+        self._book.write()
 
     def abandon(self) -> None:
         """The gateway is gone: what it had in flight may have been charged, up to now; what waits asks again."""
+        for call in call_slots.read(self.slots):
+            if call["id"] > self.last:  # granted by itself, and killed before it could say so
+                self.take(call)
         self._waiting.clear()
-        self._numbers.clear()
-        for flying in list(self._flying.values()):
-            del self._flying[flying.hold.call]
-            self._landed.append(flying)
-            self._doubt(flying, None)
+        for number in list(self._book.flying):
+            flying = self._book.land(number)
+            assert flying
+            self._book.doubt(flying, None)
 
     @property
     def held(self) -> int:
-        return len(self._flying)
+        return len(self._book.flying)
 
 
 def _short(message: dict[str, Any], name: str) -> str:

@@ -13,6 +13,7 @@ from ....core import statuses
 from ....errors import Error
 from ....system import clock, identity
 from ....system.light import signal
+from ...shared import call_slots
 from . import environment
 
 TYPE_CHECKING = False
@@ -58,6 +59,7 @@ class GatewayProcess:
         }
         self._pid, self._pipe = 0, -1
         self._unread, self._unsent, self._closed = b"", b"", False
+        self._has_room = False  # it may grant calls by itself
         self._started: list[float] = []
         self._start_at = clock.now() + _AFTER
 
@@ -86,8 +88,9 @@ class GatewayProcess:
             theirs.close()
         self._pipe = ours.detach()
         os.set_blocking(self._pipe, False)
-        self._unread = b""
-        self._unsent = json.dumps(self._settings).encode() + b"\n"
+        self._unread, self._has_room = b"", False
+        begin = {**self._settings, "slots": self._accounts.slots, "last": self._accounts.last}
+        self._unsent = json.dumps(begin).encode() + b"\n"
         self._send()
 
     @property
@@ -109,14 +112,19 @@ class GatewayProcess:
 
     def _answer(self) -> None:
         answers, self._accounts.answers = self._accounts.answers, []
-        self._unsent += b"".join(json.dumps(answer).encode() + b"\n" for answer in answers)
-        self._send()
+        if answers or self._accounts.room_is_stale:
+            room = self._accounts.room()
+            if room["room"] is not None or self._has_room:
+                self._has_room = room["room"] is not None
+                answers.append(room)
+            self._unsent += b"".join(json.dumps(one).encode() + b"\n" for one in answers)
+            self._send()
 
     def tick(self, now: float) -> float:
         if not self._started and not self._closed and now >= self._start_at:
             self._start()
         again = self._accounts.tick(now)
-        if self._accounts.answers:
+        if self._pipe >= 0:
             self._answer()
         return again if self._started else min(again, self._start_at)
 
@@ -175,7 +183,9 @@ class GatewayProcess:
         return statuses.OVER_BUDGET, accounts.refused, grace
 
     def write(self) -> None:
+        """The last settlements; the ledger has every call when this returns."""
         self._accounts.write()
+        call_slots.remove(self._accounts.slots)
 
     def conclude(self, reported: Reported, ending: Ending) -> None:
         """The command has ended: what its calls mean for how it did."""

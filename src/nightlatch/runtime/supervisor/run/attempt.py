@@ -16,11 +16,12 @@ from ....errors import Conflict, Error, LeaseLost, RunEnded, StaleToken, StoreUn
 from ....ledger import kinds
 from ....system import clock
 from ....system.durable import private_folder
-from ....system.reports import Ended
+from ....system.warden_messages import Ended
 from ...shared.job import definition
 from ..backoff import patiently, pause_seconds
-from . import unwritten, went_in
+from . import went_in
 from .attend import Attendance
+from .begin import end_begun
 from .ending import Ending
 
 TYPE_CHECKING = False
@@ -51,7 +52,10 @@ class SealedAttempt:
     def make(self) -> tuple[RunRow, int]:
         """The run as it ended, and what its start exits with."""
         self.writer.tag = went_in.tag(self.job)
-        unwritten.recover(self._folder, self.ledger, self.writer)
+        if self.run.attempt > 1:
+            from . import unwritten
+
+            unwritten.recover(self._folder, self.ledger, self.writer)
         # Counted again: another supervisor may have made an attempt while we waited for the lease.
         self.spending.begin(self.run)
         started = clock.now()
@@ -210,9 +214,11 @@ class SealedAttempt:
 
                 self.signals = Signals(self.start.supervision)
             if held is None:
-                self.start.end_begun(self.lease, ended)
+                end_begun(self.start, self.lease, ended)
             if self.delivery:
                 self.delivery.end(keep=status != statuses.SUCCEEDED or self.planned)
+            if self.spending.days:
+                patiently(self.lease, self.spending.days.close)
             return ended, shown
         except (StaleToken, RunEnded) as refused:
             self._note_refusal(f"verdict {status}", refused)

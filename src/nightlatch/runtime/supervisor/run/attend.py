@@ -11,27 +11,30 @@ from ....core.job import GATEWAY
 from ....store import url
 from ....system import clock, redaction, warden
 from ....system.light import signal
-from ....system.reports import Ended
+from ....system.warden_messages import Ended
 from ...shared import trace
 from .. import backoff
-from ..socket.listener import Listener
 from ..socket.server import Socket
 from ..supervision import BY_HAND
 from . import output, watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from ....core.job import Job
     from ....ledger.agents import AgentRow
     from ....ledger.ledger import Ledger
     from ....ledger.writer import Writer
     from ...shared.leases.lease import Lease
+    from ...shared.replies import DeferredReply, Request
     from ..agents.at_work import AgentsAtWork
     from ..agents.by_handle import Canceller
     from ..batches.batch import Checkpoints
     from ..command import CommandWork
     from ..metering.gateway_process import GatewayProcess
     from ..publishing.delivery import Delivery
+    from ..socket.listener import Listener
     from ..socket.reported import Reported
     from ..supervision import Supervision
     from .ending import Ending
@@ -82,12 +85,11 @@ class Attendance:
         self.began = False  # from here on the command may act
         self._kept = output.KeptOutput(folder)
         self._reported = reported
-        self._listener = Listener(reported, lease, ledger, writer, self._watch, folder, checkpoints, command.bound)
-        self._listener.passed = where if job.pass_store else ""
+        self._made: Listener | None = None
         self._ledger, self._folder, self._until = ledger, folder, float("inf")
+        self._where, self._checkpoints, self._holding = where, checkpoints, False
         self._agents: AgentsAtWork | None = None
-        self._listener.agents, self._listener.why_ending = self._at_work, self.why_ending
-        self._socket = Socket(lease.grant, self._listener.answers)
+        self._socket = Socket(lease.grant, self._answers)
         self._environment = supervision.environment() | variables | {
             "NIGHTLATCH_RUN": writer.run.id,
             "NIGHTLATCH_JOB": job.name,
@@ -109,7 +111,7 @@ class Attendance:
             from ....store.via_supervisor import PREFIX
 
             self._environment[url.ENV] = f"{PREFIX}{self._socket.path}"
-        self._listener.hidden = hidden = redaction.secrets(self._environment)
+        self._hidden = hidden = redaction.secrets(self._environment)
         self._gateway: GatewayProcess | None = None
         if spending.metered_by(job) == GATEWAY:
             from .. import metering
@@ -127,7 +129,25 @@ class Attendance:
 
     def holds(self, holding: bool) -> None:
         """What the command wants to do to the outside world is refused: its run holds its writes."""
-        self._listener.holding = holding
+        self._holding = holding
+
+    def _answers(self, requests: list[Request]) -> list[dict[str, Any] | DeferredReply]:
+        return self._listener.answers(requests)
+
+    @property
+    def _listener(self) -> Listener:
+        """Made when it is needed first: most commands ask for nothing, and report nothing."""
+        if self._made is None:
+            from ..socket.listener import Listener
+
+            made = self._made = Listener(
+                self._reported, self._lease, self._ledger, self._writer, self._watch, self._folder, self._checkpoints,
+                self._command.bound,
+            )  # fmt: skip
+            made.passed = self._where if self._job.pass_store else ""
+            made.agents, made.why_ending = self._at_work, self.why_ending
+            made.hidden, made.holding = self._hidden, self._holding
+        return self._made
 
     def run(self, started: float) -> None:
         job = self._job
@@ -145,11 +165,13 @@ class Attendance:
         finally:
             if self._gateway:
                 self._gateway.close()
-            self._listener.over()
-            self._ending.abandoned(self._listener.reported)
+            if self._made:
+                self._made.over()
+            self._ending.abandoned(self._reported)
             self._socket.close()
             self._kept.close()
-        backoff.patiently(self._lease, self._listener.unwritten.write)
+        if self._made:
+            backoff.patiently(self._lease, self._made.unwritten.write)
         if self._gateway:
             backoff.patiently(self._lease, self._gateway.write)
             self._gateway.conclude(self._reported, self._ending)
@@ -170,7 +192,7 @@ class Attendance:
 
             self._agents = AgentsAtWork(
                 self._lease, self._ledger, self._writer, self._spending, self._reported.used, self._listener.spend_with,
-                self._listener.hidden.text, folder=self._folder, again=self._job.again,
+                self._hidden.text, folder=self._folder, again=self._job.again,
             )  # fmt: skip
         return self._agents
 
@@ -225,7 +247,7 @@ class Attendance:
         while not self._ending.over or reading:
             now = clock.now()
             self._judge(now)
-            again = self._listener.tick(now)
+            again = self._made.tick(now) if self._made else float("inf")
             wanted = {*reading, *self._socket.descriptors}
             calls = self._gateway.descriptors if self._gateway else ()
             if self._gateway:
@@ -273,16 +295,19 @@ class Attendance:
             self._gateway.cut()  # a stream under a lost lease goes no further
         if self._ending.over or self._ending.decided:
             return
-        late = self._listener.overdue(now) or (self._gateway.overdue(now, self._job.grace) if self._gateway else None)
+        late = self._overdue(now) or (self._gateway.overdue(now, self._job.grace) if self._gateway else None)
         judged = late[:2] if late else self._watch.judge(now)
         if judged:
             self._ending.decided = judged
             self._command.ask_to_end(judged[0], late[2] if late else self._job.grace, signal.SIGTERM)
 
+    def _overdue(self, now: float) -> tuple[str, str, float] | None:
+        return self._made.overdue(now) if self._made else None
+
     def _take_report(self) -> None:
         report = self._command.report()
         if isinstance(report, Ended):
-            late = self._listener.overdue(clock.now()) if report.why == warden.OVERDUE else None
+            late = self._overdue(clock.now()) if report.why == warden.OVERDUE else None
             self._ending.decided = self._ending.decided or (late[:2] if late else None)
         if report:
             self._ending.take(report)

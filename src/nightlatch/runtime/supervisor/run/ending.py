@@ -5,13 +5,13 @@ from __future__ import annotations
 from .... import exits
 from ....core import duration, statuses
 from ....system import warden
-from ....system.reports import Ended, NotStarted, WardenDied
+from ....system.warden_messages import Ended, NotStarted, WardenDied
 from ..supervision import BY_HAND
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ....errors import LeaseLost
-    from ....system.reports import Report
+    from ....system.warden_messages import Report
     from ..socket.reported import Reported
     from ..supervision import Supervision
 

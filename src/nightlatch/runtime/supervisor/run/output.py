@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
+import select
 import sys
 
 from ....system.durable import private_folder
 from ....system.redaction import Redacted
-from ..socket.server import has_room
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class OutputStream:
             self._bar.clear()
         last = bytes(self._unshown[-1:])
         try:
-            while self._unshown and has_room(self.screen, None if wait else 0.0):
+            while self._unshown and _has_room(self.screen, None if wait else 0.0):
                 self._unshown = self._unshown[os.write(self.screen, self._unshown[:_ROOM]) :]
         except BlockingIOError:
             pass  # it has room for less than a character
@@ -116,3 +116,10 @@ class OutputStream:
             self.show(wait=True)
         if self.screen > 2:
             os.close(self.screen)
+
+
+def _has_room(fd: int, patience: float | None) -> bool:
+    """May something be written to it without waiting, at the latest after `patience` seconds? None: wait for that."""
+    poll = select.poll()
+    poll.register(fd, select.POLLOUT)
+    return bool(poll.poll(None if patience is None else patience * 1000))

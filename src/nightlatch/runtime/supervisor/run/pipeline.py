@@ -1,36 +1,31 @@
 """One try of a run, as a pipeline:
 
-    look → hold (lease, keeper, gates) → open and seal the ledger → attempt → tell
+    look → hold (lease, keeper, gates) → begin (open and seal the ledger) → attempt → tell
 
-Each step is a method, in this order; the attempt is `attempt`.
+Each step is a method or a file of this name, in this order.
 """
 
 from __future__ import annotations
 
-import os
-
 from .... import exits
 from ....config import place
 from ....core import statuses
-from ....core.retry import STARTS
-from ....errors import BadConfig, Error, GateUnreachable, OtherStore, RunEnded, StaleToken, StoreUnreachable
-from ....ledger import kinds
+from ....errors import Error, GateUnreachable, OtherStore, StaleToken, StoreUnreachable
 from ....store import url
-from ....system import clock, redaction
-from ...shared import recorded_start
+from ....system import clock
 from ...shared import verdict as verdicts
-from ...shared.job import definition
 from ..backoff import patiently
 from ..command import CommandWork
 from ..supervision import Supervision
-from . import begun, went_in
 from .preflight import Preflight
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ....core.job import Job
+    from ....core.model import Begun
+    from ....errors import BadConfig
     from ....ledger.records import RunRow
-    from ....ledger.writer import Writer
+    from ....system.redaction import Redactor
     from ...shared.leases.lease import Lease
     from ...shared.verdict import Verdict
     from ..batches.batch import Checkpoints
@@ -40,6 +35,8 @@ if TYPE_CHECKING:
 
 
 class Pipeline(Preflight):
+    hidden: Redactor  # once the run is opened: what is not recorded of the command's environment
+
     def __init__(
         self,
         job: Job,
@@ -95,7 +92,7 @@ class Pipeline(Preflight):
 
     def _held(self, known: RunRow) -> Verdict:
         """A slot's claim records that the run waits for an approval; to start such a run by hand is an error."""
-        return self._tell(known, exits.DONE) if self.claim else super()._held(known)
+        return self.tell(known, exits.DONE) if self.claim else super()._held(known)
 
     def _claimed(self) -> Verdict:
         """The same for a slot that was claimed: the claim is begun under the lease, and ended before its release."""
@@ -112,7 +109,7 @@ class Pipeline(Preflight):
                 held = self.ledger.hold(self._open(key).id, self.store.clock() + self.job.expires)
                 if held.held is not None:
                     claim.clean = True  # once it is approved, its end decides
-                    verdict = self._tell(held, exits.DONE)
+                    verdict = self.tell(held, exits.DONE)
                     claim.settle(self.store, self.ledger, verdict)
                     return verdict
             lease = self._take(key)
@@ -133,7 +130,7 @@ class Pipeline(Preflight):
         known = self.ledger.find(self.job.name, key)
         if not self.claim or not self.claim.closed_by(known) or not known or self.after:
             return None
-        return self._tell(known, statuses.exit_code(known.status, known.exit_code))
+        return self.tell(known, statuses.exit_code(known.status, known.exit_code))
 
     # ── hold ──
 
@@ -156,122 +153,47 @@ class Pipeline(Preflight):
             wait=self.job.wait,
             gates=self.delivery.gates if self.delivery else (),
             # A batch keeps its own record of which machine began it.
-            begin=begun.entry(self.ledger, self.job.name, key) if self._lists_begun else None,
+            begin=self._entry(key) if self.lists_begun else None,
         )
 
     @property
-    def _lists_begun(self) -> bool:
+    def lists_begun(self) -> bool:
         return self.store.lists_begun and self.checkpoints is None
+
+    def _entry(self, key: str) -> Begun:
+        from .begun import entry
+
+        return entry(self.ledger, self.job.name, key)
 
     def give_up(self, why: Error) -> Verdict:
         """No lease, nothing begun: a person has to repair the gate."""
         from ..leases.unsealed import record
 
         waits = record(self.ledger, self._open(self.unsealed), why, self.host)
-        return self._tell(waits, statuses.exit_code(waits.status))
+        return self.tell(waits, statuses.exit_code(waits.status))
 
-    def _open(self, key: str, *, lazy: bool = False) -> RunRow:
-        self._read_environment()
-        if self.after:  # what was ended meanwhile is not opened again
-            return self.ledger.run(self.after.id) or self.after
-        return self.ledger.open_run(
-            self.job.name,
-            key,
-            slot=self.job.due,
-            command=self.hidden.text(self.job.target.shown),
-            definition=definition(self.job),
-            host=self.host,
-            again=self.job.again,
-            lazy=lazy,
-        )
-
-    def _read_environment(self) -> None:
-        """What the command gets, and what of it is hidden in all that is recorded."""
-        if self.job.env_file:
-            from ...shared import env_file
-
-            try:
-                self.variables = env_file.variables(self.job)
-            except BadConfig as error:  # the attempt will end with it
-                self.unusable = error
-        self.hidden = redaction.secrets({**os.environ, **self.variables})
-
-    # ── seal ──
+    # ── begin ──
 
     def _attempt(self, lease: Lease, key: str) -> Verdict:
-        sealed = self._seal(lease, key)
-        if isinstance(sealed, verdicts.Verdict):
-            return sealed
-        from .attempt import SealedAttempt  # here, since the warden, which is forked before, needs nothing of it
+        # Loaded here, since the warden, which is forked before, needs nothing of it.
+        from .attempt import SealedAttempt
+        from .begin import seal
 
+        writer = seal(self, lease, key)
+        if isinstance(writer, verdicts.Verdict):
+            return writer
         lease.ended.clear()  # from here on the work may act: only its end takes it off the list
-        self.attempt = SealedAttempt(self, lease, sealed, self.number)
-        return self._tell(*self.attempt.make())
+        self.attempt = SealedAttempt(self, lease, writer, self.number)
+        return self.tell(*self.attempt.make())
 
-    def _seal(self, lease: Lease, key: str) -> Writer | Verdict:
-        """The run's one writer; or the verdict, when there is nothing to attempt."""
-        opened = self._open(key, lazy=True)
-        settled = not self.job.again and self.store.look(self.job.name, key) is not None
-        if not settled and (over := self._held_back(opened)):
-            return over
-        self.number = self.ledger.tries(opened) + 1
-        decided = opened.status == statuses.RUNNING and begun.decision(self.store, self.ledger, opened)
-        elsewhere = begun.elsewhere(lease, self.ledger, opened) if lease.begun and not settled else None
-        try:
-            writer = self.ledger.seal(
-                opened.id,
-                token=lease.token,
-                grant=lease.grant,
-                holder=lease.holder,
-                lost="again" if settled or decided or opened.approved else self.job.when_lost,
-                command=self.hidden.text(self.job.target.shown),
-                definition=definition(self.job),
-                facts=went_in.facts(self.job, self.store.folder) | recorded_start.facts(self.job, self.hidden),
-            )
-        except RunEnded as ended:
-            # Its last holder may have acted, or a person decided it while we waited for the lease.
-            return self._tell(ended.run, statuses.exit_code(ended.run.status))
-        if self.claim and self.claim.gives_up and not settled:
-            lost = writer.finish(statuses.NEEDS_ATTENTION, reason=f"{STARTS} starts of this slot came to nothing")
-            return self._tell(lost, statuses.exit_code(lost.status))
-        if settled:
-            skipped = writer.finish(statuses.SUCCEEDED, exit_code=0, reason="its key is done already")
-            self.end_begun(lease, skipped)
-            return self._tell(skipped, 0)
-        if elsewhere:
-            facts = {"attempt": elsewhere.attempt, "host": elsewhere.host, "token": elsewhere.token}
-            self.ledger.note(self.job.name, kinds.BEGUN_ELSEWHERE, run=opened.id, **facts)
-            writer.event(kinds.BEGUN_ELSEWHERE, **facts)
-            if self.job.when_lost == "doubt":
-                doubtful = writer.finish(statuses.IN_DOUBT, reason=begun.sentence(elsewhere))
-                return self._tell(doubtful, statuses.exit_code(doubtful.status))
-        return writer
+    def _open(self, key: str) -> RunRow:
+        from .begin import open_run
 
-    def end_begun(self, lease: Lease, run: RunRow) -> None:
-        """Take an ended run off the list of begun keys; one that needs a person stays on it, for all machines."""
-        if self._lists_begun and not statuses.needs_person(run.status):
-            lease.ended = begun.ended(lease, self.ledger, run.key)
-
-    def _held_back(self, run: RunRow) -> Verdict | None:
-        """The verdict if no further try is made; raises `Busy` if none may be made now."""
-        if not self.after and run.status != statuses.WAITING:
-            return None
-        from . import waiting
-
-        if self.after and waiting.moved_on(self.after, run):
-            return self._tell(run, waiting.outcome(run))
-        if run.status == statuses.WAITING and run.cancel:
-            ended = waiting.cancel(run, self.ledger)
-            return (
-                self._tell(ended, statuses.exit_code(ended.status)) if ended else self._held_back(self._open(run.key))
-            )
-        if run.status == statuses.WAITING:
-            self.check_due(run)
-        return None
+        return open_run(self, key)
 
     # ── tell ──
 
-    def _tell(self, run: RunRow, exit_code: int) -> Verdict:
+    def tell(self, run: RunRow, exit_code: int) -> Verdict:
         verdict = verdicts.of(
             run,
             exit_code=exit_code,

@@ -13,7 +13,6 @@ from ....store import url
 from ....system import clock, identity
 from ...shared import verdict
 from ..socket.reported import Reported
-from . import begun
 from .spending import Spending
 
 TYPE_CHECKING = False
@@ -40,7 +39,7 @@ class Preflight:
     def _name_store(self) -> None:
         self.store = url.connect(self.where)
         self.ledger: Ledger = open_for(self.where)
-        self.spending = Spending(self.job, self.ledger, self.reported)
+        self.spending = Spending(self.job, self.ledger, self.reported, self.store)
 
     def look_only(self) -> str | Verdict:
         """As `look`, without claiming afterwards: so also raise if another works on it, or left it in doubt."""
@@ -51,7 +50,7 @@ class Preflight:
 
             if lapse.status_of(known, self.ledger, self.store) != lapse.LAPSED:
                 raise Busy(f"{self.job.name} ({key}) is being worked on by {known.holder}")
-            if self.job.when_lost == "doubt" and not begun.decision(self.store, self.ledger, known):
+            if self.job.when_lost == "doubt" and not self._decision(known):
                 raise InDoubt(
                     f"{self.job.name} ({key}) is in doubt: its holder {known.holder} is gone, and it may have acted. "
                     f"Look: {advice.command('show', known.id)}; then decide: {advice.command('resolve', known.id)}"
@@ -65,12 +64,8 @@ class Preflight:
         key = self.after.key if self.after else self.job.key or self._unfinished()
         done = None if self.job.again else self.store.look(self.job.name, key)
         known = self.ledger.find(self.job.name, key)
-        if (
-            known
-            and statuses.needs_person(known.status)
-            and (decided := begun.decision(self.store, self.ledger, known))
-        ):
-            status, by = begun.outcome(decided)
+        if known and statuses.needs_person(known.status) and (decided := self._decision(known)):
+            status, by = decided
             known = self.ledger.resolve(known.id, status, by)  # on another machine; this ledger learns of it now
         if known and statuses.needs_person(known.status):
             from ..leases import unsealed
@@ -104,6 +99,13 @@ class Preflight:
             variables = {**os.environ, **dict(self.job.env)}
             environment.check((*self.job.budget, *self.spending.everything), variables, self.job.command)
         return key
+
+    def _decision(self, known: RunRow) -> tuple[str, str] | None:
+        """What a person has decided about it on any machine: the status, and the person's name."""
+        from . import begun
+
+        decided = begun.decision(self.store, self.ledger, known)
+        return begun.outcome(decided) if decided else None
 
     def _held(self, known: RunRow) -> Verdict:
         """Only an approval begins it."""

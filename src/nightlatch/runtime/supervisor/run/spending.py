@@ -16,17 +16,24 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ....core.budget import Cap
     from ....core.job import Job
+    from ....core.protocols import Store
     from ....ledger.ledger import Ledger
     from ....ledger.records import RunRow
     from ..socket.reported import Reported
+    from .shared_days import SharedDays
 
 
 class Spending:
-    def __init__(self, job: Job, ledger: Ledger, reported: Reported) -> None:
+    def __init__(self, job: Job, ledger: Ledger, reported: Reported, store: Store) -> None:
         """`reported`: what this attempt has used so far; it grows elsewhere."""
+        self.days: SharedDays | None = None  # where machines have ledgers of their own, and a cap of a day or month
+        if store.lists_begun and any(cap.period != "run" for cap in job.budget):
+            from .shared_days import SharedDays
+
+            self.days = SharedDays(job, store, ledger)
         self._job, self._declared, self._ledger, self._reported = job.name, job.budget, ledger, reported
         self.caps = job.budget  # a person may change them while the run goes on
-        self.everything = _of_all_jobs(job.file)
+        self.everything = of_all_jobs(job.file)
         self._known: dict[tuple[str, str], float] = {}  # as the ledger said when it last answered
         self._earlier: dict[str, float] = {}  # by earlier attempts of the run
         self._run: RunRow | None = None  # once this attempt has begun
@@ -35,6 +42,8 @@ class Spending:
         """This attempt is the newest of `run`: what it uses is in `used`."""
         self._run = run
         self.count_earlier(run)
+        if self.days:
+            self.days.look()  # again: this time under the lease
 
     def metered_by(self, job: Job) -> str:
         """Where its usage figures come from."""
@@ -55,6 +64,8 @@ class Spending:
 
     def afford(self) -> None:
         """Raise `OverBudget` if there is nothing left to begin with."""
+        if self.days:
+            self.days.look()
         cap = budget.exceeded(self.caps, {}, self.before, starting=True)
         if cap:
             until = "" if cap.period == "run" else f"when the {cap.period} is over, or "
@@ -83,17 +94,22 @@ class Spending:
 
     def _by_ledger(self, unit: str, period: str) -> float:
         before = self._ledger.used(self._job, unit, period, besides=self._run)
+        before += self.elsewhere(unit, period) / UNITS[unit].scale
         own = self._ledger.used_by_attempt(self._run, unit, period) if self._run else None
         if own is None:
             return before
         # It began before the current period: of what it has used, only a part counts.
         return before + own + self._reported.unwritten.get(unit, 0.0) - self._reported.used.get(unit, 0.0)
 
+    def elsewhere(self, unit: str, period: str) -> int:
+        """What other machines, whose ledgers are their own, have used of the job's day or month, in whole parts."""
+        return self.days.elsewhere(unit, period) if self.days else 0
+
     def over(self) -> Cap | None:
         return budget.exceeded(self.caps, self._reported.used, self.before)
 
 
-def _of_all_jobs(file: str) -> tuple[Cap, ...]:
+def of_all_jobs(file: str) -> tuple[Cap, ...]:
     """Caps for all jobs together: from the environment, else from the file."""
     text = os.environ.get("NIGHTLATCH_BUDGET", "")
     found: tuple[Cap, ...] = budget.everything(text) if text else place.settings(file, "budget").get("budget", ())

@@ -13,7 +13,6 @@ from ....config import place
 from ....errors import GateUnreachable, OtherStore
 from ...shared import trace
 from ...shared.verdict import Verdict
-from ..afterwards import retention
 from .pipeline import Pipeline
 
 TYPE_CHECKING = False
@@ -89,6 +88,8 @@ def _one_try(
             from . import ping
 
             ping.end(job.ping, verdict)
+        from ..afterwards import retention
+
         retention.daily(pipeline.store, pipeline.ledger, pipeline.host)
         file = place.of_a_run(job.file)
         if file or trace.has_receiver(os.environ):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-_FOLDERS = "nightlatch.runtime.", "nightlatch.store."  # their modules import each other where they are needed
+_FOLDERS = "nightlatch.runtime.", "nightlatch.store"  # their modules import each other where they are needed
 
 
 def warm_up() -> None:
@@ -15,8 +15,11 @@ def warm_up() -> None:
 
         from ....gates import git  # noqa: F401 - for a push
         from ....system import spawn  # noqa: F401 - for the warden of the next try
+        from ...shared import steps  # noqa: F401 - these are in use from the first request, or from its end on
+        from .. import afterwards, agents, effects, leases, publishing  # noqa: F401
 
-        for package in sorted({name.rpartition(".")[0] for name in sys.modules if name.startswith(_FOLDERS)}):
+        in_use = [name for name in sys.modules if name.startswith(_FOLDERS) and hasattr(sys.modules[name], "__path__")]
+        for package in sorted(in_use):
             for file in os.listdir(sys.modules[package].__path__[0]):
                 if file.endswith(".py") and file != "__init__.py":
                     __import__(f"{package}.{file.removesuffix('.py')}")

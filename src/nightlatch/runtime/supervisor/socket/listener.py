@@ -55,6 +55,7 @@ class Listener:
         self._batch = batch
         self.unwritten = Unwritten(writer, folder, reported.unwritten)
         self.is_metered: Callable[[], bool] = bool  # has the gateway counted a call?
+        self.on_spent: Callable[[dict[str, float], str], None] | None = None  # usage that is not by the gateway
         self.holding = False  # what it does to the outside world waits for an approval, so nothing may be done now
         self.passed = ""  # the store's URL, if the command may have it with its password
         self._folder = folder
@@ -359,6 +360,8 @@ class Listener:
             kept = "the store is away: it is on this machine's disk, and recorded when the store is back"
         self.reported.add(amounts)
         self._watch.spent()
+        if self.on_spent:
+            self.on_spent(amounts, about.get("item", ""))
         return kept
 
     def _redacted(self, text: str) -> str:

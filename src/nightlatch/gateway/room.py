@@ -1,0 +1,76 @@
+"""What the supervisor lets this gateway grant by itself: the room that the run's own caps leave.
+
+Nobody else takes from these caps while this gateway lives, so a call that fits as it is need not wait for an answer.
+What is granted is taken off at once; what was not used comes back with the supervisor's next word only. Everything else
+(a call that would be lowered, that has to wait, that does not fit) is the supervisor's to decide.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from ..core.metering.call import fit
+from ..system import clock
+
+if TYPE_CHECKING:
+    from ..core.metering.call import Call
+    from ..runtime.shared.call_slots import CallSlots
+
+
+_KEPT = 1000  # texts about calls
+
+
+class Room:
+    def __init__(self, slots: CallSlots) -> None:
+        self._slots = slots
+        self._left: dict[str, int] | None = None
+        self._texts: dict[tuple[str, str, str, bool], str] = {}
+        self._until = 0.0
+        self._to = 0  # calls up to this number have a slot
+        self._unseen: deque[tuple[int, dict[str, int]]] = deque()  # granted, and not yet in the supervisor's figures
+
+    def renew(self, message: dict[str, Any]) -> None:
+        while self._unseen and self._unseen[0][0] <= message["seen"]:
+            self._unseen.popleft()
+        self._left = message["room"]
+        if self._left is None:
+            return
+        self._until, self._to = message["until"], message["to"]
+        for _, bound in self._unseen:
+            self._take_off(bound)
+
+    def grant(self, number: int, call: Call, about: dict[str, Any]) -> bytes | None:
+        """What to tell the supervisor: the call may go on as it is, and is on record. None: ask."""
+        if self._left is None or number > self._to or (now := clock.now()) >= self._until:
+            return None
+        if fit(call, self._left) != call.wanted:
+            return None
+        bound = call.bound(call.wanted)
+        line = (
+            f'{{"do":"held","id":{number},"began":{now},"at":{clock.wall()},"usd":{bound["usd"]},'
+            f'"tokens":{bound["tokens"]},"fixed":{call.fixed},"fee":{call.fee},"output":{call.wanted},'
+            f'"output_rate":{call.output_rate * call.times},{self._described(about)}}}'
+        ).encode()
+        if not self._slots.put(number, line):
+            return None
+        self._take_off(bound)
+        self._unseen.append((number, bound))
+        return line + b"\n"
+
+    def _described(self, about: dict[str, Any]) -> str:
+        """Model, item, subagent and login as JSON: the same for many calls."""
+        key = about["model"], about["item"], about["agent"], about["login"]
+        found = self._texts.get(key)
+        if found is None:
+            if len(self._texts) >= _KEPT:
+                self._texts.clear()
+            names = ("model", "item", "agent", "login")
+            found = self._texts[key] = json.dumps(dict(zip(names, key, strict=True)))[1:-1]
+        return found
+
+    def _take_off(self, bound: dict[str, int]) -> None:
+        assert self._left is not None
+        for unit in self._left:
+            self._left[unit] -= bound[unit]

@@ -1,0 +1,256 @@
+"""The book of one attempt: what is in flight, what was used, and what of it the ledger has.
+
+What has landed is counted at once and written soon, many calls in one commit. What was held for it is free only when
+that commit is done.
+"""
+
+from __future__ import annotations
+
+from _thread import allocate_lock, start_new_thread
+
+from ....core.metering.call import in_doubt
+from ....core.units import METERED, UNITS
+from ....errors import StoreUnreachable
+from ....ledger.holds import SETTLED
+from ....system import clock
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from ....ledger.holds import Hold, Holds
+    from ....ledger.writer import Verb, Writer
+
+_TOGETHER = 0.2  # seconds in which usage gathers for one commit
+_APART = 50  # calls in one commit whose rows are written one by one
+_NAMED = 2000  # calls that one entry of the journal names, at most
+_COUNTED = (*METERED, "doubt")
+_ABOUT = ("model", "kind", "source", "item", "agent")
+_BUSY = 0.01  # seconds between two looks whether a commit is done
+_AWAY = 1.0  # seconds until a ledger is tried again that does not answer
+
+
+class InFlight:
+    def __init__(self, hold: Hold, *, began: float, fee: int) -> None:
+        self.hold, self.began, self.fee = hold, began, fee
+
+    def amount(self, unit: str) -> int:
+        found: int = getattr(self.hold, unit)
+        return found
+
+
+class Book:
+    """For one thread."""
+
+    def __init__(
+        self, writer: Writer, holds: Holds, taken: dict[str, int], report: Callable[[dict[str, float], str], None]
+    ) -> None:
+        """`taken`: by earlier attempts of the run. `report`: hears of every amount, and of which item."""
+        self._writer, self._holds, self._taken, self._report = writer, holds, taken, report
+        self._before: dict[str, int] = dict(taken)
+        self._by_item: dict[str, dict[str, int]] = {}
+        self.flying: dict[int, InFlight] = {}
+        self._landed: list[InFlight] = []  # settled, and not written yet: what was held for them is not free before
+        self._held = dict.fromkeys(METERED, 0)  # for both
+        self._unrecorded: dict[int, InFlight] = {}  # calls that the ledger does not know at all
+        self._last = 0  # number of the last call
+        self._ended: list[tuple[Hold, list[dict[str, Any]]]] = []  # calls and what they used: not written yet
+        self._unwritten: list[Verb] = []  # could not be written
+        self._write_at = float("inf")
+        self._written = allocate_lock()  # held while a commit is under way
+        self._writing: tuple[list[Verb], list[InFlight], list[int]] | None = None
+        self._failed: BaseException | None = None
+        self.settled = 0  # calls that were charged, or may have been
+
+    def begin(self) -> None:
+        """What was recovered of earlier attempts is theirs."""
+        self._before = dict(self._taken)
+        self.settled = 0
+
+    # ── what is taken ──
+
+    def taken(self, unit: str) -> int:
+        """Used, in doubt and held, by the run."""
+        return self._taken[unit] + self._held[unit]
+
+    def taken_now(self, unit: str) -> int:
+        """The same, by this attempt alone."""
+        return self.taken(unit) - self._before[unit]
+
+    def taken_by(self, item: str, unit: str) -> int:
+        flying = [*self.flying.values(), *self._landed, *(self._writing[1] if self._writing else ())]
+        own: int = sum(one.amount(unit) for one in flying if one.hold.item == item)
+        return own + (self._by_item[item][unit] if item in self._by_item else 0)
+
+    @property
+    def waits_for_commit(self) -> bool:
+        """Is anything held for calls that have landed?"""
+        return bool(self._landed or self._writing)
+
+    @property
+    def recorded_to(self) -> int:
+        """The ledger knows every call up to this one."""
+        return next(iter(self._unrecorded), self._last + 1) - 1
+
+    # ── a call ──
+
+    def hold(self, flying: InFlight, *, recorded: bool) -> None:
+        """`recorded`: the ledger holds it already."""
+        number = self._last = flying.hold.call
+        self.flying[number] = flying
+        for unit in METERED:
+            self._held[unit] += flying.amount(unit)
+        if not recorded:
+            self._unrecorded[number] = flying
+        self._write_at = min(self._write_at, clock.now() + _TOGETHER)
+
+    def land(self, number: int) -> InFlight | None:
+        flying = self.flying.pop(number, None)
+        if flying:
+            self._landed.append(flying)
+        return flying
+
+    def doubt(self, flying: InFlight, known: int | None) -> None:
+        """Nobody saw its end. `known`: billionths that its input costs."""
+        known = None if known is None else known + flying.fee
+        self.doubt_of(flying.hold, seconds=clock.now() - flying.began, known=known)
+
+    def doubt_of(self, hold: Hold, *, seconds: float, known: int | None = None) -> None:
+        usd = in_doubt(fixed=hold.fixed, output_rate=hold.output_rate, output=hold.output, most=hold.usd,
+                       seconds=seconds, known=known)  # fmt: skip
+        # A cap in tokens counts what may have been used.
+        self.settle(hold, [{"kind": "doubt", "tokens": hold.tokens, "doubt": usd, "calls": 1}])
+
+    def settle(self, hold: Hold, rows: list[dict[str, Any]]) -> None:
+        """Count it now, write it soon. Without rows it has used nothing."""
+        if rows:
+            total = _sum(rows)
+            self._count(total, hold.item)
+            self._report(_amounts(total), hold.item)
+            self.settled += 1
+        self._ended.append((hold, rows))
+        self._write_at = min(self._write_at, clock.now() + _TOGETHER)
+
+    def count(self, amounts: dict[str, float], item: str) -> None:
+        """Used by other means than a call through the gateway, and written by others."""
+        self._count({unit: round(amounts.get(unit, 0.0) * UNITS[unit].scale) for unit in _COUNTED}, item)
+
+    def _count(self, counts: dict[str, int], item: str) -> None:
+        for taken in (self._taken, *([self._by_item.setdefault(item, dict.fromkeys(METERED, 0))] if item else ())):
+            for unit in METERED:
+                taken[unit] += counts[unit]
+            taken["usd"] += counts["doubt"]
+
+    def _verbs(self) -> list[Verb]:
+        """What has gathered: a row for each kind of token of each call. Of many calls at once, a row for each model,
+        kind, item and subagent: a burst must not keep the ledger busy."""
+        ended, self._ended = self._ended, []
+        if len(ended) > _APART:
+            return self._verbs_of_many(ended)
+        verbs = []
+        for hold, rows in ended:
+            name: dict[str, object] = {"ended": f"{hold.attempt}.{hold.call}"}  # once
+            records = [(SETTLED, [(hold.run, hold.attempt, hold.call)])]
+            of_call = {"call": hold.call, "began": round(hold.at, 3)}
+            some = [
+                self._writer.used(_amounts(_sum([row])), _about(hold, row), **of_call, **({} if place else name))
+                for place, row in enumerate(rows)
+            ]
+            verbs += some or [self._writer.used({}, {"source": "gateway"}, **name)]
+            verbs[-max(len(some), 1)].records = records
+        return verbs
+
+    def _verbs_of_many(self, ended: list[tuple[Hold, list[dict[str, Any]]]]) -> list[Verb]:
+        sums: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+        for hold, rows in ended:
+            for row in rows:
+                sums.setdefault(tuple(_about(hold, row).values()), []).append(row)
+        verbs = []
+        while sums or ended:
+            texts, rows = sums.popitem() if sums else (("", "", "gateway", "", ""), [])
+            some, ended = ended[:_NAMED], ended[_NAMED:]
+            names = " ".join(f"{hold.attempt}.{hold.call}" for hold, _ in some)
+            about = dict(zip(_ABOUT, texts, strict=True))
+            verbs.append(self._writer.used(_amounts(_sum(rows)), about, ended=names or None))
+            verbs[-1].records = [(SETTLED, [(hold.run, hold.attempt, hold.call) for hold, _ in some])] if some else []
+        return verbs
+
+    # ── writing ──
+
+    def tick(self, now: float) -> float:
+        """Write what has gathered; returns when to come again."""
+        self._collect()
+        if now >= self._write_at and not self._written.locked():
+            self._begin_write()
+        return max(self._write_at, now + _BUSY) if self._written.locked() else self._write_at
+
+    def _begin_write(self) -> None:
+        """All that was settled, in one commit, beside the loop: a flush to the disk must not keep calls waiting. Calls
+        that the ledger does not know, and that are still in flight, are held there from then on."""
+        self._write_at = float("inf")
+        verbs, landed, late = self._unwritten + self._verbs(), self._landed, list(self._unrecorded)
+        if verbs or late:
+            held = [flying.hold for number in late if (flying := self.flying.get(number))]
+            self._unwritten, self._landed = [], []
+            self._writing = verbs, landed, late
+            self._written.acquire()
+            start_new_thread(self._commit, (verbs, held))
+
+    def _commit(self, verbs: list[Verb], held: list[Hold]) -> None:
+        try:
+            for hold in held:
+                self._holds.put(hold)
+            if verbs:
+                self._writer.take(*verbs)
+            self._failed = None
+        except BaseException as error:  # noqa: BLE001 - raised again where it can be dealt with
+            self._failed = error
+        finally:
+            self._written.release()
+
+    def _collect(self) -> None:
+        """What was being written is written, or it will be tried again."""
+        if self._writing is None or self._written.locked():
+            return
+        (verbs, landed, late), self._writing, failed = self._writing, None, self._failed
+        if failed is None:
+            for one in landed:
+                for unit in METERED:
+                    self._held[unit] -= one.amount(unit)
+            for number in late:
+                del self._unrecorded[number]
+            return
+        self._unwritten, self._landed = verbs + self._unwritten, landed + self._landed
+        self._write_at = clock.now() + _AWAY
+        if not isinstance(failed, StoreUnreachable):
+            raise failed
+
+    def write(self) -> None:
+        """All of it, now: what was held for it is free when this returns."""
+        while True:
+            with self._written:
+                pass
+            self._collect()
+            if not self._unwritten and not self._ended:
+                return
+            self._begin_write()
+            with self._written:
+                pass
+            if isinstance(self._failed, StoreUnreachable):
+                failed = self._failed
+                self._collect()
+                raise failed
+
+
+def _amounts(counts: dict[str, int]) -> dict[str, float]:
+    return {unit: count / UNITS[unit].scale for unit, count in counts.items() if count}
+
+
+def _sum(rows: list[dict[str, Any]]) -> dict[str, int]:
+    return {unit: sum(row.get(unit, 0) for row in rows) for unit in _COUNTED}
+
+
+def _about(hold: Hold, row: dict[str, Any]) -> dict[str, str]:
+    texts = str(row.get("model") or hold.model), str(row["kind"]), "gateway", hold.item, hold.agent
+    return dict(zip(_ABOUT, texts, strict=True))

@@ -1,0 +1,119 @@
+"""Holding its lease: open a run in the ledger, and seal it. From then on the attempt is the run's one writer."""
+
+from __future__ import annotations
+
+import os
+
+from ....core import statuses
+from ....core.retry import STARTS
+from ....errors import BadConfig, RunEnded
+from ....ledger import kinds
+from ....system import redaction
+from ...shared import recorded_start
+from ...shared.job import definition
+from . import went_in
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ....ledger.records import RunRow
+    from ....ledger.writer import Writer
+    from ...shared.leases.lease import Lease
+    from ...shared.verdict import Verdict
+    from .pipeline import Pipeline
+
+
+def open_run(start: Pipeline, key: str, *, lazy: bool = False) -> RunRow:
+    """The run, pending, or as it is. `lazy`: it is sealed next."""
+    job = start.job
+    _read_environment(start)
+    if start.after:  # what was ended meanwhile is not opened again
+        return start.ledger.run(start.after.id) or start.after
+    return start.ledger.open_run(
+        job.name, key, slot=job.due, command=start.hidden.text(job.target.shown), definition=definition(job),
+        host=start.host, again=job.again, lazy=lazy,
+    )  # fmt: skip
+
+
+def seal(start: Pipeline, lease: Lease, key: str) -> Writer | Verdict:
+    """The run's one writer; or the verdict, when there is nothing to attempt."""
+    job, store, ledger = start.job, start.store, start.ledger
+    opened = open_run(start, key, lazy=True)
+    settled = not job.again and store.look(job.name, key) is not None
+    if not settled and (over := _held_back(start, opened)):
+        return over
+    start.number = ledger.tries(opened) + 1
+    decided = elsewhere = None
+    if store.lists_begun:
+        from . import begun
+
+        decided = begun.decision(store, ledger, opened) if opened.status == statuses.RUNNING else None
+        elsewhere = begun.elsewhere(lease, ledger, opened) if lease.begun and not settled else None
+    try:
+        writer = ledger.seal(
+            opened.id,
+            token=lease.token,
+            grant=lease.grant,
+            holder=lease.holder,
+            lost="again" if settled or decided or opened.approved else job.when_lost,
+            command=start.hidden.text(job.target.shown),
+            definition=definition(job),
+            facts=went_in.facts(job, store.folder) | recorded_start.facts(job, start.hidden),
+        )
+    except RunEnded as ended:
+        # Its last holder may have acted, or a person decided it while we waited for the lease.
+        return start.tell(ended.run, statuses.exit_code(ended.run.status))
+    if start.claim and start.claim.gives_up and not settled:
+        lost = writer.finish(statuses.NEEDS_ATTENTION, reason=f"{STARTS} starts of this slot came to nothing")
+        return start.tell(lost, statuses.exit_code(lost.status))
+    if settled:
+        skipped = writer.finish(statuses.SUCCEEDED, exit_code=0, reason="its key is done already")
+        end_begun(start, lease, skipped)
+        return start.tell(skipped, 0)
+    if elsewhere:
+        facts = {"attempt": elsewhere.attempt, "host": elsewhere.host, "token": elsewhere.token}
+        ledger.note(job.name, kinds.BEGUN_ELSEWHERE, run=opened.id, **facts)
+        writer.event(kinds.BEGUN_ELSEWHERE, **facts)
+        if job.when_lost == "doubt":
+            from .begun import sentence
+
+            doubtful = writer.finish(statuses.IN_DOUBT, reason=sentence(elsewhere))
+            return start.tell(doubtful, statuses.exit_code(doubtful.status))
+    return writer
+
+
+def end_begun(start: Pipeline, lease: Lease, run: RunRow) -> None:
+    """Take an ended run off the list of begun keys; one that needs a person stays on it, for all machines."""
+    if start.lists_begun and not statuses.needs_person(run.status):
+        from .begun import ended
+
+        lease.ended = ended(lease, start.ledger, run.key)
+
+
+def _read_environment(start: Pipeline) -> None:
+    """What the command gets, and what of it is hidden in all that is recorded."""
+    if start.job.env_file:
+        from ...shared import env_file
+
+        try:
+            start.variables = env_file.variables(start.job)
+        except BadConfig as error:  # the attempt will end with it
+            start.unusable = error
+    start.hidden = redaction.secrets({**os.environ, **start.variables})
+
+
+def _held_back(start: Pipeline, run: RunRow) -> Verdict | None:
+    """The verdict if no further try is made; raises `Busy` if none may be made now."""
+    if not start.after and run.status != statuses.WAITING:
+        return None
+    from . import waiting
+
+    if start.after and waiting.moved_on(start.after, run):
+        return start.tell(run, waiting.outcome(run))
+    if run.status == statuses.WAITING and run.cancel:
+        ended = waiting.cancel(run, start.ledger)
+        if ended is None:
+            return _held_back(start, open_run(start, run.key))
+        return start.tell(ended, statuses.exit_code(ended.status))
+    if run.status == statuses.WAITING:
+        start.check_due(run)
+    return None
